@@ -366,7 +366,7 @@ impl HostCounts {
             corrected: errors(0),
             uncorrected: errors(1),
             machine_checks: between(self.machine_checks, before.machine_checks),
-            throttled: throttling::most_events_between(&before.throttled, &self.throttled),
+            throttled: throttling::max_events_between(&before.throttled, &self.throttled),
             celsius: None,
         }
     }

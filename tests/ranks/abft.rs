@@ -352,7 +352,7 @@ impl Job {
         if self.matrix.x.is_empty() {
             tuned
         } else {
-            CallLimit { grain_columns, least_size: 1, ..tuned }
+            CallLimit { grain_columns, min_size: 1, ..tuned }
         }
     }
 

@@ -43,9 +43,9 @@ pub const TIMEOUT_SECONDS: f64 = 600.0;
 /// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
 /// The most members of a group: GF(2^8) has no more points.
-const MOST_MEMBERS: i64 = 255;
+const MAX_MEMBERS: i64 = 255;
 /// The most parities of a group.
-const MOST_PARITIES: i64 = 127;
+const MAX_PARITIES: i64 = 127;
 
 /// What a program asks of its checkpoints.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +109,7 @@ impl Options {
             let text = |(Origin::Program(text) | Origin::Variable(text)): &Origin| text.clone();
             Given { name, value: origins.get(name).map(text) }
         };
-        let parities = given("parities").whole(1, 1, MOST_PARITIES)?;
+        let parities = given("parities").whole(1, 1, MAX_PARITIES)?;
         let least = (2 * parities as i64).max(2);
         let usual = if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
         let codec = given("codec").one_of(usual, CodecKind::named, &CodecKind::NAMES)?;
@@ -127,7 +127,7 @@ impl Options {
         Ok(Self {
             run_id: named.with(program_name, run_id)?,
             application: given("application").value,
-            group_size: given("group_size").whole(16.max(least), least, MOST_MEMBERS)?,
+            group_size: given("group_size").whole(16.max(least), least, MAX_MEMBERS)?,
             parities,
             codec,
             encoder: given("encoder").one_of(Encoder::Auto, Encoder::named, &Encoder::NAMES)?,

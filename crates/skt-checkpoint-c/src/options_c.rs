@@ -34,9 +34,9 @@ pub struct SktOptions {
 }
 
 /// Bytes of the struct in the first version of the header.
-const LEAST_BYTES: usize = offset_of!(SktOptions, time_limit) + size_of::<*const c_char>();
+const MIN_BYTES: usize = offset_of!(SktOptions, time_limit) + size_of::<*const c_char>();
 /// More than any header will have: what is larger was not filled by `skt_options_init`.
-const MOST_BYTES: usize = 1 << 16;
+const MAX_BYTES: usize = 1 << 16;
 
 fn wrong(text: String) -> Stop {
     Stop::new(Code::Options, text)
@@ -54,7 +54,7 @@ pub unsafe fn fill(options: *mut SktOptions, size: usize) -> Result<()> {
         let text = "skt_options_init: the place for the options is null";
         return Err(Stop::new(Code::Argument, text));
     }
-    if !(LEAST_BYTES..=MOST_BYTES).contains(&size) {
+    if !(MIN_BYTES..=MAX_BYTES).contains(&size) {
         let text = format!("skt_options_init: {size} bytes; pass sizeof(skt_options)");
         return Err(Stop::new(Code::Argument, text));
     }
@@ -80,7 +80,7 @@ pub unsafe fn read_struct(options: *const SktOptions) -> Result<GivenOptions> {
     }
     // SAFETY: by this function's contract; the size is the first field of all versions.
     let size = unsafe { (*options).size };
-    if !(LEAST_BYTES..=MOST_BYTES).contains(&size) {
+    if !(MIN_BYTES..=MAX_BYTES).contains(&size) {
         let text = format!("the options: a struct of {size} bytes; call skt_options_init first");
         return Err(wrong(text));
     }
@@ -196,7 +196,7 @@ mod tests {
             // SAFETY: its size is refused before anything else is read.
             unsafe { read_struct(&options) }.expect_err("not filled").text
         };
-        for size in [0, LEAST_BYTES - 1, usize::MAX] {
+        for size in [0, MIN_BYTES - 1, usize::MAX] {
             assert!(bad(size).contains("call skt_options_init first"), "{size}");
         }
         #[repr(C)]

@@ -17,14 +17,14 @@ use bytemuck::{Pod, Zeroable};
 use crate::code::{Code, Result, Stop};
 
 /// The most regions of a rank.
-pub const MOST_REGIONS: usize = 256;
+pub const MAX_REGIONS: usize = 256;
 /// Regions begin on multiples of this, in bytes: a cache line.
 const ALIGN: usize = 64;
 /// Marks the start of a table, and its version.
 const MAGIC: u64 = u64::from_le_bytes(*b"skt-tab2");
 /// Bytes of the table.
 const TABLE_BYTES: usize =
-    (size_of::<Head>() + MOST_REGIONS * size_of::<Entry>()).next_multiple_of(ALIGN);
+    (size_of::<Head>() + MAX_REGIONS * size_of::<Entry>()).next_multiple_of(ALIGN);
 
 const OURS: u32 = 1;
 const YOURS: u32 = 2;
@@ -72,7 +72,7 @@ pub struct Table(BTreeMap<i32, Entry>);
 /// between regions. `None` if no machine has as much.
 pub fn memory_bytes(bytes: usize) -> Option<usize> {
     let most = 1usize << 46;
-    (bytes <= most).then(|| TABLE_BYTES + MOST_REGIONS * ALIGN + bytes.next_multiple_of(ALIGN))
+    (bytes <= most).then(|| TABLE_BYTES + MAX_REGIONS * ALIGN + bytes.next_multiple_of(ALIGN))
 }
 
 impl Table {
@@ -146,8 +146,8 @@ impl Table {
     }
 
     fn insert(&mut self, entry: Entry) -> Result<()> {
-        if self.0.len() == MOST_REGIONS {
-            return Err(Stop::new(Code::Space, format!("more than {MOST_REGIONS} regions")));
+        if self.0.len() == MAX_REGIONS {
+            return Err(Stop::new(Code::Space, format!("more than {MAX_REGIONS} regions")));
         }
         self.0.insert(entry.id, entry);
         Ok(())
@@ -171,7 +171,7 @@ impl Table {
         let bad = |what: &str| Stop::over(Code::Internal, format!("the table of regions {what}"));
         let (head, rest) = memory.split_at(size_of::<Head>());
         let head: Head = bytemuck::pod_read_unaligned(head);
-        if head.magic != MAGIC || head.entries > MOST_REGIONS as u64 {
+        if head.magic != MAGIC || head.entries > MAX_REGIONS as u64 {
             return Err(bad("is not there, or of another version"));
         }
         let entries = rest.chunks_exact(size_of::<Entry>()).take(head.entries as usize);
@@ -194,7 +194,7 @@ fn entry(id: i32, kind: u32, begin: usize, count: usize, size: usize) -> Entry {
 }
 
 fn no_room(id: i32, count: usize, size: usize, memory_bytes: usize) -> Stop {
-    let capacity = memory_bytes - TABLE_BYTES - MOST_REGIONS * ALIGN;
+    let capacity = memory_bytes - TABLE_BYTES - MAX_REGIONS * ALIGN;
     let text = format!(
         "region {id} of {count} x {size} bytes does not fit: skt_init was told {capacity} bytes for all \
          regions of the rank that has most. Tell it more"
@@ -214,11 +214,11 @@ mod tests {
     fn size_given_to_skt_init_suffices_for_all_regions() {
         // The worst case: each region wastes nearly a whole line.
         let table = Table::default();
-        let all = (0..MOST_REGIONS as i32).map(|id| (id, 1, 1));
-        assert!(table.with_yours(all, memory(MOST_REGIONS)).is_ok());
+        let all = (0..MAX_REGIONS as i32).map(|id| (id, 1, 1));
+        assert!(table.with_yours(all, memory(MAX_REGIONS)).is_ok());
         let one = table.with_yours([(0, 1001, 8)].into_iter(), memory(8008)).expect("room");
         assert_eq!(one.get(0).expect("placed").range().len(), 8008);
-        let many = (0..MOST_REGIONS as i32 + 1).map(|id| (id, 1, 1));
+        let many = (0..MAX_REGIONS as i32 + 1).map(|id| (id, 1, 1));
         assert_eq!(table.with_yours(many, memory(9999)).expect_err("too many").code, Code::Space);
     }
 

@@ -17,7 +17,7 @@ use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::store::STORES;
-use skt_solver::pgesv::abft::MOST_CHECKSUMS;
+use skt_solver::pgesv::abft::MAX_CHECKSUMS;
 
 settings! {
     /// A setting of the protection against the loss of ranks.
@@ -159,7 +159,7 @@ pub fn checksum_columns(draft: &CheckpointDraft) -> usize {
         return 0;
     }
     let asked = text(Setting::Parities).map_or(Some(1), |text| text.parse().ok());
-    asked.unwrap_or(1).clamp(1, MOST_CHECKSUMS)
+    asked.unwrap_or(1).clamp(1, MAX_CHECKSUMS)
 }
 
 impl Setting {

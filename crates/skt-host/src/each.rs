@@ -6,7 +6,7 @@ use std::thread;
 
 /// The most threads at a time: names and hosts may be ten thousands, and a user or a control group
 /// may have no more than some hundred threads.
-const MOST_THREADS: usize = 256;
+const MAX_THREADS: usize = 256;
 
 /// Calls `work` with each item, on a thread for each, up to 256. The threads are detached. If there
 /// are more items, or the system gives fewer threads, each thread takes several.
@@ -33,7 +33,7 @@ where
     T: Send + 'static,
     W: Fn(T) + Send + Sync + 'static,
 {
-    let count = items.len().min(MOST_THREADS);
+    let count = items.len().min(MAX_THREADS);
     let shared = Arc::new((Mutex::new(items.into_iter()), work));
     for started in 0..count {
         let shared = Arc::clone(&shared);
@@ -84,6 +84,6 @@ mod tests {
         assert_eq!(worked(few(), 3).unwrap(), (few(), 3));
         assert_eq!(worked(few(), 0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let many: Vec<u32> = (0..10_000).collect();
-        assert_eq!(worked(many.clone(), 10_000).unwrap(), (many, MOST_THREADS));
+        assert_eq!(worked(many.clone(), 10_000).unwrap(), (many, MAX_THREADS));
     }
 }

@@ -32,7 +32,7 @@ pub struct Occupant {
 const SAMPLE: Duration = Duration::from_millis(50);
 /// The least share of the sample for which a thread that computes has a core: several that share
 /// one have less than the whole.
-const LEAST_SHARE: f64 = 0.1;
+const MIN_SHARE: f64 = 0.1;
 
 /// The threads of other processes than `own` that compute on CPUs that are `relevant`. This takes a
 /// microsecond for each thread of the machine and, if any are pinned to such CPUs, a sample of 50
@@ -120,7 +120,7 @@ impl Usage {
     fn computes_since(self, before: Self, start: Instant) -> bool {
         let used = self.cpu_nanos.saturating_sub(before.cpu_nanos) as f64;
         let share = used / start.elapsed().as_nanos() as f64;
-        share >= LEAST_SHARE || (self.is_running && before.is_running)
+        share >= MIN_SHARE || (self.is_running && before.is_running)
     }
 }
 

@@ -6,8 +6,8 @@
 
 use std::time::{Duration, Instant};
 
-/// The part of a limit that the time between two polls counts for at most.
-pub const MOST_OF_LIMIT: u32 = 64;
+/// Minimum number of polls in a wait: each counts for at most this part of the limit.
+pub const MIN_POLLS: u32 = 64;
 
 /// The time that a loop has waited, as far as it has polled.
 ///
@@ -68,7 +68,7 @@ impl WaitClock {
 
     fn poll_at(&mut self, now: Instant) -> Duration {
         let since = now.saturating_duration_since(std::mem::replace(&mut self.last, now));
-        self.waited += since.min(self.limit / MOST_OF_LIMIT);
+        self.waited += since.min(self.limit / MIN_POLLS);
         self.waited
     }
 }
@@ -115,7 +115,7 @@ mod tests {
             let (mut least, mut most) = (Duration::ZERO, Duration::ZERO);
             for gap in gaps.into_iter().map(Duration::from_millis) {
                 now += gap;
-                let slice = LIMIT / MOST_OF_LIMIT;
+                let slice = LIMIT / MIN_POLLS;
                 let before = clock.waited;
                 let waited = clock.poll_at(now);
                 prop_assert!(waited - before <= slice);

@@ -8,7 +8,7 @@ use crate::choice::Bcast;
 const PIECE_BYTES: usize = 1 << 20;
 /// The largest number of pieces: more would hardly bring a panel sooner to the last rank of a ring
 /// of some hundreds.
-const MOST_PIECES: usize = 64;
+const MAX_PIECES: usize = 64;
 
 /// Number of pieces in which a message of `bytes` is sent from one of `size` ranks to all others:
 /// one for each rank that it is spread over, or several in rings if a rank forwards them.
@@ -17,7 +17,7 @@ pub fn pieces(topology: Bcast, size: usize, bytes: usize) -> usize {
         return members.len();
     }
     let is_passed_on = ring_heads(topology, size).len() + 1 < size;
-    if is_passed_on { bytes.div_ceil(PIECE_BYTES).clamp(1, MOST_PIECES) } else { 1 }
+    if is_passed_on { bytes.div_ceil(PIECE_BYTES).clamp(1, MAX_PIECES) } else { 1 }
 }
 
 /// The relative ranks over which a long broadcast spreads a message; `None` for rings.
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!([1, 2, 3].map(|size| of_four(Bcast::OneRing, size)), [1, 1, 4]);
         assert_eq!([2, 3, 4].map(|size| of_four(Bcast::OneRingM, size)), [1, 1, 4]);
         assert_eq!([4, 5].map(|size| of_four(Bcast::TwoRingM, size)), [1, 4]);
-        assert_eq!(pieces(Bcast::OneRing, 8, 1000 * PIECE_BYTES), MOST_PIECES);
+        assert_eq!(pieces(Bcast::OneRing, 8, 1000 * PIECE_BYTES), MAX_PIECES);
         assert_eq!(pieces(Bcast::OneRing, 8, 1), 1);
         assert_eq!([1, 2, 5].map(|size| of_four(Bcast::Long, size)), [1, 2, 5]);
         assert_eq!([1, 2, 5].map(|size| of_four(Bcast::LongM, size)), [1, 1, 4]);

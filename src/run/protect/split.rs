@@ -35,7 +35,7 @@ pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape 
         return RegionShape { rows: 1, pitch_bytes: bytes.saturating_add(CLOCK_BYTES) };
     }
     let shape = ptest::local_shape(spec, 0, 0);
-    RegionShape { rows: shape.most_rows, pitch_bytes: shape.lda * size_of::<f64>() }
+    RegionShape { rows: shape.max_rows, pitch_bytes: shape.lda * size_of::<f64>() }
 }
 
 /// The process rows of a test, including checksum columns: the ranks of each, in the order of their

@@ -153,7 +153,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         let windows = windows.flat_map(|Rate { gflops, seconds }| [gflops, seconds]);
         let windows: Vec<f32> = windows.collect();
         let now = throttled(&Root::of_this_machine());
-        let throttled = throttling::most_events_between(&self.throttled_before, &now);
+        let throttled = throttling::max_events_between(&self.throttled_before, &now);
         let words = [self.sent, throttled];
         let mine = [bytemuck::bytes_of(&words), bytemuck::cast_slice(&windows)].concat();
         let all = collect::gather_bytes(self.comm, &mine, 0)?;

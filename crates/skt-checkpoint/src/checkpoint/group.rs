@@ -154,7 +154,7 @@ pub fn place(
     let by_domain = ranks_by_domain(domains);
     let single_domain = by_domain.len() == 1;
     let own: Vec<usize> = (0..domains.len()).collect();
-    if single_domain || most_in_a_domain(domains, groups, &own) <= parities {
+    if single_domain || max_in_a_domain(domains, groups, &own) <= parities {
         return Ok(Placement { ranks: own, shared_domains: single_domain, single_domain });
     }
     // Neighbours in this order, among them the ranks of a domain, go to different groups.
@@ -162,7 +162,7 @@ pub fn place(
     for (i, process) in by_domain.concat().into_iter().enumerate() {
         ranks[process] = groups[i % groups.len()][i / groups.len()];
     }
-    let shared_domains = most_in_a_domain(domains, groups, &ranks) > parities;
+    let shared_domains = max_in_a_domain(domains, groups, &ranks) > parities;
     if shared_domains && !allow_shared_domains {
         let crowd = by_domain.iter().max_by_key(|list| list.len()).expect("two domains or more");
         return Err(PlacementError::CrowdedGroups {
@@ -178,7 +178,7 @@ pub fn place(
 }
 
 /// The most ranks of one group in one domain. `ranks` has the rank of each process.
-pub fn most_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
+pub fn max_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
     let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
     for (domain, rank) in domains.iter().zip(ranks) {
         let group = groups.iter().position(|group| group.contains(rank));
@@ -250,17 +250,17 @@ fn anywhere(
 ) -> Result<Vec<Vec<usize>>, PlacementError> {
     let ranks = domains.len();
     let crowd = by_domain.iter().max_by_key(|list| list.len()).expect("two domains or more");
-    let most_groups = ranks / least;
-    if crowd.len() > most_groups && !allow_shared_domains {
+    let max_groups = ranks / least;
+    if crowd.len() > max_groups && !allow_shared_domains {
         return Err(PlacementError::Crowded {
             domain: domains[crowd[0]].clone(),
             held: crowd.len(),
             ranks,
-            groups: most_groups,
+            groups: max_groups,
             least,
         });
     }
-    let groups = count(ranks, members, least).max(crowd.len()).min(most_groups);
+    let groups = count(ranks, members, least).max(crowd.len()).min(max_groups);
     Ok(deal(&by_domain.concat(), groups))
 }
 
@@ -301,7 +301,7 @@ mod tests {
             let mut all = placed.ranks.clone();
             all.sort_unstable();
             assert_eq!(all, (0..domains.len()).collect::<Vec<_>>(), "each rank once");
-            assert!(most_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+            assert!(max_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
             assert_eq!(placed.ranks != all, moves, "{counts:?}");
             assert!(!placed.shared_domains && !placed.single_domain);
         }
@@ -336,7 +336,7 @@ mod tests {
             let fits = counts.iter().all(|&count| count <= parities * p);
             match place(&domains, &groups, parities, false) {
                 Ok(placed) if !placed.single_domain => {
-                    prop_assert!(most_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+                    prop_assert!(max_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
                 }
                 Ok(_) => {}
                 Err(_) => prop_assert!(!fits),

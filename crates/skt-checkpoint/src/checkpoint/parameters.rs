@@ -17,10 +17,10 @@ pub fn fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
     checksum(&serde_json::to_vec(&(run_id, parameters)).expect("plain data"))
 }
 
-/// Removes the longest parameters until the rest fits into `most_bytes` of JSON.
-pub fn cut_to(mut parameters: Parameters, most_bytes: usize) -> Parameters {
+/// Removes the longest parameters until the rest fits into `max_bytes` of JSON.
+pub fn cut_to(mut parameters: Parameters, max_bytes: usize) -> Parameters {
     let bytes = |all: &Parameters| serde_json::to_vec(all).expect("plain data").len();
-    while bytes(&parameters) > most_bytes {
+    while bytes(&parameters) > max_bytes {
         let longest = parameters.iter().max_by_key(|(_, value)| value.len());
         let name = longest.expect("without any there is room").0.clone();
         parameters.remove(&name);

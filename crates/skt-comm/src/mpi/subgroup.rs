@@ -17,7 +17,7 @@ use crate::collect;
 /// Bits of a tag below those of the context: the tags of a group are smaller.
 const TAG_BITS: u32 = 15;
 /// Contexts are below this number: Open MPI's tags have 31 bits.
-const MOST_CONTEXTS: c_int = 1 << (31 - TAG_BITS);
+const MAX_CONTEXTS: c_int = 1 << (31 - TAG_BITS);
 
 /// The least context that no group of this process has; 0 is that of all ranks.
 static NEXT: AtomicI32 = AtomicI32::new(1);
@@ -70,7 +70,7 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     let all: Vec<SplitArgs> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
     // No group with any of these ranks has this context.
     let context = all.iter().map(|args| args.next).max().expect("a rank") as c_int;
-    assert!(context < MOST_CONTEXTS, "{context} groups have been made");
+    assert!(context < MAX_CONTEXTS, "{context} groups have been made");
     NEXT.store(context + 1, Ordering::Relaxed);
     if color.is_none() {
         return Ok(None);

@@ -22,7 +22,7 @@ use skt_terms::exit::Exit;
 
 use super::super::{longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
-use skt_host::wait_clock::MOST_OF_LIMIT;
+use skt_host::wait_clock::MIN_POLLS;
 
 /// The least number of seconds that ranks wait for each other after a loss. A rank that does not
 /// come hangs in MPI: Open MPI ends a process whose message to the lost rank was in progress, and
@@ -226,9 +226,9 @@ fn in_time<T>(call: impl FnOnce() -> T) -> T {
 /// for that when it continues: a job that was suspended is not late.
 static TICKS: AtomicU32 = AtomicU32::new(0);
 
-/// Lets a timer tick [`MOST_OF_LIMIT`] times within a patience; 0 stops it.
+/// Lets a timer tick [`MIN_POLLS`] times within a patience; 0 stops it.
 fn set_timer(patience_seconds: c_uint) {
-    let microseconds = u64::from(patience_seconds) * 1_000_000 / u64::from(MOST_OF_LIMIT);
+    let microseconds = u64::from(patience_seconds) * 1_000_000 / u64::from(MIN_POLLS);
     let tick = libc::timeval {
         tv_sec: (microseconds / 1_000_000) as libc::time_t,
         tv_usec: (microseconds % 1_000_000) as libc::suseconds_t,
@@ -247,7 +247,7 @@ fn patience_seconds(longest_pause_seconds: f64, stands_by: bool) -> c_uint {
 }
 
 extern "C" fn tick(_: c_int) {
-    if TICKS.fetch_add(1, Ordering::Relaxed) + 1 < MOST_OF_LIMIT {
+    if TICKS.fetch_add(1, Ordering::Relaxed) + 1 < MIN_POLLS {
         return;
     }
     let (words, exit) = (NO_AGREEMENT.as_bytes(), i32::from(Exit::Interrupted.code()));

@@ -19,7 +19,7 @@ use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_solver::pgesv::abft::CheckEvery;
-use skt_solver::pgesv::abft::MOST_CHECKSUMS;
+use skt_solver::pgesv::abft::MAX_CHECKSUMS;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 
 /// The most members that a group may have: GF(2^8) has no more points.
@@ -51,7 +51,7 @@ impl Settings {
         from.refuse_losses(&settings)?;
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
-            settings.parities = from.whole(Setting::Parities, 1, (1, MOST_CHECKSUMS))?;
+            settings.parities = from.whole(Setting::Parities, 1, (1, MAX_CHECKSUMS))?;
             from.refuse_replacement(&settings, spec.tests().len())?;
             let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
             if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {

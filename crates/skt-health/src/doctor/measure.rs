@@ -39,7 +39,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         light_gigahertz,
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),
-        throttled: throttling::most_events_between(&throttled, &events),
+        throttled: throttling::max_events_between(&throttled, &events),
         // Unknown time is not said to be stolen.
         stolen_share: load::read(&root)
             .zip(ticks)

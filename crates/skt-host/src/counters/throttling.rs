@@ -41,7 +41,7 @@ pub fn events_of_cpus(root: &Root, ids: &[usize]) -> Vec<Option<u64>> {
 }
 
 /// The events between two readings of [`events_of_cpus`], of the CPU with the most.
-pub fn most_events_between(before: &[Option<u64>], after: &[Option<u64>]) -> u64 {
+pub fn max_events_between(before: &[Option<u64>], after: &[Option<u64>]) -> u64 {
     let moved = |(before, after): (&Option<u64>, &Option<u64>)| (*after)?.checked_sub((*before)?);
     before.iter().zip(after).filter_map(moved).max().unwrap_or(0)
 }
@@ -87,11 +87,11 @@ mod tests {
         [0, 1].into_iter().for_each(|id| count(id, "package", 5));
         let before = read();
         assert_eq!(before, [Some(5), Some(5), None]);
-        assert_eq!(most_events_between(&before, &before), 0);
+        assert_eq!(max_events_between(&before, &before), 0);
         [0, 1].into_iter().for_each(|id| count(id, "package", 12));
         count(1, "core", 5);
-        assert_eq!(most_events_between(&before, &read()), 12);
-        assert_eq!(most_events_between(&read(), &before), 0, "counters begin anew with a start");
+        assert_eq!(max_events_between(&before, &read()), 12);
+        assert_eq!(max_events_between(&read(), &before), 0, "counters begin anew with a start");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Power over time, as far as it is known.
 
 /// The largest number of pieces. Beyond it neighbours are joined, which keeps the total energy.
-const MOST_PIECES: usize = 1 << 16;
+const MAX_PIECES: usize = 1 << 16;
 
 /// Power between two moments, which changes evenly from one to the other.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,7 +59,7 @@ impl Curve {
         if piece.to > piece.from && begins_late {
             self.0.push(piece);
         }
-        if self.0.len() > MOST_PIECES {
+        if self.0.len() > MAX_PIECES {
             self.thin();
         }
     }
@@ -173,7 +173,7 @@ mod tests {
         for second in 0..SECONDS {
             curve.push(ramp(second as f64, second as f64 + 1.0, 100.0, 100.0));
         }
-        assert!(curve.0.len() <= MOST_PIECES);
+        assert!(curve.0.len() <= MAX_PIECES);
         let energy = curve.over(0.0, SECONDS as f64);
         assert!((energy.joules - 100.0 * SECONDS as f64).abs() < 1.0, "{energy:?}");
         assert_eq!(energy.seconds, SECONDS as f64);

@@ -24,7 +24,7 @@ pub struct LocalShape {
     /// Doubles from one row to the next, the same on all ranks.
     pub lda: usize,
     /// Rows of the rank with the most rows.
-    pub most_rows: usize,
+    pub max_rows: usize,
 }
 
 impl LocalShape {
@@ -35,7 +35,7 @@ impl LocalShape {
             rows: rows.count_before(n, myrow),
             cols: cols.count_before(n + 1, mycol),
             lda: panel::leading_dimension(cols.count_before(n + 1, 0)),
-            most_rows: rows.count_before(n, 0),
+            max_rows: rows.count_before(n, 0),
         }
     }
 

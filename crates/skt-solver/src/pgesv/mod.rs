@@ -178,7 +178,7 @@ pub struct Workspace<C: Comm> {
     /// The fewest threads of any rank in this process column. All ranks of the column advance a
     /// panel at the same point of a step, which follows from this number, not from their own: hosts
     /// may differ.
-    least_threads: usize,
+    min_threads: usize,
     /// The time this rank has spent so far, by phase.
     phases: Phases,
     /// The rates of this rank's products so far.
@@ -186,7 +186,7 @@ pub struct Workspace<C: Comm> {
 }
 
 /// The fewest threads of any rank in this process column. Collective in the column.
-fn least_threads<C: Comm>(grid: &Grid<C>, team: &Team) -> Result<usize, CommError> {
+fn min_threads<C: Comm>(grid: &Grid<C>, team: &Team) -> Result<usize, CommError> {
     let mut least = [team.threads() as u64];
     collect::all_reduce(&grid.col, &mut least, u64::min)?;
     Ok(least[0] as usize)
@@ -204,7 +204,7 @@ impl<C: Comm> Workspace<C> {
         params: &Params,
         shape: LocalShape,
     ) -> Result<Self, SolveError> {
-        let least_threads = least_threads(grid, team)?;
+        let min_threads = min_threads(grid, team)?;
         let nb = params.widest_panel();
         let ColumnMemory { candidates, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
@@ -216,7 +216,7 @@ impl<C: Comm> Workspace<C> {
             look_ahead,
             exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
             has_helper: true,
-            least_threads,
+            min_threads,
             phases: Phases::default(),
             rates: Rates::new(params.n, params.nb),
         })
@@ -293,13 +293,13 @@ impl<C: Comm> Workspace<C> {
         token: &mut Token,
     ) -> Result<(), SolveError> {
         let has_messages = self.has_messages(local);
-        let Self { look_ahead, exchange, phases, rates, least_threads, .. } = self;
+        let Self { look_ahead, exchange, phases, rates, min_threads, .. } = self;
         let last_ahead = panel.k + local.params.depth;
         let halves = exchange.halves(local.columns_right_of(last_ahead));
         let next_halves = exchange.halves(local.columns_right_of(last_ahead + 1));
         let may_be_sent = if cut_follows { &[][..] } else { &next_halves };
         let width = halves.first().map_or(0, Range::len);
-        let goes_first = advances_first(*least_threads, panel.layout.jb, width);
+        let goes_first = advances_first(*min_threads, panel.layout.jb, width);
         let (advance_first, mut advance_overlapped) =
             if goes_first { (newest, None) } else { (None, newest) };
         look_ahead.advance(local, advance_first, panel, token, phases)?;

@@ -23,7 +23,7 @@ pub struct CallLimit {
     pub grain_columns: usize,
     /// Rows times columns times depth of the smallest call: a BLAS has other kernels for smaller
     /// ones, which may round differently.
-    pub least_size: usize,
+    pub min_size: usize,
 }
 
 impl CallLimit {
@@ -37,13 +37,13 @@ impl CallLimit {
         Self {
             seconds: TUNING.longest_call_milliseconds as f64 / 1e3,
             grain_columns,
-            least_size: TUNING.least_size_of_short_product,
+            min_size: TUNING.least_size_of_short_product,
         }
     }
 
     /// The fewest columns of a call on `rows` rows, of depth `depth`: a multiple of the grain.
-    fn least_columns(&self, rows: usize, depth: usize) -> usize {
-        let least = self.least_size.div_ceil((rows * depth).max(1));
+    fn min_columns(&self, rows: usize, depth: usize) -> usize {
+        let least = self.min_size.div_ceil((rows * depth).max(1));
         least.next_multiple_of(self.grain_columns).max(self.grain_columns)
     }
 
@@ -70,7 +70,7 @@ impl Pace {
     /// The columns of the next call: the first of those that are `left` on `rows` rows of a product
     /// of depth `depth`. The first call of a process is short.
     pub fn next_columns(&self, rows: usize, depth: usize, left: Range<usize>) -> Range<usize> {
-        let grain = self.limit.least_columns(rows, depth);
+        let grain = self.limit.min_columns(rows, depth);
         let grain_seconds = f64::from_bits(self.newest.load(Ordering::Relaxed))
             * (rows as f64 * depth as f64 * grain as f64);
         let grains = if grain_seconds > 0.0 {
@@ -84,7 +84,7 @@ impl Pace {
 
     /// Notes that a call of `size` multiplications and additions took `time`.
     pub fn took(&self, size: usize, time: Duration) {
-        if size >= self.limit.least_size {
+        if size >= self.limit.min_size {
             let seconds = time.as_secs_f64() / size as f64;
             self.newest.store(seconds.to_bits(), Ordering::Relaxed);
         }
@@ -113,13 +113,13 @@ mod tests {
     #[test]
     fn no_call_takes_longer_than_the_limit_unless_it_is_short() {
         let (most, grain) = (TUNING.product_rows, TUNING.call_grain_columns);
-        let CallLimit { seconds, least_size, .. } = CallLimit::tuned();
+        let CallLimit { seconds, min_size, .. } = CallLimit::tuned();
         for (rows, columns, rate) in
             [(most, 160_000, 25e9), (most, 160_000, 25e7), (192, 160_001, 25e9), (2, 9000, 25e9)]
         {
             let calls = calls(rows, 384, columns, rate);
             assert!(calls.iter().all(|call| call.start % grain == 0 && call.len() >= grain));
-            assert!(calls.iter().all(|call| rows * 384 * call.len() >= least_size));
+            assert!(calls.iter().all(|call| rows * 384 * call.len() >= min_size));
             let ends = calls.iter().map(|call| call.end);
             assert!(ends.eq(calls.iter().skip(1).map(|call| call.start).chain([columns])));
             for call in calls {

@@ -161,7 +161,7 @@ pub(super) fn narrow_parts(rows: usize, threads: usize) -> impl Iterator<Item = 
 /// other columns has pieces of 96 rows or more, which have parts of 192 rows. Only the last part of
 /// the first product, the last piece of the second, and the last part of each piece may have fewer
 /// rows.
-pub(super) fn most_parts(rows: usize) -> usize {
+pub(super) fn max_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
 
@@ -183,7 +183,7 @@ pub(super) struct Product<'p, 'm, L: CallListener> {
     a: &'p SharedMat<'m>,
     cols: Range<usize>,
     /// Most rows of one call of the BLAS.
-    most_rows: usize,
+    max_rows: usize,
     queue: ProductQueue,
     listener: &'p L,
     /// Nanoseconds that threads were inside the BLAS.
@@ -213,7 +213,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
         let (rows, jb) = (local.shape.rows - operands.below, panel.layout.jb);
         let is_late = overlapped.is_some_and(|next| local.owns(next));
         let late = if is_late { rows_of_advance(rows, jb, cols.len()) } else { 0 };
-        let most_rows = if has_messages && threads == 1 {
+        let max_rows = if has_messages && threads == 1 {
             TUNING.product_rows_between_messages
         } else {
             TUNING.product_rows
@@ -225,7 +225,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
             u,
             a: local.a,
             cols,
-            most_rows,
+            max_rows,
             queue,
             listener,
             inside_nanos,
@@ -293,7 +293,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     /// Computes pieces until none is left. Called on all threads but that with the token.
     fn compute(&self) -> Result<(), SolveError> {
         while let Some(piece) = self.queue.take() {
-            in_calls(piece.rows.clone(), self.most_rows)
+            in_calls(piece.rows.clone(), self.max_rows)
                 .try_for_each(|rows| self.multiply_rows(rows))?;
             self.queue.finish(&piece);
         }
@@ -337,7 +337,7 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
                 left.start = rows.end;
                 multiply_and_progress(token, &piece, rows)?;
             }
-            in_calls(left, self.most_rows)
+            in_calls(left, self.max_rows)
                 .try_for_each(|rows| multiply_and_progress(token, &piece, rows))?;
             self.queue.finish(&piece);
         }
@@ -672,7 +672,7 @@ mod tests {
                 let pieces = row_pieces(rows, threads, late);
                 let rest = pieces.into_iter().flat_map(parts_of_piece).count();
                 let narrow = narrow_parts(rows, threads).count();
-                assert!(narrow + rest <= most_parts(rows), "{rows} rows");
+                assert!(narrow + rest <= max_parts(rows), "{rows} rows");
             }
         }
     }

@@ -263,9 +263,9 @@ mod tests {
                 let now = border(first, cols, nb, least);
                 if let Some(border) = now {
                     let [left, right] = [border - first, cols - border];
-                    let [most_left, most_right] = halves.expect("halves");
+                    let [max_left, max_right] = halves.expect("halves");
                     prop_assert!(left >= least && right >= least, "{first}: {left}, {right}");
-                    prop_assert!(left <= most_left && right <= most_right);
+                    prop_assert!(left <= max_left && right <= max_right);
                     prop_assert!(4 * left >= left + right);
                     prop_assert!(last.is_none_or(|last| border >= last), "to the right alone");
                     borders += usize::from(now != last);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Most suspects that a message lists by name, as a longer list would not fit into a line.
-const MOST_NAMED: usize = 16;
+const MAX_NAMED: usize = 16;
 
 /// Wrong numbers in the matrix that have not been corrected, which ends the run.
 ///
@@ -117,7 +117,7 @@ impl WrongNumbers {
         let who = match &self.suspects[..] {
             [] => return "Any rank may have given the wrong number".to_owned(),
             [rank] => name(*rank),
-            ranks if ranks.len() > MOST_NAMED => format!("one of {} ranks", ranks.len()),
+            ranks if ranks.len() > MAX_NAMED => format!("one of {} ranks", ranks.len()),
             ranks => {
                 let ranks: Vec<String> = ranks.iter().map(|&rank| name(rank)).collect();
                 format!("one of {}", ranks.join(", "))

@@ -47,7 +47,7 @@ pub(in super::super) fn resume(
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     // A group that the application defines survives as many losses at once as it has parities.
     let most = if rules.groups.is_some() { rules.parities } else { 1 };
-    let shared_domains = group::most_in_a_domain(&domains, &groups, &ranks) > most;
+    let shared_domains = group::max_in_a_domain(&domains, &groups, &ranks) > most;
     let is_memory = std::ptr::eq(offers, found);
     let nothing = vec![None; processes];
     let discard = discards(offers, if is_memory { &attach } else { &nothing });

@@ -27,7 +27,7 @@ const MAGIC: [u8; 8] = *b"SKTIMAG2";
 /// Bytes before the seal's text.
 const FIXED_BYTES: usize = 40;
 /// The longest text of a seal that is read: no group and no state makes a longer one.
-const MOST_TEXT_BYTES: usize = 1 << 24;
+const MAX_TEXT_BYTES: usize = 1 << 24;
 /// Areas in an image begin on a multiple of this many bytes.
 pub const IMAGE_PAGE_BYTES: usize = 4096;
 
@@ -143,8 +143,8 @@ pub(in super::super) fn read_seal(
         u64::from_le_bytes(bytes)
     };
     let (text_bytes, body_bytes, body_sum, sum) = (word(8), word(16), word(24), word(32));
-    let end = FIXED_BYTES as u64 + text_bytes.min(MOST_TEXT_BYTES as u64);
-    if text_bytes > MOST_TEXT_BYTES as u64 || end > bytes {
+    let end = FIXED_BYTES as u64 + text_bytes.min(MAX_TEXT_BYTES as u64);
+    if text_bytes > MAX_TEXT_BYTES as u64 || end > bytes {
         return Ok(SealState::Nothing);
     }
     let mut text = vec![0; text_bytes as usize];

@@ -21,7 +21,7 @@ use super::look::Seen;
 use super::shelf::{LevelReport, Shelves, Vote};
 use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
-use super::{Level, MOST_LEVELS, WhenBusy};
+use super::{Level, MAX_LEVELS, WhenBusy};
 use skt_comm::Comm;
 use skt_comm::collect::{all_max, all_reduce};
 
@@ -232,7 +232,7 @@ impl Images {
     /// Appends to the state of rank 0 one byte with the levels that are due; nothing without
     /// levels.
     pub fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
-        const { assert!(MOST_LEVELS <= u8::BITS as usize) };
+        const { assert!(MAX_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
             let due = if job.rank() == 0 {
                 self.shelves.hear_state(state);

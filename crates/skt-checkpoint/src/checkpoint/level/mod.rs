@@ -41,7 +41,7 @@ pub use shelf::LevelReport;
 pub use source::{EpochSource, FoundImage, Load, Restorable, Rotten};
 
 /// The largest number of levels of a run: each has one bit in the byte of due levels.
-pub const MOST_LEVELS: usize = 8;
+pub const MAX_LEVELS: usize = 8;
 
 /// Which processes see the images of a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -66,18 +66,18 @@ pub fn slots_with_room<C: Comm>(
 fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
     let mut nodes: BTreeMap<&str, (Vec<usize>, u64)> = BTreeMap::new();
     for Request { rank, node, image_bytes, .. } in all {
-        let (ranks, most_bytes) = nodes.entry(node).or_default();
+        let (ranks, max_bytes) = nodes.entry(node).or_default();
         ranks.push(*rank);
-        *most_bytes = (*most_bytes).max(*image_bytes);
+        *max_bytes = (*max_bytes).max(*image_bytes);
     }
     let mut slots = BTreeMap::new();
-    for (ranks, most_bytes) in nodes.values_mut() {
+    for (ranks, max_bytes) in nodes.values_mut() {
         ranks.sort_unstable();
         let files = match reach {
             Reach::Local => ranks.iter().map(|&rank| SpacedRanks::alone(rank)).collect(),
             Reach::Global => SpacedRanks::cut(ranks),
         };
-        let bytes = most_bytes.next_multiple_of(align_bytes);
+        let bytes = max_bytes.next_multiple_of(align_bytes);
         for ranks in files {
             slots.extend(ranks.iter().map(|rank| (rank, Slot { rank, ranks, bytes })));
         }

@@ -10,7 +10,7 @@ use skt_terms::units::{self, parse_seconds};
 
 use super::folder::{ImageFolder, close_folders};
 use super::{
-    Disk, ImageCost, ImagesEvery, IntervalOf, Level, MOST_LEVELS, Reach, Unopened, WhenBusy,
+    Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened, WhenBusy,
 };
 
 /// The default mean time between events that memory does not survive: a power failure, or more
@@ -26,11 +26,11 @@ pub const IMAGES_SHARE_MAX: f64 = 0.1;
 /// The longest path, which goes into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
 /// The most levels that a user may name.
-const LEVELS_MAX: usize = if MOST_LEVELS < 4 { MOST_LEVELS } else { 4 };
+const MAX_NAMED_LEVELS: usize = if MAX_LEVELS < 4 { MAX_LEVELS } else { 4 };
 /// The options of a level.
 const OPTIONS: [&str; 5] = ["every", "mtbf", "keep", "when-busy", "max-rate"];
 /// The most generations to keep.
-const MOST_KEPT: usize = 16;
+const MAX_KEPT: usize = 16;
 
 /// A level of images.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -93,7 +93,7 @@ impl LevelSettings {
             "mtbf" => self.mtbf_seconds = parse_seconds(value).ok()?,
             "keep" => {
                 let keep = value.parse().ok()?;
-                self.keep = (1..=MOST_KEPT).contains(&keep).then_some(keep)?;
+                self.keep = (1..=MAX_KEPT).contains(&keep).then_some(keep)?;
             }
             "when-busy" => self.when_busy = WhenBusy::named(value)?,
             "max-rate" => {
@@ -247,7 +247,7 @@ impl FromStr for Levels {
         let levels: Vec<LevelSettings> = levels.ok_or_else(bad)?;
         let folders = levels.iter().map(|level| &level.folder);
         let is_twice = folders.collect::<std::collections::BTreeSet<_>>().len() < levels.len();
-        if levels.len() > LEVELS_MAX || is_twice { Err(bad()) } else { Ok(Self(levels)) }
+        if levels.len() > MAX_NAMED_LEVELS || is_twice { Err(bad()) } else { Ok(Self(levels)) }
     }
 }
 
@@ -273,7 +273,7 @@ fn fault(text: &str) -> String {
             }
         }
     }
-    format!("{LEVELS_MAX} levels at most, each with a folder of its own")
+    format!("{MAX_NAMED_LEVELS} levels at most, each with a folder of its own")
 }
 
 /// Why a word begins no level.

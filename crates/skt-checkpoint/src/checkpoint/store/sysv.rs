@@ -21,7 +21,7 @@ use super::{
 };
 use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
 use skt_host::process;
-use stub::{MARK, MODE, Row, marked_bytes, most_bytes};
+use stub::{MARK, MODE, Row, marked_bytes, max_bytes};
 
 /// The number of keys of a name: as many as segments can exist, unless the system is configured for
 /// more. A user who takes all of them has used up the segments, too.
@@ -139,7 +139,7 @@ impl SysV {
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EEXIST) {
-                return Err(explain(name, most_bytes(bytes), error));
+                return Err(explain(name, max_bytes(bytes), error));
             }
         }
         let first = keys(name).next();
@@ -161,12 +161,12 @@ impl SysV {
                         "no huge pages, ordinary ones instead ({error}); it needs sysctl -w \
                          vm.nr_hugepages={} for each rank of the node, and the group in \
                          vm.hugetlb_shm_group",
-                        most_bytes(bytes).div_ceil(pool_page_bytes())
+                        max_bytes(bytes).div_ceil(pool_page_bytes())
                     ));
                 }
             }
         }
-        let most = most_bytes(bytes) as u64;
+        let most = max_bytes(bytes) as u64;
         Host::this().check_memory(name, most, most)?;
         Ok(Fresh { shmid: Self::fresh(name, bytes, 0)?, page_bytes: system_page_bytes(), note })
     }

@@ -4,7 +4,7 @@ use super::{Channel, EnergySource, Quantity};
 use crate::counters::Root;
 
 /// More than a node with accelerators takes.
-const MOST_WATTS: f64 = 100e3;
+const MAX_WATTS: f64 = 100e3;
 
 /// The energy of the node, in joules, updated ten times a second.
 pub(super) fn source(root: &Root) -> Option<EnergySource> {
@@ -18,7 +18,7 @@ pub(super) fn source(root: &Root) -> Option<EnergySource> {
             file: format!("{FOLDER}/energy"),
             quantity: Quantity::Energy { range_joules: None },
             unit: 1.0,
-            most_watts: MOST_WATTS,
+            most_watts: MAX_WATTS,
         }],
         freshness: has("freshness").then(|| format!("{FOLDER}/freshness")),
     })

@@ -8,7 +8,7 @@ const FOLDER: &str = "sys/class/hwmon";
 /// Power and energy are in millionths.
 const UNIT: f64 = 1e-6;
 /// More than a node takes.
-const MOST_WATTS: f64 = 100e3;
+const MAX_WATTS: f64 = 100e3;
 
 /// What a sensor of ACPI covers on Nvidia Grace, by its label: the first label that is there counts
 /// alone, as it contains those after it.
@@ -42,7 +42,7 @@ fn channel(file: String, is_energy: bool) -> Channel {
     } else {
         Quantity::Power
     };
-    Channel { file, quantity, unit: UNIT, most_watts: MOST_WATTS }
+    Channel { file, quantity, unit: UNIT, most_watts: MAX_WATTS }
 }
 
 /// A power meter of ACPI: of the whole node, or of Grace.

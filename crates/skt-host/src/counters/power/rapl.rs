@@ -4,7 +4,7 @@ use super::{Channel, EnergySource, Quantity};
 use crate::counters::Root;
 
 /// More than a package, its memory or a platform takes.
-const MOST_WATTS: f64 = 2e3;
+const MAX_WATTS: f64 = 2e3;
 
 /// The packages and their memory. A package contains its zones `core` and `uncore`, and the zones
 /// of `intel-rapl-mmio` are the packages once more. `psys` contains the packages and is wired on
@@ -47,7 +47,7 @@ fn channel(root: &Root, folder: &str) -> Channel {
         file: format!("{folder}/energy_uj"),
         quantity: Quantity::Energy { range_joules: range.map(|range| JOULES * range as f64) },
         unit: JOULES,
-        most_watts: MOST_WATTS,
+        most_watts: MAX_WATTS,
     }
 }
 

@@ -30,7 +30,7 @@ use super::super::wrong::{NotCorrected, WrongNumbers};
 use super::groups::{columns_of, dead_checksums, dead_columns, first_of_last_group, of_group};
 use super::memory::{Decoded, Places};
 use super::relay::{Relay, Sum};
-use super::rounding::{are_rounding, is_rounding, most_units, unit};
+use super::rounding::{are_rounding, is_rounding, max_units, unit};
 use super::weights::Weights;
 use crate::blas::kernels;
 use crate::comm::{Comm, CommError, collect};
@@ -269,13 +269,13 @@ pub(super) fn check<C: Comm>(
     let was_decoded = f64::from(u8::from(scope.decoded.has_been));
     let mut most = [units, wrong.len() as f64, hopeless as f64, was_decoded];
     collect::all_max(&grid.all, &mut most)?;
-    let [units, most_wrong, most_hopeless, was_decoded] = most;
-    if most_wrong == 0.0 {
+    let [units, max_wrong, max_hopeless, was_decoded] = most;
+    if max_wrong == 0.0 {
         return Ok((Checked { units, ..Checked::default() }, unit));
     }
     // Rows are corrected only where all decoded data has been checked.
     let doubt = Doubt { is_unchecked: false, was_decoded: was_decoded > 0.0 };
-    if most_hopeless > 0.0 {
+    if max_hopeless > 0.0 {
         let hopeless: Vec<Wrong> =
             wrong.into_iter().filter(|wrong| wrong.column.is_none()).collect();
         let why = equations.why_not(scope.decoded.is_unchecked);
@@ -294,8 +294,8 @@ pub(super) fn check<C: Comm>(
     let RowCheck { wrong, units, unit } = look(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
-    let [units, most_wrong] = most;
-    if most_wrong > 0.0 {
+    let [units, max_wrong] = most;
+    if max_wrong > 0.0 {
         let sure = |wrong: &Wrong| wrong.column.filter(|_| doubt.leaves_sure(wrong.units));
         let wrong: Vec<Wrong> =
             wrong.iter().map(|wrong| Wrong { column: sure(wrong), ..*wrong }).collect();
@@ -602,7 +602,7 @@ pub(super) fn check_left_over<C: Comm>(
     let rows = (below..).zip(left_over.fetched_rows());
     let wrong = rows.filter(|(_, values)| !is_rounding(kernels::largest(values), unit));
     let noticed = wrong.map(|(row, values)| {
-        Noticed::in_row(end, row, most_units(values.iter().copied(), unit), unit)
+        Noticed::in_row(end, row, max_units(values.iter().copied(), unit), unit)
     });
     Ok((unit, noticed.reduce(Noticed::and)))
 }

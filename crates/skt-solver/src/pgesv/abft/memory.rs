@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::super::local::LocalShape;
 use super::super::pace::Pace;
 use super::super::panel;
-use super::super::product::{CallListener, most_parts};
+use super::super::product::{CallListener, max_parts};
 use super::super::{Params, SolveError};
 use crate::blas::view::SharedMat;
 use crate::blas::{MatMut, MatRef};
@@ -287,7 +287,7 @@ impl Sizes {
         // With P = 1, U is only in A.
         let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
         Self {
-            words: FIRST_PART + 2 * most_parts(shape.rows),
+            words: FIRST_PART + 2 * max_parts(shape.rows),
             a: shape.doubles(),
             x: params.n,
             panel,
@@ -636,7 +636,7 @@ impl Journal<'_> {
     /// become open.
     ///
     /// # Panics
-    /// When there are more than [`most_parts`].
+    /// When there are more than [`max_parts`].
     pub fn list_parts(
         &self,
         next: impl Iterator<Item = Range<usize>>,
@@ -781,7 +781,7 @@ mod tests {
     #[test]
     fn others_may_read_all_of_it_while_the_solver_stands_still() {
         let (rows, cols) = (3, 4);
-        let shape = LocalShape { rows, cols, lda: 8, most_rows: rows };
+        let shape = LocalShape { rows, cols, lda: 8, max_rows: rows };
         let [panel, u, log] = [6, 8, 2 * cols];
         let a = shape.doubles();
         let sizes = Sizes { words: 12, a, x: 5, panel, u_next: u, u_rest: u, log, w: panel };

@@ -58,14 +58,14 @@ pub use replacement::{Absent, grid_without, work_doubles_after_replacement};
 pub use standing::AbftRefusal;
 pub use system::{Solution, System, doubles, image_doubles};
 pub use watcher::{Beginning, Flip, Unverified, Watcher};
-pub use weights::{MOST_CHECKSUMS, Weights};
+pub use weights::{MAX_CHECKSUMS, Weights};
 
 use super::SolveError;
 use crate::comm::CommError;
 
 /// Most panels of the look-ahead. With more, panels would be applied to columns in the look-ahead
 /// before they are applied to the checksums of their group.
-pub const MOST_DEPTH: usize = 1;
+pub const MAX_DEPTH: usize = 1;
 
 /// Why a system has no solution.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use super::super::wrong::{NotCorrected, WrongNumbers};
 use super::check::Noticed;
 use super::groups::{columns_of, dead_columns};
 use super::memory::{Journal, Places, RelayMessages};
-use super::rounding::{are_rounding, most_units};
+use super::rounding::{are_rounding, max_units};
 use crate::blas::kernels;
 use crate::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use skt_comm::pages;
@@ -127,7 +127,7 @@ struct Passing<C: Comm> {
     rows: Range<usize>,
     unexpected: Range<usize>,
     /// Rows of a message.
-    most_rows: usize,
+    max_rows: usize,
     /// The index of this rank's term; `None` on the target.
     mine: Option<usize>,
     /// The rank that messages come from, and the one that they go to.
@@ -138,8 +138,8 @@ struct Passing<C: Comm> {
 }
 
 /// Removes the rows of a message from the front of `rows`.
-fn split_off(rows: &mut Range<usize>, most_rows: usize) -> Range<usize> {
-    let part = rows.start..rows.end.min(rows.start + most_rows);
+fn split_off(rows: &mut Range<usize>, max_rows: usize) -> Range<usize> {
+    let part = rows.start..rows.end.min(rows.start + max_rows);
     rows.start = part.end;
     part
 }
@@ -150,7 +150,7 @@ impl<C: Comm> Passing<C> {
         let Some(before) = self.before else { return Ok(()) };
         while !self.unexpected.is_empty() {
             let Some(message) = room.take(waits && self.coming.is_empty())? else { break };
-            let part = split_off(&mut self.unexpected, self.most_rows);
+            let part = split_off(&mut self.unexpected, self.max_rows);
             let len = part.len() * self.cols.len();
             self.coming.push_back(row.irecv(message, 0..len, before, TAG_RELAY)?);
         }
@@ -255,7 +255,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         }
         let place = mine.unwrap_or(sum.terms.len());
         self.sums.push_back(Passing {
-            most_rows: (self.message_doubles / cols.len()).max(1),
+            max_rows: (self.message_doubles / cols.len()).max(1),
             before: place.checked_sub(1).map(|at| sum.terms[at].0),
             after: mine.map(|at| sum.terms.get(at + 1).map_or(sum.target, |&(col, _)| col)),
             unexpected: rows.clone(),
@@ -313,7 +313,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             self.sums.push_front(passing);
             return Ok(false);
         };
-        let part = split_off(&mut passing.rows, passing.most_rows);
+        let part = split_off(&mut passing.rows, passing.max_rows);
         let (sum, len) = (&passing.sum, part.len() * passing.cols.len());
         self.journal.before(sum.name, part.start)?;
         match passing.mine {
@@ -437,7 +437,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             if are_rounding(changes(), sum.unit) {
                 continue;
             }
-            let units = most_units(changes(), sum.unit);
+            let units = max_units(changes(), sum.unit);
             if !sum.is_outside_a {
                 let row = local.rows.global(row, local.grid.myrow);
                 return Err(self.disagrees(sum, row, units).into());

@@ -31,7 +31,7 @@ use super::super::look_ahead::LookAhead;
 use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
-use super::super::{Params, Rates, SolveError, Solver, Workspace, least_threads};
+use super::super::{Params, Rates, SolveError, Solver, Workspace, min_threads};
 use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
@@ -359,7 +359,7 @@ fn workspace<C: Comm>(
         exchange: TrailingExchange::new(grid, params, local.shape.cols, None)?,
         // Only the solver's thread calls MPI, as in the elimination with checksums.
         has_helper: false,
-        least_threads: least_threads(grid, local.team)?,
+        min_threads: min_threads(grid, local.team)?,
         phases: Default::default(),
         rates: Rates::new(params.n, params.nb),
     })

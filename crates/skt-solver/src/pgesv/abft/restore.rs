@@ -335,14 +335,14 @@ pub(super) fn rebuild<C: Comm>(
     };
     let first = |target: usize| if lost_here[target] { 0 } else { kept(target) };
     // Remaining ranks compare their values with those they take.
-    let most_of = |target: usize, amplification: f64| {
+    let max_change = |target: usize, amplification: f64| {
         if lost_here[target] { f64::INFINITY } else { unit * amplification.max(1.0) }
     };
     let decoding = weights.decoding(&plan.columns, &plan.from);
     for (i, &column) in plan.columns.iter().enumerate() {
         let divisor = decoding.divisor;
         let sum = || Sum { divisor, ..Sum::new(REBUILD, decoding.terms(i), column, finished) };
-        let adopted = Sum { unit: most_of(column, decoding.amplification), ..sum() };
+        let adopted = Sum { unit: max_change(column, decoding.amplification), ..sum() };
         relay.sum(adopted, (rows.clone(), first(column)..columns_of(local, column)))?;
         if let Some(panel) = panels.iter().find(|&panel| panel % q == column) {
             let cols = columns_of_group(local, panel / q, column);
@@ -350,7 +350,7 @@ pub(super) fn rebuild<C: Comm>(
         }
     }
     for &s in &plan.checksums {
-        let unit = most_of(q + s, 1.0);
+        let unit = max_change(q + s, 1.0);
         let sum = Sum { unit, ..Sum::new(REBUILD, weights.terms(s), q + s, finished) };
         relay.sum(sum, (rows.clone(), first(q + s)..columns_of(local, q + s)))?;
     }

@@ -19,7 +19,7 @@ pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> 
 }
 
 /// The largest deviation, in units; infinite if one is NaN or infinite.
-pub(super) fn most_units(deviations: impl Iterator<Item = f64>, unit: f64) -> f64 {
+pub(super) fn max_units(deviations: impl Iterator<Item = f64>, unit: f64) -> f64 {
     let units = |by: f64| if by.is_finite() { by.abs() / unit } else { f64::INFINITY };
     deviations.map(units).fold(0.0, f64::max)
 }

@@ -19,7 +19,7 @@ use super::standing::{
 };
 use super::watcher::{Beginning, Unverified, Watcher};
 use super::weights::Weights;
-use super::{AbftError, MOST_DEPTH, left_over, renewal, restore};
+use super::{AbftError, MAX_DEPTH, left_over, renewal, restore};
 use crate::blas::view::SharedMat;
 use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
@@ -44,7 +44,7 @@ pub struct System<'s, C: Comm> {
     pub grid: &'s Grid<C>,
     /// The threads of this rank.
     pub team: &'s Team,
-    /// The parameters of the solution; DEPTH is at most [`MOST_DEPTH`].
+    /// The parameters of the solution; DEPTH is at most [`MAX_DEPTH`].
     pub params: Params,
     /// The weights of the checksums.
     pub weights: &'s Weights,
@@ -153,7 +153,7 @@ impl<'s, C: Comm> System<'s, C> {
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         let (grid, shape) = (self.grid, self.shape());
-        assert!(self.params.depth <= MOST_DEPTH, "DEPTH {}", self.params.depth);
+        assert!(self.params.depth <= MAX_DEPTH, "DEPTH {}", self.params.depth);
         let weights = (self.weights.columns(), self.weights.checksums());
         assert_eq!(weights, (grid.q, grid.checksums), "weights of this grid");
         let mut places = Places::new(memory, &self.sizes(), shape);

@@ -22,7 +22,7 @@ use rand_xoshiro::SplitMix64;
 
 /// The largest number of checksum columns: with more of them, decoding amplifies rounding errors
 /// too much.
-pub const MOST_CHECKSUMS: usize = 3;
+pub const MAX_CHECKSUMS: usize = 3;
 
 /// Weights are multiples of 1 / GRAIN.
 const GRAIN: f64 = (1 << 24) as f64;
@@ -67,14 +67,14 @@ impl Decoding {
 /// The adjugate of a matrix of `order` rows, and its determinant. Both are exact for integers.
 struct Inverse {
     order: usize,
-    adjugate: [[f64; MOST_CHECKSUMS]; MOST_CHECKSUMS],
+    adjugate: [[f64; MAX_CHECKSUMS]; MAX_CHECKSUMS],
     determinant: f64,
 }
 
 impl Inverse {
     /// The inverse of the first rows and columns of `a`, which has 1 on the rest of its
     /// diagonal and 0 elsewhere.
-    fn new(order: usize, a: [[f64; MOST_CHECKSUMS]; MOST_CHECKSUMS]) -> Self {
+    fn new(order: usize, a: [[f64; MAX_CHECKSUMS]; MAX_CHECKSUMS]) -> Self {
         let after = |i: usize, by: usize| (i + by) % 3;
         let cofactor = |i: usize, j: usize| {
             a[after(i, 1)][after(j, 1)] * a[after(i, 2)][after(j, 2)]
@@ -97,12 +97,12 @@ impl Inverse {
 }
 
 impl Weights {
-    /// The weights of `m` checksums, 1 to [`MOST_CHECKSUMS`], of `q` process columns.
+    /// The weights of `m` checksums, 1 to [`MAX_CHECKSUMS`], of `q` process columns.
     ///
     /// # Panics
     /// With another number of checksums, or without columns.
     pub fn new(q: usize, m: usize) -> Self {
-        assert!(q > 0 && (1..=MOST_CHECKSUMS).contains(&m), "{m} checksums of {q} columns");
+        assert!(q > 0 && (1..=MAX_CHECKSUMS).contains(&m), "{m} checksums of {q} columns");
         match m {
             1 => Self::given(vec![vec![1.0; q]]),
             2 => Self::on_a_half_circle(q),

@@ -30,7 +30,7 @@ pub const MODE: u32 = 0o600;
 const TABLE: &str = "/proc/sysvipc/shm";
 
 /// The most bytes that a segment for `bytes` takes, whatever its key.
-pub fn most_bytes(bytes: usize) -> usize {
+pub fn max_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
 }
 
@@ -223,7 +223,7 @@ mod tests {
             for bytes in (4104..60_000).step_by(8).chain([1 << 30, (1 << 30) + 8]) {
                 let marked = marked_bytes(key, bytes);
                 let pages = marked.div_ceil(PAGE_BYTES);
-                assert!(marked >= bytes && pages * PAGE_BYTES <= most_bytes(bytes), "{bytes}");
+                assert!(marked >= bytes && pages * PAGE_BYTES <= max_bytes(bytes), "{bytes}");
                 assert_eq!(marked, (pages - 1) * PAGE_BYTES + tail_bytes(key, pages));
             }
         }

@@ -496,7 +496,7 @@ fn checkpoint_headers() {
         bytes: 1 << 40,
     };
     let record = |sequence: u64| {
-        let mut record = Record::of_new_segment();
+        let mut record = Record::for_new_segment();
         let first = StartId { number: 1, nonce: 0x1234_5678_9abc_def0 };
         record.join(first, &[]);
         record.confirm(first, Method::SelfCheckpoint, 0, &[]);
@@ -578,7 +578,7 @@ fn state() -> SupervisorState {
         spares: vec![host("s1", 1)],
         out: vec![OutOfUse { host: host("n0", 2), why: "no answer in 15.0 s".into() }],
     };
-    let me = Process::of(std::process::id() as i32).unwrap();
+    let me = Process::from_pid(std::process::id() as i32).unwrap();
     let command = ["--n".to_owned(), "100".to_owned()];
     let mut state = SupervisorState::new("hpl-1", &command, 4, pool, me.clone());
     state.start = 2;

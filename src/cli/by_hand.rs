@@ -12,7 +12,7 @@ use skt_host::starter::{Ranks, Starter};
 /// `srun` if it runs, else Open MPI, which may be installed elsewhere. Also returns whether Open
 /// MPI must be allowed to run as root.
 fn here() -> (Starter, bool) {
-    if let Some(starter) = Starter::of_program("mpirun") {
+    if let Some(starter) = Starter::from_program("mpirun") {
         return (starter, starter == Starter::Openmpi && geteuid().is_root());
     }
     let silent = |command: &mut Command| {

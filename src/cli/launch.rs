@@ -586,7 +586,7 @@ fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> 
         Some("auto") if is_slurm() => Launcher::Slurm,
         Some("auto") => {
             let program = wanted.text(Launching::LauncherProgram).unwrap_or("mpirun");
-            match Starter::of_program(program) {
+            match Starter::from_program(program) {
                 Some(Starter::Openmpi) => Launcher::Openmpi,
                 Some(Starter::Mpich) => Launcher::Mpich,
                 _ => return Err(LaunchError::NoLauncher { program: program.to_owned() }),

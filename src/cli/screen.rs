@@ -277,7 +277,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
     let text = fs::read_to_string(file)
         .map_err(|why| ScreenCommandError::Other(format!("{name}: {why}")))?;
     let hosts = hosts::parse(&text, &name)?;
-    let launcher = match Starter::of_program(&args.launcher_program) {
+    let launcher = match Starter::from_program(&args.launcher_program) {
         Some(Starter::Openmpi) => Launcher::Openmpi,
         Some(Starter::Mpich) => Launcher::Mpich,
         _ => {

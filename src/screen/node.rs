@@ -86,7 +86,7 @@ impl<C: Comm> Crew<C> {
     /// When a rank is lost, or the system starts no threads.
     pub fn new(world: &C, threads: Option<usize>, by_rank: bool) -> Result<Self, ScreenError> {
         library::use_one_thread();
-        let counters = Counters::read(&Root::of_this_machine());
+        let counters = Counters::read(&Root::this_machine());
         let blas = library::loaded();
         let (version, kernel) = (blas.version.as_deref(), blas.kernel.as_deref());
         let place = Place {
@@ -128,7 +128,7 @@ impl<C: Comm> Crew<C> {
             team,
             threads,
             nodes_here,
-            before: HostCounts::read(&Root::of_this_machine(), &counters.allowed_cpus),
+            before: HostCounts::read(&Root::this_machine(), &counters.allowed_cpus),
             cpus: counters.allowed_cpus,
         })
     }
@@ -226,7 +226,7 @@ impl<C: Comm> Crew<C> {
 
     /// What the system has counted since the start.
     pub fn events(&self) -> Events {
-        let root = Root::of_this_machine();
+        let root = Root::this_machine();
         let celsius = temperature::hottest_celsius(&root);
         Events { celsius, ..HostCounts::read(&root, &self.cpus).since(&self.before) }
     }
@@ -321,7 +321,7 @@ fn start_team(
     let here: Vec<usize> = (0..places.len()).filter(is_here).collect();
     let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
-    let cpus = HostCpus::of_counters(counters);
+    let cpus = HostCpus::from_counters(counters);
     let pin = placement::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     library::start_team(threads, pin)

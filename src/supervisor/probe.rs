@@ -156,7 +156,7 @@ pub fn answer(question: &Question) -> Answer {
         stopped,
         run_bytes: 0,
         available_bytes,
-        oom_kills: OomKills::under(&Root::of_this_machine()),
+        oom_kills: OomKills::under(&Root::this_machine()),
         store_room: None,
         sysv: None,
         no_store: None,

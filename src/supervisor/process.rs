@@ -89,7 +89,7 @@ fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
     let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
-        let running: Vec<Process> = look().into_iter().filter_map(Process::of).collect();
+        let running: Vec<Process> = look().into_iter().filter_map(Process::from_pid).collect();
         for process in &running {
             let is_new = !found.contains(process);
             if !is_rank(process.pid) || start.elapsed() > grace {
@@ -127,7 +127,7 @@ mod tests {
         let me = format!("test-{}", std::process::id());
         let (mut ours, mut other) = (start(&format!("{me}.1")), start(&format!("{me}0.1")));
         assert_eq!(sweep_ranks(&me), (0, 0), "not our program");
-        let process = Process::of(ours.id() as i32).unwrap();
+        let process = Process::from_pid(ours.id() as i32).unwrap();
         assert!(
             process.may_have(crate::heartbeat::ENV, &format!("{me}.1"))
                 && !process.may_have(crate::heartbeat::ENV, &format!("{me}.2"))
@@ -165,7 +165,7 @@ mod tests {
             command.env(crate::heartbeat::ENV, &token);
         });
         assert_eq!(count_ranks(&me), (1, 0));
-        let rank = Process::of(child.id() as i32).unwrap();
+        let rank = Process::from_pid(child.id() as i32).unwrap();
         rank.signal(Signal::SIGSTOP);
         let start = Instant::now();
         while count_ranks(&me) != (1, 1) {

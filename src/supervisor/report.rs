@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_seconds_of_a_run_stop_with_it() {
-        let me = Process::of(std::process::id() as i32).unwrap();
+        let me = Process::from_pid(std::process::id() as i32).unwrap();
         let mut state = SupervisorState::new("r", &[], 2, Pool::new(vec![], vec![]), me);
         (state.started_unix, state.written_unix) = (1000.0, 1027.0);
         let head = "start 0, 0 failure(s), 0 spare(s) left, ";

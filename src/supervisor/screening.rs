@@ -384,7 +384,7 @@ mod tests {
         let patience = Duration::from_millis(100);
         assert_eq!(screen_within(patience, &script, &["127.0.0.1"]).unwrap().n, 7);
         let pid = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
-        assert!(skt_host::process::Process::of(pid).is_none(), "{pid} runs");
+        assert!(skt_host::process::Process::from_pid(pid).is_none(), "{pid} runs");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl Shell {
     pub fn new(options: LaunchOptions) -> Result<Self> {
         let folder = StateFolder::new(&options.state);
         let lock = folder.lock()?;
-        let me = Process::of(std::process::id() as i32).expect("this process runs");
+        let me = Process::from_pid(std::process::id() as i32).expect("this process runs");
         let earlier = folder.load()?.filter(|state| state.status != Status::Finished);
         let is_new = earlier.is_none();
         let state = match earlier {
@@ -495,7 +495,7 @@ impl Shell {
                 source,
             })?;
         let me = &self.decisions.state.supervisor;
-        let launcher = Process::of(child.id() as i32).unwrap_or_else(|| me.clone());
+        let launcher = Process::from_pid(child.id() as i32).unwrap_or_else(|| me.clone());
         Ok(Job::new(launcher, Some(child), outputs, self.is_of_program()))
     }
 

@@ -292,7 +292,7 @@ impl Job {
         let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
         self.with_system(&grid, |system| {
             memory.resize(system.doubles(), 0.0);
-            work(&system, &mut RankMemory::of(memory))
+            work(&system, &mut RankMemory::new(memory))
         })
     }
 
@@ -316,7 +316,7 @@ impl Job {
         self.with_system(&grid, |system| {
             memory.resize(system.doubles(), 0.0);
             let players = players.as_ref();
-            let memory = &mut RankMemory::of(memory);
+            let memory = &mut RankMemory::new(memory);
             system.solve_without(&absent, players, memory, start_id, hook, &mut |_| ())
         })
     }

@@ -391,7 +391,7 @@ fn hide(job: &Job, memory: &mut Memory, [wrong, decoded]: [usize; 2], s: usize) 
         let (a, shape) = matrix_of(job, rank);
         a.start + (shape.rows - 1) * shape.lda + col
     };
-    let weights = job.weights.of(s);
+    let weights = job.weights.checksum(s);
     memory[wrong][at(wrong)] += 1.0;
     memory[decoded][at(decoded)] -= weights[wrong] / weights[decoded];
 }

@@ -64,7 +64,7 @@ impl Code {
     ];
 
     /// The code with this number.
-    pub fn of(number: i32) -> Option<Self> {
+    pub fn from_number(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|&code| code as i32 == number)
     }
 
@@ -155,9 +155,9 @@ mod tests {
         texts.dedup();
         assert_eq!(texts.len(), Code::ALL.len());
         for code in Code::ALL {
-            assert_eq!(Code::of(code as i32), Some(code));
+            assert_eq!(Code::from_number(code as i32), Some(code));
         }
-        assert_eq!(Code::of(2), None);
-        assert_eq!(Code::of(-15), None);
+        assert_eq!(Code::from_number(2), None);
+        assert_eq!(Code::from_number(-15), None);
     }
 }

@@ -97,7 +97,7 @@ impl Call {
         Self::Images,
     ];
 
-    fn of(number: u8) -> Option<Self> {
+    fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&call| call as u8 == number)
     }
 
@@ -165,12 +165,12 @@ impl Word {
     fn decode(bytes: &[u8; WORD_BYTES]) -> Option<Self> {
         let kind = WordKind::ALL.into_iter().find(|&kind| kind as u8 == bytes[0])?;
         let number = |at: usize| <[u8; 4]>::try_from(&bytes[at..at + 4]).expect("four bytes");
-        let code = Code::of(i32::from_le_bytes(number(4)))?;
+        let code = Code::from_number(i32::from_le_bytes(number(4)))?;
         let len = u32::from_le_bytes(number(8)) as usize;
         let text = String::from_utf8_lossy(bytes.get(16..16 + len)?).into_owned();
         let stop = (code != Code::Success).then_some(Stop { code, text, is_over: bytes[2] != 0 });
         let number = u32::from_le_bytes(number(12));
-        Some(Self { kind, call: Call::of(bytes[1])?, number, stop })
+        Some(Self { kind, call: Call::from_number(bytes[1])?, number, stop })
     }
 }
 

@@ -48,7 +48,7 @@ struct Program {
 }
 
 impl Program {
-    fn of_this_process() -> io::Result<Self> {
+    fn read() -> io::Result<Self> {
         let line = fs::read("/proc/self/cmdline")?;
         let line = line.strip_suffix(b"\0").unwrap_or(&line);
         let mut words = line.split(|byte| *byte == 0).map(<[u8]>::to_vec);
@@ -71,7 +71,7 @@ impl Program {
         hash.finish()
     }
 
-    fn arguments_in_words(&self) -> String {
+    fn format_arguments(&self) -> String {
         let quoted = |word: &Vec<u8>| shell_quoted(&String::from_utf8_lossy(word));
         let words: Vec<String> = self.arguments.iter().map(quoted).collect();
         shortened(&words.join(" "), &self.arguments.join(&0))
@@ -126,7 +126,7 @@ struct All {
 /// # Errors
 /// A rank is lost; within, a rank cannot read what it runs.
 pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>> {
-    let here = Program::of_this_process();
+    let here = Program::read();
     let mut first = First::zeroed();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
     let mut read = || match hash_of(Path::new(FILE)) {
@@ -186,7 +186,7 @@ fn description(here: &Program, first: &First, all: &All, run_id: &str) -> String
     let fields = json!({
         "program": shortened(&String::from_utf8_lossy(&here.name), &here.name),
         "contents of the program": format!("{:016x}", first.contents),
-        "arguments": here.arguments_in_words(),
+        "arguments": here.format_arguments(),
         "working folder": folder,
         "program and arguments of other ranks": others,
         "runs of this name that the process has ended": ended.get(run_id).copied().unwrap_or(0),
@@ -222,7 +222,7 @@ mod tests {
             &[long.as_bytes()],
             &[other.as_bytes()],
         ];
-        let words = cases.map(|case| program(case).arguments_in_words());
+        let words = cases.map(|case| program(case).format_arguments());
         assert_eq!(words[2], "2000 5");
         assert_eq!(words[3], "'2000 5'");
         for (index, text) in words.iter().enumerate() {

@@ -163,7 +163,7 @@ pub unsafe extern "C" fn skt_init_options(
     // SAFETY: by this function's contract.
     let read = || {
         let given = unsafe { read_struct(options) }?;
-        Options::of(&given, |name| std::env::var(name).ok())
+        Options::resolve(&given, |name| std::env::var(name).ok())
     };
     call(|state| begin(state, "skt_init_options", comm, bytes, read))
 }
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c
         return checked;
     }
     // SAFETY: by this function's contract.
-    unsafe { skt_init(raw::of_fortran(comm), bytes, options) }
+    unsafe { skt_init(raw::from_fortran(comm), bytes, options) }
 }
 
 /// The communicator for the program to use after `skt_init`. See `skt.h`.
@@ -492,7 +492,7 @@ pub extern "C" fn skt_finalize(done: c_int) -> c_int {
 /// What a code means in general. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_error(code: c_int) -> *const c_char {
-    Code::of(code).map_or(c"no code of this library", Code::text).as_ptr()
+    Code::from_number(code).map_or(c"no code of this library", Code::text).as_ptr()
 }
 
 /// What has happened in the last call of this thread. See `skt.h`.

@@ -91,14 +91,17 @@ impl Options {
     /// # Errors
     /// [`Code::Options`], with the name of the option and what is legal.
     pub fn read(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
-        Self::of(&read_toml(text)?, variable)
+        Self::resolve(&read_toml(text)?, variable)
     }
 
     /// Reads what a program gives, which the environment variables that `variable` finds override.
     ///
     /// # Errors
     /// As [`Options::read`].
-    pub fn of(options: &GivenOptions, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+    pub fn resolve(
+        options: &GivenOptions,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self> {
         let origin = |name: &'static str| {
             let variable = variable(&variable_of(name)).filter(|value| !value.is_empty());
             let program = || options.get(name).cloned().map(Origin::Program);

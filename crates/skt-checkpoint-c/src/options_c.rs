@@ -186,7 +186,7 @@ mod tests {
             racks.trim_end_matches('\0')
         );
         let none = |_: &str| None;
-        assert_eq!(Options::of(&given, none), Options::read(&text, none));
+        assert_eq!(Options::resolve(&given, none), Options::read(&text, none));
     }
 
     #[test]

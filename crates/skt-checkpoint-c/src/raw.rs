@@ -63,7 +63,7 @@ pub fn check_mpi() -> Result<()> {
 }
 
 /// The communicator with this number in Fortran.
-pub fn of_fortran(number: c_int) -> ffi::MPI_Comm {
+pub fn from_fortran(number: c_int) -> ffi::MPI_Comm {
     // SAFETY: MPI runs, which the caller has checked; it looks the number up.
     unsafe { ffi::RSMPI_Comm_f2c(number) }
 }

@@ -135,7 +135,7 @@ fn or_notify<T>(
         // A failure that another rank has reported has a separate code.
         if let CheckpointError::Comm(CommError::Aborted(text)) = &error
             && let Some((code, text)) = text.split_once('|')
-            && let Some(code) = code.parse().ok().and_then(Code::of)
+            && let Some(code) = code.parse().ok().and_then(Code::from_number)
         {
             return Stop::over(code, text);
         }
@@ -241,7 +241,7 @@ impl Session {
             Next::Report(ended) => {
                 let stay = or_notify(&control, Call::Init, ended.clear())?;
                 identity::note_ended(&options.config.run_id);
-                return Ok(InitOutcome::Ended(in_words(&stay)));
+                return Ok(InitOutcome::Ended(format_errors(&stay)));
             }
         };
         let table = match saved.recovered() {
@@ -717,7 +717,7 @@ impl Session {
             drop(saved);
         }
         raw::free(comm);
-        Ok(in_words(&stay))
+        Ok(format_errors(&stay))
     }
 
     /// Reports a failure of this rank to the other ranks.
@@ -727,7 +727,7 @@ impl Session {
 }
 
 /// The images of a run that has ended which could not be removed; empty if there are none.
-fn in_words(stay: &[CheckpointError]) -> String {
+fn format_errors(stay: &[CheckpointError]) -> String {
     let why: Vec<String> = stay.iter().map(CheckpointError::to_string).collect();
     if why.is_empty() {
         return String::new();

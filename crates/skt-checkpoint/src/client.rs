@@ -162,7 +162,7 @@ pub fn open<'a, C: Comm>(
     options: &'a Options,
     regions: &[Region],
 ) -> Result<Next<'a, C>> {
-    let mut signs = Signs::of_rank(comm.rank());
+    let mut signs = Signs::for_rank(comm.rank());
     signs.open(|| options.keeps());
     find(comm, options, regions, &mut signs).inspect_err(|error| signs.refused(error))
 }
@@ -185,7 +185,7 @@ fn find<'a, C: Comm>(
     let mut config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
     open_levels(comm, options, &mut config)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
-    let hook = signs.of_waits(options.hook.clone(), comm.rank(), comm.size());
+    let hook = signs.add_waits(options.hook.clone(), comm.rank(), comm.size());
     match Checkpointer::open(comm, memory, config, &shapes, hook)? {
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
@@ -312,7 +312,7 @@ impl<'a, C: Comm> Saved<'a, C> {
         };
         let mut due = [self.measured.due(Instant::now(), &limits).number()];
         broadcast(self.checkpointer.comm(), &mut due, 0)?;
-        let due = Due::of(due[0]);
+        let due = Due::from_number(due[0]);
         if due == Due::Last {
             self.checkpointer.make_images_due();
             self.signs.phase(sign::TIME_UP);

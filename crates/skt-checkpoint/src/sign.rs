@@ -121,7 +121,7 @@ impl Default for Signs {
 impl Signs {
     /// The signs of this process, which is `rank` of the job: rank 0 writes them, if a supervisor
     /// has started the job.
-    pub fn of_rank(rank: usize) -> Self {
+    pub fn for_rank(rank: usize) -> Self {
         let token = if rank == 0 { std::env::var(ENV).ok() } else { None };
         Self::new(token)
     }
@@ -133,7 +133,7 @@ impl Signs {
 
     /// The hook of process `rank` of `ranks`, by which a supervisor, if there is one, also learns
     /// that the process waits. Everything is passed on to `hook`.
-    pub fn of_waits(&self, hook: Arc<dyn Hook>, rank: usize, ranks: usize) -> Arc<dyn Hook> {
+    pub fn add_waits(&self, hook: Arc<dyn Hook>, rank: usize, ranks: usize) -> Arc<dyn Hook> {
         let Ok(token) = std::env::var(ENV) else { return hook };
         let sign = Sign::new(token, rank, WAIT);
         let last = Mutex::new((WaitSigns::default(), sign));
@@ -317,7 +317,7 @@ mod tests {
     fn without_a_supervisor_no_sign_is_written() {
         let mut signs = Signs::new(None);
         assert_eq!(signs.due(1.0, 0.0, |sign| sign.phase = COMPUTE), None);
-        assert!(Signs::of_rank(1).last.is_none());
+        assert!(Signs::for_rank(1).last.is_none());
     }
 
     #[test]

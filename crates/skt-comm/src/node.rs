@@ -133,7 +133,7 @@ impl NodeMemory {
             let parts = infos
                 .iter()
                 .enumerate()
-                .map(|(rank, info)| if rank == me { mine.take() } else { Part::of_other(info) });
+                .map(|(rank, info)| if rank == me { mine.take() } else { Part::map_other(info) });
             Some((parts.collect::<Option<Vec<_>>>()?, file))
         });
         // Each rank closes its file only after all have opened it.
@@ -311,7 +311,7 @@ impl Part {
     }
 
     /// The part that another rank describes, if this process can see it.
-    fn of_other(info: &PartInfo) -> Option<Self> {
+    fn map_other(info: &PartInfo) -> Option<Self> {
         let bytes = usize::try_from(info.bytes).ok().filter(|&bytes| bytes >= HEAD_BYTES)?;
         let path = format!("/proc/{}/fd/{}", info.process, info.descriptor);
         let file = OpenOptions::new().read(true).write(true).open(path).ok()?;
@@ -480,11 +480,11 @@ mod tests {
     #[test]
     fn a_part_that_cannot_be_seen_is_not_taken() {
         let own = Own::new(HEAD_BYTES + 80).expect("memory");
-        assert!(Part::of_other(&own.info).is_some());
-        assert!(Part::of_other(&PartInfo { nonce: own.info.nonce ^ 2, ..own.info }).is_none());
-        assert!(Part::of_other(&PartInfo { bytes: own.info.bytes + 1, ..own.info }).is_none());
-        assert!(Part::of_other(&PartInfo { bytes: 0, ..own.info }).is_none());
-        assert!(Part::of_other(&PartInfo { descriptor: 1 << 40, ..own.info }).is_none());
+        assert!(Part::map_other(&own.info).is_some());
+        assert!(Part::map_other(&PartInfo { nonce: own.info.nonce ^ 2, ..own.info }).is_none());
+        assert!(Part::map_other(&PartInfo { bytes: own.info.bytes + 1, ..own.info }).is_none());
+        assert!(Part::map_other(&PartInfo { bytes: 0, ..own.info }).is_none());
+        assert!(Part::map_other(&PartInfo { descriptor: 1 << 40, ..own.info }).is_none());
     }
 
     #[test]

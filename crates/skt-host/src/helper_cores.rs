@@ -41,7 +41,7 @@ pub enum NotGiven {
     #[error(
         "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and {}; \
          start fewer ranks there, or lower --threads",
-        ranks * threads + helpers, cores_words(*cores, *is_bound)
+        ranks * threads + helpers, format_cores(*cores, *is_bound)
     )]
     TooFew {
         /// Ranks of the host.
@@ -57,7 +57,7 @@ pub enum NotGiven {
     },
 }
 
-fn cores_words(cores: usize, is_bound: bool) -> String {
+fn format_cores(cores: usize, is_bound: bool) -> String {
     if is_bound {
         format!(
             "they may use {cores} of those that it has; if the launcher has bound them, start them \

@@ -164,14 +164,14 @@ pub fn words<'a>(occupants: impl IntoIterator<Item = &'a Occupant>) -> String {
     let processes: BTreeSet<Option<u32>> =
         occupants.into_iter().map(|occupant| occupant.pid).collect();
     let mut words: Vec<String> =
-        processes.iter().take(NAMED).map(|pid| process_words(*pid)).collect();
+        processes.iter().take(NAMED).map(|pid| format_process(*pid)).collect();
     if processes.len() > NAMED {
         words.push(format!("{} more", processes.len() - NAMED));
     }
     words.join(", ")
 }
 
-fn process_words(pid: Option<u32>) -> String {
+fn format_process(pid: Option<u32>) -> String {
     let Some(pid) = pid else {
         return "a run of skt-hpl in another container".to_owned();
     };

@@ -31,14 +31,14 @@ impl HostCpus {
     /// # Errors
     /// When the kernel does not list its CPUs (no `/sys`).
     pub fn online() -> io::Result<Self> {
-        let root = Root::of_this_machine();
+        let root = Root::this_machine();
         let cpus = topology::online(&root)?;
         let ids: Vec<usize> = cpus.iter().map(|cpu| cpu.id).collect();
         Ok(Self { speeds: topology::speeds(&root, &ids), cpus, occupants: Vec::new() })
     }
 
     /// The CPUs that these counters list, without occupants.
-    pub fn of_counters(counters: &Counters) -> Self {
+    pub fn from_counters(counters: &Counters) -> Self {
         let (cpus, speeds) = (counters.cpus.clone(), counters.speeds.clone());
         Self { cpus, speeds, occupants: Vec::new() }
     }

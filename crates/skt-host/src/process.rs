@@ -260,7 +260,7 @@ pub struct Process {
 
 impl Process {
     /// The process that has the id `pid` now, if one runs.
-    pub fn of(pid: i32) -> Option<Self> {
+    pub fn from_pid(pid: i32) -> Option<Self> {
         let start_ticks = running_since(pid as u32)?;
         Some(Self { pid, start_ticks, boot: boot_id(), host: host::name().unwrap_or_default() })
     }
@@ -446,7 +446,7 @@ mod tests {
     #[test]
     fn a_process_is_known_until_it_ends() {
         let mut child = Command::new("sleep").arg("100").spawn().unwrap();
-        let process = Process::of(child.id() as i32).unwrap();
+        let process = Process::from_pid(child.id() as i32).unwrap();
         assert!(process.runs() && process.elsewhere().is_none());
         let later = Process { start_ticks: process.start_ticks + 1, ..process.clone() };
         assert!(!later.runs(), "another process with the same number");

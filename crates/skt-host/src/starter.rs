@@ -41,13 +41,13 @@ fn words(text: &str) -> Vec<String> {
 
 impl Starter {
     /// Which launcher `program` is, by its output for `--version`.
-    pub fn of_program(program: &str) -> Option<Self> {
+    pub fn from_program(program: &str) -> Option<Self> {
         let output = Command::new(program).arg("--version").output().ok()?;
-        Self::of_version(&String::from_utf8_lossy(&output.stdout))
+        Self::from_version(&String::from_utf8_lossy(&output.stdout))
     }
 
     /// Which launcher prints this version.
-    fn of_version(text: &str) -> Option<Self> {
+    fn from_version(text: &str) -> Option<Self> {
         match text {
             text if text.contains("Open MPI") || text.contains("OpenRTE") => Some(Self::Openmpi),
             text if text.to_ascii_lowercase().contains("hydra") => Some(Self::Mpich),
@@ -59,7 +59,7 @@ impl Starter {
 
     /// The launcher of this process, by the environment `get`: the innermost one, as `srun` may
     /// have started `mpirun`.
-    fn of_environment(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    fn from_environment(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let is_set = |name: &str| get(name).is_some();
         if is_set("OMPI_COMM_WORLD_LOCAL_RANK") {
             Some(Self::Openmpi)
@@ -73,8 +73,8 @@ impl Starter {
     }
 
     /// The launcher of this process.
-    pub fn of_this_process() -> Option<Self> {
-        Self::of_environment(|name| env::var(name).ok())
+    pub fn from_this_process() -> Option<Self> {
+        Self::from_environment(|name| env::var(name).ok())
     }
 
     /// The arguments that give each rank cores for its threads; none if the launcher does so by
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn the_innermost_launcher_is_known_by_what_it_sets() {
         let of = |names: &[&str]| {
-            Starter::of_environment(|name| names.contains(&name).then(|| "0".to_owned()))
+            Starter::from_environment(|name| names.contains(&name).then(|| "0".to_owned()))
         };
         assert_eq!(of(&["SLURM_PROCID", "OMPI_COMM_WORLD_LOCAL_RANK"]), Some(Starter::Openmpi));
         assert_eq!(of(&["MPI_LOCALRANKID", "SLURM_PROCID"]), Some(Starter::Mpich));
@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn launchers_are_known_by_their_versions() {
         let open = "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/";
-        assert_eq!(Starter::of_version(open), Some(Starter::Openmpi));
+        assert_eq!(Starter::from_version(open), Some(Starter::Openmpi));
         let hydra = "HYDRA build details:\n    Version:                                 4.0.2\n";
-        assert_eq!(Starter::of_version(hydra), Some(Starter::Mpich));
+        assert_eq!(Starter::from_version(hydra), Some(Starter::Mpich));
         let intel = "Intel(R) MPI Library for Linux* OS, Version 2021.19.0 Build 20260929";
-        assert_eq!(Starter::of_version(intel), Some(Starter::Mpich));
-        assert_eq!(Starter::of_version("srun: 1"), None);
+        assert_eq!(Starter::from_version(intel), Some(Starter::Mpich));
+        assert_eq!(Starter::from_version("srun: 1"), None);
     }
 }

@@ -70,7 +70,7 @@ impl Phases {
     }
 
     /// Sets `other` to what the known phases leave of `seconds`.
-    pub fn of(self, seconds: f64) -> Self {
+    pub fn with_total(self, seconds: f64) -> Self {
         let known = Self { other: 0.0, ..self };
         Self { other: (seconds - known.sum()).max(0.0), ..self }
     }

@@ -28,8 +28,8 @@ pub struct IdleWatch<'a> {
 impl<'a> IdleWatch<'a> {
     /// Begins to watch.
     pub fn start(host: &'a HostPlan) -> Self {
-        let root = Root::of_this_machine();
-        let before = load::of_cpus(&root);
+        let root = Root::this_machine();
+        let before = load::read_cpus(&root);
         Self { host, root, since: Instant::now(), before }
     }
 
@@ -52,7 +52,7 @@ impl<'a> IdleWatch<'a> {
             return 0;
         }
         thread::sleep(SAMPLE.saturating_sub(self.since.elapsed()));
-        let idle_cpus = load::idle_since(&load::of_cpus(&self.root), &self.before);
+        let idle_cpus = load::idle_since(&load::read_cpus(&self.root), &self.before);
         let is_idle = |core: &&usize| {
             let mut cpus = cpus.cpus.iter().filter(|cpu| cpu.core == **core);
             cpus.all(|cpu| idle_cpus.contains(&cpu.id))

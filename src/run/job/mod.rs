@@ -110,7 +110,7 @@ pub fn run<C: Comm>(
     (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());
     (tests.progress, tests.reports) = (progress, reports);
     let host = setup.is_first_on_host.then(|| world.host());
-    tests.power = JobPower::start(Root::of_this_machine(), host, meter);
+    tests.power = JobPower::start(Root::this_machine(), host, meter);
     let ran = match tests.run(world) {
         Err(why) if !why.is_local() => {
             // Rank 0 itself prints what happens to the memory.

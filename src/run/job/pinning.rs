@@ -240,7 +240,7 @@ impl Pinning {
         match (solver, &self.plan.shared_with) {
             (Some(CpuPlacement::Leave(WhyNot::LauncherTooTight { cores, threads })), _) => format!(
                 "on {host} a rank of {threads} threads may use {cores} core(s): {}",
-                Starter::advice(Starter::of_this_process(), *threads)
+                Starter::advice(Starter::from_this_process(), *threads)
             ),
             (Some(CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores })), _) => {
                 format!(

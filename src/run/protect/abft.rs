@@ -779,7 +779,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
         self.seconds.set(self.recorder.seconds());
         self.observer.timed_part_ends();
-        self.learned.phases = phases.of(self.recorder.start().elapsed().as_secs_f64());
+        self.learned.phases = phases.with_total(self.recorder.start().elapsed().as_secs_f64());
         self.learned.costs = costs;
     }
 }

@@ -238,7 +238,7 @@ fn solve_in<C: Comm>(
         by_message(grid.p > 1 && !work.shares_rows()),
         by_message(work.has_halves()),
     ];
-    let phases = work.phases().of(here);
+    let phases = work.phases().with_total(here);
     collect::all_max(&grid.all, &mut most)?;
     let end_unix = now_unix();
     let [seconds, panels_by_message, rows_by_message, has_halves] = most;

@@ -51,7 +51,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
             return Ok(None);
         }
         let rates = Rates::new(spec.n, spec.nb);
-        let root = Root::of_this_machine();
+        let root = Root::this_machine();
         let words = [number as u64, kind(&root)];
         let mine = [bytemuck::bytes_of(&words), comm.host().as_bytes()].concat();
         let of_rank = |bytes: Vec<u8>| {
@@ -115,7 +115,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
 
     /// The window `window` of `rates`, with the mean of the threads' seconds.
     fn of_window(&self, rates: &Rates, window: usize) -> Rate {
-        let Rate { gflops, seconds } = rates.of_window(window);
+        let Rate { gflops, seconds } = rates.window_rate(window);
         Rate { gflops, seconds: seconds / self.threads as f32 }
     }
 
@@ -152,7 +152,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         let windows = (0..windows).map(|window| self.of_window(rates.expect("counted"), window));
         let windows = windows.flat_map(|Rate { gflops, seconds }| [gflops, seconds]);
         let windows: Vec<f32> = windows.collect();
-        let now = throttled(&Root::of_this_machine());
+        let now = throttled(&Root::this_machine());
         let throttled = throttling::max_events_between(&self.throttled_before, &now);
         let words = [self.sent, throttled];
         let mine = [bytemuck::bytes_of(&words), bytemuck::cast_slice(&windows)].concat();

@@ -40,7 +40,7 @@ impl Drill {
         let parities = 1 + below(3.min(nodes.len() - 1));
         let (is_blind, naming, deaths) = (below(2) == 0, [10, 10, 7, 0][below(4)], 1 + below(4));
         let list = |names: &[String]| hosts(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        let me = Process::of(std::process::id() as i32).unwrap();
+        let me = Process::from_pid(std::process::id() as i32).unwrap();
         let pool = Pool::new(list(&nodes), list(&spares));
         let state = SupervisorState::new("run", &[], nodes.len(), pool, me);
         let rules = RunRules {

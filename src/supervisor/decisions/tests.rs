@@ -36,7 +36,7 @@ pub(super) fn hosts(names: &[&str]) -> Vec<Host> {
 }
 
 fn state(spares: &[&str]) -> SupervisorState {
-    let me = Process::of(std::process::id() as i32).unwrap();
+    let me = Process::from_pid(std::process::id() as i32).unwrap();
     SupervisorState::new(
         "run",
         &["--n".into(), "1000".into()],

@@ -289,7 +289,7 @@ mod tests {
     use skt_host::process::Process;
 
     fn state() -> SupervisorState {
-        let me = Process::of(std::process::id() as i32).unwrap();
+        let me = Process::from_pid(std::process::id() as i32).unwrap();
         let pool = Pool::new(vec![Host { name: "n1".into(), slots: 2 }], vec![]);
         SupervisorState::new("hpl-1", &["--n".into(), "100".into()], 2, pool, me)
     }

@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn a_run_goes_on_in_an_allocation_that_ends_at_another_time() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let me = Process::of(std::process::id() as i32).unwrap();
+        let me = Process::from_pid(std::process::id() as i32).unwrap();
         let pool = Pool::new(vec![], vec![]);
         let state =
             SupervisorState::new("r", &words("--n 9 --time-limit @1 --json f"), 4, pool, me);

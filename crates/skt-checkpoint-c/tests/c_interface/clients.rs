@@ -187,7 +187,7 @@ impl Run {
             [first, .., last] => (last - first) / (at.len() as u32 - 1),
             _ => Duration::ZERO,
         };
-        let out = of_client(&out);
+        let out = client_output(&out);
         let status = job.wait().expect("our child");
         Ended {
             ok: status.success(),
@@ -257,7 +257,7 @@ pub fn signal_all(processes: &[i32], signal: Signal) {
 
 /// The output of the client, without that of the launcher: Hydra reports a rank that was killed on
 /// standard output.
-fn of_client(out: &str) -> String {
+fn client_output(out: &str) -> String {
     let lines = out.lines().filter(|line| line.starts_with("sum of squares "));
     lines.map(|line| format!("{line}\n")).collect()
 }
@@ -269,8 +269,8 @@ fn output_of_hydra_is_not_a_result() {
         "\n{bar}\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 9\n{bar}\n\
          YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\n"
     );
-    assert_eq!(of_client(&hydra), "");
-    assert_eq!(of_client(&format!("sum of squares 1.5\n{hydra}")), "sum of squares 1.5\n");
+    assert_eq!(client_output(&hydra), "");
+    assert_eq!(client_output(&format!("sum of squares 1.5\n{hydra}")), "sum of squares 1.5\n");
 }
 
 pub fn number(variable: &str, usual: usize) -> usize {
@@ -287,7 +287,7 @@ enum Loss {
 }
 
 impl Loss {
-    fn of(dice: &mut Dice, has_level: bool) -> Self {
+    fn random(dice: &mut Dice, has_level: bool) -> Self {
         let first = dice.roll(RANKS) as u32;
         match dice.roll(6) {
             0 => Self::Nothing,
@@ -370,7 +370,7 @@ fn survives_as(run: &Run, undisturbed: &Ended, dice: &mut Dice) {
         let has_level = run.level.is_some();
         known.in_images |= has_level && ended.reported >= 3;
         known.is_doubtful |= has_level;
-        match Loss::of(dice, has_level) {
+        match Loss::random(dice, has_level) {
             Loss::Nothing => {}
             Loss::Memory(rank) => {
                 run.lose(rank);

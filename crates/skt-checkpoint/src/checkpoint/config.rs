@@ -193,7 +193,7 @@ impl Config {
             Setting::new("encoder", encoder),
             Setting::new("resume", resume),
             Setting::new("allow_shared_domains", allow_shared_domains),
-            Setting::new("memory of a rank", in_words(shapes)),
+            Setting::new("memory of a rank", format_shapes(shapes)),
             Setting::new("groups", format!("{groups:?}")),
             Setting::new("ranks that may be lost", format!("{may_lose:?}")),
             Setting::new("message_bytes", format!("{message_bytes:?}")),
@@ -226,7 +226,7 @@ impl Config {
             ("code", self.code.to_string()),
             ("members of a group", self.members.to_string()),
             ("parities", self.parities.to_string()),
-            ("memory of a rank", in_words(shapes)),
+            ("memory of a rank", format_shapes(shapes)),
             ("bands", self.bands.to_string()),
             ("alignment", self.align_bytes.to_string()),
             ("bytes of a cell", self.cell_bytes.to_string()),
@@ -238,7 +238,7 @@ impl Config {
     }
 }
 
-fn in_words(shapes: &[RegionShape]) -> String {
+fn format_shapes(shapes: &[RegionShape]) -> String {
     let shape = |shape: &RegionShape| format!("{} x {} bytes", shape.rows, shape.pitch_bytes);
     shapes.iter().map(shape).collect::<Vec<_>>().join(", ")
 }

@@ -64,7 +64,7 @@ impl Gathered {
     }
 
     /// All checksums of a member's data.
-    pub fn of(&self, member: usize) -> &[u64] {
+    pub fn member(&self, member: usize) -> &[u64] {
         &self.sums[member]
     }
 }

@@ -181,7 +181,7 @@ mod tests {
     /// Records of all kinds: hollow ones, followers of a start, committed, stamped and finished
     /// ones, with many starts and few.
     fn record(sequence: u64) -> Record {
-        let mut record = Record::of_new_segment();
+        let mut record = Record::for_new_segment();
         let start = |number| StartId { number, nonce: sequence };
         let left: Vec<StartId> = (sequence..7).map(start).collect();
         record.join(start(1), &left);

@@ -60,7 +60,7 @@ pub struct FoundRun {
 
 impl FoundRun {
     /// What was found, according to the plan that all have agreed on.
-    pub(super) fn of(plan: &OpeningPlan) -> Self {
+    pub(super) fn from_plan(plan: &OpeningPlan) -> Self {
         Self {
             epoch: plan.epoch,
             start: plan.start.number,
@@ -334,7 +334,7 @@ impl<M: Memory> Opening<M> {
         let content = identity.filter(|identity| !is_other(identity)).and_then(|identity| {
             let record = self.header.decode_record(bytes)?;
             let is_its_own = identity.bytes == size && identity.rank == id.rank;
-            is_its_own.then(|| Content::of(identity, &record))
+            is_its_own.then(|| Content::new(identity, &record))
         });
         FoundSegment {
             id,

@@ -148,7 +148,7 @@ impl Words {
     }
 
     /// The words at the beginning of `bytes`; blank where these end.
-    fn of_bytes(bytes: &[u8]) -> Self {
+    fn from_bytes(bytes: &[u8]) -> Self {
         let mut all = Self::zeroed();
         let words: &mut [u64] = bytemuck::cast_slice_mut(std::slice::from_mut(&mut all));
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
@@ -170,7 +170,7 @@ fn listed<const MOST: usize>(starts: &[StartId]) -> [StartId; MOST] {
 impl Record {
     /// The record of a segment that was just created. It holds no data: its rank is lost, or the
     /// run has not begun.
-    pub fn of_new_segment() -> Self {
+    pub fn for_new_segment() -> Self {
         Self { hollow: true, ..Self::default() }
     }
 
@@ -433,7 +433,7 @@ impl Record {
     /// Reads one copy; `None` when it is blank, torn or damaged. Which of the copies of a segment
     /// is in force is for `decode_record` in `header.rs`.
     pub(super) fn decode(copy: &[u8]) -> Option<Self> {
-        let words = Words::of_bytes(copy);
+        let words = Words::from_bytes(copy);
         let end = size_of::<Words>().checked_add(usize::try_from(words.state_bytes).ok()?)?;
         let (body, rest) = (copy.get(..end)?, &copy[end..]);
         if checksum(body) != u64::from_le_bytes(*rest.first_chunk()?) {
@@ -472,7 +472,7 @@ mod tests {
 
     /// The record of a run that has just begun.
     fn begun(method: Method) -> Record {
-        let mut record = Record::of_new_segment();
+        let mut record = Record::for_new_segment();
         record.join(start(1), &[]);
         record.confirm(start(1), method, 0, &[]);
         record
@@ -518,7 +518,7 @@ mod tests {
 
     #[test]
     fn latest_of_many_starts_are_remembered() {
-        let mut record = Record::of_new_segment();
+        let mut record = Record::for_new_segment();
         let starts: Vec<StartId> = (1..40).map(start).collect();
         starts.iter().for_each(|&start| record.join(start, &starts));
         assert_eq!(record.joined(), &starts[39 - JOINED_MAX..]);
@@ -562,7 +562,7 @@ mod tests {
 
     #[test]
     fn replacement_is_hollow_until_rebuilt() {
-        let mut record = Record::of_new_segment();
+        let mut record = Record::for_new_segment();
         record.join(start(2), &[]);
         for epoch in [0, 1, 5] {
             assert_eq!(record.holds(SELF, epoch), Holds::Nothing);
@@ -577,7 +577,7 @@ mod tests {
     /// The note survives all other transitions, until newer images are complete.
     #[test]
     fn rotten_images_are_noted_until_they_are_forgotten() {
-        let mut record = Record::of_new_segment();
+        let mut record = Record::for_new_segment();
         record.join(start(2), &[]);
         record.confirm(start(2), SELF, 5, &[5]);
         record.note_rotten_images();
@@ -637,10 +637,10 @@ mod tests {
         refuse("an update of a copy not settled", committed(), &|r| r.begin_update(6));
         refuse("an update within another", updating(), &|r| r.begin_update(5));
         refuse("a rank with data rebuilt", settled(4), &|r| r.rebuilt(4, &[]));
-        refuse("a new segment committed", Record::of_new_segment(), &|r| r.commit(1, vec![]));
+        refuse("a new segment committed", Record::for_new_segment(), &|r| r.commit(1, vec![]));
         refuse("the end before the stamp", committed(), &|r| r.finish(b""));
         refuse("the end within an update", updating(), &|r| r.finish(b""));
-        refuse("the end of a lost rank", Record::of_new_segment(), &|r| r.finish(b""));
+        refuse("the end of a lost rank", Record::for_new_segment(), &|r| r.finish(b""));
         refuse("the end twice", finished(), &|r| r.finish(b""));
     }
 }

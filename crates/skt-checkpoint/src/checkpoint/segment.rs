@@ -83,7 +83,7 @@ impl<M: Memory> OwnSegment<M> {
             members,
             bytes: layout.bytes,
         };
-        let record = Record::of_new_segment();
+        let record = Record::for_new_segment();
         let last_active = vec![method.apart_at_start(); layout.regions.len()];
         Ok(Self {
             memory,

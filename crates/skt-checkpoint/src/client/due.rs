@@ -28,7 +28,7 @@ impl Due {
         self as u8
     }
 
-    pub(super) fn of(number: u8) -> Self {
+    pub(super) fn from_number(number: u8) -> Self {
         Self::ALL[usize::from(number)]
     }
 }

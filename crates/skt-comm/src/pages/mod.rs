@@ -95,7 +95,7 @@ impl Reservation {
     /// # Errors
     /// When the process has no such range of addresses.
     pub fn new(bytes: usize) -> io::Result<Self> {
-        Self::of_whole(bytes, system_page_bytes())
+        Self::for_whole_pages(bytes, system_page_bytes())
     }
 
     /// Reserves a place for a mapping of `bytes` on ordinary pages or on pages of the pool.
@@ -103,11 +103,11 @@ impl Reservation {
     /// # Errors
     /// When the process has no such range of addresses.
     pub fn for_any_pages(bytes: usize) -> io::Result<Self> {
-        Self::of_whole(bytes, pool_page_bytes().max(system_page_bytes()))
+        Self::for_whole_pages(bytes, pool_page_bytes().max(system_page_bytes()))
     }
 
     /// Reserves a place of whole pages of `page_bytes`.
-    fn of_whole(bytes: usize, page_bytes: usize) -> io::Result<Self> {
+    fn for_whole_pages(bytes: usize, page_bytes: usize) -> io::Result<Self> {
         let align_bytes = page_bytes.max(HUGE_PAGE_BYTES);
         let too_long = io::ErrorKind::OutOfMemory;
         let bytes = bytes.max(1).checked_next_multiple_of(page_bytes).ok_or(too_long)?;

@@ -25,7 +25,7 @@ pub fn findings(
     threads: usize,
     idle_cores: Option<usize>,
 ) -> Vec<Finding> {
-    let counters = Counters::read(&Root::of_this_machine());
+    let counters = Counters::read(&Root::this_machine());
     of_counters(host, counters, masks, threads, idle_cores)
 }
 

@@ -68,7 +68,7 @@ pub fn gather<C: Comm>(
     is_launched: bool,
 ) -> Result<Option<Gathered>, GatherError> {
     library::use_one_thread();
-    let counters = Counters::read(&Root::of_this_machine());
+    let counters = Counters::read(&Root::this_machine());
     let mask = counters.allowed_cpus.clone();
     let cores = placement::cores_in(&counters.cpus, &mask).len();
     let threads = threads.unwrap_or(cores).max(1);
@@ -79,7 +79,7 @@ pub fn gather<C: Comm>(
     let index = here.iter().position(|&rank| rank == world.rank()).expect("its own neighbour");
     let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
     // Others are not avoided: what they take from this machine is to be measured.
-    let cpus = HostCpus::of_counters(&counters);
+    let cpus = HostCpus::from_counters(&counters);
     let pin = placement::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     let team = library::start_team(threads, pin);

@@ -23,7 +23,7 @@ pub const SECONDS: f64 = 1.0;
 /// # Errors
 /// When the system has no memory for the products.
 pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpace> {
-    let root = Root::of_this_machine();
+    let root = Root::this_machine();
     let (throttled, ticks) = (throttling::events_of_cpus(&root, cpus), load::read(&root));
     let light_gigahertz = clock(team, false);
     let rates = selftest::dgemm_rates(team, SECONDS)?;

@@ -45,7 +45,7 @@ pub struct CpuTicks {
 const IDLE_SHARE: f64 = 0.9;
 
 /// Reads the times of all CPUs, by their numbers.
-pub fn of_cpus(root: &Root) -> BTreeMap<usize, CpuTicks> {
+pub fn read_cpus(root: &Root) -> BTreeMap<usize, CpuTicks> {
     let text = root.text("proc/stat").unwrap_or_default();
     let of_line = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
@@ -99,7 +99,7 @@ mod tests {
         let tree = Tree::new();
         let read = |cpus: &str| {
             tree.file("proc/stat", &format!("cpu  9 9 9 9\n{cpus}intr 7 cpu3\n"));
-            of_cpus(&tree.root())
+            read_cpus(&tree.root())
         };
         let before = read("cpu0 10 0 10 70 0 0 0 10 5 0\ncpu1 0 0 0 50 0 0 0 0\ncpu5 1 0 0 9\n");
         let now = read("cpu0 15 0 10 75 0 0 0 10 9 0\ncpu1 1 0 0 55 4 0 0 0\ncpu5 1 0 0 9\n");

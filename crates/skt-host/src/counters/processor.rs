@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::testing::Tree;
 
-    fn of(cpuinfo: &str) -> Processor {
+    fn from_cpuinfo(cpuinfo: &str) -> Processor {
         let tree = Tree::new();
         tree.file("proc/cpuinfo", cpuinfo);
         read(&tree.root())
@@ -180,20 +180,22 @@ mod tests {
         let all = "fpu sse2 avx avx2 fma avx512f avx512dq avx512cd avx512bw avx512vl";
         let zen = |family: u64| {
             let head = format!("vendor_id : AuthenticAMD\ncpu family : {family}\nmodel : 17\n");
-            of(&format!("{head}model name : AMD EPYC\nflags : {all}\n"))
+            from_cpuinfo(&format!("{head}model name : AMD EPYC\nflags : {all}\n"))
         };
         assert_eq!((zen(25).vectors, zen(25).flops_a_cycle()), (Some(Vectors::Avx512), Some(16.0)));
         assert_eq!(zen(26).flops_a_cycle(), Some(32.0));
-        let xeon = of("vendor_id : GenuineIntel\nmodel name : Xeon CPU @ 2.60GHz\n\
-                       flags : fpu sse2 avx avx2 fma\n");
+        let xeon = from_cpuinfo(
+            "vendor_id : GenuineIntel\nmodel name : Xeon CPU @ 2.60GHz\n\
+                       flags : fpu sse2 avx avx2 fma\n",
+        );
         assert_eq!((xeon.named_khz, xeon.flops_a_cycle()), (Some(2_600_000), Some(16.0)));
         let zen_of = |model: u64| {
             let head = format!("vendor_id : AuthenticAMD\ncpu family : 23\nmodel : {model}\n");
-            of(&format!("{head}flags : fpu sse2 avx avx2 fma\n")).flops_a_cycle()
+            from_cpuinfo(&format!("{head}flags : fpu sse2 avx avx2 fma\n")).flops_a_cycle()
         };
         assert_eq!((zen_of(1), zen_of(0x31)), (Some(8.0), Some(16.0)), "Zen, Zen 2");
-        assert_eq!(of("flags : sse2 avx\n").vectors, Some(Vectors::Avx));
-        assert_eq!(of("").flops_a_cycle(), None);
+        assert_eq!(from_cpuinfo("flags : sse2 avx\n").vectors, Some(Vectors::Avx));
+        assert_eq!(from_cpuinfo("").flops_a_cycle(), None);
     }
 
     #[test]
@@ -201,14 +203,14 @@ mod tests {
         let core = |implementer: &str, part: &str, features: &str| {
             format!("Features : {features}\nCPU implementer : {implementer}\nCPU part : {part}\n\n")
         };
-        let grace = of(&core("0x41", "0xd4f", "fp asimd sve sve2"));
+        let grace = from_cpuinfo(&core("0x41", "0xd4f", "fp asimd sve sve2"));
         assert_eq!((grace.vectors, grace.flops_a_cycle()), (Some(Vectors::Sve), Some(16.0)));
         assert_eq!(grace.name.as_deref(), Some("Neoverse-V2"));
-        let a64fx = of(&core("0x46", "0x001", "fp asimd sve"));
+        let a64fx = from_cpuinfo(&core("0x46", "0x001", "fp asimd sve"));
         assert_eq!((a64fx.name.as_deref(), a64fx.flops_a_cycle()), (Some("A64FX"), Some(32.0)));
         let mixed = [core("0x41", "0xd05", "asimd"), core("0x41", "0xd0b", "asimd")].concat();
-        assert_eq!(of(&mixed).name.as_deref(), Some("Cortex-A76"));
-        let unknown = of(&core("0x61", "0x022", "fp asimd"));
+        assert_eq!(from_cpuinfo(&mixed).name.as_deref(), Some("Cortex-A76"));
+        let unknown = from_cpuinfo(&core("0x61", "0x022", "fp asimd"));
         assert_eq!((unknown.vectors, unknown.flops_a_cycle()), (Some(Vectors::Neon), None));
     }
 }

@@ -10,7 +10,7 @@ pub struct Root(PathBuf);
 
 impl Root {
     /// The machine of this process.
-    pub fn of_this_machine() -> Self {
+    pub fn this_machine() -> Self {
         Self::at(Path::new("/"))
     }
 

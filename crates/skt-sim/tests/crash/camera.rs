@@ -68,7 +68,7 @@ impl Image {
             && Self::now(node).count() == self.segments.len()
     }
 
-    fn of(node: &Node) -> Self {
+    fn take(node: &Node) -> Self {
         let segments: BTreeMap<_, _> =
             Self::now(node).map(|(id, words)| (id, words.to_vec())).collect();
         let fingerprint = fingerprint(&segments);
@@ -97,7 +97,7 @@ impl Camera {
             let last = self.last.as_ref().map(|last| &last.images[process]);
             images.push(match last {
                 Some(image) if image.is_of(&node) => image.clone(),
-                _ => Arc::new(Image::of(&node)),
+                _ => Arc::new(Image::take(&node)),
             });
         }
         let book = self.book.lock().unwrap();

@@ -102,7 +102,7 @@ struct Fingerprints {
 impl Fingerprints {
     /// The fingerprint of the state that this picture shows, with the memory of the nodes of these
     /// processes lost.
-    fn of(&mut self, before: &Cluster, picture: &Picture, lost: &[usize]) -> u64 {
+    fn get(&mut self, before: &Cluster, picture: &Picture, lost: &[usize]) -> u64 {
         let book = Arc::as_ptr(&picture.book) as usize;
         let book = *self.books.entry((book, lost.to_vec())).or_insert_with(|| {
             let mut book = (*picture.book).clone();
@@ -129,7 +129,7 @@ impl Explorer {
         let setup = self.setup.clone();
         let plain = Disturbance::none(self.tally.starts, until);
         let undisturbed = || format!("{setup:?}\nundisturbed: {plain:?}");
-        let futures = guard(undisturbed, || Futures::of(&setup, cluster, &plain));
+        let futures = guard(undisturbed, || Futures::new(&setup, cluster, &plain));
         self.tally.starts += 1;
         let victims = victims(setup.ranks, setup.parities);
         let lingering = |dead: &Vec<usize>| {
@@ -151,7 +151,7 @@ impl Explorer {
                     }
                     // The loss of nodes, and the death of processes alone.
                     for lost in [&dead[..], &[]] {
-                        let fingerprint = fingerprints.of(cluster, picture, lost);
+                        let fingerprint = fingerprints.get(cluster, picture, lost);
                         if !self.seen.insert(fingerprint) {
                             continue;
                         }

@@ -156,7 +156,7 @@ impl Lingering {
 
 impl<'a> Futures<'a> {
     /// Runs the start undisturbed.
-    pub fn of(setup: &'a Setup, before: &'a Cluster, how: &'a Disturbance) -> Self {
+    pub fn new(setup: &'a Setup, before: &'a Cluster, how: &'a Disturbance) -> Self {
         assert!(how.kills.is_empty());
         let mut nodes = before.placement.clone();
         nodes.sort_unstable();

@@ -33,7 +33,7 @@ impl Rates {
 
     /// Adds a product of panel `k`.
     pub(super) fn add(&mut self, k: usize, work: ProductWork) {
-        let sum = &mut self.work[self.windows.of_panel(k)];
+        let sum = &mut self.work[self.windows.window_of_panel(k)];
         sum.operations += work.operations;
         sum.nanos += work.nanos;
         self.panels = k + 1;
@@ -49,7 +49,7 @@ impl Rates {
         match self.panels {
             0 => 0,
             // The panel that is applied next begins a window, or is in one that is not complete.
-            panels => self.windows.of_panel(panels).min(self.work.len()),
+            panels => self.windows.window_of_panel(panels).min(self.work.len()),
         }
     }
 
@@ -57,7 +57,7 @@ impl Rates {
     ///
     /// # Panics
     /// When there is no such window.
-    pub fn of_window(&self, window: usize) -> Rate {
+    pub fn window_rate(&self, window: usize) -> Rate {
         let ProductWork { operations, nanos } = self.work[window];
         if nanos == 0 {
             return Rate::default();
@@ -78,8 +78,8 @@ mod tests {
         let work = |operations, nanos| ProductWork { operations, nanos };
         rates.add(0, work(8e9, 2_000_000_000));
         rates.add(0, work(4e9, 1_000_000_000));
-        assert_eq!(rates.of_window(0), Rate { gflops: 4.0, seconds: 3.0 });
-        assert_eq!((rates.of_window(1), rates.complete()), (Rate::default(), 1));
+        assert_eq!(rates.window_rate(0), Rate { gflops: 4.0, seconds: 3.0 });
+        assert_eq!((rates.window_rate(1), rates.complete()), (Rate::default(), 1));
         rates.add(9, work(1.0, 1));
         assert_eq!(rates.complete(), 9);
     }

@@ -74,7 +74,7 @@ fn least(swap_threshold: usize) -> usize {
 impl Widths {
     /// The widths for `params` and `cols` local columns, by messages. `mix` cuts the columns if
     /// panels are known before the step in which they are applied.
-    fn of(params: &Params, cols: usize) -> Self {
+    fn new(params: &Params, cols: usize) -> Self {
         if params.swap == Swap::Mix && params.depth > 0 {
             widths(cols, params.widest_panel(), least(params.swap_threshold))
         } else {
@@ -85,7 +85,7 @@ impl Widths {
 
 /// Doubles of work space for an exchange by messages on `cols` local columns; at most `usize::MAX`.
 pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
-    let Widths { whole, halves } = Widths::of(params, cols);
+    let Widths { whole, halves } = Widths::new(params, cols);
     let nb = params.widest_panel();
     let doubles = [whole].into_iter().chain(halves.into_iter().flatten());
     doubles.map(|cols| RowBuffers::doubles(nb, cols)).fold(0, usize::saturating_add)
@@ -115,7 +115,7 @@ impl<C: Comm> TrailingExchange<C> {
         let nb = params.widest_panel();
         let is_by_messages = grid.p > 1 && shared.is_none();
         let widths = if is_by_messages {
-            Widths::of(params, cols)
+            Widths::new(params, cols)
         } else {
             Widths { whole: cols, halves: None }
         };

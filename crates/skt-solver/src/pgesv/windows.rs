@@ -35,7 +35,7 @@ impl Windows {
     }
 
     /// The window of panel `panel`.
-    pub fn of_panel(&self, panel: usize) -> usize {
+    pub fn window_of_panel(&self, panel: usize) -> usize {
         self.first_panels.partition_point(|first| *first <= panel) - 1
     }
 
@@ -67,7 +67,7 @@ mod tests {
             assert_eq!((columns[0], columns[windows.count()]), (0, n));
             assert!(columns.windows(2).all(|pair| pair[0] < pair[1]), "{columns:?}");
             for panel in 0..n.div_ceil(nb) {
-                let window = windows.of_panel(panel);
+                let window = windows.window_of_panel(panel);
                 assert!((columns[window]..columns[window + 1]).contains(&(panel * nb)));
             }
         }

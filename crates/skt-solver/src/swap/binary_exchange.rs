@@ -47,7 +47,7 @@ impl Places {
     }
 
     /// Rows of `rank` in the exchange buffer.
-    fn of(&self, rank: usize) -> Range<usize> {
+    fn rows_of(&self, rank: usize) -> Range<usize> {
         let place = doubling::place(rank, self.size());
         self.0[place]..self.0[place + 1]
     }
@@ -68,7 +68,7 @@ pub(super) fn exchange<C: Comm>(
     let (me, size, width) = (col.rank(), col.size(), a.cols());
     let places = Places::new(plan, size);
     let buffer = &mut buffer[..places.total() * width];
-    let own = places.of(me);
+    let own = places.rows_of(me);
     gather(a.as_ref(), plan.contribution(), &mut buffer[own.start * width..own.end * width]);
     plan.move_staying(&mut a);
     for round in doubling::rounds(me, size) {
@@ -78,12 +78,12 @@ pub(super) fn exchange<C: Comm>(
     }
     let mut order = vec![0; plan.u_rows.len()];
     for rank in 0..size {
-        for (place, &u_row) in places.of(rank).zip(&plan.u_rows[plan.u_rows_from(rank)]) {
+        for (place, &u_row) in places.rows_of(rank).zip(&plan.u_rows[plan.u_rows_from(rank)]) {
             order[u_row] = place;
         }
     }
     for rank in (0..size).filter(|&rank| rank != me) {
-        plan.take_coming(rank, &buffer[places.of(rank).start * width..], a.rb());
+        plan.take_coming(rank, &buffer[places.rows_of(rank).start * width..], a.rb());
     }
     Ok(order)
 }

@@ -74,7 +74,7 @@ impl Plan {
     /// The plan of a panel that begins at global row `j`, with pivots `ipiv`
     /// (global rows, as doubles), for process row `me`.
     pub fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
-        let moves = Moves::of(j, ipiv);
+        let moves = Moves::from_pivots(j, ipiv);
         let mut plan = Self { me, ..Self::default() };
         for &(from, to) in &moves.displaced {
             let (owner, taker) = (rows.owner(from), rows.owner(to));
@@ -169,7 +169,7 @@ struct Moves {
 }
 
 impl Moves {
-    fn of(j: usize, ipiv: &[f64]) -> Self {
+    fn from_pivots(j: usize, ipiv: &[f64]) -> Self {
         let jb = ipiv.len();
         // Content of the rows touched: those of the block, then pivots below it.
         let mut content: Vec<usize> = (j..j + jb).collect();

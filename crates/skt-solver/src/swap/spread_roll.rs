@@ -64,14 +64,14 @@ impl Deal {
     }
 
     /// The rows of the roll that begin on `rank`.
-    fn of(&self, rank: usize) -> Range<usize> {
+    fn rows_of(&self, rank: usize) -> Range<usize> {
         self.starts[rank]..self.starts[rank + 1]
     }
 
     /// The rows of the roll that `from` hands over to `to`, another rank.
     fn handed_over(&self, plan: &Plan, from: usize, to: usize) -> Range<usize> {
         let places = &self.places[plan.u_rows_from(from)];
-        let mut there = places.iter().filter(|at| self.of(to).contains(at));
+        let mut there = places.iter().filter(|at| self.rows_of(to).contains(at));
         there.next().map_or(0..0, |&first| first..first + 1 + there.count())
     }
 
@@ -83,7 +83,7 @@ impl Deal {
         rolling: &'r mut [f64],
         width: usize,
     ) -> (Vec<Outgoing<'r>>, Vec<Incoming<'r>>) {
-        let (me, own) = (plan.me, self.of(plan.me));
+        let (me, own) = (plan.me, self.rows_of(plan.me));
         let (below, rest) = rolling.split_at_mut(own.start * width);
         let (mut gap, above) = rest.split_at_mut(own.len() * width);
         let (below, above, mut filled) = (&*below, &*above, own.start);
@@ -178,8 +178,8 @@ fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], width: usize) -> Result
     let (me, size) = (col.rank(), col.size());
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
     for step in 0..size - 1 {
-        let out = deal.of((me + size - step) % size);
-        let into = deal.of((me + size - 1 - step) % size);
+        let out = deal.rows_of((me + size - step) % size);
+        let into = deal.rows_of((me + size - 1 - step) % size);
         let (out, into) = disjoint_ranges(
             rows,
             out.start * width..out.end * width,
@@ -213,7 +213,7 @@ mod tests {
             places.sort_unstable();
             assert!(places.into_iter().eq(0..rows), "{counts:?}");
             for rank in 0..size {
-                let share = deal.of(rank).len();
+                let share = deal.rows_of(rank).len();
                 assert!(share == rows / size || share == rows / size + 1, "{counts:?}");
                 let others = || (0..size).filter(|&other| other != rank);
                 let over = |from, to| deal.handed_over(&plan, from, to).len();

@@ -37,7 +37,7 @@ pub struct Content {
 
 impl Content {
     /// The content of a segment that has the parameters of this start.
-    pub fn of(identity: Identity, record: &Record) -> Self {
+    pub fn new(identity: Identity, record: &Record) -> Self {
         let Identity { rank, group, members, .. } = identity;
         let state = checksum(record.state());
         Self { rank, group, members, record: record.without_state(), state }

@@ -22,7 +22,7 @@ const BASE: StartId = StartId { number: 3, nonce: 1 };
 
 /// The record of a segment that follows `lineage`, with this commit and stamp.
 fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
-    let mut record = Record::of_new_segment();
+    let mut record = Record::for_new_segment();
     record.join(lineage, &[]);
     record.confirm(lineage, RULES.method, 0, &[]);
     for epoch in 1..=commit {
@@ -38,7 +38,7 @@ fn record(lineage: StartId, commit: u64, stamp: u64) -> Record {
 fn content(rank: usize, record: &Record) -> Option<Content> {
     let members = vec![0, 1, 2, 3];
     let identity = Identity { fingerprint: 7, rank, members, ..Identity::default() };
-    Some(Content::of(identity, record))
+    Some(Content::new(identity, record))
 }
 
 /// A segment of rank `rank` of four, with this commit and stamp.
@@ -99,7 +99,7 @@ fn hold_on_a_run_is_temporary_if_so_on_all_nodes() {
 
 /// The record of a replacement that is not rebuilt.
 fn hollow() -> Record {
-    let mut record = Record::of_new_segment();
+    let mut record = Record::for_new_segment();
     record.join(BASE, &[]);
     record.confirm(BASE, RULES.method, 4, &[4]);
     record
@@ -138,7 +138,7 @@ fn an_offer_is_short_however_long_the_state_and_the_parameters() {
     let identity = |parameters| Identity { rank: 1, parameters, ..Identity::default() };
     let mut long = record(BASE, 4, 4);
     long.commit(5, vec![200; 4096]);
-    let of = |record| Content::of(identity(Parameters::clone(&parameters)), record);
+    let of = |record| Content::new(identity(Parameters::clone(&parameters)), record);
     let bytes = serde_json::to_vec(&of(&long)).expect("plain data").len();
     assert!(bytes < 400, "{bytes} bytes");
     // The checksum distinguishes one state from another.

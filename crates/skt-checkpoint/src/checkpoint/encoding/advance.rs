@@ -183,7 +183,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         };
         let mut theirs: Vec<Vec<u64>> = others.iter().map(|m| vec![0; length(m)]).collect();
         let sends: Vec<(&[u8], usize, Tag)> = (others.iter())
-            .map(|&member| (bytemuck::cast_slice(self.gathered.of(member)), member, TAG_SUMS))
+            .map(|&member| (bytemuck::cast_slice(self.gathered.member(member)), member, TAG_SUMS))
             .collect();
         let mut recvs: Vec<(&mut [u8], usize, Tag)> = (others.iter().zip(&mut theirs))
             .map(|(&member, sums)| (bytemuck::cast_slice_mut(sums), member, TAG_SUMS))

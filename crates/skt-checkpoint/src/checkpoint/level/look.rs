@@ -79,7 +79,7 @@ impl ImageQuery<'_> {
                 (FoundImage { other: Some(differs(parameters)), ..nothing }, Vec::new())
             }
             SealState::Sealed(seal) => {
-                let content = Some(Content::of(seal.identity, &seal.record));
+                let content = Some(Content::new(seal.identity, &seal.record));
                 (FoundImage { content, ..nothing }, seal.record.state().to_vec())
             }
         })

@@ -56,7 +56,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// What this start resumes from.
     pub fn found(&self) -> FoundRun {
-        FoundRun::of(&self.plan)
+        FoundRun::from_plan(&self.plan)
     }
 
     /// The communicator of all processes, in the order of their ranks in the run.

@@ -102,7 +102,7 @@ impl Holder {
         Self { presence: process::presence(process), is_own }
     }
 
-    fn of(store: &dyn Store, name: &SegmentName, this: &dyn Process) -> Self {
+    fn inspect(store: &dyn Store, name: &SegmentName, this: &dyn Process) -> Self {
         let mut bytes = [0; HOLDER_BYTES];
         match store.peek(name, &mut bytes) {
             Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)], this),
@@ -191,7 +191,7 @@ impl RunLock {
                 },
                 Ok(None) => {}
                 Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
-                    let holder = Holder::of(store, &name, process);
+                    let holder = Holder::inspect(store, &name, process);
                     let is_ending = holder.presence == Presence::Ending;
                     if patience.is_over(is_ending) {
                         let (run, host) = (run.to_owned(), host.to_owned());
@@ -255,9 +255,9 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let store = Files::in_folder(folder.path());
         let name = SegmentName::new("run", "lock", 0).unwrap();
-        assert_eq!(Holder::of(&store, &name, &Plain).presence, Presence::Ending);
+        assert_eq!(Holder::inspect(&store, &name, &Plain).presence, Presence::Ending);
         store.create(&name, HOLDER_BYTES).unwrap().as_mut_slice()[0] = 1;
-        assert_eq!(Holder::of(&store, &name, &Plain).presence, Presence::Unknown);
+        assert_eq!(Holder::inspect(&store, &name, &Plain).presence, Presence::Unknown);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::time::Instant;
 
 use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
-use role::{is_mark, of_part, parse_role};
+use role::{is_mark, parse_role, part_role};
 
 use super::config::Config;
 use super::header::SegmentId;
@@ -78,7 +78,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     }
 
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {
-        let role = of_part(self.part, id.start);
+        let role = part_role(self.part, id.start);
         SegmentName::new(&self.run, &role, id.rank as u32).map_err(other)
     }
 }

@@ -11,7 +11,7 @@ pub fn is_mark(info: &SegmentInfo) -> bool {
 }
 
 /// The role of a segment with data: of a part of a run, made by a start.
-pub(super) fn of_part(part: usize, start: u64) -> String {
+pub(super) fn part_role(part: usize, start: u64) -> String {
     format!("t{part}.a{start}")
 }
 

@@ -173,7 +173,7 @@ impl Files {
         at(Stage::Made);
         let file = lock(file, FlockArg::LockExclusiveNonblock)
             .map_err(|error| refused("locking", &path, error))?;
-        let space = Space::of(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
+        let space = Space::measure(&file, bytes).map_err(|e| refused("looking at", &path, e))?;
         self.check_space(name, &file, &space)?;
         // A process that is killed while the rest is reserved, which may take seconds, leaves a
         // segment that the next creation replaces.
@@ -248,7 +248,7 @@ impl Store for Files {
             let meta = fs::metadata(&self.folder).map_err(looking)?;
             format!("folder {} {} {kernel}", meta.dev(), meta.ino())
         } else {
-            format!("folder {}", folder_id::of(&self.folder)?)
+            format!("folder {}", folder_id::get_or_create(&self.folder)?)
         };
         Ok(StoreId { memory, kernel })
     }
@@ -263,7 +263,7 @@ impl Store for Files {
             .check_alone(name, &file, &path)
             .and_then(|()| self.reserve(name, &file, &space))
             .inspect(|()| at(Stage::Reserved))
-            .and_then(|()| Mapping::of(&file, &path))
+            .and_then(|()| Mapping::map_file(&file, &path))
             .inspect_err(|_| {
                 // Best effort: the first error is the one to report.
                 let _ = unlink_locked(&file, &path);
@@ -279,7 +279,7 @@ impl Store for Files {
                 // creates another one.
                 Ok(file) if !is_at(&file, &path) => {}
                 Ok(file) => {
-                    let mapping = Mapping::of(&file, &path)?;
+                    let mapping = Mapping::map_file(&file, &path)?;
                     return Ok(Some(mapping.segment(name, identity.data_bytes, file, path)));
                 }
                 Err(Errno::EWOULDBLOCK) => std::thread::sleep(ATTACH_PAUSE),
@@ -408,8 +408,8 @@ struct Mapping {
 }
 
 impl Mapping {
-    fn of(file: &Flock<File>, path: &Path) -> Result<Self> {
-        let space = Space::of(file, 0).map_err(|error| refused("looking at", path, error))?;
+    fn map_file(file: &Flock<File>, path: &Path) -> Result<Self> {
+        let space = Space::measure(file, 0).map_err(|error| refused("looking at", path, error))?;
         let length = file.metadata().map_err(|error| refused("looking at", path, error))?.len();
         let bytes = length as usize;
         let size = NonZeroUsize::new(bytes).expect("a header at least");
@@ -431,7 +431,7 @@ impl Mapping {
         let Self { base, bytes: mapped_bytes, page_bytes } = self;
         let (name, hold) = (name.clone(), Hold::File { path, file });
         let mapped = Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note: None, hold };
-        // SAFETY: mapped by `of`, all of the file; the lock keeps other processes of this program
+        // SAFETY: mapped by `map_file`, all of the file; the lock keeps other processes of this program
         // away.
         unsafe { Segment::from_mapped(mapped) }
     }
@@ -445,7 +445,7 @@ struct Space {
 }
 
 impl Space {
-    fn of(file: &File, bytes: usize) -> nix::Result<Self> {
+    fn measure(file: &File, bytes: usize) -> nix::Result<Self> {
         let stat = fstatfs(file)?;
         let fs = stat.filesystem_type();
         let page_bytes = if fs == HUGETLBFS_MAGIC {

@@ -46,7 +46,7 @@ fn channel(file: String, is_energy: bool) -> Channel {
 }
 
 /// A power meter of ACPI: of the whole node, or of Grace.
-pub(super) fn of_node(root: &Root) -> Option<EnergySource> {
+pub(super) fn find_node(root: &Root) -> Option<EnergySource> {
     let meters: Vec<(String, String)> = chips(root, "power_meter")
         .into_iter()
         .filter(|folder| root.names(folder).iter().any(|name| name == "power1_average"))
@@ -70,7 +70,7 @@ pub(super) fn of_node(root: &Root) -> Option<EnergySource> {
 }
 
 /// Sensors of processors.
-pub(super) fn of_processors(root: &Root) -> Option<EnergySource> {
+pub(super) fn find_processors(root: &Root) -> Option<EnergySource> {
     PROCESSORS.iter().find_map(|&(chip, labels, what, covers)| {
         let sensors = |folder: String| {
             let name = |name: String| {

@@ -16,7 +16,7 @@ use super::Root;
 
 /// The kinds of sources, those that cover more first.
 const KINDS: [fn(&Root) -> Option<EnergySource>; 4] =
-    [cray::source, hwmon::of_node, rapl::source, hwmon::of_processors];
+    [cray::source, hwmon::find_node, rapl::source, hwmon::find_processors];
 
 /// What is counted by a file.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -27,7 +27,9 @@ use serde::{Deserialize, Serialize};
 use super::super::SolveError;
 use super::super::local::Local;
 use super::super::wrong::{NotCorrected, WrongNumbers};
-use super::groups::{columns_of, dead_checksums, dead_columns, first_of_last_group, of_group};
+use super::groups::{
+    columns_of, dead_checksums, dead_columns, first_of_last_group, parts_of_group,
+};
 use super::memory::{Decoded, Places};
 use super::relay::{Relay, Sum};
 use super::rounding::{are_rounding, is_rounding, max_units, unit};
@@ -553,7 +555,7 @@ fn origin<C: Comm>(
     let (grid, row) = (local.grid, row as usize);
     let mut own: Vec<f64> = Vec::new();
     if grid.is_checksum() {
-        let (above, cols) = of_group(local, end as usize);
+        let (above, cols) = parts_of_group(local, end as usize);
         // SAFETY: no thread writes to A or to the sums.
         unsafe {
             own.extend(places.a.read(row..row + 1, cols.clone()).row(0));
@@ -590,7 +592,7 @@ pub(super) fn check_left_over<C: Comm>(
     if !grid.is_checksum() {
         return Ok((f64::INFINITY, None));
     }
-    let (Range { end: below, .. }, cols) = of_group(local, end);
+    let (Range { end: below, .. }, cols) = parts_of_group(local, end);
     // SAFETY: no thread writes to A.
     let a = unsafe { places.a.read(0..local.shape.rows, cols.clone()) };
     let above = a.block(0..below, 0..cols.len());
@@ -636,7 +638,8 @@ fn look<C: Comm>(
     };
     // delta_s of row r is element m r + s.
     let sign = if grid.is_checksum() { -1.0 } else { 1.0 };
-    let factors: Vec<f64> = equations.of_column(grid.mycol).map(|factor| sign * factor).collect();
+    let factors: Vec<f64> =
+        equations.factors_of_column(grid.mycol).map(|factor| sign * factor).collect();
     let mut deltas: Vec<f64> =
         mine.iter().flat_map(|value| factors.iter().map(move |factor| value * factor)).collect();
     collect::all_sum(&grid.row, &mut deltas)?;
@@ -729,7 +732,7 @@ impl Equations {
     }
 
     /// The factors of a number of this process column in each delta, without their sign.
-    fn of_column(&self, col: usize) -> impl Iterator<Item = f64> {
+    fn factors_of_column(&self, col: usize) -> impl Iterator<Item = f64> {
         self.directions[col].iter().copied()
     }
 
@@ -816,7 +819,8 @@ mod tests {
             let equations = Equations::new(&Weights::new(q, m), &vec![false; q + m]);
             for col in 0..q + m {
                 for by in [-3e-7, 4e307] {
-                    let deltas: Vec<f64> = equations.of_column(col).map(|d| by * d).collect();
+                    let deltas: Vec<f64> =
+                        equations.factors_of_column(col).map(|d| by * d).collect();
                     assert_eq!(equations.locate(&deltas, 1e-9), Some(col), "Q = {q}, m = {m}");
                 }
             }
@@ -827,7 +831,7 @@ mod tests {
         }
         // Two errors at once are attributed to no column.
         let equations = Equations::new(&Weights::new(4, 3), &[false; 7]);
-        let of_both = equations.of_column(0).zip(equations.of_column(2));
+        let of_both = equations.factors_of_column(0).zip(equations.factors_of_column(2));
         let deltas: Vec<f64> = of_both.map(|(a, b)| a + b).collect();
         assert_eq!(equations.locate(&deltas, 1e-9), None);
         // An error that two columns explain is attributed to neither.
@@ -845,7 +849,7 @@ mod tests {
                 let lost: Vec<bool> = (0..q + m).map(|at| at == gone).collect();
                 let equations = Equations::new(&weights, &lost);
                 assert_eq!(equations.left, m - 1);
-                let of = equations.of_column(col).zip(equations.of_column(gone));
+                let of = equations.factors_of_column(col).zip(equations.factors_of_column(gone));
                 let mut deltas: Vec<f64> = of.map(|(error, lost)| error + 1e3 * lost).collect();
                 equations.leave_out_lost(&mut deltas);
                 let what = format!("Q = {q}, m = {m}: {col} without {gone}: {deltas:?}");

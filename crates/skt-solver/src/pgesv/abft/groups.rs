@@ -75,7 +75,10 @@ pub(super) fn columns_of_group<C: Comm>(
 
 /// The local rows of U of the group that ends before panel `end`, and the local columns of its
 /// checksums.
-pub(super) fn of_group<C: Comm>(local: &Local<C>, end: usize) -> (Range<usize>, Range<usize>) {
+pub(super) fn parts_of_group<C: Comm>(
+    local: &Local<C>,
+    end: usize,
+) -> (Range<usize>, Range<usize>) {
     let Local { grid, rows, params, .. } = *local;
     let above = rows.count_before(params.columns_before(end), grid.myrow);
     (0..above, columns_of_group(local, end / grid.q - 1, grid.q))

@@ -137,7 +137,7 @@ impl MemoryState {
     }
 
     /// The state of a word, and the start in which it was written.
-    pub fn of_word(word: u64) -> (Self, u64) {
+    pub fn from_word(word: u64) -> (Self, u64) {
         let k = (word >> KIND_BITS & ((1 << PANEL_BITS) - 1)) as usize;
         let state = match word & ((1 << KIND_BITS) - 1) {
             1 => Self::Rest(k),
@@ -177,7 +177,7 @@ impl PartState {
         }
     }
 
-    fn of_word(word: u64) -> Self {
+    fn from_word(word: u64) -> Self {
         match word & ((1 << KIND_BITS) - 1) {
             0 => Self::Open,
             1 => Self::Begun,
@@ -226,7 +226,7 @@ impl Decoded {
         flags | (first as u64) << 1 | (last as u64) << (1 + CUT_BITS)
     }
 
-    pub fn of_word(word: u64) -> Self {
+    pub fn from_word(word: u64) -> Self {
         let cut = |shift: u32| (word >> shift & ((1 << CUT_BITS) - 1)) as usize;
         // Nothing is decoded at cut 0, where the system is generated.
         let unverified = Some((cut(1), cut(1 + CUT_BITS))).filter(|&(first, _)| first > 0);
@@ -367,7 +367,7 @@ pub struct RankMemory<'m> {
 
 impl<'m> RankMemory<'m> {
     /// Borrowed memory, which nothing else reads or writes.
-    pub fn of(memory: &'m mut [f64]) -> Self {
+    pub fn new(memory: &'m mut [f64]) -> Self {
         let doubles = memory.len();
         Self { start: NonNull::from(memory).cast(), doubles, memory: PhantomData }
     }
@@ -668,7 +668,7 @@ impl Journal<'_> {
     /// The rows of a part, and its progress.
     pub fn part(&self, part: usize) -> (Range<usize>, PartState) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
-        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::of_word(word))
+        ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::from_word(word))
     }
 
     /// Whether the checksums contradict the matrix.
@@ -685,7 +685,7 @@ impl Journal<'_> {
 
     /// What this rank knows of decoded data in its process row.
     pub fn decoded(&self) -> Decoded {
-        Decoded::of_word(self.read(DECODED))
+        Decoded::from_word(self.read(DECODED))
     }
 
     /// Writes the value of [`Self::decoded`], unless it is unchanged.
@@ -715,7 +715,7 @@ impl Journal<'_> {
     /// Whether the memory is torn: a part was being changed in place.
     pub fn is_torn(&self) -> bool {
         let is_torn = |part| matches!(self.part(part).1, PartState::Begun | PartState::Undoing);
-        matches!(MemoryState::of_word(self.state_word()).0, MemoryState::Exchanged(_))
+        matches!(MemoryState::from_word(self.state_word()).0, MemoryState::Exchanged(_))
             && (0..self.parts(false).end).any(is_torn)
     }
 }
@@ -828,10 +828,10 @@ mod tests {
         });
         for state in states {
             for start in [0, 1, (1 << 28) - 1] {
-                assert_eq!(MemoryState::of_word(state.word(start)), (state, start));
+                assert_eq!(MemoryState::from_word(state.word(start)), (state, start));
             }
         }
-        assert_eq!(MemoryState::of_word(0), (MemoryState::Hollow(0), 0));
+        assert_eq!(MemoryState::from_word(0), (MemoryState::Hollow(0), 0));
     }
 
     #[test]
@@ -840,8 +840,8 @@ mod tests {
         let parts = [PartState::Open, PartState::Begun, PartState::Done, PartState::Undoing]
             .into_iter()
             .chain(partly);
-        parts.for_each(|part| assert_eq!(PartState::of_word(part.word()), part));
-        assert_eq!(PartState::of_word(0), PartState::Open);
+        parts.for_each(|part| assert_eq!(PartState::from_word(part.word()), part));
+        assert_eq!(PartState::from_word(0), PartState::Open);
     }
 
     #[test]
@@ -853,11 +853,11 @@ mod tests {
                 [None, Some((1, 1)), Some((3, 7)), Some((1, last)), Some((last, last))]
             {
                 let decoded = Decoded { is_unchecked, unverified, has_been };
-                assert_eq!(Decoded::of_word(decoded.word()), decoded);
+                assert_eq!(Decoded::from_word(decoded.word()), decoded);
                 assert_eq!(decoded.and(Decoded::default()), decoded);
             }
         }
-        assert_eq!(Decoded::of_word(0), Decoded::default());
+        assert_eq!(Decoded::from_word(0), Decoded::default());
         let [a, b] = [(3, 7), (2, 5)].map(Some);
         let of = |unverified| Decoded { unverified, ..Decoded::default() };
         assert_eq!(of(a).and(of(b)), of(Some((2, 7))));

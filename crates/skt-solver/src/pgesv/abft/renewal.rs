@@ -20,7 +20,7 @@
 
 use super::super::SolveError;
 use super::super::local::Local;
-use super::groups::{is_group_end, of_group};
+use super::groups::{is_group_end, parts_of_group};
 use super::memory::{Journal, MemoryState, Places};
 use super::relay::{Relay, Sum};
 use super::weights::Weights;
@@ -44,7 +44,7 @@ pub(super) fn begin<C: Comm>(
     let finished = local.params.columns_before(end);
     for s in 0..weights.checksums() {
         let plain = Sum::new("renew", weights.terms(s), local.grid.q + s, finished);
-        relay.begin(Sum { unit, is_outside_a: true, ..plain }, of_group(local, end));
+        relay.begin(Sum { unit, is_outside_a: true, ..plain }, parts_of_group(local, end));
     }
     relay.progress()
 }
@@ -65,7 +65,7 @@ pub(super) fn have_passed<C: Comm>(
 /// Whether this rank has exchanged the rows of a panel before which a group of Q = `q` panels ends,
 /// and not all sums of the group have passed it.
 pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
-    match MemoryState::of_word(journal.state_word()).0 {
+    match MemoryState::from_word(journal.state_word()).0 {
         MemoryState::Exchanged(end) => is_group_end(end, q) && journal.summed() != Some(end),
         _ => false,
     }
@@ -86,7 +86,7 @@ pub(super) fn store<C: Comm>(
     let Some(end) = journal.summed().filter(|end| end + 1 == cut) else { return Ok(()) };
     if local.grid.is_checksum() {
         journal.before("store sums", end)?;
-        let (rows, cols) = of_group(local, end);
+        let (rows, cols) = parts_of_group(local, end);
         // SAFETY: the only view of the sums, and no other thread uses A.
         let (sums, a) = unsafe { (places.sums(cols.len()), places.a.block(rows.clone(), cols)) };
         swap::stream_rows(local.team, sums.into_ref(), &rows.collect::<Vec<_>>(), a);

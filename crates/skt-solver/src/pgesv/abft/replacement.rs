@@ -183,7 +183,9 @@ impl<C: Comm> System<'_, C> {
         watcher: &mut dyn Watcher,
     ) -> Result<Solution, AbftError> {
         let (grid, n) = (self.grid, self.params.n);
-        assert!(grid.checksums == 1 && self.weights.of(0).iter().all(|&weight| weight == 1.0));
+        assert!(
+            grid.checksums == 1 && self.weights.checksum(0).iter().all(|&weight| weight == 1.0)
+        );
         let lost = absent.first().expect("a rank that is absent").col;
         let mut places = Places::new(memory, &self.sizes(), self.shape());
         let mut journal = places.journal(hook);

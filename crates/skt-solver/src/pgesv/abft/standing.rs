@@ -63,8 +63,8 @@ impl MemoryReport {
     ///
     /// # Panics
     /// In debug builds, when the state is of a later start than the rank has followed.
-    pub fn of_words(words: &ReportWords) -> Self {
-        let (state, start) = MemoryState::of_word(words.state);
+    pub fn from_words(words: &ReportWords) -> Self {
+        let (state, start) = MemoryState::from_word(words.state);
         let report = Self {
             row: words.row as usize,
             col: words.col as usize,
@@ -76,14 +76,14 @@ impl MemoryReport {
             is_torn: words.is_torn != 0,
             is_wrong: words.is_wrong != 0,
             is_summing: words.is_summing != 0,
-            decoded: Decoded::of_word(words.decoded),
+            decoded: Decoded::from_word(words.decoded),
         };
         debug_assert!(start <= report.confirmed >> 32 || report.is_foreign);
         report
     }
 
     /// The report of a rank that no process has.
-    pub fn of_absent(row: usize, col: usize) -> Self {
+    pub fn absent(row: usize, col: usize) -> Self {
         Self {
             row,
             col,

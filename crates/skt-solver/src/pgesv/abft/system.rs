@@ -126,7 +126,7 @@ impl<'s, C: Comm> System<'s, C> {
         let Params { n, nb, depth, .. } = self.params;
         let &Grid { p, q, checksums, myrow, mycol, .. } = self.grid;
         let numbers = [n, nb, depth, p, q, checksums, myrow, mycol].map(|number| number as u64);
-        let weights = (0..checksums).flat_map(|s| self.weights.of(s));
+        let weights = (0..checksums).flat_map(|s| self.weights.checksum(s));
         let words = numbers.into_iter().chain(weights.map(|weight| weight.to_bits()));
         memory::form_of(words.chain([self.entries_id]))
     }
@@ -345,9 +345,9 @@ impl<'s, C: Comm> System<'s, C> {
         };
         let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
         let all: Vec<ReportWords> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
-        let mut reports: Vec<MemoryReport> = all.iter().map(MemoryReport::of_words).collect();
+        let mut reports: Vec<MemoryReport> = all.iter().map(MemoryReport::from_words).collect();
         for &Absent { rank, row, col } in absent {
-            reports.insert(rank, MemoryReport::of_absent(row, col));
+            reports.insert(rank, MemoryReport::absent(row, col));
         }
         Ok((reports, all[0].start_id as u32))
     }
@@ -417,7 +417,14 @@ impl<'s, C: Comm> System<'s, C> {
                 watcher.generated(start.elapsed().as_secs_f64() * grid.q as f64);
             }
             Some(s) => {
-                matgen::generate_checksum(grid, team, (n, nb), self.weights.of(s), entries, a);
+                matgen::generate_checksum(
+                    grid,
+                    team,
+                    (n, nb),
+                    self.weights.checksum(s),
+                    entries,
+                    a,
+                );
             }
         }
     }

@@ -173,13 +173,13 @@ impl Weights {
     }
 
     /// The weight of each process column in checksum `s`.
-    pub fn of(&self, s: usize) -> &[f64] {
+    pub fn checksum(&self, s: usize) -> &[f64] {
         &self.of_checksums[s]
     }
 
     /// Each process column and its weight in checksum `s`.
     pub fn terms(&self, s: usize) -> Vec<(usize, f64)> {
-        self.of(s).iter().copied().enumerate().collect()
+        self.checksum(s).iter().copied().enumerate().collect()
     }
 
     /// The largest factor by which an error of the checksums grows in a column decoded from them,
@@ -202,7 +202,7 @@ impl Weights {
     fn invert(&self, lost: &[usize], with: &[usize]) -> Inverse {
         let mut part = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
         for (row, &s) in part.iter_mut().zip(with) {
-            row.iter_mut().zip(lost).for_each(|(value, &c)| *value = self.of(s)[c]);
+            row.iter_mut().zip(lost).for_each(|(value, &c)| *value = self.checksum(s)[c]);
         }
         Inverse::new(lost.len(), part)
     }
@@ -220,7 +220,7 @@ impl Weights {
         let (inverse, with) = best.expect("as many checksums as lost columns");
         let of_checksums: Vec<Vec<f64>> = inverse.rows().map(<[f64]>::to_vec).collect();
         let of_column = |of: &Vec<f64>, c: usize| {
-            let terms = of.iter().zip(&with).map(|(of, &s)| -of * self.of(s)[c]);
+            let terms = of.iter().zip(&with).map(|(of, &s)| -of * self.checksum(s)[c]);
             if lost.contains(&c) { 0.0 } else { terms.sum() }
         };
         let of_columns = of_checksums
@@ -247,7 +247,7 @@ impl Weights {
             return (decoding.terms(unknown.len() - 1), decoding.divisor);
         }
         // The sum of all columns, in which lost ones are decoded.
-        let (weights, decoding) = (self.of(target - q), self.decoding(&unknown, &left));
+        let (weights, decoding) = (self.checksum(target - q), self.decoding(&unknown, &left));
         let own = |col: usize| if lost.contains(&col) { 0.0 } else { weights[col] };
         let mut factors: Vec<f64> = (0..q).map(|col| own(col) * decoding.divisor).collect();
         factors.resize(q + m, 0.0);
@@ -264,7 +264,7 @@ impl Weights {
     /// s for checksum s) causes, up to a factor.
     pub(super) fn direction(&self, col: usize) -> Vec<f64> {
         let of = |s: usize| match col.checked_sub(self.columns()) {
-            None => self.of(s)[col],
+            None => self.checksum(s)[col],
             Some(checksum) => f64::from(u8::from(s == checksum)),
         };
         (0..self.checksums()).map(of).collect()
@@ -316,7 +316,8 @@ mod tests {
     fn check(weights: &Weights, tolerance: f64) {
         let (q, m) = (weights.columns(), weights.checksums());
         let values: Vec<f64> = (0..q).map(|c| (c * c % 7) as f64 - 3.0).collect();
-        let sum = |s: usize| weights.of(s).iter().zip(&values).map(|(w, v)| w * v).sum::<f64>();
+        let sum =
+            |s: usize| weights.checksum(s).iter().zip(&values).map(|(w, v)| w * v).sum::<f64>();
         for (d, gone) in (1..=m.min(q)).flat_map(|d| (0..=m - d).map(move |gone| (d, gone))) {
             for (lost, gone) in
                 subsets(q, d).flat_map(|lost| subsets(m, gone).map(move |s| (lost.clone(), s)))
@@ -353,7 +354,8 @@ mod tests {
         for (q, m) in [(1, 1), (3, 1), (2, 2), (7, 2), (1, 3), (2, 3), (6, 3)] {
             let weights = Weights::new(q, m);
             let values: Vec<f64> = (0..q).map(|c| (c * c % 7) as f64 - 3.0).collect();
-            let sum = |s: usize| weights.of(s).iter().zip(&values).map(|(w, v)| w * v).sum::<f64>();
+            let sum =
+                |s: usize| weights.checksum(s).iter().zip(&values).map(|(w, v)| w * v).sum::<f64>();
             let all: Vec<f64> = values.iter().copied().chain((0..m).map(sum)).collect();
             for lost in (0..m).flat_map(|d| subsets(q + m, d)) {
                 for target in (0..q + m).filter(|target| !lost.contains(target)) {
@@ -395,6 +397,12 @@ mod tests {
     fn weights_are_the_same_every_time() {
         assert_eq!(Weights::new(9, 3), Weights::new(9, 3));
         let weights = Weights::new(9, 2);
-        assert!(weights.of(0).iter().chain(weights.of(1)).all(|w| (w * GRAIN).fract() == 0.0));
+        assert!(
+            weights
+                .checksum(0)
+                .iter()
+                .chain(weights.checksum(1))
+                .all(|w| (w * GRAIN).fract() == 0.0)
+        );
     }
 }

@@ -18,7 +18,7 @@ const NAMES: usize = 16;
 ///
 /// # Errors
 /// When the folder cannot be written, or other users have taken all names.
-pub fn of(folder: &Path) -> Result<String> {
+pub fn get_or_create(folder: &Path) -> Result<String> {
     let mut last = (String::new(), String::new());
     for number in 0..NAMES {
         let name = format!("skt-hpl.store.{}.{number}", process::user_id());
@@ -72,13 +72,13 @@ mod tests {
     fn all_get_the_same_id_and_another_folder_another() {
         let folder = tempfile::tempdir().unwrap();
         let ids: Vec<String> = std::thread::scope(|scope| {
-            let ask = || of(folder.path()).unwrap();
+            let ask = || get_or_create(folder.path()).unwrap();
             let all = [(); 8].map(|()| scope.spawn(ask));
             all.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(ids.iter().all(|id| *id == ids[0] && id.len() == 36), "{ids:?}");
         let other = tempfile::tempdir().unwrap();
-        assert_ne!(of(other.path()).unwrap(), ids[0]);
+        assert_ne!(get_or_create(other.path()).unwrap(), ids[0]);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
@@ -88,8 +88,8 @@ mod tests {
         let name = |number| format!("skt-hpl.store.{}.{number}", process::user_id());
         fs::write(folder.path().join(name(0)), "short").unwrap();
         std::os::unix::fs::symlink("/etc/hostname", folder.path().join(name(1))).unwrap();
-        let id = of(folder.path()).unwrap();
-        assert_eq!(of(folder.path()).unwrap(), id);
+        let id = get_or_create(folder.path()).unwrap();
+        assert_eq!(get_or_create(folder.path()).unwrap(), id);
         assert_eq!(fs::read_to_string(folder.path().join(name(2))).unwrap(), id);
         assert_eq!(fs::read(folder.path().join(name(0))).unwrap(), b"short");
     }

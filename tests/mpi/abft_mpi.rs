@@ -189,7 +189,8 @@ fn a_flipped_bit_is_told_or_mended() {
     // it.
     let job = with_checksums((1, 2, 2, 1500), "late", &late);
     let origin = format!("The wrong number comes from rank 1 ({}) of process column 1, ", host());
-    let two = [&origin[..], "too late to mend it", "--check-every below 1000 panels notices more"];
+    let two =
+        [&origin[..], "too late to correct it", "--check-every below 1000 panels notices more"];
     told(&job, &two, &["--parities"]);
     assert!(job.start(&["--resume", "never"]).ok);
     job.assert_nothing_is_left();

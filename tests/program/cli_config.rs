@@ -425,7 +425,7 @@ fn init_takes_the_n_that_fits_memory_and_time() {
             &["--time", "1ms", "--gflops", "1"][..],
             "--time: 0.001 s are too short: N = 192, the small",
         ),
-        (&["--time", "1,5h"], "`1,5h` is no time: say 90 or 90s, 10min, 24h or 3d"),
+        (&["--time", "1,5h"], "`1,5h` is no time: use 90 or 90s, 10min, 24h or 3d"),
         (&["--time", "1h", "--gflops", "1,5"], "legal is a number above 0"),
         (&["--gflops", "100"], "--time <TIME>"),
         (&["--time", "1h", "--report", "run.json", "--ranks", "2"], "no completed test without"),

@@ -415,7 +415,7 @@ impl Control {
             }
             all.push(word);
         }
-        let stop = fault(&all).expect("a rank has said so");
+        let stop = fault(&all).expect("a rank has reported it");
         let word = Word { kind: WordKind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
         self.send_all(&word, TAG_DOWN)?;
         Ok(stop)

@@ -160,8 +160,8 @@ pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>
     if all.failed > 0 {
         let why = failure.map_or(String::new(), |why| format!(" ({why})"));
         let text = format!(
-            "{} rank(s) cannot read in /proc what they run{why}: tell this program's data from \
-             that of others by the option application",
+            "{} rank(s) cannot read in /proc what they run{why}: identify this program's data by \
+             the option application",
             all.failed
         );
         return Ok(Err(Stop::new(Code::Options, text)));

@@ -196,8 +196,8 @@ fn entry(id: i32, kind: u32, begin: usize, count: usize, size: usize) -> Entry {
 fn no_room(id: i32, count: usize, size: usize, memory_bytes: usize) -> Stop {
     let capacity = memory_bytes - TABLE_BYTES - MAX_REGIONS * ALIGN;
     let text = format!(
-        "region {id} of {count} x {size} bytes does not fit: skt_init was told {capacity} bytes for all \
-         regions of the rank that has most. Tell it more"
+        "region {id} of {count} x {size} bytes does not fit: skt_init was told {capacity} bytes \
+         for all regions of the largest rank; reserve more"
     );
     Stop::new(Code::Space, text)
 }

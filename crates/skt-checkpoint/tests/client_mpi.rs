@@ -62,7 +62,7 @@ fn own_mpi() {
     saved.checkpoint(&1u64).expect("a checkpoint");
     saved.finish(&2u64).and_then(|ended| ended.clear()).expect("the end");
     if world.rank() == 0 {
-        eprintln!("checkpoints beside a communicator of its own");
+        eprintln!("checkpoints next to a second communicator");
     }
 }
 
@@ -127,7 +127,7 @@ fn refusal_by_all_ranks_is_reported_once() {
 #[test]
 fn a_code_may_initialise_mpi_itself() {
     let (code, text) = job("own-mpi");
-    assert!(text.contains("checkpoints beside a communicator of its own"), "{text}");
+    assert!(text.contains("checkpoints next to a second communicator"), "{text}");
     assert_eq!(code, Some(0), "{text}");
 }
 

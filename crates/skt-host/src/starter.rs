@@ -146,7 +146,7 @@ impl Starter {
             Some(Self::Slurm) => format!("start it with `srun {}`", of(Self::Slurm)),
             None => {
                 let words = all.map(|(name, starter)| format!("{name}: {}", of(starter)));
-                format!("tell the launcher so ({})", words.join("; "))
+                format!("set the cores per rank in the launcher ({})", words.join("; "))
             }
         }
     }
@@ -225,7 +225,8 @@ mod tests {
         assert_eq!(of(Some(Starter::Mpich)), "start mpiexec without -bind-to");
         assert_eq!(
             of(None),
-            "tell the launcher so (Open MPI: --bind-to none; Slurm: --cpus-per-task=4)"
+            "set the cores per rank in the launcher (Open MPI: --bind-to none; Slurm: \
+             --cpus-per-task=4)"
         );
     }
 

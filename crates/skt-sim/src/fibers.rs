@@ -331,7 +331,7 @@ impl World {
             return None;
         }
         let next = self.conductor()?.choose(&state.points, able, current)?;
-        assert!(able >> next & 1 == 1, "rank {next} cannot go on");
+        assert!(able >> next & 1 == 1, "rank {next} cannot continue");
         Some(next)
     }
 

@@ -74,7 +74,7 @@ impl Error for BadQuantity {}
 pub fn parse_seconds(text: &str) -> Result<f64, BadQuantity> {
     const UNITS: [(&str, f64); 6] =
         [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];
-    let bad = || BadQuantity::new(text, "time: say 90 or 90s, 10min, 24h or 3d");
+    let bad = || BadQuantity::new(text, "time: use 90 or 90s, 10min, 24h or 3d");
     let (number, unit) = UNITS
         .iter()
         .find_map(|(name, seconds)| Some((text.strip_suffix(name)?, *seconds)))
@@ -159,7 +159,7 @@ mod tests {
         }
         for text in ["", "0", "-1s", "1 week", "nan", "inf", "1e999"] {
             let bad = parse_seconds(text).expect_err(text).to_string();
-            assert_eq!(bad, format!("`{text}` is no time: say 90 or 90s, 10min, 24h or 3d"));
+            assert_eq!(bad, format!("`{text}` is no time: use 90 or 90s, 10min, 24h or 3d"));
         }
     }
 

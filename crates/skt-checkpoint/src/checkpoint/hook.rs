@@ -169,7 +169,7 @@ pub struct StepPattern {
 
 /// The error for text that names no step, or no key of one.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no step; say NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
+#[error("`{0}` names no step; use NAME, NAME:BAND or NAME:KEY=NUMBER,.. with NAME one of {names}, \
          KEY one of epoch, region, band (or tile), chunk", names = StepName::ALL.map(StepName::name).join(", "))]
 pub struct UnknownStep(String);
 

@@ -180,7 +180,7 @@ impl Record {
     /// # Panics
     /// When the run has ended, or `start` is not later than all starts known here.
     pub fn join(&mut self, start: StartId, left: &[StartId]) {
-        assert!(!self.finished, "no start goes on with a run that has ended");
+        assert!(!self.finished, "no start continues a run that has ended");
         let known = self.joined.iter().chain([&self.lineage]).map(|known| known.number).max();
         assert!(known < Some(start.number), "{start:?} is later than {known:?}");
         self.joined.push(start);
@@ -292,7 +292,7 @@ impl Record {
     /// Asserts that the newest epoch is complete in a copy with its parities, and that the run has
     /// not ended.
     pub fn assert_settled(&self) {
-        assert!(!self.hollow && !self.finished, "a rank with data, of a run that goes on");
+        assert!(!self.hollow && !self.finished, "a rank with data, of a run that continues");
         assert_eq!((self.commit, self.updating), (self.stamp, 0), "the last epoch is settled");
     }
 
@@ -631,7 +631,7 @@ mod tests {
         refuse("COMMIT before the last stamp", committed(), &|r| r.commit(6, vec![]));
         refuse("COMMIT of no next epoch", settled(4), &|r| r.commit(6, vec![]));
         refuse("COMMIT of another update", updating(), &|r| r.commit(6, vec![]));
-        refuse("COMMIT behind the end", finished(), &|r| r.commit(5, vec![]));
+        refuse("COMMIT after the end", finished(), &|r| r.commit(5, vec![]));
         refuse("a stamp without COMMIT", settled(4), &|r| r.stamp(5));
         refuse("a stamp of another epoch", committed(), &|r| r.stamp(6));
         refuse("an update of a copy not settled", committed(), &|r| r.begin_update(6));

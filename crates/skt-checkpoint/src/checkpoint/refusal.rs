@@ -85,8 +85,8 @@ pub enum Refusal {
     },
     /// Too few processes are left, and none can take over these ranks.
     #[error(
-        "ranks {lost:?} are lost, and the others cannot go on without them: the same command, on all \
-         ranks, goes on where the run was, or begins where it had not begun"
+        "ranks {lost:?} are lost, and the others cannot continue without them: the same command, \
+         on all ranks, resumes the run, or starts it if it had not begun"
     )]
     CannotContinue {
         /// The ranks of the run that no process has.
@@ -212,8 +212,8 @@ impl From<PlacementError> for Refusal {
 fn bring_back(epoch: u64, torn: &[usize]) -> String {
     if torn.is_empty() {
         return ". Bring the lost nodes back. If that run has ended without the nodes that are \
-                here, what they bear is left over from it, and each start will say so: start afresh \
-                with --resume never"
+                here, what they hold is left over from it, and each start will report this: start \
+                afresh with --resume never"
             .to_owned();
     }
     format!(
@@ -248,7 +248,11 @@ fn beyond_repair(
 }
 
 fn also_lost(lost: &[usize]) -> String {
-    if lost.is_empty() { String::new() } else { format!(", beside the lost ranks {lost:?}") }
+    if lost.is_empty() {
+        String::new()
+    } else {
+        format!(", in addition to the lost ranks {lost:?}")
+    }
 }
 
 fn look_for_errors(level: &Option<String>) -> String {

@@ -30,8 +30,8 @@ use skt_host::wait_clock::MIN_POLLS;
 const PATIENCE_SECONDS: c_uint = 30;
 /// The wait is at least this many times the longest time for which a rank may make no call of MPI.
 const PAUSE_FACTOR: f64 = 10.0;
-const NO_AGREEMENT: &str = "error: ranks that are left after a loss do not come to agree; the \
-                            same command goes on where the run was\n";
+const NO_AGREEMENT: &str = "error: the surviving ranks could not agree; the same command resumes \
+                            the run\n";
 
 /// The code that `MPIX_Comm_agree` returns, in Open MPI, if all have agreed and some ranks were
 /// lost.

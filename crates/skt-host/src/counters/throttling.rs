@@ -91,7 +91,7 @@ mod tests {
         [0, 1].into_iter().for_each(|id| count(id, "package", 12));
         count(1, "core", 5);
         assert_eq!(max_events_between(&before, &read()), 12);
-        assert_eq!(max_events_between(&read(), &before), 0, "counters begin anew with a start");
+        assert_eq!(max_events_between(&read(), &before), 0, "counters restart from 0 with a start");
     }
 
     #[test]

@@ -27,7 +27,8 @@ pub fn online(root: &Root) -> io::Result<Vec<Cpu>> {
     let listed = root.text(&format!("{FOLDER}/online"));
     let Some(ids) = listed.as_deref().and_then(parse_cpu_list).filter(|ids| !ids.is_empty()) else {
         let file = root.folder().join(FOLDER).join("online");
-        let listed = listed.map_or("cannot be read".to_owned(), |text| format!("says '{text}'"));
+        let listed =
+            listed.map_or("cannot be read".to_owned(), |text| format!("contains '{text}'"));
         return Err(io::Error::other(format!("{} {listed}", file.display())));
     };
     let cpu = |id: usize| {
@@ -94,7 +95,7 @@ mod tests {
         assert!(why.ends_with("sys/devices/system/cpu/online cannot be read"), "{why}");
         tree.file("sys/devices/system/cpu/online", "none");
         let why = online(&tree.root()).unwrap_err().to_string();
-        assert!(why.ends_with("says 'none'"), "{why}");
+        assert!(why.ends_with("contains 'none'"), "{why}");
     }
 
     #[test]

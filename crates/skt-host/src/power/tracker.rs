@@ -150,7 +150,7 @@ mod tests {
         let energy = tracker.curve().over(0.0, 2.5);
         assert_eq!(energy, Energy { joules: 250.0, seconds: 2.5 });
         tracker.add(4.0, fresh(310.0, "3"));
-        assert_eq!(tracker.curve().end(), Some(3.0), "it tells nothing of the last second");
+        assert_eq!(tracker.curve().end(), Some(3.0), "nothing is known of the last second");
     }
 
     #[test]

@@ -987,7 +987,7 @@ impl Process<'_> {
             }
             Ok(Opened::Finished(done)) => {
                 let Prediction::Finished(result) = predicted else {
-                    panic!("told it is done, foretold {predicted:?}");
+                    panic!("reported as done, predicted {predicted:?}");
                 };
                 return self.report(&comm, done, result);
             }

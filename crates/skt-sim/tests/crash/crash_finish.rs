@@ -150,7 +150,7 @@ impl Explorer {
                 return;
             }
         }
-        assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing behind");
+        assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing");
         if self.kinds.insert(state.outline(&self.setup)) {
             new.push(state.clone());
         }

@@ -908,7 +908,7 @@ fn images_that_the_application_rejects_are_skipped() {
         let images = world.disks.iter().flatten().flat_map(|platter| platter.images());
         images.map(|id| id.generation.epoch).collect()
     };
-    assert!(!epochs(&world).contains(&4), "they are gone once the run goes on from others");
+    assert!(!epochs(&world).contains(&4), "they are gone once the run continues from others");
     let mut alone = World::new(&abft(3, 1), &[level(Reach::Local, 1)]);
     alone.start(&How::none(1, 2));
     let ran = alone.start(&doubting(2));
@@ -1002,7 +1002,7 @@ fn an_image_that_is_lost_is_not_read_to_its_end() {
     // A piece at the end of a range may be shorter.
     let most = failed_loads(&setup, 2 * cells_a_read);
     assert!((3..6).contains(&most), "{most}");
-    assert!(failed_loads(&setup, 1 << 16) > 6, "what may be mended is read");
+    assert!(failed_loads(&setup, 1 << 16) > 6, "what may be repaired is read");
     assert_eq!(failed_loads(&abft(3, 1), 1 << 16), 1, "one checksum covers all of it");
 }
 

@@ -162,7 +162,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
             let reported = matches!(expected, Prediction::Finished(_));
             tally.reported += u64::from(reported);
             if how.finish || reported {
-                assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing behind");
+                assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing");
                 tally.finished += 1;
             }
         }
@@ -195,7 +195,7 @@ fn play(seed: u64, method: Method, trace: bool, tally: &mut Tally) {
     check_undisturbed(&ran, &predicted);
     match predicted {
         Prediction::Unrecoverable(..) => tally.refused += 1,
-        _ => assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing behind"),
+        _ => assert_eq!(cluster.segments(), 0, "a run that has finished leaves nothing"),
     }
 }
 

@@ -128,7 +128,7 @@ impl Witness for HoldBack {
             return is_here;
         }
         let answer = self.answers[rank].pop_front().expect("it asks as often as before");
-        assert!(is_here || !answer, "rank {rank} was told of a message that is not here now");
+        assert!(is_here || !answer, "rank {rank} had a message that is not here now");
         answer
     }
 
@@ -203,7 +203,7 @@ impl<'a> Futures<'a> {
         let hold = HoldBack { held, dead, places, pictures, answers };
         let mut after = self.before.clone();
         let (ran, hold) = start_before(self.setup, &mut after, self.how, Some(hold));
-        assert!(ran.results.iter().all(Result::is_ok), "nobody was killed");
+        assert!(ran.results.iter().all(Result::is_ok), "no rank was killed");
         let pictures = hold.expect("it was given").pictures;
         assert_eq!(pictures.len(), count, "held back, they did not come as far as before");
         Lingering { by_step, pictures }

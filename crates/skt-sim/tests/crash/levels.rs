@@ -629,7 +629,7 @@ impl Count {
             Came::Resumed(_, Some(_)) => "from level 1",
             Came::Refused(Refusal::Damaged { .. }) => "refused as damaged",
             Came::Refused(_) => "refused",
-            Came::Finished => "told the result",
+            Came::Finished => "got the result",
         };
         *self.0.entry(name).or_default() += 1;
     }

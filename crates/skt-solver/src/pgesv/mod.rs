@@ -132,8 +132,8 @@ pub enum SolveError {
     Wrong(Box<WrongNumbers>),
     /// The time of the job ends, and the state of the run is saved. All ranks return this error.
     #[error(
-        "{when}: the run stands at column {column}, and is kept {kept}; the same \
-         command goes on from there"
+        "{when}: the run stands at column {column}, and is kept {kept}; the same command resumes \
+         from there"
     )]
     TimeUp {
         /// Eliminated columns.

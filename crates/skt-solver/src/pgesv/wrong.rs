@@ -72,23 +72,25 @@ impl NotCorrected {
 impl fmt::Display for NotCorrected {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
-            Self::OneChecksum => "One parity notices a wrong number, but cannot locate or mend it",
+            Self::OneChecksum => {
+                "One parity notices a wrong number, but cannot locate or correct it"
+            }
             Self::OneIsLeft => {
                 "The parity that the lost ranks leave notices a wrong number, but cannot locate or \
-                 mend it"
+                 correct it"
             }
             Self::Rebuilt => {
-                "Between a rebuilding and the first check that agrees, no number can be mended"
+                "Between a rebuilding and the first check that agrees, no number can be corrected"
             }
             Self::Scattered => {
-                "No single process column explains it, so it can be neither located nor mended"
+                "No single process column explains it, so it can be neither located nor corrected"
             }
             Self::Again => {
-                "What was computed anew is wrong again: its panel had been factored, too late to mend \
-                 it, or more numbers go wrong"
+                "What was recomputed is wrong again: its panel had been factored, too late to \
+                 correct it, or more numbers go wrong"
             }
             Self::Eliminated => {
-                "Its column had been eliminated when it was noticed, too late to mend it"
+                "Its column had been eliminated when it was noticed, too late to correct it"
             }
             Self::Rebuilding => "A rebuilding gives another number than a surviving rank has",
         })
@@ -164,7 +166,7 @@ mod tests {
             "the checksums contradict row 1500 of the matrix (process row 1) and 2 more, at column \
              640 of the elimination, by 1.500e9 times the rounding error; rank 7 (n7) noticed. The \
              wrong number comes from rank 4 (n4) of process column 0, its memory or a link to it. \
-             Its column had been eliminated when it was noticed, too late to mend it"
+             Its column had been eliminated when it was noticed, too late to correct it"
         );
         let one = WrongNumbers {
             rows: 1,
@@ -178,7 +180,7 @@ mod tests {
             "the checksums contradict row 1500 of the matrix (process row 1), at column 640 of the \
              elimination, by 1.500e9 times the rounding error; rank 7 noticed. The wrong number \
              comes from one of rank 4, rank 5, rank 7, its memory or a link to it. One parity \
-             notices a wrong number, but cannot locate or mend it"
+             notices a wrong number, but cannot locate or correct it"
         );
         let any = WrongNumbers { suspects: Vec::new(), process_column: None, ..one };
         assert!(any.to_string().contains("Any rank may have given the wrong number. One parity"));

@@ -59,7 +59,7 @@ pub enum CodecError {
     /// More blocks are lost than there are parities.
     #[error(
         "{lost_data} data blocks and {lost_parities} parities of a stripe are lost; {parities} \
-         parities bear the loss of {parities} blocks in all"
+         parities survive the loss of {parities} blocks in all"
     )]
     TooManyLost {
         /// Lost data blocks.

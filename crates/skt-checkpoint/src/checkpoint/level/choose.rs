@@ -67,7 +67,7 @@ pub fn from_images(
     let generation = newest(&level)?;
     let mut plan = restore(offers, rules, level, generation).ok()?;
     let image = |id: SegmentId| ImageId { generation, rank: id.rank };
-    let (process, id) = plan.holder.take().expect("a plan that goes on has one");
+    let (process, id) = plan.holder.take().expect("a plan that resumes has one");
     plan.load = Some(Box::new(Load {
         level,
         generation,
@@ -190,7 +190,7 @@ mod tests {
 
     /// The epoch of the firmest generation, given the ranks whose images each lacks, from epoch 9
     /// downwards.
-    fn firmest_epoch(all: &[&[usize]]) -> Option<u64> {
+    fn most_redundant_epoch(all: &[&[usize]]) -> Option<u64> {
         let start = StartId { number: 1, nonce: 1 };
         let of_epoch =
             |(lost, epoch): (&&[usize], u64)| (Generation { start, epoch }, lost.to_vec());
@@ -200,12 +200,20 @@ mod tests {
 
     #[test]
     fn most_redundant_generation_survives_what_the_last_one_does() {
-        assert_eq!(firmest_epoch(&[]), None);
-        assert_eq!(firmest_epoch(&[&[], &[]]), Some(9));
-        assert_eq!(firmest_epoch(&[&[0], &[0]]), Some(9), "the older one would help nobody");
-        assert_eq!(firmest_epoch(&[&[0], &[], &[]]), Some(8));
-        assert_eq!(firmest_epoch(&[&[0, 1], &[0], &[], &[]]), Some(7));
-        assert_eq!(firmest_epoch(&[&[0, 2], &[2], &[2]]), Some(8), "disk 2 is lost");
-        assert_eq!(firmest_epoch(&[&[0], &[1], &[1]]), Some(8), "disk 1 was lost in between");
+        assert_eq!(most_redundant_epoch(&[]), None);
+        assert_eq!(most_redundant_epoch(&[&[], &[]]), Some(9));
+        assert_eq!(
+            most_redundant_epoch(&[&[0], &[0]]),
+            Some(9),
+            "the older one would be of no use"
+        );
+        assert_eq!(most_redundant_epoch(&[&[0], &[], &[]]), Some(8));
+        assert_eq!(most_redundant_epoch(&[&[0, 1], &[0], &[], &[]]), Some(7));
+        assert_eq!(most_redundant_epoch(&[&[0, 2], &[2], &[2]]), Some(8), "disk 2 is lost");
+        assert_eq!(
+            most_redundant_epoch(&[&[0], &[1], &[1]]),
+            Some(8),
+            "disk 1 was lost in between"
+        );
     }
 }

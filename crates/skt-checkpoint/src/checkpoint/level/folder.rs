@@ -124,7 +124,7 @@ impl ImageFolder {
                 return Ok(folder);
             }
         }
-        Err(refused(&parent.join(plain), "is another user's, and so is what was made beside it"))
+        Err(refused(&parent.join(plain), "is another user's, and so is the one created next to it"))
     }
 
     /// Opens the folder `name` of a run in `above`; `None` if this user has none of that name.

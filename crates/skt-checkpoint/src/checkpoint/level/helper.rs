@@ -168,8 +168,8 @@ impl Thread {
         assert!(!self.is_busy, "taken back first");
         self.asked.give_up.store(false, Ordering::Relaxed);
         self.asked.hurry.store(false, Ordering::Relaxed);
-        let to = self.to.as_ref().expect("it has not been told to end");
-        to.send(writing).expect("the thread ends when it is told to");
+        let to = self.to.as_ref().expect("it has not been requested to end");
+        to.send(writing).expect("the thread ends only on request");
         self.is_busy = true;
     }
 
@@ -186,7 +186,7 @@ impl Thread {
                 Ok(written) => return written,
                 Err(RecvTimeoutError::Timeout) => report(self.asked.progress()),
                 Err(RecvTimeoutError::Disconnected) => {
-                    unreachable!("the thread ends when it is told to")
+                    unreachable!("the thread ends only on request")
                 }
             }
         }

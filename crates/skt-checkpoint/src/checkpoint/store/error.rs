@@ -60,8 +60,8 @@ pub enum StoreError {
     },
     /// A folder's id cannot be created.
     #[error(
-        "{}: no name for the file that tells this folder from others ({last} is of no use: {why}); \
-         remove it, or have its owner do so, or use a folder of your own", folder.display()
+        "{}: no name for the file that identifies this folder ({last} is of no use: {why}); remove \
+         it, or have its owner do so, or use a folder of your own", folder.display()
     )]
     NoFolderId {
         /// The folder.
@@ -72,7 +72,7 @@ pub enum StoreError {
         why: String,
     },
     /// Another process is attached to the segment.
-    #[error("{name} at {location} is in use by another process: is the run still going on?")]
+    #[error("{name} at {location} is in use by another process: is the run still active?")]
     InUse {
         /// The segment.
         name: SegmentName,

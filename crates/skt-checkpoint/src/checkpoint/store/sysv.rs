@@ -538,7 +538,7 @@ fn explain(name: &SegmentName, bytes: usize, error: io::Error) -> StoreError {
             "kernel.shmall",
             limits.shmall_pages,
             limits.used_pages.saturating_add(bytes_wanted.div_ceil(limits.page_bytes.get())),
-            format!("{bytes} bytes beside {} pages in use", limits.used_pages),
+            format!("{bytes} bytes in addition to {} pages in use", limits.used_pages),
         ),
         _ => StoreError::system(format!("{name}: shmget of {bytes} bytes"), error),
     }

@@ -221,8 +221,9 @@ impl AbftRefusal {
                 )
             }
             Self::Wrong { rank } => format!(
-                "an earlier start found wrong numbers in the matrix that it could not mend, as the \
-                 memory of rank {rank} says; the message of that start has the rows and ranks"
+                "an earlier start found wrong numbers in the matrix that it could not correct, \
+                 according to the memory of rank {rank}; the message of that start has the rows \
+                 and ranks"
             ),
             Self::Replaced { rank, column } => format!(
                 "after a loss the run has gone on without process column {column} (--on-loss \
@@ -230,8 +231,8 @@ impl AbftRefusal {
                  of the system, and nothing is left to rebuild from"
             ),
             Self::Scattered { column, ranks } => format!(
-                "process column {column} is lost, and beside it the memory of ranks {}: no \
-                 checksums take the place of both. Nothing was changed",
+                "process column {column} is lost, and also the memory of ranks {}: no checksums \
+                 can replace both. Nothing was changed",
                 list(ranks)
             ),
             Self::Mixture { what } => format!("the memories do not belong together ({what})"),
@@ -244,7 +245,7 @@ impl fmt::Display for AbftRefusal {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "{}: ", self.what())?;
         f.write_str(match self {
-            Self::Foreign { .. } => "go on with those of its run, or clear it",
+            Self::Foreign { .. } => "continue with those of its run, or clear it",
             Self::Lost { .. } | Self::Nothing | Self::Wrong { .. } | Self::Replaced { .. } => {
                 "to start over, clear the memory of all ranks (`skt-hpl store clean --run NAME`), or \
                  give --resume never"

@@ -16,10 +16,10 @@ mod power;
 pub mod progress;
 pub mod reader;
 mod slow;
-pub(crate) mod streams;
 pub mod text;
 pub mod top500;
 
 pub use json::{JsonError, JsonReport};
 pub use progress::{Progress, ProgressMode};
+pub(crate) use skt_host::streams;
 pub use text::{OutputError, TextReport};

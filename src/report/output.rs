@@ -8,9 +8,9 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{AccessFlags, access};
 use skt_terms::shown::printable;
 
-use crate::report::streams;
 use skt_config::ConfigError;
 use skt_host::outfile;
+use skt_host::streams;
 
 /// Lets a closed pipe end the process, as other text tools do (`| head`). The benchmark must not
 /// call this: there a broken connection must stay an error that the transport can handle.

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::{Counts, Norms, Outcome, TestRecord};
-use crate::report::streams;
 use skt_config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_host::outfile;
+use skt_host::streams;
 
 use super::cformat::{c_exp, c_fixed};
 use super::detailed;

@@ -14,6 +14,7 @@
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
 //! | [`messages`] | messages on standard error |
 //! | [`outfile`] | files in folders that others may write to |
+//! | [`streams`] | whether standard output or standard error was closed before the start |
 //! | [`clock`] | points in time, as numbers and as text |
 //! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
 //! | [`thread_clock`] | what a thread has used of its core |
@@ -38,6 +39,7 @@ pub mod power;
 pub mod process;
 pub mod program;
 pub mod starter;
+pub mod streams;
 #[doc(hidden)]
 pub mod testing;
 pub mod thread_clock;

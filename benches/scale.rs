@@ -59,7 +59,7 @@ struct Args {
     /// Time of a call on its rank, in microseconds
     #[arg(long, value_name = "US", default_value_t = 0.1)]
     call_us: f64,
-    /// Time of computing: counted (units of work at the rates of `skt-hpl model path`; copies of
+    /// Time of computing: counted (units of work at the rates of `skt-hpl path`; copies of
     /// rows take no time), measured (processor time of this machine) or none
     #[arg(long, value_name = "HOW", default_value = "counted")]
     #[arg(value_parser = ["counted", "measured", "none"])]

@@ -31,7 +31,6 @@ use skt_hpl::cli::path::{self, PathArgs};
 use skt_hpl::heartbeat::Beat;
 use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
-use skt_hpl::model::sim::trace::Trace;
 use skt_hpl::record::Outcome;
 use skt_hpl::report::bundle;
 use skt_hpl::report::html::{self, NamedRun};
@@ -50,6 +49,7 @@ use skt_hpl::supervisor::report as account;
 use skt_hpl::supervisor::state::{Failure, StateFolder, SupervisorState};
 use skt_hpl::supervisor::survey::{self, Limits};
 use skt_hpl::supervisor::watch::{HeartbeatWatch, MinTimeouts};
+use skt_studies::sim::trace::Trace;
 
 /// A run with the other value of every choice, and few tests, because they are listed for each
 /// input.

@@ -10,7 +10,6 @@ use skt_terms::units::{parse_seconds, span};
 use super::convert::{FormatName, text};
 use super::flags::Names;
 use super::pace::{Pace, operations, too_short};
-use super::ranges::above_zero;
 use super::{by_hand, machine};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
@@ -27,6 +26,7 @@ use skt_config::{
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::starter::Ranks;
+use skt_terms::ranges::above_zero;
 
 /// Flags of `init`.
 #[derive(Debug, Clone, Args)]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error};
+use skt_terms::shown::shell_quoted;
 
 use super::foreign;
 
@@ -18,7 +19,26 @@ pub fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
         explain_ranks_of_plan(error);
     }
     explain_lists(error, command, &words);
+    name_program_of_studies(error, &words);
 }
+
+/// Where the user asked for a study, names the program that has it.
+fn name_program_of_studies(error: &mut Error, words: &[&str]) {
+    let Some(given) = unknown(error) else { return };
+    let after: Vec<&str> =
+        words.iter().skip_while(|word| **word != given).skip(1).copied().collect();
+    let (what, program, rest) = match (&*given, &*after) {
+        ("model", ["path", ..]) => ("the critical path is a subcommand", "skt-hpl", after),
+        ("model", _) => (STUDIES, "skt-studies", after),
+        ("simulate", _) => (STUDIES, "skt-studies simulate", after),
+        _ => return,
+    };
+    let rest: String = rest.into_iter().map(|word| format!(" {}", shell_quoted(word))).collect();
+    error.remove(ContextKind::SuggestedSubcommand);
+    suggest(error, format!("{what}: {program}{rest}"));
+}
+
+const STUDIES: &str = "figures, tables and simulations are a program of their own";
 
 /// Where the user wrote a flag as another HPL or with one dash, names the one here.
 fn suggest_flag(error: &mut Error, command: &Command, words: &[&str]) {

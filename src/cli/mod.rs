@@ -10,7 +10,6 @@ mod by_hand;
 pub mod completions;
 pub mod convert;
 pub mod doctor;
-mod figure;
 mod flags;
 mod foreign;
 pub mod init;
@@ -19,8 +18,6 @@ mod losses;
 pub mod machine;
 pub mod man;
 mod mistakes;
-pub mod model;
-mod model_levels;
 mod node_memory;
 pub mod overrides;
 mod pace;
@@ -29,16 +26,11 @@ pub mod plan;
 mod plan_levels;
 mod plan_report;
 pub mod probe;
-mod progress_bar;
 pub mod protect;
-mod ranges;
 pub mod rank;
 pub mod report;
 pub mod run;
 pub mod screen;
-mod simulate;
-mod simulate_args;
-mod simulate_jobs;
 pub mod status;
 pub mod store;
 pub mod study_error;
@@ -169,8 +161,8 @@ pub enum Command {
     Screen(Box<screen::ScreenArgs>),
     /// Plan a run: from a machine to a configuration, with its alternatives
     Plan(Box<plan::PlanArgs>),
-    /// Evaluate the theory of checkpointed runs: figures, tables, simulations
-    Model(model::ModelArgs),
+    /// Predict where the time of a run goes: the critical path of the solver, part by part
+    Path(Box<path::PathArgs>),
     /// Show runs as an HTML page, or as the fields of a TOP500 submission
     Report(report::ReportArgs),
     /// List or remove what runs have left: shared memory on this host, and images of levels
@@ -267,7 +259,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Command::Init(args) => init::execute(&args).map_err(Into::into),
         Command::Convert(args) => convert::execute(&args).map_err(Into::into),
         Command::Plan(args) => plan::execute(&args).map_err(Into::into),
-        Command::Model(args) => model::execute(&args).map_err(Into::into),
+        Command::Path(args) => path::execute(&args).map_err(Into::into),
         Command::Report(args) => report::execute(&args).map_err(Into::into),
         Command::Store(args) => store::execute(&args).map_err(Into::into),
         Command::Man(args) => man::execute(&args).map_err(Into::into),

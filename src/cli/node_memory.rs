@@ -1,6 +1,6 @@
 //! The memory of nodes that may differ: `256`, or `6x256,2x128`, in GiB.
 
-use super::ranges::above_zero;
+use skt_terms::ranges::above_zero;
 
 /// Nodes with equal memory.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,4 +1,4 @@
-//! `skt-hpl model path`: predicts where the time of a run goes on a machine that is not available,
+//! `skt-hpl path`: predicts where the time of a run goes on a machine that is not available,
 //! and which changes would make it faster.
 
 use std::fmt::Write as _;
@@ -10,9 +10,8 @@ use clap::builder::PossibleValuesParser;
 use serde_json::{Value, json};
 use skt_terms::phases::Phases;
 
-use super::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
+use super::flags;
 use super::study_error::StudyError;
-use super::{figure, flags};
 use crate::model::path::{
     Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
 };
@@ -21,8 +20,9 @@ use crate::report::output;
 use crate::report::{self, reader};
 use skt_config::{Bcast, Swap};
 use skt_host::messages;
+use skt_terms::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 
-/// Flags of `model path`.
+/// Flags of `path`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 #[command(after_long_help = EXAMPLES)]
@@ -111,7 +111,7 @@ each kind takes. The rates of computation come from a fit; the network of a futu
 be given.
 
   Predict 16 x 16 ranks of 8 threads and 16 GiB on a network of 1.5 us and 23 GB/s per rank:
-    skt-hpl model path --p 16 --q 16 --threads 8 --memory-gib 16 --nb 192,256,384 \\
+    skt-hpl path --p 16 --q 16 --threads 8 --memory-gib 16 --nb 192,256,384 \\
         --bcast 1ringM,2ringM,longM --latency-us 1.5 --bandwidth-gbs 23 --changes
 
   Fit this machine, and see how good the fit is on runs that it has not seen:
@@ -119,7 +119,7 @@ be given.
         --ft none --json fit.json
     mpirun -np 2 skt-hpl --transport messages --n 3000,6000 --nb 160 --p 1,2 --q 2,1 --ft none \\
         --json new.json
-    skt-hpl model path --fit fit.json --check new.json --save-machine machine.json
+    skt-hpl path --fit fit.json --check new.json --save-machine machine.json
 
 The model assumes messages. Where all ranks of a process row or column share a node, they read
 panels and rows in each other's memory instead, and are faster. If a run has several tests, the
@@ -571,5 +571,8 @@ fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(),
             ],
         }),
     };
-    figure::write(&figure, path, force)
+    let text = figure.text_for(path).ok_or_else(|| {
+        StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
+    })?;
+    Ok(output::write_file(path, &text, force)?)
 }

@@ -13,7 +13,6 @@ use super::node_memory::{self, Alike, NodeMemory};
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
-use super::ranges::{above_zero, share, share_above_zero, zero_or_above};
 use super::study_error::StudyError;
 use crate::hpl::blas::library;
 use crate::hpl::team::Team;
@@ -35,6 +34,7 @@ use skt_config::{
 use skt_health::environment::selftest;
 use skt_host::messages;
 use skt_host::starter::Ranks;
+use skt_terms::ranges::{above_zero, share, share_above_zero, zero_or_above};
 
 /// Flags of `plan`.
 #[derive(Debug, Args)]
@@ -99,7 +99,7 @@ pub struct PlanArgs {
     /// part of the model's rate
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub report: Vec<PathBuf>,
-    /// Seconds that one of each unit of work takes, as `model path --save-machine` writes them
+    /// Seconds that one of each unit of work takes, as `path --save-machine` writes them
     /// [default: fitted on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,

@@ -6,13 +6,13 @@ use clap::Args;
 use serde_json::json;
 
 use super::plan_report::large;
-use super::ranges::above_zero;
 use super::study_error::StudyError;
-use crate::model::bosilca::Validity;
-use crate::model::levels::{PlannedLevel, Storage, StoredIn};
+use crate::model::levels::{PlannedLevel, Storage, StoredIn, Validity};
 use crate::model::plan::{Plan, PlannedMachine};
 use crate::model::{HOUR_SECONDS, ModelError};
-use crate::run::protect::{IMAGES_MTBF_SECONDS, Levels};
+use crate::run::protect::Levels;
+use skt_terms::levels::IMAGES_MTBF_SECONDS;
+use skt_terms::ranges::above_zero;
 
 /// Flags of `plan` on images of checkpoints.
 #[derive(Debug, Args)]

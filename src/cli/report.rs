@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use skt_terms::shown::printable;
 
-use super::ranges::{above_zero, finite};
 use super::study_error::StudyError;
 use crate::record::energy::LEAST_SECONDS;
 use crate::record::power_log::LogFile;
@@ -17,6 +16,7 @@ use crate::report::output;
 use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
 use skt_host::messages;
+use skt_terms::ranges::{above_zero, finite};
 
 /// Flags of `report`.
 #[derive(Debug, Args)]

@@ -177,6 +177,17 @@ fn a_bad_flag_is_named() {
         (&["--dat", "HPL.dat"], "'--dat' is here: --config HPL.dat"),
         (&["-i", "HPL.dat"], "'-i' is here: --config HPL.dat"),
         (&["launch", "--np", "1", "--", "-N", "9"], "'-N' is here: --n 9"),
+        (
+            &["model", "figure", "tang-10-memory", "--out", "a b.svg"],
+            "figures, tables and simulations are a program of their own: skt-studies figure \
+             tang-10-memory --out 'a b.svg'",
+        ),
+        (
+            &["simulate", "--runs", "9"],
+            "figures, tables and simulations are a program of their own: skt-studies simulate \
+             --runs 9",
+        ),
+        (&["model", "path", "--n", "9"], "the critical path is a subcommand: skt-hpl path --n 9"),
     ] {
         let error = program.refused(words);
         assert!(error.contains(&format!("tip: {tip}\n")), "{words:?}: {error}");
@@ -270,7 +281,7 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
         &["convert", &long],
         &["--progress", &long],
         &["--config", "key.toml"],
-        &["model", "path", "--machine", &name],
+        &["path", "--machine", &name],
         &["report", &name],
         &["store", "list", "--store", wild],
         &["launch", "--hosts", &name],
@@ -531,7 +542,7 @@ fn a_dash_is_standard_output_or_refused() {
         &["launch", "--json", "-", "--", "--n", "100"],
         &["screen", "--good", "-"],
         &["screen", "--bad", "-"],
-        &["model", "path", "--n", "1000", "--save-machine", "-"],
+        &["path", "--n", "1000", "--save-machine", "-"],
     ];
     for args in beside_a_report {
         let error = program.refused(args);

@@ -1,4 +1,4 @@
-//! `skt-hpl plan`, `model` and `report` on the command line.
+//! `skt-hpl plan`, `path` and `report` on the command line.
 
 use std::fs;
 use std::path::Path;
@@ -49,112 +49,6 @@ const MACHINE: &[&str] = &[
 
 fn with<'a>(extra: &[&'a str]) -> Vec<&'a str> {
     MACHINE.iter().copied().chain(extra.iter().copied()).collect()
-}
-
-#[test]
-fn all_figures_are_written_with_units_and_an_index() {
-    let folder = tempfile::tempdir().unwrap();
-    stdout(folder.path(), &["model", "all", "--out", "figures"]);
-    let list = stdout(folder.path(), &["model", "list"]);
-    let index = fs::read_to_string(folder.path().join("figures/index.html")).unwrap();
-    assert!(list.lines().count() >= 25);
-    // The suffixes of columns that are neither names nor numbers without a unit.
-    let units = [
-        "seconds",
-        "hours",
-        "years",
-        "bytes",
-        "percent",
-        "fraction",
-        "gflops",
-        "rows",
-        "processes",
-        "members",
-        "nodes",
-        "borne",
-        "half_width",
-    ];
-    let unitless = ["series", "panel", "part", "machine", "x_name", "x_value", "y_name", "y_value"];
-    for line in list.lines() {
-        let (name, title) = line.split_once(' ').expect("a name and its title");
-        let read = |extension: &str| {
-            let file = format!("figures/{name}.{extension}");
-            fs::read_to_string(folder.path().join(&file)).unwrap_or_else(|e| panic!("{file}: {e}"))
-        };
-        let (svg, csv) = (read("svg"), read("csv"));
-        assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{name}");
-        assert!(svg.contains(&format!("<title>{}</title>", title.trim_start())), "{name}: {title}");
-        assert!(!svg.contains("NaN") && !csv.contains("NaN"), "{name} holds a NaN");
-        assert!(index.contains(&format!("{name}.svg")) && index.contains(&format!("{name}.csv")));
-        let header = csv.lines().next().unwrap();
-        for column in header.split(',') {
-            let has_unit = units.iter().any(|unit| column.ends_with(unit));
-            assert!(has_unit || unitless.contains(&column), "{name}: column {column}");
-        }
-        let columns = header.split(',').count();
-        assert!(csv.lines().count() > 3, "{name} has hardly any rows");
-        assert!(
-            csv.lines().filter(|l| !l.contains('"')).all(|l| l.split(',').count() == columns),
-            "{name}: rows of unequal length"
-        );
-    }
-}
-
-#[test]
-fn one_figure_as_csv_or_svg_and_unknown_ones_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let csv = stdout(folder.path(), &["model", "figure", "tang-10-memory"]);
-    assert!(csv.starts_with("series,group_size_processes,available_memory_percent\n"));
-    assert!(csv.contains("self checkpoint,16,46.875\n"), "{csv}");
-    stdout(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.svg"]);
-    let again = refusal(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.svg"]);
-    assert!(again.contains("m.svg"), "{again}");
-    let unknown = refusal(folder.path(), &["model", "figure", "no-such"]);
-    assert!(unknown.contains("no-such") && unknown.contains("tang-10-memory"));
-    let format = refusal(folder.path(), &["model", "figure", "tang-10-memory", "--out", "m.pdf"]);
-    assert!(format.contains(".svg or .csv"), "{format}");
-}
-
-#[test]
-fn simulation_is_reproducible_and_refuses_bad_input() {
-    let folder = tempfile::tempdir().unwrap();
-    let args = ["model", "simulate", "--runs", "50", "--nodes", "500", "--node-mtbf-hours", "900"];
-    let once = stdout(folder.path(), &args);
-    let threads = [&args[..], &["--threads", "3"]].concat();
-    assert_eq!(once, stdout(folder.path(), &threads));
-    let seeded = [&args[..], &["--seed", "2"]].concat();
-    assert_ne!(once, stdout(folder.path(), &seeded));
-    for (extra, named) in [
-        (&["--node-mtbf-hours=-4"][..], "--node-mtbf-hours"),
-        (&["--group", "1"], "a group of 1"),
-        (&["--group", "8", "--parities", "5"], "5 parities"),
-        (&["--runs", "0"], "runs = 0"),
-        (&["--overlap", "2"], "'2' for '--overlap <0..1>'"),
-        (&["--law", "weibull", "--shape", "0"], "--shape"),
-        (&["--nodes", "0"], "nodes = 0"),
-        (&["--confidence", "1"], "--confidence <0..1>': legal is between 0 and 1"),
-        (&["--trace", "none.txt"], "none.txt"),
-        (&["--protocol", "hierarchical", "--spares", "3"], "--spares"),
-        (&["--protocol", "abft"], "--interval-seconds"),
-        (&["--interval-seconds", "0"], "--interval-seconds <S>': legal is a number above 0"),
-    ] {
-        let args = [&["model", "simulate"][..], extra].concat();
-        let message = refusal(folder.path(), &args);
-        assert!(message.contains(named), "{extra:?}: {message}");
-    }
-    fs::write(folder.path().join("trace"), "10 0\nsoon 1\n").unwrap();
-    let message = refusal(folder.path(), &["model", "simulate", "--trace", "trace"]);
-    assert!(message.contains("line 2") && message.contains("soon"), "{message}");
-}
-
-#[test]
-fn waste_table_says_where_the_formula_leaves_its_range() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = stdout(folder.path(), &["model", "waste"]);
-    assert_eq!(table.lines().count(), 1 + 4 * (3 + 3 + 4));
-    let titan = table.lines().find(|l| l.starts_with("Titan,2D-STENCIL,HIERARCH-IO,")).unwrap();
-    assert!(titan.contains(",136,15.0588,1.0984e-4,"), "{titan}");
-    assert!(table.contains("FirstOrderDoubtful") && table.contains("NoPeriod"));
 }
 
 #[test]
@@ -640,7 +534,7 @@ fn plan_expects_what_earlier_runs_reached_of_the_model() {
     // One rank at 90 % of the model's rate, with cores of 40 Gflop/s.
     let said = stdout(
         folder.path(),
-        &["model", "path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
+        &["path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
     );
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     let seconds = said["runs"][0]["time_seconds"].as_f64().unwrap() / 0.9;
@@ -686,50 +580,11 @@ fn plan_takes_rates_that_were_measured() {
     let message = refusal(folder.path(), &with(&["--checkpoint-gbs", "0"]));
     assert!(message.contains("--checkpoint-gbs"), "{message}");
     // A machine of the model, with its latency within a node and its rates of panels.
-    let fit = ["model", "path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
+    let fit = ["path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
     stdout(folder.path(), &with_all(&fit, &["--latency-us", "9"]));
     assert_eq!(plan(&["--machine", "m.json"])["choice"], plan(&[])["choice"]);
     let message = refusal(folder.path(), &with(&["--machine", "none.json"]));
     assert!(message.contains("none.json"), "{message}");
-}
-
-#[test]
-fn simulated_waste_without_lost_runs_is_the_formulas() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = stdout(
-        folder.path(),
-        &[
-            "model",
-            "simulate",
-            "--nodes",
-            "64",
-            "--node-mtbf-hours",
-            "64",
-            "--work-hours",
-            "20",
-            "--group",
-            "16",
-            "--downtime-seconds",
-            "300",
-            "--runs",
-            "2000",
-        ],
-    );
-    let numbers = |head: &str| -> Vec<f64> {
-        let lines = text.lines().filter(|l| l.starts_with(head));
-        lines.map(|l| l[28..].split_whitespace().next().unwrap().parse().unwrap()).collect()
-    };
-    let lost = numbers("lost data")[0];
-    assert!(lost > 20.0 && lost < 60.0, "runs are lost, so that it matters\n{text}");
-    let [all, unharmed, first_order, long, finite] = numbers("waste")[..] else { panic!("{text}") };
-    assert!(all > unharmed + 0.5 * lost / 100.0, "{text}");
-    assert!((unharmed / finite - 1.0).abs() < 0.01, "{text}");
-    assert!((long / finite - 1.0).abs() < 0.01 && first_order > long, "{text}");
-    let [_finished, time, by_formula] = numbers("time")[..] else { panic!("{text}") };
-    assert!((time / by_formula - 1.0).abs() < 0.01, "{text}");
-    // If nothing is lost, there is nothing to distinguish.
-    let text = stdout(folder.path(), &["model", "simulate", "--runs", "50"]);
-    assert_eq!(text.lines().filter(|l| l.starts_with("waste ")).count(), 4, "{text}");
 }
 
 /// A report of one test, as `--json` writes it, without the fields that the model does not read.
@@ -748,7 +603,7 @@ fn path_report(n: usize, nb: usize, phases: &serde_json::Value, protection: &str
 #[test]
 fn the_critical_path_is_shown_whole_and_as_json() {
     let folder = tempfile::tempdir().unwrap();
-    let grid = ["model", "path", "--p", "16", "--q", "16", "--threads", "4", "--memory-gib", "1"];
+    let grid = ["path", "--p", "16", "--q", "16", "--threads", "4", "--memory-gib", "1"];
     let text = stdout(folder.path(), &with_all(&grid, &["--nb", "192,256", "--changes"]));
     // 256 GiB of doubles are 185,363 rows, cut to whole blocks.
     assert!(text.contains("N 185280, NB 192, 16 x 16 ranks of 4 thread(s)"), "{text}");
@@ -787,7 +642,7 @@ fn a_machine_is_fitted_saved_and_read_again() {
         for nb in [64, 128, 256] {
             let said = stdout(
                 folder.path(),
-                &["model", "path", "--json", "--n", &n.to_string(), "--nb", &nb.to_string()],
+                &["path", "--json", "--n", &n.to_string(), "--nb", &nb.to_string()],
             );
             let said: serde_json::Value = serde_json::from_str(&said).unwrap();
             let report = path_report(n, nb, &said["runs"][0]["phases_mean_seconds"], "null");
@@ -796,10 +651,10 @@ fn a_machine_is_fitted_saved_and_read_again() {
         }
     }
     let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
-    let fit = with_all(&["model", "path", "--save-machine", "m.json", "--fit"], &reports);
+    let fit = with_all(&["path", "--save-machine", "m.json", "--fit"], &reports);
     let said = stdout(folder.path(), &fit);
     assert!(said.contains("product") && said.contains("Gflop/s"), "{said}");
-    let check = with_all(&["model", "path", "--machine", "m.json", "--check"], &reports);
+    let check = with_all(&["path", "--machine", "m.json", "--check"], &reports);
     let table = stdout(folder.path(), &check);
     assert!(table.contains("N 6000, NB 128") && table.contains("9 tests"), "{table}");
     let json = with_all(&check, &["--json"]);
@@ -838,7 +693,7 @@ fn reports_and_flags_that_the_critical_path_cannot_use_are_refused() {
         (&["--n", "1000", "--out", "path.png"], "must end in .svg or .csv"),
         (&["--n", "1000", "--bcast", "star"], "star"),
     ] {
-        let message = refusal(folder.path(), &with_all(&["model", "path"], args));
+        let message = refusal(folder.path(), &with_all(&["path"], args));
         assert!(message.contains(want), "{args:?}: {message}");
     }
 }

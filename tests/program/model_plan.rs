@@ -93,10 +93,10 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     // Panels and buffers, 3 NB (N/P + N/Q) doubles a rank, fit into the 4 %.
     assert!(ranks_per_node * 8.0 * 768.0 * (n / p + n / q) < 0.04 * memory, "{command}");
 
-    // E(N), from `model path` for this run.
+    // E(N), from `path` for this run.
     let bandwidth = given("--bandwidth-gbs").unwrap();
     let path = format!(
-        "skt-hpl model path --n {n} --nb 256 --p {p} --q {q} --threads {threads} --latency-us 2 \
+        "skt-hpl path --n {n} --nb 256 --p {p} --q {q} --threads {threads} --latency-us 2 \
          --bandwidth-gbs {} --gflops-per-core {} --json",
         bandwidth / ranks_per_node,
         given("--gflops-per-core").unwrap()

@@ -14,7 +14,7 @@ const PAGE: &str = include_str!("../../docs/limits.md");
 const END_NOTHING: &[(&str, &str)] = &[
     ("checkpoint/level/helper.rs", "PAUSE_SECONDS_MAX"),
     ("checkpoint/level/helper.rs", "TELL_EVERY"),
-    ("checkpoint/level/settings.rs", "IMAGES_MTBF_SECONDS"),
+    ("levels.rs", "IMAGES_MTBF_SECONDS"),
     ("process.rs", "DOUBT_SECONDS"),
     ("checkpoint/store/mod.rs", "LOOK_PAUSE"),
     ("cli/pace.rs", "DGEMM_SECONDS"),
@@ -84,7 +84,7 @@ fn constant(line: &str) -> Option<&str> {
     (is_time && is_name && !before.contains("//")).then_some(name)
 }
 
-/// All sources of the program, without its tests, and without the model, whose times are those of
+/// All sources of the program, without its tests, and without the models, whose times are those of
 /// the theory.
 fn program() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

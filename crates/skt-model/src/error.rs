@@ -28,14 +28,6 @@ pub enum ModelError {
         /// Number of parities.
         parities: usize,
     },
-    /// A failure trace cannot be used.
-    #[error("failure trace, line {line}: {reason}")]
-    Trace {
-        /// The line, from 1; 0 for the file as a whole.
-        line: usize,
-        /// What is wrong, and what is expected.
-        reason: String,
-    },
     /// A fit cannot use the measurements.
     #[error("cannot fit the model: {reason}")]
     Fit {
@@ -47,14 +39,6 @@ pub enum ModelError {
     Plan {
         /// Why none exists.
         reason: String,
-    },
-    /// The catalogue has no figure of this name.
-    #[error("there is no figure named {name:?}; known figures: {known}")]
-    UnknownFigure {
-        /// The name.
-        name: String,
-        /// All names, separated by commas.
-        known: String,
     },
 }
 

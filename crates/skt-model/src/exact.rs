@@ -8,7 +8,26 @@
 //! al., "Checkpointing strategies for parallel jobs", INRIA RR-7520, 2011, in which no failure
 //! strikes during a downtime.)
 
-use super::bosilca::WasteModel;
+/// Checkpoints that all nodes take at the same time: the coordinated protocol of Bosilca et al.,
+/// INRIA RR-7950, section 3.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Coordinated {
+    /// Seconds of a checkpoint (C).
+    pub checkpoint_seconds: f64,
+    /// Seconds of a recovery (R).
+    pub recovery_seconds: f64,
+    /// Seconds of downtime after a failure (D).
+    pub downtime_seconds: f64,
+    /// The share of full speed at which work continues during a checkpoint (alpha).
+    pub overlap_fraction: f64,
+}
+
+impl Coordinated {
+    /// `WORK = T - (1 - alpha) C`, in seconds of full speed.
+    pub(crate) fn work_seconds(&self, period_seconds: f64) -> f64 {
+        period_seconds - (1.0 - self.overlap_fraction) * self.checkpoint_seconds
+    }
+}
 
 /// Expected seconds of an attempt of `length_seconds` that is repeated until no failure strikes:
 /// `mu (e^(L/mu) - 1)`.
@@ -18,7 +37,7 @@ pub fn peaceful_seconds(length_seconds: f64, mtbf_seconds: f64) -> f64 {
 
 /// Expected seconds of a segment of `length_seconds` where every failure also costs an outage
 /// (downtime and recovery, which failures may strike, too): `(e^(L/mu) - 1) mu e^(V/mu)`.
-pub fn segment_seconds(length_seconds: f64, outage_seconds: f64, mtbf_seconds: f64) -> f64 {
+pub(crate) fn segment_seconds(length_seconds: f64, outage_seconds: f64, mtbf_seconds: f64) -> f64 {
     peaceful_seconds(length_seconds, mtbf_seconds) * (outage_seconds / mtbf_seconds).exp()
 }
 
@@ -32,8 +51,8 @@ pub fn segment_seconds(length_seconds: f64, outage_seconds: f64, mtbf_seconds: f
 /// E = (1 - e^(-T/mu)) (mu + mu (e^(V/mu) - 1) + (e^((T + alpha C)/mu) - 1) mu e^(V/mu))
 ///   = (1 - e^(-T/mu)) mu e^((V + T + alpha C)/mu)
 /// ```
-pub fn coordinated_period_seconds(
-    model: &WasteModel,
+pub(crate) fn coordinated_period_seconds(
+    model: &Coordinated,
     period_seconds: f64,
     mtbf_seconds: f64,
 ) -> f64 {
@@ -45,7 +64,7 @@ pub fn coordinated_period_seconds(
 
 /// The waste of coordinated checkpointing: `1 - WORK / E`, between 0 and 1 for any period; eq. 5 of
 /// Bosilca et al. is its first order in T/mu.
-pub fn coordinated_waste(model: &WasteModel, period_seconds: f64, mtbf_seconds: f64) -> f64 {
+pub fn coordinated_waste(model: &Coordinated, period_seconds: f64, mtbf_seconds: f64) -> f64 {
     1.0 - model.work_seconds(period_seconds)
         / coordinated_period_seconds(model, period_seconds, mtbf_seconds)
 }

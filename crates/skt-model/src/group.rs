@@ -32,7 +32,7 @@ impl Group {
     }
 
     /// Parity bytes per byte of data: `m / (n - m)`.
-    pub fn parity_ratio(self) -> f64 {
+    pub(crate) fn parity_ratio(self) -> f64 {
         self.parities as f64 / (self.size - self.parities) as f64
     }
 }

@@ -11,8 +11,8 @@
 //! takes no time, the interval is one step, which is all that a failure destroys, and the group is
 //! a process row.
 
-use super::bosilca::WasteModel;
 use super::error::{at_least, fraction, non_negative, positive};
+use super::exact::Coordinated;
 use super::optimum::minimize_log;
 use super::tang::memory::Protocol;
 use super::{Group, ModelError, exact};
@@ -98,13 +98,13 @@ impl InMemoryJob {
     }
 
     /// The job as a coordinated protocol.
-    fn coordinated(&self) -> WasteModel {
-        WasteModel::coordinated(
-            self.checkpoint_seconds,
-            self.recovery_seconds,
-            self.downtime_seconds,
-            self.overlap_fraction,
-        )
+    fn coordinated(&self) -> Coordinated {
+        Coordinated {
+            checkpoint_seconds: self.checkpoint_seconds,
+            recovery_seconds: self.recovery_seconds,
+            downtime_seconds: self.downtime_seconds,
+            overlap_fraction: self.overlap_fraction,
+        }
     }
 
     /// Probability that a failure, once it has struck, ends in the loss of data because m more
@@ -128,7 +128,7 @@ impl InMemoryJob {
 
     /// Mean time between failures that end in a loss of data: the MTBF of all nodes over
     /// [`InMemoryJob::loss_probability_per_failure`].
-    pub fn data_loss_mtbf_seconds(&self) -> f64 {
+    pub(crate) fn data_loss_mtbf_seconds(&self) -> f64 {
         self.system_mtbf_seconds() / self.loss_probability_per_failure()
     }
 

@@ -6,18 +6,17 @@
 //!   Fault-Tolerant HPL", TPDS 2018
 //! - [`chen`]: Chen and Dongarra, "A Scalable Checkpoint Encoding Algorithm for Diskless
 //!   Checkpointing", HASE 2008
-//! - [`bautista`]: Bautista Gomez et al., "Low-overhead checkpoint for large-scale GPU-accelerated
-//!   systems"
-//! - [`bosilca`]: Bosilca et al., "Unified Model for Assessing Checkpointing Protocols at
-//!   Extreme-Scale", INRIA RR-7950, 2012
 //! - [`exact`]: closed forms without the first-order assumption, for exponential failures
 //! - [`inmemory`]: in-memory checkpoints with m parities and abort-and-restart with spares
 //! - [`levels`]: Benoit et al., "Towards Optimal Multi-Level Checkpointing", IEEE TC 2017, with
 //!   images that are written while the work continues
-//! - [`sim`]: a discrete-event simulator that checks all of them
 //! - [`plan`]: from a machine to a configuration
 //! - [`path`]: the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The
 //!   LINPACK Benchmark: Past, Present and Future", 2003
+//! - [`plot`]: figures as SVG and CSV
+//!
+//! The figures and tables of the papers, and a simulator that checks the formulas, are in the crate
+//! `skt-studies`.
 //!
 //! Times are seconds, memory is bytes, rates are flop/s or bytes/s, shares are
 //! fractions between 0 and 1; every name says which.
@@ -29,12 +28,9 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub mod bautista;
-pub mod bosilca;
 pub mod chen;
 pub mod error;
 pub mod exact;
-pub mod figures;
 pub mod group;
 pub mod inmemory;
 pub mod levels;
@@ -42,7 +38,6 @@ pub mod optimum;
 pub mod path;
 pub mod plan;
 pub mod plot;
-pub mod sim;
 pub mod tang;
 
 pub use error::ModelError;

@@ -47,7 +47,7 @@ const MOST_WIDE: usize = 255;
 pub const RATE_TOLERANCE: f64 = 0.003;
 
 /// The least share of the memory that panels, buffers and the program itself take.
-pub const WORKSPACE_FRACTION: f64 = 0.04;
+const WORKSPACE_FRACTION: f64 = 0.04;
 
 /// Who computes the parities of a checkpoint, with protocol self.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

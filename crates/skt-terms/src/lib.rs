@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`choice`] | the choices of a run, with their codes in HPL.dat and their names |
 //! | [`layout`] | how the matrix is distributed: process grid, block-cyclic maps |
+//! | [`levels`], [`ranges`] | texts on a command line: levels of images, numbers in a range |
 //! | [`rings`], [`tree`] | from which process to which a panel is forwarded |
 //! | [`mod@named`] | enumerations whose values have names |
 //! | [`mod@median`] | the median of numbers |
@@ -24,9 +25,11 @@ struct Readme;
 pub mod choice;
 pub mod exit;
 pub mod layout;
+pub mod levels;
 pub mod median;
 pub mod named;
 pub mod phases;
+pub mod ranges;
 pub mod rings;
 pub mod shown;
 pub mod tournament;

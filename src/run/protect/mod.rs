@@ -24,9 +24,7 @@ mod wrong;
 
 use crate::checkpoint::parameters::{FORMAT, FORMAT_NAME};
 
-pub use crate::checkpoint::level::settings::{
-    IMAGES_MTBF_SECONDS, LevelSettings, Levels, with_options,
-};
+pub use crate::checkpoint::level::settings::{LevelSettings, Levels};
 pub use crate::checkpoint::segments::role::is_mark;
 pub use crate::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use app::{NodeCheckpointer, checkpoint_config};

@@ -332,7 +332,7 @@ fn deviation(values: &[f64]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use skt_model::sim::random::Stream;
+    use skt_studies::sim::random::Stream;
 
     use super::*;
 

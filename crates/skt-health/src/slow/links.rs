@@ -145,7 +145,7 @@ fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use skt_model::sim::random::Stream;
+    use skt_studies::sim::random::Stream;
     use skt_terms::tournament;
 
     use super::*;

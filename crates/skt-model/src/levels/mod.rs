@@ -10,7 +10,7 @@
 //! the work loses meanwhile, an image can be restored W seconds after the state that it holds, and
 //! periods shorter than W are impossible. An image is made of a checkpoint in memory, so its period
 //! is a whole number of their periods. The failure-free waste and the waste of failures are
-//! composed as in [`composed_waste`](crate::bosilca::WasteModel::composed_waste).
+//! composed instead of added, as failures strike the time of checkpoints, too.
 //!
 //! Left out: two failures in one period ([`Validity`] says where they count); the additional image
 //! of the first checkpoint after a restart (at most C_l per failure of any level); that a failure
@@ -21,10 +21,23 @@ mod planned;
 pub use planned::{PlannedLevel, Storage, StoredIn};
 
 use crate::ModelError;
-use crate::bosilca::Validity;
-use crate::bosilca::waste::VALID_PERIOD_SHARE;
 use crate::error::{non_negative, positive};
 use crate::tang::interval::young_seconds;
+
+/// First-order formulas hold for periods up to this share of the MTBF: two failures in one period
+/// then have a probability below 0.005 (Bosilca et al., INRIA RR-7950, section 3.2).
+pub const VALID_PERIOD_SHARE: f64 = 0.1;
+
+/// Whether a first-order formula holds for a period T.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Validity {
+    /// T has room for the checkpoints, and is at most a tenth of the MTBF.
+    Valid,
+    /// T is above a tenth of the MTBF: several failures in one period are not negligible.
+    FirstOrderDoubtful,
+    /// The checkpoints do not fit into T.
+    NoPeriod,
+}
 
 /// One level of checkpoints, and the failures that need it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -66,7 +79,7 @@ impl Level {
 
     /// The share of the time that failures of this level take: `(V + W + T/2) / M`. The newest
     /// whole checkpoint is W to W + T seconds old.
-    pub fn failure_share(&self, period_seconds: f64) -> f64 {
+    fn failure_share(&self, period_seconds: f64) -> f64 {
         (self.outage_seconds + self.write_seconds + 0.5 * period_seconds) / self.mtbf_seconds
     }
 

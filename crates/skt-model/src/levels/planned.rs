@@ -5,9 +5,8 @@
 //! those nodes with them, because other nodes replace them: only a file system that all nodes share
 //! is left. If there is only one level, it serves all failures that it can restore from.
 
-use super::Level;
+use super::{Level, Validity};
 use crate::ModelError;
-use crate::bosilca::Validity;
 use crate::error::positive;
 use crate::levels::Levels;
 use crate::plan::{Candidate, PlannedMachine};
@@ -17,7 +16,7 @@ use crate::tang::memory::Protocol;
 /// that the writer of an image takes from the cores of its rank. CPU seconds of writers in three
 /// runs of 7 images of 132 MB, on ext4 on a virtual disk, gave 1.22 to 1.32 GB/s; a run measures
 /// its own rate.
-pub const IMAGE_BYTES_PER_CORE_SECOND: f64 = 1.25e9;
+const IMAGE_BYTES_PER_CORE_SECOND: f64 = 1.25e9;
 
 /// Where images can be kept, and how often memory is lost.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -9,6 +9,8 @@ mod scale;
 mod svg;
 mod text;
 
+use std::path::Path;
+
 pub use scale::Scale;
 
 /// An axis of a chart.
@@ -152,6 +154,16 @@ impl Figure {
     /// The figure as a standalone SVG document.
     pub fn svg(&self) -> String {
         svg::document(self)
+    }
+
+    /// The figure in the format that the extension of `path` names, svg or csv; `None` if it names
+    /// neither.
+    pub fn text_for(&self, path: &Path) -> Option<String> {
+        match path.extension()?.to_str()? {
+            "svg" => Some(self.svg()),
+            "csv" => Some(self.csv()),
+            _ => None,
+        }
     }
 
     /// The figure's numbers, one row per point, with a header that names units.

@@ -4,6 +4,4 @@
 pub mod efficiency;
 pub mod interval;
 pub mod memory;
-pub mod reliability;
-pub mod top10;
 pub mod volume;

@@ -1,7 +1,5 @@
-//! The formulas against published numbers, against each other and against a simulator.
+//! The formulas against published numbers and against each other.
 
 mod golden;
-mod levels;
 mod path;
 mod properties;
-mod simulation;

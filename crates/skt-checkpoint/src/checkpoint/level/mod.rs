@@ -38,22 +38,11 @@ pub(super) use helper::Free;
 pub(super) use images::Images;
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
+pub use skt_terms::levels::Reach;
 pub use source::{EpochSource, FoundImage, Load, Restorable, Rotten};
 
 /// The largest number of levels of a run: each has one bit in the byte of due levels.
 pub const MAX_LEVELS: usize = 8;
-
-/// Which processes see the images of a level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Reach {
-    /// The processes of the node that has written them.
-    Local,
-    /// All processes of the job.
-    Global,
-}
-
-named!(Reach { Local: "local", Global: "global" });
 
 /// What a rank does when an image is being written from bytes that it is about to overwrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

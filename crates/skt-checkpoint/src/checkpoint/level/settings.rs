@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::levels::{IMAGES_MTBF_SECONDS, with_options};
 use skt_terms::shown::shell_quoted;
 use skt_terms::units::{self, parse_seconds};
 
@@ -13,10 +14,6 @@ use super::{
     Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened, WhenBusy,
 };
 
-/// The default mean time between events that memory does not survive: a power failure, or more
-/// losses than the groups survive. These are rarer than the loss of a node, for which a day is
-/// assumed.
-pub const IMAGES_MTBF_SECONDS: f64 = 30.0 * 86400.0;
 /// The default number of generations to keep: one is left when one has rotted.
 const KEEP: usize = 2;
 /// The largest share of a run's time that images may cost, those of all levels together, where a
@@ -217,23 +214,6 @@ impl Levels {
     pub fn folders(&self) -> Vec<PathBuf> {
         self.0.iter().map(|level| level.folder.clone()).collect()
     }
-}
-
-/// Parses words with commas between them. A word that `begin` accepts begins an item; each other
-/// word is an option that the item before it has to `take`. `None` if a word is neither.
-pub fn with_options<T>(
-    text: &str,
-    begin: impl Fn(&str) -> Option<T>,
-    take: impl Fn(&mut T, &str) -> Option<()>,
-) -> Option<Vec<T>> {
-    let mut items: Vec<T> = Vec::new();
-    for word in text.split(',') {
-        match begin(word) {
-            Some(item) => items.push(item),
-            None => take(items.last_mut()?, word)?,
-        }
-    }
-    Some(items)
 }
 
 impl FromStr for Levels {

@@ -2,7 +2,7 @@
 //! that no machine has.
 
 use proptest::prelude::*;
-use skt_model::sim::random::Stream;
+use skt_studies::sim::random::Stream;
 
 use super::*;
 use crate::slow::Windows;

@@ -1,0 +1,215 @@
+//! The command line of `skt-studies`: a subcommand for each kind of study.
+
+mod documents;
+mod output;
+mod progress_bar;
+mod simulate;
+mod simulate_args;
+mod simulate_jobs;
+mod stated_levels;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use skt_host::{launcher_rank, messages, outfile};
+use skt_model::plot::Figure;
+use skt_model::{HOUR_SECONDS, YEAR_SECONDS};
+use skt_terms::exit::Exit;
+use skt_terms::ranges::above_zero;
+
+use crate::bosilca::{Application, Platform};
+use crate::{StudyError, figures};
+use documents::{CompletionsArgs, ManArgs};
+use progress_bar::ProgressBar;
+use simulate_args::SimulateArgs;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "skt-studies",
+    version,
+    about = "The theory of checkpointed runs: figures, tables, simulations",
+    max_term_width = 100
+)]
+struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write all figures as SVG and CSV, with an index page
+    All(AllArgs),
+    /// Write one figure
+    Figure(FigureArgs),
+    /// List the figures
+    List,
+    /// Print the waste of every protocol, application and platform of Bosilca et al.
+    Waste(WasteArgs),
+    /// Simulate a checkpointed job many times
+    Simulate(Box<SimulateArgs>),
+    /// Write the man pages
+    Man(ManArgs),
+    /// Write completions for a shell
+    Completions(CompletionsArgs),
+}
+
+/// Flags of `all`.
+#[derive(Debug, Args)]
+struct AllArgs {
+    /// Folder to write to; created if it is missing
+    #[arg(long, short, value_name = "DIR")]
+    out: PathBuf,
+}
+
+/// Flags of `figure`.
+#[derive(Debug, Args)]
+struct FigureArgs {
+    /// Name of the figure, see `list`
+    name: String,
+    /// File to write, .svg or .csv [default: CSV on standard output]
+    #[arg(long, short, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Overwrite the file if it exists
+    #[arg(long, short)]
+    force: bool,
+}
+
+/// Flags of `waste`.
+#[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
+struct WasteArgs {
+    /// Mean time between failures of one processor, in years
+    #[arg(long, value_parser = above_zero, value_name = "YEARS", default_value_t = 50.0)]
+    processor_mtbf_years: f64,
+    /// Time to write the whole memory, in seconds [default: the paper's, by platform]
+    #[arg(long, value_parser = above_zero, value_name = "S")]
+    checkpoint_seconds: Option<f64>,
+}
+
+/// Parses the command line of this process and carries it out.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            if launcher_rank::is_first() {
+                output::die_quietly_on_closed_pipe();
+                // If even this cannot be written, there is no way to report it.
+                let _ = error.print();
+            }
+            return if error.use_stderr() { Exit::BadInput } else { Exit::Passed }.into();
+        }
+    };
+    // One process of a job writes the text and the files.
+    if !launcher_rank::is_first() {
+        return Exit::Passed.into();
+    }
+    output::die_quietly_on_closed_pipe();
+    match execute(&cli.command) {
+        Ok(()) => Exit::Passed.into(),
+        Err(error) => {
+            messages::print(format_args!("error: {error}"));
+            Exit::BadInput.into()
+        }
+    }
+}
+
+fn execute(command: &Command) -> Result<(), StudyError> {
+    match command {
+        Command::All(args) => write_all(&args.out),
+        Command::Figure(args) => write_one(args),
+        Command::List => {
+            let width = figures::names().map(str::len).max().unwrap_or(0);
+            let line = |(name, title)| format!("{name:width$}  {title}\n");
+            output::print(&figures::titles().map(line).collect::<String>())
+        }
+        Command::Waste(args) => print_waste(args),
+        Command::Simulate(args) => simulate::execute(args),
+        Command::Man(args) => documents::write_man(args),
+        Command::Completions(args) => documents::write_completions(args),
+    }
+}
+
+fn write_all(folder: &Path) -> Result<(), StudyError> {
+    fs::create_dir_all(folder).map_err(StudyError::file("create", folder))?;
+    let names: Vec<&str> = figures::names().collect();
+    let bar = ProgressBar::new("figures", names.len());
+    let mut made: Vec<Figure> = Vec::new();
+    for (index, name) in names.iter().enumerate() {
+        let figure = figures::make(name)?;
+        write(&folder.join(format!("{name}.svg")), &figure.svg())?;
+        write(&folder.join(format!("{name}.csv")), &figure.csv())?;
+        made.push(figure);
+        bar.show(index + 1);
+    }
+    bar.end();
+    let index = folder.join("index.html");
+    write(&index, &figures::index_page(&made))?;
+    messages::print(format_args!("{} figures; open {}", made.len(), index.display()));
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> Result<(), StudyError> {
+    outfile::write(path, text.as_bytes()).map_err(StudyError::file("write", path))
+}
+
+fn write_one(args: &FigureArgs) -> Result<(), StudyError> {
+    let figure = figures::make(&args.name)?;
+    let Some(path) = &args.out else { return output::print(&figure.csv()) };
+    output::write_figure(&figure, path, args.force)
+}
+
+fn print_waste(args: &WasteArgs) -> Result<(), StudyError> {
+    let mut csv = String::from(
+        "platform,application,scenario,groups,checkpoint_seconds,growth_per_second,\
+         platform_mtbf_hours,valid_period_seconds,valid_waste_fraction,best_period_seconds,\
+         best_waste_fraction,best_validity\n",
+    );
+    for mut platform in Platform::ALL {
+        if let Some(seconds) = args.checkpoint_seconds {
+            platform = platform.with_checkpoint_seconds(seconds);
+        }
+        let mtbf_seconds = platform.mtbf_seconds(args.processor_mtbf_years * YEAR_SECONDS);
+        for application in Application::ALL {
+            for scenario in application.scenarios() {
+                let model = scenario.model(&platform, application);
+                let valid = model.best_valid_period(mtbf_seconds)?;
+                let best = model.best_period(mtbf_seconds)?;
+                let period =
+                    |p: Option<f64>| p.map_or_else(String::new, |seconds| format!("{seconds:.1}"));
+                csv += &format!(
+                    "{},{},{},{},{:.4},{:.4e},{:.4},{},{:.4},{},{:.4},{:?}\n",
+                    platform.name,
+                    application.name(),
+                    scenario.name(),
+                    model.groups,
+                    model.checkpoint_seconds,
+                    model.growth_per_second,
+                    mtbf_seconds / HOUR_SECONDS,
+                    period(valid.period_seconds),
+                    valid.waste,
+                    period(best.period_seconds),
+                    best.waste,
+                    best.validity
+                );
+            }
+        }
+    }
+    output::print(&csv)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn clap_finds_no_fault_with_the_flags() {
+        Cli::command().debug_assert();
+    }
+}

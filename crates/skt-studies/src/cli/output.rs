@@ -1,0 +1,55 @@
+//! Writes standard output and files.
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+use nix::sys::signal::{SigHandler, Signal, signal};
+use skt_host::{outfile, streams};
+use skt_model::plot::Figure;
+use skt_terms::shown::printable;
+
+use crate::StudyError;
+
+/// Lets a closed pipe end the process, as other text tools do (`| head`).
+pub fn die_quietly_on_closed_pipe() {
+    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
+}
+
+/// Writes text to standard output.
+///
+/// # Errors
+/// The text cannot be written.
+pub fn print(text: &str) -> Result<(), StudyError> {
+    let write = || {
+        let mut stdout = streams::stdout()?.lock();
+        stdout.write_all(printable(text).as_bytes())?;
+        stdout.flush()
+    };
+    write().map_err(|source| StudyError::Write { file: "standard output".into(), source })
+}
+
+/// Writes a figure in the format that the extension of `path` names; an existing file is
+/// overwritten only with `force`.
+///
+/// # Errors
+/// The extension names no format, the file exists, or it cannot be written.
+pub fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
+    let text = figure.text_for(path).ok_or_else(|| {
+        StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
+    })?;
+    let file = path.display().to_string();
+    let open = if force { outfile::create(path) } else { outfile::create_new(path) };
+    let mut open = open.map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => StudyError::Exists { file: file.clone() },
+        _ => StudyError::Write { file: file.clone(), source },
+    })?;
+    open.write_all(printable(&text).as_bytes()).map_err(|source| {
+        // What a full disk leaves of a new file would be in the way of the next try.
+        if !force {
+            drop(fs::remove_file(path));
+        }
+        StudyError::Write { file, source }
+    })
+}

@@ -1,0 +1,129 @@
+//! The critical path of the solver on machines that are not available.
+
+use skt_terms::choice::{Bcast, Swap};
+
+use crate::StudyError;
+use skt_model::ModelError;
+use skt_model::path::{Changes, Machine, Part, RunParams, predict};
+use skt_model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+
+const GIB: f64 = (1u32 << 30) as f64;
+
+/// Grids from the ranks of one node to 24,576 ranks.
+const GRIDS: [(usize, usize); 6] = [(2, 2), (4, 4), (8, 8), (16, 16), (32, 48), (128, 192)];
+
+const ASSUMED: &str = "Compute as fitted on two cores (Zen 4); nodes of 64 cores and one link of 23 \
+                       GB/s and 1.5 us, 4 GiB of matrix a core, four ranks of 16 threads a node: \
+                       5.75 GB/s a rank, all by messages. NB 384, DEPTH 1, 2ringM, mix. An \
+                       extrapolation.";
+
+/// The fitted core on an assumed network.
+fn machine() -> Machine {
+    Machine { message_seconds: 1.5e-6, message_byte_seconds: 1.0 / 5.75e9, ..Machine::ZEN4_CORE }
+}
+
+fn run(n: usize, (p, q): (usize, usize)) -> RunParams {
+    RunParams {
+        n,
+        nb: 384,
+        p,
+        q,
+        threads: 16,
+        depth: 1,
+        bcast: Bcast::TwoRingM,
+        swap: Swap::Mix,
+        swap_threshold: 64,
+        halves: true,
+    }
+}
+
+/// The order of a matrix of `gib` GiB per rank.
+fn order(gib: f64, (p, q): (usize, usize)) -> usize {
+    (gib * GIB / 8.0 * (p * q) as f64).sqrt() as usize / 384 * 384
+}
+
+/// The solver as it is, with the change that would help most, and with the rows of all columns
+/// exchanged at once.
+fn variants(run: RunParams) -> [(&'static str, RunParams, Changes); 3] {
+    let none = Changes::default();
+    let team = Changes { team_without_loss: true, ..none };
+    [
+        ("as it is", run, none),
+        ("teams that lose nothing at panels", run, team),
+        ("rows not in halves", RunParams { halves: false, ..run }, none),
+    ]
+}
+
+fn over_ranks(
+    id: &'static str,
+    title: &str,
+    caption: String,
+    order: impl Fn((usize, usize)) -> usize,
+) -> Result<Figure, StudyError> {
+    let mut lines: [(&str, Vec<(f64, f64)>); 3] = Default::default();
+    for grid in GRIDS {
+        let variants = variants(run(order(grid), grid));
+        for ((name, points), (variant, run, changes)) in lines.iter_mut().zip(variants) {
+            let prediction = predict(&run, &machine(), &changes)?;
+            *name = variant;
+            points.push(((grid.0 * grid.1) as f64, 100.0 * prediction.efficiency));
+        }
+    }
+    let series = lines.into_iter().map(|(name, points)| Series::line(name, points)).collect();
+    Ok(Figure {
+        id,
+        title: title.into(),
+        caption,
+        body: Body::Lines(LineChart {
+            title: String::new(),
+            x: Axis::log("ranks (processes)", "ranks_processes"),
+            y: Axis::linear("of DGEMM on all cores (%)", "efficiency_percent"),
+            series,
+        }),
+    })
+}
+
+pub(super) fn weak_scaling() -> Result<Figure, StudyError> {
+    over_ranks(
+        "path-weak-scaling",
+        "Our solver on full memory, 16 GiB of matrix a rank",
+        format!("The walk over our own critical path. {ASSUMED} Here 16 GiB a rank are taken."),
+        |grid| order(16.0, grid),
+    )
+}
+
+pub(super) fn strong_scaling() -> Result<Figure, StudyError> {
+    const N: usize = 768 * 384;
+    over_ranks(
+        "path-strong-scaling",
+        "Our solver on one matrix, N = 294,912",
+        format!("The walk over our own critical path, the same matrix on more ranks. {ASSUMED}"),
+        |_| N,
+    )
+}
+
+pub(super) fn parts() -> Result<Figure, StudyError> {
+    let shown: Vec<Part> = Part::ALL.into_iter().filter(|&part| part != Part::Product).collect();
+    let series = [(16, 16), (128, 192)]
+        .into_iter()
+        .map(|grid| {
+            let prediction =
+                predict(&run(order(16.0, grid), grid), &machine(), &Changes::default())?;
+            let share =
+                |part: &Part| 100.0 * prediction.path[*part as usize] / prediction.time_seconds;
+            Ok((format!("{} x {} ranks", grid.0, grid.1), shown.iter().map(share).collect()))
+        })
+        .collect::<Result<Vec<_>, ModelError>>()?;
+    Ok(Figure {
+        id: "path-parts",
+        title: "The critical path without the matrix product".into(),
+        caption: format!("16 GiB of matrix a rank. {ASSUMED}"),
+        body: Body::Bars(Bars {
+            category_label: "part",
+            category_column: "part",
+            categories: shown.iter().map(|part| part.name().to_string()).collect(),
+            y: Axis::linear("on the critical path (% of the time)", "time_percent"),
+            series,
+        }),
+    })
+}

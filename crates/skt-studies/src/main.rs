@@ -1,0 +1,7 @@
+//! Parse, dispatch; nothing else.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    skt_studies::cli::main()
+}

@@ -1,0 +1,8 @@
+//! The formulas against published numbers, against each other and against a simulator; and the
+//! program.
+
+mod golden;
+mod levels;
+mod program;
+mod properties;
+mod simulation;

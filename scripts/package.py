@@ -21,12 +21,12 @@ TARGET = "x86_64-unknown-linux-gnu"
 
 
 def linked_crates():
-    """The packages that the program and its starter are linked from, but for our own."""
+    """The packages that the programs are linked from, but for our own."""
     command = ["cargo", "metadata", "--locked", "--format-version", "1", "--filter-platform", TARGET]
     data = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
     packages = {package["id"]: package for package in data["packages"]}
     nodes = {node["id"]: node for node in data["resolve"]["nodes"]}
-    wanted = [id for id, package in packages.items() if package["name"] in ("skt-hpl", "skt-starter")]
+    wanted = [id for id, package in packages.items() if package["name"] in ("skt-hpl", "skt-starter", "skt-studies")]
     found = set()
     while wanted:
         found.add(id := wanted.pop())

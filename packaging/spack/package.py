@@ -48,13 +48,17 @@ class SktHpl(CargoPackage):
         """The tests need MPI's launcher and a checkout: scripts/test."""
 
     @run_after("install")
-    def install_documents(self):
-        program = Executable(self.prefix.bin.join("skt-hpl"))
+    def install_studies_and_documents(self):
+        # A package of its own in the workspace.
+        studies = ("--path", "crates/skt-studies", "--target-dir", "target")
+        which("cargo")("install", "--locked", "--no-track", "--root", self.prefix, *studies)
         mkdirp(self.prefix.share.man.man1)
-        program("man", "--out", self.prefix.share.man.man1)
         mkdirp(bash_completion_path(self.prefix))
-        with open(bash_completion_path(self.prefix) / "skt-hpl", "w") as file:
-            program("completions", "bash", output=file)
+        for name in ("skt-hpl", "skt-studies"):
+            program = Executable(self.prefix.bin.join(name))
+            program("man", "--out", self.prefix.share.man.man1)
+            with open(bash_completion_path(self.prefix) / name, "w") as file:
+                program("completions", "bash", output=file)
         install_tree("hpl-configs", join_path(self.prefix.share, "skt-hpl"))
         if self.spec.satisfies("+xhpl"):
             symlink("skt-hpl", self.prefix.bin.xhpl)

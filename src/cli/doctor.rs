@@ -10,7 +10,7 @@ use skt_terms::exit::Exit;
 use super::run;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::report::{output, streams};
+use crate::report::output;
 use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
 use crate::supervisor::reach;
@@ -24,6 +24,7 @@ use skt_host::counters::Root;
 use skt_host::host;
 use skt_host::launcher_rank;
 use skt_host::messages;
+use skt_host::streams;
 
 /// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;

@@ -47,11 +47,12 @@ use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
 use crate::heartbeat;
-use crate::report::{output, streams};
+use crate::report::output;
 use crate::run::protect::formats;
 use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
+use skt_host::streams;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \

@@ -18,7 +18,7 @@ use crate::heartbeat;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::report::progress::ProgressMode;
-use crate::report::{output, streams, text};
+use crate::report::{OutputOptions, RunOutput, output, text};
 use crate::run::job::{self, Finished, JobError, JobOptions};
 use crate::run::protect::{Settings, What, read_domains};
 use skt_config::param::Param;
@@ -29,6 +29,7 @@ use skt_config::{
 use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
+use skt_host::streams;
 
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.
@@ -296,12 +297,7 @@ fn run_on(
         return Ok(Finished::short(exit));
     }
     let options = JobOptions {
-        json: args.json.clone(),
         configuration: configuration.clone(),
-        progress: args.progress,
-        verbose: args.verbose,
-        progress_report: args.progress_report,
-        detailed_timing: args.detailed_timing,
         as_reference: args.as_reference,
         power_command: args.power_command.clone(),
         power_level: args.power_level,
@@ -310,7 +306,17 @@ fn run_on(
         lost_at,
         rank_in_run,
     };
-    match job::run(comm, spec, settings, &options) {
+    let output = OutputOptions {
+        progress: args.progress,
+        json: args.json.clone(),
+        verbose: args.verbose,
+        progress_report: args.progress_report,
+        detailed_timing: args.detailed_timing,
+        as_reference: args.as_reference,
+    };
+    // The output ends here, so that no line of progress is in the way of an error.
+    let ran = job::run(comm, spec, settings, &options, &mut RunOutput::new(output));
+    match ran {
         Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
         // The others wait for this rank, or for one that is gone: all must end, and the data in
         // shared memory lets the same command continue.

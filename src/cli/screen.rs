@@ -15,8 +15,8 @@ use super::run::start_mpi;
 use crate::hpl::comm::mpi::WatchedComm;
 use crate::hpl::comm::threads::run as run_ranks;
 use crate::hpl::comm::{Comm as _, CommError};
+use crate::report::output;
 use crate::report::progress::{Progress, ProgressMode};
-use crate::report::{output, streams};
 use crate::run::job::JobError;
 use crate::screen::limit::{LONGEST_SECONDS, Limit};
 use crate::screen::node::ScreenError;
@@ -34,6 +34,7 @@ use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
+use skt_host::streams;
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;

@@ -17,7 +17,7 @@ use crate::checkpoint::methods::Method;
 use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
 use crate::hpl::comm::{Comm as _, collect};
 use crate::report::progress::ProgressMode;
-use crate::report::{output, streams};
+use crate::report::{OutputOptions, RunOutput, output};
 use crate::run::job::{JobError, JobOptions};
 use crate::run::protect::{OnLoss, Settings, read_domains};
 use crate::run::tune::parameter::{Parameter, with_values};
@@ -25,6 +25,7 @@ use crate::run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
 use skt_config::{At, Checked, ConfigError, Format, RunSpec, ValueSource};
 use skt_health::environment::kernel;
 use skt_host::messages;
+use skt_host::streams;
 
 const TUNING: &str = "Tuning";
 /// The shortest budget that holds the setup of a job and a comparison.
@@ -100,12 +101,12 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
     };
     let told = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
     let task = job.as_ref().map_or(&told, |job| &job.task);
-    let options = JobOptions {
-        progress: args.progress,
-        mpi_library: Some(world.library_version()),
-        ..JobOptions::default()
-    };
-    match tune(comm, task, &settings, &options) {
+    let options =
+        JobOptions { mpi_library: Some(world.library_version()), ..JobOptions::default() };
+    let output = OutputOptions { progress: args.progress, ..OutputOptions::default() };
+    // The output ends here, so that no line of progress is in the way of an error.
+    let tuned = tune(comm, task, &settings, &options, &mut RunOutput::new(output));
+    match tuned {
         Ok(tuning) => {
             let shown = job.zip(tuning).map(|(job, tuning)| show(args, &job, &tuning));
             Ok(shown.unwrap_or(Exit::Passed))

@@ -9,14 +9,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
+use skt_config::{ConfigText, Output, RunSpec, TestSpec};
+use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_terms::phases::PhaseTable;
 
 use crate::record::energy::EnergyReading;
 use crate::record::{
     Counts, Event, MemorySplit, Outcome, Protection, RunFacts, Sample, TestRecord,
 };
-use skt_config::{ConfigText, Output, RunSpec, TestSpec};
-use skt_health::environment::{DgemmSelfTest, Environment};
+use crate::run::events::ReportError;
 use skt_health::slow::links::SlowLink;
 use skt_health::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::outfile;
@@ -33,16 +34,6 @@ pub const FORMAT_VERSION: u32 = 1;
 /// than the tests.
 const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The JSON report could not be written.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot write the JSON report '{}': {source}", path.display())]
-pub struct JsonError {
-    /// The file.
-    pub path: PathBuf,
-    /// The error of the system.
-    pub source: io::Error,
-}
-
 /// Writes the document, test by test.
 #[derive(Debug)]
 pub struct JsonReport {
@@ -56,8 +47,8 @@ impl JsonReport {
     ///
     /// # Errors
     /// The file cannot be written, or exists and is not a regular file.
-    pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, JsonError> {
-        let fail = |source| JsonError { path: path.to_path_buf(), source };
+    pub fn create(path: &Path, spec: &RunSpec, facts: RunFacts) -> Result<Self, ReportError> {
+        let fail = |source| ReportError::Json { path: path.to_path_buf(), source };
         let mut report = JsonReport {
             path: outfile::target(path).map_err(fail)?,
             document: Document::new(spec, facts),
@@ -71,7 +62,7 @@ impl JsonReport {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), JsonError> {
+    pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), ReportError> {
         self.document.add(record);
         self.document.text_report.push_str(lines);
         self.write(false)
@@ -82,17 +73,17 @@ impl JsonReport {
     ///
     /// # Errors
     /// The file cannot be written.
-    pub fn finish(mut self, lines: &str) -> Result<(), JsonError> {
+    pub fn finish(&mut self, lines: &str) -> Result<(), ReportError> {
         self.document.text_report.push_str(lines);
         self.document.finished = true;
         self.document.end = Some(clock::rfc3339(clock::now_unix_seconds()));
         self.write(true)
     }
 
-    fn write(&mut self, must_sync: bool) -> Result<(), JsonError> {
+    fn write(&mut self, must_sync: bool) -> Result<(), ReportError> {
         let sync = must_sync || self.synced.is_none_or(|last| last.elapsed() > SYNC_INTERVAL);
         replace(&self.path, &self.document, sync)
-            .map_err(|source| JsonError { path: self.path.clone(), source })?;
+            .map_err(|source| ReportError::Json { path: self.path.clone(), source })?;
         if sync {
             self.synced = Some(Instant::now());
         }

@@ -15,11 +15,12 @@ pub mod phases;
 mod power;
 pub mod progress;
 pub mod reader;
+mod run_output;
 mod slow;
 pub mod text;
 pub mod top500;
 
-pub use json::{JsonError, JsonReport};
+pub use json::JsonReport;
 pub use progress::{Progress, ProgressMode};
-pub(crate) use skt_host::streams;
-pub use text::{OutputError, TextReport};
+pub use run_output::{OutputOptions, RunOutput};
+pub use text::TextReport;

@@ -127,12 +127,12 @@ impl Progress {
 
     /// Shows a line about work that is not counted in columns, if one is due after
     /// `elapsed_seconds`.
-    pub fn step(&mut self, elapsed_seconds: f64, line: impl FnOnce() -> String) {
+    pub fn step(&mut self, elapsed_seconds: f64, line: &str) {
         if self.out.is_none() || elapsed_seconds < self.next_due_seconds {
             return;
         }
         self.next_due_seconds = elapsed_seconds + self.interval_seconds();
-        self.show(&line());
+        self.show(line);
     }
 
     /// Removes a live line before anything else is written to the screen.
@@ -227,15 +227,6 @@ fn columns_line(
     )
 }
 
-/// The line that announces the generation of a matrix.
-pub fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
-    format!(
-        "N={n}: generating the matrix ({} on {ranks} rank{})",
-        units::bytes(total_bytes),
-        if ranks == 1 { "" } else { "s" }
-    )
-}
-
 /// Number of columns of the terminal on standard error.
 fn terminal_width() -> Option<usize> {
     // SAFETY: `size` is plain data for which zeros are a value, and TIOCGWINSZ writes one such
@@ -284,7 +275,7 @@ mod tests {
     fn plain_lines_come_every_five_seconds() {
         let screen = Screen::default();
         let mut progress = Progress::to(Box::new(screen.clone()), false, usize::MAX);
-        progress.phase(&generating_line(20_000, 3_200_160_000, 4));
+        progress.phase("N=20000: generating the matrix (3.0 GiB on 4 ranks)");
         progress.phase("N=20000: factoring");
         for done in (0..=20_000).step_by(200) {
             progress.columns(done, 20_000, elapsed(done));
@@ -313,7 +304,7 @@ mod tests {
         let screen = Screen::default();
         let mut progress = Progress::to(Box::new(screen.clone()), false, usize::MAX);
         for second in 0..12 {
-            progress.step(f64::from(second), || format!("step {second}"));
+            progress.step(f64::from(second), &format!("step {second}"));
         }
         assert_eq!(screen.text(), "# step 0\n# step 5\n# step 10\n");
     }

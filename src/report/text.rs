@@ -6,10 +6,11 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::record::{Counts, Norms, Outcome, TestRecord};
+use crate::run::events::ReportError;
 use skt_config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_host::outfile;
 use skt_host::streams;
@@ -42,38 +43,18 @@ Gflops : Rate of execution for solving the linear system.
 The following parameter values will be used:
 ";
 
-/// The report cannot be written anywhere.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// The report's file cannot be created.
-    #[error(
-        "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
-         name a file in a folder that exists and may be written to, or take device 6 for standard \
-         output", path.display()
-    )]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The process was started with this stream closed.
-    #[error("cannot write the report: {0} is closed; open it, or name a file with --out")]
-    Closed(&'static str),
-}
-
 /// Opens the output that HPL.dat names; an existing file is replaced, as in the reference.
 ///
 /// # Errors
 /// The file cannot be created, or the stream is closed.
-pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, OutputError> {
+pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, ReportError> {
     // Without a buffer, a system call for each line would take longer than a small test.
     Ok(match output {
         Output::Stdout if streams::was_closed(libc::STDOUT_FILENO) => {
-            return Err(OutputError::Closed("standard output"));
+            return Err(ReportError::Closed("standard output"));
         }
         Output::Stderr if streams::was_closed(libc::STDERR_FILENO) => {
-            return Err(OutputError::Closed("standard error"));
+            return Err(ReportError::Closed("standard error"));
         }
         Output::Stdout => Box::new(SafeText(BufWriter::new(Counted(io::stdout())))),
         Output::Stderr => Box::new(SafeText(BufWriter::new(io::stderr()))),
@@ -105,8 +86,8 @@ impl Write for Counted {
     }
 }
 
-fn create(path: &Path) -> Result<File, OutputError> {
-    outfile::create(path).map_err(|source| OutputError::File { path: path.to_path_buf(), source })
+fn create(path: &Path) -> Result<File, ReportError> {
+    outfile::create(path).map_err(|source| ReportError::File { path: path.to_path_buf(), source })
 }
 
 /// Writes the report, test by test. Each call ends with a flush, so that a run that is killed

@@ -1,5 +1,6 @@
 //! A run: all tests of a configuration on all ranks, under protection.
 
+pub mod events;
 pub mod grace;
 pub mod job;
 pub mod protect;

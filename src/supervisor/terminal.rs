@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use skt_terms::shown::printable;
 
-use crate::report::streams;
+use skt_host::streams;
 
 /// Standard output and standard error.
 #[derive(Debug, Default)]

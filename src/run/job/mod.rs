@@ -10,7 +10,6 @@ pub mod outlook;
 mod pinning;
 mod places;
 mod power;
-mod reports;
 mod series;
 mod setup;
 mod traps;
@@ -21,7 +20,6 @@ pub use error::JobError;
 use meter::Meter;
 pub use options::JobOptions;
 use power::JobPower;
-use reports::Reports;
 use series::{Ran, Tests, remove_images};
 use setup::{Refused, Setup};
 pub use trials::Trials;
@@ -35,9 +33,8 @@ use crate::checkpoint::store::StoreKind;
 use crate::heartbeat;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
-use crate::record::RunFacts;
-use crate::report::progress::Progress;
-use crate::report::text;
+use crate::record::{Counts, RunFacts};
+use crate::run::events::{ReportError, RunEvents, Silent};
 use crate::run::protect::{self, Settings};
 use skt_config::RunSpec;
 use skt_host::clock::now_unix_seconds;
@@ -63,8 +60,8 @@ impl Finished {
     }
 }
 
-/// Runs all tests. Collective; every rank gets the same result. If the job itself is refused, rank
-/// 0 prints why, and the result has the exit code.
+/// Runs all tests, and reports them to `events` on rank 0. Collective; every rank gets the same
+/// result. If the job itself is refused, rank 0 prints why, and the result has the exit code.
 ///
 /// # Errors
 /// When a rank is lost.
@@ -73,17 +70,18 @@ pub fn run<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     options: &JobOptions,
+    events: &mut dyn RunEvents,
 ) -> Result<Finished, JobError> {
     let first = world.rank() == 0;
+    let events = if first { events } else { &mut Silent };
     if settings.is_on() {
         protect::deadline::listen();
     }
-    let mut progress = if first { Progress::stderr(options.progress) } else { Progress::off() };
     let start_unix_seconds = now_unix_seconds();
-    progress.phase(&setup::starting_line(world.size(), spec));
+    events.announce(&setup::starting_line(world.size(), spec));
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;
-    progress.clear();
+    events.clear();
     if let Some(Refused { why, passes }) = &setup.refusal {
         if *passes {
             heartbeat::enter_phase(heartbeat::CHANGED);
@@ -94,9 +92,7 @@ pub fn run<C: Comm>(
     if let Some(why) = why {
         return Ok(refused(world, &why, Exit::BadInput));
     }
-    let (are_open, reports) =
-        open_reports(world, spec, settings, options, &setup, start_unix_seconds)?;
-    if !are_open {
+    if !begin_report(world, spec, settings, options, &setup, start_unix_seconds, events)? {
         return Ok(Finished::short(Exit::BadInput));
     }
     if settings.is_on() {
@@ -106,9 +102,8 @@ pub fn run<C: Comm>(
             setup::warn(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
         }
     }
-    let mut tests = Tests::new(spec, settings, &setup);
+    let mut tests = Tests::new(spec, settings, &setup, events);
     (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());
-    (tests.progress, tests.reports) = (progress, reports);
     let host = setup.is_first_on_host.then(|| world.host());
     tests.power = JobPower::start(Root::this_machine(), host, meter);
     let ran = match tests.run(world) {
@@ -121,7 +116,7 @@ pub fn run<C: Comm>(
             if let Some(sign) = why.sign().filter(|_| counts) {
                 heartbeat::enter_phase(sign);
             }
-            tests.progress.clear();
+            tests.events.clear();
             tests.remove_void_ledger()?;
             if why.is_time_up() {
                 if first {
@@ -133,15 +128,16 @@ pub fn run<C: Comm>(
         }
         done => done?,
     };
-    let Tests { mut progress, reports, .. } = tests;
-    progress.clear();
+    let counts = tests.counts;
+    events.clear();
     // The last test's result stays in memory until the report is complete.
-    let (is_closed, exit) = close(world, reports.filter(|_| ran.is_reported))?;
+    let end = (first && ran.is_reported).then(|| end_report(events, counts, options));
+    let (is_closed, exit) = same_end(world, end.flatten())?;
     if !is_closed {
         return Ok(Finished::short(exit));
     }
     // Reported before the first segment is removed: a start that finds none would repeat all tests.
-    heartbeat::reported(exit, text::lines_on_stdout());
+    heartbeat::reported(exit, events.lines_on_stdout());
     let is_cleared = match clear(world, spec, settings, &setup, ran) {
         Err(why) if settings.on_loss.is_outlived() && why.is_loss() => false,
         done => done.map(|()| true)?,
@@ -185,17 +181,18 @@ fn command_line() -> Vec<String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Opens the reports on rank 0. Returns whether that has succeeded, the same on all ranks, and on
-/// rank 0 the reports. Collective.
-fn open_reports<C: Comm>(
+/// Begins the report on rank 0. Returns whether that has succeeded, the same on all ranks.
+/// Collective.
+fn begin_report<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,
     options: &JobOptions,
     setup: &Setup,
     start_unix_seconds: i64,
-) -> Result<(bool, Option<Reports>), CommError> {
-    let mut reports = None;
+    events: &mut dyn RunEvents,
+) -> Result<bool, CommError> {
+    let mut has_begun = [1];
     if world.rank() == 0 {
         let facts = RunFacts {
             command_line: command_line(),
@@ -204,14 +201,17 @@ fn open_reports<C: Comm>(
             dgemm_self_test: Some(setup.self_test.clone()),
             start_unix_seconds,
         };
-        match Reports::open(spec, facts, options, setup.notes(spec, settings)) {
-            Ok(opened) => reports = Some(opened),
-            Err(why) => messages::print(format_args!("error: {why}")),
+        if options.as_reference {
+            // In the report they come after the first test, which may take hours.
+            setup::warn(&setup.self_test.warnings);
+        }
+        if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
+            messages::print(format_args!("error: {why}"));
+            has_begun = [0];
         }
     }
-    let mut opened = [u8::from(reports.is_some())];
-    collect::broadcast(world, &mut opened, 0)?;
-    Ok((opened[0] != 0, reports))
+    collect::broadcast(world, &mut has_begun, 0)?;
+    Ok(has_begun[0] != 0)
 }
 
 /// Starts the meter on rank 0, if the user names one. Returns on all ranks why that fails.
@@ -230,11 +230,35 @@ fn start_meter<C: Comm>(
     Ok((meter, setup::first_text(world, &why)?))
 }
 
-/// Writes the summary, if rank 0 has `reports` of all tests. Returns whether the report is
-/// complete, and the exit code of the job. Collective.
-fn close<C: Comm>(world: &C, reports: Option<Reports>) -> Result<(bool, Exit), CommError> {
-    let closed = reports.and_then(Reports::close);
-    let mut answer = [u8::from(closed.is_some()), closed.unwrap_or(Exit::BadInput).code()];
+/// Ends the report. Returns the exit code of a job with tests of these `counts`, or `None` if the
+/// report is not complete.
+fn end_report(events: &mut dyn RunEvents, counts: Counts, options: &JobOptions) -> Option<Exit> {
+    let exit = if options.as_reference { Exit::Passed } else { exit_for(counts) };
+    match events.run_ends() {
+        Ok(()) => Some(exit),
+        Err(why @ ReportError::Json { .. }) => {
+            messages::print(format_args!("error: {why}; the report itself is whole"));
+            Some(if exit == Exit::Passed { Exit::BadInput } else { exit })
+        }
+        Err(why) => {
+            messages::print(format_args!("error: {why}"));
+            None
+        }
+    }
+}
+
+fn exit_for(counts: Counts) -> Exit {
+    match counts {
+        Counts { failed: 1.., .. } => Exit::ResidualFailed,
+        Counts { skipped: 1.., .. } => Exit::BadInput,
+        _ => Exit::Passed,
+    }
+}
+
+/// Returns on all ranks whether rank 0 has the `exit` of a complete report, and the exit code of
+/// the job. Collective.
+fn same_end<C: Comm>(world: &C, exit: Option<Exit>) -> Result<(bool, Exit), CommError> {
+    let mut answer = [u8::from(exit.is_some()), exit.unwrap_or(Exit::BadInput).code()];
     collect::broadcast(world, &mut answer, 0)?;
     Ok((answer[0] != 0, Exit::from_code(answer[1])))
 }

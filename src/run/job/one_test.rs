@@ -72,7 +72,7 @@ fn warn_of_levels<C: Comm>(
     if ranks.rank() != 0 {
         return;
     }
-    watcher.progress.clear();
+    watcher.events.clear();
     for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
         if let Some(why) = given_up {
             let name = level.name();

@@ -1,32 +1,20 @@
 //! The options of a job that are not part of the run.
 
-use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::report::progress::ProgressMode;
 use crate::run::protect::RankInRun;
 use skt_config::ConfigText;
 
 /// The options of a job that are not part of the run.
 #[derive(Debug, Clone, Default)]
 pub struct JobOptions {
-    /// The path of the JSON report.
-    pub json: Option<PathBuf>,
     /// The text of the configuration, if the run has one.
     pub configuration: Option<ConfigText>,
     /// Variables of this rank's environment that say how many threads it runs, if they count.
     pub thread_variables: Option<String>,
-    /// How progress is shown.
-    pub progress: ProgressMode,
-    /// Whether the head of the report lists the values found by measurement.
-    pub verbose: bool,
-    /// Whether each panel gets a line on standard output, as the reference's progress report.
-    pub progress_report: bool,
-    /// Whether the text report has the reference's detailed timing.
-    pub detailed_timing: bool,
     /// Whether the job behaves as the reference does: tests that fail or are skipped do not show in
-    /// the exit code, tests that do not fit into the memory are skipped, and our own lines do not
-    /// come before the first result.
+    /// the exit code, tests that do not fit into the memory are skipped, and warnings of the
+    /// self-test are printed, as the report has them only after the first result.
     pub as_reference: bool,
     /// The name and version of the MPI library.
     pub mpi_library: Option<String>,

@@ -12,7 +12,6 @@ use skt_terms::exit::Exit;
 use super::error::JobError;
 use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
 use super::power::{JobPower, TestPower};
-use super::reports::{ReportError, Reports};
 use super::setup::Setup;
 use super::watcher::Watcher;
 use super::{interrupt, outlook, setup};
@@ -23,8 +22,8 @@ use crate::checkpoint::store::CLEANERS;
 use crate::heartbeat;
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
-use crate::record::{Samples, TestRecord};
-use crate::report::progress::Progress;
+use crate::record::{Counts, Samples, TestRecord};
+use crate::run::events::{ReportError, RunEvents};
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
@@ -55,7 +54,7 @@ impl<C: Comm> Ran<'_, C> {
 }
 
 /// The tests of a job.
-pub(super) struct Tests<'a> {
+pub(super) struct Tests<'a, 'e> {
     spec: &'a RunSpec,
     settings: &'a Settings,
     setup: &'a Setup<'a>,
@@ -63,8 +62,9 @@ pub(super) struct Tests<'a> {
     pub lost_at: Option<Instant>,
     /// The rank of this process in the run.
     pub rank_in_run: RankInRun,
-    pub progress: Progress,
-    pub reports: Option<Reports>,
+    pub events: &'e mut dyn RunEvents,
+    /// The reported tests by result.
+    pub counts: Counts,
     /// What this rank reads of energy and power.
     pub power: JobPower,
     /// The results of finished tests, if there are several, and when the next protected one began.
@@ -142,17 +142,22 @@ impl NextStep {
     }
 }
 
-impl<'a> Tests<'a> {
-    /// The tests of `spec`, before any of them runs; nothing is printed or reported.
-    pub fn new(spec: &'a RunSpec, settings: &'a Settings, setup: &'a Setup<'a>) -> Self {
+impl<'a, 'e> Tests<'a, 'e> {
+    /// The tests of `spec`, before any of them runs, which are reported to `events`.
+    pub fn new(
+        spec: &'a RunSpec,
+        settings: &'a Settings,
+        setup: &'a Setup<'a>,
+        events: &'e mut dyn RunEvents,
+    ) -> Self {
         Self {
             spec,
             settings,
             setup,
             lost_at: None,
             rank_in_run: RankInRun::default(),
-            progress: Progress::off(),
-            reports: None,
+            events,
+            counts: Counts::default(),
             power: JobPower::default(),
             ledger: None,
             found: None,
@@ -436,7 +441,9 @@ impl<'a> Tests<'a> {
     /// Reports the tests before `first`, which earlier starts have done. Returns whether that
     /// succeeded.
     fn tell(&mut self, first: usize) -> bool {
-        let (1.., Some(reports)) = (first, self.reports.as_mut()) else { return true };
+        if first == 0 {
+            return true;
+        }
         let known: Vec<TestRecord> = self.ledger.as_ref().map_or(Vec::new(), |ledger| {
             let ledger = ledger.borrow();
             let before = ledger.results().filter(|(test, _)| *test < first);
@@ -448,12 +455,8 @@ impl<'a> Tests<'a> {
             _ => format!("; the results of {lost} of them are lost with the memory of their nodes"),
         };
         let note = format!("tests 1 to {first} were done by an earlier start{also}");
-        let told = reports.text.note(&note).map_err(ReportError::from);
-        let told = told.and_then(|()| known.iter().try_for_each(|test| reports.test(test, None)));
-        if let Err(why) = &told {
-            messages::print(format_args!("error: {why}"));
-        }
-        told.is_ok()
+        let told = self.events.note(&note);
+        is_written(told.and_then(|()| known.iter().try_for_each(|test| self.test_ends(test))))
     }
 
     /// Whether a test runs under checkpoints. A test that is much shorter than the first interval
@@ -538,8 +541,7 @@ impl<'a> Tests<'a> {
         let (team, injector) = (&setup.team, setup.injector.clone());
         let Turn { index, tests, resume, nothing_hidden } = turn;
         let mut watcher = Watcher {
-            progress: &mut self.progress,
-            column_lines: self.reports.as_mut().and_then(|reports| reports.column_lines.as_mut()),
+            events: &mut *self.events,
             test,
             tests,
             index,
@@ -597,15 +599,21 @@ impl<'a> Tests<'a> {
 
     /// Reports a record, after a note. Returns whether that succeeded.
     fn report(&mut self, record: Option<&TestRecord>, note: Option<&str>) -> bool {
-        if let (Some(record), Some(reports)) = (record, self.reports.as_mut()) {
-            self.progress.clear();
-            if let Err(why) = reports.test(record, note) {
-                messages::print(format_args!("error: {why}"));
-                return false;
-            }
-        }
-        true
+        let Some(record) = record else { return true };
+        self.events.clear();
+        let noted = note.map_or(Ok(()), |note| self.events.note(note));
+        is_written(noted.and_then(|()| self.test_ends(record)))
     }
+
+    fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+        self.counts.add(&record.outcome);
+        self.events.test_ends(record)
+    }
+}
+
+/// Whether a report is written; if not, prints why.
+fn is_written(report: Result<(), ReportError>) -> bool {
+    report.inspect_err(|why| messages::print(format_args!("error: {why}"))).is_ok()
 }
 
 /// A test that has run.

@@ -15,6 +15,7 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::store::Store;
 use crate::hpl::comm::{Comm, collect};
 use crate::record::TestRecord;
+use crate::run::events::Silent;
 use crate::run::protect::{self, Outlook, Settings};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::DoesNotFit;
@@ -113,7 +114,8 @@ impl<'a, C: Comm> Trials<'a, C> {
     fn run(&mut self, test: &TestSpec) -> Result<Option<TestRecord>, JobError> {
         let (alone, gflops) = (std::slice::from_ref(test), self.setup.self_test.gflops_per_core);
         self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, gflops)?;
-        let mut tests = Tests::new(self.spec, self.settings, &self.setup);
+        let mut unreported = Silent;
+        let mut tests = Tests::new(self.spec, self.settings, &self.setup, &mut unreported);
         let is_protected = tests.is_protected(0, Resume::Never);
         let size = if is_protected { test.ranks() } else { test.p * test.q };
         if self.ranks.as_ref().is_none_or(|ranks| ranks.size != size) {

@@ -1,14 +1,14 @@
 //! The progress that a test shows while it runs.
 
-use std::io::Write;
 use std::time::{Duration, Instant};
+
+use skt_terms::units;
 
 use super::power::TestPower;
 use crate::heartbeat;
 use crate::hpl::comm;
 use crate::record::{Restart, Samples};
-use crate::report::detailed::ColumnLines;
-use crate::report::progress::{Progress, generating_line};
+use crate::run::events::RunEvents;
 use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};
@@ -22,9 +22,7 @@ const SMALL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Shows a test's progress.
 pub(super) struct Watcher<'a> {
-    pub progress: &'a mut Progress,
-    /// On rank 0: where each panel gets a line, if that is asked for.
-    pub column_lines: Option<&'a mut ColumnLines<Box<dyn Write + Send>>>,
+    pub events: &'a mut dyn RunEvents,
     pub test: &'a TestSpec,
     pub tests: usize,
     pub index: usize,
@@ -45,7 +43,7 @@ impl Watcher<'_> {
     /// Prints a line about the test, unless it is small.
     pub fn say(&mut self, line: &str) {
         if self.test.n >= SMALL_N {
-            self.progress.phase(&format!("N={}: {line}", self.test.n));
+            self.events.announce(&format!("N={}: {line}", self.test.n));
         }
     }
 
@@ -86,9 +84,9 @@ impl Observer for Watcher<'_> {
             }
             Phase::BackSubstitute => format!("N={n}: back substitution"),
             Phase::Check => format!("N={n}: checking the solution"),
-            Phase::Done => return self.progress.clear(),
+            Phase::Done => return self.events.clear(),
         };
-        self.progress.phase(&line);
+        self.events.announce(&line);
     }
 
     fn waits(&mut self, phase: Phase, seconds: f64) {
@@ -103,12 +101,7 @@ impl Observer for Watcher<'_> {
         heartbeat::columns(done, self.test.n, self.step_seconds(done));
         self.injector.columns(done);
         self.samples.push(elapsed_seconds, done);
-        if let Some(lines) = &mut self.column_lines {
-            self.progress.clear();
-            // A reader that has left misses no result.
-            let _ = lines.columns(done, self.test.n, elapsed_seconds);
-        }
-        self.progress.columns(done, self.test.n, elapsed_seconds);
+        self.events.columns(done, self.test.n, elapsed_seconds);
     }
 
     fn timed_part_begins(&mut self, before_seconds: f64) {
@@ -127,9 +120,8 @@ impl Observer for Watcher<'_> {
     }
 
     fn slow(&mut self, named: &Named) {
-        let brief = named.brief();
-        heartbeat::slow(brief.as_deref());
-        self.progress.slow(brief);
+        heartbeat::slow(named.brief().as_deref());
+        self.events.slow(named);
     }
 
     fn rates(&mut self, report: SlowReport) {
@@ -138,5 +130,26 @@ impl Observer for Watcher<'_> {
 
     fn flips(&mut self, done: usize) -> bool {
         self.injector.flips(done)
+    }
+}
+
+/// The line that announces the generation of a matrix.
+fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
+    format!(
+        "N={n}: generating the matrix ({} on {ranks} rank{})",
+        units::bytes(total_bytes),
+        if ranks == 1 { "" } else { "s" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generating_line_has_the_size_of_the_matrix() {
+        let line = |ranks| generating_line(20_000, 3_200_160_000, ranks);
+        assert_eq!(line(4), "N=20000: generating the matrix (3.0 GiB on 4 ranks)");
+        assert_eq!(line(1), "N=20000: generating the matrix (3.0 GiB on 1 rank)");
     }
 }

@@ -7,6 +7,7 @@ mod rates;
 
 use std::time::Instant;
 
+pub use crate::run::events::Silent;
 pub use rates::RateWatch;
 use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 
@@ -94,9 +95,6 @@ impl Phase {
         matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
     }
 }
-
-/// An observer that ignores everything.
-pub struct Silent;
 
 impl Observer for Silent {
     fn phase(&mut self, _: Phase) {}

@@ -10,7 +10,7 @@ use super::parameter::Parameter;
 use super::search::Bench;
 use crate::hpl::comm::Comm;
 use crate::record::{Outcome, TestRecord};
-use crate::report::progress::Progress;
+use crate::run::events::RunEvents;
 use crate::run::job::{JobError, Trials};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::DoesNotFit;
@@ -20,7 +20,7 @@ pub struct OnRanks<'a, C: Comm> {
     ranks: Trials<'a, C>,
     began: Instant,
     budget_seconds: f64,
-    progress: Progress,
+    events: &'a mut dyn RunEvents,
     doing: &'static str,
     trials: usize,
     /// The data that goes from rank to rank by messages, by grid.
@@ -33,10 +33,10 @@ impl<'a, C: Comm> OnRanks<'a, C> {
         ranks: Trials<'a, C>,
         began: Instant,
         budget_seconds: f64,
-        progress: Progress,
+        events: &'a mut dyn RunEvents,
     ) -> Self {
         let (doing, trials, by_messages) = ("", 0, BTreeMap::new());
-        Self { ranks, began, budget_seconds, progress, doing, trials, by_messages }
+        Self { ranks, began, budget_seconds, events, doing, trials, by_messages }
     }
 
     /// Sets what the progress line says about the next trials.
@@ -84,7 +84,7 @@ impl<'a, C: Comm> OnRanks<'a, C> {
     /// # Errors
     /// When a rank is lost, or the store refuses.
     pub fn end(self) -> Result<(), JobError> {
-        drop(self.progress);
+        self.events.clear();
         self.ranks.end()
     }
 
@@ -106,7 +106,7 @@ impl<C: Comm> Bench<TestSpec> for OnRanks<'_, C> {
 
     fn trial(&mut self, test: &TestSpec) -> Result<f64, TuneError> {
         let line = self.line();
-        self.progress.step(self.began.elapsed().as_secs_f64(), || line);
+        self.events.step(self.began.elapsed().as_secs_f64(), &line);
         let record = self.ranks.lead(test)?;
         self.trials += 1;
         self.by_messages.insert((test.p, test.q), record.by_messages.clone());

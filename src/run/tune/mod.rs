@@ -20,7 +20,7 @@ use super::protect::Settings;
 use crate::checkpoint::store::StoreKind;
 use crate::hpl::comm::Comm;
 use crate::record::MAX_ROUNDING_RESIDUAL;
-use crate::report::progress::Progress;
+use crate::run::events::RunEvents;
 use skt_config::{RunSpec, TestSpec};
 
 /// The task of a tuning.
@@ -131,7 +131,8 @@ const DUEL_TRIALS: usize = 2 * LEAST_PAIRS;
 /// trial is checked.
 const THRESHOLD: f64 = 16.0;
 
-/// Tunes on the ranks of `world`. Returns the result on rank 0. Collective.
+/// Tunes on the ranks of `world`, and reports the progress to `events` on rank 0. Returns the
+/// result on rank 0. Collective.
 ///
 /// # Errors
 /// On all ranks when the job is refused or a rank is lost; on rank 0 when a trial is wrong.
@@ -140,6 +141,7 @@ pub fn tune<C: Comm>(
     task: &TuningTask,
     settings: &Settings,
     options: &JobOptions,
+    events: &mut dyn RunEvents,
 ) -> Result<Option<Tuning>, TuneError> {
     let began = Instant::now();
     let store = settings.store.parse::<StoreKind>().map_err(JobError::from)?.open();
@@ -148,8 +150,7 @@ pub fn tune<C: Comm>(
     if world.rank() != 0 {
         return Ok(trials.follow().map(|()| None)?);
     }
-    let progress = Progress::stderr(options.progress);
-    let bench = OnRanks::new(trials, began, task.budget_seconds, progress);
+    let bench = OnRanks::new(trials, began, task.budget_seconds, events);
     let mut search = Search::new(bench, task.budget_seconds, 0.0);
     let default = spec.tests().remove(0);
     let done = size(&mut search, task, &default, world.size())

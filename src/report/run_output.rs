@@ -1,0 +1,202 @@
+//! All output of a run on its rank 0: the text report, the JSON report, and the progress.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use crate::record::{RunFacts, TestRecord};
+use crate::run::events::{ReportError, RunEvents};
+use crate::run::tuning::TUNING;
+use skt_config::{Output, RunSpec, TestSpec};
+use skt_health::environment::Environment;
+use skt_health::slow::Named;
+use skt_host::messages;
+
+use super::detailed::ColumnLines;
+use super::json::JsonReport;
+use super::progress::{Progress, ProgressMode};
+use super::text::{self, TextReport};
+
+/// What a run prints and writes besides its text report, and what that contains.
+#[derive(Debug, Clone, Default)]
+pub struct OutputOptions {
+    /// How progress is shown.
+    pub progress: ProgressMode,
+    /// The path of the JSON report.
+    pub json: Option<PathBuf>,
+    /// Whether the head of the report lists the values found by measurement.
+    pub verbose: bool,
+    /// Whether each panel gets a line on standard output, as the reference's progress report.
+    pub progress_report: bool,
+    /// Whether the text report has the reference's detailed timing.
+    pub detailed_timing: bool,
+    /// Whether our own lines do not come before the first result, as in the reference.
+    pub as_reference: bool,
+}
+
+/// Prints and writes what happens in a run.
+pub struct RunOutput {
+    options: OutputOptions,
+    progress: Progress,
+    /// The reports, once the run has begun.
+    reports: Option<Reports>,
+}
+
+struct Reports {
+    text: TextReport<'static, Copied>,
+    json: Option<JsonReport>,
+    /// Where each panel gets a line, if that is asked for.
+    column_lines: Option<ColumnLines<Box<dyn Write + Send>>>,
+    /// Whether a test could not be added to the JSON report; the warning is printed only once.
+    is_json_behind: bool,
+}
+
+/// The output of the text report, of which the JSON report gets a copy.
+struct Copied {
+    out: Box<dyn Write + Send>,
+    /// What has been written since the copy was last taken.
+    copy: Vec<u8>,
+}
+
+impl Copied {
+    fn take(&mut self) -> String {
+        String::from_utf8(std::mem::take(&mut self.copy)).expect("reports are text")
+    }
+}
+
+impl Write for Copied {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.copy.extend_from_slice(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl RunOutput {
+    /// The output of a run that has not begun.
+    pub fn new(options: OutputOptions) -> Self {
+        Self { progress: Progress::stderr(options.progress), reports: None, options }
+    }
+
+    fn reports(&mut self) -> &mut Reports {
+        self.reports.as_mut().expect("the run has begun")
+    }
+
+    /// Our own lines in the head of the report; those `of_setup` are the last but for the tuning.
+    fn notes(&self, spec: &RunSpec, facts: &RunFacts, of_setup: Vec<String>) -> Vec<String> {
+        let mut notes = facts.environment.notes();
+        notes.extend(idle_ranks(spec, &facts.environment));
+        if let Some(test) = &facts.dgemm_self_test {
+            let rate = test.gflops_per_core;
+            let of_peak = test.peak_gflops_per_core.map_or(String::new(), |peak| {
+                format!(", {:.0} % of the {peak:.1} of its multiply-adds", 100.0 * rate / peak)
+            });
+            notes.push(format!("dgemm    : {rate:.1} Gflop/s a core{of_peak}"));
+            notes.extend(test.warnings.iter().map(|warning| format!("warning  : {warning}")));
+        }
+        notes.extend(of_setup);
+        if self.options.verbose {
+            let solver = crate::hpl::tuning::TUNING.lines();
+            let (comm, checkpoint) = (skt_comm::tuning::TUNING, skt_checkpoint::tuning::TUNING);
+            let lines = [TUNING.lines(), solver, comm.lines(), checkpoint.lines()];
+            notes.extend(lines.iter().flatten().map(|line| format!("tuning   : {line}")));
+        }
+        notes
+    }
+}
+
+impl RunEvents for RunOutput {
+    fn announce(&mut self, line: &str) {
+        self.progress.phase(line);
+    }
+
+    fn step(&mut self, elapsed_seconds: f64, line: &str) {
+        self.progress.step(elapsed_seconds, line);
+    }
+
+    fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
+        let lines = self.reports.as_mut().and_then(|reports| reports.column_lines.as_mut());
+        if let Some(lines) = lines {
+            self.progress.clear();
+            // A reader that has left misses no result.
+            let _ = lines.columns(done, n, elapsed_seconds);
+        }
+        self.progress.columns(done, n, elapsed_seconds);
+    }
+
+    fn slow(&mut self, named: &Named) {
+        self.progress.slow(named.brief());
+    }
+
+    fn clear(&mut self) {
+        self.progress.clear();
+    }
+
+    fn run_begins(
+        &mut self,
+        spec: &RunSpec,
+        facts: RunFacts,
+        notes: Vec<String>,
+    ) -> Result<(), ReportError> {
+        let notes = self.notes(spec, &facts, notes);
+        let dgemm = facts.dgemm_self_test.as_ref().map(|test| test.gflops_per_core);
+        let json = self.options.json.as_ref();
+        let json = json.map(|path| JsonReport::create(path, spec, facts)).transpose()?;
+        let column_lines = if self.options.progress_report {
+            Some(ColumnLines(text::open(&Output::Stdout)?))
+        } else {
+            None
+        };
+        let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
+        // A process has one run, so its description may live as long as the process.
+        let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
+        let mut text = TextReport::new(out, spec)
+            .with_dgemm(dgemm)
+            .with_detailed_timing(self.options.detailed_timing)
+            .with_notes(notes)
+            .with_late_notes(self.options.as_reference);
+        text.header()?;
+        self.reports = Some(Reports { text, json, column_lines, is_json_behind: false });
+        Ok(())
+    }
+
+    fn note(&mut self, note: &str) -> Result<(), ReportError> {
+        Ok(self.reports().text.note(note)?)
+    }
+
+    fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+        let Reports { text, json, is_json_behind, .. } = self.reports();
+        text.test(record)?;
+        let lines = text.out().take();
+        // The text report comes first; the JSON document is written whole each time, so the next
+        // test adds this one, too.
+        if let Some(Err(why)) = json.as_mut().map(|json| json.test(record, &lines))
+            && !std::mem::replace(is_json_behind, true)
+        {
+            messages::print(format_args!("warning: {why}; it is tried again with each test"));
+        }
+        Ok(())
+    }
+
+    fn run_ends(&mut self) -> Result<(), ReportError> {
+        let Reports { text, json, .. } = self.reports();
+        text.summary().map_err(ReportError::Summary)?;
+        let lines = text.out().take();
+        json.as_mut().map_or(Ok(()), |json| json.finish(&lines))
+    }
+
+    fn lines_on_stdout(&self) -> u64 {
+        text::lines_on_stdout()
+    }
+}
+
+/// A note on the ranks that no grid takes, if there are any.
+fn idle_ranks(spec: &RunSpec, environment: &Environment) -> Option<String> {
+    let ranks: usize = environment.hosts.iter().map(|host| host.ranks).sum();
+    let taken = spec.tests().iter().map(TestSpec::ranks).max()?;
+    (ranks > taken)
+        .then(|| format!("idle     : {} rank(s): the largest grid takes {taken}", ranks - taken))
+}

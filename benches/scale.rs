@@ -19,7 +19,7 @@ use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::guard::{Background, Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
 use skt_hpl::hpl::team::Team;
-use skt_hpl::hpl::work::{self, Work};
+use skt_hpl::hpl::work::{self, Work, WorkListener};
 use skt_hpl::model::path::work as units;
 use skt_hpl::model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
 use skt_hpl::record::{Outcome, ROWS_IN_HALVES, TestRecord};
@@ -217,7 +217,7 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
         _ => (args.spec(), clocked::processor_time),
     };
     let ranks = clocked::run(args.p * args.q, &args.network(), meter, |world| {
-        work::observe(count);
+        work::listen(WorkListener { begins: Some(count), ..WorkListener::default() });
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let doubles = ptest::shape(&grid, &spec).doubles();
         let plain = Unguarded::new(doubles)

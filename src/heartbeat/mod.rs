@@ -15,7 +15,7 @@ use std::time::Instant;
 use skt_checkpoint::sign::{WaitSigns, run_in};
 use skt_terms::exit::Exit;
 
-use crate::hpl::work;
+use crate::hpl::work::{self, WorkListener};
 pub use beat::{
     Beat, CHANGED, CHECKPOINT, COMPUTE, CorruptionReport, DONE, DataLocation, ENV, FACTOR, MARK,
     OPEN, REFUSED, REPORTED, TIME_UP, WAIT,
@@ -41,7 +41,7 @@ fn any_writer() -> Option<&'static HeartbeatWriter> {
     WRITER
         .get_or_init(|| {
             let token = std::env::var(ENV).ok()?;
-            work::on_pieces(piece);
+            work::listen(WorkListener { piece_done: Some(piece), ..WorkListener::default() });
             let rank = launcher_rank::rank().unwrap_or(0);
             let last = Beat {
                 token: token.clone(),

@@ -12,7 +12,7 @@ use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::SolveError;
 use skt_hpl::hpl::pgesv::guard::Unguarded;
 use skt_hpl::hpl::team::Team;
-use skt_hpl::hpl::work::{self, Work};
+use skt_hpl::hpl::work::{self, Work, WorkListener};
 use skt_hpl::record::{Outcome, TestRecord};
 use skt_hpl::run::ptest::{self, Silent};
 use skt_sim::clocked::{self, Network};
@@ -73,6 +73,12 @@ fn messages_alone_take_the_same_time_twice() {
 
 thread_local!(static MULTIPLIED: Cell<usize> = const { Cell::new(0) });
 
+fn count(work: Work) {
+    if let Work::Product { rows, cols, k } = work {
+        MULTIPLIED.set(MULTIPLIED.get() + rows * cols * k);
+    }
+}
+
 /// The products of all ranks, `rows x cols x k`, are those of the elimination: none is told twice,
 /// and none is left out.
 #[test]
@@ -80,11 +86,7 @@ fn the_solver_tells_of_all_its_products() {
     use_one_thread();
     for spec in specs() {
         let ranks = threads::run(spec.p * spec.q, |world| {
-            work::observe(|work| {
-                if let Work::Product { rows, cols, k } = work {
-                    MULTIPLIED.set(MULTIPLIED.get() + rows * cols * k);
-                }
-            });
+            work::listen(WorkListener { begins: Some(count), ..WorkListener::default() });
             solve(&world, &spec).map(|_| MULTIPLIED.get())
         });
         let told: usize = ranks.into_iter().map(|rank| rank.expect("it is solved")).sum();

@@ -1,9 +1,8 @@
-//! Reports the work of a rank's threads to listeners that the caller gives: a simulated machine
-//! advances its clock by it, and a supervisor sees that a long step makes progress.
+//! Reports the work of a process's threads to a listener: a simulated machine charges time for it,
+//! and a supervisor sees that a long step goes on.
 //!
 //! Copies of rows are not reported.
 
-use std::cell::Cell;
 use std::sync::OnceLock;
 
 /// A piece of the solver's work.
@@ -41,35 +40,33 @@ pub enum Work {
     },
 }
 
-/// Called with each piece of work, just before a thread does it.
-pub type Observer = fn(Work);
-
-thread_local!(static OBSERVER: Cell<Option<Observer>> = const { Cell::new(None) });
-
-/// Reports all work of this thread to `observer` from now on.
-pub fn observe(observer: Observer) {
-    OBSERVER.set(Some(observer));
+/// What a process wants to know of the work of its threads.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WorkListener {
+    /// Called by each thread just before it does a piece of work.
+    pub begins: Option<fn(Work)>,
+    /// Called by each thread when it has done a piece of a step: some rows of a product or of the
+    /// matrix.
+    pub piece_done: Option<fn()>,
 }
 
-/// Reports a piece of work to this thread's observer, if it has one.
-pub(crate) fn report(work: Work) {
-    if let Some(observer) = OBSERVER.get() {
-        observer(work);
+static LISTENER: OnceLock<WorkListener> = OnceLock::new();
+
+/// Sets the listener of this process. The first one stays.
+pub fn listen(listener: WorkListener) {
+    LISTENER.get_or_init(|| listener);
+}
+
+/// Reports to the process's listener that this thread begins a piece of work.
+pub(crate) fn begins(work: Work) {
+    if let Some(WorkListener { begins: Some(begins), .. }) = LISTENER.get() {
+        begins(work);
     }
 }
 
-/// The listener that [`on_pieces`] has set.
-static ON_PIECE: OnceLock<fn()> = OnceLock::new();
-
-/// Calls `listener` from now on whenever a thread of the process has done a piece of a step: some
-/// rows of a product or of the matrix. The first listener stays.
-pub fn on_pieces(listener: fn()) {
-    ON_PIECE.get_or_init(|| listener);
-}
-
-/// Notifies the process's listener, if it has one, that a piece of a step is done.
-pub(crate) fn piece() {
-    if let Some(listener) = ON_PIECE.get() {
-        listener();
+/// Reports to the process's listener that a piece of a step is done.
+pub(crate) fn piece_done() {
+    if let Some(WorkListener { piece_done: Some(piece_done), .. }) = LISTENER.get() {
+        piece_done();
     }
 }

@@ -102,7 +102,7 @@ fn by_rows<C: Comm>(
         let mut a = unsafe { a.block(part.clone(), 0..cols) };
         for (i, local_row) in part.enumerate() {
             fill(rows.global(local_row, myrow), a.row_mut(i));
-            work::piece();
+            work::piece_done();
         }
     });
 }

@@ -76,7 +76,7 @@ pub(super) fn substitute<C: Comm>(
             Some(diagonal) => diagonal.solve(&grid.col, &share[own], xk)?,
             None => {
                 xk.copy_from_slice(&share[own]);
-                work::report(Work::Read { entries: xk.len() * xk.len() });
+                work::begins(Work::Read { entries: xk.len() * xk.len() });
                 solve_upper(own_rows, xk);
             }
         }
@@ -89,7 +89,7 @@ pub(super) fn substitute<C: Comm>(
             share[near].fill(0.0);
         }
         subtract(team, a.block(far.clone(), columns), xk, &mut share[far]);
-        work::piece();
+        work::piece_done();
     }
     Ok(x)
 }
@@ -104,7 +104,7 @@ fn add_handed_over<C: Comm>(grid: &Grid<C>, incoming: &mut [f64], share: &mut [f
 /// `s := s - U x`, on all threads: they read U from memory faster than one.
 fn subtract(team: &Team, u: MatRef, x: &[f64], s: &mut [f64]) {
     let rows = u.rows();
-    work::report(Work::Read { entries: rows * x.len() });
+    work::begins(Work::Read { entries: rows * x.len() });
     let s = SharedMat::row_major(s, 1, rows);
     team.split(rows, TUNING.back_grain_rows, |part| {
         // SAFETY: the parts do not overlap.
@@ -190,7 +190,7 @@ impl Diagonal {
             for (i, value) in arrival_order(self.map, &self.rows, self.me).zip(&self.packed) {
                 x[i] = *value;
             }
-            work::report(Work::Read { entries: jb * jb });
+            work::begins(Work::Read { entries: jb * jb });
             solve_upper(MatRef::row_major(&self.block[..jb * jb], jb, jb, jb), x);
         }
         collect::broadcast(col, x, self.root)

@@ -245,7 +245,7 @@ impl<C: Comm> LookAhead<C> {
         let (head, ipiv) = layout.head_and_ipiv(message);
         let (rows, myrow) = (local.rows, local.grid.myrow);
         let below = local.shape.rows - layout.below;
-        work::report(Work::Panel { rows: below, jb: layout.jb, p: local.grid.p });
+        work::begins(Work::Panel { rows: below, jb: layout.jb, p: local.grid.p });
         let mut panel = pfact::PanelWork {
             w: w.rb(),
             ipiv,

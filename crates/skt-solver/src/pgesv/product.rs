@@ -92,7 +92,7 @@ pub(super) unsafe fn multiply_part(
         }
         done = call.end;
         listener.end(&rows, (done < cols.len()).then_some(done))?;
-        work::piece();
+        work::piece_done();
         if done == cols.len() {
             return Ok(inside);
         }

@@ -30,20 +30,20 @@ pub struct Operands<'a> {
 
 /// `U = L1^-1 A1`, in place.
 pub fn solve(panel: &Operands, a1: MatMut) {
-    work::report(Work::Solve { k: a1.rows(), cols: a1.cols() });
+    work::begins(Work::Solve { k: a1.rows(), cols: a1.cols() });
     solve_unit_lower(panel.l1, a1);
 }
 
 /// `U = L1^-1 A1` for the rows of A1 that an exchange has brought.
 pub fn solve_arrived(panel: &Operands, a1: Rows, u: MatMut) {
-    work::report(Work::Solve { k: u.rows(), cols: u.cols() });
+    work::begins(Work::Solve { k: u.rows(), cols: u.cols() });
     solve_unit_lower_from(panel.l1, a1, u);
 }
 
 /// `A2 = A2 - L2 U` on rows `rows` of A2; `a2` is those rows.
 pub fn multiply(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
-    work::report(Work::Product { rows: l2.rows(), cols: u.cols(), k: l2.cols() });
+    work::begins(Work::Product { rows: l2.rows(), cols: u.cols(), k: l2.cols() });
     gemm(-1.0, l2, u, 1.0, a2);
 }
 

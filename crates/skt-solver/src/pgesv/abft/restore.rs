@@ -161,7 +161,7 @@ impl<'p> Step<'p> {
                         if call == done { PartState::Open } else { PartState::Partly(done - call) };
                     journal.set_part(part, is)?;
                     journal.hook.end_change();
-                    work::piece();
+                    work::piece_done();
                 }
                 Ok(())
             })?;

@@ -33,8 +33,8 @@ pub mod run;
 pub mod screen;
 pub mod status;
 pub mod store;
-pub mod study_error;
 mod thread_variables;
+pub mod tool_error;
 pub mod tune;
 pub mod xhpl;
 

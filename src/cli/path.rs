@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use skt_terms::phases::Phases;
 
 use super::flags;
-use super::study_error::StudyError;
+use super::tool_error::ToolError;
 use crate::model::path::{
     Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
 };
@@ -135,7 +135,7 @@ other, and the rest on a mean rank. The model has no contention, noise or checkp
 ///
 /// # Errors
 /// A flag is not legal, a file cannot be read or written, or the reports do not fit.
-pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
+pub fn execute(args: &PathArgs) -> Result<(), ToolError> {
     let fitted = fitted(args)?;
     let machine = machine(args, fitted.as_ref().map(|fit| fit.machine))?;
     if let Some(path) = &args.save_machine {
@@ -149,7 +149,7 @@ pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
         if fitted.is_some() {
             return Ok(output::print(&describe_machine(&machine))?);
         }
-        return Err(StudyError::Usage("what is to be run? Give --n or --memory-gib".into()));
+        return Err(ToolError::Usage("what is to be run? Give --n or --memory-gib".into()));
     }
     let all = predictions(args, &machine)?;
     let (run, best) = &all[0];
@@ -162,7 +162,7 @@ pub fn execute(args: &PathArgs) -> Result<(), StudyError> {
     Ok(output::print(&text)?)
 }
 
-fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
+fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, ToolError> {
     if args.fit.is_empty() {
         return Ok(None);
     }
@@ -177,23 +177,23 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, StudyError> {
     Ok(Some(fit))
 }
 
-fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, StudyError> {
+fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, ToolError> {
     let mut runs = Vec::new();
     for path in files {
         let found = report::measured::read(path)?;
         if found.is_empty() {
-            return Err(StudyError::Usage(format!(
+            return Err(ToolError::Usage(format!(
                 "'{}' has no test that ran to its end without checkpoints (--ft none)",
                 path.display()
             )));
         }
-        let too_long = |error| StudyError::Usage(format!("'{}': {error}", path.display()));
+        let too_long = |error| ToolError::Usage(format!("'{}': {error}", path.display()));
         found.iter().try_for_each(|test| test.run.validate()).map_err(too_long)?;
         let all = found.len();
         let by_messages: Vec<_> = found.into_iter().filter(|test| !test.shared).collect();
         let shared = all - by_messages.len();
         if by_messages.is_empty() {
-            return Err(StudyError::Usage(format!(
+            return Err(ToolError::Usage(format!(
                 "in '{}' ranks read panels or rows in each other's memory; the model is one of \
                  messages: run with --transport messages",
                 path.display()
@@ -212,16 +212,16 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, StudyError> {
 }
 
 /// The machine of a file that --save-machine wrote, else two cores of an AMD EPYC.
-pub(super) fn read_machine(path: Option<&Path>) -> Result<Machine, StudyError> {
+pub(super) fn read_machine(path: Option<&Path>) -> Result<Machine, ToolError> {
     let Some(path) = path else { return Ok(Machine::ZEN4_CORE) };
     let file = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(StudyError::file("read", path))?;
+    let text = fs::read_to_string(path).map_err(ToolError::file("read", path))?;
     reader::from_json(&text).map_err(|error| {
-        StudyError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
+        ToolError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
     })
 }
 
-fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, StudyError> {
+fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, ToolError> {
     let mut machine = match fitted {
         Some(machine) => machine,
         None => read_machine(args.machine.as_deref())?,
@@ -242,12 +242,12 @@ fn machine(args: &PathArgs, fitted: Option<Machine>) -> Result<Machine, StudyErr
 
 /// N: the flag's value, or the largest multiple of NB whose matrix takes the given memory of each
 /// rank.
-fn order(args: &PathArgs, nb: usize) -> Result<usize, StudyError> {
+fn order(args: &PathArgs, nb: usize) -> Result<usize, ToolError> {
     let Some(gib) = args.memory_gib else { return Ok(args.n.expect("one of both is given")) };
     let doubles = gib * f64::from(1u32 << 30) / 8.0 * (args.p * args.q) as f64;
     let n = doubles.sqrt() as usize / nb.max(1) * nb;
     if n == 0 || !doubles.is_finite() {
-        return Err(StudyError::Usage(format!(
+        return Err(ToolError::Usage(format!(
             "--memory-gib {gib}: not enough for one block of NB = {nb} on each rank"
         )));
     }
@@ -268,7 +268,7 @@ fn find<T: Copy>(all: &[T], name: &str, named: impl Fn(T) -> &'static str) -> T 
 fn predictions(
     args: &PathArgs,
     machine: &Machine,
-) -> Result<Vec<(RunParams, Prediction)>, StudyError> {
+) -> Result<Vec<(RunParams, Prediction)>, ToolError> {
     let mut all = Vec::new();
     for &nb in &args.nb {
         for &depth in &args.depth {
@@ -300,7 +300,7 @@ type Changed = (&'static str, Prediction);
 
 /// Predictions: without halves, then with each change of the solver by itself, then with all of
 /// these changes.
-fn changed(run: &RunParams, machine: &Machine) -> Result<Vec<Changed>, StudyError> {
+fn changed(run: &RunParams, machine: &Machine) -> Result<Vec<Changed>, ToolError> {
     let none = Changes::default();
     let all = Changes { prompt_forwarding: true, wait_for_oldest: true, team_without_loss: true };
     let list = [
@@ -438,7 +438,7 @@ impl Compared {
     }
 }
 
-fn show_check(args: &PathArgs, machine: &Machine) -> Result<(), StudyError> {
+fn show_check(args: &PathArgs, machine: &Machine) -> Result<(), ToolError> {
     let mut all = Vec::new();
     for measured in read_all(&args.check)? {
         let predicted = predict(&measured.run, machine, &Changes::default())?;
@@ -555,7 +555,7 @@ fn check_json(all: &[Compared]) -> String {
     serde_json::to_string_pretty(&list).expect("numbers and names") + "\n"
 }
 
-fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(), StudyError> {
+fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(), ToolError> {
     let figure = Figure {
         id: "path",
         title: format!("{:.1} % of DGEMM in {:.4} s", 100.0 * p.efficiency, p.time_seconds),
@@ -572,7 +572,7 @@ fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(),
         }),
     };
     let text = figure.text_for(path).ok_or_else(|| {
-        StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
+        ToolError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
     })?;
     Ok(output::write_file(path, &text, force)?)
 }

@@ -13,7 +13,7 @@ use super::node_memory::{self, Alike, NodeMemory};
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
-use super::study_error::StudyError;
+use super::tool_error::ToolError;
 use crate::hpl::blas::library;
 use crate::hpl::team::Team;
 use crate::model::HOUR_SECONDS;
@@ -125,10 +125,10 @@ pub struct PlanArgs {
 /// # Errors
 /// A flag is not legal, a report cannot be read, the machine has too little memory, or the file
 /// cannot be written.
-pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
+pub fn execute(args: &PlanArgs) -> Result<(), ToolError> {
     let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {
-        return Err(StudyError::Usage(
+        return Err(ToolError::Usage(
             "--json and --out - both print to standard output: give --out a file".into(),
         ));
     }
@@ -162,7 +162,7 @@ pub fn execute(args: &PlanArgs) -> Result<(), StudyError> {
 
 /// The plan on those of the nodes that give the highest expected rate, and its basis: a node with
 /// little memory bounds what the others hold, so it may be better left out.
-fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan), StudyError> {
+fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan), ToolError> {
     let sets = args.memory_gib.as_ref().map(|memory| memory.sets(basis.machine.nodes));
     let sets = sets.unwrap_or_default();
     if sets.len() < 2 {
@@ -244,7 +244,7 @@ fn how_to_run(
     )
 }
 
-fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
+fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
     let reports =
         args.report.iter().map(|path| RunReport::read(path)).collect::<Result<Vec<_>, _>>()?;
     let mut notes = Vec::new();
@@ -290,10 +290,10 @@ fn basis(args: &PlanArgs) -> Result<Basis, StudyError> {
 }
 
 /// Number of all nodes.
-fn nodes(args: &PlanArgs) -> Result<usize, StudyError> {
+fn nodes(args: &PlanArgs) -> Result<usize, ToolError> {
     let listed = args.memory_gib.as_ref().and_then(NodeMemory::nodes);
     match (args.nodes, listed) {
-        (Some(nodes), Some(listed)) if nodes != listed => Err(StudyError::Usage(format!(
+        (Some(nodes), Some(listed)) if nodes != listed => Err(ToolError::Usage(format!(
             "--nodes {nodes}, and --memory-gib lists {listed} nodes: leave out --nodes"
         ))),
         (nodes, listed) => Ok(nodes.or(listed).unwrap_or(1)),
@@ -301,13 +301,13 @@ fn nodes(args: &PlanArgs) -> Result<usize, StudyError> {
 }
 
 /// Number of cores of a node, and how many of them the solver uses.
-fn node_cores(args: &PlanArgs) -> Result<(usize, usize), StudyError> {
+fn node_cores(args: &PlanArgs) -> Result<(usize, usize), ToolError> {
     let cores = match args.cores_per_node {
         Some(cores) => cores,
         None => machine::cores()?,
     };
     let (threads, kept) = (args.threads, args.helper_cores);
-    let refused = |what| Err(StudyError::Usage(what));
+    let refused = |what| Err(ToolError::Usage(what));
     if cores == 0 {
         return refused("--cores-per-node 0: legal is 1 or more".to_owned());
     }
@@ -331,7 +331,7 @@ fn core(
     args: &PlanArgs,
     reports: &[RunReport],
     notes: &mut Vec<String>,
-) -> Result<path::Machine, StudyError> {
+) -> Result<path::Machine, ToolError> {
     let core = read_machine(args.machine.as_deref())?;
     core.validate()?;
     let reported = reports
@@ -358,7 +358,7 @@ fn rate_over_model(
     core: &path::Machine,
     network: &Network,
     notes: &mut Vec<String>,
-) -> Result<f64, StudyError> {
+) -> Result<f64, ToolError> {
     if reports.is_empty() {
         return Ok(1.0);
     }
@@ -375,7 +375,7 @@ fn rate_over_model(
     }
     let largest = tests.iter().map(|(n, ..)| *n).max();
     let Some(largest) = largest else {
-        return Err(StudyError::Usage(
+        return Err(ToolError::Usage(
             "the reports have no test that ran to its end without checkpoints (--ft none)".into(),
         ));
     };

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::plan_report::large;
-use super::study_error::StudyError;
+use super::tool_error::ToolError;
 use crate::model::levels::{PlannedLevel, Storage, StoredIn, Validity};
 use crate::model::plan::{Plan, PlannedMachine};
 use crate::model::{HOUR_SECONDS, ModelError};
@@ -61,7 +61,7 @@ impl LevelArgs {
     ///
     /// # Errors
     /// A configuration cannot name a folder.
-    pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, StudyError> {
+    pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, ToolError> {
         let mut words = Vec::new();
         for level in levels.iter().filter(|level| level.pays()) {
             let (name, folder) = match level.stored_in {
@@ -75,7 +75,7 @@ impl LevelArgs {
         match setting.parse::<Levels>() {
             _ if words.is_empty() => Ok(None),
             Ok(levels) if levels.0.len() == words.len() => Ok(Some(setting)),
-            _ => Err(StudyError::Usage(format!(
+            _ => Err(ToolError::Usage(format!(
                 "`{setting}` is no setting of levels: folders are absolute paths without commas, \
                  a different one for each level"
             ))),

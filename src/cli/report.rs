@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use skt_terms::shown::printable;
 
-use super::study_error::StudyError;
+use super::tool_error::ToolError;
 use crate::record::energy::LEAST_SECONDS;
 use crate::record::power_log::LogFile;
 use crate::report::bundle;
@@ -61,7 +61,7 @@ pub struct ReportArgs {
 ///
 /// # Errors
 /// A report cannot be read or has no test to submit, or the output cannot be written.
-pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
+pub fn execute(args: &ReportArgs) -> Result<(), ToolError> {
     let texts = args.reports.iter().map(|path| reader::read_text(path));
     let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
     let named = |(path, text): (&PathBuf, &String)| {
@@ -69,7 +69,7 @@ pub fn execute(args: &ReportArgs) -> Result<(), StudyError> {
         Ok(NamedRun { name: path.display().to_string(), report })
     };
     let runs = args.reports.iter().zip(&texts).map(named);
-    let mut runs = runs.collect::<Result<Vec<_>, StudyError>>()?;
+    let mut runs = runs.collect::<Result<Vec<_>, ToolError>>()?;
     if let Some(path) = &args.power_csv {
         let log = LogFile::read(path, args.power_clock_offset).map_err(usage)?;
         add_power(&mut runs, &log)?;
@@ -96,7 +96,7 @@ fn pack(
     runs: &[NamedRun],
     texts: &[String],
     archive: &Path,
-) -> Result<(), StudyError> {
+) -> Result<(), ToolError> {
     let ([run], [text]) = (runs, texts) else {
         return Err(usage(format!("--bundle packs one run, not {}", runs.len())));
     };
@@ -109,7 +109,7 @@ fn pack(
         extra.push(("top500.txt", printable(&sheet).into_owned().into_bytes()));
     }
     if let Some(log) = &args.power_csv {
-        extra.push(("power.csv", fs::read(log).map_err(StudyError::file("read", log))?));
+        extra.push(("power.csv", fs::read(log).map_err(ToolError::file("read", log))?));
     }
     let packed = bundle::of_report(text, &run, extra);
     let packed = packed.map_err(|why| usage(format!("'{from}': {why}")))?;
@@ -121,14 +121,14 @@ fn pack(
     Ok(())
 }
 
-fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, StudyError> {
+fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, ToolError> {
     let ReportArgs { rpeak_gflops, power_kw: power_kilowatts, power_level, .. } = *args;
     top500::sheet(runs, &Given { rpeak_gflops, power_kilowatts, power_level }).map_err(usage)
 }
 
 /// Adds what the log says to all completed tests that are long enough to be measured, in place of
 /// what a meter has said during the run.
-fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), StudyError> {
+fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), ToolError> {
     for run in runs {
         for (number, test) in (1..).zip(&mut run.report.tests) {
             let (Some(seconds @ LEAST_SECONDS..), Some(gflops)) = (test.time_seconds, test.gflops)
@@ -149,6 +149,6 @@ fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), StudyError> {
     Ok(())
 }
 
-fn usage(why: impl ToString) -> StudyError {
-    StudyError::Usage(why.to_string())
+fn usage(why: impl ToString) -> ToolError {
+    ToolError::Usage(why.to_string())
 }

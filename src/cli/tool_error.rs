@@ -9,7 +9,7 @@ use skt_config::ConfigError;
 
 /// An error of a subcommand that runs no benchmark.
 #[derive(Debug, thiserror::Error)]
-pub enum StudyError {
+pub enum ToolError {
     /// A parameter of a model is not legal.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -34,7 +34,7 @@ pub enum StudyError {
     Usage(String),
 }
 
-impl StudyError {
+impl ToolError {
     /// Makes the error of a system call that was to `what` (read or write) the file `path`.
     pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let file = path.display().to_string();

@@ -9,17 +9,16 @@
 //!   Extreme-Scale", INRIA RR-7950, 2012
 //! - [`tang`]: Tang et al., "An Efficient In-Memory Checkpoint Method and its Practice on
 //!   Fault-Tolerant HPL", TPDS 2018: the largest machines, and the reliability
-//! - [`figures`]: the figures of the papers, and ours
 //! - [`sim`]: a discrete-event simulator that checks all formulas
-//! - [`cli`]: the program `skt-studies`
+//! - [`cli`]: the program `skt-studies`, which also draws the figures
 
 #![warn(missing_docs)]
 
 pub mod bautista;
 pub mod bosilca;
 pub mod cli;
-pub mod error;
-pub mod figures;
+mod error;
+mod figures;
 pub mod sim;
 pub mod tang;
 

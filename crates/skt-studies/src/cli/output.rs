@@ -12,7 +12,7 @@ use skt_terms::shown::printable;
 use crate::StudyError;
 
 /// Lets a closed pipe end the process, as other text tools do (`| head`).
-pub fn die_quietly_on_closed_pipe() {
+pub(super) fn die_quietly_on_closed_pipe() {
     // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
@@ -21,7 +21,7 @@ pub fn die_quietly_on_closed_pipe() {
 ///
 /// # Errors
 /// The text cannot be written.
-pub fn print(text: &str) -> Result<(), StudyError> {
+pub(super) fn print(text: &str) -> Result<(), StudyError> {
     let write = || {
         let mut stdout = streams::stdout()?.lock();
         stdout.write_all(printable(text).as_bytes())?;
@@ -35,7 +35,7 @@ pub fn print(text: &str) -> Result<(), StudyError> {
 ///
 /// # Errors
 /// The extension names no format, the file exists, or it cannot be written.
-pub fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
+pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
     let text = figure.text_for(path).ok_or_else(|| {
         StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
     })?;

@@ -10,11 +10,11 @@ pub(super) struct ProgressBar {
 }
 
 impl ProgressBar {
-    pub fn new(what: &'static str, total: usize) -> Self {
+    pub(super) fn new(what: &'static str, total: usize) -> Self {
         Self { what, total, visible: std::io::stderr().is_terminal() }
     }
 
-    pub fn show(&self, done: usize) {
+    pub(super) fn show(&self, done: usize) {
         const WIDTH: usize = 40;
         // Two hundred updates are as smooth as a thousand.
         let step = (self.total / 200).max(1);
@@ -27,7 +27,7 @@ impl ProgressBar {
         let _ = write!(std::io::stderr(), "\r{} [{bar}] {done}/{}", self.what, self.total);
     }
 
-    pub fn end(&self) {
+    pub(super) fn end(&self) {
         if self.visible {
             let _ = writeln!(std::io::stderr());
         }

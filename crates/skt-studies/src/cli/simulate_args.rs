@@ -9,7 +9,7 @@ use skt_terms::ranges::{above_zero, share, share_above_zero, share_between, zero
 
 /// Protocols of `simulate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ProtocolName {
+pub(super) enum ProtocolName {
     /// Restart from zero at every failure
     None,
     /// In memory, one copy; a failure during a checkpoint loses the data
@@ -30,7 +30,7 @@ pub enum ProtocolName {
 
 /// Laws of `simulate`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum LawName {
+pub(super) enum LawName {
     /// Memoryless
     Exponential,
     /// Weibull, with --shape
@@ -42,98 +42,98 @@ pub enum LawName {
 /// Flags of `simulate`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
-pub struct SimulateArgs {
+pub(super) struct SimulateArgs {
     /// What protects the job
     #[arg(long, value_name = "PROTOCOL", default_value = "self")]
-    pub protocol: ProtocolName,
+    pub(super) protocol: ProtocolName,
     /// Nodes
     #[arg(long, value_name = "NODES", default_value_t = 1_000)]
-    pub nodes: usize,
+    pub(super) nodes: usize,
     /// Spare nodes [default: as many as needed]
     #[arg(long, value_name = "NODES")]
-    pub spares: Option<usize>,
+    pub(super) spares: Option<usize>,
     /// Members of a group (in memory), or number of groups (hierarchical)
     #[arg(long, value_name = "N", default_value_t = 16)]
-    pub group: usize,
+    pub(super) group: usize,
     /// Parities of a group
     #[arg(long, value_name = "M", default_value_t = 1)]
-    pub parities: usize,
+    pub(super) parities: usize,
     /// Mean time between failures of one node, in hours
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 43_800.0)]
-    pub node_mtbf_hours: f64,
+    pub(super) node_mtbf_hours: f64,
     /// How nodes fail
     #[arg(long, value_name = "LAW", default_value = "exponential")]
-    pub law: LawName,
+    pub(super) law: LawName,
     /// Shape of the Weibull law
     #[arg(long, value_parser = above_zero, value_name = "K", default_value_t = 0.7)]
-    pub shape: f64,
+    pub(super) shape: f64,
     /// Deviation of the logarithm of the log-normal law
     #[arg(long, value_parser = above_zero, value_name = "SIGMA", default_value_t = 1.0)]
-    pub sigma: f64,
+    pub(super) sigma: f64,
     /// Failures from a file instead of a law: one line each, `seconds node`
     #[arg(long, value_name = "FILE")]
-    pub trace: Option<PathBuf>,
+    pub(super) trace: Option<PathBuf>,
     /// Length of the trace's record, in hours [default: to a mean gap after its last failure]
     #[arg(long, value_parser = above_zero, value_name = "HOURS")]
-    pub trace_hours: Option<f64>,
+    pub(super) trace_hours: Option<f64>,
     /// Start with new nodes, instead of nodes as old as in a machine long in use
     #[arg(long)]
-    pub new_nodes: bool,
+    pub(super) new_nodes: bool,
     /// Work to do, in hours of full speed
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 24.0)]
-    pub work_hours: f64,
+    pub(super) work_hours: f64,
     /// Time for one checkpoint (of one group, with hierarchical), in seconds; 0 with abft
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 20.0)]
-    pub checkpoint_seconds: f64,
+    pub(super) checkpoint_seconds: f64,
     /// Share of the speed that is left during a checkpoint
     #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.0)]
-    pub overlap: f64,
+    pub(super) overlap: f64,
     /// Work between two checkpoints, in seconds [default: the best for the exact form]; with abft,
     /// the work of a step, which has no default
     #[arg(long, value_parser = above_zero, value_name = "S")]
-    pub interval_seconds: Option<f64>,
+    pub(super) interval_seconds: Option<f64>,
     /// Time for detection and relaunch, in seconds
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 60.0)]
-    pub downtime_seconds: f64,
+    pub(super) downtime_seconds: f64,
     /// Time to rebuild or reload, in seconds
     #[arg(long, value_parser = zero_or_above, value_name = "S", default_value_t = 20.0)]
-    pub recovery_seconds: f64,
+    pub(super) recovery_seconds: f64,
     /// Levels of images below the memory: local:RATE (per node) or global:RATE (of all nodes
     /// together), e.g. 2GB/s, followed by any of ,every=TIME or ,every=auto (the best, which is the
     /// default) ,cost=TIME, the work that an image costs (else all of the time that it takes to
     /// write) ,mtbf=TIME between failures that need this level (else 30 days); several levels are
     /// separated by commas
     #[arg(long, value_name = "LEVELS", requires = "image_gib")]
-    pub level: Option<StatedLevels>,
+    pub(super) level: Option<StatedLevels>,
     /// Size of a node's image, in GiB
     #[arg(long, value_parser = above_zero, value_name = "GIB", requires = "level")]
-    pub image_gib: Option<f64>,
+    pub(super) image_gib: Option<f64>,
     /// Start the work over when data are lost, instead of giving up
     #[arg(long)]
-    pub restart: bool,
+    pub(super) restart: bool,
     /// Speed with message logging, as a share of full speed (hierarchical)
     #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.98)]
-    pub logging_speed: f64,
+    pub(super) logging_speed: f64,
     /// Speed of re-execution from the logs, as a multiple of full speed (hierarchical)
     #[arg(long, value_parser = above_zero, value_name = "X", default_value_t = 1.5)]
-    pub replay_speed: f64,
+    pub(super) replay_speed: f64,
     /// Growth of a checkpoint by logged messages, as a share of it per second of work
     /// (hierarchical)
     #[arg(long, value_parser = zero_or_above, value_name = "SHARE", default_value_t = 0.0)]
-    pub growth_per_second: f64,
+    pub(super) growth_per_second: f64,
     /// Give up a run after this many times the work
     #[arg(long, value_parser = above_zero, value_name = "X", default_value_t = 1_000.0)]
-    pub give_up: f64,
+    pub(super) give_up: f64,
     /// Independent runs
     #[arg(long, value_name = "RUNS", default_value_t = 1_000)]
-    pub runs: usize,
+    pub(super) runs: usize,
     /// Seed of the random numbers
     #[arg(long, value_name = "SEED", default_value_t = 1)]
-    pub seed: u64,
+    pub(super) seed: u64,
     /// Threads [default: one per core]
     #[arg(long, value_name = "T")]
-    pub threads: Option<usize>,
+    pub(super) threads: Option<usize>,
     /// Confidence level of the intervals
     #[arg(long, value_parser = share_between, value_name = "0..1", default_value_t = 0.95)]
-    pub confidence: f64,
+    pub(super) confidence: f64,
 }

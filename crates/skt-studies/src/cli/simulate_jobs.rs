@@ -239,15 +239,15 @@ pub(super) fn hierarchical(
 
 /// A simulation with levels of images, with the values for the formula.
 pub(super) struct Levelled {
-    pub job: LevelledJob,
-    pub law: Law,
-    pub levels: Levels,
-    pub schedule: Schedule,
+    pub(super) job: LevelledJob,
+    pub(super) law: Law,
+    pub(super) levels: Levels,
+    pub(super) schedule: Schedule,
 }
 
 impl Levelled {
     /// The waste that the formula predicts.
-    pub fn formula(&self) -> Formula {
+    pub(super) fn formula(&self) -> Formula {
         let Self { levels, schedule, .. } = self;
         let periods = levels.periods_seconds(schedule);
         let images: Vec<String> =

@@ -25,7 +25,7 @@ struct Stated {
 
 /// The levels of `simulate`, the nearest first.
 #[derive(Debug, Clone, PartialEq)]
-pub struct StatedLevels(Vec<Stated>);
+pub(super) struct StatedLevels(Vec<Stated>);
 
 /// The text states no levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,7 @@ pub struct StatedLevels(Vec<Stated>);
     "legal are local:RATE or global:RATE, as 2GB/s, then ,every=auto or a time ,cost=TIME \
      ,mtbf=TIME; several with commas between them"
 )]
-pub struct BadLevels;
+pub(super) struct BadLevels;
 
 impl Stated {
     fn begin(word: &str) -> Option<Self> {

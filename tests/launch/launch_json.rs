@@ -101,8 +101,9 @@ fn a_run_with_failures_satisfies_the_schema() {
         (state.status, state.reason, state.exit) = (status, Some("why".into()), Some(75));
         published().check(&account(&state));
     }
-    let mut changed = account(&state);
-    changed["failures"][0]["timeline"]["recovery_seconds"] = "a word".into();
-    changed["new"] = 1.into();
-    assert_eq!(published().errors(&changed).len(), 2);
+    let good = account(&state);
+    let mut changed = [good.clone(), good];
+    changed[0]["failures"][0]["timeline"]["recovery_seconds"] = "a word".into();
+    changed[1]["new"] = 1.into();
+    assert!(changed.iter().all(|bad| !published().accepts(bad)));
 }

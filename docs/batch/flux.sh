@@ -9,39 +9,10 @@
 #flux: --exclusive
 #flux: --time-limit=12h
 
-# Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
-images=${IMAGES:-$PWD/images}
-mkdir -p "$images"
-touch "$images/begun"
-# A configuration without checkpoints, which `plan` may choose, has no images: set LEVEL to nothing.
-# The end of this script looks for images in IMAGES, so another level's folder belongs there.
-level=${LEVEL-global:$images}
-# The run saves its state before this time, a minute before the job ends.
-left=$(flux job timeleft)
-[ -n "$left" ] || { echo "flux does not tell the time left" >&2; exit 2; }
-end=$(($(date +%s) + left - 60))
+# shellcheck source=docs/batch/job.sh
+. "$PWD/job.sh" || exit 2
+end_in "$(flux job timeleft)"
 
-for _ in 1 2 3; do
-    flux run --nodes=8 --ntasks=64 --cores-per-task=8 \
-        skt-hpl --config cluster.toml ${level:+--level "$level"} \
-            --time-limit "@$end" --json result.json
-    code=$?
-    # 0: passed; 1: a residual failed; 2: bad input; 75: the time is over or a rank failed, another job continues.
-    # All others: a rank or a node was lost, and the same command continues here.
-    # 126 and 127: the program does not start.
-    case $code in 0 | 1 | 2 | 126 | 127) rm -f "$images/failed"; exit "$code" ;; 75) break ;; esac
-done
-# The next job continues from the images. Those of a second epoch show that the first are whole:
-# images that fail leave files, too. After three jobs in a row without them no other is queued.
-epochs=$(find "$images" -name 't*.e*' -newer "$images/begun" | sed 's/.*\.//' | sort -u | wc -l)
-if [ "$epochs" -gt 1 ]; then
-    rm -f "$images/failed"
-else
-    echo "$code" >> "$images/failed" || { echo "no further job: jobs cannot be counted in $images" >&2; exit 2; }
-    if [ "$(wc -l < "$images/failed")" -ge 3 ]; then
-        rm -f "$images/failed"
-        echo "no further job: no images of two epochs in $images; this one ended with $code" >&2
-        exit 2
-    fi
-fi
-exit 75
+repeat flux run --nodes=8 --ntasks=64 --cores-per-task=8 \
+    skt-hpl --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+queue_again

@@ -57,6 +57,7 @@ impl Batch {
             "#!/bin/sh\ncase $1 in hostlist) echo n1; exit ;; job) echo 14400; exit ;; esac\n{STARTS}"
         );
         executables::write_script(&folder.path().join("flux"), &flux);
+        fs::copy(script("job.sh"), folder.path().join("job.sh")).unwrap();
         fs::write(folder.path().join("nodes"), "n1\n".repeat(64)).unwrap();
         Self { folder }
     }
@@ -316,13 +317,21 @@ fn what_launch_keeps_follows_the_images() {
 #[test]
 fn images_are_left_out_where_the_level_is_empty() {
     let batch = Batch::new();
-    for entry in fs::read_dir(script("")).unwrap() {
-        let path = entry.unwrap().path();
-        let (_, log) = batch.run(&path, "0\n");
-        assert!(log.contains(" --level global:/"), "{path:?}: {log}");
-        let (ended, log) = batch.run_with(&path, "0\n", Some(("LEVEL", "")));
-        assert!(ended == Some(0) && starts(&log) == 1, "{path:?}: {log}");
-        assert!(!log.contains("--level"), "{path:?}: {log}");
+    for name in ALL {
+        let (_, log) = batch.run(&script(name), "0\n");
+        assert!(log.contains(" --level global:/"), "{name}: {log}");
+        let (ended, log) = batch.run_with(&script(name), "0\n", Some(("LEVEL", "")));
+        assert!(ended == Some(0) && starts(&log) == 1, "{name}: {log}");
+        assert!(!log.contains("--level"), "{name}: {log}");
+    }
+}
+
+#[test]
+fn a_script_without_what_all_share_starts_nothing() {
+    let batch = Batch::new();
+    fs::remove_file(batch.at("job.sh")).unwrap();
+    for name in ALL {
+        assert_eq!(batch.run(&script(name), "0\n"), (Some(2), String::new()), "{name}");
     }
 }
 

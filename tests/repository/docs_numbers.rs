@@ -8,7 +8,7 @@ use skt_config::{Bcast, Swap};
 use skt_hpl::model::path::{
     Changes, Machine, MeasuredTest, Part, RunParams, fit, measured, predict,
 };
-use skt_hpl::report::measured::read;
+use skt_hpl::report::measured::parse;
 
 const MODEL: &str = include_str!("../../docs/model.md");
 const PERFORMANCE: &str = include_str!("../../docs/performance.md");
@@ -35,23 +35,24 @@ fn raw_runs(file: &str) -> Vec<serde_json::Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The fastest measurement of each run, from all files of `folder` whose names start with
-/// `beginning`.
-fn runs_in(folder: &str, beginning: &str) -> Vec<MeasuredTest> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(measurements().join(folder))
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.file_name().unwrap().to_str().unwrap().starts_with(beginning))
-        .collect();
-    files.sort();
-    assert!(!files.is_empty(), "{beginning}");
-    let all: Vec<MeasuredTest> = files.iter().flat_map(|path| read(path).unwrap()).collect();
+/// The fastest measurement of each run, from all reports in `file`, one a line, that were written
+/// to a file (`--json`) whose name starts with `beginning`.
+fn runs_in(file: &str, beginning: &str) -> Vec<MeasuredTest> {
+    let named = |report: &serde_json::Value| {
+        let words = report["command_line"].as_array().unwrap();
+        let flag = words.iter().position(|word| word == "--json").unwrap();
+        words[flag + 1].as_str().unwrap().starts_with(beginning)
+    };
+    let reports: Vec<_> = raw_runs(file).into_iter().filter(named).collect();
+    assert!(!reports.is_empty(), "{beginning}");
+    let tests = |report: &serde_json::Value| parse(&report.to_string()).unwrap();
+    let all: Vec<MeasuredTest> = reports.iter().flat_map(tests).collect();
     measured::fastest(&all)
 }
 
 /// The fastest measurements of the runs of 2026-11-20.
 fn runs(beginning: &str) -> Vec<MeasuredTest> {
-    runs_in("2026-11-20-path", beginning)
+    runs_in("2026-11-20-path.jsonl", beginning)
 }
 
 fn fit_to(runs: Vec<MeasuredTest>) -> Machine {
@@ -66,11 +67,11 @@ fn fitted() -> Machine {
 
 #[test]
 fn a_second_fit_and_runs_over_links() {
-    let folder = "2026-11-23-path-zen4";
-    let host = fit_to(runs_in(folder, "fit-"));
+    let file = "2026-11-23-path-zen4.jsonl";
+    let host = fit_to(runs_in(file, "fit-"));
     let over =
         |gbs: f64| Machine { message_seconds: 15e-6, message_byte_seconds: 1e-9 / gbs, ..host };
-    let of_link = |link: &str| fit_to(runs_in(folder, &format!("link-{link}-fit-")));
+    let of_link = |link: &str| fit_to(runs_in(file, &format!("link-{link}-fit-")));
     let cases = [
         (host, "check-"),
         (over(1.25), "link-10gbit-check-"),
@@ -82,7 +83,7 @@ fn a_second_fit_and_runs_over_links() {
     let cells: Vec<[String; 2]> = cases
         .into_iter()
         .map(|(machine, files)| {
-            let runs = runs_in(folder, files);
+            let runs = runs_in(file, files);
             let offs: Vec<f64> = runs
                 .iter()
                 .map(|measured| {
@@ -113,7 +114,7 @@ fn a_second_fit_and_runs_over_links() {
 fn runs_that_the_fit_has_not_seen() {
     let machine = Machine::ZEN4_CORE;
     let rows = table(NOTEBOOK, "| tests | time: mean error (worst)");
-    let files = ["check-1x2-", "check-2x1-", "check-depth-", "check-bcast-"];
+    let files = ["check-1x2", "check-2x1", "check-depth", "check-bcast"];
     assert_eq!(rows.len(), files.len());
     let mut tests = 0;
     // For each phase the least and the largest error of all rows, in percent of its own seconds.
@@ -148,7 +149,7 @@ fn runs_that_the_fit_has_not_seen() {
                 own[index] = (own[index].0.min(share), own[index].1.max(share));
             }
         }
-        if files == "check-1x2-" {
+        if files == "check-1x2" {
             let others = 100.0 * (sum - worst) / (count - 1.0);
             let said = format!("the other eight tests of its row are off by {others:.1} %");
             assert!(runs.len() == 9 && NOTEBOOK.contains(&said), "{said}");
@@ -380,7 +381,7 @@ fn where_the_time_goes() {
     let rows = table(PERFORMANCE, head);
     let columns = [("1x2", 160), ("1x2", 224), ("2x1", 160), ("2x1", 224)];
     for (column, (grid, nb)) in columns.into_iter().enumerate() {
-        let runs = runs(&format!("shared-check-{grid}-"));
+        let runs = runs(&format!("shared-check-{grid}"));
         let is_shown = |m: &&MeasuredTest| m.run.n == 10_000 && m.run.nb == nb;
         let measured = runs.iter().find(is_shown).unwrap();
         for row in &rows {
@@ -428,7 +429,7 @@ fn runs_with_and_without_checkpoints() {
 #[test]
 fn a_model_of_messages_against_shared_memory() {
     let machine = Machine::ZEN4_CORE;
-    let (check, shared) = (runs("check-2x1-"), runs("shared-check-2x1-"));
+    let (check, shared) = (runs("check-2x1"), runs("shared-check-2x1"));
     let at = |runs: &[MeasuredTest], nb| {
         *runs.iter().find(|m| m.run.n == 10_000 && m.run.nb == nb).unwrap()
     };
@@ -568,7 +569,7 @@ fn every_file_of_measurements_is_named_where_it_is_used() {
             pages += &std::fs::read_to_string(path).unwrap();
         }
     }
-    // Files in a folder are named by the folder's name.
+    // The folder of a picture and its runs is named by its name.
     for entry in std::fs::read_dir(measurements()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         assert!(pages.contains(&name), "no page names docs/measurements/{name}");

@@ -16,7 +16,7 @@ pub struct Event {
     pub epoch: Option<u64>,
     /// Number of columns that were factored.
     pub column: Option<usize>,
-    /// Bytes of the matrix that a rank saved.
+    /// Bytes of the matrix that rank 0 saved.
     pub bytes: Option<u64>,
     /// A description of the event.
     pub detail: String,

@@ -55,7 +55,7 @@ pub struct Protection {
     pub encode_seconds: f64,
     /// Seconds of `checkpoint_seconds` to copy.
     pub copy_seconds: f64,
-    /// Bytes of the matrix that a rank saved in all checkpoints together.
+    /// Bytes of the matrix that rank 0 saved in all checkpoints together.
     pub saved_bytes: u64,
     /// The restarts since the first start.
     pub restarts: Vec<Restart>,

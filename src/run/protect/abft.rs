@@ -788,9 +788,11 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
 mod tests {
     use super::*;
 
-    /// Checkpoints outlive the program: a newer one must read and write the same bytes.
+    /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the next
+    /// number.
     #[test]
-    fn the_bytes_of_a_state_stay_what_they_are() {
+    fn the_bytes_of_a_state_are_those_of_its_format() {
+        assert_eq!(STATE_FORMAT.1, 8, "and other bytes here");
         let json = concat!(
             r#"{"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"restarts":[{"epoch":0,"#,

@@ -45,11 +45,12 @@ use skt_config::protection::Settings;
 use skt_host::affinity;
 use skt_host::messages;
 
-/// Increased when the form of [`TestState`] or of the result of a test changes: a program reads
-/// only its own format.
+/// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
+/// only its own format, whichever version of it wrote them.
 pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 
-/// What a checkpoint has besides the matrix; the same on all ranks.
+/// What a checkpoint has besides the matrix. Ranks differ in the bytes that they saved; that of
+/// rank 0 is kept.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct TestState {
     /// Panels that are factored and applied.
@@ -73,6 +74,7 @@ struct CheckpointCosts {
     skew_seconds: f64,
     encode_seconds: f64,
     copy_seconds: f64,
+    /// What this rank saved; all other numbers are the maximum over ranks.
     saved_bytes: u64,
     taken: Vec<Taken>,
 }
@@ -761,9 +763,11 @@ impl<C: Comm> Guard for Protected<'_, C> {
 mod tests {
     use super::*;
 
-    /// Checkpoints outlive the program: a newer one must read and write the same bytes.
+    /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the next
+    /// number.
     #[test]
-    fn the_bytes_of_a_state_stay_what_they_are() {
+    fn the_bytes_of_a_state_are_those_of_its_format() {
+        assert_eq!(STATE_FORMAT.1, 2, "and other bytes here");
         let json = concat!(
             r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
@@ -777,7 +781,7 @@ mod tests {
             r#""wall_clock_step_seconds":-3.5,"mended_seconds":null,"undone_ranks":0,"#,
             r#""level":"disk"}]}"#,
         );
-        let state: TestState = serde_json::from_str(json).expect("an older program's state");
+        let state: TestState = serde_json::from_str(json).expect("a state of this format");
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
     }
 }

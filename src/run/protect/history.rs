@@ -23,7 +23,7 @@ pub(super) struct Taken {
     pub epoch: u64,
     /// Columns that had been factored.
     pub column: usize,
-    /// Bytes of the matrix that a rank saved.
+    /// Bytes of the matrix that this rank saved; the history of rank 0 is printed.
     pub bytes: u64,
 }
 

@@ -203,29 +203,28 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok((active, stages.map(of_regions)))
     }
 
-    /// Rebuilds the settled copy and parities of the group's lost members. Returns the bytes
-    /// written here.
+    /// Rebuilds the settled copy and parities of the group's lost members.
     pub fn rebuild(
         &mut self,
         segment: &mut OwnSegment<M>,
         epoch: u64,
         lost: &[usize],
-    ) -> Result<usize> {
+    ) -> Result<()> {
         if lost.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         let settled = self.method.settled(epoch);
-        let (begun, mut written, mut bands) = (Instant::now(), 0, 0);
+        let (begun, mut bands) = (Instant::now(), 0);
         for region in 0..segment.layout().regions.len() {
             for band in 0..segment.layout().regions[region].stripes.bands() {
                 let step = Step::new(StepName::RecoverRebuild, epoch).band(region, band);
-                written += self.view(segment, region).rebuild(lost, settled, band, step)?;
+                self.view(segment, region).rebuild(lost, settled, band, step)?;
                 bands += 1;
                 // Reports progress, because groups without lost members wait.
                 segment.passes(begun, bands);
             }
         }
-        Ok(written)
+        Ok(())
     }
 
     /// The damaged cells of all members. Collective over the group.

@@ -166,23 +166,23 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return self.recover_abft().map(Some);
         }
         // 4 recover-load: B, C and their checksums come from this rank's image.
-        let loaded_bytes = self.load_image(epoch)?;
+        self.load_image(epoch)?;
 
         // 5 recover-verify: finds damage in the survivors' data and parities.
         let damaged = self.verify(epoch)?;
         let lost = self.lost_members();
 
         // 6 recover-flush, recover-stamp: B := A where (A, D) holds the epoch.
-        let mut copied_bytes = self.segment.finish_flush(epoch, self.holds(epoch))?;
+        self.segment.finish_flush(epoch, self.holds(epoch))?;
 
         // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
-        let rebuilt_bytes = self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
+        self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
         let repaired = self.encoding.repair(&mut self.segment, epoch, &damaged, &lost)?;
         let mut repaired = [repaired as u64];
         self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
 
         // 8 recover-copy: A := B, D := C.
-        copied_bytes += self.segment.reset_workspace(epoch)?;
+        self.segment.reset_workspace(epoch)?;
 
         all_reduce(&self.job, &mut repaired, |a, b| a + b)?;
         if repaired[0] > 0 {
@@ -196,9 +196,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             epoch,
             state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
-            rebuilt_bytes,
-            copied_bytes,
-            loaded_bytes,
             repaired_cells: repaired[0] as usize,
             seconds: start.elapsed().as_secs_f64(),
         }))
@@ -338,7 +335,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
                 // 6 flush: B := A, once no image is being written from B.
                 let free = self.images.take_back(&*self.segment.hook());
                 let step = Step::new(StepName::Flush, epoch);
-                stats.flush_seconds += self.segment.copy_all(step, &active, &mut stats, free)?;
+                stats.flush_seconds += self.segment.copy_all(step, &active, free)?;
 
                 // 7 stamp: the two sets of parities change names, and a recovery reads (B, C).
                 self.segment.stamp(epoch, &mut stats)?;

@@ -79,8 +79,6 @@ pub struct Stats {
     pub epoch: u64,
     /// Bytes of A that went into parities.
     pub encoded_bytes: usize,
-    /// Bytes copied into B and C.
-    pub copied_bytes: usize,
     /// Seconds to encode.
     pub encode_seconds: f64,
     /// Seconds in the barrier, which waits for the slowest group.

@@ -33,34 +33,33 @@ pub struct CellPosition {
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
     /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
-    /// only read. Collective over the group. Returns the bytes written here.
+    /// only read. Collective over the group.
     pub fn rebuild(
         &mut self,
         lost: &[usize],
         settled: (usize, usize),
         band: usize,
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         self.vault.step(step)?;
         let stripes = self.stripes();
         let row = 0..stripes.shape.pitch_bytes;
         let tiles = self.tiles(stripes.parity_height(band), row, self.message_bytes);
-        let mut written = 0;
         for stripe in 0..stripes.geometry.members {
-            written += self.rebuild_stripe(lost, settled, (band, stripe), &tiles, step)?;
+            self.rebuild_stripe(lost, settled, (band, stripe), &tiles, step)?;
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Rebuilds one cell of one row of a stripe's blocks, on the members `lost`, which need not
-    /// have lost anything else. Collective over the group. Returns the bytes written here.
+    /// have lost anything else. Collective over the group.
     pub fn rebuild_cell(
         &mut self,
         lost: &[usize],
         settled: (usize, usize),
         place: &CellPosition,
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let start = place.cell * self.areas.cell_bytes;
         let end = (start + self.areas.cell_bytes).min(self.stripes().shape.pitch_bytes);
         let tile = Tile { rows: place.row..place.row + 1, bytes: start..end };
@@ -74,7 +73,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         (band, stripe): (usize, usize),
         tiles: &[Tile],
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let stripes = self.stripes();
         let geometry = stripes.geometry;
         let copy = self.areas.data(self.areas.b[copy], set);
@@ -89,7 +88,6 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
             (0..geometry.data()).filter(exists).filter(|&i| lost.contains(&holder(i))).collect();
         let lost_parity: Vec<usize> =
             (0..geometry.parities).filter(|&p| lost.contains(&keeper(p))).collect();
-        let mut written = 0;
         let plan = self.code.rebuild_plan(&lost_data, &lost_parity);
         for rebuild in plan.expect("the protocol has refused what is too much").data {
             let mut chain = Vec::new();
@@ -102,7 +100,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
             chain.retain(|&(_, _, coef)| !coef.is_zero());
             let target = (holder(rebuild.block), (copy, stripes.block(band, rebuild.block)));
             assert!(chain.iter().all(|(member, ..)| !lost.contains(member)));
-            written += self.run_chain(&chain, target, tiles, step)?;
+            self.run_chain(&chain, target, tiles, step)?;
         }
         for p in lost_parity {
             let mut chain = Vec::new();
@@ -110,9 +108,9 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
                 chain.push((holder(i), data(i), self.code.encode_coef(p, i)));
             }
             let target = (keeper(p), (parities, stripes.parity(band, p)));
-            written += self.run_chain(&chain, target, tiles, step)?;
+            self.run_chain(&chain, target, tiles, step)?;
         }
-        Ok(written)
+        Ok(())
     }
 
     /// Sums up along the chain, tile by tile, and writes the sum on its last member. Members work
@@ -124,11 +122,11 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         (target, (into, block)): (usize, (Summed, Range<usize>)),
         tiles: &[Tile],
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let me = self.comm.rank();
         let place = chain.iter().position(|(member, ..)| *member == me);
         if place.is_none() && target != me {
-            return Ok(0);
+            return Ok(());
         }
         let before = match place {
             Some(0) => None,
@@ -137,7 +135,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         };
         let doubles = |tile: &Tile| 0..tile.size().div_ceil(size_of::<f64>());
         let (mut coming, mut sent) = (VecDeque::new(), VecDeque::new());
-        let (mut posted, mut written) = (0, 0);
+        let mut posted = 0;
         for (turn, tile) in tiles.iter().enumerate() {
             while let Some(source) = before
                 && posted < tiles.len().min(turn + TUNING.tiles_in_flight)
@@ -154,7 +152,6 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
             let sum = bytes_of_mut(&mut buffer, tile.size());
             let Some(place) = place else {
                 self.put(into, block.clone(), tile, sum, step)?;
-                written += tile.rows_of(block.clone()).count() * tile.bytes.len();
                 self.scratch.give(buffer);
                 continue;
             };
@@ -173,6 +170,6 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         while !sent.is_empty() {
             self.sent(sent.pop_front())?;
         }
-        Ok(written)
+        Ok(())
     }
 }

@@ -27,10 +27,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// [`Self::checkpoint_abft`].
     pub(super) fn recover_abft(&mut self) -> Result<Recovered> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
-        let loaded_bytes = self.load_image(epoch)?;
+        let is_sound = self.load_image(epoch)?;
         if self.plan.load.is_some() {
             self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
-            let rotten = self.agree_on_rot(self.image().is_some() && loaded_bytes == 0)?;
+            let rotten = self.agree_on_rot(!is_sound)?;
             self.lose_images(&rotten);
             self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
         }
@@ -39,9 +39,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             epoch,
             state: self.segment.record().state().to_vec(),
             rebuilt: self.plan.lost.clone(),
-            rebuilt_bytes: 0,
-            copied_bytes: 0,
-            loaded_bytes,
             repaired_cells: 0,
             seconds: start.elapsed().as_secs_f64(),
         })

@@ -25,10 +25,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // An image of the epoch before may still be written, from the other copy.
         let free = self.images.take_back_before(epoch, &*self.segment.hook());
         for region in 0..active.len() {
-            stats.copied_bytes += self.segment.carry_sums(region, epoch)?;
+            self.segment.carry_sums(region, epoch)?;
         }
         stats.copy_seconds =
-            self.segment.copy_all(Step::new(StepName::Copy, epoch), &active, stats, free)?;
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), &active, free)?;
         self.encoding.encode_all(&mut self.segment, epoch, &active, stats)?;
         self.barrier(epoch, stats)?;
         self.segment.commit_stamped(epoch, state)

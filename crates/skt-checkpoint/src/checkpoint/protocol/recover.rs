@@ -20,12 +20,6 @@ pub struct Recovered {
     pub state: Vec<u8>,
     /// Ranks of the whole job that were rebuilt.
     pub rebuilt: Vec<usize>,
-    /// Bytes of B and C that were rebuilt on this rank.
-    pub rebuilt_bytes: usize,
-    /// Bytes copied on this rank.
-    pub copied_bytes: usize,
-    /// Bytes of B and C that were read from an image.
-    pub loaded_bytes: usize,
     /// Damaged cells of the whole job that were rebuilt.
     pub repaired_cells: usize,
     /// Seconds on this rank.

@@ -19,10 +19,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
     }
 
-    /// Loads this rank's data of `epoch` from its image, if it loads one. Returns the bytes loaded;
-    /// 0 if the image cannot be read.
-    pub(super) fn load_image(&mut self, epoch: u64) -> Result<usize> {
-        let Some(id) = self.image() else { return Ok(0) };
+    /// Loads this rank's data of `epoch` from its image, if it loads one. With method `abft`
+    /// returns `false` if the image is damaged or cannot be read.
+    pub(super) fn load_image(&mut self, epoch: u64) -> Result<bool> {
+        let Some(id) = self.image() else { return Ok(true) };
         let level = self.plan.load.as_ref().expect("it names the image").level;
         let unread_bytes_max = match self.config.method {
             // One checksum covers all of the image.

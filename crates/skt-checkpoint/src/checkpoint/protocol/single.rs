@@ -20,7 +20,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.begin_update(epoch)?;
         let free = self.images.take_back(&*self.segment.hook());
         stats.copy_seconds =
-            self.segment.copy_all(Step::new(StepName::Copy, epoch), active, stats, free)?;
+            self.segment.copy_all(Step::new(StepName::Copy, epoch), active, free)?;
         self.encoding.encode_all(&mut self.segment, epoch, active, stats)?;
         self.barrier(epoch, stats)?;
         self.segment.commit_stamped(epoch, state)

@@ -18,14 +18,14 @@ impl<M: Memory> OwnSegment<M> {
     pub fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
-            stats.copied_bytes += self.carry_sums(region, epoch)?;
+            self.carry_sums(region, epoch)?;
             let before = self.last_active[region];
             let stripes = self.layout.regions[region].stripes;
             let encoded = stripes.bands_from(now.row);
             for band in stripes.bands_from(before.row) {
                 let end = if encoded.contains(&band) { now.byte } else { usize::MAX };
                 let step = Step::new(StepName::Carry, epoch).band(region, band);
-                stats.copied_bytes += self.carry_band(region, band, before.byte..end, step)?;
+                self.carry_band(region, band, before.byte..end, step)?;
             }
         }
         stats.copy_seconds += start.elapsed().as_secs_f64();
@@ -40,7 +40,7 @@ impl<M: Memory> OwnSegment<M> {
         band: usize,
         bytes: Range<usize>,
         step: Step,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         let method = self.method;
         let areas = &self.layout.regions[region];
         let (_, old) = method.settled(step.epoch - 1);
@@ -48,7 +48,7 @@ impl<M: Memory> OwnSegment<M> {
         let rows = areas.stripes.parities(band);
         let bytes = bytes.start..bytes.end.min(from.pitch_bytes);
         if bytes.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         self.vault.step(step)?;
         self.copy_rows(from, to, rows, bytes, step)

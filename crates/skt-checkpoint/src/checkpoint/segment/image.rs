@@ -55,8 +55,8 @@ impl<M: Memory> OwnSegment<M> {
     /// Loads the ranges of `layout` from an image with this seal. Ranges that cannot be read become
     /// zero and differ from their checksums. Once more than `unread_bytes_max` could not be read,
     /// the image is lost, and the rest counts as unread without a try: a disk that fails may take
-    /// seconds to refuse each read. Returns the bytes loaded; 0 with method `abft` if the image's
-    /// single checksum differs.
+    /// seconds to refuse each read. With method `abft` returns whether the image's single
+    /// checksum holds.
     pub fn load_image(
         &mut self,
         epoch: u64,
@@ -64,7 +64,7 @@ impl<M: Memory> OwnSegment<M> {
         file: &mut dyn ImageFile,
         seal: &Seal,
         unread_bytes_max: usize,
-    ) -> Result<usize> {
+    ) -> Result<bool> {
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
         let (mut loaded, mut unread, piece_bytes) = (0, 0, self.vault.chunk_bytes());
         let begun = Instant::now();
@@ -84,7 +84,7 @@ impl<M: Memory> OwnSegment<M> {
                 self.vault.passes(begun, loaded);
             }
         }
-        Ok(if self.body_sum(layout) == seal.body_sum { loaded } else { 0 })
+        Ok(self.body_sum(layout) == seal.body_sum)
     }
 
     /// Clears what an image of `epoch` was loaded into.

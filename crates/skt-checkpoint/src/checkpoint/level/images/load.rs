@@ -58,7 +58,7 @@ impl Images {
     /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
     /// The segment is hollow until they are verified. Bytes that cannot be read, some or all, stay
     /// zero and differ from their checksums; if they are more than `unread_bytes_max`, the image is
-    /// lost. Returns the bytes loaded; 0 with method `abft` if the image's single checksum differs.
+    /// lost. With method `abft` returns whether the image has a seal and its single checksum holds.
     pub fn load<M: Memory>(
         &self,
         number: usize,
@@ -66,10 +66,10 @@ impl Images {
         segment: &mut OwnSegment<M>,
         epoch: u64,
         unread_bytes_max: usize,
-    ) -> Result<usize> {
+    ) -> Result<bool> {
         let layout = segment.image_layout(epoch);
         let opened = open_sealed(&self.levels[number], id, segment.header(), &layout);
-        let Ok((mut file, seal)) = opened else { return Ok(0) };
+        let Ok((mut file, seal)) = opened else { return Ok(false) };
         segment.load_image(epoch, &layout, &mut *file, &seal, unread_bytes_max)
     }
 

@@ -46,7 +46,6 @@
 #![warn(missing_docs)]
 
 pub mod cli;
-pub mod heartbeat;
 pub mod record;
 pub mod report;
 pub mod run;

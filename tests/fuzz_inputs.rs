@@ -20,6 +20,7 @@ use flate2::read::{GzDecoder, GzEncoder};
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
 use skt_checkpoint::checkpoint::segments::node_store::StoreRoom;
+use skt_checkpoint::heartbeat::Heartbeat;
 use skt_config::{Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
@@ -28,7 +29,6 @@ use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::checkpoint::record::{Record, StartId};
 use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
-use skt_hpl::heartbeat::Beat;
 use skt_hpl::hpl::comm::threads;
 use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_hpl::record::Outcome;
@@ -535,8 +535,8 @@ fn checkpoint_headers() {
     });
 }
 
-fn beat() -> Beat {
-    Beat {
+fn beat() -> Heartbeat {
+    Heartbeat {
         token: "t1".into(),
         rank: 0,
         phase: "factor".into(),
@@ -557,14 +557,14 @@ fn beat() -> Beat {
 /// Lines of rank 0 with heartbeats.
 #[test]
 fn signs_of_life() {
-    let done = Beat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
+    let done = Heartbeat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
     let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(5.0));
     let mut now_seconds = 0.0;
     campaign("signs_of_life", &corpus, &JSON, 5000, |input| {
         for line in String::from_utf8_lossy(input).lines() {
-            let Some((_, beat)) = Beat::find(line, "t1") else { continue };
-            assert_eq!(Beat::find(&beat.line(), "t1").unwrap().1, beat);
+            let Some((_, beat)) = Heartbeat::find(line, "t1") else { continue };
+            assert_eq!(Heartbeat::find(&beat.line(), "t1").unwrap().1, beat);
             now_seconds += 1.0;
             watch.beat(&beat, now_seconds);
             assert!(watch.limit_seconds() >= 5.0 && watch.look_after_seconds() > 0.0);

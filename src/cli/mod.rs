@@ -46,8 +46,8 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
-use crate::heartbeat;
 use crate::report::output;
+use crate::run::heartbeat;
 use crate::run::protect::formats;
 use skt_health::environment::kernel;
 use skt_host::launcher_rank;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-use crate::heartbeat::DataLocation;
 use crate::report::output;
 use crate::supervisor::line;
 use crate::supervisor::links::Partner;
 use crate::supervisor::probe::{self, Purpose, Question};
 use crate::supervisor::words::word_of;
+use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::ConfigError;
 
 /// Flags of `probe`.

@@ -2,6 +2,7 @@
 
 pub mod events;
 pub mod grace;
+pub mod heartbeat;
 pub mod job;
 pub mod protect;
 pub mod ptest;

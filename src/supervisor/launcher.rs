@@ -6,7 +6,7 @@ use std::time::Duration;
 use skt_terms::shown::shell_quoted;
 
 use super::hosts::{self, Host};
-use crate::heartbeat;
+use skt_checkpoint::heartbeat;
 use skt_host::starter::Starter;
 
 /// The program that starts the ranks.

@@ -45,11 +45,11 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::heartbeat::DataLocation;
 use hosts::Pool;
 use launcher::Launcher;
 use links::addresses::Networks;
 use program::Program;
+use skt_checkpoint::heartbeat::DataLocation;
 use skt_terms::exit::Exit;
 use state::StateError;
 use watch::MinTimeouts;

@@ -10,7 +10,7 @@ use std::sync::{Mutex, OnceLock};
 
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
-use skt_checkpoint::sign::{find_marked, marked_line};
+use skt_checkpoint::heartbeat::{find_marked, marked_line};
 use skt_terms::named;
 use skt_terms::shown::shown_message;
 
@@ -21,8 +21,8 @@ use crate::checkpoint::codec::checksum;
 use crate::checkpoint::level::folder::remove_images_of;
 use crate::checkpoint::segments::node_store::{NodeStore, StoreRoom};
 use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
-use crate::heartbeat::DataLocation;
 use crate::run::protect;
+use skt_checkpoint::heartbeat::DataLocation;
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::ending_processes;

@@ -72,7 +72,7 @@ fn is_ours(pid: i32) -> bool {
 
 /// The processes with a heartbeat token of the run `run` in their environment, except this one.
 fn of_run(run: &str) -> impl Iterator<Item = i32> {
-    let wanted = format!("{}={run}.", crate::heartbeat::ENV);
+    let wanted = format!("{}={run}.", skt_checkpoint::heartbeat::ENV);
     let has_beat = move |pid: &i32| {
         environment_of(*pid).split(|byte| *byte == 0).any(|e| e.starts_with(wanted.as_bytes()))
     };
@@ -122,15 +122,15 @@ mod tests {
     fn only_processes_of_the_run_are_swept() {
         let start = |token: &str| {
             let mut command = std::process::Command::new("sleep");
-            command.arg("100").env(crate::heartbeat::ENV, token).spawn().unwrap()
+            command.arg("100").env(skt_checkpoint::heartbeat::ENV, token).spawn().unwrap()
         };
         let me = format!("test-{}", std::process::id());
         let (mut ours, mut other) = (start(&format!("{me}.1")), start(&format!("{me}0.1")));
         assert_eq!(sweep_ranks(&me), (0, 0), "not our program");
         let process = Process::from_pid(ours.id() as i32).unwrap();
         assert!(
-            process.may_have(crate::heartbeat::ENV, &format!("{me}.1"))
-                && !process.may_have(crate::heartbeat::ENV, &format!("{me}.2"))
+            process.may_have(skt_checkpoint::heartbeat::ENV, &format!("{me}.1"))
+                && !process.may_have(skt_checkpoint::heartbeat::ENV, &format!("{me}.2"))
         );
         assert_eq!(sweep_launcher(&me), (1, 0));
         ours.wait().unwrap();
@@ -149,7 +149,7 @@ mod tests {
             [(300, 60_000, Signal::SIGTERM), (60_000, 300, Signal::SIGKILL)]
         {
             let mut child = grace::tests::start(critical_milliseconds, |command| {
-                command.env(crate::heartbeat::ENV, &token);
+                command.env(skt_checkpoint::heartbeat::ENV, &token);
             });
             let look = || of_run(&me).filter(|pid| is_ours(*pid)).collect();
             assert_eq!(end_all(look, Duration::from_millis(grace_milliseconds)), (1, 0));
@@ -162,7 +162,7 @@ mod tests {
         let me = format!("stopped-{}", std::process::id());
         let token = format!("{me}.1");
         let mut child = grace::tests::start(300, |command| {
-            command.env(crate::heartbeat::ENV, &token);
+            command.env(skt_checkpoint::heartbeat::ENV, &token);
         });
         assert_eq!(count_ranks(&me), (1, 0));
         let rank = Process::from_pid(child.id() as i32).unwrap();
@@ -182,7 +182,8 @@ mod tests {
         let token = format!("{me}.1");
         for _ in 0..50 {
             let mut command = std::process::Command::new("sleep");
-            let mut child = command.arg("100").env(crate::heartbeat::ENV, &token).spawn().unwrap();
+            let mut child =
+                command.arg("100").env(skt_checkpoint::heartbeat::ENV, &token).spawn().unwrap();
             let swept = sweep_launcher(&me);
             child.kill().unwrap();
             child.wait().unwrap();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::words::text_of;
 use serde::{Deserialize, Serialize};
-use skt_checkpoint::sign::{find_marked, marked_line};
+use skt_checkpoint::heartbeat::{find_marked, marked_line};
 use skt_terms::exit::Exit;
 use skt_terms::shown::shown_message;
 

@@ -12,7 +12,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 use super::process::{self, PROGRAM_ENV, RANK_COMM};
 use super::program::{ProcessEnd, RankEnd};
-use crate::heartbeat;
+use skt_checkpoint::heartbeat::{self, Heartbeat};
 use skt_host::launcher_rank;
 
 /// Whether the launcher, or a probe, has asked this rank to end.
@@ -44,10 +44,19 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
             return tell(ProcessEnd::Unstarted(why));
         }
     };
-    heartbeat::begin_phase("start", 0, 0, 0.0);
+    report_start();
     match child.wait() {
         Ok(status) => ended(status),
         Err(error) => tell(ProcessEnd::Unstarted(format!("it is lost: {error}"))),
+    }
+}
+
+/// Reports on the job's rank 0 that its program has started.
+fn report_start() {
+    if launcher_rank::rank().unwrap_or(0) == 0
+        && let Ok(token) = std::env::var(heartbeat::ENV)
+    {
+        Heartbeat { elapsed_seconds: 0.0, ..Heartbeat::new(token, 0, "start") }.write();
     }
 }
 

@@ -314,7 +314,7 @@ impl Shell {
             return Err(SupervisorError::Elsewhere { host: host.to_owned() });
         }
         let runs = launcher.runs();
-        if runs && !launcher.may_have(crate::heartbeat::ENV, &state.token()) {
+        if runs && !launcher.may_have(skt_checkpoint::heartbeat::ENV, &state.token()) {
             let why = format!("process {} is none of this run", launcher.pid);
             return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
         }
@@ -377,7 +377,7 @@ impl Shell {
                     }
                     self.feed(Event::Line(text));
                 }
-                Piece::Beat(beat) => self.feed(Event::Beat(beat)),
+                Piece::Heartbeat(beat) => self.feed(Event::Heartbeat(beat)),
                 Piece::RankEnd(end) => self.feed(Event::RankEnded(end)),
             }
         }

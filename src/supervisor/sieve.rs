@@ -7,7 +7,7 @@
 use std::mem;
 
 use super::program::{self, RankEnd};
-use crate::heartbeat::{self, Beat};
+use skt_checkpoint::heartbeat::{self, Heartbeat};
 
 /// The most bytes of a record, and of a line that is kept for a look at it.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -22,7 +22,7 @@ pub enum Piece {
     /// that of the benchmark is to be passed on now.
     Line(Vec<u8>),
     /// A sign of life.
-    Beat(Beat),
+    Heartbeat(Heartbeat),
     /// The end of a rank.
     RankEnd(RankEnd),
 }
@@ -131,7 +131,7 @@ fn is_whole_mark(bytes: &[u8]) -> bool {
 /// The record in a line that begins with a mark.
 fn record(line: &[u8], token: &str) -> Option<Piece> {
     let line = std::str::from_utf8(line).ok()?;
-    let beat = Beat::find(line, token).map(|(_, beat)| Piece::Beat(beat));
+    let beat = Heartbeat::find(line, token).map(|(_, beat)| Piece::Heartbeat(beat));
     beat.or_else(|| RankEnd::find(line, token).map(|(_, end)| Piece::RankEnd(end)))
 }
 

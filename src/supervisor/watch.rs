@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::heartbeat::{Beat, CHECKPOINT, COMPUTE, FACTOR, WAIT};
+use skt_checkpoint::heartbeat::{CHECKPOINT, COMPUTE, FACTOR, Heartbeat, WAIT};
 
 /// A pause, or a phase without columns, is a hang if it takes longer than this many times the
 /// longest so far and what the job expects.
@@ -37,7 +37,7 @@ impl MinTimeouts {
 pub struct HeartbeatWatch {
     min_timeouts: MinTimeouts,
     /// The last heartbeat of this start that was not of a wait.
-    last: Option<Beat>,
+    last: Option<Heartbeat>,
     /// When a heartbeat last brought something new.
     alive_at_seconds: f64,
     /// When a column was last seen to be done, or the phase began.
@@ -79,7 +79,7 @@ struct Replay {
 
 impl Replay {
     /// When `beat` was sent. Ranks that wait send heartbeats, too; their clocks are not compared.
-    fn time(&mut self, beat: &Beat) -> f64 {
+    fn time(&mut self, beat: &Heartbeat) -> f64 {
         if beat.rank == self.rank {
             self.at_seconds += (beat.elapsed_seconds - self.elapsed_seconds).max(0.0);
         }
@@ -103,12 +103,12 @@ struct ProgramPace {
 }
 
 /// Whether a program of the user tells that it computes or takes a checkpoint, and so moves on.
-fn computes(beat: &Beat) -> bool {
+fn computes(beat: &Heartbeat) -> bool {
     [COMPUTE, CHECKPOINT].contains(&beat.phase.as_str())
 }
 
 impl ProgramPace {
-    fn note(&mut self, last: Option<(&Beat, f64)>, beat: &Beat, now_seconds: f64) {
+    fn note(&mut self, last: Option<(&Heartbeat, f64)>, beat: &Heartbeat, now_seconds: f64) {
         let Some((last, alive_at_seconds)) = last else {
             self.checkpoint_at_seconds = None;
             return;
@@ -126,7 +126,7 @@ impl ProgramPace {
 
     /// How long a program whose last sign is `last` may be silent; for ever if no time between
     /// checkpoints was measured, or in phases that are not measured.
-    fn limit_seconds(&self, floor_seconds: f64, last: &Beat) -> f64 {
+    fn limit_seconds(&self, floor_seconds: f64, last: &Heartbeat) -> f64 {
         if self.longest_seconds == 0.0 || !computes(last) {
             return f64::INFINITY;
         }
@@ -265,7 +265,7 @@ impl HeartbeatWatch {
 
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
     /// endless loop hangs.
-    pub fn beat(&mut self, beat: &Beat, now_seconds: f64) {
+    pub fn beat(&mut self, beat: &Heartbeat, now_seconds: f64) {
         let now_seconds = self.replay.as_mut().map_or(now_seconds, |replay| replay.time(beat));
         if self.wait_expected_seconds.take().is_some() {
             let pause = now_seconds - self.alive_at_seconds;
@@ -282,7 +282,7 @@ impl HeartbeatWatch {
         }
         self.expected_step_seconds = self.expected_step_seconds.max(beat.expected_seconds);
         let is_new = self.last.as_ref().is_none_or(|last| {
-            let what = |beat: &Beat| (beat.column, beat.steps, beat.pieces, beat.n);
+            let what = |beat: &Heartbeat| (beat.column, beat.steps, beat.pieces, beat.n);
             last.phase != beat.phase || what(last) != what(beat)
         });
         match &mut self.program {
@@ -307,7 +307,7 @@ impl HeartbeatWatch {
 
     /// Measures the phase, or the step, that ends with `beat`, without its waits: those have a
     /// limit of their own.
-    fn measure(&mut self, beat: &Beat, now_seconds: f64) {
+    fn measure(&mut self, beat: &Heartbeat, now_seconds: f64) {
         let (ends_step, ends_phase) = match &self.last {
             None => (true, true),
             Some(last) if last.phase != beat.phase => {
@@ -409,7 +409,7 @@ impl HeartbeatWatch {
     }
 
     /// The last heartbeat of this start.
-    pub fn last(&self) -> Option<&Beat> {
+    pub fn last(&self) -> Option<&Heartbeat> {
         self.last.as_ref()
     }
 
@@ -424,8 +424,8 @@ impl HeartbeatWatch {
 mod tests {
     use super::*;
 
-    fn beat(phase: &str, column: usize) -> Beat {
-        Beat {
+    fn beat(phase: &str, column: usize) -> Heartbeat {
+        Heartbeat {
             token: String::new(),
             rank: 0,
             phase: phase.to_owned(),
@@ -555,13 +555,13 @@ mod tests {
     fn a_step_may_take_what_the_job_expects_and_its_pieces_are_signs_of_life() {
         let mut watch = watch();
         watch.start(0.0);
-        watch.beat(&Beat { expected_seconds: 35.0, ..beat("begin", 0) }, 1.0);
+        watch.beat(&Heartbeat { expected_seconds: 35.0, ..beat("begin", 0) }, 1.0);
         assert_eq!(watch.limit_seconds(), 350.0);
         let told = watch.longer_than_asked().unwrap();
         assert!(told.contains("takes up to 35 s") && told.contains("after 350 s, not after 5 s"));
-        watch.beat(&Beat { expected_seconds: 34.0, ..beat("factor", 384) }, 36.0);
+        watch.beat(&Heartbeat { expected_seconds: 34.0, ..beat("factor", 384) }, 36.0);
         assert_eq!((watch.limit_seconds(), watch.longer_than_asked()), (340.0, None));
-        watch.beat(&Beat { pieces: 7, expected_seconds: 34.0, ..beat("factor", 384) }, 60.0);
+        watch.beat(&Heartbeat { pieces: 7, expected_seconds: 34.0, ..beat("factor", 384) }, 60.0);
         assert_eq!(watch.silent_seconds(61.0), 1.0);
         // A step is measured from column to column nevertheless.
         watch.beat(&beat("factor", 768), 76.0);
@@ -578,8 +578,12 @@ mod tests {
         watch.beat(&beat("commit", 128), 2.0);
         assert_eq!(watch.limit_seconds(), 5.0);
         // A wait of any rank counts.
-        let wait =
-            |steps, expected_seconds| Beat { rank: 3, steps, expected_seconds, ..beat(WAIT, 64) };
+        let wait = |steps, expected_seconds| Heartbeat {
+            rank: 3,
+            steps,
+            expected_seconds,
+            ..beat(WAIT, 64)
+        };
         watch.beat(&wait(1, 0.0), 2.5);
         assert_eq!((watch.limit_seconds(), watch.hung_for(62.0)), (60.0, None));
         // A sync that the waiting rank expects to be long, and one that was long.
@@ -612,14 +616,14 @@ mod tests {
         // The first checkpoint comes at once, the second one after a minute, with steps between.
         watch.beat(&beat("compute", 1), 3.1);
         for step in 1..=6 {
-            watch.beat(&Beat { steps: step, ..beat("compute", 1) }, 3.1 + 10.0 * step as f64);
+            watch.beat(&Heartbeat { steps: step, ..beat("compute", 1) }, 3.1 + 10.0 * step as f64);
         }
         assert_eq!(watch.hung_for(1e9), None, "no checkpoint follows another yet");
         assert_eq!(watch.look_after_seconds(), 10.0, "not later than without signs");
         watch.beat(&beat("checkpoint", 1), 63.2);
         watch.beat(&beat("compute", 2), 63.5);
         assert_eq!(watch.limit_seconds(), 604.0);
-        watch.beat(&Beat { steps: 7, ..beat("compute", 2) }, 300.0);
+        watch.beat(&Heartbeat { steps: 7, ..beat("compute", 2) }, 300.0);
         assert_eq!((watch.hung_for(900.0), watch.limit_seconds()), (None, 2365.0));
         // The next start knows it; what it does before it computes is not measured.
         watch.start(3000.0);
@@ -635,7 +639,7 @@ mod tests {
     fn a_program_that_waits_for_an_image_has_the_limit_of_waits_or_its_own() {
         let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
-        let wait = |steps, expected_seconds| Beat { steps, expected_seconds, ..beat(WAIT, 0) };
+        let wait = |steps, expected_seconds| Heartbeat { steps, expected_seconds, ..beat(WAIT, 0) };
         watch.beat(&beat("open", 0), 1.0);
         watch.beat(&wait(1, 0.0), 2.0);
         assert_eq!(watch.hung_for(1e9), None, "it reads images, and then may do what it likes");
@@ -667,12 +671,12 @@ mod tests {
     fn signs_that_are_read_late_tell_the_pace_by_the_jobs_own_clock() {
         let mut watch = watch();
         watch.replay(100.0, 110.0);
-        let at = |elapsed_seconds, beat| Beat { elapsed_seconds, ..beat };
+        let at = |elapsed_seconds, beat| Heartbeat { elapsed_seconds, ..beat };
         watch.beat(&at(0.5, beat("encode", 0)), 5000.0);
         watch.beat(&at(7.5, beat("factor", 0)), 5000.0);
         watch.beat(&at(11.5, beat("factor", 100)), 5000.0);
         // Another rank waits, whose process began later.
-        watch.beat(&at(2.0, Beat { rank: 3, ..beat(WAIT, 100) }), 5000.0);
+        watch.beat(&at(2.0, Heartbeat { rank: 3, ..beat(WAIT, 100) }), 5000.0);
         watch.beat(&at(14.5, beat("factor", 200)), 5000.0);
         assert_eq!(watch.limit_seconds(), 40.0);
         watch.replayed(5000.0);
@@ -701,7 +705,7 @@ mod tests {
         watch.beat(&beat("factor", 64), 1.1);
         watch.beat(&beat("encode", 128), 2.0);
         for step in 1..=10 {
-            watch.beat(&Beat { steps: step, ..beat("encode", 128) }, 2.0 + step as f64);
+            watch.beat(&Heartbeat { steps: step, ..beat("encode", 128) }, 2.0 + step as f64);
         }
         assert_eq!(watch.hung_for(16.0), None);
         assert_eq!(watch.hung_for(18.0), Some(6.0));
@@ -729,7 +733,7 @@ mod tests {
         assert_eq!(watch.limit_seconds(), 7.5);
         assert_eq!(watch.hung_for(11.0), Some(8.0));
         // A larger test may take longer.
-        watch.beat(&Beat { n: 100_000, ..beat("encode", 0) }, 12.0);
+        watch.beat(&Heartbeat { n: 100_000, ..beat("encode", 0) }, 12.0);
         assert_eq!(watch.limit_seconds(), 60.0);
         // The next start knows the time of the phase.
         watch.start(20.0);

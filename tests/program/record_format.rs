@@ -4,9 +4,9 @@
 use bytemuck::bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use skt_checkpoint::heartbeat::{CorruptionReport, Heartbeat};
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
-use skt_hpl::heartbeat::{Beat, CorruptionReport};
 use skt_hpl::record::{
     LevelFacts, Mended, Outcome, Protection, Replacement, Restart, TestRecord, Unverified,
 };
@@ -62,7 +62,7 @@ fn whole() -> TestRecord {
     record
 }
 
-fn beat() -> Beat {
+fn beat() -> Heartbeat {
     let charge = CorruptionReport {
         host: "n1".into(),
         rank: 3,
@@ -71,7 +71,7 @@ fn beat() -> Beat {
         first_column: 8,
         ends_job: true,
     };
-    Beat {
+    Heartbeat {
         token: "t1".into(),
         rank: 0,
         phase: "factor".into(),

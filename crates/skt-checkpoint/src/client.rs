@@ -42,7 +42,8 @@ pub use crate::checkpoint::recover::Recovered;
 use crate::checkpoint::segments::{RunSegments, sweep};
 pub use crate::checkpoint::store::StoreKind;
 use crate::checkpoint::store::{Store, StoreError};
-use crate::sign::{self, DataLocation, Signs, Supervised};
+use crate::heartbeat::program::{ProgramHeartbeats, Supervised};
+use crate::heartbeat::{self, DataLocation};
 pub use due::Due;
 use due::{Limits, MeasuredTimes};
 use skt_comm::collect::{broadcast, reduce};
@@ -162,16 +163,16 @@ pub fn open<'a, C: Comm>(
     options: &'a Options,
     regions: &[Region],
 ) -> Result<Next<'a, C>> {
-    let mut signs = Signs::for_rank(comm.rank());
-    signs.open(|| options.keeps());
-    find(comm, options, regions, &mut signs).inspect_err(|error| signs.refused(error))
+    let mut heartbeats = ProgramHeartbeats::for_rank(comm.rank());
+    heartbeats.open(|| options.keeps());
+    find(comm, options, regions, &mut heartbeats).inspect_err(|error| heartbeats.refused(error))
 }
 
 fn find<'a, C: Comm>(
     comm: &C,
     options: &'a Options,
     regions: &[Region],
-    signs: &mut Signs,
+    heartbeats: &mut ProgramHeartbeats,
 ) -> Result<Next<'a, C>> {
     if let Some(difference) = alike::compare(comm, &options.settings())? {
         return Err(Refusal::Disagree(difference).into());
@@ -185,15 +186,15 @@ fn find<'a, C: Comm>(
     let mut config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
     open_levels(comm, options, &mut config)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
-    let hook = signs.add_waits(options.hook.clone(), comm.rank(), comm.size());
+    let hook = heartbeats.add_waits(options.hook.clone(), comm.rank(), comm.size());
     match Checkpointer::open(comm, memory, config, &shapes, hook)? {
         Opened::Ready(opened) => {
             let (checkpointer, recovered) = opened.recover()?;
             let (regions, measured) = (regions.to_vec(), MeasuredTimes::default());
             let (under_way, copy_seconds) = (None, 0.0);
-            signs.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
+            heartbeats.compute_from(recovered.as_ref().map_or(0, |found| found.epoch));
             Ok(Next::Compute(Saved {
-                signs: mem::take(signs),
+                heartbeats: mem::take(heartbeats),
                 checkpointer,
                 options,
                 regions,
@@ -203,7 +204,9 @@ fn find<'a, C: Comm>(
                 copy_seconds,
             }))
         }
-        Opened::Finished(run) => Ok(Next::Report(Ended { run, options, signs: mem::take(signs) })),
+        Opened::Finished(run) => {
+            Ok(Next::Report(Ended { run, options, heartbeats: mem::take(heartbeats) }))
+        }
     }
 }
 
@@ -234,7 +237,7 @@ pub struct Saved<'a, C: Comm> {
     under_way: Option<f64>,
     /// The seconds of copies that the next checkpoint needed.
     copy_seconds: f64,
-    signs: Signs,
+    heartbeats: ProgramHeartbeats,
 }
 
 impl<'a, C: Comm> Saved<'a, C> {
@@ -315,9 +318,9 @@ impl<'a, C: Comm> Saved<'a, C> {
         let due = Due::from_number(due[0]);
         if due == Due::Last {
             self.checkpointer.make_images_due();
-            self.signs.phase(sign::TIME_UP);
+            self.heartbeats.phase(heartbeat::TIME_UP);
         } else {
-            self.signs.step();
+            self.heartbeats.step();
         }
         Ok(due)
     }
@@ -331,9 +334,9 @@ impl<'a, C: Comm> Saved<'a, C> {
     pub fn checkpoint<S: Pod>(&mut self, state: &S) -> Result<Stats> {
         let (start, all) = (Instant::now(), vec![Active::ALL; self.regions.len()]);
         self.learn();
-        self.signs.begins();
+        self.heartbeats.begins();
         let stats = self.checkpointer.checkpoint(&all, bytemuck::bytes_of(state))?;
-        self.signs.complete(stats.epoch);
+        self.heartbeats.complete(stats.epoch);
         let seconds = mem::take(&mut self.copy_seconds) + start.elapsed().as_secs_f64();
         self.measured.note_taken(Instant::now(), seconds);
         Ok(stats)
@@ -361,7 +364,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     pub unsafe fn begin(&mut self) -> Result<()> {
         let start = Instant::now();
         self.learn();
-        self.signs.begins();
+        self.heartbeats.begins();
         self.checkpointer.begin(&vec![Active::ALL; self.regions.len()])?;
         for region in 0..self.regions.len() {
             // SAFETY: by this function's contract.
@@ -406,7 +409,7 @@ impl<'a, C: Comm> Saved<'a, C> {
         let start = Instant::now();
         let before_seconds = self.under_way.expect("a checkpoint that has begun");
         let stats = self.checkpointer.complete(bytemuck::bytes_of(state))?;
-        self.signs.complete(stats.epoch);
+        self.heartbeats.complete(stats.epoch);
         self.under_way = None;
         let seconds = before_seconds + start.elapsed().as_secs_f64();
         self.measured.note_taken(Instant::now(), seconds);
@@ -443,7 +446,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// checkpoint, or gets the result. [`CheckpointError::StateTooLarge`] on all ranks.
     pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
-        Ok(Ended { run, options: self.options, signs: self.signs })
+        Ok(Ended { run, options: self.options, heartbeats: self.heartbeats })
     }
 }
 
@@ -453,7 +456,7 @@ impl<'a, C: Comm> Saved<'a, C> {
 pub struct Ended<'a, C: Comm> {
     run: FinishedRun<C, Segments<'a>>,
     options: &'a Options,
-    signs: Signs,
+    heartbeats: ProgramHeartbeats,
 }
 
 impl<C: Comm> Ended<'_, C> {
@@ -476,7 +479,7 @@ impl<C: Comm> Ended<'_, C> {
     /// # Errors
     /// A rank died, or the system refuses to remove memory.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
-        self.signs.phase(sign::REPORTED);
+        self.heartbeats.phase(heartbeat::REPORTED);
         let Options { store, config, levels, .. } = self.options;
         // No other start of the run begins before all of it is removed.
         let _hold = self.run.hold().cloned();
@@ -755,13 +758,13 @@ mod tests {
         waited.into_iter().for_each(|rank| rank.unwrap());
     }
 
-    /// A supervisor would take the silence for a hang. The signs go to standard error, so a process
+    /// A supervisor would take the silence for a hang. Heartbeats go to standard error, so a process
     /// of their own writes them.
     #[test]
     fn waits_for_images_are_reported_to_the_supervisor() {
         const TEST: &str = "client::tests::waits_for_images_are_reported_to_the_supervisor";
         const WAITED: &str = "the image is waited for";
-        if std::env::var_os(sign::ENV).is_some() {
+        if std::env::var_os(heartbeat::ENV).is_some() {
             for in_checkpoint in [true, false] {
                 let folder = tempfile::tempdir().unwrap();
                 wait_for_an_image(folder.path(), in_checkpoint);
@@ -770,19 +773,20 @@ mod tests {
             return;
         }
         let mut child = Command::new(std::env::current_exe().unwrap());
-        child.args(["--exact", TEST, "--nocapture"]).env(sign::ENV, "signs.1.2");
+        child.args(["--exact", TEST, "--nocapture"]).env(heartbeat::ENV, "heartbeats.1.2");
         let output = child.output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{message}");
         let parts: Vec<&str> = message.split(WAITED).collect();
         assert_eq!(parts.len(), 3, "{message}");
         for part in &parts[..2] {
-            let signs = part.lines().filter_map(|line| {
-                sign::find_marked::<serde_json::Value>(line, sign::MARK).map(|(_, sign)| sign)
+            let heartbeats = part.lines().filter_map(|line| {
+                heartbeat::find_marked::<serde_json::Value>(line, heartbeat::MARK)
+                    .map(|(_, sign)| sign)
             });
-            let mut waits = signs.filter(|sign| sign["phase"] == sign::WAIT);
+            let mut waits = heartbeats.filter(|sign| sign["phase"] == heartbeat::WAIT);
             let wait = waits.next().unwrap_or_else(|| panic!("no sign of a wait: {part}"));
-            assert_eq!(wait["token"], "signs.1.2");
+            assert_eq!(wait["token"], "heartbeats.1.2");
             assert!(wait["expected_seconds"].is_f64(), "{wait}");
         }
     }

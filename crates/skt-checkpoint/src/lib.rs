@@ -7,7 +7,7 @@
 //! | [`mover`] | memory that only calls of its owner can copy, as that of a device |
 //! | [`comm`] | messages between ranks: the crate `skt-comm` |
 //! | [`time_limit`] | the time that a job has |
-//! | [`sign`] | signs of life for `skt-hpl launch` |
+//! | [`sign`] | heartbeats for `skt-hpl launch` |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | codec, store, protocol |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -23,7 +23,7 @@ pub use skt_comm as comm;
 
 pub mod checkpoint;
 pub mod client;
+pub mod heartbeat;
 pub mod mover;
-pub mod sign;
 pub mod time_limit;
 pub mod tuning;

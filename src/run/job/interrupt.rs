@@ -7,8 +7,8 @@
 use skt_terms::units;
 
 use crate::checkpoint::methods::Method;
-use crate::heartbeat;
 use crate::run::grace;
+use crate::run::heartbeat;
 use crate::run::protect::{self, Settings};
 use skt_config::RunSpec;
 

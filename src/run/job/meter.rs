@@ -12,10 +12,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use skt_host::wait_clock::WaitClock;
 
-use crate::heartbeat;
 use crate::record::energy::EnergyReading;
 use crate::record::meter_lines::{LineError, MeterLines};
 use crate::record::power_log::{LONGEST_BETWEEN, PowerLog};
+use crate::run::heartbeat;
 use skt_host::messages;
 
 /// How long the first reading is waited for: readings that are further apart are of no use.

@@ -30,11 +30,11 @@ use skt_terms::exit::Exit;
 
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::store::StoreKind;
-use crate::heartbeat;
 use crate::hpl::comm::{Comm, CommError, collect};
 use crate::hpl::pgesv::CallLimit;
 use crate::record::{Counts, RunFacts};
 use crate::run::events::{ReportError, RunEvents, Silent};
+use crate::run::heartbeat;
 use crate::run::protect::{self, Settings};
 use skt_config::RunSpec;
 use skt_host::clock::now_unix_seconds;

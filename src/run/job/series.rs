@@ -19,11 +19,11 @@ use crate::checkpoint::agree::Resume;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::store::CLEANERS;
-use crate::heartbeat;
 use crate::hpl::comm::{self, Comm, CommError, collect};
 use crate::hpl::grid::Grid;
 use crate::record::{Counts, Samples, TestRecord};
 use crate::run::events::{ReportError, RunEvents};
+use crate::run::heartbeat;
 use crate::run::protect::ledger::{Ledger, Results};
 use crate::run::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,

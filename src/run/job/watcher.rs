@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use skt_terms::units;
 
 use super::power::TestPower;
-use crate::heartbeat;
 use crate::hpl::comm;
 use crate::record::{Restart, Samples};
 use crate::run::events::RunEvents;
+use crate::run::heartbeat;
 use crate::run::protect::{self, FaultInjector};
 use crate::run::ptest::energy::RankEnergy;
 use crate::run::ptest::{Observer, Phase};

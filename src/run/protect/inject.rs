@@ -6,8 +6,8 @@ use std::time::Instant;
 use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::store::{SegmentName, Store};
-use crate::heartbeat;
 use crate::hpl::comm::{self, Result};
+use crate::run::heartbeat;
 use skt_config::protection::{Inject, What};
 use skt_host::messages;
 

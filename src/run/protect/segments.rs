@@ -10,12 +10,12 @@ use skt_terms::units;
 use crate::checkpoint::segments::role::parse_role;
 use crate::checkpoint::segments::{Process, RunSegments};
 use crate::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
-use crate::heartbeat;
 use crate::hpl::team::Team;
+use crate::run::heartbeat;
 use skt_host::launcher_rank;
 use skt_host::messages;
 
-/// The most bytes that a thread touches between two signs of life.
+/// The most bytes that a thread touches between two heartbeats.
 const TOUCHED_BYTES: usize = 256 << 20;
 
 /// A longer wait is reported to the user.

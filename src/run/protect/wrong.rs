@@ -3,10 +3,10 @@
 use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
-use crate::heartbeat::{self, CorruptionReport};
 use crate::hpl::pgesv::abft::{CheckEvery, CorrectedRank};
 use crate::hpl::pgesv::wrong::{NotCorrected, WrongNumbers};
 use crate::record::{Mended, Protection};
+use crate::run::heartbeat::{self, CorruptionReport};
 use skt_config::protection::Settings;
 
 /// Wrong numbers that end a run, with what to do about them.

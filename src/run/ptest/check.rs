@@ -4,11 +4,11 @@
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)      eps = 2^-53
 //! ```
 
-use crate::heartbeat;
 use crate::hpl::blas::MatRef;
 use crate::hpl::comm::{Comm, Result, collect};
 use crate::hpl::grid::Grid;
 use crate::record::Norms;
+use crate::run::heartbeat;
 
 /// The relative machine precision of the reference: half of the distance from 1 to the next double.
 const EPSILON: f64 = f64::EPSILON / 2.0;

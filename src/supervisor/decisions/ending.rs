@@ -1,10 +1,10 @@
 //! How a run ends: done, declined, stopped or given up.
 
 use super::{Action, AfterProbe, Decisions, Phase};
-use crate::heartbeat::DONE;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::state::Status;
 use crate::supervisor::survey::Survey;
+use skt_checkpoint::heartbeat::DONE;
 use skt_terms::exit::Exit;
 
 impl Decisions {

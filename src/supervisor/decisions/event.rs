@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
-use crate::heartbeat::Beat;
 use crate::supervisor::SupervisorError;
 use crate::supervisor::hosts::{Host, Pool};
 use crate::supervisor::links::Partner;
@@ -12,6 +11,7 @@ use crate::supervisor::probe::Purpose;
 use crate::supervisor::program::RankEnd;
 use crate::supervisor::state::StateError;
 use crate::supervisor::survey::Survey;
+use skt_checkpoint::heartbeat::Heartbeat;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
@@ -48,7 +48,7 @@ pub enum Event {
         file: PathBuf,
     },
     /// A sign of life of the job.
-    Beat(Beat),
+    Heartbeat(Heartbeat),
     /// Another line of the job or its launcher; the start of one that is very long.
     Line(String),
     /// What the job writes cannot be read.

@@ -4,8 +4,10 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Decisions};
-use crate::heartbeat::{Beat, CHANGED, COMPUTE, FACTOR, REFUSED, REPORTED, TIME_UP, WAIT};
 use crate::supervisor::refused;
+use skt_checkpoint::heartbeat::{
+    CHANGED, COMPUTE, FACTOR, Heartbeat, REFUSED, REPORTED, TIME_UP, WAIT,
+};
 use skt_terms::exit::Exit;
 
 /// The step of the protocol after which a checkpoint exists.
@@ -78,7 +80,7 @@ impl Decisions {
     }
 
     /// Notes a heartbeat.
-    pub(super) fn beat(&mut self, now_unix: f64, mut beat: Beat) {
+    pub(super) fn beat(&mut self, now_unix: f64, mut beat: Heartbeat) {
         self.watch.beat(&beat, now_unix);
         if let Some(text) = self.watch.longer_than_asked() {
             self.say("patience", text);

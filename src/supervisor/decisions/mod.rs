@@ -47,7 +47,7 @@ use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::Survey;
 use super::watch::HeartbeatWatch;
-use crate::heartbeat::{CHANGED, DONE};
+use skt_checkpoint::heartbeat::{CHANGED, DONE};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
@@ -208,7 +208,7 @@ impl Decisions {
             Event::Unstarted(error) => self.unstarted(error),
             Event::Report(text) => self.report(&text),
             Event::Unprinted { source, file } => self.unprinted(source, &file),
-            Event::Beat(beat) => self.beat(now_unix, beat),
+            Event::Heartbeat(beat) => self.beat(now_unix, beat),
             Event::Line(line) => {
                 self.note_sigkill(&line);
                 self.suspect(&line);

@@ -1,17 +1,19 @@
-//! The decisions about a job whose ranks run a program of the user: what its signs of life and its
+//! The decisions about a job whose ranks run a program of the user: what its heartbeats and its
 //! end mean.
 
 use super::running::END_PATIENCE_SECONDS;
 use super::{AfterProbe, Decisions};
-use crate::heartbeat::{Beat, CHANGED, CHECKPOINT, COMPUTE, DataLocation, OPEN, REPORTED, TIME_UP};
 use crate::supervisor::hosts::Health;
 use crate::supervisor::program::{JobEnd, ProgramVerdict};
+use skt_checkpoint::heartbeat::{
+    CHANGED, CHECKPOINT, COMPUTE, DataLocation, Heartbeat, OPEN, REPORTED, TIME_UP,
+};
 use skt_terms::exit::Exit;
 
 impl Decisions {
     /// Records what a heartbeat of the program tells, other than that it is alive. A program may
     /// have several runs, one after the other.
-    pub(super) fn note_sign(&mut self, beat: &Beat) {
+    pub(super) fn note_sign(&mut self, beat: &Heartbeat) {
         let state = &mut self.state;
         if let Some(keeps) = &beat.keeps {
             let is_other = |before: &DataLocation| before.run_id != keeps.run_id;

@@ -2,11 +2,11 @@
 
 use super::heard::LineReader;
 use super::{Action, Decisions};
-use crate::heartbeat::DONE;
 use crate::supervisor::hosts::{Health, Host};
 use crate::supervisor::probe::{Answer, Purpose};
 use crate::supervisor::program::Ends;
 use crate::supervisor::survey::Survey;
+use skt_checkpoint::heartbeat::DONE;
 
 /// How long a launcher may take to end after SIGTERM.
 const STOP_PATIENCE_SECONDS: f64 = 10.0;

@@ -4,13 +4,13 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::heartbeat::{Beat, CorruptionReport, DataLocation};
 use crate::supervisor::hosts::Host;
 use crate::supervisor::links::{Link, LinkState, Partner};
 use crate::supervisor::probe::tests::answer;
 use crate::supervisor::program::{ProcessEnd, RankEnd};
 use crate::supervisor::state::Status;
 use crate::supervisor::watch::MinTimeouts;
+use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat};
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
@@ -65,7 +65,7 @@ pub(super) fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
 
 pub(super) fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
     let (token, phase) = (String::new(), phase.to_owned());
-    Event::Beat(Beat {
+    Event::Heartbeat(Heartbeat {
         token,
         rank: 0,
         phase,
@@ -239,7 +239,7 @@ impl Play {
 #[test]
 fn a_report_whose_end_did_not_come_is_asked_for_again_before_anything_is_removed() {
     let reported = |phase: &str, report_lines| match beat(phase, 1000, Some(0)) {
-        Event::Beat(beat) => Event::Beat(Beat { report_lines, ..beat }),
+        Event::Heartbeat(beat) => Event::Heartbeat(Heartbeat { report_lines, ..beat }),
         _ => unreachable!(),
     };
     let play = |phase: &str, written| {
@@ -526,11 +526,11 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
 
 /// A heartbeat that charges `host` with `rows` rows in `checks` checks.
 fn charging(host: &str, checks: u64, rows: u64) -> Event {
-    let Event::Beat(beat) = beat("factor", 640, None) else { unreachable!("a heartbeat") };
+    let Event::Heartbeat(beat) = beat("factor", 640, None) else { unreachable!("a heartbeat") };
     let host = host.to_owned();
     let charge =
         CorruptionReport { host, rank: 1, checks, rows, first_column: 320, ends_job: false };
-    Event::Beat(Beat { charges: vec![charge], ..beat })
+    Event::Heartbeat(Heartbeat { charges: vec![charge], ..beat })
 }
 
 #[test]
@@ -585,9 +585,9 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
 fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
     let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
     play.on(charging("n2", 1, 3));
-    let Event::Beat(mut last) = charging("n2", 2, 4) else { unreachable!("a heartbeat") };
+    let Event::Heartbeat(mut last) = charging("n2", 2, 4) else { unreachable!("a heartbeat") };
     last.charges[0].ends_job = true;
-    assert_eq!(play.on(Event::Beat(last)).len(), 1, "it is said, and nothing is killed");
+    assert_eq!(play.on(Event::Heartbeat(last)).len(), 1, "it is said, and nothing is killed");
     play.ended("the launcher ended with code 75");
     let lines = play.answers_but(&[]);
     assert_eq!(
@@ -1811,8 +1811,8 @@ impl Play {
     /// The program opens a run of the checkpoint library.
     fn opens(&mut self, run: &str) {
         let keeps = DataLocation { run_id: run.into(), store: "posix".into(), images: vec![] };
-        let Event::Beat(open) = beat("open", 0, None) else { unreachable!() };
-        self.on(Event::Beat(Beat { keeps: Some(keeps), ..open }));
+        let Event::Heartbeat(open) = beat("open", 0, None) else { unreachable!() };
+        self.on(Event::Heartbeat(Heartbeat { keeps: Some(keeps), ..open }));
     }
 
     /// A supervisor whose program, which uses the library, has completed checkpoint 5.

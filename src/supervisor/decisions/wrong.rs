@@ -8,8 +8,8 @@
 //! images.
 
 use super::Decisions;
-use crate::heartbeat::{Beat, CorruptionReport};
 use crate::supervisor::hosts::Health;
+use skt_checkpoint::heartbeat::{CorruptionReport, Heartbeat};
 
 /// Number of checks that must name a node to make it suspect.
 const SUSPECT_CHECKS: u64 = 2;
@@ -18,7 +18,7 @@ impl Decisions {
     /// Records what the charges of a new heartbeat add to the known ones of this start, and adds
     /// the known ones to `beat`: a supervisor that takes a job over hears old heartbeats again,
     /// which have fewer.
-    pub(super) fn charge(&mut self, beat: &mut Beat) {
+    pub(super) fn charge(&mut self, beat: &mut Heartbeat) {
         let last = self.state.last_beat.as_ref();
         let known = last.map_or(Vec::new(), |(last, _)| last.charges.clone());
         let new = std::mem::replace(&mut beat.charges, known.clone());

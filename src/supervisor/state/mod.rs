@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use folder::{StateError, StateFolder};
 
 use super::hosts::{Pool, Replacement};
-use crate::heartbeat::{Beat, DataLocation};
+use skt_checkpoint::heartbeat::{DataLocation, Heartbeat};
 use skt_config::Setting;
 use skt_host::clock::now_unix;
 use skt_host::process::Process;
@@ -148,7 +148,7 @@ pub struct SupervisorState {
     /// When the launcher was started.
     pub launched_unix: f64,
     /// The last heartbeat of the present start, with its time.
-    pub last_beat: Option<(Beat, f64)>,
+    pub last_beat: Option<(Heartbeat, f64)>,
     /// Whether there is a checkpoint to go back to.
     pub has_checkpoint: bool,
     /// Whether the present start has reported that it cannot continue from the data that it found.
@@ -241,7 +241,7 @@ impl SupervisorState {
         self
     }
 
-    /// The heartbeat token of the present start, see [`heartbeat::ENV`](crate::heartbeat).
+    /// The heartbeat token of the present start, see [`heartbeat::ENV`](skt_checkpoint::heartbeat).
     pub fn token(&self) -> String {
         format!("{}.{}.{}", self.run, self.start, self.ranks)
     }

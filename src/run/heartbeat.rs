@@ -5,20 +5,16 @@
 //! Heartbeats are written only if the environment has [`ENV`]. Its value is in each record, so that
 //! records of other jobs are ignored.
 
-mod beat;
-
-use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Instant;
 
-use skt_checkpoint::sign::{WaitSigns, run_in};
 use skt_terms::exit::Exit;
 
 use crate::hpl::work::{self, WorkListener};
-pub use beat::{
-    Beat, CHANGED, CHECKPOINT, COMPUTE, CorruptionReport, DONE, DataLocation, ENV, FACTOR, MARK,
-    OPEN, REFUSED, REPORTED, TIME_UP, WAIT,
+pub use skt_checkpoint::heartbeat::{
+    CHANGED, CHECKPOINT, COMPUTE, CorruptionReport, DONE, DataLocation, ENV, FACTOR, Heartbeat,
+    MARK, OPEN, REFUSED, REPORTED, TIME_UP, WAIT, WaitRateLimit, run_in,
 };
 use skt_host::launcher_rank;
 
@@ -27,8 +23,8 @@ struct HeartbeatWriter {
     start: Instant,
     /// Whether this process writes the job's heartbeats.
     speaks: AtomicBool,
-    last: Mutex<Beat>,
-    wait: Mutex<WaitSigns>,
+    last: Mutex<Heartbeat>,
+    wait: Mutex<WaitRateLimit>,
 }
 
 /// The heartbeat of this process, if it is the one that writes.
@@ -43,22 +39,7 @@ fn any_writer() -> Option<&'static HeartbeatWriter> {
             let token = std::env::var(ENV).ok()?;
             work::listen(WorkListener { piece_done: Some(piece), ..WorkListener::default() });
             let rank = launcher_rank::rank().unwrap_or(0);
-            let last = Beat {
-                token: token.clone(),
-                rank,
-                phase: "start".into(),
-                column: 0,
-                steps: 0,
-                pieces: 0,
-                expected_seconds: 0.0,
-                n: 0,
-                slow: None,
-                elapsed_seconds: f64::NEG_INFINITY,
-                exit: None,
-                report_lines: None,
-                charges: Vec::new(),
-                keeps: None,
-            };
+            let last = Heartbeat::new(token.clone(), rank, "start");
             let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
             Some(HeartbeatWriter { token, start, speaks, last, wait })
@@ -68,19 +49,13 @@ fn any_writer() -> Option<&'static HeartbeatWriter> {
 
 impl HeartbeatWriter {
     /// Changes the record, and writes it if `change` says so or the interval is over.
-    fn beat(&self, change: impl FnOnce(&mut Beat) -> bool) {
+    fn beat(&self, change: impl FnOnce(&mut Heartbeat) -> bool) {
         let mut last = self.last.lock().expect("never held over a panic");
         if last.is_due(self.start.elapsed().as_secs_f64(), change) {
             debug_assert_eq!(last.token, self.token);
-            write(&last);
+            last.write();
         }
     }
-}
-
-/// Writes a record as one line in one write. A closed pipe is ignored, because the supervisor deals
-/// with it.
-fn write(beat: &Beat) {
-    let _ = std::io::stderr().lock().write_all(beat.line().as_bytes());
 }
 
 /// The run whose supervisor started this job, if there is one.
@@ -161,13 +136,13 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
         launcher_rank::rank().unwrap_or(0).max(1)
     };
     let place = (rank, launcher_rank::size().unwrap_or(rank + 1));
-    let mut signs = writer.wait.lock().expect("never held over a panic");
-    if signs.is_due(waited_seconds, operations, place) {
+    let mut limit = writer.wait.lock().expect("never held over a panic");
+    if limit.is_due(waited_seconds, operations, place) {
         let mut beat = writer.last.lock().expect("never held over a panic").clone();
         beat.set_phase(WAIT);
         (beat.steps, beat.expected_seconds, beat.exit) = (operations, expected_seconds, None);
         beat.elapsed_seconds = writer.start.elapsed().as_secs_f64();
-        write(&beat);
+        beat.write();
     }
 }
 

@@ -1,0 +1,346 @@
+//! Heartbeats for `skt-hpl launch`, which supervises a benchmark run, or any program that uses these
+//! checkpoints ([`program`]).
+//!
+//! A heartbeat is a line on standard error, which every launcher forwards, with a mark by which the
+//! supervisor finds and removes it. Heartbeats are written only if the environment has [`ENV`]. Its
+//! value is in each of them, so that those of other jobs are ignored.
+
+pub mod program;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// The environment variable that switches heartbeats on. Under `launch` it holds the name of the run,
+/// the number of the start, and the number of ranks, separated by dots.
+pub const ENV: &str = "SKT_HPL_HEARTBEAT";
+/// The mark at the start of a heartbeat. No other output looks like it.
+pub const MARK: &str = "@skt-hpl-beat@";
+/// The run is looked for, and what is lost of it is rebuilt.
+pub const OPEN: &str = "open";
+/// The program computes.
+pub const COMPUTE: &str = "compute";
+/// A checkpoint is under way.
+pub const CHECKPOINT: &str = "checkpoint";
+/// All is reported; only shared memory remains to be cleared.
+pub const REPORTED: &str = "reported";
+/// A process of an earlier start was still running, or still held memory or locks.
+pub const CHANGED: &str = "changed";
+/// The time of the job is up.
+pub const TIME_UP: &str = "time-up";
+/// A rank waits for its image, or for a process of an earlier start to release what it holds. The
+/// heartbeat is of that rank, whichever it is, and has no information about the others.
+pub const WAIT: &str = "wait";
+/// The phase in which columns advance.
+pub const FACTOR: &str = "factor";
+/// The job is done.
+pub const DONE: &str = "done";
+/// More is lost or damaged than can be rebuilt.
+pub const REFUSED: &str = "refused";
+
+/// All waiting ranks together write at most this number of heartbeats per second. To achieve this, each
+/// rank begins later than the one before it by the time of one heartbeat.
+const MAX_WAITS_PER_SECOND: f64 = 100.0;
+/// Minimum number of seconds between heartbeats that report only progress.
+pub const INTERVAL_SECONDS: f64 = 1.0;
+
+/// Formats `record` as a line that [`find_marked`] recognizes among other output: `mark`, which no
+/// other output has, and JSON.
+pub fn marked_line(mark: &str, record: &impl Serialize) -> String {
+    format!("{mark}{}\n", serde_json::to_string(record).expect("text and numbers become JSON"))
+}
+
+/// Returns the record in a line of [`marked_line`], and the text before its mark: an unfinished
+/// line of other output may precede it. Returns `None` for every other line.
+pub fn find_marked<'a, T: DeserializeOwned>(line: &'a str, mark: &str) -> Option<(&'a str, T)> {
+    let (before, json) = line.split_once(mark)?;
+    Some((before, serde_json::from_str(json.trim_end()).ok()?))
+}
+
+/// The name of the run in `token`, a value of [`ENV`].
+pub fn run_in(token: &str) -> Option<&str> {
+    token.split_once('.').map(|(run, _)| run)
+}
+
+/// Where a run keeps its data, so that the supervisor can remove what nodes still have of it when
+/// it is over.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DataLocation {
+    /// The name of the run in the store.
+    pub run_id: String,
+    /// The store, as flags name it.
+    pub store: String,
+    /// The folders of images, on the nodes' own disks or on a file system that all nodes share.
+    #[serde(default)]
+    pub images: Vec<PathBuf>,
+}
+
+/// The most ranks whose charges a record has: a line must not grow without bound.
+const MOST_CHARGED: usize = 64;
+
+/// A heartbeat.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Heartbeat {
+    /// The value of [`ENV`].
+    pub token: String,
+    /// The rank that writes the record.
+    pub rank: usize,
+    /// What the job does, see [`begin_phase`](begin_phase); [`DONE`] in its last record.
+    pub phase: String,
+    /// Number of columns that are eliminated.
+    pub column: usize,
+    /// Number of steps of the checkpoint protocol since the phase began, so that a slow phase is
+    /// not taken for a hang.
+    #[serde(default)]
+    pub steps: u64,
+    /// Number of pieces of work that are done within the steps or columns, so that a long step is
+    /// not taken for a hang.
+    #[serde(default)]
+    pub pieces: u64,
+    /// The longest time that the present step is expected to take, in seconds, by measurements of
+    /// this start; 0 if there are none.
+    #[serde(default)]
+    pub expected_seconds: f64,
+    /// Order of the matrix.
+    pub n: usize,
+    /// The ranks that are slow, in a few words, while columns advance; `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slow: Option<String>,
+    /// Seconds since the process started to send heartbeats.
+    pub elapsed_seconds: f64,
+    /// The exit code of the job, once its report is whole, see [`reported`](reported).
+    pub exit: Option<u8>,
+    /// Number of lines of the report that this process has written to standard output, once the
+    /// report is whole.
+    #[serde(default)]
+    pub report_lines: Option<u64>,
+    /// The wrong numbers of this start that certainly come from a rank.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub charges: Vec<CorruptionReport>,
+    /// Where a program of the user keeps its data, when it begins a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeps: Option<DataLocation>,
+}
+
+/// Wrong numbers in the matrix that certainly come from a rank, in all checks of a start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CorruptionReport {
+    /// The rank's host.
+    pub host: String,
+    /// The rank's number in the run.
+    pub rank: usize,
+    /// Number of checks that have found wrong numbers of the rank.
+    pub checks: u64,
+    /// Number of rows that were recomputed.
+    pub rows: u64,
+    /// Columns eliminated at the first of these checks.
+    pub first_column: usize,
+    /// Whether the job ends by itself, as the last of these numbers could not be mended.
+    #[serde(default)]
+    pub ends_job: bool,
+}
+
+impl Heartbeat {
+    /// The heartbeat of `rank` before the first is written: [`Self::elapsed_seconds`] is to be set.
+    pub fn new(token: String, rank: usize, phase: &str) -> Self {
+        Self {
+            token,
+            rank,
+            phase: phase.to_owned(),
+            column: 0,
+            steps: 0,
+            pieces: 0,
+            expected_seconds: 0.0,
+            n: 0,
+            slow: None,
+            elapsed_seconds: f64::NEG_INFINITY,
+            exit: None,
+            report_lines: None,
+            charges: Vec::new(),
+            keeps: None,
+        }
+    }
+
+    /// Writes the heartbeat in one write, so that no other output comes in between. A closed
+    /// standard error is for the supervisor to deal with.
+    pub fn write(&self) {
+        let _ = std::io::stderr().lock().write_all(self.line().as_bytes());
+    }
+
+    /// Formats the record as a line, with its line end.
+    pub fn line(&self) -> String {
+        marked_line(MARK, self)
+    }
+
+    /// Sets the phase; returns whether it is another one than before.
+    pub fn set_phase(&mut self, phase: &str) -> bool {
+        let is_other = self.phase != phase;
+        if is_other {
+            (self.phase, self.steps, self.expected_seconds) = (phase.to_owned(), 0, 0.0);
+        }
+        is_other
+    }
+
+    /// Changes the record. Returns whether it must be written, because `change` says so or the last
+    /// record is old.
+    pub fn is_due(&mut self, elapsed_seconds: f64, change: impl FnOnce(&mut Self) -> bool) -> bool {
+        let is_urgent = change(self);
+        let is_due = is_urgent || elapsed_seconds - self.elapsed_seconds >= INTERVAL_SECONDS;
+        if is_due {
+            self.elapsed_seconds = elapsed_seconds;
+        }
+        is_due
+    }
+
+    /// Enters the phase `phase`, or counts a step of it; returns whether the phase is another one
+    /// than before.
+    pub fn enter_phase(&mut self, phase: &str) -> bool {
+        let is_other = self.set_phase(phase);
+        self.steps += u64::from(!is_other);
+        is_other
+    }
+
+    /// Adds a charge to those of the same rank.
+    pub fn charge(&mut self, new: CorruptionReport) {
+        let is_full = self.charges.len() == MOST_CHARGED;
+        let is_same = |old: &&mut CorruptionReport| (&old.host, old.rank) == (&new.host, new.rank);
+        match self.charges.iter_mut().find(is_same) {
+            Some(old) => {
+                old.checks += new.checks;
+                old.rows += new.rows;
+                old.ends_job |= new.ends_job;
+            }
+            None if is_full => {}
+            None => self.charges.push(new),
+        }
+    }
+
+    /// Returns the record in a line, and the text before it. A record of a job with another token
+    /// is ignored.
+    pub fn find<'a>(line: &'a str, token: &str) -> Option<(&'a str, Heartbeat)> {
+        find_marked(line, MARK).filter(|(_, beat): &(_, Heartbeat)| beat.token == token)
+    }
+}
+
+/// What a process has reported of its wait.
+#[derive(Debug, Default)]
+pub struct WaitRateLimit {
+    /// The seconds of the wait and the operations in the last heartbeat.
+    reported: Option<(f64, u64)>,
+    /// The seconds of the wait at the last call.
+    waited_seconds: f64,
+}
+
+impl WaitRateLimit {
+    /// Whether rank `rank` of `ranks` must write a heartbeat, after `waited_seconds` and `operations`.
+    /// Rank 0 writes at once; the others, possibly many thousands, write after a second, one after
+    /// the other. A wait without progress is reported once.
+    pub fn is_due(
+        &mut self,
+        waited_seconds: f64,
+        operations: u64,
+        (rank, ranks): (usize, usize),
+    ) -> bool {
+        if waited_seconds < self.waited_seconds {
+            self.reported = None;
+        }
+        self.waited_seconds = waited_seconds;
+        let of_all = |ranks: usize| ranks as f64 / MAX_WAITS_PER_SECOND;
+        let is_due = match self.reported {
+            None if rank == 0 => true,
+            None => waited_seconds >= INTERVAL_SECONDS + of_all(rank),
+            Some((reported_seconds, reported)) => {
+                let interval_seconds = INTERVAL_SECONDS.max(of_all(ranks));
+                reported != operations && waited_seconds - reported_seconds >= interval_seconds
+            }
+        };
+        if is_due {
+            self.reported = Some((waited_seconds, operations));
+        }
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_are_limited_to_the_launchers_rate() {
+        let mut limit = WaitRateLimit::default();
+        assert!(limit.is_due(0.0, 1, (0, 2)), "rank 0 at once");
+        assert!(!limit.is_due(5.0, 1, (0, 2)), "a wait in which nothing happens");
+        assert!(!limit.is_due(0.9, 1, (1, 2)), "another wait");
+        assert!(limit.is_due(1.1, 1, (1, 2)));
+        assert!(!limit.is_due(1.5, 2, (1, 2)) && limit.is_due(2.2, 2, (1, 2)));
+        // 10,000 ranks write 100 heartbeats per second.
+        let place = (5000, 10_000);
+        let due = (0..600u32).filter(|&second| limit.is_due(second.into(), second.into(), place));
+        assert_eq!(due.collect::<Vec<_>>(), [51, 151, 251, 351, 451, 551]);
+    }
+
+    fn beat() -> Heartbeat {
+        Heartbeat {
+            token: "t1".into(),
+            rank: 0,
+            phase: "factor".into(),
+            column: 512,
+            steps: 0,
+            pieces: 0,
+            expected_seconds: 0.0,
+            n: 4000,
+            slow: None,
+            elapsed_seconds: 1.25,
+            exit: None,
+            report_lines: None,
+            charges: Vec::new(),
+            keeps: None,
+        }
+    }
+
+    #[test]
+    fn steps_are_counted_and_told_once_a_second() {
+        let mut beat = beat();
+        assert!(
+            beat.is_due(1.5, |beat| beat.enter_phase("encode")),
+            "another part is told at once"
+        );
+        for step in 1..=10 {
+            assert!(!beat.is_due(2.4, |beat| beat.enter_phase("encode")));
+            assert_eq!(beat.steps, step);
+        }
+        assert!(beat.is_due(2.5, |beat| beat.enter_phase("encode")));
+        assert_eq!((beat.steps, beat.elapsed_seconds), (11, 2.5));
+        assert!(beat.is_due(2.6, |beat| beat.set_phase("factor")));
+        assert_eq!(beat.steps, 0);
+    }
+
+    #[test]
+    fn charges_against_a_rank_are_summed_up_and_ranks_are_bounded() {
+        let charge = |rank, rows| CorruptionReport {
+            host: "n".into(),
+            rank,
+            checks: 1,
+            rows,
+            first_column: 8,
+            ends_job: false,
+        };
+        let mut beat = beat();
+        (0..100).for_each(|rank| beat.charge(charge(rank, 2)));
+        beat.charge(CorruptionReport { first_column: 64, ends_job: true, ..charge(3, 5) });
+        assert_eq!(beat.charges.len(), MOST_CHARGED);
+        assert_eq!(beat.charges[3], CorruptionReport { checks: 2, ends_job: true, ..charge(3, 7) });
+    }
+
+    #[test]
+    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
+        let beat = beat();
+        let line = format!("\r12% {}", beat.line());
+        assert_eq!(Heartbeat::find(&line, "t1"), Some(("\r12% ", beat)));
+        assert_eq!(Heartbeat::find(&line, "t2"), None);
+        assert_eq!(Heartbeat::find("@skt-hpl-beat@{\"token\":\"t1\"}", "t1"), None);
+        assert_eq!(Heartbeat::find("plain", "t1"), None);
+    }
+}

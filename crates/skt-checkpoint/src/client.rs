@@ -758,8 +758,8 @@ mod tests {
         waited.into_iter().for_each(|rank| rank.unwrap());
     }
 
-    /// A supervisor would take the silence for a hang. Heartbeats go to standard error, so a process
-    /// of their own writes them.
+    /// A supervisor would take the silence for a hang. Heartbeats go to standard error, so a
+    /// process of their own writes them.
     #[test]
     fn waits_for_images_are_reported_to_the_supervisor() {
         const TEST: &str = "client::tests::waits_for_images_are_reported_to_the_supervisor";

@@ -763,8 +763,8 @@ impl<C: Comm> Guard for Protected<'_, C> {
 mod tests {
     use super::*;
 
-    /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the next
-    /// number.
+    /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the
+    /// next number.
     #[test]
     fn the_bytes_of_a_state_are_those_of_its_format() {
         assert_eq!(STATE_FORMAT.1, 2, "and other bytes here");

@@ -1,5 +1,5 @@
-//! Heartbeats for `skt-hpl launch`, which supervises a benchmark run, or any program that uses these
-//! checkpoints ([`program`]).
+//! Heartbeats for `skt-hpl launch`, which supervises a benchmark run, or any program that uses
+//! these checkpoints ([`program`]).
 //!
 //! A heartbeat is a line on standard error, which every launcher forwards, with a mark by which the
 //! supervisor finds and removes it. Heartbeats are written only if the environment has [`ENV`]. Its
@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// The environment variable that switches heartbeats on. Under `launch` it holds the name of the run,
-/// the number of the start, and the number of ranks, separated by dots.
+/// The environment variable that switches heartbeats on. Under `launch` it holds the name of the
+/// run, the number of the start, and the number of ranks, separated by dots.
 pub const ENV: &str = "SKT_HPL_HEARTBEAT";
 /// The mark at the start of a heartbeat. No other output looks like it.
 pub const MARK: &str = "@skt-hpl-beat@";
@@ -40,8 +40,8 @@ pub const DONE: &str = "done";
 /// More is lost or damaged than can be rebuilt.
 pub const REFUSED: &str = "refused";
 
-/// All waiting ranks together write at most this number of heartbeats per second. To achieve this, each
-/// rank begins later than the one before it by the time of one heartbeat.
+/// All waiting ranks together write at most this number of heartbeats per second. To achieve this,
+/// each rank begins later than the one before it by the time of one heartbeat.
 const MAX_WAITS_PER_SECOND: f64 = 100.0;
 /// Minimum number of seconds between heartbeats that report only progress.
 pub const INTERVAL_SECONDS: f64 = 1.0;
@@ -234,9 +234,9 @@ pub struct WaitRateLimit {
 }
 
 impl WaitRateLimit {
-    /// Whether rank `rank` of `ranks` must write a heartbeat, after `waited_seconds` and `operations`.
-    /// Rank 0 writes at once; the others, possibly many thousands, write after a second, one after
-    /// the other. A wait without progress is reported once.
+    /// Whether rank `rank` of `ranks` must write a heartbeat, after `waited_seconds` and
+    /// `operations`. Rank 0 writes at once; the others, possibly many thousands, write after a
+    /// second, one after the other. A wait without progress is reported once.
     pub fn is_due(
         &mut self,
         waited_seconds: f64,

@@ -11,7 +11,8 @@ use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::protocol::CheckpointError;
 use crate::checkpoint::segments::Process;
 
-/// The least number of seconds between heartbeats of checkpoints, which may follow each other quickly.
+/// The least number of seconds between heartbeats of checkpoints, which may follow each other
+/// quickly.
 const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
 
 /// A process of a program that a supervisor may have started.
@@ -39,8 +40,8 @@ impl Default for ProgramHeartbeats {
 }
 
 impl ProgramHeartbeats {
-    /// The heartbeats of this process, which is `rank` of the job: rank 0 writes them, if a supervisor
-    /// has started the job.
+    /// The heartbeats of this process, which is `rank` of the job: rank 0 writes them, if a
+    /// supervisor has started the job.
     pub fn for_rank(rank: usize) -> Self {
         let token = if rank == 0 { std::env::var(ENV).ok() } else { None };
         Self::new(token)

@@ -60,7 +60,8 @@ pub struct Settings {
     pub resume: Resume,
     /// The name of the run in shared memory.
     pub run_id: String,
-    /// The store of the segments, as [`StoreKind`](skt_checkpoint::checkpoint::store::StoreKind) parses it.
+    /// The store of the segments, as [`StoreKind`](skt_checkpoint::checkpoint::store::StoreKind)
+    /// parses it.
     pub store: String,
     /// The levels of images, which outlive the memory of nodes.
     #[serde(default)]

@@ -431,8 +431,8 @@ impl Mapping {
         let Self { base, bytes: mapped_bytes, page_bytes } = self;
         let (name, hold) = (name.clone(), Hold::File { path, file });
         let mapped = Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note: None, hold };
-        // SAFETY: mapped by `map_file`, all of the file; the lock keeps other processes of this program
-        // away.
+        // SAFETY: mapped by `map_file`, all of the file; the lock keeps other processes of this
+        // program away.
         unsafe { Segment::from_mapped(mapped) }
     }
 }

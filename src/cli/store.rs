@@ -155,7 +155,7 @@ fn must_have(
     folders: &[PathBuf],
 ) -> Result<(), StoreCommandError> {
     let Some(run) = &options.run else { return Ok(()) };
-    let mut is_here = store.look()?.iter().any(|info| info.name.run() == run);
+    let mut is_here = store.list_once()?.iter().any(|info| info.name.run() == run);
     for folder in folders {
         let images = stored_images(folder).map_err(StoreCommandError::Images)?;
         is_here = is_here || images.iter().any(|images| images.run == *run);

@@ -206,7 +206,7 @@ fn look_at_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
 /// Removes all segments of a run: its checkpoints and the locks that killed ranks left, and with
 /// `with_marks` also the marks that the run is over. A segment that a process is attached to stays.
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
-    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run_id);
+    let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run_id);
     for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
         if info.name.role() == "lock" && !info.in_use {
             protect::hold::remove_mpi_files(store, &info.name);

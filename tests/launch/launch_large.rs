@@ -70,7 +70,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        for info in SysV::new(false).look().unwrap_or_default() {
+        for info in SysV::new(false).list_once().unwrap_or_default() {
             if info.name.run() == self.name {
                 // A test that fails cleans up as well as it can.
                 let _ = SysV::new(false).remove(&info.name);

@@ -325,7 +325,7 @@ impl Job {
 
     /// Segments of this run, of one rank or all.
     pub fn segments(&self, rank: Option<usize>) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
-        let all = SysV::new(false).look().expect("a list").into_iter();
+        let all = SysV::new(false).list_once().expect("a list").into_iter();
         all.map(|info| info.name)
             .filter(|name| name.run() == self.run && name.role().starts_with('t'))
             .filter(|name| rank.is_none_or(|rank| name.rank() as usize == rank))
@@ -334,7 +334,7 @@ impl Job {
 
     /// Number of the job's processes that hold the run.
     pub fn holds(&self) -> usize {
-        let list = SysV::new(false).look().expect("a list");
+        let list = SysV::new(false).list_once().expect("a list");
         let is_hold = |info: &&SegmentInfo| {
             info.name.run() == self.run && info.name.role() == "lock" && info.in_use
         };
@@ -360,7 +360,7 @@ impl Job {
 
     /// Loses the results of finished tests.
     pub fn lose_results(&self) {
-        let all = SysV::new(false).look().expect("a list").into_iter().map(|info| info.name);
+        let all = SysV::new(false).list_once().expect("a list").into_iter().map(|info| info.name);
         let of_run =
             all.filter(|name| name.run() == self.run && name.role().starts_with("results."));
         of_run.for_each(|name| _ = SysV::new(false).remove(&name).expect("removed"));
@@ -391,7 +391,7 @@ impl Job {
 
 impl Drop for Job {
     fn drop(&mut self) {
-        for info in SysV::new(false).look().unwrap_or_default() {
+        for info in SysV::new(false).list_once().unwrap_or_default() {
             if info.name.run() == self.run {
                 // A test that fails cleans up as well as it can.
                 let _ = SysV::new(false).remove(&info.name);

@@ -287,7 +287,7 @@ impl Control {
     }
 
     /// Whether something is so on any rank, by the maxima that all ranks have found; or what is
-    /// wrong, of which rank 0 hears from those that have not `entered` in messages.
+    /// wrong, which rank 0 receives from those that have not `entered` in messages.
     fn settle(
         &self,
         words: [u64; 3],
@@ -457,7 +457,7 @@ impl Control {
         self.others().try_for_each(|rank| self.send(word, rank, tag))
     }
 
-    /// Sends without waiting for the receiver, who may never come.
+    /// Sends without waiting for the receiver, which may never come.
     fn send(&self, word: &Word, rank: usize, tag: Tag) -> Result<()> {
         let doubles = WORD_BYTES / size_of::<f64>();
         let mut buffer = PageBuf::for_messages(doubles).map_err(|why| lost(&why))?;

@@ -153,7 +153,7 @@ fn or_notify<T>(
 fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
     let control = control.clone();
     Arc::new(move || {
-        // The control is locked while this rank agrees on a call, and looks for failures itself.
+        // The control is locked while this rank agrees on a call, and checks for failures itself.
         let control = match control.try_lock() {
             Ok(control) => control,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -549,7 +549,7 @@ impl Session {
         if self.begun.is_none() {
             return Err(not_under_way("skt_checkpoint_test"));
         }
-        // A rank may test in a loop without any call that looks for failures.
+        // A rank may test in a loop without any call that checks for failures.
         if let Some(stop) = lock(&self.control).failed()? {
             return Err(stop);
         }

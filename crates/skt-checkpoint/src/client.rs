@@ -791,7 +791,7 @@ mod tests {
         }
     }
 
-    /// All ranks are refused, and the reason names what differs, whoever is the odd one.
+    /// All ranks are refused, and the reason names what differs, whichever rank differs.
     #[test]
     fn options_that_differ_between_ranks_are_refused_by_name() {
         type Change = fn(&mut Options);

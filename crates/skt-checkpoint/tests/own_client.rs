@@ -155,7 +155,7 @@ impl Run {
     }
 
     fn segments(&self) -> Vec<SegmentName> {
-        let names = SysV::new(false).look().unwrap().into_iter().map(|info| info.name);
+        let names = SysV::new(false).list_once().unwrap().into_iter().map(|info| info.name);
         names.filter(|name| name.run() == self.name).collect()
     }
 }

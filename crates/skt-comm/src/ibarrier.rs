@@ -3,7 +3,7 @@
 //!
 //! The algorithm is dissemination (Hensgen, Finkel, Manber 1988): in round i each rank sends to the
 //! rank 2^i after it, and receives from the one 2^i before it. After log2(ranks) rounds, each rank
-//! has heard of all, and of any request.
+//! has information from all, and of any request.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ const TAG_BARRIER: Tag = 0x7e00;
 
 /// Consecutive barriers of one group.
 ///
-/// A rank hears from another one in only one round of a barrier, and messages between two ranks
+/// A rank receives from another one in only one round of a barrier, and messages between two ranks
 /// arrive in order: those of one barrier cannot be taken for those of the next.
 pub struct IBarrier<C: Comm> {
-    /// The two messages: no request, as far as this rank has heard, or a request.
+    /// The two messages: no request, as far as this rank knows, or a request.
     words: [Arc<PageBuf>; 2],
     is_asked: bool,
     /// The receive buffer, while no receive has it.
-    heard: Option<PageBuf>,
+    received: Option<PageBuf>,
     /// Sends, which may still be in progress when all have entered, since receivers poll.
     sends: Vec<C::Send>,
     recv: Option<C::Recv>,
@@ -34,11 +34,11 @@ impl<C: Comm> IBarrier<C> {
     /// # Errors
     /// When there is no memory for their messages.
     pub fn new() -> Result<Self> {
-        let (nobody, mut somebody) = (PageBuf::for_messages(1)?, PageBuf::for_messages(1)?);
-        somebody[0] = 1.0;
-        let words = [nobody, somebody].map(Arc::new);
-        let (heard, sends) = (Some(PageBuf::for_messages(1)?), Vec::with_capacity(64));
-        Ok(Self { words, is_asked: false, heard, sends, recv: None, distance: None })
+        let (no_request, mut request) = (PageBuf::for_messages(1)?, PageBuf::for_messages(1)?);
+        request[0] = 1.0;
+        let words = [no_request, request].map(Arc::new);
+        let (received, sends) = (Some(PageBuf::for_messages(1)?), Vec::with_capacity(64));
+        Ok(Self { words, is_asked: false, received, sends, recv: None, distance: None })
     }
 
     /// Enters the next barrier, with a request if `asks`. Never waits.
@@ -63,16 +63,16 @@ impl<C: Comm> IBarrier<C> {
         let (to, from) = ((me + distance) % size, (me + size - distance) % size);
         let word = self.words[usize::from(self.is_asked)].clone();
         self.sends.push(comm.isend(word, 0..1, to, TAG_BARRIER)?);
-        let heard = self.heard.take().expect("no receive has it");
-        self.recv = Some(comm.irecv(heard, 0..1, from, TAG_BARRIER)?);
+        let received = self.received.take().expect("no receive has it");
+        self.recv = Some(comm.irecv(received, 0..1, from, TAG_BARRIER)?);
         self.distance = Some(distance);
         Ok(())
     }
 
     fn end_round(&mut self, comm: &C, distance: usize) -> Result<()> {
-        let heard = self.recv.take().expect("a round has a receive").wait()?;
-        self.is_asked |= heard[0] != 0.0;
-        self.heard = Some(heard);
+        let received = self.recv.take().expect("a round has a receive").wait()?;
+        self.is_asked |= received[0] != 0.0;
+        self.received = Some(received);
         self.begin_round(comm, 2 * distance)
     }
 

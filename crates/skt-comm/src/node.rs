@@ -236,7 +236,7 @@ impl NodeMemory {
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub fn look<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<bool> {
+    pub fn poll<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<bool> {
         let is_raised = self.is_raised(rank, flag, value);
         if !is_raised {
             comm.probe(rank, TAG_NEVER)?;
@@ -468,7 +468,7 @@ mod tests {
                 1 => node.wait(&comm, 0, 3, 1),
                 // A rank that polls instead of waiting.
                 _ => loop {
-                    if node.look(&comm, 0, 3, 1)? {
+                    if node.poll(&comm, 0, 3, 1)? {
                         return Ok(());
                     }
                 },

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::wait_clock::WaitClock;
 
 /// Pause between two polls of the child.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits for the end of `child`. `None` if it was killed, as it had not ended after `patience`.
 ///
@@ -21,7 +21,7 @@ pub fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<Exi
     Ok(None)
 }
 
-/// Looks until `is_done` is true. Returns whether that was so within `patience`.
+/// Polls until `is_done` is true. Returns whether that was so within `patience`.
 ///
 /// # Errors
 /// The first one of `is_done`.
@@ -37,7 +37,7 @@ pub fn until(
         if clock.is_over() {
             return Ok(false);
         }
-        std::thread::sleep(LOOK_PAUSE);
+        std::thread::sleep(POLL_PAUSE);
     }
 }
 

@@ -175,7 +175,7 @@ pub(crate) fn is_ending(pid: u32) -> bool {
 
 /// Whether process `pid` runs and is not ending.
 pub fn is_at_work(pid: u32) -> bool {
-    // The stat is read last: a process that ends after the first look has none any more.
+    // The stat is read last: a process that ends after the first check has none any more.
     !is_killed(pid) && stat(pid).is_some_and(|field| !is_exiting(&field))
 }
 

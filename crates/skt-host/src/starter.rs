@@ -1,5 +1,5 @@
-//! The program that starts the ranks, and its arguments that give each thread of a rank a core of
-//! its own. All commands that are printed or started come from here.
+//! The program that starts the ranks, and its arguments that give each thread of a rank a separate
+//! core. All commands that are printed or started come from here.
 //!
 //! Open MPI binds each of one or two ranks to one core, however many threads it has. Its `--map-by
 //! ...:PE=T` gives a rank T cores, but refuses a host that has fewer, as a container may. So ranks

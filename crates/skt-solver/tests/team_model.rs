@@ -7,7 +7,7 @@ mod sync {
     pub use loom::sync::atomic::{AtomicUsize, Ordering};
     pub use loom::sync::{Condvar, Mutex};
 
-    /// One look without the lock, then sleep: more looks give no new interleavings.
+    /// One check without the lock, then sleep: more checks give no new interleavings.
     pub const SPINS: u32 = 1;
 
     pub fn pause(_: u32) {

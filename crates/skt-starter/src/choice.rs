@@ -72,7 +72,7 @@ impl Mpi {
     }
 
     /// The interface of a launcher with this name.
-    pub fn of_launcher(name: &str) -> Option<Self> {
+    pub fn from_launcher(name: &str) -> Option<Self> {
         let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
         if begins(&["hydra"]) || name.ends_with(".hydra") || name.ends_with(".mpich") {
             Some(Mpich)
@@ -103,7 +103,7 @@ pub fn wishes(get: impl Fn(&str) -> Option<String>, bin: Option<&Path>) -> Resul
         let has_library = |mpi: &Mpi| super::library::sibling_library(bin, mpi.library()).is_some();
         let of_name = |name: &str| {
             let file = bin.join(name).canonicalize().ok()?;
-            Mpi::of_launcher(file.file_name()?.to_str()?)
+            Mpi::from_launcher(file.file_name()?.to_str()?)
         };
         // A common folder, /usr/bin, is no evidence: its libraries are those of all programs.
         let of_names = ["mpirun", "mpiexec"].into_iter().find_map(of_name);
@@ -127,7 +127,7 @@ fn order(first: Mpi, is_certain: bool) -> Vec<Mpi> {
 mod tests {
     use super::*;
 
-    fn of(variables: &[(&str, &str)]) -> Result<Wishes, String> {
+    fn wishes_from(variables: &[(&str, &str)]) -> Result<Wishes, String> {
         let value = |name: &str| variables.iter().find(|it| it.0 == name).map(|it| it.1.to_owned());
         wishes(value, None)
     }
@@ -135,16 +135,19 @@ mod tests {
     #[test]
     fn the_innermost_launcher_decides() {
         let both = [("PMI_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "2")];
-        assert_eq!(of(&both).unwrap().order, [Openmpi]);
-        assert_eq!(of(&[("MPI_LOCALRANKID", "0"), ("PMIX_RANK", "0")]).unwrap().order, [Mpich]);
-        assert_eq!(of(&[("PMI_RANK", "0")]).unwrap().order, [Mpich, Openmpi]);
-        assert_eq!(of(&[("PMIX_RANK", "0")]).unwrap().order, [Openmpi, Mpich]);
-        assert_eq!(of(&[]).unwrap().order, [Openmpi, Mpich]);
+        assert_eq!(wishes_from(&both).unwrap().order, [Openmpi]);
+        assert_eq!(
+            wishes_from(&[("MPI_LOCALRANKID", "0"), ("PMIX_RANK", "0")]).unwrap().order,
+            [Mpich]
+        );
+        assert_eq!(wishes_from(&[("PMI_RANK", "0")]).unwrap().order, [Mpich, Openmpi]);
+        assert_eq!(wishes_from(&[("PMIX_RANK", "0")]).unwrap().order, [Openmpi, Mpich]);
+        assert_eq!(wishes_from(&[]).unwrap().order, [Openmpi, Mpich]);
     }
 
     #[test]
     fn the_user_decides_before_all() {
-        let chosen = |name| of(&[("SKT_HPL_MPI", name), ("OMPI_COMM_WORLD_SIZE", "2")]);
+        let chosen = |name| wishes_from(&[("SKT_HPL_MPI", name), ("OMPI_COMM_WORLD_SIZE", "2")]);
         assert_eq!(chosen("mpich").unwrap().order, [Mpich]);
         assert_eq!(chosen("").unwrap().order, [Openmpi]);
         assert!(chosen("intel").unwrap_err().contains("SKT_HPL_MPI=intel"));
@@ -163,7 +166,7 @@ mod tests {
             ("slurmstepd", None),
             ("reporter", None),
         ] {
-            assert_eq!(Mpi::of_launcher(name), mpi, "{name}");
+            assert_eq!(Mpi::from_launcher(name), mpi, "{name}");
         }
     }
 }

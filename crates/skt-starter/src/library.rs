@@ -16,7 +16,7 @@ pub fn launchers_bin() -> Option<PathBuf> {
     let parent = fs::read_link(format!("/proc/{}/exe", std::os::unix::process::parent_id())).ok();
     let of_parent = parent.filter(|file| {
         let name = file.file_name().and_then(OsStr::to_str);
-        name.and_then(Mpi::of_launcher).is_some()
+        name.and_then(Mpi::from_launcher).is_some()
     });
     if let Some(file) = of_parent {
         return file.parent().map(Path::to_owned);

@@ -30,7 +30,9 @@
 //! no code; nor is one reported after a panic, a signal or the loss of a node. `launch` then acts
 //! as after 75.
 //!
-//! SIGINT and SIGTERM end a rank by the signal, as SIGKILL does, and the launcher returns a code of
+//! SIGINT and SIGTERM end a rank by the signal, as SIGKILL does, and the launcher returns a
+//! different code: 128 plus the number of the signal if a rank got it, and 1 if the mpirun of Open
+//! MPI 4 itself got it. `launch` ends with 75 after either.
 //! its own: 128 plus the number of the signal if a rank got it, and 1 if the mpirun of Open MPI 4
 //! itself got it. `launch` ends with 75 after either.
 

@@ -34,7 +34,7 @@ pub fn remove_left_over<C: Comm>(
     let ended = ledger::union(world, &own)?;
     let mut removed = [0];
     if is_keeper && !ended.is_empty() {
-        for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
+        for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
             let of = match parse_role(info.name.role()) {
                 Some((test, _)) => header(test).and_then(|header| {
                     let mut bytes = vec![0; header.bytes()];

@@ -266,7 +266,7 @@ pub(super) fn keep(
     let mut segment = store.create(&name, bytes.len())?;
     segment.as_mut_slice().copy_from_slice(&bytes);
     drop(segment);
-    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
         // In a folder that nodes share, other nodes' segments have the same number.
         if self::number(info.name.role(), role).is_some_and(|other| other < number) {
             store.remove(&info.name)?;
@@ -318,7 +318,7 @@ pub(super) fn found(
     role: &str,
 ) -> Result<Vec<FoundNote>, StoreError> {
     let mut found = Vec::new();
-    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
         let Some(number) = number(info.name.role(), role) else { continue };
         let content = content(store, &info)?;
         found.push((info.name, number, content));

@@ -101,7 +101,7 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 /// # Errors
 /// When the store cannot be listed.
 pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
-    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run);
+    let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
 }
 
@@ -152,7 +152,7 @@ pub fn sweep_tests(
     run: &str,
     is_meant: impl Fn(usize) -> bool,
 ) -> Result<(), StoreError> {
-    for info in store.look()?.into_iter().filter(|info| info.name.run() == run) {
+    for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
         if parse_role(info.name.role()).is_some_and(|(of, _)| is_meant(of)) {
             store.remove(&info.name)?;
         }

@@ -71,7 +71,7 @@ pub fn segments_after_case(
     command.env("SKT_RUN_ID", &run).env("MPIEXEC_TIMEOUT", LIMIT_SECONDS);
     let output = command.output().expect("mpirun");
     let [out, err] = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
-    let left = SysV::new(false).look().expect("a store");
+    let left = SysV::new(false).list_once().expect("a store");
     let left: Vec<_> = left.into_iter().filter(|info| info.name.run() == run).collect();
     for info in &left {
         SysV::new(false).remove(&info.name).expect("nobody has it open");
@@ -453,7 +453,7 @@ fn late(name: &str, late: usize) {
         _ => "rank 1 has not called skt_checkpoint within 5 s (option timeout_seconds)",
     };
     let left = segments_after(name, |rank| {
-        // Rank 0 is late itself, so it hears of it from the others.
+        // Rank 0 is late itself, so the others notify it.
         let late = "rank 0 was late: ranks 1, 2 had given up waiting for its skt_checkpoint";
         let message =
             if (late, rank) == (late, 0) && message.starts_with("rank 0") { late } else { message };

@@ -201,7 +201,8 @@ impl Run {
     }
 
     pub fn segments(&self) -> Vec<SegmentName> {
-        let names = SysV::new(false).look().expect("a store").into_iter().map(|info| info.name);
+        let names =
+            SysV::new(false).list_once().expect("a store").into_iter().map(|info| info.name);
         names.filter(|name| name.run() == self.name).collect()
     }
 

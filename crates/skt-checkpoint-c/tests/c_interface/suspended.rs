@@ -78,7 +78,7 @@ impl Job {
         let out = reader(self.child.stdout.take().expect("piped"));
         let code = status_within(&mut self.child, LIMIT).code();
         let out = out.join().expect("text");
-        let segments = SysV::new(false).look().expect("a store").into_iter();
+        let segments = SysV::new(false).list_once().expect("a store").into_iter();
         for info in segments.filter(|info| info.name.run() == self.run) {
             SysV::new(false).remove(&info.name).expect("nobody has it open");
         }

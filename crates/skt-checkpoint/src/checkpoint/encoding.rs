@@ -104,8 +104,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         self.group.rank()
     }
 
-    /// Looks for the segments of the group's other members. If each member can read those of all
-    /// others, parities need no messages.
+    /// Maps the segments of the group's other members. If each member can read those of all others,
+    /// parities need no messages.
     pub fn meet_peers(
         &mut self,
         job: &C,

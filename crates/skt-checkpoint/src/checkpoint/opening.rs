@@ -1,4 +1,4 @@
-//! The first steps of a start: take hold of the run, look around, agree, and verify that the
+//! The first steps of a start: take hold of the run, list what is there, agree, and verify that the
 //! decision still holds once the segments are opened.
 //!
 //! Nothing changes here. What a process has found is valid only while no other process writes to

@@ -240,8 +240,8 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Ok(())
     }
 
-    /// Keeps stores in order: whoever sees a store made after this call also sees all stores made
-    /// before it. The death of a process loses none of its stores, so their order is all that
+    /// Keeps stores in order: a process that sees a store made after this call also sees all stores
+    /// made before it. The death of a process loses none of its stores, so their order is all that
     /// matters.
     pub fn order(&self) {
         fence(Ordering::SeqCst);

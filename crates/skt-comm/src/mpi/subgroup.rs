@@ -85,7 +85,7 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     Ok(Some(MpiComm { raw: comm.raw, rank, size, owned: false, subgroup, _not_sync }))
 }
 
-/// A barrier: all ranks have entered it when each has heard of all.
+/// A barrier by a reduction: no rank has its result before all ranks have entered.
 pub(super) fn barrier(comm: &MpiComm) -> Result<()> {
     collect::all_reduce(comm, &mut [0u8], u8::max)
 }

@@ -258,7 +258,7 @@ extern "C" fn tick(_: c_int) {
     }
 }
 
-/// Ends all ranks if MPI fails at something that nothing else can do, so that none waits in vain.
+/// Ends all ranks if MPI fails at something that nothing else can do, so that none waits for ever.
 fn or_end<T>(done: Result<T>) -> T {
     done.unwrap_or_else(|error| {
         eprintln!("error: {error}: all ranks end");

@@ -2,7 +2,7 @@
 //!
 //! A rank that leaves a collective call with an error, for instance because its node has no memory
 //! left, keeps the others waiting for its messages. Here each wait is a loop that tests the message
-//! and looks from time to time whether another rank has reported a failure. If so, the wait ends
+//! and checks from time to time whether another rank has reported a failure. If so, the wait ends
 //! with [`CommError::Aborted`]. After that the group is of no use.
 
 use std::ops::Range;
@@ -14,11 +14,11 @@ use super::{
 };
 use crate::ibarrier::IBarrier;
 
-/// Looks whether another rank has reported a failure, and returns that report.
+/// Checks whether another rank has reported a failure, and returns that report.
 pub type FailureWatch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;
 
-/// Tests of a message from one look at the watch to the next.
-const TESTS_A_LOOK: u32 = 16;
+/// Tests of a message from one check of the watch to the next.
+const TESTS_PER_CHECK: u32 = 16;
 
 /// A group of MPI ranks whose waits end when a rank has reported a failure.
 pub struct WatchedComm {
@@ -32,7 +32,7 @@ impl WatchedComm {
         Self { comm, watch }
     }
 
-    /// Waits in an `IBarrier`, whose waits for messages look at the watch.
+    /// Waits in an `IBarrier`, whose waits for messages check the watch.
     fn enter_and_wait(&self) -> Result<()> {
         let mut barrier = IBarrier::new()?;
         barrier.enter(self, false)?;
@@ -56,8 +56,8 @@ fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Resu
     let mut tests = 0u32;
     while !is_done()? {
         tests = tests.wrapping_add(1);
-        if tests.is_multiple_of(TESTS_A_LOOK) {
-            look(watch)?;
+        if tests.is_multiple_of(TESTS_PER_CHECK) {
+            check_watch(watch)?;
         }
         // The rank that is waited for may need this core.
         std::thread::yield_now();
@@ -65,7 +65,7 @@ fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Resu
     Ok(())
 }
 
-fn look(watch: &FailureWatch) -> Result<()> {
+fn check_watch(watch: &FailureWatch) -> Result<()> {
     watch()?.map_or(Ok(()), |reason| Err(CommError::Aborted(reason)))
 }
 
@@ -128,7 +128,7 @@ impl Comm for WatchedComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        // MPI's own split waits without looking at the watch, so it begins when all are here.
+        // MPI's own split waits without checking the watch, so it begins when all are here.
         self.barrier()?;
         let comm = self.comm.split(color, key)?;
         Ok(comm.map(|comm| Self { comm, watch: self.watch.clone() }))
@@ -193,7 +193,7 @@ impl Comm for WatchedComm {
 
     /// Also checks the watch: ranks that wait on memory of the node probe while they wait.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
-        look(&self.watch)?;
+        check_watch(&self.watch)?;
         self.comm.probe(source, tag)
     }
 

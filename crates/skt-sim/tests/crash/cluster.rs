@@ -50,7 +50,7 @@ pub struct Node {
     /// The indices of the processes that hold the run.
     pub(super) locks: BTreeSet<usize>,
     /// The words that a process of an earlier start writes to a segment right after the current
-    /// start has looked at it.
+    /// start has read it.
     pub ghosts: BTreeMap<SegmentId, Vec<u64>>,
 }
 
@@ -555,11 +555,11 @@ impl Cluster {
 
     /// Returns a node that was out of reach, in place of one without a rank.
     pub fn bring_back(&mut self, index: usize) {
-        let bears = |node: &usize| {
+        let has_rank = |node: &usize| {
             self.book.home.values().any(|n| n == node)
                 || self.stale.iter().any(|away| away.node == *node)
         };
-        let Some(place) = self.placement.iter().position(|node| !bears(node)) else { return };
+        let Some(place) = self.placement.iter().position(|node| !has_rank(node)) else { return };
         if self.away.is_empty() {
             return;
         }
@@ -591,8 +591,8 @@ impl Cluster {
             }
         }
         for away in std::mem::take(&mut self.stale) {
-            let bears = self.nodes[away.node].segments.contains_key(&away.segment);
-            if !bears || !self.placement.contains(&away.node) {
+            let has_segment = self.nodes[away.node].segments.contains_key(&away.segment);
+            if !has_segment || !self.placement.contains(&away.node) {
                 continue;
             }
             let book = &mut self.book;

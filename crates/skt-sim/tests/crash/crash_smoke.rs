@@ -89,7 +89,7 @@ fn states_of_deaths(setup: &Setup, before: &Cluster, seed: u64) -> Vec<Cluster> 
 }
 
 /// Rank 2 of a start that is believed dead commits, or marks its segment, after the next start has
-/// looked at it.
+/// read it.
 #[test]
 fn change_during_the_decision_is_refused_by_all_ranks() {
     let setup = Setup::small(4, 1);

@@ -1,4 +1,4 @@
-//! States that differ only in what no restart may look at.
+//! States that differ only in what no restart may read.
 //!
 //! The protocol specifies for each area of each segment whether a restart relies on it. Here
 //! everything else is replaced by garbage, so that all states that differ in nothing else become
@@ -40,7 +40,7 @@ pub fn essence(setup: &Setup, state: &Cluster, predicted: &Prediction) -> Cluste
     assert_eq!(setup.method, Method::SelfCheckpoint, "others rely on other areas");
     let epoch = match predicted {
         Prediction::Recovered(epoch, _) => Some(*epoch),
-        // No data is looked at.
+        // No data is read.
         Prediction::Fresh | Prediction::Unrecoverable(..) => None,
         Prediction::Finished(_) => unreachable!("the book is that of a run under way"),
     };

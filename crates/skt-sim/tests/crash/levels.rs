@@ -240,9 +240,9 @@ impl World {
     pub fn promise(&self) -> Option<Generation> {
         let gives_up = self.levels.iter().any(|level| level.when_busy == WhenBusy::Skip);
         let missing = if gives_up { 0 } else { self.setup.parities };
-        let bears = |ranks: &BTreeSet<usize>| ranks.len() + missing >= self.setup.ranks;
+        let suffices = |ranks: &BTreeSet<usize>| ranks.len() + missing >= self.setup.ranks;
         let of = |sealed: &Sealed| {
-            let all = sealed.0.iter().filter(|(_, ranks)| bears(ranks));
+            let all = sealed.0.iter().filter(|(_, ranks)| suffices(ranks));
             all.map(|(generation, _)| *generation).next_back()
         };
         self.sealed.iter().filter_map(of).max()

@@ -55,7 +55,7 @@ fn pause(since: Duration) -> Duration {
     (since / TUNING.pauses_on_the_way).clamp(PAUSE, LONG_PAUSE)
 }
 
-/// The solver's right to speak to other ranks.
+/// The solver's right to communicate with other ranks.
 pub(super) struct Token<'c> {
     /// The state shared with the second thread, if there is one.
     shared: Option<(&'c SharedState, Thread)>,
@@ -81,9 +81,9 @@ struct Lent<'b, C> {
 }
 
 // SAFETY: `Lent` only calls `Background::progress` and `Comm::probe`, one call at a time, with the
-// token held, without which no other thread of the rank speaks to other ranks. `Background` is an
-// unsafe trait whose implementations allow this call on any thread, and the transport allows its
-// own, one at a time.
+// token held, without which no other thread of the rank communicates. `Background` is an unsafe
+// trait whose implementations allow this call on any thread, and the transport allows its own, one
+// at a time.
 unsafe impl<C> Send for Lent<'_, C> {}
 
 impl<C: Comm> Lent<'_, C> {

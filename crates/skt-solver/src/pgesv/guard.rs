@@ -25,7 +25,7 @@ pub enum Remaining {
 /// The solver may call [`Background::progress`] on another thread than the one that lent the
 /// matrix, while that one computes and uses its team: an implementation must not use what is bound
 /// to a thread. The solver makes one call at a time, and none while another thread of the rank
-/// speaks to other ranks.
+/// communicates with other ranks.
 pub unsafe trait Background {
     /// Whether any work is in progress.
     fn is_active(&self) -> bool;

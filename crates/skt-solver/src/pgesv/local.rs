@@ -102,8 +102,8 @@ impl<C: Comm> Local<'_, C> {
         BackgroundWork { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
-    /// Releases the token with P = 1, before calls that speak only to the process column: this rank
-    /// is all of it.
+    /// Releases the token with P = 1, before calls that communicate only within the process column:
+    /// this rank is all of it.
     pub fn release_if_alone(&self, token: &mut Token) {
         if self.grid.p == 1 {
             token.release();

@@ -210,7 +210,7 @@ impl Slot {
     /// # Errors
     /// When the job has been aborted.
     pub fn has_arrived<C: Comm>(&self, row: &C) -> Result<bool> {
-        self.slots.node.look(row, self.owner(), READY, self.k as u64 + 1)
+        self.slots.node.poll(row, self.owner(), READY, self.k as u64 + 1)
     }
 
     /// Waits until the panel is published.

@@ -70,8 +70,8 @@ impl Rules {
     }
 
     /// Refuses to resume without the `lost` ranks if no process is to take them over (`may_lose`),
-    /// unless each of the `processes` has the memory of its own rank and the application survives
-    /// this loss.
+    /// unless the memory of each of the `processes` is that of its rank and the application
+    /// survives this loss.
     pub(super) fn refuse_lost(&self, lost: &[usize], processes: usize) -> Result<(), Refusal> {
         let Some(sets) = &self.may_lose else { return Ok(()) };
         let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));

@@ -9,7 +9,7 @@
 //!   checkpoint encoding algorithm", section 3.2, for all stripes of a band at once. The m partial
 //!   sums of stripe t start at member t+m and go round to t-1, each member adding its block; the
 //!   last sends parity p to member t+p. In every step all members send and receive the same number
-//!   of bytes: no member is a bottleneck, and a member sends m blocks for each of its own.
+//!   of bytes: no member is a bottleneck, and a member sends m blocks for each block that it has.
 //! - [`Encoder::Reduce`]: one binomial reduction per parity, of whole blocks (Tang et al., TPDS
 //!   2018, section 2.2, which calls `MPI_Reduce`).
 //! - [`Encoder::Tree`]: one binary tree per parity, in segments.

@@ -188,8 +188,8 @@ mod tests {
     use super::super::super::record::StartId;
     use super::*;
 
-    /// The epoch of the firmest generation, given the ranks whose images each lacks, from epoch 9
-    /// downwards.
+    /// The epoch of the most redundant generation, given the ranks whose images each lacks, from
+    /// epoch 9 downwards.
     fn most_redundant_epoch(all: &[&[usize]]) -> Option<u64> {
         let start = StartId { number: 1, nonce: 1 };
         let of_epoch =

@@ -54,7 +54,7 @@ pub struct Restorable {
 }
 
 impl Restorable {
-    /// The generations that stay: the newest `keep`, and the firmest.
+    /// The generations that stay: the newest `keep`, and the most redundant.
     pub fn kept(&self, keep: usize) -> Vec<Generation> {
         let is_kept = |&(i, generation): &(usize, &Generation)| {
             i < keep || Some(*generation) == self.most_redundant

@@ -18,8 +18,8 @@ impl<M: Memory> OwnSegment<M> {
         ImageLayout::new(&self.layout, self.method, epoch, self.abft_image_bytes)
     }
 
-    /// The checksum of an image's part of this rank's segment, if the segment has no checksums of
-    /// its own; else 0.
+    /// The checksum of an image's part of this rank's segment, if the segment contains no
+    /// checksums; else 0.
     pub fn body_sum(&self, layout: &ImageLayout) -> u64 {
         if self.method != Method::Abft {
             return 0;

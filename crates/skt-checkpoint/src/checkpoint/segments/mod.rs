@@ -88,7 +88,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
 /// # Errors
 /// When the store cannot be listed.
 pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
-    let of_run = store.look()?.into_iter().filter(|info| info.name.run() == run);
+    let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
@@ -174,7 +174,7 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
         let mut ids = Vec::new();
-        for info in self.store.look().map_err(other)? {
+        for info in self.store.list_once().map_err(other)? {
             let Some((part, start)) = parse_role(info.name.role()) else { continue };
             if info.name.run() != self.run || part != self.part {
                 continue;

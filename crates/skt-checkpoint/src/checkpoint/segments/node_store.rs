@@ -136,7 +136,9 @@ impl NodeStore {
 fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
     let mut limits = host::Host::this().sysv_limits();
     // A store that cannot be listed is refused elsewhere.
-    for info in store.look().unwrap_or_default().iter().filter(|info| info.name.run() == run_id) {
+    for info in
+        store.list_once().unwrap_or_default().iter().filter(|info| info.name.run() == run_id)
+    {
         let pages = limits.pages_of(info.bytes as u64);
         limits.used_pages = limits.used_pages.saturating_sub(pages);
         limits.segments = limits.segments.saturating_sub(1);

@@ -335,7 +335,7 @@ impl Store for Files {
         Own::at(&path)?.map_or(Ok(false), |own| own.remove_unused(&path, stays))
     }
 
-    fn look(&self) -> Result<Vec<SegmentInfo>> {
+    fn list_once(&self) -> Result<Vec<SegmentInfo>> {
         let mut list = Vec::new();
         for path in self.entries()? {
             let path = path?;

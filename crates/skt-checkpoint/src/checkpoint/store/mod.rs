@@ -40,10 +40,10 @@ pub use sysv::SysV;
 /// The result of a store's operation.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// How often [`Store::list`] looks again at segments that seem in use, and how long it waits before
-/// each look.
-const LOOKS: u32 = 4;
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// How often [`Store::list`] probes segments that seem in use again, and how long it waits before
+/// each probe.
+const PROBE_ROUNDS: u32 = 4;
+const PROBE_PAUSE: Duration = Duration::from_millis(5);
 
 /// What removes segments between two starts of a run, for messages about segments that are gone.
 pub const CLEANERS: &str = "a restart of the host, or a cleaner of segments that no process is \
@@ -247,20 +247,20 @@ pub trait Store {
     ///
     /// # Errors
     /// When the system's list cannot be read.
-    fn look(&self) -> Result<Vec<SegmentInfo>>;
+    fn list_once(&self) -> Result<Vec<SegmentInfo>>;
 
     /// All segments of this user, sorted by name.
     ///
     /// # Errors
     /// When the system's list cannot be read.
     fn list(&self) -> Result<Vec<SegmentInfo>> {
-        let mut list = self.look()?;
-        for _ in 0..LOOKS {
+        let mut list = self.list_once()?;
+        for _ in 0..PROBE_ROUNDS {
             if !list.iter().any(|info| info.in_use) {
                 break;
             }
-            std::thread::sleep(LOOK_PAUSE);
-            let again = self.look()?;
+            std::thread::sleep(PROBE_PAUSE);
+            let again = self.list_once()?;
             let used_before = |name: &SegmentName| {
                 list.iter().any(|info: &SegmentInfo| info.in_use && info.name == *name)
             };

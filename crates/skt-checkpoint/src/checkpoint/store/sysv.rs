@@ -16,7 +16,7 @@ use super::host::{Host, StoreHazard};
 use super::segment::{Mapped, NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Stub, StubLocation};
 use super::{
-    LOOK_PAUSE, LOOKS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
+    PROBE_PAUSE, PROBE_ROUNDS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
     check_bytes,
 };
 use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
@@ -325,7 +325,7 @@ impl Store for SysV {
         Ok(false)
     }
 
-    fn look(&self) -> Result<Vec<SegmentInfo>> {
+    fn list_once(&self) -> Result<Vec<SegmentInfo>> {
         let info = |found: FoundSegment| SegmentInfo {
             location: found.location(),
             bytes: found.identity.data_bytes,
@@ -349,11 +349,11 @@ impl Store for SysV {
     fn stubs(&self) -> Result<Vec<Stub>> {
         let now = || Ok(stub::table()?.iter().filter_map(Row::stub).collect::<Vec<_>>());
         let mut stubs = now()?;
-        for _ in 0..LOOKS {
+        for _ in 0..PROBE_ROUNDS {
             if stubs.iter().all(|stub| !stub.in_use) {
                 break;
             }
-            std::thread::sleep(LOOK_PAUSE);
+            std::thread::sleep(PROBE_PAUSE);
             stubs = now()?;
         }
         Ok(stubs)
@@ -482,7 +482,7 @@ fn inspect(shmid: i32) -> Result<Option<FoundSegment>> {
         return Ok(None);
     };
     let key = stat.shm_perm.__key;
-    // The count was read before our own look.
+    // The count was read before this process attached the segment.
     Ok(Some(FoundSegment { shmid, identity, attached: stat.shm_nattch, key }))
 }
 

@@ -265,8 +265,8 @@ pub(super) fn check<C: Comm>(
 ) -> Result<(Checked, f64), SolveError> {
     let grid = local.grid;
     let equations = Equations::new(weights, scope.lost);
-    let look = |time| look(local, places, &equations, scope, time);
-    let RowCheck { wrong, units, unit } = look(0)?;
+    let compare = |time| compare_rows(local, places, &equations, scope, time);
+    let RowCheck { wrong, units, unit } = compare(0)?;
     let hopeless = wrong.iter().filter(|wrong| wrong.column.is_none()).count();
     let was_decoded = f64::from(u8::from(scope.decoded.has_been));
     let mut most = [units, wrong.len() as f64, hopeless as f64, was_decoded];
@@ -293,7 +293,7 @@ pub(super) fn check<C: Comm>(
     }
     let (corrected_rows, corrected) = corrected_ranks(local, scope, &wrong, doubt)?;
     // A wrong number may have set the first unit.
-    let RowCheck { wrong, units, unit } = look(1)?;
+    let RowCheck { wrong, units, unit } = compare(1)?;
     let mut most = [units, wrong.len() as f64];
     collect::all_max(&grid.all, &mut most)?;
     let [units, max_wrong] = most;
@@ -620,7 +620,7 @@ struct RowCheck {
 }
 
 /// Compares the rows of this process row with its checksums. Collective over the process row.
-fn look<C: Comm>(
+fn compare_rows<C: Comm>(
     local: &Local<C>,
     places: &Places,
     equations: &Equations,

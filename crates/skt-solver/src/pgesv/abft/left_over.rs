@@ -20,8 +20,8 @@
 //! A2 = A2 - L2 U             rows below
 //! ```
 //!
-//! All changes are of the size of rounding errors. A death in between leaves a system that is as
-//! good as the one before, so no word records how far this step has come.
+//! All changes are of the size of rounding errors. A death in between leaves an equally good
+//! system, so no word records how far this step has come.
 
 use std::ops::Range;
 

@@ -14,7 +14,7 @@ pub(super) fn is_rounding(deviation: f64, unit: f64) -> bool {
 
 /// Whether rounding with this unit explains all these deviations.
 pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> bool {
-    // Looking at all takes less time than stopping at the first.
+    // Checking all takes less time than stopping at the first.
     deviations.fold(true, |are, by| are & is_rounding(by, unit))
 }
 

@@ -27,12 +27,12 @@ pub struct Own {
 
 impl Own {
     /// The file at `path`; `None` for a link, another kind of entry, and other users' files. An
-    /// error if the system refuses to look at it: then it may be anything.
+    /// error if the system refuses to inspect it: then it may be anything.
     pub fn at(path: &Path) -> Result<Option<Self>> {
-        Self::look(path).map_err(|error| refused("looking at", path, error))
+        Self::inspect(path).map_err(|error| refused("looking at", path, error))
     }
 
-    fn look(path: &Path) -> io::Result<Option<Self>> {
+    fn inspect(path: &Path) -> io::Result<Option<Self>> {
         let mut options = OpenOptions::new();
         // These flags open no device and wait for no process.
         options.read(true).custom_flags(libc::O_PATH | libc::O_NOFOLLOW);
@@ -121,7 +121,7 @@ fn name_at(path: &Path) -> Option<SegmentName> {
 /// The file at the path of a segment, as a stub, if it is no segment.
 pub fn damaged(path: &Path) -> Option<Stub> {
     name_at(path)?;
-    let own = Own::look(path).ok()??;
+    let own = Own::inspect(path).ok()??;
     // A file that cannot be read at this moment is not damaged.
     if own.flaw.is_none() && own.read(path).ok()?.is_some() {
         return None;

@@ -141,7 +141,7 @@ impl Row {
             return None;
         }
         // A segment whose first page is whole is a segment, even if it is incomplete; one that
-        // cannot be looked at now may be anything.
+        // cannot be inspected now may be anything.
         if self.bytes < PAGE_BYTES || !matches!(inspect(self.shmid), Ok(None)) {
             return None;
         }

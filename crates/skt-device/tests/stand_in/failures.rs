@@ -15,7 +15,7 @@ use super::library::Api;
 
 /// What the failed calls return: a launch that failed, and a number that no library knows.
 const FAILED: c_int = 719;
-const NEVER_HEARD_OF: c_int = 12345;
+const UNKNOWN: c_int = 12345;
 
 /// Copies that use each way once in each direction.
 const COPIES: usize = 3;
@@ -143,7 +143,7 @@ fn assert_names(error: &DeviceError, call: &str, code: c_int) {
     assert!(text.contains(&format!("{call} of ")), "{call}: {text}");
     assert!(text.contains(&format!("{code} (")), "{call}: {text}");
     assert_eq!(error.code(), code, "{text}");
-    let known = code == NEVER_HEARD_OF
+    let known = code == UNKNOWN
         || text.contains("LAUNCH_FAILED")
         || text.contains("unspecified launch failure");
     assert!(known, "{call}: {text}");
@@ -160,7 +160,7 @@ fn scenario_each_call_fails_once() {
     println!("{} calls", all.calls);
     let (mut errors, mut survived) = (0, 0);
     for at in 1..=all.calls {
-        let code = if at % 2 == 0 { FAILED } else { NEVER_HEARD_OF };
+        let code = if at % 2 == 0 { FAILED } else { UNKNOWN };
         let end = run(&driver, stream, &mut memory, (at, code, false), |memory, copier| {
             // The copier works as if nothing had been.
             memory.read(&driver);

@@ -120,7 +120,7 @@ impl NextImage {
     }
 
     /// Notes the largest cost of any rank.
-    pub fn hear_cost(&mut self, of_ranks: ImageCost) {
+    pub fn note_cost(&mut self, of_ranks: ImageCost) {
         self.cost_of_ranks = of_ranks;
     }
 
@@ -206,14 +206,14 @@ mod tests {
         next.end(Some(writes_for(0.01)));
         assert_eq!((next.stretched(), next.interval_by_cost()), (None, None), "as asked");
         assert!(!next.is_due(1119.0) && next.is_due(1120.0));
-        next.hear_cost(writes_for(1.0));
+        next.note_cost(writes_for(1.0));
         assert_eq!(next.stretched(), Some((60.0, 3600.0)));
         assert!(!next.is_due(1120.0) && next.is_due(4660.0));
         next.make_due();
         assert!(next.is_due(0.0));
         // A rank that has written nothing itself decides by the others' cost, too.
         let mut other = NextImage::new(every_by_cost(60.0), 0.0);
-        other.hear_cost(writes_for(2.0));
+        other.note_cost(writes_for(2.0));
         assert!(!other.is_due(7199.0) && other.is_due(7200.0));
     }
 

@@ -235,7 +235,7 @@ impl Images {
         const { assert!(MAX_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
             let due = if job.rank() == 0 {
-                self.shelves.hear_state(state);
+                self.shelves.note_saved_state(state);
                 self.due()
             } else {
                 // That of rank 0 counts.

@@ -216,7 +216,7 @@ impl Shelves {
     }
 
     /// Notes that the application saves `state` now.
-    pub fn hear_state(&mut self, state: &[u8]) {
+    pub fn note_saved_state(&mut self, state: &[u8]) {
         self.clock.note_saved(state);
     }
 
@@ -273,7 +273,7 @@ impl Shelves {
         assert_eq!(votes.len(), self.shelves.len());
         for (shelf, vote) in self.shelves.iter_mut().zip(votes) {
             shelf.report.is_over |= vote.works == 0;
-            shelf.next.hear_cost(vote.cost);
+            shelf.next.note_cost(vote.cost);
             shelf.complete(self.start, vote.sealed);
         }
     }

@@ -17,3 +17,4 @@ mod scripts;
 mod soaks;
 mod suites;
 mod time_limits;
+mod words;

@@ -13,7 +13,7 @@ const PAGE: &str = include_str!("../../docs/limits.md");
 /// intervals of output. Each is explained where it is defined.
 const END_NOTHING: &[(&str, &str)] = &[
     ("checkpoint/level/helper.rs", "PAUSE_SECONDS_MAX"),
-    ("checkpoint/level/helper.rs", "TELL_EVERY"),
+    ("checkpoint/level/helper.rs", "REPORT_PERIOD"),
     ("levels.rs", "IMAGES_MTBF_SECONDS"),
     ("process.rs", "DOUBT_SECONDS"),
     ("checkpoint/store/mod.rs", "PROBE_PAUSE"),

@@ -34,11 +34,13 @@ impl Schema {
 
     #[track_caller]
     pub fn check(&self, document: &Value) {
-        self.schemas.validate(document, self.root).unwrap_or_else(|error| panic!("{error:#}"));
+        if let Some(why) = self.refusal(document) {
+            panic!("{why}");
+        }
     }
 
-    #[allow(dead_code)] // not each program of tests needs it
-    pub fn accepts(&self, document: &Value) -> bool {
-        self.schemas.validate(document, self.root).is_ok()
+    /// Why the document is not valid, if it is not.
+    pub fn refusal(&self, document: &Value) -> Option<String> {
+        self.schemas.validate(document, self.root).err().map(|error| format!("{error:#}"))
     }
 }

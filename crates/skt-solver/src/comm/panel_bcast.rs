@@ -137,10 +137,13 @@ impl<C: Comm> PanelBcast<C> {
     /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on all ranks of `row`.
     /// Returns at once; call [`Self::progress`] now and then, and [`Self::finish`] before the data
     /// is used.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn start(row: &C, topology: Bcast, root: usize, buf: PageBuf, len: usize) -> Result<Self> {
+    pub(crate) fn start(
+        row: &C,
+        topology: Bcast,
+        root: usize,
+        buf: PageBuf,
+        len: usize,
+    ) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
         let count = rings::pieces(topology, size, len * size_of::<f64>());
@@ -195,10 +198,7 @@ impl<C: Comm> PanelBcast<C> {
     }
 
     /// Forwards what has arrived; never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress(&mut self, row: &C) -> Result<()> {
+    pub(crate) fn progress(&mut self, row: &C) -> Result<()> {
         let Self { pieces, incoming, .. } = self;
         for expected in incoming {
             while let Some(&piece) = expected.front() {
@@ -215,10 +215,7 @@ impl<C: Comm> PanelBcast<C> {
 
     /// Progresses the sends to other ranks; never waits. A transport may move nothing unless it is
     /// called.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress_sends(&self) -> Result<()> {
+    pub(crate) fn progress_sends(&self) -> Result<()> {
         self.sends.borrow_mut().iter_mut().try_for_each(|send| send.test().map(drop))
     }
 
@@ -233,10 +230,7 @@ impl<C: Comm> PanelBcast<C> {
     }
 
     /// Waits until the whole message has arrived, and forwards it during the wait.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn finish(&mut self, row: &C) -> Result<()> {
+    pub(crate) fn finish(&mut self, row: &C) -> Result<()> {
         for source in 0..self.incoming.len() {
             while let Some(piece) = self.incoming[source].pop_front() {
                 self.pieces[piece].wait()?;
@@ -259,12 +253,9 @@ impl<C: Comm> PanelBcast<C> {
 
     /// Waits until this rank's sends are complete, and returns the buffer.
     ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    ///
     /// # Panics
     /// Before [`Self::finish`].
-    pub fn reclaim(self) -> Result<PageBuf> {
+    pub(crate) fn reclaim(self) -> Result<PageBuf> {
         self.sends.into_inner().into_iter().try_for_each(|send| send.wait())?;
         let pieces = self.pieces.into_iter().map(|piece| match piece {
             Piece::Here(buf) => Arc::into_inner(buf).expect("all its sends are complete"),

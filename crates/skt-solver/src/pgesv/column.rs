@@ -23,9 +23,6 @@ impl ColumnMemory {
     /// Memory for panels of up to `nb` columns and up to `cols` columns right of them: shared if
     /// `share` asks for it and all ranks of the process column are on one node, else empty.
     /// Collective over the process column.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub(super) fn new<C: Comm>(
         grid: &Grid<C>,
         share: bool,

@@ -87,10 +87,7 @@ impl<C: Comm> RowExchange<C> {
     ///
     /// # Safety
     /// No other thread writes to these columns.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub unsafe fn start(
+    pub(crate) unsafe fn start(
         &mut self,
         local: &Local<C>,
         panel: &Panel<C>,
@@ -104,10 +101,7 @@ impl<C: Comm> RowExchange<C> {
     }
 
     /// Progresses messages of this exchange; never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn progress(&mut self) -> Result<(), SolveError> {
         match self {
             Self::Half(half) => half.progress(),
             _ => Ok(()),
@@ -115,10 +109,7 @@ impl<C: Comm> RowExchange<C> {
     }
 
     /// Waits until no message is in progress.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
         match self {
             Self::Half(half) => half.wait_all(),
             _ => Ok(()),
@@ -130,10 +121,7 @@ impl<C: Comm> RowExchange<C> {
     ///
     /// # Safety
     /// No other thread uses these columns; U in A is not written to while the result is in use.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub unsafe fn solve<'u, 'm: 'u>(
+    pub(crate) unsafe fn solve<'u, 'm: 'u>(
         &'u mut self,
         local: &Local<'m, C>,
         panel: &Panel<C>,
@@ -175,9 +163,6 @@ impl<C: Comm> RowExchange<C> {
 ///
 /// # Safety
 /// No other thread uses these columns.
-///
-/// # Errors
-/// When a rank cannot be reached.
 unsafe fn solve_arrived<'u, C: Comm>(
     local: &Local<C>,
     panel: &Panel<C>,

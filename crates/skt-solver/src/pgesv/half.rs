@@ -46,12 +46,9 @@ impl<C: Comm> Half<C> {
     /// # Safety
     /// No other thread writes to these columns.
     ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    ///
     /// # Panics
     /// When the rows of another panel are being exchanged, or an exchange has failed.
-    pub unsafe fn start(
+    pub(crate) unsafe fn start(
         &mut self,
         local: &Local<C>,
         panel: &Panel<C>,
@@ -75,10 +72,7 @@ impl<C: Comm> Half<C> {
     }
 
     /// Progresses the messages; never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn progress(&mut self) -> Result<(), SolveError> {
         match &mut self.rows {
             Rows::UnderWay(_, exchange) => Ok(exchange.progress()?),
             _ => Ok(()),
@@ -90,12 +84,9 @@ impl<C: Comm> Half<C> {
     /// # Safety
     /// No other thread uses these columns.
     ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    ///
     /// # Panics
     /// When no exchange of the panel's rows is in progress.
-    pub unsafe fn arrive(
+    pub(crate) unsafe fn arrive(
         &mut self,
         local: &Local<C>,
         panel: &Panel<C>,
@@ -115,12 +106,9 @@ impl<C: Comm> Half<C> {
 
     /// Waits until no message is in progress.
     ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    ///
     /// # Panics
     /// When an exchange is in progress: its rows must be used first.
-    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
         self.rows = Rows::Idle(self.take_buffer()?);
         Ok(())
     }

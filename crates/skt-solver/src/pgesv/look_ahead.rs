@@ -138,10 +138,7 @@ impl<C: Comm> LookAhead<C> {
     }
 
     /// Returns the buffer of a panel that has been applied.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn give_back(&mut self, panel: Panel<C>) -> Result<(), SolveError> {
+    pub(crate) fn give_back(&mut self, panel: Panel<C>) -> Result<(), SolveError> {
         self.buffers.put_back(panel.release()?);
         Ok(())
     }
@@ -149,10 +146,7 @@ impl<C: Comm> LookAhead<C> {
     /// Brings panel `newest`, if there is one, into the look-ahead: its owner updates its columns
     /// by all panels before it, of which `applied` is being applied, and factors it; its broadcast
     /// starts. Afterwards the token is held in any case.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn advance(
+    pub(crate) fn advance(
         &mut self,
         local: &Local<C>,
         newest: Option<usize>,
@@ -193,10 +187,7 @@ impl<C: Comm> LookAhead<C> {
 
     /// Factors panel `newest`, whose columns are up to date, on their owner, and starts to
     /// broadcast it.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn factor_and_broadcast(
+    pub(crate) fn factor_and_broadcast(
         &mut self,
         local: &Local<C>,
         newest: usize,
@@ -290,10 +281,11 @@ impl<C: Comm> LookAhead<C> {
 
     /// Progresses the messages of the panel that is being applied and of the look-ahead. Returns
     /// whether this rank still has to forward some of the latter.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress(&mut self, local: &Local<C>, current: &Panel<C>) -> Result<bool, SolveError> {
+    pub(crate) fn progress(
+        &mut self,
+        local: &Local<C>,
+        current: &Panel<C>,
+    ) -> Result<bool, SolveError> {
         current.progress_sends()?;
         self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))?;
         Ok(self.panels.iter().any(Panel::must_forward))
@@ -304,9 +296,6 @@ impl<C: Comm> LookAhead<C> {
 ///
 /// # Safety
 /// No other thread uses these columns.
-///
-/// # Errors
-/// When a rank cannot be reached.
 unsafe fn apply_to_columns<C: Comm>(
     local: &Local<C>,
     panel: &Panel<C>,

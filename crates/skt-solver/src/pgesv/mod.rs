@@ -281,9 +281,6 @@ impl<C: Comm> Workspace<C> {
     /// advance panel m before the first exchange. Otherwise the first thread of the owner does so
     /// at the beginning of the first product, while the other threads multiply, and then joins
     /// them.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     fn apply(
         &mut self,
         local: &Local<C>,

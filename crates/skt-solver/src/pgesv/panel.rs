@@ -208,10 +208,7 @@ enum Message<C: Comm> {
 
 impl<C: Comm> Panel<C> {
     /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn start_broadcast(
+    pub(crate) fn start_broadcast(
         grid: &Grid<C>,
         topology: skt_terms::choice::Bcast,
         k: usize,
@@ -232,10 +229,7 @@ impl<C: Comm> Panel<C> {
     }
 
     /// Forwards what has arrived; never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
+    pub(crate) fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress(&grid.row)?),
             Message::Shared(_) => Ok(()),
@@ -248,10 +242,7 @@ impl<C: Comm> Panel<C> {
     }
 
     /// Progresses the sends of this rank while the panel is read; never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress_sends(&self) -> Result<(), SolveError> {
+    pub(crate) fn progress_sends(&self) -> Result<(), SolveError> {
         match &self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress_sends()?),
             Message::Shared(_) => Ok(()),
@@ -259,10 +250,7 @@ impl<C: Comm> Panel<C> {
     }
 
     /// Forwards what has arrived, and returns whether the whole panel has. Never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn has_arrived(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
+    pub(crate) fn has_arrived(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
         self.progress(grid)?;
         Ok(match &self.message {
             Message::Broadcast(bcast) => bcast.is_here(),
@@ -272,10 +260,7 @@ impl<C: Comm> Panel<C> {
 
     /// Whether the whole panel has arrived and is sound, so that it may be read before
     /// [`Self::wait`]. Never waits.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
-    pub fn can_be_read(&self, grid: &Grid<C>) -> Result<bool, SolveError> {
+    pub(crate) fn can_be_read(&self, grid: &Grid<C>) -> Result<bool, SolveError> {
         let is_here = match &self.message {
             Message::Broadcast(bcast) => bcast.is_here(),
             Message::Shared(slot) => slot.has_arrived(&grid.row)?,
@@ -329,10 +314,7 @@ impl<C: Comm> Panel<C> {
     }
 
     /// Ends the use of the panel: waits until it has been forwarded, and returns its buffer.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn release(self) -> Result<PanelBuffer, SolveError> {
+    pub(crate) fn release(self) -> Result<PanelBuffer, SolveError> {
         Ok(match self.message {
             Message::Broadcast(bcast) => PanelBuffer::Message(bcast.reclaim()?),
             Message::Shared(slot) => PanelBuffer::Shared(slot),

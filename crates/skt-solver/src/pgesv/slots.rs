@@ -77,12 +77,9 @@ impl PanelBuffers {
     /// Takes the buffer of panel `k`, the next one. Waits until no rank needs the panel that was
     /// there.
     ///
-    /// # Errors
-    /// When the job has been aborted.
-    ///
     /// # Panics
     /// When there is no buffer left, or panel `k` is not the next one.
-    pub fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<PanelBuffer> {
+    pub(crate) fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<PanelBuffer> {
         Ok(match self {
             Self::Messages(free) => {
                 PanelBuffer::Message(free.pop_front().expect("one for each panel"))
@@ -206,18 +203,12 @@ impl Slot {
     }
 
     /// Whether the panel has been published; never waits.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
-    pub fn has_arrived<C: Comm>(&self, row: &C) -> Result<bool> {
+    pub(crate) fn has_arrived<C: Comm>(&self, row: &C) -> Result<bool> {
         self.slots.node.poll(row, self.owner(), READY, self.k as u64 + 1)
     }
 
     /// Waits until the panel is published.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
-    pub fn wait<C: Comm>(&self, row: &C) -> Result<()> {
+    pub(crate) fn wait<C: Comm>(&self, row: &C) -> Result<()> {
         self.slots.node.wait(row, self.owner(), READY, self.k as u64 + 1)
     }
 

@@ -178,10 +178,7 @@ impl<C: Comm> TrailingExchange<C> {
     }
 
     /// Waits until no message is in progress.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
         self.halves.iter_mut().flatten().try_for_each(RowExchange::wait_all)
     }
 }
@@ -206,10 +203,7 @@ impl<C: Comm> OtherHalf<'_, C> {
     ///
     /// # Safety
     /// No other thread writes to the columns of this half.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub unsafe fn progress(
+    pub(crate) unsafe fn progress(
         &mut self,
         local: &Local<C>,
         now: &Panel<C>,

@@ -52,10 +52,7 @@ impl<C: Comm> DirectExchange<C> {
     /// Starts to exchange the rows of the columns `a`. `buffer` has
     /// [`super::RowBuffers::rows_doubles`] doubles for them. Collective over the process column;
     /// never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PageBuf) -> Result<Self> {
+    pub(crate) fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PageBuf) -> Result<Self> {
         let (me, ranks, width) = (plan.me, 0..col.size(), a.cols());
         let own = [plan.mine.len(), plan.leaving(me).len()];
         let of_rank = |rank: usize| {
@@ -106,10 +103,7 @@ impl<C: Comm> DirectExchange<C> {
     }
 
     /// Progresses the messages; never waits.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn progress(&mut self) -> Result<()> {
+    pub(crate) fn progress(&mut self) -> Result<()> {
         for coming in &mut self.coming {
             if let Incoming::UnderWay(message) = coming {
                 message.test()?;
@@ -120,10 +114,7 @@ impl<C: Comm> DirectExchange<C> {
 
     /// Waits for the rows, and writes the displaced ones to their rows in `a`, the columns that
     /// [`DirectExchange::start`] had. The rows of the diagonal block stay stale.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn finish(self, mut a: MatMut) -> Result<ReceivedRows<C>> {
+    pub(crate) fn finish(self, mut a: MatMut) -> Result<ReceivedRows<C>> {
         let Self { plan, width, own, sends, coming, rest } = self;
         assert_eq!(a.cols(), width, "the columns that were exchanged");
         let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Incoming::wait).collect();
@@ -161,10 +152,7 @@ impl<C: Comm> ReceivedRows<C> {
     }
 
     /// Waits until this rank's sends are complete, and returns the buffer.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
-    pub fn into_buffer(self) -> Result<PageBuf> {
+    pub(crate) fn into_buffer(self) -> Result<PageBuf> {
         self.sends.into_iter().try_for_each(|message| message.wait())?;
         let own = self.own.map(|part| Arc::try_unwrap(part).ok().expect("all messages are sent"));
         Ok(PageBuf::join(own.into_iter().chain(self.coming).chain([self.rest])))

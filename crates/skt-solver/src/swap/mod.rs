@@ -252,10 +252,7 @@ pub struct SwapChoice {
 /// ```
 ///
 /// on links of `bandwidth` elements a second in each direction.
-///
-/// # Errors
-/// When a rank cannot be reached.
-pub fn exchange<'r, C: Comm>(
+pub(crate) fn exchange<'r, C: Comm>(
     col: &C,
     plan: &Plan,
     way: SwapChoice,
@@ -321,10 +318,7 @@ impl<'r> Arrived<'r> {
 
     /// Ends the solve: called when U is solved for this rank's share, it waits for the other ranks'
     /// shares. Returns U.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
-    pub fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r>> {
+    pub(crate) fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r>> {
         if let Some(node) = self.shared {
             node.wait_for_solved(col)?;
         }

@@ -68,12 +68,9 @@ impl NodeRows {
     /// Exchanges rows of the columns `a` in shared memory, without messages. This rank is to solve
     /// for its share of the columns of U. Collective over the process column.
     ///
-    /// # Errors
-    /// When the job has been aborted.
-    ///
     /// # Panics
     /// When the columns or the panel are wider than the memory, or the last exchange is not over.
-    pub fn exchange<C: Comm>(
+    pub(crate) fn exchange<C: Comm>(
         &mut self,
         col: &C,
         plan: &Plan,
@@ -113,9 +110,6 @@ impl NodeRows {
 
     /// Waits for the rows of all ranks, and copies those that come to this rank. Returns the rows
     /// of U.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
     fn read<C: Comm>(&self, col: &C, plan: &Plan, mut a: MatMut) -> Result<Vec<&[f64]>> {
         self.node.wait_for_others(col, WRITTEN, self.count)?;
         let width = a.cols();
@@ -156,9 +150,6 @@ impl NodeRows {
     }
 
     /// Announces that this rank's share is solved, and waits for those of the others.
-    ///
-    /// # Errors
-    /// When the job has been aborted.
     pub(super) fn wait_for_solved<C: Comm>(&self, col: &C) -> Result<()> {
         self.node.raise(SOLVED, self.count);
         self.node.wait_for_others(col, SOLVED, self.count)

@@ -170,10 +170,7 @@ impl Checks {
 
     /// Whether a check is due before panel `cut`; the last one follows the last panel. The result
     /// is the same on all ranks.
-    ///
-    /// # Errors
-    /// When a rank is lost.
-    pub fn is_due<C: Comm>(
+    pub(crate) fn is_due<C: Comm>(
         &mut self,
         local: &Local<C>,
         places: &Places,
@@ -580,9 +577,6 @@ fn origin<C: Comm>(
 /// Checks the checksums of the group that ends before panel `end`, below its diagonal: there they
 /// are rounding, amplified by L21 L11^-1. Returns the unit and what is wrong on this rank.
 /// Collective over the process column.
-///
-/// # Errors
-/// When a rank is lost.
 pub(super) fn check_left_over<C: Comm>(
     local: &Local<C>,
     places: &Places,

@@ -39,9 +39,6 @@ const GRAIN_ROWS: usize = 16;
 
 /// Eliminates what is left over in the columns of the finished panels `decoded`, in order, before
 /// panel `cut`; all are of one group. No rank of the grid has begun panel `cut`. Collective.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub(super) fn eliminate<C: Comm>(
     local: &Local<C>,
     places: &Places,

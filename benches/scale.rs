@@ -23,7 +23,8 @@ use skt_hpl::hpl::work::{self, Work, WorkListener};
 use skt_hpl::model::path::work as units;
 use skt_hpl::model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
 use skt_hpl::record::{Outcome, ROWS_IN_HALVES, TestRecord};
-use skt_hpl::run::ptest::{self, Observer, Phase};
+use skt_hpl::run::events::{Phase, RunEvents, Silent};
+use skt_hpl::run::ptest;
 use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_terms::phases::Phases;
 
@@ -193,12 +194,12 @@ impl Progress {
     }
 }
 
-impl Observer for Progress {
+impl RunEvents for Progress {
     fn phase(&mut self, phase: Phase) {
         self.tell(phase.name());
     }
 
-    fn columns(&mut self, done: usize, _: f64) {
+    fn columns(&mut self, done: usize, _: usize, _: f64) {
         let left = 1.0 - done as f64 / self.n;
         let share = 1.0 - left * left * left;
         if self.told.elapsed().as_secs_f64() > 1.0 && share > 0.0 {
@@ -225,9 +226,9 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
         let mut guard = Clocked { plain, comm: &world, start: Cell::new(world.now()) };
         let now = Instant::now();
         let mut progress = Progress { n: spec.n as f64, start: now, told: now };
-        let observer: &mut dyn Observer =
-            if world.rank() == 0 { &mut progress } else { &mut ptest::Silent };
-        ptest::run(&grid, &Team::solo(), &spec, &mut guard, false, observer)
+        let events: &mut dyn RunEvents =
+            if world.rank() == 0 { &mut progress } else { &mut Silent };
+        ptest::run(&grid, &Team::solo(), &spec, &mut guard, false, events)
     });
     let ranks: Result<Vec<_>, SolveError> = ranks.into_iter().collect();
     let record = ranks.map_err(|error| error.to_string())?.swap_remove(0);

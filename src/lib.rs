@@ -10,7 +10,8 @@
 //! use skt_config::{Format, parse};
 //! use skt_hpl::hpl::grid::Grid;
 //! use skt_hpl::hpl::pgesv::guard::Unguarded;
-//! use skt_hpl::run::ptest::{self, Silent};
+//! use skt_hpl::run::events::Silent;
+//! use skt_hpl::run::ptest;
 //! use skt_hpl::record::Outcome;
 //! use skt_hpl::hpl::team::Team;
 //!

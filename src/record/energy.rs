@@ -98,6 +98,35 @@ pub fn over_time(reading: &EnergyReading, seconds: f64) -> Vec<(f64, f64)> {
     reading.watts.iter().enumerate().filter_map(point).collect()
 }
 
+/// What the counters of a node say of the timed part of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeEnergy {
+    /// The node's name.
+    pub host: String,
+    /// The id of the start of its machine: containers of one machine have names of their own, and
+    /// the same counters. Empty if the system does not tell it.
+    pub boot_id: String,
+    /// The name of its counters; empty if none can be read.
+    pub source: String,
+    /// What they cover.
+    pub covers: String,
+    /// Joules of the measured part.
+    pub joules: f64,
+    /// Seconds of the measured part.
+    pub seconds: f64,
+    /// Mean watts of equal parts of the time.
+    pub watts: Vec<Option<f64>>,
+}
+
+/// What a rank has measured of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankEnergy {
+    /// On the first rank of each node: what it knows of its node.
+    pub node: Option<NodeEnergy>,
+    /// On rank 0: what the meter of the site says.
+    pub meter: Option<EnergyReading>,
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;

@@ -4,9 +4,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::record::{RunFacts, TestRecord};
+pub use crate::hpl::pgesv::events::Silent;
+use crate::record::energy::RankEnergy;
+use crate::record::{Restart, RunFacts, TestRecord};
 use skt_config::RunSpec;
-use skt_health::slow::Named;
+use skt_health::slow::{Named, SlowReport};
 
 /// Why a report could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +44,45 @@ pub enum ReportError {
     },
 }
 
-/// Callbacks about the progress and the results of a run, on its rank 0.
+/// The parts of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Generating the matrix.
+    Generate {
+        /// Bytes of all local matrices.
+        total_bytes: u64,
+    },
+    /// LU factorization.
+    Factor,
+    /// Back substitution.
+    BackSubstitute,
+    /// Norms and residual.
+    Check,
+    /// The test is over.
+    Done,
+}
+
+impl Phase {
+    /// The name of the part, for a supervisor.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Generate { .. } => "generate",
+            // Columns advance only once the first panel is done.
+            Phase::Factor => "begin",
+            Phase::BackSubstitute => "back",
+            Phase::Check => "check",
+            Phase::Done => "tested",
+        }
+    }
+
+    /// Whether all columns are eliminated.
+    pub fn is_after_columns(self) -> bool {
+        matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
+    }
+}
+
+/// Callbacks of a run. Those of a test are called on each of its ranks; those of a run, and what
+/// [`super::job`] passes on of a test, on rank 0.
 pub trait RunEvents {
     /// Called when something begins that may take a while, with a line about it.
     fn announce(&mut self, _line: &str) {}
@@ -51,13 +91,45 @@ pub trait RunEvents {
     /// line about it.
     fn step(&mut self, _elapsed_seconds: f64, _line: &str) {}
 
+    /// Called when a part of a test begins.
+    fn phase(&mut self, _phase: Phase) {}
+
+    /// Called when this rank begins to wait for the others, which may be in this part of the test
+    /// for `seconds` more.
+    fn waits(&mut self, _phase: Phase, _seconds: f64) {}
+
+    /// Called when this start has resumed the test from the data of an earlier one.
+    fn resumes(&mut self, _restart: &Restart) {}
+
+    /// Called when this rank begins the timed part, or continues it in a later start, when
+    /// `before_seconds` of it have passed.
+    fn timed_part_begins(&mut self, _before_seconds: f64) {}
+
+    /// Called when this rank has ended the timed part.
+    fn timed_part_ends(&mut self) {}
+
+    /// What this rank has measured of the energy of the timed part, which took `seconds` since the
+    /// first start. Called after the timed part, unless that is too short to be measured.
+    fn energy(&mut self, _seconds: f64) -> RankEnergy {
+        RankEnergy::default()
+    }
+
+    /// Fault injection: whether a bit of this rank's matrix is to flip when `done` columns are
+    /// eliminated.
+    fn flips(&mut self, _done: usize) -> bool {
+        false
+    }
+
     /// Called when `done` of `n` columns are eliminated, `elapsed_seconds` after the first start
-    /// began.
+    /// began ([`Guard::seconds`](crate::hpl::pgesv::guard::Guard::seconds)).
     fn columns(&mut self, _done: usize, _n: usize, _elapsed_seconds: f64) {}
 
-    /// Called with the ranks that are slow by the windows so far, and the links that were slow
-    /// before.
+    /// Called on rank 0 with the ranks that are slow by the windows so far, and the links that were
+    /// slow before.
     fn slow(&mut self, _: &Named) {}
+
+    /// Called on rank 0 with the rates of all ranks, when the factorization has ended.
+    fn rates(&mut self, _: SlowReport) {}
 
     /// Called before a message is printed: removes a line that is rewritten in place.
     fn clear(&mut self) {}
@@ -104,8 +176,5 @@ pub trait RunEvents {
         0
     }
 }
-
-/// Ignores everything.
-pub struct Silent;
 
 impl RunEvents for Silent {}

@@ -71,7 +71,7 @@ fn a_run_with_failures_satisfies_the_schema() {
     let host = |name: &str| Host { name: name.into(), slots: 2 };
     let out = OutOfUse { host: host("n2"), why: "no answer".into() };
     let pool = Pool { active: vec![host("n1"), host("n3")], spares: Vec::new(), out: vec![out] };
-    let me = Process::of(std::process::id() as i32).expect("this process");
+    let me = Process::from_pid(std::process::id() as i32).expect("this process");
     let mut state = SupervisorState::new("r", &["--n".into(), "8".into()], 4, pool, me);
     published().check(&account(&state));
     let known = Failure {

@@ -17,8 +17,9 @@ use skt_hpl::hpl::comm::{Comm, CommError};
 use skt_hpl::hpl::grid::Grid;
 use skt_hpl::hpl::pgesv::abft::{
     AbftError, Absent, At, CheckEvery, MemoryHook, RankMemory, RelayMessages, Solution, System,
-    Watcher, Weights, grid_without,
+    Weights, grid_without,
 };
+use skt_hpl::hpl::pgesv::events::{Silent, SolverEvents};
 use skt_hpl::hpl::pgesv::{CallLimit, Params, SolveError};
 use skt_hpl::hpl::team::Team;
 use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
@@ -215,7 +216,7 @@ impl Job {
     }
 
     /// Starts the job as [`Self::start`] does; the watcher of each rank observes it.
-    pub fn start_watched<W: Watcher>(
+    pub fn start_watched<W: SolverEvents>(
         &self,
         memory: &Memory,
         options: &SimOptions,
@@ -265,7 +266,7 @@ impl Job {
         start_id: u32,
         hook: &dyn MemoryHook,
     ) -> Result<Solution, AbftError> {
-        self.watched(comm, memory, start_id, hook, &mut |_| ())
+        self.watched(comm, memory, start_id, hook, &mut Silent)
     }
 
     /// Solves the system as [`Self::solve`] does; `watcher` observes it.
@@ -275,7 +276,7 @@ impl Job {
         memory: &mut Vec<f64>,
         start_id: u32,
         hook: &dyn MemoryHook,
-        watcher: &mut dyn Watcher,
+        watcher: &mut dyn SolverEvents,
     ) -> Result<Solution, AbftError> {
         self.on(comm, memory, |system, memory| system.solve(memory, start_id, hook, watcher))
     }
@@ -317,7 +318,7 @@ impl Job {
             memory.resize(system.doubles(), 0.0);
             let players = players.as_ref();
             let memory = &mut RankMemory::new(memory);
-            system.solve_without(&absent, players, memory, start_id, hook, &mut |_| ())
+            system.solve_without(&absent, players, memory, start_id, hook, &mut Silent)
         })
     }
 

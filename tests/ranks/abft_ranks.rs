@@ -15,9 +15,9 @@ use skt_hpl::hpl::comm::threads::run;
 use skt_hpl::hpl::comm::{Comm, CommError, collect};
 use skt_hpl::hpl::grid::{Cyclic, Grid};
 use skt_hpl::hpl::pgesv::abft::{
-    AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Watcher, Weights,
-    image_doubles,
+    AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Weights, image_doubles,
 };
+use skt_hpl::hpl::pgesv::events::{Silent, SolverEvents};
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_hpl::hpl::team::Team;
@@ -46,7 +46,7 @@ fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
         let mut work = Workspace::new(&grid, &team, &params, shape)?;
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(&grid, &team, params, shape, &a, &mut work);
-        solver.factor(0..params.panels(), &mut |_, _| Ok(()), background)?;
+        solver.factor(0..params.panels(), &mut Silent, background)?;
         let x = solver.back_substitute()?;
         let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&x))?;
         let parts: Vec<Vec<f64>> =
@@ -726,7 +726,7 @@ struct Flipping {
     mended_rows: usize,
 }
 
-impl Watcher for Flipping {
+impl SolverEvents for Flipping {
     fn flip(&mut self, cut: usize) -> Option<Flip> {
         self.flip.filter(|(at, _)| *at == cut).map(|(_, flip)| flip)
     }
@@ -771,7 +771,7 @@ struct Keeping<'a> {
     all: &'a Barrier,
 }
 
-impl Watcher for Keeping<'_> {
+impl SolverEvents for Keeping<'_> {
     fn wants_image(&mut self) -> bool {
         self.panels += 1;
         self.asks && self.panels == self.cut

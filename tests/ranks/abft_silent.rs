@@ -12,10 +12,11 @@ use skt_hpl::hpl::comm::CommError;
 use skt_hpl::hpl::grid::Cyclic;
 use skt_hpl::hpl::pgesv::abft::{
     AbftError, AbftRefusal, Beginning, CheckEvery, Checked, CorrectedRank, Flip, Unverified,
-    Watcher, Weights, image_doubles,
+    Weights, image_doubles,
 };
+use skt_hpl::hpl::pgesv::events::SolverEvents;
 use skt_hpl::hpl::pgesv::wrong::NotCorrected;
-use skt_hpl::hpl::pgesv::{LocalShape, Params, SolveError};
+use skt_hpl::hpl::pgesv::{LocalShape, Params, Rates, SolveError};
 use skt_hpl::run::ptest;
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 
@@ -49,14 +50,15 @@ struct Watch {
     unverified: Vec<Unverified>,
 }
 
-impl Watcher for Watch {
+impl SolverEvents for Watch {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.unverified.clone_from(&beginning.unverified);
         if self.stops_early { Err(CommError::Aborted("stopped".into()).into()) } else { Ok(()) }
     }
 
-    fn columns(&mut self, done: usize) {
+    fn columns(&mut self, done: usize, _: &Rates) -> Result<(), SolveError> {
         self.columns = done;
+        Ok(())
     }
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {

@@ -14,7 +14,8 @@ use skt_hpl::hpl::pgesv::guard::Unguarded;
 use skt_hpl::hpl::team::Team;
 use skt_hpl::hpl::work::{self, Work, WorkListener};
 use skt_hpl::record::{Outcome, TestRecord};
-use skt_hpl::run::ptest::{self, Silent};
+use skt_hpl::run::events::Silent;
+use skt_hpl::run::ptest;
 use skt_sim::clocked::{self, Network};
 
 const NETWORK: Network =

@@ -29,11 +29,12 @@ use skt_hpl::hpl::pgesv::SolveError;
 use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
 use skt_hpl::hpl::team::Team;
 use skt_hpl::record::Protection;
+use skt_hpl::run::events::{Phase, RunEvents, Silent};
 use skt_hpl::run::protect::{
     self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
     TestContext, TestSegments,
 };
-use skt_hpl::run::ptest::{self, Observer, Phase, check};
+use skt_hpl::run::ptest::{self, check};
 use tempfile::TempDir;
 
 /// A small system on a `p x q` grid.
@@ -404,7 +405,7 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
         let grid = grid.expect("a place for each");
         let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
         ptest::generate(&grid, &team, spec, guard.matrix());
-        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut ptest::Silent)?;
+        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut Silent)?;
         assert!(residual < spec.threshold);
         Ok::<_, Failure>(x)
     });
@@ -416,9 +417,9 @@ fn solve<C: Comm>(
     team: &Team,
     spec: &TestSpec,
     guard: &mut dyn Guard,
-    observer: &mut dyn Observer,
+    events: &mut dyn RunEvents,
 ) -> Result<(Vec<f64>, f64), Failure> {
-    let mine = ptest::solve(grid, team, spec, guard, observer, &mut 0)?.x;
+    let mine = ptest::solve(grid, team, spec, guard, events, &mut 0)?.x;
     ptest::generate(grid, team, spec, guard.matrix());
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
@@ -472,12 +473,12 @@ impl Watcher {
     }
 }
 
-impl Observer for Watcher {
+impl RunEvents for Watcher {
     fn phase(&mut self, phase: Phase) {
         self.die(|when| *when == When::Back && phase == Phase::BackSubstitute);
     }
 
-    fn columns(&mut self, done: usize, elapsed_seconds: f64) {
+    fn columns(&mut self, done: usize, _: usize, elapsed_seconds: f64) {
         if self.first_told_seconds.is_nan() {
             self.first_told_seconds = elapsed_seconds;
         }

@@ -22,7 +22,8 @@ use skt_hpl::hpl::pgesv::final_part::Final;
 use skt_hpl::hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
 use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
 use skt_hpl::hpl::team::Team;
-use skt_hpl::run::ptest::{self, Silent, check};
+use skt_hpl::run::events::Silent;
+use skt_hpl::run::ptest::{self, check};
 
 const BCASTS: [Bcast; 6] =
     [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];

@@ -3,8 +3,7 @@
 use std::time::Instant;
 
 use super::meter::Meter;
-use crate::record::energy::parts;
-use crate::run::ptest::energy::{NodeEnergy, RankEnergy};
+use crate::record::energy::{NodeEnergy, RankEnergy, parts};
 use skt_host::clock::now_unix;
 use skt_host::counters::Root;
 use skt_host::counters::power::find;

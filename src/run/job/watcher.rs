@@ -6,12 +6,11 @@ use skt_terms::units;
 
 use super::power::TestPower;
 use crate::hpl::comm;
+use crate::record::energy::RankEnergy;
 use crate::record::{Restart, Samples};
-use crate::run::events::RunEvents;
+use crate::run::events::{Phase, RunEvents};
 use crate::run::heartbeat;
 use crate::run::protect::{self, FaultInjector};
-use crate::run::ptest::energy::RankEnergy;
-use crate::run::ptest::{Observer, Phase};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, SlowReport};
 
@@ -61,7 +60,7 @@ impl Watcher<'_> {
     }
 }
 
-impl Observer for Watcher<'_> {
+impl RunEvents for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         let n = self.test.n;
         let step_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
@@ -97,11 +96,11 @@ impl Observer for Watcher<'_> {
         self.say(&restart.resuming_words());
     }
 
-    fn columns(&mut self, done: usize, elapsed_seconds: f64) {
-        heartbeat::columns(done, self.test.n, self.step_seconds(done));
+    fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
+        heartbeat::columns(done, n, self.step_seconds(done));
         self.injector.columns(done);
         self.samples.push(elapsed_seconds, done);
-        self.events.columns(done, self.test.n, elapsed_seconds);
+        self.events.columns(done, n, elapsed_seconds);
     }
 
     fn timed_part_begins(&mut self, before_seconds: f64) {

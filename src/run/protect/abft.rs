@@ -40,13 +40,15 @@ use crate::hpl::pgesv::abft::{
     self, AbftError, Absent, Beginning, Checked, Flip, RankMemory, RelayMessages, System, Weights,
     grid_without,
 };
+use crate::hpl::pgesv::events::SolverEvents;
 use crate::hpl::pgesv::wrong::WrongNumbers;
 use crate::hpl::pgesv::{CallLimit, Params, Rates, SolveError};
 use crate::hpl::team::Team;
 use crate::record::{Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified};
+use crate::run::events::{Phase, RunEvents};
 use crate::run::grace;
 use crate::run::heartbeat;
-use crate::run::ptest::{self, Observer, Phase, RateWatch};
+use crate::run::ptest::{self, RateWatch};
 use skt_config::TestSpec;
 use skt_config::protection::Settings;
 use skt_host::clock::{now_unix, now_unix_seconds};
@@ -291,14 +293,14 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     /// # Errors
     /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
     /// [`Unsolved::Wrong`] when numbers are wrong and have not been mended. When a rank is lost.
-    pub fn run<O: Observer>(
+    pub fn run<E: RunEvents>(
         mut self,
         team: &Team,
-        observer: &mut O,
-        samples: impl Fn(&O) -> Vec<Sample>,
+        events: &mut E,
+        samples: impl Fn(&E) -> Vec<Sample>,
     ) -> Result<Done<'a, C>, Unsolved> {
         let resumed = self.images_resumed_from();
-        match self.solve(team, observer, samples) {
+        match self.solve(team, events, samples) {
             Ok(result) => {
                 let done = self.checkpointer.finish(&result);
                 done.map_err(|error| AbftError::from(solve_error(0, error)).into())
@@ -339,11 +341,11 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     }
 
     /// Solves and checks. Returns the result to keep, on all ranks. Collective over the grid.
-    fn solve<O: Observer>(
+    fn solve<E: RunEvents>(
         &mut self,
         team: &Team,
-        observer: &mut O,
-        samples: impl Fn(&O) -> Vec<Sample>,
+        events: &mut E,
+        samples: impl Fn(&E) -> Vec<Sample>,
     ) -> Result<Vec<u8>, AbftError> {
         let spec = self.spec.clone();
         let TestSpec { p, q, checksums, n, .. } = spec;
@@ -362,7 +364,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         let (absent, id) = (self.absent.clone(), self.start_id);
         let watch = RateWatch::begin(&grid.all, self.checkpointer.rank(), &spec)
             .map_err(SolveError::from)?;
-        let mut watcher = RunWatcher::new(self, &seconds, &spec, observer, watch);
+        let mut watcher = RunWatcher::new(self, &seconds, &spec, events, watch);
         let solved = match &absent[..] {
             [] => system.solve(memory, id, &GraceHook, &mut watcher),
             absent => {
@@ -378,7 +380,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
                 let [seconds, log_seconds, sum_seconds, check_seconds] = most;
                 let end_unix = now_unix();
                 // Ranks of checksums measure their nodes, too.
-                let measure = || observer.energy(seconds);
+                let measure = || events.energy(seconds);
                 let power = ptest::energy::gather(&grid.all, seconds, measure)?;
                 learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
@@ -389,15 +391,15 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             Err(refused) => return Err(refused),
         };
         let report = RateWatch::finish_after(watch, &solved, rates.as_ref());
-        report.map_err(SolveError::from)?.into_iter().for_each(|report| observer.rates(report));
+        report.map_err(SolveError::from)?.into_iter().for_each(|report| events.rates(report));
         let mut result = Vec::new();
         match (data, record) {
             (Some(data), Some(mut record)) => {
                 record.start_unix_seconds = learned.start_unix_seconds;
                 let a = system.matrix(memory);
-                let judged = ptest::conclude(&data, team, &spec, record, solved, a, observer)?;
+                let judged = ptest::conclude(&data, team, &spec, record, solved, a, events)?;
                 if let Some(record) = judged {
-                    result = self.result(record, &learned, &samples(observer));
+                    result = self.result(record, &learned, &samples(events));
                 }
             }
             // All ranks know of a column without a pivot.
@@ -509,7 +511,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     lost_at: Option<Instant>,
     spec: &'t TestSpec,
     learned: Learned,
-    observer: &'t mut dyn Observer,
+    events: &'t mut dyn RunEvents,
     settings: &'t Settings,
     schedule: CheckpointSchedule,
     /// When panel `self.next` began.
@@ -547,13 +549,13 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         test: &'t mut AbftTest<'a, C>,
         seconds: &'t Seconds<'t>,
         spec: &'t TestSpec,
-        observer: &'t mut dyn Observer,
+        events: &'t mut dyn RunEvents,
         watch: Option<RateWatch<'g, C>>,
     ) -> Self {
         match test.recovered {
             // The phase `generate` would say that there is nothing to go back to yet.
             Some(_) => heartbeat::enter_phase("restore"),
-            None => observer.phase(ptest::generating(spec)),
+            None => events.phase(ptest::generating(spec)),
         }
         test.recorder.begin_own_clock();
         Self {
@@ -566,7 +568,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             lost_at: test.lost_at,
             spec,
             learned: Learned::default(),
-            observer,
+            events,
             settings: &test.settings,
             schedule: test.schedule.clone(),
             step_at: Instant::now(),
@@ -636,7 +638,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         };
         let known = Known { saved_seconds: known_seconds, least_seconds: known_seconds };
         self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?;
-        self.observer.resumes(self.recorder.restart().expect("noted just now"));
+        self.events.resumes(self.recorder.restart().expect("noted just now"));
         if beginning.is_solved {
             self.recorder.stay_at(known_seconds);
         }
@@ -692,9 +694,9 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     }
 }
 
-impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
+impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     fn generated(&mut self, seconds: f64) {
-        self.observer.waits(ptest::generating(self.spec), seconds);
+        self.events.waits(ptest::generating(self.spec), seconds);
     }
 
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
@@ -706,16 +708,15 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
         self.learned.unverified = kept.map(of_row).collect();
         self.learned.start_unix_seconds = now_unix_seconds();
         (self.next, self.step_at) = (beginning.panel, Instant::now());
-        self.observer.phase(if beginning.is_solved {
-            Phase::BackSubstitute
-        } else {
-            Phase::Factor
-        });
-        self.observer.timed_part_begins(self.recorder.seconds());
+        self.events.phase(if beginning.is_solved { Phase::BackSubstitute } else { Phase::Factor });
+        self.events.timed_part_begins(self.recorder.seconds());
         Ok(())
     }
 
-    fn columns(&mut self, done: usize) {
+    fn columns(&mut self, done: usize, rates: &Rates) -> Result<(), SolveError> {
+        self.rates = Some(rates.clone());
+        let slow = self.watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
+        slow.into_iter().for_each(|slow| self.events.slow(&slow));
         let seconds = self.recorder.seconds();
         self.seconds.set(seconds);
         let next = done.div_ceil(self.spec.nb);
@@ -724,13 +725,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
             self.schedule.rate = flops / took.as_secs_f64();
         }
         (self.next, self.step_at) = (next, Instant::now());
-        self.observer.columns(done.min(self.spec.n), seconds);
-    }
-
-    fn rates(&mut self, rates: &Rates) -> Result<(), SolveError> {
-        self.rates = Some(rates.clone());
-        let slow = self.watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
-        slow.into_iter().for_each(|slow| self.observer.slow(&slow));
+        self.events.columns(done, self.spec.n, seconds);
         Ok(())
     }
 
@@ -755,7 +750,7 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
         // Bit 56 changes the exponent by 16. The element is about in the middle of the remaining
         // matrix.
         let middle = self.spec.n / 2;
-        self.observer.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
+        self.events.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
     }
 
     fn decoded(&mut self, bytes: u64, seconds: f64) {
@@ -773,12 +768,12 @@ impl<C: Comm> abft::Watcher for RunWatcher<'_, '_, '_, C> {
     }
 
     fn back_substitutes(&mut self) {
-        self.observer.phase(Phase::BackSubstitute);
+        self.events.phase(Phase::BackSubstitute);
     }
 
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
         self.seconds.set(self.recorder.seconds());
-        self.observer.timed_part_ends();
+        self.events.timed_part_ends();
         self.learned.phases = phases.with_total(self.recorder.start().elapsed().as_secs_f64());
         self.learned.costs = costs;
     }

@@ -2,40 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use skt_terms::median::median;
 
 use crate::hpl::comm::{Comm, CommError, collect};
-use crate::record::energy::{self, EnergyReading, LEAST_SECONDS, NodeWatts, Nodes};
-
-/// What the counters of a node say of the timed part of a test.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeEnergy {
-    /// The node's name.
-    pub host: String,
-    /// The id of the start of its machine: containers of one machine have names of their own, and
-    /// the same counters. Empty if the system does not tell it.
-    pub boot_id: String,
-    /// The name of its counters; empty if none can be read.
-    pub source: String,
-    /// What they cover.
-    pub covers: String,
-    /// Joules of the measured part.
-    pub joules: f64,
-    /// Seconds of the measured part.
-    pub seconds: f64,
-    /// Mean watts of equal parts of the time.
-    pub watts: Vec<Option<f64>>,
-}
-
-/// What a rank has measured of a test.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RankEnergy {
-    /// On the first rank of each node: what it knows of its node.
-    pub node: Option<NodeEnergy>,
-    /// On rank 0: what the meter of the site says.
-    pub meter: Option<EnergyReading>,
-}
+use crate::record::energy::{
+    self, EnergyReading, LEAST_SECONDS, NodeEnergy, NodeWatts, Nodes, RankEnergy,
+};
 
 /// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
 /// same on all ranks. Collective, unless the test is too short to be measured.

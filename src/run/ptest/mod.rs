@@ -7,11 +7,8 @@ mod rates;
 
 use std::time::Instant;
 
-pub use crate::run::events::Silent;
 pub use rates::RateWatch;
 use skt_terms::phases::{PanelParts, PhaseTable, Phases};
-
-use energy::RankEnergy;
 
 use crate::hpl::blas::MatMut;
 use crate::hpl::comm::{Comm, CommError, collect};
@@ -21,85 +18,10 @@ use crate::hpl::pgesv::guard::Guard;
 use crate::hpl::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use crate::hpl::team::Team;
 use crate::record::energy::EnergyReading;
-use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, Restart, TestRecord};
+use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, TestRecord};
+use crate::run::events::{Phase, RunEvents};
 use skt_config::TestSpec;
-use skt_health::slow::{Named, SlowReport};
 use skt_host::clock::{now_unix, now_unix_seconds};
-
-/// Callbacks about the progress of a test, on every rank.
-pub trait Observer {
-    /// Called when a part of the test begins.
-    fn phase(&mut self, phase: Phase);
-    /// Called when this rank begins to wait for the others, which may be in this part of the test
-    /// for `seconds` more.
-    fn waits(&mut self, _phase: Phase, _seconds: f64) {}
-    /// Called when this start has resumed the run from the data of an earlier one.
-    fn resumes(&mut self, _restart: &Restart) {}
-    /// Called when `done` columns are eliminated, `elapsed_seconds` after the first start began
-    /// ([`Guard::seconds`]).
-    fn columns(&mut self, done: usize, elapsed_seconds: f64);
-    /// Called when this rank begins the timed part, or continues it in a later start, when
-    /// `before_seconds` of it have passed.
-    fn timed_part_begins(&mut self, _before_seconds: f64) {}
-    /// Called when this rank has ended the timed part.
-    fn timed_part_ends(&mut self) {}
-    /// What this rank has measured of the energy of the timed part, which took `seconds` since the
-    /// first start. Called after the timed part, unless that is too short to be measured.
-    fn energy(&mut self, _seconds: f64) -> RankEnergy {
-        RankEnergy::default()
-    }
-    /// Called on rank 0 with the ranks that are slow by the windows so far, and the links that were
-    /// slow before.
-    fn slow(&mut self, _: &Named) {}
-    /// Called on rank 0 with the rates of all ranks, when the factorization has ended.
-    fn rates(&mut self, _: SlowReport) {}
-    /// Fault injection: whether a bit of this rank's matrix is to flip now.
-    fn flips(&mut self, _done: usize) -> bool {
-        false
-    }
-}
-
-/// The parts of a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Generating the matrix.
-    Generate {
-        /// Bytes of all local matrices.
-        total_bytes: u64,
-    },
-    /// LU factorization.
-    Factor,
-    /// Back substitution.
-    BackSubstitute,
-    /// Norms and residual.
-    Check,
-    /// The test is over.
-    Done,
-}
-
-impl Phase {
-    /// The name of the part, for a supervisor.
-    pub fn name(self) -> &'static str {
-        match self {
-            Phase::Generate { .. } => "generate",
-            // Columns advance only once the first panel is done.
-            Phase::Factor => "begin",
-            Phase::BackSubstitute => "back",
-            Phase::Check => "check",
-            Phase::Done => "tested",
-        }
-    }
-
-    /// Whether all columns are eliminated.
-    pub fn is_after_columns(self) -> bool {
-        matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
-    }
-}
-
-impl Observer for Silent {
-    fn phase(&mut self, _: Phase) {}
-    fn columns(&mut self, _: usize, _: f64) {}
-}
 
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
 /// most `u64::MAX`.
@@ -176,15 +98,15 @@ pub fn solve<C: Comm>(
     team: &Team,
     spec: &TestSpec,
     guard: &mut dyn Guard,
-    observer: &mut dyn Observer,
+    events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
     let mut work = Workspace::new(grid, team, &Params::from(spec), shape(grid, spec))?;
     let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
     let space = (&mut work, watch.as_mut());
-    let solved = solve_in(grid, team, spec, guard, observer, space, start_unix_seconds);
+    let solved = solve_in(grid, team, spec, guard, events, space, start_unix_seconds);
     if let Some(report) = RateWatch::finish_after(watch, &solved, Some(work.rates()))? {
-        observer.rates(report);
+        events.rates(report);
     }
     solved
 }
@@ -195,18 +117,18 @@ fn solve_in<C: Comm>(
     team: &Team,
     spec: &TestSpec,
     guard: &mut dyn Guard,
-    observer: &mut dyn Observer,
+    events: &mut dyn RunEvents,
     (work, mut watch): (&mut Workspace<C>, Option<&mut RateWatch<C>>),
     start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
     let (params, shape) = (Params::from(spec), shape(grid, spec));
     let panels = params.panels();
-    observer.phase(Phase::Factor);
+    events.phase(Phase::Factor);
     grid.all.barrier()?;
     let mut next = guard.start();
     let (start, before_seconds) = (grid.all.now(), guard.seconds());
     *start_unix_seconds = now_unix_seconds();
-    observer.timed_part_begins(before_seconds);
+    events.timed_part_begins(before_seconds);
     loop {
         let to = guard.cut(next, panels)?;
         if next == panels {
@@ -214,21 +136,21 @@ fn solve_in<C: Comm>(
         }
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, work);
-        let mut on_progress = |columns: usize, rates: &Rates| {
+        let mut after_panel = |columns: usize, rates: &Rates| {
             let elapsed_seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
-            observer.columns(columns.min(spec.n), elapsed_seconds);
+            events.columns(columns, spec.n, elapsed_seconds);
             let slow = watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
-            slow.into_iter().for_each(|slow| observer.slow(&slow));
+            slow.into_iter().for_each(|slow| events.slow(&slow));
             Ok(())
         };
-        solver.factor(next..to, &mut on_progress, background)?;
+        solver.factor(next..to, &mut after_panel, background)?;
         next = to;
     }
-    observer.phase(Phase::BackSubstitute);
+    events.phase(Phase::BackSubstitute);
     let a = view(guard.matrix(), shape).share();
     let x = Solver::new(grid, team, params, shape, &a, work).back_substitute()?;
     let here = (grid.all.now() - start).as_secs_f64();
-    observer.timed_part_ends();
+    events.timed_part_ends();
     let by_message = |is: bool| f64::from(u8::from(is));
     let mut most = [
         guard.seconds(),
@@ -244,7 +166,7 @@ fn solve_in<C: Comm>(
     let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
     let by_messages =
         by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
-    let power = energy::gather(&grid.all, seconds, || observer.energy(seconds))?;
+    let power = energy::gather(&grid.all, seconds, || events.energy(seconds))?;
     let by_messages = by_messages.collect();
     Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
 }
@@ -284,15 +206,15 @@ pub fn run<C: Comm>(
     spec: &TestSpec,
     guard: &mut dyn Guard,
     resumed: bool,
-    observer: &mut dyn Observer,
+    events: &mut dyn RunEvents,
 ) -> Result<Option<TestRecord>, SolveError> {
     let mut record = empty_record(grid, spec)?;
     if !resumed {
-        observer.phase(generating(spec));
+        events.phase(generating(spec));
         record.generate_seconds = generate(grid, team, spec, guard.matrix());
     }
-    let solved = solve(grid, team, spec, guard, observer, &mut record.start_unix_seconds);
-    conclude(grid, team, spec, record, solved, guard.matrix(), observer)
+    let solved = solve(grid, team, spec, guard, events, &mut record.start_unix_seconds);
+    conclude(grid, team, spec, record, solved, guard.matrix(), events)
 }
 
 /// Checks a test that was `solved`. Returns its record on rank 0 of the grid. The system is
@@ -307,7 +229,7 @@ pub fn conclude<C: Comm>(
     mut record: TestRecord,
     solved: Result<Solution, SolveError>,
     memory: &mut [f64],
-    observer: &mut dyn Observer,
+    events: &mut dyn RunEvents,
 ) -> Result<Option<TestRecord>, SolveError> {
     record.end_unix_seconds = now_unix_seconds();
     match solved {
@@ -322,7 +244,7 @@ pub fn conclude<C: Comm>(
             let rated = |reading: EnergyReading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();
             record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
-            observer.phase(Phase::Check);
+            events.phase(Phase::Check);
             let started = Instant::now();
             record.outcome = judge(grid, team, spec, memory, &solution.x)?;
             record.check_seconds = started.elapsed().as_secs_f64();
@@ -332,7 +254,7 @@ pub fn conclude<C: Comm>(
         }
         Err(error) => return Err(error),
     }
-    observer.phase(Phase::Done);
+    events.phase(Phase::Done);
     Ok((grid.all.rank() == 0).then_some(record))
 }
 
@@ -428,14 +350,12 @@ mod tests {
     /// Generates its part of the system until this second has begun.
     struct GeneratesUntil(i64);
 
-    impl Observer for GeneratesUntil {
+    impl RunEvents for GeneratesUntil {
         fn phase(&mut self, phase: Phase) {
             while matches!(phase, Phase::Generate { .. }) && now_unix_seconds() < self.0 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         }
-
-        fn columns(&mut self, _: usize, _: f64) {}
     }
 
     #[test]
@@ -446,9 +366,9 @@ mod tests {
             let grid = Grid::new(&world, 1, 2, spec.pmap)?.expect("both take part");
             let mut guard = Unguarded::new(shape(&grid, &spec).doubles()).expect("memory");
             let has_part = now_unix_seconds() + world.rank() as i64;
-            let mut observer = GeneratesUntil(has_part);
+            let mut events = GeneratesUntil(has_part);
             let team = Team::solo();
-            let record = run(&grid, &team, &spec, &mut guard, false, &mut observer)?;
+            let record = run(&grid, &team, &spec, &mut guard, false, &mut events)?;
             Ok::<_, SolveError>((has_part, record))
         });
         let mut ranks = ranks.into_iter().map(|rank| rank.expect("solved"));

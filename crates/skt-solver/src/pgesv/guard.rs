@@ -1,4 +1,7 @@
 //! The owner of the matrix as the solver sees it: all that the solver knows of checkpoints.
+//!
+//! [`Guard`] is the interface at the cuts, where the solver stands still. [`Background`] is the part
+//! of a guard that works between them, while its matrix is lent.
 
 use std::time::Instant;
 
@@ -19,7 +22,8 @@ pub enum Remaining {
     Work,
 }
 
-/// Work in the background of the factorization: a checkpoint that is being taken.
+/// The part of a [`Guard`] that works in the background of the factorization, on a checkpoint that
+/// is being taken. It is a trait of its own because it alone may run on another thread.
 ///
 /// # Safety
 /// The solver may call [`Background::progress`] on another thread than the one that lent the

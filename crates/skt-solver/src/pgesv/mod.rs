@@ -26,6 +26,7 @@ pub mod abft;
 mod back;
 mod background;
 mod column;
+pub mod events;
 mod exchange;
 pub mod final_part;
 pub mod guard;
@@ -53,6 +54,7 @@ use crate::pfact::Variant;
 use crate::team::Team;
 use background::Token;
 use column::ColumnMemory;
+use events::SolverEvents;
 use final_part::Reached;
 use guard::Background;
 use local::Local;
@@ -158,10 +160,6 @@ impl From<WrongNumbers> for SolveError {
         Self::Wrong(Box::new(wrong))
     }
 }
-
-/// Called by the driver on every rank with the number of eliminated columns, and the rates of the
-/// rank's products so far. Fails when a rank cannot be reached.
-pub type OnProgress<'a> = &'a mut dyn FnMut(usize, &Rates) -> Result<(), SolveError>;
 
 fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
     move |e| SolveError::Memory { what, why: e.to_string() }
@@ -369,7 +367,7 @@ impl<'m, C: Comm> Solver<'m, C> {
     }
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
-    /// `on_progress` after each panel, and passes `background` the part of the matrix that will not
+    /// [`SolverEvents::columns`] after each panel, and passes `background` the part of the matrix that will not
     /// change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
     /// `Product::compute_overlapped_with`; `Product::compute_between_messages` on the thread with
     /// the token, `Product::compute` on others; `Product::multiply_rows`, `product::multiply_part`,
@@ -380,11 +378,11 @@ impl<'m, C: Comm> Solver<'m, C> {
     pub fn factor(
         &mut self,
         range: Range<usize>,
-        on_progress: OnProgress,
+        events: &mut dyn SolverEvents,
         background: &mut dyn Background,
     ) -> Result<(), SolveError> {
         let (local, work, end) = (&self.local, &mut *self.work, range.end);
-        let Params { nb, depth, .. } = local.params;
+        let depth = local.params.depth;
         let background = &mut local.background_work(background, end);
         work.look_ahead.begin(local, range.start, background, &mut work.phases)?;
         for k in range {
@@ -403,7 +401,7 @@ impl<'m, C: Comm> Solver<'m, C> {
                 let step = Reached::Applied { k };
                 work.look_ahead.wait_for_newest(local, background, step, &mut work.phases)?;
             }
-            on_progress((k + 1) * nb, &work.rates)?;
+            events.columns(local.params.columns_before(k + 1), &work.rates)?;
         }
         // No message of an exchange is in progress across a cut.
         work.exchange.wait_all()

@@ -73,7 +73,9 @@ impl fmt::Display for At {
     }
 }
 
-/// Fault injection and signals: asked before each change of the memory.
+/// Fault injection and signals: asked before each change of the memory. All threads of a rank call
+/// it at once, in the middle of a product, where
+/// [`SolverEvents`](super::super::events::SolverEvents) has one caller, at the cuts.
 pub trait MemoryHook: Sync {
     /// Called at each point at which the process may die.
     ///
@@ -356,7 +358,7 @@ pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
 /// The address and size of a rank's memory that outlives its process.
 ///
 /// No reference to all of it is ever made: others with a pointer to the memory may read it while
-/// the solver stands still ([`super::Watcher::keep_image`]), which a reference to the whole slice
+/// the solver stands still ([`super::super::events::SolverEvents::keep_image`]), which a reference to the whole slice
 /// would forbid as long as it exists. The solver accesses the words as atomics, and each area by a
 /// separate reference while it uses it.
 pub struct RankMemory<'m> {
@@ -376,7 +378,7 @@ impl<'m> RankMemory<'m> {
     ///
     /// # Safety
     /// They exist for as long as `'m`. During that time others read them only while the solver is
-    /// in [`super::Watcher::begins`] or [`super::Watcher::keep_image`], and never write.
+    /// in [`super::super::events::SolverEvents::begins`] or [`super::super::events::SolverEvents::keep_image`], and never write.
     pub unsafe fn at(start: NonNull<f64>, doubles: usize) -> Self {
         Self { start, doubles, memory: PhantomData }
     }

@@ -37,6 +37,7 @@
 //! rank takes x from any such rank; if no remaining rank has written SOLVED, none has overwritten
 //! A.
 
+mod beginning;
 mod check;
 mod groups;
 mod left_over;
@@ -49,15 +50,14 @@ mod rounding;
 mod run;
 mod standing;
 mod system;
-mod watcher;
 mod weights;
 
+pub use beginning::{Beginning, Flip, Unverified};
 pub use check::{CheckEvery, Checked, CorrectedRank};
 pub use memory::{At, GoOn, MemoryHook, RankMemory, RelayMessages, work_doubles};
 pub use replacement::{Absent, grid_without, work_doubles_after_replacement};
 pub use standing::AbftRefusal;
 pub use system::{Solution, System, doubles, image_doubles};
-pub use watcher::{Beginning, Flip, Unverified, Watcher};
 pub use weights::{MAX_CHECKSUMS, Weights};
 
 use super::SolveError;

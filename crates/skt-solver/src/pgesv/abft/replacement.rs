@@ -24,6 +24,7 @@ use std::time::Instant;
 
 use skt_terms::phases::ChecksumCosts;
 
+use super::super::events::SolverEvents;
 use super::super::exchange::RowExchange;
 use super::super::guard::Nothing;
 use super::super::local::{Local, LocalShape};
@@ -32,11 +33,11 @@ use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, Rates, SolveError, Solver, Workspace, min_threads};
+use super::beginning::Beginning;
 use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
 use super::system::{Lost, Solution, System, back_substitute, keep_x, note_wrong};
-use super::watcher::{Beginning, Watcher};
 use super::{AbftError, restore};
 use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
@@ -161,7 +162,7 @@ impl<C: Comm> System<'_, C> {
     /// Solves the system from what is in the `memory` of the remaining ranks. The `absent` ranks,
     /// in order, are all of one process column, which the checksums replace. `grid` of this system
     /// has the remaining ranks, in their order, and `players` is what [`grid_without`] makes of it.
-    /// Memory, start, hook and watcher are those of [`System::solve`]. Once the ranks continue
+    /// Memory, start, hook and events are those of [`System::solve`]. Once the ranks continue
     /// there are no checksums, and no further loss is survived except of ranks of `absent`'s
     /// process column.
     ///
@@ -180,7 +181,7 @@ impl<C: Comm> System<'_, C> {
         memory: &mut RankMemory<'_>,
         start_id: u32,
         hook: &dyn MemoryHook,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<Solution, AbftError> {
         let (grid, n) = (self.grid, self.params.n);
         assert!(
@@ -192,19 +193,19 @@ impl<C: Comm> System<'_, C> {
         let (decision, mut is_lost) = self.open(&mut journal, start_id, absent)?;
         if let Decision::Solved { from } = decision {
             let from = from - absent.iter().filter(|absent| absent.rank < from).count();
-            let solution = self.take_x(&mut places, from, &is_lost, watcher)?;
+            let solution = self.take_x(&mut places, from, &is_lost, events)?;
             keep_x(&mut places, &journal, &solution.x)?;
             return Ok(solution);
         }
-        let (cut, undone) = self.go_to_cut(&decision, absent, &places, &journal, watcher)?;
+        let (cut, undone) = self.go_to_cut(&decision, absent, &places, &journal, events)?;
         if matches!(decision, Decision::GoTo { .. }) && lost < grid.q {
             let at = (cut, self.number(absent));
-            note_wrong(&journal, self.check_rest(&places, &journal, &mut is_lost, at, watcher))?;
+            note_wrong(&journal, self.check_rest(&places, &journal, &mut is_lost, at, events))?;
         }
         let (replaced, unverified) = (Some(lost), is_lost.unverified(&self.params));
         let beginning =
             Beginning { panel: cut, replaced, undone, unverified, ..Beginning::default() };
-        watcher.begins(&beginning)?;
+        events.begins(&beginning)?;
         let mut first = [if players.is_some() { grid.all.rank() as u64 } else { u64::MAX }];
         collect::all_reduce(&grid.all, &mut first, u64::min)?;
         // Until this barrier the memories are a cut of the system, from which a start can resume.
@@ -217,7 +218,7 @@ impl<C: Comm> System<'_, C> {
         let columns = Columns { n, cols: grid.cols(self.params.nb), lost, finished };
         let played = match players {
             Some(players) => {
-                let x = self.play(players, columns, &places, &journal, watcher, replace);
+                let x = self.play(players, columns, &places, &journal, events, replace);
                 Some(x.and_then(|x| keep_x(&mut places, &journal, &x).map(|()| x)))
             }
             None => {
@@ -241,11 +242,11 @@ impl<C: Comm> System<'_, C> {
         journal: &Journal,
         lost: &mut Lost,
         at: (usize, usize),
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<f64, SolveError> {
         let local = self.local(&places.a);
         let mut relay = Relay::new(&local, places, journal, self.relay_messages)?;
-        self.check_left((&local, places, journal), &mut relay, lost, at, watcher)
+        self.check_left((&local, places, journal), &mut relay, lost, at, events)
     }
 
     /// Takes this rank to the cut that all have decided on, or generates its part of the system.
@@ -256,7 +257,7 @@ impl<C: Comm> System<'_, C> {
         absent: &[Absent],
         places: &Places,
         journal: &Journal,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<(usize, usize), SolveError> {
         let local = self.local(&places.a);
         if let Decision::GoTo { cut, actions } = decision {
@@ -265,7 +266,7 @@ impl<C: Comm> System<'_, C> {
             return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
         }
         journal.set(MemoryState::Rest(0))?;
-        self.generate(&local, watcher);
+        self.generate(&local, events);
         Ok((0, 0))
     }
 
@@ -285,7 +286,7 @@ impl<C: Comm> System<'_, C> {
         columns: Columns,
         places: &Places,
         journal: &Journal,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
         replace: impl FnOnce() -> Result<(), SolveError>,
     ) -> Result<Vec<f64>, SolveError> {
         let params = Params { share: false, ..self.params };
@@ -301,29 +302,24 @@ impl<C: Comm> System<'_, C> {
         let mut work = workspace(&local, places, cut)?;
         replace()?;
         decoder.decode_next_to_b()?;
-        let mut on_progress = |done: usize, rates: &Rates| {
-            watcher.rates(rates)?;
-            watcher.columns(done.min(n));
-            Ok(())
-        };
         Solver::new(players, self.team, params, shape, &a, &mut work).factor(
             cut..params.panels(),
-            &mut on_progress,
+            events,
             &mut Nothing,
         )?;
-        watcher.back_substitutes();
+        events.back_substitutes();
         let start = Instant::now();
         let bytes = decoder.decode_finished()? as f64;
         decoder.relay.wait_all()?;
         let mut most = [bytes, start.elapsed().as_secs_f64()];
         collect::all_max(&players.all, &mut most)?;
         let [bytes, seconds] = most;
-        watcher.decoded(bytes as u64, seconds);
+        events.decoded(bytes as u64, seconds);
         let mut x = back_substitute(&local)?;
         columns.correct(&mut x);
         let mut phases = work.phases();
         phases.back = start.elapsed().as_secs_f64();
-        watcher.has_x(phases, ChecksumCosts::default());
+        events.has_x(phases, ChecksumCosts::default());
         Ok(x)
     }
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::super::background::Token;
+use super::super::events::SolverEvents;
 use super::super::exchange::RowExchange;
 use super::super::final_part::Reached;
 use super::super::guard::Nothing;
@@ -17,11 +18,11 @@ use super::super::product::{
 };
 use super::super::slots::PanelBuffers;
 use super::super::{Rates, SolveError, memory_error};
+use super::beginning::Flip;
 use super::check::{self, Checks, Doubt, Noticed, Scope};
 use super::memory::{Decoded, Journal, MemoryState, Places, Recorded};
 use super::relay::Relay;
 use super::restore::Step;
-use super::watcher::{Flip, Watcher};
 use super::weights::Weights;
 use super::{groups, renewal};
 use crate::comm::ibarrier::IBarrier;
@@ -106,9 +107,9 @@ impl<'r, C: Comm> Elimination<'r, C> {
     pub fn factor_and_report(
         &mut self,
         from: usize,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<(), SolveError> {
-        let factored = self.factor(from, watcher);
+        let factored = self.factor(from, events);
         match &factored {
             // All ranks get this error at the same panel, so messages of sums can be completed.
             Err(SolveError::Pivot { column, .. }) => {
@@ -122,12 +123,12 @@ impl<'r, C: Comm> Elimination<'r, C> {
     }
 
     /// Factors from panel `from` to the end.
-    fn factor(&mut self, from: usize, watcher: &mut dyn Watcher) -> Result<(), SolveError> {
+    fn factor(&mut self, from: usize, events: &mut dyn SolverEvents) -> Result<(), SolveError> {
         let local = self.local;
         let panels = local.params.panels();
         let mut nothing = Nothing;
         let background = &mut local.background_work(&mut nothing, panels);
-        self.arrive(from, false, watcher)?;
+        self.arrive(from, false, events)?;
         self.look_ahead.begin(local, from, background, &mut self.phases)?;
         for k in from..panels {
             let panel = self.look_ahead.take(local, k, background, &mut self.phases)?;
@@ -136,7 +137,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             let step = unsafe { Step::new(local, self.places, k) };
             self.exchange(&panel, &step)?;
             let next = (local.params.depth > 0 && k + 1 < panels).then_some(k + 1);
-            let wants_image = watcher.wants_image();
+            let wants_image = events.wants_image();
             self.multiply(&panel, &step, next, wants_image)?;
             if next.is_some() {
                 let applied = Reached::Applied { k };
@@ -149,9 +150,8 @@ impl<'r, C: Comm> Elimination<'r, C> {
             local.store_u1(k, step.panel.l1);
             self.journal.set(MemoryState::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
-            self.arrive(k + 1, keeps_image, watcher)?;
-            watcher.rates(&self.rates)?;
-            watcher.columns(local.params.columns_before(k + 1));
+            self.arrive(k + 1, keeps_image, events)?;
+            events.columns(local.params.columns_before(k + 1), &self.rates)?;
         }
         self.relay.wait_all()?;
         self.costs.sum_seconds = self.relay.taken().as_secs_f64();
@@ -193,7 +193,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         &mut self,
         cut: usize,
         keeps_image: bool,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<(), SolveError> {
         if keeps_image {
             // Wrong numbers are traced by comparing the new sums outside A with the old ones, which
@@ -202,10 +202,10 @@ impl<'r, C: Comm> Elimination<'r, C> {
         }
         renewal::store(self.local, self.places, self.journal, cut)?;
         let ended = self.check_group(cut)?;
-        if let Some(flip) = watcher.flip(cut) {
+        if let Some(flip) = events.flip(cut) {
             self.flip(cut, flip);
         }
-        self.check(cut, keeps_image, watcher)?;
+        self.check(cut, keeps_image, events)?;
         if let Some(unit) = ended {
             // This follows the check, as new sums of numbers that it corrects would not agree with
             // the old ones, and precedes the image, which must not have the word of older sums.
@@ -213,7 +213,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             renewal::begin(local, journal, relay, weights, cut, unit)?;
         }
         if keeps_image {
-            watcher.keep_image(cut)?;
+            events.keep_image(cut)?;
         }
         Ok(())
     }
@@ -224,7 +224,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         &mut self,
         cut: usize,
         keeps_image: bool,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<(), SolveError> {
         let is_due = self.checks.is_due(self.local, self.places, cut)?;
         if !is_due && (!keeps_image || self.checks.are_off()) {
@@ -244,7 +244,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let took = start.elapsed();
         costs.check_seconds += took.as_secs_f64();
         checks.done(cut, took);
-        watcher.checked(found);
+        events.checked(found);
         Ok(())
     }
 

@@ -2,9 +2,11 @@
 
 use std::time::Instant;
 
+use super::super::events::SolverEvents;
 use super::super::local::{Local, LocalShape};
 use super::super::pace::{CallLimit, Pace};
 use super::super::{Params, SolveError, back};
+use super::beginning::{Beginning, Unverified};
 use super::check::{self, CheckEvery, Checks, Scope};
 use super::memory::{
     self, Decoded, GoOn, Journal, LOOK, MemoryHook, MemoryState, Places, RankMemory, RelayMessages,
@@ -17,7 +19,6 @@ use super::standing::{
     AbftRefusal, Action, Decision, MemoryReport, ReportWords, decide, decoded, lost, newest_start,
     refuse_elsewhere,
 };
-use super::watcher::{Beginning, Unverified, Watcher};
 use super::weights::Weights;
 use super::{AbftError, MAX_DEPTH, left_over, renewal, restore};
 use crate::blas::view::SharedMat;
@@ -150,7 +151,7 @@ impl<'s, C: Comm> System<'s, C> {
         memory: &mut RankMemory<'_>,
         start_id: u32,
         hook: &dyn MemoryHook,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<Solution, AbftError> {
         let (grid, shape) = (self.grid, self.shape());
         assert!(self.params.depth <= MAX_DEPTH, "DEPTH {}", self.params.depth);
@@ -161,7 +162,7 @@ impl<'s, C: Comm> System<'s, C> {
         let (decision, mut lost) = self.open(&mut journal, start_id, &[])?;
         let mut solution = Solution::default();
         if let Decision::Solved { from } = decision {
-            solution = self.take_x(&mut places, from, &lost, watcher)?;
+            solution = self.take_x(&mut places, from, &lost, events)?;
         } else {
             let local = self.local(&places.a);
             let mut relay = Relay::new(&local, &places, &journal, self.relay_messages)?;
@@ -173,7 +174,7 @@ impl<'s, C: Comm> System<'s, C> {
                 let work = (&local, &places, &journal);
                 note_wrong(
                     &journal,
-                    self.check_and_rebuild(work, &mut relay, &mut lost, cut, watcher),
+                    self.check_and_rebuild(work, &mut relay, &mut lost, cut, events),
                 )?;
                 from = cut;
                 undone = actions.iter().filter(|action| **action == Action::Undo).count();
@@ -182,7 +183,7 @@ impl<'s, C: Comm> System<'s, C> {
                 solution.unverified = lost.unverified(&self.params);
             } else {
                 journal.set(MemoryState::Rest(0))?;
-                self.generate(&local, watcher);
+                self.generate(&local, events);
             }
             // No rank continues while another may still have data of an earlier start.
             grid.all.barrier()?;
@@ -193,15 +194,15 @@ impl<'s, C: Comm> System<'s, C> {
             let (words, checks) = ((&journal, &pace), (self.weights, checks));
             let mut run = Elimination::new(&local, &places, words, relay, checks, from)?;
             // All memory is allocated: the clock may start.
-            watcher.begins(&beginning)?;
-            let factored = run.factor_and_report(from, watcher);
+            events.begins(&beginning)?;
+            let factored = run.factor_and_report(from, events);
             note_wrong(&journal, factored)?;
             let mut phases = run.phases;
-            watcher.back_substitutes();
+            events.back_substitutes();
             let start = Instant::now();
             solution.x = back_substitute(&local)?;
             phases.back = start.elapsed().as_secs_f64();
-            watcher.has_x(phases, run.costs);
+            events.has_x(phases, run.costs);
         }
         keep_x(&mut places, &journal, &solution.x)?;
         Ok(solution)
@@ -253,13 +254,13 @@ impl<'s, C: Comm> System<'s, C> {
         relay: &mut Relay<C>,
         lost: &mut Lost,
         cut: usize,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<(), SolveError> {
         if lost.ranks.is_empty() {
             return Ok(());
         }
         let (work, number) = ((local, places, journal), self.grid.all.rank());
-        let unit = self.check_left(work, relay, lost, (cut, number), watcher)?;
+        let unit = self.check_left(work, relay, lost, (cut, number), events)?;
         let (weights, by_place) = (self.weights, &lost.by_place);
         let panels = restore::rebuild(local, relay, journal, weights, by_place, (cut, unit))?;
         left_over::eliminate(local, places, journal, &panels, cut)
@@ -278,7 +279,7 @@ impl<'s, C: Comm> System<'s, C> {
         relay: &mut Relay<C>,
         lost: &mut Lost,
         (cut, number): (usize, usize),
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<f64, SolveError> {
         let Grid { q, myrow, .. } = *self.grid;
         let is_seen = |row: &Vec<bool>| restore::equations_left(row, q) > 0;
@@ -289,7 +290,7 @@ impl<'s, C: Comm> System<'s, C> {
             let (decoded, lost) = (lost.decoded[myrow], &lost.by_place[myrow]);
             let scope = Scope { with_left_over: true, decoded, number, ..Scope::whole(cut, lost) };
             let (found, of_row) = check::check(local, places, self.weights, relay, &scope)?;
-            watcher.checked(found);
+            events.checked(found);
             unit = of_row;
         }
         restore::to_be_decoded(&mut lost.decoded, &lost.by_place, q, cut, is_checked);
@@ -303,7 +304,7 @@ impl<'s, C: Comm> System<'s, C> {
         places: &mut Places,
         from: usize,
         lost: &Lost,
-        watcher: &mut dyn Watcher,
+        events: &mut dyn SolverEvents,
     ) -> Result<Solution, SolveError> {
         let mut x = places.x_mut().to_vec();
         collect::broadcast(&self.grid.all, &mut x, from)?;
@@ -311,12 +312,7 @@ impl<'s, C: Comm> System<'s, C> {
         let resumed = Some(panel);
         let solution = Solution { x, resumed, unverified, ..Solution::default() };
         let unverified = solution.unverified.clone();
-        watcher.begins(&Beginning {
-            panel,
-            is_solved: true,
-            unverified,
-            ..Beginning::default()
-        })?;
+        events.begins(&Beginning { panel, is_solved: true, unverified, ..Beginning::default() })?;
         Ok(solution)
     }
 
@@ -404,8 +400,8 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
-    /// Generates this rank's part of the system. Passes the watcher the expected time of the wait.
-    pub(super) fn generate(&self, local: &Local<C>, watcher: &mut dyn Watcher) {
+    /// Generates this rank's part of the system. Reports the expected time of the wait.
+    pub(super) fn generate(&self, local: &Local<C>, events: &mut dyn SolverEvents) {
         let start = Instant::now();
         let Params { n, nb, .. } = self.params;
         let (grid, team, entries) = (self.grid, self.team, self.entries);
@@ -414,7 +410,7 @@ impl<'s, C: Comm> System<'s, C> {
         match grid.mycol.checked_sub(grid.q) {
             None => {
                 matgen::generate_columns(grid, team, nb, entries, a);
-                watcher.generated(start.elapsed().as_secs_f64() * grid.q as f64);
+                events.generated(start.elapsed().as_secs_f64() * grid.q as f64);
             }
             Some(s) => {
                 matgen::generate_checksum(

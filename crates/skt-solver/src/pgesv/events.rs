@@ -1,0 +1,80 @@
+//! What the solver reports to its caller while it solves.
+
+use skt_terms::phases::{ChecksumCosts, Phases};
+
+use super::abft::{Beginning, Checked, Flip};
+use super::{Rates, SolveError};
+
+/// Callbacks of a solution to its caller, on every rank: its progress, and what only an elimination
+/// with checksums has: images of the system, checks, fault injection.
+pub trait SolverEvents {
+    /// Called with the number of eliminated columns, and the rates of this rank's products so far
+    /// in this start.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn columns(&mut self, _done: usize, _rates: &Rates) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    /// Called when a rank with data has generated its part, before it waits for the others. Those
+    /// with checksums, which generate the entries of all process columns, are expected to take up
+    /// to `seconds` more.
+    fn generated(&mut self, _seconds: f64) {}
+
+    /// Called when all ranks are at a cut, before they continue from it. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn begins(&mut self, _: &Beginning) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    /// Fault injection: the element to corrupt and the bit to flip. The element is in this rank's
+    /// part of the columns that are not eliminated before panel `cut`.
+    fn flip(&mut self, _cut: usize) -> Option<Flip> {
+        None
+    }
+
+    /// Whether this rank wants the system of the next cut to be kept, in files for instance. If any
+    /// rank does, all keep it.
+    fn wants_image(&mut self) -> bool {
+        false
+    }
+
+    /// Called when all ranks are at the cut before panel `cut`, some rank wants it to be kept, and
+    /// the checksums do not contradict the matrix (or are never compared). The first
+    /// [`image_doubles`](super::abft::image_doubles) of the memory of each rank are to be kept;
+    /// nothing writes to them before this returns. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    fn keep_image(&mut self, _cut: usize) -> Result<(), SolveError> {
+        Ok(())
+    }
+
+    /// Called when the checksums have replaced a process column, and its finished part of U is
+    /// decoded: with the bytes on a rank and the seconds it took, the most of any rank.
+    fn decoded(&mut self, _bytes: u64, _seconds: f64) {}
+
+    /// Called when the checksums have been compared with the matrix.
+    fn checked(&mut self, _: Checked) {}
+
+    /// Called before the back substitution.
+    fn back_substitutes(&mut self) {}
+
+    /// Called when this rank has x, before it stores it: with the time of each phase, and the part
+    /// of `other` that checksums took.
+    fn has_x(&mut self, _: Phases, _: ChecksumCosts) {}
+}
+
+/// Ignores everything.
+pub struct Silent;
+
+impl SolverEvents for Silent {}
+
+impl<F: FnMut(usize, &Rates) -> Result<(), SolveError>> SolverEvents for F {
+    fn columns(&mut self, done: usize, rates: &Rates) -> Result<(), SolveError> {
+        self(done, rates)
+    }
+}

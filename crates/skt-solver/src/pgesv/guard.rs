@@ -1,7 +1,7 @@
 //! The owner of the matrix as the solver sees it: all that the solver knows of checkpoints.
 //!
-//! [`Guard`] is the interface at the cuts, where the solver stands still. [`Background`] is the part
-//! of a guard that works between them, while its matrix is lent.
+//! [`Guard`] is the interface at the cuts, where the solver stands still. [`Background`] is the
+//! part of a guard that works between them, while its matrix is lent.
 
 use std::time::Instant;
 

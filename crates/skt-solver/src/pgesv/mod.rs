@@ -367,8 +367,8 @@ impl<'m, C: Comm> Solver<'m, C> {
     }
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
-    /// [`SolverEvents::columns`] after each panel, and passes `background` the part of the matrix that will not
-    /// change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
+    /// [`SolverEvents::columns`] after each panel, and passes `background` the part of the matrix
+    /// that will not change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
     /// `Product::compute_overlapped_with`; `Product::compute_between_messages` on the thread with
     /// the token, `Product::compute` on others; `Product::multiply_rows`, `product::multiply_part`,
     /// [`crate::update::multiply`], [`crate::blas::gemm`].

@@ -22,8 +22,8 @@ use crate::tuning::TUNING;
 use crate::update::{self, Operands};
 use crate::work;
 
-/// A listener that is called for each call of the BLAS for a product. A call computes some rows of A2,
-/// one part or several adjoining ones, on all columns of the product or some of them. It stays
+/// A listener that is called for each call of the BLAS for a product. A call computes some rows of
+/// A2, one part or several adjoining ones, on all columns of the product or some of them. It stays
 /// within the driver, as a type parameter, so that a product without checksums has no such calls.
 pub(super) trait CallListener: Sync {
     /// A call on these rows, and on their next columns, is about to begin.

@@ -358,9 +358,11 @@ pub fn work_doubles(params: &Params, rows: Cyclic, shape: LocalShape) -> usize {
 /// The address and size of a rank's memory that outlives its process.
 ///
 /// No reference to all of it is ever made: others with a pointer to the memory may read it while
-/// the solver stands still ([`super::super::events::SolverEvents::keep_image`]), which a reference to the whole slice
+/// the solver stands still ([`SolverEvents::keep_image`]), which a reference to the whole slice
 /// would forbid as long as it exists. The solver accesses the words as atomics, and each area by a
 /// separate reference while it uses it.
+///
+/// [`SolverEvents::keep_image`]: super::super::events::SolverEvents::keep_image
 pub struct RankMemory<'m> {
     start: NonNull<f64>,
     doubles: usize,
@@ -378,7 +380,8 @@ impl<'m> RankMemory<'m> {
     ///
     /// # Safety
     /// They exist for as long as `'m`. During that time others read them only while the solver is
-    /// in [`super::super::events::SolverEvents::begins`] or [`super::super::events::SolverEvents::keep_image`], and never write.
+    /// in `begins` or `keep_image` of [`SolverEvents`](super::super::events::SolverEvents), and
+    /// never write.
     pub unsafe fn at(start: NonNull<f64>, doubles: usize) -> Self {
         Self { start, doubles, memory: PhantomData }
     }

@@ -17,18 +17,18 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use skt_hpl::checkpoint::codec::{self, CodecKind, Coef};
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepName};
-use skt_hpl::checkpoint::layout::{Active, RegionShape};
-use skt_hpl::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-use skt_hpl::checkpoint::store::{SegmentName, Store, SysV};
-use skt_hpl::hpl::comm::mpi::MpiWorld;
-use skt_hpl::hpl::comm::{Comm, CommError, collect, threads};
-use skt_hpl::hpl::team::Team;
-use skt_hpl::run::protect::{
+use skt_checkpoint::checkpoint::codec::{self, CodecKind, Coef};
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepName};
+use skt_checkpoint::checkpoint::layout::{Active, RegionShape};
+use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
+use skt_checkpoint::checkpoint::store::{SegmentName, Store, SysV};
+use skt_run::protect::{
     NodeCheckpointer, RankProcess, Settings, TestSegments, checkpoint_config, sweep,
 };
+use skt_solver::comm::mpi::MpiWorld;
+use skt_solver::comm::{Comm, CommError, collect, threads};
+use skt_solver::team::Team;
 
 const PITCH_BYTES: usize = 32 << 10;
 const REPEATS: usize = 7;
@@ -111,7 +111,7 @@ impl<'a, C: Comm> Bench<'a, C> {
             checkpoint_config(&self.settings, &memory, String::new(), &self.world.host(), 64);
         let config = config.expect("a store that tells which it is");
         // The check of frozen data is for tests.
-        let config = skt_hpl::checkpoint::protocol::Config { check_frozen: false, ..config };
+        let config = skt_checkpoint::checkpoint::protocol::Config { check_frozen: false, ..config };
         let rows = region_bytes() / PITCH_BYTES;
         let shape = RegionShape { rows, pitch_bytes: PITCH_BYTES };
         match Checkpointer::open(self.world, memory, config, &[shape], hook)? {

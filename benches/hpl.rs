@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use skt_config::{Fact, Generator, Pmap};
-use skt_hpl::hpl::blas::library::use_one_thread;
-use skt_hpl::hpl::blas::{MatMut, MatRef, gemm, transpose};
-use skt_hpl::hpl::comm::threads::{self, ThreadComm};
-use skt_hpl::hpl::comm::{CommError, PageBuf};
-use skt_hpl::hpl::grid::{Cyclic, Grid};
-use skt_hpl::hpl::pfact::{self, PanelPosition, PanelWork, Variant, pivot};
-use skt_hpl::hpl::pgesv::panel::leading_dimension;
-use skt_hpl::hpl::team::Team;
-use skt_hpl::hpl::update::{self, Operands};
-use skt_hpl::hpl::{matgen, swap};
+use skt_solver::blas::library::use_one_thread;
+use skt_solver::blas::{MatMut, MatRef, gemm, transpose};
+use skt_solver::comm::threads::{self, ThreadComm};
+use skt_solver::comm::{CommError, PageBuf};
+use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::pfact::{self, PanelPosition, PanelWork, Variant, pivot};
+use skt_solver::pgesv::panel::leading_dimension;
+use skt_solver::team::Team;
+use skt_solver::update::{self, Operands};
+use skt_solver::{matgen, swap};
 use skt_terms::phases::PanelParts;
 
 /// Rows and columns of the matrix.

@@ -1,19 +1,19 @@
 //! High-Performance Linpack: a block-cyclic LU factorization with partial pivoting on a P x Q grid
 //! of ranks, a drop-in replacement for the reference `xhpl`.
 //!
-//! The program is `skt-hpl`; this is its library. The solver is generic over [`hpl::comm::Comm`]:
-//! MPI in production, and threads of one process here, so that everything can be tested without a
-//! launcher.
+//! The program is `skt-hpl`; this is its library. The solver is generic over
+//! [`skt_solver::comm::Comm`]: MPI in production, and threads of one process here, so that
+//! everything can be tested without a launcher.
 //!
 //! ```
-//! use skt_hpl::hpl::comm::threads;
+//! use skt_solver::comm::threads;
 //! use skt_config::{Format, parse};
-//! use skt_hpl::hpl::grid::Grid;
-//! use skt_hpl::hpl::pgesv::guard::Unguarded;
-//! use skt_hpl::run::events::Silent;
-//! use skt_hpl::run::ptest;
-//! use skt_hpl::record::Outcome;
-//! use skt_hpl::hpl::team::Team;
+//! use skt_solver::grid::Grid;
+//! use skt_solver::pgesv::guard::Unguarded;
+//! use skt_run::events::Silent;
+//! use skt_run::ptest;
+//! use skt_run::record::Outcome;
+//! use skt_solver::team::Team;
 //!
 //! // A run as a TOML file would describe it; it has one test.
 //! let toml = b"n = 200\nnb = 16\np = 2\nq = 2\nbcast = \"2ring\"\n";
@@ -35,24 +35,18 @@
 //!
 //! | to read about | begin with |
 //! |---|---|
-//! | the algorithm | [`hpl::pgesv`], then [`hpl::pfact`], [`hpl::swap`], [`hpl::update`] |
-//! | the layout of data | [`hpl::grid`], [`hpl::pgesv::panel`], [`hpl::matgen`] |
-//! | how ranks communicate | [`hpl::comm`], [`hpl::comm::panel_bcast`] |
+//! | the algorithm | [`skt_solver::pgesv`], then [`skt_solver::pfact`], [`skt_solver::swap`], [`skt_solver::update`] |
+//! | the layout of data | [`skt_solver::grid`], [`skt_solver::pgesv::panel`], [`skt_solver::matgen`] |
+//! | how ranks communicate | [`skt_solver::comm`], [`skt_solver::comm::panel_bcast`] |
 //! | input and output | [`skt_config`], [`report`], [`cli`] |
-//! | what is known of a test | [`record`] |
+//! | what is known of a test | [`skt_run::record`] |
 //! | why a machine is slow | [`skt_health`], [`skt_host::counters`] |
-//! | what is around a run | [`run::job`], [`run::ptest`], [`skt_health::environment`] |
-//! | checkpoints in memory | [`checkpoint`], [`run::protect`] |
+//! | what is around a run | [`skt_run::job`], [`skt_run::ptest`], [`skt_health::environment`] |
+//! | checkpoints in memory | [`skt_checkpoint`], [`skt_run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 
 pub mod cli;
-pub mod record;
 pub mod report;
-pub mod run;
 pub mod screen;
 pub mod supervisor;
-
-pub use skt_checkpoint::checkpoint;
-pub use skt_model as model;
-pub use skt_solver as hpl;

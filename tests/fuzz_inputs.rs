@@ -19,26 +19,21 @@ use flate2::Compression;
 use flate2::read::{GzDecoder, GzEncoder};
 use fuzz::{assert_tame, campaign};
 use report_common::{other_run, record, record_with, small_run};
+use skt_checkpoint::checkpoint::header::{HeaderLayout, Identity};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::record::{Record, StartId};
 use skt_checkpoint::checkpoint::segments::node_store::StoreRoom;
+use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_checkpoint::heartbeat::Heartbeat;
 use skt_config::{Checked, ConfigError, Fact, Format, LaunchDraft, RunSpec, hpldat, parse, toml};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
-use skt_hpl::checkpoint::header::{HeaderLayout, Identity};
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::record::{Record, StartId};
-use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store as _, SysvLimits};
 use skt_hpl::cli::path::{self, PathArgs};
-use skt_hpl::hpl::comm::threads;
-use skt_hpl::model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
-use skt_hpl::record::Outcome;
 use skt_hpl::report::bundle;
 use skt_hpl::report::html::{self, NamedRun};
 use skt_hpl::report::reader::RunReport;
 use skt_hpl::report::top500::{self, Given};
 use skt_hpl::report::{self, JsonReport};
-use skt_hpl::run::protect::ledger::{Ledger, LedgerError};
-use skt_hpl::run::protect::{Settings, result};
 use skt_hpl::supervisor::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_hpl::supervisor::line::IdleLines;
 use skt_hpl::supervisor::links::addresses::Address;
@@ -49,6 +44,11 @@ use skt_hpl::supervisor::report as account;
 use skt_hpl::supervisor::state::{Failure, StateFolder, SupervisorState};
 use skt_hpl::supervisor::survey::{self, Limits};
 use skt_hpl::supervisor::watch::{HeartbeatWatch, MinTimeouts};
+use skt_model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
+use skt_run::protect::ledger::{Ledger, LedgerError};
+use skt_run::protect::{Settings, result};
+use skt_run::record::Outcome;
+use skt_solver::comm::threads;
 use skt_studies::sim::trace::Trace;
 
 /// A run with the other value of every choice, and few tests, because they are listed for each
@@ -265,11 +265,11 @@ fn reports() -> Vec<Vec<u8>> {
     reports
 }
 
-fn facts() -> skt_hpl::record::RunFacts {
+fn facts() -> skt_run::record::RunFacts {
     use skt_health::environment::{Environment, HostRanks};
     use skt_host::{host, memory};
-    use skt_hpl::hpl::blas::library;
-    skt_hpl::record::RunFacts {
+    use skt_solver::blas::library;
+    skt_run::record::RunFacts {
         command_line: vec!["skt-hpl".into(), "--json".into(), "a b.json".into()],
         configuration: Some(skt_config::ConfigText {
             file: "HPL.dat".into(),
@@ -435,7 +435,7 @@ fn results() {
         if let Some(read) = result::try_read(input) {
             let again = result::read(&result::write_plain(&read));
             // Compared as text, because a residual may not be a number.
-            let essence = |r: &skt_hpl::record::TestRecord| {
+            let essence = |r: &skt_run::record::TestRecord| {
                 format!("{:?} {:?} {:?}", r.spec, r.outcome, r.time_seconds)
             };
             assert_eq!(essence(&again), essence(&read));
@@ -549,7 +549,7 @@ fn beat() -> Heartbeat {
         elapsed_seconds: 1.25,
         exit: None,
         report_lines: None,
-        charges: Vec::new(),
+        corruption: Vec::new(),
         keeps: None,
     }
 }

@@ -14,7 +14,7 @@ use skt_checkpoint::checkpoint::store::SysV;
 use skt_checkpoint::client::{self, Next, Options, Region, Saved};
 use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm, CommError, collect};
-use skt_hpl::run::protect::{FaultInjector, Inject};
+use skt_run::protect::{FaultInjector, Inject};
 
 /// An error that ends a run without a result.
 pub type Failure = Box<dyn std::error::Error>;

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::report::output;
-use crate::run::protect::Settings;
 use skt_config::{
     Checked, CheckpointDraft, ConfigError, Format, RunSpec, ValidationRules, checkpoint, hpldat,
     read_bytes, read_draft, toml, validate,
 };
 use skt_host::messages;
+use skt_run::protect::Settings;
 
 /// The forms of a configuration, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -8,10 +8,7 @@ use clap::Args;
 use skt_terms::exit::Exit;
 
 use super::run;
-use crate::hpl::comm::threads::run as run_ranks;
-use crate::hpl::comm::{Comm, CommError, collect};
 use crate::report::output;
-use crate::run::job::JobError;
 use crate::supervisor::hosts::{self, HostsError};
 use crate::supervisor::reach;
 use skt_config::ConfigError;
@@ -25,6 +22,9 @@ use skt_host::host;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::streams;
+use skt_run::job::JobError;
+use skt_solver::comm::threads::run as run_ranks;
+use skt_solver::comm::{Comm, CommError, collect};
 
 /// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;

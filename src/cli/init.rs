@@ -11,13 +11,9 @@ use super::convert::{FormatName, text};
 use super::flags::Names;
 use super::pace::{Pace, operations, too_short};
 use super::{by_hand, machine};
-use crate::checkpoint::methods::Method;
-use crate::checkpoint::store::StoreKind;
 use crate::report::output;
-use crate::run::job::outlook::guessed_rate;
-use crate::run::protect::{
-    self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
-};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_config::value::Value;
 use skt_config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
@@ -26,6 +22,10 @@ use skt_config::{
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::starter::Ranks;
+use skt_run::job::outlook::guessed_rate;
+use skt_run::protect::{
+    self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
+};
 use skt_terms::ranges::above_zero;
 
 /// Flags of `init`.
@@ -570,7 +570,7 @@ fn largest(fits: impl Fn(usize) -> bool) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpl::blas::library::blas_threads;
+    use skt_solver::blas::library::blas_threads;
 
     #[test]
     fn the_rate_of_a_core_is_measured_on_one() {

@@ -13,8 +13,6 @@ use skt_terms::units::parse_seconds;
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command, machine, mistakes};
-use crate::checkpoint::methods::Method;
-use crate::run::protect::{self, SLURM_END, Settings, read_domains};
 use crate::supervisor::hosts::{self, Host, HostsError, Pool};
 use crate::supervisor::launcher::{Launcher, Template};
 use crate::supervisor::links::addresses::Networks;
@@ -24,6 +22,7 @@ use crate::supervisor::shape;
 use crate::supervisor::watch::MinTimeouts;
 use crate::supervisor::words::text_of;
 use crate::supervisor::{self, LaunchOptions, SupervisorError};
+use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
 use skt_config::value::{Row, Value};
@@ -32,6 +31,7 @@ use skt_host::clock::now_unix;
 use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
+use skt_run::protect::{self, SLURM_END, Settings, read_domains};
 
 /// Flags of `launch`.
 #[derive(Debug, Clone, Args)]

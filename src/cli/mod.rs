@@ -47,12 +47,12 @@ use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
 use crate::report::output;
-use crate::run::heartbeat;
-use crate::run::protect::formats;
 use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::streams;
+use skt_run::heartbeat;
+use skt_run::protect::formats;
 
 const LONG_ABOUT: &str = "\
 High-Performance Linpack: solves a dense random linear system on a P x Q grid of MPI ranks and \

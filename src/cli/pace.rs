@@ -7,13 +7,13 @@ use std::path::Path;
 use skt_terms::units::span;
 
 use super::{machine, plan};
-use crate::hpl::blas::library;
-use crate::hpl::team::Team;
-use crate::model::path::{Machine, RunParams, estimate_seconds};
 use crate::report::measured;
-use crate::run::tuning::TUNING;
 use skt_config::{At, ConfigError, RunSpec, ValueSource};
 use skt_health::environment::selftest;
+use skt_model::path::{Machine, RunParams, estimate_seconds};
+use skt_run::tuning::TUNING;
+use skt_solver::blas::library;
+use skt_solver::team::Team;
 
 /// Seconds of DGEMM on all cores: long enough for a power limit of the processor to act.
 const DGEMM_SECONDS: f64 = 1.0;

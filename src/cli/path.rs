@@ -12,14 +12,14 @@ use skt_terms::phases::Phases;
 
 use super::flags;
 use super::tool_error::ToolError;
-use crate::model::path::{
-    Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
-};
-use crate::model::plot::{Axis, Bars, Body, Figure};
 use crate::report::output;
 use crate::report::{self, reader};
 use skt_config::{Bcast, Swap};
 use skt_host::messages;
+use skt_model::path::{
+    Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
+};
+use skt_model::plot::{Axis, Bars, Body, Figure};
 use skt_terms::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 
 /// Flags of `path`.

@@ -14,17 +14,9 @@ use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
 use super::tool_error::ToolError;
-use crate::hpl::blas::library;
-use crate::hpl::team::Team;
-use crate::model::HOUR_SECONDS;
-use crate::model::chen::Network;
-use crate::model::path;
-use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, networked};
-use crate::model::tang::memory::Protocol;
 use crate::report::measured;
 use crate::report::output;
 use crate::report::reader::RunReport;
-use crate::run::protect::Settings;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -34,6 +26,14 @@ use skt_config::{
 use skt_health::environment::selftest;
 use skt_host::messages;
 use skt_host::starter::Ranks;
+use skt_model::HOUR_SECONDS;
+use skt_model::chen::Network;
+use skt_model::path;
+use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, networked};
+use skt_model::tang::memory::Protocol;
+use skt_run::protect::Settings;
+use skt_solver::blas::library;
+use skt_solver::team::Team;
 use skt_terms::ranges::{above_zero, share, share_above_zero, zero_or_above};
 
 /// Flags of `plan`.

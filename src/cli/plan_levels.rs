@@ -7,10 +7,10 @@ use serde_json::json;
 
 use super::plan_report::large;
 use super::tool_error::ToolError;
-use crate::model::levels::{PlannedLevel, Storage, StoredIn, Validity};
-use crate::model::plan::{Plan, PlannedMachine};
-use crate::model::{HOUR_SECONDS, ModelError};
-use crate::run::protect::Levels;
+use skt_model::levels::{PlannedLevel, Storage, StoredIn, Validity};
+use skt_model::plan::{Plan, PlannedMachine};
+use skt_model::{HOUR_SECONDS, ModelError};
+use skt_run::protect::Levels;
 use skt_terms::levels::IMAGES_MTBF_SECONDS;
 use skt_terms::ranges::above_zero;
 

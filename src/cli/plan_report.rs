@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use crate::model::inmemory::{Expectation, InMemoryJob};
-use crate::model::plan::{Candidate, Encoder, Plan, PlannedMachine, RATE_TOLERANCE, WhatIf};
-use crate::model::tang::memory::Protocol;
-use crate::model::{HOUR_SECONDS, ModelError};
+use skt_model::inmemory::{Expectation, InMemoryJob};
+use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, RATE_TOLERANCE, WhatIf};
+use skt_model::tang::memory::Protocol;
+use skt_model::{HOUR_SECONDS, ModelError};
 
 /// What a plan is based on: a machine, and the sources of its numbers.
 pub(super) struct Basis {

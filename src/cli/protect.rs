@@ -3,10 +3,10 @@
 use clap::{Arg, ArgAction, Args};
 
 use super::flags::{self, Flag, Flags};
-use crate::run::protect::Inject;
 use skt_config::checkpoint::SETTINGS;
 use skt_config::value::{Row, Value};
 use skt_config::{CheckpointDraft, Setting};
+use skt_run::protect::Inject;
 
 const PROTECTION: &str = "Protection against the loss of nodes";
 

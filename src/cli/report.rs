@@ -8,14 +8,14 @@ use clap::Args;
 use skt_terms::shown::printable;
 
 use super::tool_error::ToolError;
-use crate::record::energy::LEAST_SECONDS;
-use crate::record::power_log::LogFile;
 use crate::report::bundle;
 use crate::report::html::{self, NamedRun};
 use crate::report::output;
 use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
 use skt_host::messages;
+use skt_run::record::energy::LEAST_SECONDS;
+use skt_run::record::power_log::LogFile;
 use skt_terms::ranges::{above_zero, finite};
 
 /// Flags of `report`.

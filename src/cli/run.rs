@@ -13,14 +13,9 @@ use super::losses::{self, JobRequest, KeptJob};
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use super::thread_variables::ThreadVariables;
-use crate::checkpoint::methods::Method;
-use crate::hpl::comm::mpi::{MpiComm, MpiWorld};
-use crate::hpl::comm::{Comm as _, collect};
 use crate::report::progress::ProgressMode;
 use crate::report::{OutputOptions, RunOutput, output, text};
-use crate::run::heartbeat;
-use crate::run::job::{self, Finished, JobError, JobOptions};
-use crate::run::protect::{Settings, What, read_domains};
+use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::param::Param;
 use skt_config::{
     Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
@@ -30,6 +25,11 @@ use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::streams;
+use skt_run::heartbeat;
+use skt_run::job::{self, Finished, JobError, JobOptions};
+use skt_run::protect::{Settings, What, read_domains};
+use skt_solver::comm::mpi::{MpiComm, MpiWorld};
+use skt_solver::comm::{Comm as _, collect};
 
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.

@@ -12,12 +12,8 @@ use skt_terms::units::parse_seconds;
 
 use super::flags;
 use super::run::start_mpi;
-use crate::hpl::comm::mpi::WatchedComm;
-use crate::hpl::comm::threads::run as run_ranks;
-use crate::hpl::comm::{Comm as _, CommError};
 use crate::report::output;
 use crate::report::progress::{Progress, ProgressMode};
-use crate::run::job::JobError;
 use crate::screen::limit::{LONGEST_SECONDS, Limit};
 use crate::screen::node::ScreenError;
 use crate::screen::report::ScreenReport;
@@ -35,6 +31,10 @@ use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
 use skt_host::streams;
+use skt_run::job::JobError;
+use skt_solver::comm::mpi::WatchedComm;
+use skt_solver::comm::threads::run as run_ranks;
+use skt_solver::comm::{Comm as _, CommError};
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;

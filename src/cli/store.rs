@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use skt_terms::units;
 
-use crate::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
-use crate::checkpoint::store::{
+use crate::report::output;
+use skt_checkpoint::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
+use skt_checkpoint::checkpoint::store::{
     Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
-use crate::report::output;
-use crate::run::protect::is_mark;
 use skt_config::{ConfigError, Setting, ValueSource};
 use skt_host::host::this_host;
 use skt_host::launcher_rank;
+use skt_run::protect::is_mark;
 
 mod cleaned;
 mod runs;

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::Path;
 
-use crate::model::ModelError;
 use crate::report::reader::ReadError;
 use skt_config::ConfigError;
+use skt_model::ModelError;
 
 /// An error of a subcommand that runs no benchmark.
 #[derive(Debug, thiserror::Error)]

@@ -17,10 +17,10 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use super::foreign;
 use super::run::RunArgs;
 use super::thread_variables::ThreadVariables;
-use crate::hpl::blas::library;
 use crate::report::progress::ProgressMode;
 use skt_config::value::Value;
 use skt_config::{Format, Setting};
+use skt_solver::blas::library;
 
 const LONG_ABOUT: &str = "\
 skt-hpl under the name of the reference: reads HPL.dat in the current folder, protects nothing, \

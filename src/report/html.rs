@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use super::escape::escape;
 use super::heat_map;
 use super::reader::{RunReport, TestReport};
-use crate::model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
-use crate::record::Event;
-use crate::record::energy::{EnergyReading, over_time};
 use skt_host::placement;
+use skt_model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+use skt_run::record::Event;
+use skt_run::record::energy::{EnergyReading, over_time};
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\

@@ -13,14 +13,14 @@ use skt_config::{ConfigText, Output, RunSpec, TestSpec};
 use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_terms::phases::PhaseTable;
 
-use crate::record::energy::EnergyReading;
-use crate::record::{
-    Counts, Event, MemorySplit, Outcome, Protection, RunFacts, Sample, TestRecord,
-};
-use crate::run::events::ReportError;
 use skt_health::slow::links::SlowLink;
 use skt_health::slow::{RankRates, Rate, SlowRank, SlowReport};
 use skt_host::outfile;
+use skt_run::events::ReportError;
+use skt_run::record::energy::EnergyReading;
+use skt_run::record::{
+    Counts, Event, MemorySplit, Outcome, Protection, RunFacts, Sample, TestRecord,
+};
 
 use super::phases;
 use super::progress::{fraction, gflop_done};

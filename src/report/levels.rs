@@ -1,6 +1,6 @@
 //! What each level of images has done, in words.
 
-use crate::record::LevelFacts;
+use skt_run::record::LevelFacts;
 
 /// Describes what a level of images has done.
 pub(super) fn level_words(level: &LevelFacts) -> String {

@@ -8,7 +8,7 @@ use skt_terms::choice::{Bcast, Swap, Transport};
 use skt_terms::phases::PhaseTable;
 
 use super::reader::{self, ReadError};
-use crate::record::ROWS_IN_HALVES;
+use skt_run::record::ROWS_IN_HALVES;
 
 #[derive(Deserialize)]
 struct Report {

@@ -8,11 +8,11 @@ use skt_terms::units;
 use super::levels::level_words;
 use super::power;
 use super::slow;
-use crate::checkpoint::methods::Method;
-use crate::record::{
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_config::{TestSpec, Transport};
+use skt_run::record::{
     Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
 };
-use skt_config::{TestSpec, Transport};
 
 /// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
 /// (gflops_per_core * ranks * threads)`.
@@ -399,8 +399,8 @@ mod tests {
     use skt_terms::phases::{PhaseTable, Phases};
 
     use super::*;
-    use crate::record::{Norms, Outcome};
     use skt_config::{Bcast, Fact, Generator, Pmap, Swap};
+    use skt_run::record::{Norms, Outcome};
 
     fn record() -> TestRecord {
         let spec = TestSpec {

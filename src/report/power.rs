@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::record::TestRecord;
-use crate::record::energy::{EnergyReading, Nodes, WHOLE};
+use skt_run::record::TestRecord;
+use skt_run::record::energy::{EnergyReading, Nodes, WHOLE};
 
 /// The lines about a test's energy, without newlines.
 pub(super) fn lines(record: &TestRecord) -> Vec<String> {
@@ -56,8 +56,19 @@ fn lack_line(reading: &EnergyReading, time_seconds: f64) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::energy::NodeWatts;
-    use crate::record::energy::tests::reading;
+    use skt_run::record::energy::NodeWatts;
+
+    /// 5000 J in 50 s.
+    fn reading() -> EnergyReading {
+        EnergyReading {
+            source: "RAPL".into(),
+            covers: "1 processor package(s)".into(),
+            joules: 5000.4,
+            mean_watts: 100.0,
+            measured_seconds: 50.0,
+            ..EnergyReading::default()
+        }
+    }
 
     #[test]
     fn what_was_not_measured_is_said() {

@@ -13,11 +13,11 @@ use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
 use super::bundle::{self, BundleError};
-use crate::record::Event;
-use crate::record::energy::EnergyReading;
 use skt_config::ConfigText;
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
+use skt_run::record::Event;
+use skt_run::record::energy::EnergyReading;
 
 /// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]

@@ -3,13 +3,13 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use crate::record::{RunFacts, TestRecord};
-use crate::run::events::{ReportError, RunEvents};
-use crate::run::tuning::TUNING;
 use skt_config::{Output, RunSpec, TestSpec};
 use skt_health::environment::Environment;
 use skt_health::slow::Named;
 use skt_host::messages;
+use skt_run::events::{ReportError, RunEvents};
+use skt_run::record::{RunFacts, TestRecord};
+use skt_run::tuning::TUNING;
 
 use super::detailed::ColumnLines;
 use super::json::JsonReport;
@@ -99,7 +99,7 @@ impl RunOutput {
         }
         notes.extend(of_setup);
         if self.options.verbose {
-            let solver = crate::hpl::tuning::TUNING.lines();
+            let solver = skt_solver::tuning::TUNING.lines();
             let (comm, checkpoint) = (skt_comm::tuning::TUNING, skt_checkpoint::tuning::TUNING);
             let lines = [TUNING.lines(), solver, comm.lines(), checkpoint.lines()];
             notes.extend(lines.iter().flatten().map(|line| format!("tuning   : {line}")));

@@ -9,11 +9,11 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::record::{Counts, Norms, Outcome, TestRecord};
-use crate::run::events::ReportError;
 use skt_config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_host::outfile;
 use skt_host::streams;
+use skt_run::events::ReportError;
+use skt_run::record::{Counts, Norms, Outcome, TestRecord};
 
 use super::cformat::{c_exp, c_fixed};
 use super::detailed;

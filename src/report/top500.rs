@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 
 use super::html::NamedRun;
 use super::reader::{EnvironmentPart, RunReport, TestReport};
-use crate::hpl::blas::library;
-use crate::model::tang::efficiency::Efficiency;
-use crate::record::energy::EnergyReading;
+use skt_model::tang::efficiency::Efficiency;
+use skt_run::record::energy::EnergyReading;
+use skt_solver::blas::library;
 
 /// What only the site knows, as far as it was given.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use skt_host::wait_clock::WaitClock;
 
-use crate::hpl::comm::mpi::FailureWatch;
+use skt_solver::comm::mpi::FailureWatch;
 
 /// The time between two looks at the clock of a rank that computes.
 const TICK: Duration = Duration::from_millis(20);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::results::{Events, Solve};
-use crate::hpl::comm::{Comm, CommError, Tag};
+use skt_solver::comm::{Comm, CommError, Tag};
 
 /// The tag of messages to rank 0.
 const TAG_TOLD: Tag = 0x160;
@@ -164,7 +164,7 @@ pub fn collect<C: Comm>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpl::comm::threads::run as run_ranks;
+    use skt_solver::comm::threads::run as run_ranks;
     use std::time::Instant;
 
     #[test]

@@ -6,11 +6,11 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::spread::median;
-use crate::hpl::blas::triad;
-use crate::hpl::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
-use crate::hpl::team::Team;
 use skt_host::counters::{Root, caches};
 use skt_host::memory;
+use skt_solver::blas::triad;
+use skt_solver::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
+use skt_solver::team::Team;
 
 /// The processor time of a thread for which the memory is measured, and the least number of passes:
 /// other programs on the core make some passes longer, but not all.
@@ -141,7 +141,7 @@ pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpl::comm::threads::run as run_ranks;
+    use skt_solver::comm::threads::run as run_ranks;
 
     #[test]
     fn arrays_are_beyond_the_caches_within_the_free_memory() {

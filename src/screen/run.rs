@@ -19,9 +19,9 @@ use super::messages::{self, Instruction, NodeReport};
 use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
-use crate::hpl::comm::Comm;
 use crate::report::progress::Progress;
 use skt_health::environment::preflight::{self, HostShare};
+use skt_solver::comm::Comm;
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
 /// nothing is measured yet, and a user who has more time has more patience.
@@ -462,8 +462,8 @@ pub fn unreached(host: &str, why: &str) -> ScreenedNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hpl::comm::threads::run as run_ranks;
     use crate::screen::verdict::judge;
+    use skt_solver::comm::threads::run as run_ranks;
 
     #[test]
     fn n_follows_from_rate_time_and_memory() {

@@ -2,7 +2,7 @@
 
 use super::probe::{Answer, program_checksum};
 use super::program::Program;
-use crate::checkpoint::segments::node_store::NodeStore;
+use skt_checkpoint::checkpoint::segments::node_store::NodeStore;
 use skt_terms::units::bytes_unlike;
 
 /// Why the node cannot run the user's `program`; `None` if it can.
@@ -58,9 +58,9 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::checkpoint::segments::node_store::StoreRoom;
-    use crate::checkpoint::store::SysvLimits;
     use crate::supervisor::probe::tests::answer;
+    use skt_checkpoint::checkpoint::segments::node_store::StoreRoom;
+    use skt_checkpoint::checkpoint::store::SysvLimits;
 
     #[test]
     fn a_node_needs_the_very_program_of_the_user() {

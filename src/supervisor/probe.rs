@@ -17,15 +17,15 @@ use skt_terms::shown::shown_message;
 use super::links::addresses::{self, Address};
 use super::links::{Link, LinkState, Partner, connect};
 use super::process;
-use crate::checkpoint::codec::checksum;
-use crate::checkpoint::level::folder::remove_images_of;
-use crate::checkpoint::segments::node_store::{NodeStore, StoreRoom};
-use crate::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
-use crate::run::protect;
+use skt_checkpoint::checkpoint::codec::checksum;
+use skt_checkpoint::checkpoint::level::folder::remove_images_of;
+use skt_checkpoint::checkpoint::segments::node_store::{NodeStore, StoreRoom};
+use skt_checkpoint::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::ending_processes;
+use skt_run::protect;
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
@@ -293,9 +293,9 @@ impl Answer {
 pub(super) mod tests {
     use super::answer as answer_of;
     use super::*;
-    use crate::checkpoint::level::folder::{ImageFolder, stored_images};
-    use crate::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
-    use crate::checkpoint::record::StartId;
+    use skt_checkpoint::checkpoint::level::folder::{ImageFolder, stored_images};
+    use skt_checkpoint::checkpoint::level::{Disk, Generation, Slot, SpacedRanks};
+    use skt_checkpoint::checkpoint::record::StartId;
 
     /// The answer of a healthy node to the first question.
     pub(in crate::supervisor) fn answer() -> Answer {

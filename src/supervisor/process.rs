@@ -116,7 +116,22 @@ mod tests {
     use std::os::unix::process::ExitStatusExt;
 
     use super::*;
-    use crate::run::grace;
+    use skt_run::grace::testing;
+
+    fn start_rank(
+        critical_milliseconds: u64,
+        prepare: impl FnOnce(&mut std::process::Command),
+    ) -> std::process::Child {
+        let test = concat!(module_path!(), "::plays_a_rank");
+        let (_, test) = test.split_once("::").expect("the crate comes first");
+        testing::start(test, critical_milliseconds, prepare)
+    }
+
+    #[test]
+    #[ignore = "the others start it"]
+    fn plays_a_rank() {
+        testing::play();
+    }
 
     #[test]
     fn only_processes_of_the_run_are_swept() {
@@ -148,7 +163,7 @@ mod tests {
         for (critical_milliseconds, grace_milliseconds, signal) in
             [(300, 60_000, Signal::SIGTERM), (60_000, 300, Signal::SIGKILL)]
         {
-            let mut child = grace::tests::start(critical_milliseconds, |command| {
+            let mut child = start_rank(critical_milliseconds, |command| {
                 command.env(skt_checkpoint::heartbeat::ENV, &token);
             });
             let look = || of_run(&me).filter(|pid| is_ours(*pid)).collect();
@@ -161,7 +176,7 @@ mod tests {
     fn a_stopped_rank_is_told_from_one_that_runs() {
         let me = format!("stopped-{}", std::process::id());
         let token = format!("{me}.1");
-        let mut child = grace::tests::start(300, |command| {
+        let mut child = start_rank(300, |command| {
             command.env(skt_checkpoint::heartbeat::ENV, &token);
         });
         assert_eq!(count_ranks(&me), (1, 0));

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::hosts::{Host, Pool};
-use crate::checkpoint::group::{self, Groups};
-use crate::checkpoint::methods::Method;
-use crate::run::protect::Settings;
+use skt_checkpoint::checkpoint::group::{self, Groups};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_run::protect::Settings;
 
 /// What a list of nodes survives, in a sentence, with warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

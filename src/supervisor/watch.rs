@@ -438,7 +438,7 @@ mod tests {
             elapsed_seconds: 0.0,
             exit: None,
             report_lines: None,
-            charges: Vec::new(),
+            corruption: Vec::new(),
             keeps: None,
         }
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::large_machine::{self, Planted};
-use skt_hpl::checkpoint::store::{Store as _, SysV};
+use skt_checkpoint::checkpoint::store::{Store as _, SysV};
 use tempfile::TempDir;
 
 /// The longest time for what takes seconds.

@@ -525,7 +525,7 @@ fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
 #[ignore = "takes minutes"]
 fn ten_random_failures() {
     use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-    use skt_hpl::model::exact::peaceful_seconds;
+    use skt_model::exact::peaceful_seconds;
     const FAILURES: usize = 10;
     const MEAN_SECONDS: f64 = 6.0;
     let Some(mut cluster) = cluster(4, FAILURES) else { return };

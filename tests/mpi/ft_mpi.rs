@@ -15,7 +15,7 @@ use crate::dice::{Dice, seed};
 use crate::mpi_job::{Ended, Job, MOST_JOBS};
 use crate::skipped::skipped;
 use crate::soak::is_soak;
-use skt_hpl::checkpoint::hook::StepName;
+use skt_checkpoint::checkpoint::hook::StepName;
 
 const RANKS: usize = 4;
 /// With N = 250 there are 8 checkpoints, one every 2 panels.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::mpi_job::{Ended, Job};
 use crate::skipped::skipped;
-use skt_hpl::checkpoint::level::SpacedRanks;
+use skt_checkpoint::checkpoint::level::SpacedRanks;
 use tempfile::TempDir;
 
 const RANKS: usize = 4;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::mpirun::mpirun;
 use crate::skipped::skipped;
-use skt_hpl::checkpoint::segments::Plain;
+use skt_checkpoint::checkpoint::segments::Plain;
 use tempfile::TempDir;
 
 /// Gives each rank a host name of its own.
@@ -87,10 +87,10 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     }
     let folder = TempDir::new().unwrap();
     let store = format!("file:{}", folder.path().display());
-    let kind: skt_hpl::checkpoint::store::StoreKind = store.parse().unwrap();
+    let kind: skt_checkpoint::checkpoint::store::StoreKind = store.parse().unwrap();
     let open = kind.open();
-    let held = skt_hpl::run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0, &Plain)
-        .unwrap();
+    let held =
+        skt_run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0, &Plain).unwrap();
     let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{error}");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use skt_hpl::checkpoint::store::{SegmentInfo, Store, SysV};
+use skt_checkpoint::checkpoint::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
 use crate::dice::Dice;
@@ -324,7 +324,10 @@ impl Job {
     }
 
     /// Segments of this run, of one rank or all.
-    pub fn segments(&self, rank: Option<usize>) -> Vec<skt_hpl::checkpoint::store::SegmentName> {
+    pub fn segments(
+        &self,
+        rank: Option<usize>,
+    ) -> Vec<skt_checkpoint::checkpoint::store::SegmentName> {
         let all = SysV::new(false).list_once().expect("a list").into_iter();
         all.map(|info| info.name)
             .filter(|name| name.run() == self.run && name.role().starts_with('t'))

@@ -7,10 +7,10 @@ use serde::de::DeserializeOwned;
 use skt_checkpoint::heartbeat::{CorruptionReport, Heartbeat};
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
-use skt_hpl::record::{
+use skt_run::protect::result;
+use skt_run::record::{
     LevelFacts, Mended, Outcome, Protection, Replacement, Restart, TestRecord, Unverified,
 };
-use skt_hpl::run::protect::result;
 use skt_terms::phases::ChecksumCosts;
 
 use crate::report_common::{PASSED_NORMS, record, record_with, small_run};
@@ -84,7 +84,7 @@ fn beat() -> Heartbeat {
         elapsed_seconds: 1.25,
         exit: Some(1),
         report_lines: Some(80),
-        charges: vec![charge],
+        corruption: vec![charge],
         keeps: None,
     }
 }

@@ -15,8 +15,8 @@ use skt_config::{ConfigText, Format, RunSpec};
 use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
-use skt_hpl::record::{Mended, Outcome, Replacement, RunFacts, TestRecord};
 use skt_hpl::report::JsonReport;
+use skt_run::record::{Mended, Outcome, Replacement, RunFacts, TestRecord};
 
 fn published() -> Schema {
     Schema::new(include_str!("../../docs/report.schema.json"))
@@ -158,7 +158,7 @@ fn this_machine_satisfies_the_schema() {
     let mut here = facts();
     here.environment.host = host::this_host();
     here.environment.memory = memory::this_process();
-    here.environment.blas = skt_hpl::hpl::blas::library::loaded();
+    here.environment.blas = skt_solver::blas::library::loaded();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     JsonReport::create(&path, &small_run(), here).unwrap();

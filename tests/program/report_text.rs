@@ -6,9 +6,9 @@ use crate::report_common::{
 };
 use skt_config::{Output, RunSpec};
 use skt_host::clock::ctime;
-use skt_hpl::record::{Counts, Outcome, TestRecord};
 use skt_hpl::report::TextReport;
 use skt_hpl::report::text::{self, variant};
+use skt_run::record::{Counts, Outcome, TestRecord};
 
 fn write(
     spec: &RunSpec,

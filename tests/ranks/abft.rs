@@ -10,19 +10,19 @@ use std::sync::{Arc, Mutex, Once};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use skt_checkpoint::checkpoint::codec::checksum;
 use skt_config::{TestSpec, Transport};
-use skt_hpl::checkpoint::codec::checksum;
-use skt_hpl::hpl::blas::library::use_one_thread;
-use skt_hpl::hpl::comm::{Comm, CommError};
-use skt_hpl::hpl::grid::Grid;
-use skt_hpl::hpl::pgesv::abft::{
+use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
+use skt_solver::blas::library::use_one_thread;
+use skt_solver::comm::{Comm, CommError};
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::abft::{
     AbftError, Absent, At, CheckEvery, MemoryHook, RankMemory, RelayMessages, Solution, System,
     Weights, grid_without,
 };
-use skt_hpl::hpl::pgesv::events::{Silent, SolverEvents};
-use skt_hpl::hpl::pgesv::{CallLimit, Params, SolveError};
-use skt_hpl::hpl::team::Team;
-use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
+use skt_solver::pgesv::events::{Silent, SolverEvents};
+use skt_solver::pgesv::{CallLimit, Params, SolveError};
+use skt_solver::team::Team;
 
 use crate::base_spec::base;
 
@@ -115,7 +115,7 @@ pub struct Job {
     pub check: CheckEvery,
 }
 
-pub use skt_hpl::hpl::pgesv::abft::Solution as Solved;
+pub use skt_solver::pgesv::abft::Solution as Solved;
 
 /// The memory of each rank.
 pub type Memory = Vec<Vec<f64>>;

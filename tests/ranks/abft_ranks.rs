@@ -11,18 +11,18 @@ use std::thread::{self, ThreadId};
 use crate::abft::{self, Job, Matrix, Memory, Random, deadly, fingerprint, spec};
 use crate::soak;
 use skt_config::{Bcast, Swap, TestSpec};
-use skt_hpl::hpl::comm::threads::run;
-use skt_hpl::hpl::comm::{Comm, CommError, collect};
-use skt_hpl::hpl::grid::{Cyclic, Grid};
-use skt_hpl::hpl::pgesv::abft::{
+use skt_run::ptest::{self};
+use skt_sim::fibers::{Kill, Linger, SimOptions};
+use skt_solver::comm::threads::run;
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Weights, image_doubles,
 };
-use skt_hpl::hpl::pgesv::events::{Silent, SolverEvents};
-use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
-use skt_hpl::hpl::pgesv::{Params, SolveError, Solver, Workspace};
-use skt_hpl::hpl::team::Team;
-use skt_hpl::run::ptest::{self};
-use skt_sim::fibers::{Kill, Linger, SimOptions};
+use skt_solver::pgesv::events::{Silent, SolverEvents};
+use skt_solver::pgesv::guard::{Guard, Unguarded};
+use skt_solver::pgesv::{Params, SolveError, Solver, Workspace};
+use skt_solver::team::Team;
 
 /// Checks at fixed panels, not by measured times: the same steps each time.
 const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));

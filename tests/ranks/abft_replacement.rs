@@ -9,8 +9,8 @@ use std::collections::HashSet;
 
 use crate::abft::{self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, spec};
 use skt_config::{Swap, TestSpec};
-use skt_hpl::hpl::pgesv::abft::{AbftError, AbftRefusal, CheckEvery, Weights};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
+use skt_solver::pgesv::abft::{AbftError, AbftRefusal, CheckEvery, Weights};
 
 /// The bound of the residual.
 const THRESHOLD: f64 = 16.0;

@@ -8,17 +8,17 @@ use std::ops::Range;
 use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, spec};
 use crate::dice::seed;
 use skt_config::TestSpec;
-use skt_hpl::hpl::comm::CommError;
-use skt_hpl::hpl::grid::Cyclic;
-use skt_hpl::hpl::pgesv::abft::{
+use skt_run::ptest;
+use skt_sim::fibers::{Kill, Linger, SimOptions};
+use skt_solver::comm::CommError;
+use skt_solver::grid::Cyclic;
+use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, Beginning, CheckEvery, Checked, CorrectedRank, Flip, Unverified,
     Weights, image_doubles,
 };
-use skt_hpl::hpl::pgesv::events::SolverEvents;
-use skt_hpl::hpl::pgesv::wrong::NotCorrected;
-use skt_hpl::hpl::pgesv::{LocalShape, Params, Rates, SolveError};
-use skt_hpl::run::ptest;
-use skt_sim::fibers::{Kill, Linger, SimOptions};
+use skt_solver::pgesv::events::SolverEvents;
+use skt_solver::pgesv::wrong::NotCorrected;
+use skt_solver::pgesv::{LocalShape, Params, Rates, SolveError};
 
 /// The order of the systems, and the number of columns of a panel.
 const N: usize = 96;

@@ -6,17 +6,17 @@ use std::fmt::Display;
 
 use crate::base_spec::base;
 use skt_config::{Bcast, TestSpec, Transport};
-use skt_hpl::hpl::blas::library::use_one_thread;
-use skt_hpl::hpl::comm::{Comm, threads};
-use skt_hpl::hpl::grid::Grid;
-use skt_hpl::hpl::pgesv::SolveError;
-use skt_hpl::hpl::pgesv::guard::Unguarded;
-use skt_hpl::hpl::team::Team;
-use skt_hpl::hpl::work::{self, Work, WorkListener};
-use skt_hpl::record::{Outcome, TestRecord};
-use skt_hpl::run::events::Silent;
-use skt_hpl::run::ptest;
+use skt_run::events::Silent;
+use skt_run::ptest;
+use skt_run::record::{Outcome, TestRecord};
 use skt_sim::clocked::{self, Network};
+use skt_solver::blas::library::use_one_thread;
+use skt_solver::comm::{Comm, threads};
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::SolveError;
+use skt_solver::pgesv::guard::Unguarded;
+use skt_solver::team::Team;
+use skt_solver::work::{self, Work, WorkListener};
 
 const NETWORK: Network =
     Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };

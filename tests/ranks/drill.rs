@@ -12,29 +12,29 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::codec::CodecKind;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::group;
+use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::protocol::{CheckpointError, FoundRun};
+use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store, SysV};
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-use skt_hpl::checkpoint::agree::{Refusal, Resume};
-use skt_hpl::checkpoint::codec::CodecKind;
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::group;
-use skt_hpl::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::checkpoint::protocol::{CheckpointError, FoundRun};
-use skt_hpl::checkpoint::store::{Files, SegmentInfo, Store, SysV};
-use skt_hpl::hpl::blas::MatRef;
-use skt_hpl::hpl::comm::threads::{ThreadComm, run};
-use skt_hpl::hpl::comm::{Comm, CommError, collect};
-use skt_hpl::hpl::grid::Grid;
-use skt_hpl::hpl::pgesv::SolveError;
-use skt_hpl::hpl::pgesv::guard::{Guard, Unguarded};
-use skt_hpl::hpl::team::Team;
-use skt_hpl::record::Protection;
-use skt_hpl::run::events::{Phase, RunEvents, Silent};
-use skt_hpl::run::protect::{
+use skt_run::events::{Phase, RunEvents, Silent};
+use skt_run::protect::{
     self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
     TestContext, TestSegments,
 };
-use skt_hpl::run::ptest::{self, check};
+use skt_run::ptest::{self, check};
+use skt_run::record::Protection;
+use skt_solver::blas::MatRef;
+use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::SolveError;
+use skt_solver::pgesv::guard::{Guard, Unguarded};
+use skt_solver::team::Team;
 use tempfile::TempDir;
 
 /// A small system on a `p x q` grid.

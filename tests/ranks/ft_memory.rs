@@ -2,10 +2,10 @@
 //! of parities.
 
 use crate::drill::{Cluster, settings, spec};
-use skt_hpl::checkpoint::layout::Geometry;
-use skt_hpl::checkpoint::methods::Method;
-use skt_hpl::hpl::grid::Cyclic;
-use skt_hpl::run::protect::{self, Settings};
+use skt_checkpoint::checkpoint::layout::Geometry;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_run::protect::{self, Settings};
+use skt_solver::grid::Cyclic;
 
 #[test]
 fn segments_take_what_the_formula_says() {

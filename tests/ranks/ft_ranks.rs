@@ -9,13 +9,13 @@ use std::time::Instant;
 use crate::dice::Dice;
 use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
 use crate::soak;
+use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::codec::CodecKind;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{Fact, Pmap, TestSpec};
-use skt_hpl::checkpoint::agree::{Refusal, Resume};
-use skt_hpl::checkpoint::codec::CodecKind;
-use skt_hpl::checkpoint::encode::Encoder;
-use skt_hpl::checkpoint::methods::Method;
 use skt_hpl::report::phases::clock_note;
-use skt_hpl::run::protect::{ClockReading, Every, Overlap, Region, Settings};
+use skt_run::protect::{ClockReading, Every, Overlap, Region, Settings};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
 const CODES: [(CodecKind, usize); 4] = [

@@ -13,17 +13,17 @@ use crate::soak;
 use lapack::dgesv;
 use ndarray::Array2;
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
-use skt_hpl::hpl::blas::view::SharedMat;
-use skt_hpl::hpl::blas::{MatMut, MatRef};
-use skt_hpl::hpl::comm::threads::{ThreadComm, run};
-use skt_hpl::hpl::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
-use skt_hpl::hpl::grid::Grid;
-use skt_hpl::hpl::pgesv::final_part::Final;
-use skt_hpl::hpl::pgesv::guard::{Background, Guard, Nothing, Remaining};
-use skt_hpl::hpl::pgesv::{LocalShape, SolveError};
-use skt_hpl::hpl::team::Team;
-use skt_hpl::run::events::Silent;
-use skt_hpl::run::ptest::{self, check};
+use skt_run::events::Silent;
+use skt_run::ptest::{self, check};
+use skt_solver::blas::view::SharedMat;
+use skt_solver::blas::{MatMut, MatRef};
+use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::final_part::Final;
+use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
+use skt_solver::pgesv::{LocalShape, SolveError};
+use skt_solver::team::Team;
 
 const BCASTS: [Bcast; 6] =
     [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use skt_config::{Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport};
-use skt_hpl::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
-use skt_hpl::record::{
+use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
+use skt_run::record::{
     DetailedTiming, Event, MemorySplit, Norms, Outcome, Protection, Restart, Sample, Stall,
     TestRecord,
 };

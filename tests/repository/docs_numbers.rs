@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use skt_config::{Bcast, Swap};
-use skt_hpl::model::path::{
-    Changes, Machine, MeasuredTest, Part, RunParams, fit, measured, predict,
-};
 use skt_hpl::report::measured::parse;
+use skt_model::path::{Changes, Machine, MeasuredTest, Part, RunParams, fit, measured, predict};
 
 const MODEL: &str = include_str!("../../docs/model.md");
 const PERFORMANCE: &str = include_str!("../../docs/performance.md");

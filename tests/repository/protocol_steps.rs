@@ -1,6 +1,6 @@
 //! docs/protocol.md describes for people what each step of the checkpoint protocol comes before.
 
-use skt_hpl::checkpoint::hook::StepName;
+use skt_checkpoint::checkpoint::hook::StepName;
 
 #[test]
 fn the_page_names_all_steps_in_their_order() {

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use crate::mpirun::mpirun;
 use crate::skipped::skipped;
-use skt_hpl::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
+use skt_checkpoint::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
 
 /// Runs `test` of this binary in new namespaces after `setup`, a line of shell in which `$DIR` is
 /// an empty folder. Returns the folder if this process is the one that runs inside.

@@ -13,10 +13,10 @@ use std::ptr;
 use crate::executables;
 use crate::skipped::skipped;
 use nix::sched::{CloneFlags, unshare};
-use skt_hpl::checkpoint::segments::Plain;
-use skt_hpl::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
+use skt_checkpoint::checkpoint::segments::Plain;
+use skt_checkpoint::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
 use skt_hpl::cli::store::{self, CleanOptions, Lines};
-use skt_hpl::run::protect::hold::RunLock;
+use skt_run::protect::hold::RunLock;
 use tempfile::TempDir;
 
 /// A user id that nobody has.
@@ -121,7 +121,7 @@ fn a_segment_that_another_user_gives_away_is_none() {
     assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
     assert_eq!(store.list().unwrap(), []);
     // The segment is reported, and stops no run.
-    let told = skt_hpl::run::protect::doubtful(&store).unwrap();
+    let told = skt_run::protect::doubtful(&store).unwrap();
     let words = format!("made by user {OTHER} and given to this one");
     assert!(told.len() == 1 && told[0].contains(&words), "{told:?}");
     assert_eq!(store.remove_dead_stubs().unwrap(), []);
@@ -223,7 +223,7 @@ fn a_name_that_another_user_has_stops_nobody() {
     std::fs::remove_file(&squatted).unwrap();
     assert!(matches!(
         store.create(&name(), 8),
-        Err(skt_hpl::checkpoint::store::StoreError::Exists { .. })
+        Err(skt_checkpoint::checkpoint::store::StoreError::Exists { .. })
     ));
     drop(held);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);

@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::skipped::skipped;
-use skt_hpl::checkpoint::header::SegmentId;
-use skt_hpl::checkpoint::protocol::Memory as _;
-use skt_hpl::checkpoint::segments::{Plain, RunSegments};
-use skt_hpl::checkpoint::store::{
+use skt_checkpoint::checkpoint::header::SegmentId;
+use skt_checkpoint::checkpoint::protocol::Memory as _;
+use skt_checkpoint::checkpoint::segments::{Plain, RunSegments};
+use skt_checkpoint::checkpoint::store::{
     Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
 };
 use skt_hpl::cli::store::{self, CleanOptions, Cleaned, Lines};
-use skt_hpl::run::protect::hold::RunLock;
+use skt_run::protect::hold::RunLock;
 use tempfile::TempDir;
 
 /// What takes longer is not waited for, however busy this machine is.
@@ -52,7 +52,7 @@ impl Fixture {
         (cleaned, String::from_utf8(text).unwrap())
     }
 
-    fn listed(&self) -> Vec<skt_hpl::checkpoint::store::SegmentInfo> {
+    fn listed(&self) -> Vec<skt_checkpoint::checkpoint::store::SegmentInfo> {
         let list = self.store.list().unwrap();
         list.into_iter().filter(|info| info.name.run() == self.run).collect()
     }

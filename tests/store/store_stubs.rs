@@ -13,7 +13,9 @@ use crate::mpirun::mpirun;
 use crate::skipped::skipped;
 use crate::store_segments::wait_for;
 use nix::sched::{CloneFlags, unshare};
-use skt_hpl::checkpoint::store::{Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV};
+use skt_checkpoint::checkpoint::store::{
+    Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV,
+};
 use skt_hpl::cli::store::{self, CleanOptions, Lines};
 use tempfile::TempDir;
 

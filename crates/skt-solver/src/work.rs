@@ -1,5 +1,5 @@
-//! Reports the work of a process's threads to a listener: a simulated machine charges time for it,
-//! and a supervisor sees that a long step goes on.
+//! Reports the work of a process's threads to a listener: a simulated machine accounts time for
+//! it, and a supervisor sees progress within a long step.
 //!
 //! Copies of rows are not reported.
 

@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use skt_terms::units;
 
 use super::{CleanOptions, Cleaned, Lines, state};
-use crate::checkpoint::store::{SegmentInfo, Store, StoreError};
+use skt_checkpoint::checkpoint::store::{SegmentInfo, Store, StoreError};
 
 /// What was done with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use super::{age, state, state_of_stub};
-use crate::checkpoint::level::folder::StoredImages;
-use crate::checkpoint::store::{SegmentInfo, Stub};
+use skt_checkpoint::checkpoint::level::folder::StoredImages;
+use skt_checkpoint::checkpoint::store::{SegmentInfo, Stub};
 
 const GIB: f64 = (1u64 << 30) as f64;
 

@@ -1,8 +1,8 @@
 //! Segments of a run that its nodes have no more, although an earlier start had a checkpoint.
 
 use super::Decisions;
-use crate::checkpoint::store::CLEANERS;
 use crate::supervisor::survey::Survey;
+use skt_checkpoint::checkpoint::store::CLEANERS;
 
 impl Decisions {
     /// Warns before a start if an earlier start had a checkpoint, and no node that should have

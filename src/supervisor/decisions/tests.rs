@@ -78,7 +78,7 @@ pub(super) fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
         elapsed_seconds: 0.0,
         exit,
         report_lines: None,
-        charges: Vec::new(),
+        corruption: Vec::new(),
         keeps: None,
     })
 }
@@ -530,7 +530,7 @@ fn charging(host: &str, checks: u64, rows: u64) -> Event {
     let host = host.to_owned();
     let charge =
         CorruptionReport { host, rank: 1, checks, rows, first_column: 320, ends_job: false };
-    Event::Heartbeat(Heartbeat { charges: vec![charge], ..beat })
+    Event::Heartbeat(Heartbeat { corruption: vec![charge], ..beat })
 }
 
 #[test]
@@ -586,7 +586,7 @@ fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
     let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
     play.on(charging("n2", 1, 3));
     let Event::Heartbeat(mut last) = charging("n2", 2, 4) else { unreachable!("a heartbeat") };
-    last.charges[0].ends_job = true;
+    last.corruption[0].ends_job = true;
     assert_eq!(play.on(Event::Heartbeat(last)).len(), 1, "it is said, and nothing is killed");
     play.ended("the launcher ended with code 75");
     let lines = play.answers_but(&[]);

@@ -20,8 +20,8 @@ impl Decisions {
     /// which have fewer.
     pub(super) fn charge(&mut self, beat: &mut Heartbeat) {
         let last = self.state.last_beat.as_ref();
-        let known = last.map_or(Vec::new(), |(last, _)| last.charges.clone());
-        let new = std::mem::replace(&mut beat.charges, known.clone());
+        let known = last.map_or(Vec::new(), |(last, _)| last.corruption.clone());
+        let new = std::mem::replace(&mut beat.corruption, known.clone());
         for charge in &new {
             let CorruptionReport { host, rank, checks, rows, first_column, ends_job } = charge;
             let before = known.iter().find(|known| known.host == *host && known.rank == *rank);
@@ -29,8 +29,8 @@ impl Decisions {
             if *checks <= old_checks {
                 continue;
             }
-            beat.charges.retain(|known| (&known.host, known.rank) != (host, *rank));
-            beat.charges.push(charge.clone());
+            beat.corruption.retain(|known| (&known.host, known.rank) != (host, *rank));
+            beat.corruption.push(charge.clone());
             let charged = self.state.charged.entry(host.clone()).or_default();
             charged.checks += checks - old_checks;
             charged.rows += rows.saturating_sub(old_rows);

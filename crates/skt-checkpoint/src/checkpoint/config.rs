@@ -38,9 +38,8 @@ pub struct Config {
     pub may_lose: Option<Vec<Vec<usize>>>,
     /// How parities are computed.
     pub encoder: Encoder,
-    /// Bytes of a message when encoding; `None`: what
-    /// [`MessageCost::measure`](super::message_cost::MessageCost::measure) finds best. The parities
-    /// do not depend on it.
+    /// Bytes of a message when encoding; `None`: what `MessageCost::measure` finds best. The
+    /// parities do not depend on it.
     pub message_bytes: Option<usize>,
     /// Whether members of a group may share a failure domain.
     pub allow_shared_domains: bool,

@@ -77,8 +77,8 @@ pub struct DataLocation {
     pub images: Vec<PathBuf>,
 }
 
-/// The most ranks whose charges a record has: a line must not grow without bound.
-const MOST_CHARGED: usize = 64;
+/// Maximum number of corruption reports in a heartbeat: a line must not grow without bound.
+const MAX_CORRUPTION_REPORTS: usize = 64;
 
 /// A heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,8 +117,8 @@ pub struct Heartbeat {
     #[serde(default)]
     pub report_lines: Option<u64>,
     /// The wrong numbers of this start that certainly come from a rank.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub charges: Vec<CorruptionReport>,
+    #[serde(rename = "charges", default, skip_serializing_if = "Vec::is_empty")]
+    pub corruption: Vec<CorruptionReport>,
     /// Where a program of the user keeps its data, when it begins a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<DataLocation>,
@@ -137,7 +137,7 @@ pub struct CorruptionReport {
     pub rows: u64,
     /// Columns eliminated at the first of these checks.
     pub first_column: usize,
-    /// Whether the job ends by itself, as the last of these numbers could not be mended.
+    /// Whether the job ends, as the last of these numbers could not be corrected.
     #[serde(default)]
     pub ends_job: bool,
 }
@@ -158,7 +158,7 @@ impl Heartbeat {
             elapsed_seconds: f64::NEG_INFINITY,
             exit: None,
             report_lines: None,
-            charges: Vec::new(),
+            corruption: Vec::new(),
             keeps: None,
         }
     }
@@ -183,8 +183,8 @@ impl Heartbeat {
         is_other
     }
 
-    /// Changes the record. Returns whether it must be written, because `change` says so or the last
-    /// record is old.
+    /// Changes the record. Returns whether it must be written, because `change` requires it or the
+    /// last record is old.
     pub fn is_due(&mut self, elapsed_seconds: f64, change: impl FnOnce(&mut Self) -> bool) -> bool {
         let is_urgent = change(self);
         let is_due = is_urgent || elapsed_seconds - self.elapsed_seconds >= INTERVAL_SECONDS;
@@ -202,18 +202,18 @@ impl Heartbeat {
         is_other
     }
 
-    /// Adds a charge to those of the same rank.
-    pub fn charge(&mut self, new: CorruptionReport) {
-        let is_full = self.charges.len() == MOST_CHARGED;
+    /// Adds a report to that of the same rank.
+    pub fn add_corruption(&mut self, new: CorruptionReport) {
+        let is_full = self.corruption.len() == MAX_CORRUPTION_REPORTS;
         let is_same = |old: &&mut CorruptionReport| (&old.host, old.rank) == (&new.host, new.rank);
-        match self.charges.iter_mut().find(is_same) {
+        match self.corruption.iter_mut().find(is_same) {
             Some(old) => {
                 old.checks += new.checks;
                 old.rows += new.rows;
                 old.ends_job |= new.ends_job;
             }
             None if is_full => {}
-            None => self.charges.push(new),
+            None => self.corruption.push(new),
         }
     }
 
@@ -295,17 +295,17 @@ mod tests {
             elapsed_seconds: 1.25,
             exit: None,
             report_lines: None,
-            charges: Vec::new(),
+            corruption: Vec::new(),
             keeps: None,
         }
     }
 
     #[test]
-    fn steps_are_counted_and_told_once_a_second() {
+    fn steps_are_counted_and_reported_once_a_second() {
         let mut beat = beat();
         assert!(
             beat.is_due(1.5, |beat| beat.enter_phase("encode")),
-            "another part is told at once"
+            "another part is reported at once"
         );
         for step in 1..=10 {
             assert!(!beat.is_due(2.4, |beat| beat.enter_phase("encode")));
@@ -318,8 +318,8 @@ mod tests {
     }
 
     #[test]
-    fn charges_against_a_rank_are_summed_up_and_ranks_are_bounded() {
-        let charge = |rank, rows| CorruptionReport {
+    fn corruption_reports_are_summed_by_rank_and_bounded() {
+        let report = |rank, rows| CorruptionReport {
             host: "n".into(),
             rank,
             checks: 1,
@@ -328,10 +328,13 @@ mod tests {
             ends_job: false,
         };
         let mut beat = beat();
-        (0..100).for_each(|rank| beat.charge(charge(rank, 2)));
-        beat.charge(CorruptionReport { first_column: 64, ends_job: true, ..charge(3, 5) });
-        assert_eq!(beat.charges.len(), MOST_CHARGED);
-        assert_eq!(beat.charges[3], CorruptionReport { checks: 2, ends_job: true, ..charge(3, 7) });
+        (0..100).for_each(|rank| beat.add_corruption(report(rank, 2)));
+        beat.add_corruption(CorruptionReport { first_column: 64, ends_job: true, ..report(3, 5) });
+        assert_eq!(beat.corruption.len(), MAX_CORRUPTION_REPORTS);
+        assert_eq!(
+            beat.corruption[3],
+            CorruptionReport { checks: 2, ends_job: true, ..report(3, 7) }
+        );
     }
 
     #[test]

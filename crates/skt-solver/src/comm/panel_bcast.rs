@@ -243,7 +243,7 @@ impl<C: Comm> PanelBcast<C> {
     /// The message as one slice.
     ///
     /// # Panics
-    /// Before [`Self::finish`].
+    /// Before `Self::finish`.
     pub fn data(&self) -> &[f64] {
         PageBuf::whole(self.pieces.iter().map(|piece| match piece {
             Piece::Here(buf) => &**buf,

@@ -23,7 +23,7 @@ pub enum Remaining {
 }
 
 /// The part of a [`Guard`] that works in the background of the factorization, on a checkpoint that
-/// is being taken. It is a trait of its own because it alone may run on another thread.
+/// is being taken. It is a separate trait because only it may run on another thread.
 ///
 /// # Safety
 /// The solver may call [`Background::progress`] on another thread than the one that lent the

@@ -17,7 +17,7 @@ use crate::comm::{Comm, PageBuf, RecvRequest as _, Result, SendRequest as _, Tag
 const TAG_U: Tag = 0x124;
 const TAG_DISPLACED: Tag = 0x125;
 
-/// An exchange in progress. Its rows in A must not change until [`DirectExchange::finish`].
+/// An exchange in progress. Its rows in A must not change until `DirectExchange::finish`.
 pub struct DirectExchange<C: Comm> {
     plan: Arc<Plan>,
     width: usize,

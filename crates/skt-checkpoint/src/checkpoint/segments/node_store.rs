@@ -28,7 +28,7 @@ pub struct StoreRoom {
 }
 
 impl StoreRoom {
-    fn of(folder: &Path, free_bytes: u64) -> Self {
+    fn measure(folder: &Path, free_bytes: u64) -> Self {
         let stat = statfs(folder).ok().filter(|stat| stat.filesystem_type() == TMPFS_MAGIC);
         let device = |path: &Path| path.metadata().ok().map(|meta| meta.dev());
         let is_same = |path: &&Path| device(path) == device(folder);
@@ -75,10 +75,10 @@ impl NodeStore {
     /// This node's report for a run. If the store cannot be listed, [`Self::run_bytes`] is 0.
     pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
-        // Asking for all bytes there are makes the store tell how many are free.
+        // Asking for all bytes there are makes the store report how many are free.
         let room = store.hazards(u64::MAX, 0).iter().find_map(|trap| match trap {
             StoreHazard::SmallFolder { folder, free_bytes, .. } => {
-                Some(StoreRoom::of(folder, *free_bytes))
+                Some(StoreRoom::measure(folder, *free_bytes))
             }
             _ => None,
         });
@@ -157,7 +157,7 @@ mod tests {
         let run = format!("probe-{}", std::process::id());
         let name = SegmentName::new(&run, "state", 0).unwrap();
         drop(store.create(&name, 1 << 20).unwrap());
-        // Meanwhile segments of other tests come and go.
+        // Segments of other tests come and go.
         let is_left_out = (0..1000).any(|_| {
             let all = host::Host::this().sysv_limits();
             let others = others_of_sysv(&*store, &run);

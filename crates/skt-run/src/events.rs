@@ -1,0 +1,180 @@
+//! What a run reports while it goes on. The run knows no report: whoever starts it passes an
+//! implementation of [`RunEvents`].
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::record::energy::RankEnergy;
+use crate::record::{Restart, RunFacts, TestRecord};
+use skt_config::RunSpec;
+use skt_health::slow::{Named, SlowReport};
+pub use skt_solver::pgesv::events::Silent;
+
+/// Why a report could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// The file of the text report cannot be created.
+    #[error(
+        "cannot create the report file '{}' (output file, lines 3 and 4 of an HPL.dat): {source}; \
+         name a file in a folder that exists and may be written to, or take device 6 for standard \
+         output", path.display()
+    )]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// The process was started with this stream closed.
+    #[error("cannot write the report: {0} is closed; open it, or name a file with --out")]
+    Closed(&'static str),
+    /// The text report cannot be written any more.
+    #[error("cannot write the report: {0}; the tests that are left are not run")]
+    Text(#[from] io::Error),
+    /// The last lines of the text report cannot be written.
+    #[error("cannot write the report: {0}")]
+    Summary(io::Error),
+    /// The JSON report cannot be written.
+    #[error("cannot write the JSON report '{}': {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+}
+
+/// The parts of a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Generating the matrix.
+    Generate {
+        /// Bytes of all local matrices.
+        total_bytes: u64,
+    },
+    /// LU factorization.
+    Factor,
+    /// Back substitution.
+    BackSubstitute,
+    /// Norms and residual.
+    Check,
+    /// The test is over.
+    Done,
+}
+
+impl Phase {
+    /// The name of the part, for a supervisor.
+    pub fn name(self) -> &'static str {
+        match self {
+            Phase::Generate { .. } => "generate",
+            // Columns advance only once the first panel is done.
+            Phase::Factor => "begin",
+            Phase::BackSubstitute => "back",
+            Phase::Check => "check",
+            Phase::Done => "tested",
+        }
+    }
+
+    /// Whether all columns are eliminated.
+    pub fn is_after_columns(self) -> bool {
+        matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
+    }
+}
+
+/// Callbacks of a run. Those of a test are called on each of its ranks; those of a run, and what
+/// [`super::job`] passes on of a test, on rank 0.
+pub trait RunEvents {
+    /// Called when something begins that may take a while, with a line about it.
+    fn announce(&mut self, _line: &str) {}
+
+    /// Called for work that is not counted in columns, `elapsed_seconds` after its begin, with a
+    /// line about it.
+    fn step(&mut self, _elapsed_seconds: f64, _line: &str) {}
+
+    /// Called when a part of a test begins.
+    fn phase(&mut self, _phase: Phase) {}
+
+    /// Called when this rank begins to wait for the others, which may be in this part of the test
+    /// for `seconds` more.
+    fn waits(&mut self, _phase: Phase, _seconds: f64) {}
+
+    /// Called when this start has resumed the test from the data of an earlier one.
+    fn resumes(&mut self, _restart: &Restart) {}
+
+    /// Called when this rank begins the timed part, or continues it in a later start, when
+    /// `before_seconds` of it have passed.
+    fn timed_part_begins(&mut self, _before_seconds: f64) {}
+
+    /// Called when this rank has ended the timed part.
+    fn timed_part_ends(&mut self) {}
+
+    /// What this rank has measured of the energy of the timed part, which took `seconds` since the
+    /// first start. Called after the timed part, unless that is too short to be measured.
+    fn energy(&mut self, _seconds: f64) -> RankEnergy {
+        RankEnergy::default()
+    }
+
+    /// Fault injection: whether a bit of this rank's matrix is to flip when `done` columns are
+    /// eliminated.
+    fn flips(&mut self, _done: usize) -> bool {
+        false
+    }
+
+    /// Called when `done` of `n` columns are eliminated, `elapsed_seconds` after the first start
+    /// began ([`Guard::seconds`](skt_solver::pgesv::guard::Guard::seconds)).
+    fn columns(&mut self, _done: usize, _n: usize, _elapsed_seconds: f64) {}
+
+    /// Called on rank 0 with the ranks that are slow by the windows so far, and the links that were
+    /// slow before.
+    fn slow(&mut self, _: &Named) {}
+
+    /// Called on rank 0 with the rates of all ranks, when the factorization has ended.
+    fn rates(&mut self, _: SlowReport) {}
+
+    /// Called before a message is printed: removes a line that is rewritten in place.
+    fn clear(&mut self) {}
+
+    /// Called before the first test, with `notes` on the setup.
+    ///
+    /// # Errors
+    /// The report cannot be written.
+    fn run_begins(
+        &mut self,
+        _spec: &RunSpec,
+        _facts: RunFacts,
+        _notes: Vec<String>,
+    ) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    /// Called with a note on the next tests.
+    ///
+    /// # Errors
+    /// The report cannot be written.
+    fn note(&mut self, _note: &str) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    /// Called with the record of each test.
+    ///
+    /// # Errors
+    /// The report cannot be written, so that the test does not count as reported.
+    fn test_ends(&mut self, _record: &TestRecord) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    /// Called after the last test, if all of them have been reported.
+    ///
+    /// # Errors
+    /// The report is not complete; [`ReportError::Json`] if only the JSON report is not.
+    fn run_ends(&mut self) -> Result<(), ReportError> {
+        Ok(())
+    }
+
+    /// Number of lines that have been written to standard output.
+    fn lines_on_stdout(&self) -> u64 {
+        0
+    }
+}
+
+impl RunEvents for Silent {}

@@ -1,0 +1,316 @@
+//! A process that is told to end does so between two critical sections, not within one.
+//!
+//! Launchers end the remaining ranks of a job with SIGTERM, and with SIGKILL some time later. Data
+//! that is changed in place cannot be used if a change was interrupted. So each change is a
+//! *critical section*, between [`begin_critical`] and [`end_critical`], and a process with one in
+//! progress survives the signal until its last one is done. Critical sections take at most some
+//! tenths of a second.
+//!
+//! ```text
+//! handler:  told = signal;  if running = 0: end           either sees the other:
+//! begin:    running += 1;   if told: give up the section  all are sequentially consistent
+//! end:      running -= 1;   if it is 0 now, and told: end
+//! ```
+//!
+//! Open MPI sends SIGCONT for stopped processes, SIGTERM 1 s later (version 5: 0.25 s), and SIGKILL
+//! after the same time again, or at once when a rank of the node has ended in between. So no
+//! critical section begins for a while after a SIGCONT: SIGTERM finds all processes between
+//! critical sections, except those with a longer one. And a process waits for `LINGER` before it
+//! ends: for the critical sections of others, where no SIGCONT came, and for the process that
+//! prints a message.
+//!
+//! Without a signal, MPI ends a rank that loses its launcher: Open MPI calls `_exit` in a thread of
+//! its own. The program has an [`_exit`] that waits for critical sections in progress.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+/// The number of critical sections in progress.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+/// The signal that has arrived, or 0.
+static TOLD: AtomicI32 = AtomicI32::new(0);
+/// Nanoseconds after SIGCONT for which no critical section begins: longer than the launcher waits
+/// before SIGTERM.
+static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
+/// The variable with the seconds that Open MPI 4 waits before SIGTERM, if not the usual second: its
+/// ranks have the value, whether it was set on the command line or in the environment. Version 5
+/// waits for a quarter of a second.
+const LAUNCHER_WAITS: &str = "OMPI_MCA_odls_base_sigkill_timeout";
+/// Added to that time, as signals may be late on a busy machine.
+const HOLD_MORE_SECONDS: f64 = 0.3;
+/// How long a process that has been told to end exists after its last critical section.
+const LINGER: Duration = Duration::from_millis(300);
+/// A longer critical section is not waited for when MPI ends the process.
+const LONGEST_CRITICAL: Duration = Duration::from_secs(2);
+/// The id of the process that listens, or 0.
+static LISTENER: AtomicU32 = AtomicU32::new(0);
+/// Whether the process has begun to end.
+static ENDS: AtomicBool = AtomicBool::new(false);
+/// When the last SIGCONT came, in nanoseconds of the monotonic clock; 0: none.
+static CONTINUED_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
+/// The message for standard error at the end, made in advance, as a handler must not allocate.
+static LAST_WORDS: OnceLock<String> = OnceLock::new();
+/// Whether the message is true now.
+static ARE_TRUE: AtomicBool = AtomicBool::new(false);
+
+/// Makes SIGTERM and SIGINT end this process between critical sections, with `last_words` on
+/// standard error, if any, as long as [`say_last_words`] has said so. A signal that is ignored or
+/// handled already stays so.
+pub fn listen(last_words: Option<String>) {
+    LISTENER.store(std::process::id(), Ordering::SeqCst);
+    let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
+    HOLD_NANOSECONDS.store((1e9 * hold) as u64, Ordering::Relaxed);
+    if let Some(words) = last_words {
+        LAST_WORDS.get_or_init(|| words);
+    }
+    for (signal, handler) in [
+        (Signal::SIGINT, told as extern "C" fn(libc::c_int)),
+        (Signal::SIGTERM, told),
+        (Signal::SIGCONT, continued),
+    ] {
+        // SAFETY: the handlers do only what is allowed in signal context.
+        unsafe { handle(signal, handler) };
+    }
+}
+
+/// Installs `handler` for a signal, unless that is ignored or handled already.
+///
+/// # Safety
+/// The handler does only what is allowed in signal context.
+pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
+    const LEGAL: &str = "this signal may be handled";
+    let handler = SigHandler::Handler(handler);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the caller's promise.
+    let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
+    if !matches!(before.handler(), SigHandler::SigDfl) {
+        // SAFETY: restores the earlier action.
+        unsafe { sigaction(signal, &before) }.expect(LEGAL);
+    }
+}
+
+/// Seconds after SIGCONT for which no critical section begins, where the launcher was told to wait
+/// that long before SIGTERM.
+fn hold_seconds(launcher_waits: Option<&str>) -> f64 {
+    let told = launcher_waits.and_then(|text| text.trim().parse::<f64>().ok());
+    told.filter(|told| told.is_finite()).unwrap_or(1.0).max(1.0) + HOLD_MORE_SECONDS
+}
+
+/// Sets whether the last words are true.
+pub fn say_last_words(are_true: bool) {
+    ARE_TRUE.store(are_true, Ordering::Relaxed);
+}
+
+extern "C" fn told(signal: libc::c_int) {
+    TOLD.store(signal, Ordering::SeqCst);
+    if RUNNING.load(Ordering::SeqCst) == 0 {
+        end();
+    }
+}
+
+extern "C" fn continued(_: libc::c_int) {
+    CONTINUED_NANOSECONDS.store(monotonic_nanoseconds(), Ordering::Relaxed);
+}
+
+/// Replaces libc's `_exit`: libraries find the program's first. Lets no further critical section
+/// begin, and waits for those in progress, at most for `LONGEST_CRITICAL`.
+#[unsafe(no_mangle)]
+pub extern "C" fn _exit(status: libc::c_int) -> ! {
+    // A child that could not execute another program has no critical sections.
+    if LISTENER.load(Ordering::SeqCst) == std::process::id() {
+        let _ = TOLD.compare_exchange(0, libc::SIGTERM, Ordering::SeqCst, Ordering::SeqCst);
+        let end = monotonic_nanoseconds() + LONGEST_CRITICAL.as_nanos() as u64;
+        while RUNNING.load(Ordering::SeqCst) > 0 && monotonic_nanoseconds() < end {
+            nap(Duration::from_millis(1));
+        }
+    }
+    // SAFETY: ends the process, as this function must.
+    unsafe { libc::syscall(libc::SYS_exit_group, status) };
+    unreachable!("exit_group does not return");
+}
+
+/// The monotonic clock, in nanoseconds. Allowed in signal context.
+fn monotonic_nanoseconds() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes only to `now`; allowed in signal context.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Waits while a SIGTERM may be near.
+fn wait_for_the_end() {
+    let hold_nanoseconds = HOLD_NANOSECONDS.load(Ordering::Relaxed);
+    loop {
+        let continued = CONTINUED_NANOSECONDS.load(Ordering::Relaxed);
+        if continued == 0 || monotonic_nanoseconds() >= continued + hold_nanoseconds {
+            return;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends the process as the signal would have. Returns if another thread is doing so. Allowed in
+/// signal context.
+fn end() {
+    if ENDS.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    if let (true, Some(words)) = (ARE_TRUE.load(Ordering::Relaxed), LAST_WORDS.get()) {
+        // SAFETY: `write` is allowed in signal context; the words never change, and an error is
+        // ignored.
+        unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
+    }
+    nap(LINGER);
+    let signal = TOLD.load(Ordering::SeqCst);
+    // SAFETY: all of these are allowed in signal context; the set is initialized before it is read.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        // The signal is blocked while its handler runs.
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+        libc::raise(signal);
+        libc::_exit(128 + signal)
+    }
+}
+
+/// Sleeps, at most for a second. Allowed in signal context.
+fn nap(time: Duration) {
+    let nanoseconds = libc::c_long::from(time.subsec_nanos());
+    let mut left = libc::timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    // SAFETY: reads and writes only `left`; allowed in signal context. A signal interrupts the
+    // sleep.
+    while unsafe { libc::nanosleep(&raw const left, &raw mut left) } != 0 {}
+}
+
+/// Begins a critical section: no signal ends the process before [`end_critical`]. Does not return
+/// if the process has been told to end.
+pub fn begin_critical() {
+    wait_for_the_end();
+    RUNNING.fetch_add(1, Ordering::SeqCst);
+    if TOLD.load(Ordering::SeqCst) != 0 {
+        end_critical();
+        // Another thread has a critical section, at whose end the process ends.
+        loop {
+            thread::park();
+        }
+    }
+}
+
+/// Ends a critical section.
+pub fn end_critical() {
+    let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
+    if is_last && TOLD.load(Ordering::SeqCst) != 0 {
+        end();
+    }
+}
+
+/// A process that plays a rank, for tests here and of the supervisor.
+#[doc(hidden)]
+pub mod testing {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    const ROLE: &str = "SKT_HPL_TEST_GRACE";
+    /// The process ends by itself, if no signal ends it.
+    const LIFETIME: Duration = Duration::from_secs(60);
+
+    /// Starts this program's ignored test `test`, which calls [`play`], as a process that listens.
+    /// Once it has reported so, it is in a critical section for this number of milliseconds or, for
+    /// 0, has a thousand short ones, with a line for each: when it began.
+    pub fn start(
+        test: &str,
+        critical_milliseconds: u64,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Child {
+        let mut command = Command::new(std::env::current_exe().expect("this program"));
+        command.args(["--ignored", "--exact", "--nocapture", test]);
+        command.env(ROLE, critical_milliseconds.to_string()).stdout(Stdio::piped());
+        prepare(&mut command);
+        let mut child = command.spawn().expect("a process");
+        let out = child.stdout.take().expect("a pipe");
+        let mut out = BufReader::with_capacity(1, out);
+        let mut line = String::new();
+        while !line.contains("listens") {
+            line.clear();
+            assert!(out.read_line(&mut line).expect("a line") > 0, "it has ended");
+        }
+        child.stdout = Some(out.into_inner());
+        child
+    }
+
+    /// Plays the rank, in a process that [`start`] has started; else does nothing.
+    pub fn play() {
+        let Ok(role) = std::env::var(ROLE) else { return };
+        let critical: u64 = role.parse().expect("milliseconds");
+        listen(None);
+        if critical == 0 {
+            println!("listens");
+            for _ in 0..1000 {
+                begin_critical();
+                println!("{}", monotonic_nanoseconds());
+                end_critical();
+                thread::sleep(Duration::from_millis(10));
+            }
+            return;
+        }
+        begin_critical();
+        println!("listens");
+        thread::sleep(Duration::from_millis(critical));
+        end_critical();
+        thread::sleep(LIFETIME);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+
+    use super::*;
+    use nix::sys::signal::kill;
+    use nix::unistd::Pid;
+
+    #[test]
+    #[ignore = "the others start it"]
+    fn plays_its_role() {
+        testing::play();
+    }
+
+    #[test]
+    fn critical_sections_wait_as_long_as_the_launcher() {
+        for (told, want) in [(None, 1.3), (Some("5"), 5.3), (Some("0"), 1.3), (Some("inf"), 1.3)] {
+            assert_eq!(hold_seconds(told), want, "{told:?}");
+        }
+    }
+
+    #[test]
+    fn no_critical_section_begins_for_a_while_after_a_process_is_continued() {
+        // The longest time that a launcher waits before it sends SIGTERM.
+        const LAUNCHER_NANOSECONDS: u64 = 1_000_000_000;
+        let mut child = testing::start("grace::tests::plays_its_role", 0, |_| ());
+        let out = BufReader::new(child.stdout.take().unwrap());
+        // When critical sections began, by the clock of the process.
+        let mut begins = out.lines().map(|line| line.unwrap().parse::<u64>().unwrap());
+        let before: Vec<u64> = begins.by_ref().take(20).collect();
+        let gaps = before.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(gaps.min() < Some(LAUNCHER_NANOSECONDS / 10), "{before:?}");
+        let continued = monotonic_nanoseconds();
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGCONT).unwrap();
+        let mut last = before[19];
+        let resumed = begins.find(|&begin| {
+            let gap = begin - last;
+            last = begin;
+            begin > continued && gap >= LAUNCHER_NANOSECONDS
+        });
+        assert!(resumed.is_some(), "no gap until the process ended");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}

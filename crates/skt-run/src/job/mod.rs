@@ -1,0 +1,314 @@
+//! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
+
+mod error;
+mod idle;
+mod interrupt;
+mod meter;
+mod one_test;
+mod options;
+pub mod outlook;
+mod pinning;
+mod places;
+mod power;
+mod series;
+mod setup;
+mod traps;
+mod trials;
+mod watcher;
+
+pub use error::JobError;
+use meter::Meter;
+pub use options::JobOptions;
+use power::JobPower;
+use series::{Ran, Tests, remove_images};
+use setup::{Refused, Setup};
+pub use trials::Trials;
+
+use std::fmt::Display;
+
+use skt_terms::exit::Exit;
+
+use crate::events::{ReportError, RunEvents, Silent};
+use crate::heartbeat;
+use crate::protect::{self, Settings};
+use crate::record::{Counts, RunFacts};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::store::StoreKind;
+use skt_config::RunSpec;
+use skt_host::clock::now_unix_seconds;
+use skt_host::counters::Root;
+use skt_host::messages;
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::pgesv::CallLimit;
+
+/// The result of a job that has ended with all its ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// The exit code of the job.
+    pub exit: Exit,
+    /// Whether the report is complete, so that no test has to be repeated.
+    pub is_reported: bool,
+    /// Whether all data that the job left was removed. If a rank was lost meanwhile, some may be
+    /// left ([`remove_rest`]).
+    pub is_cleared: bool,
+}
+
+impl Finished {
+    /// A job that ends without a complete report.
+    pub fn short(exit: Exit) -> Self {
+        Self { exit, is_reported: false, is_cleared: true }
+    }
+}
+
+/// Runs all tests, and reports them to `events` on rank 0. Collective; every rank gets the same
+/// result. If the job itself is refused, rank 0 prints why, and the result has the exit code.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn run<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    options: &JobOptions,
+    events: &mut dyn RunEvents,
+) -> Result<Finished, JobError> {
+    let first = world.rank() == 0;
+    let events = if first { events } else { &mut Silent };
+    if settings.is_on() {
+        protect::deadline::listen();
+    }
+    let start_unix_seconds = now_unix_seconds();
+    events.announce(&setup::starting_line(world.size(), spec));
+    let store = settings.store.parse::<StoreKind>()?.open();
+    let setup = Setup::new(world, spec, settings, options, &*store)?;
+    events.clear();
+    if let Some(Refused { why, passes }) = &setup.refusal {
+        if *passes {
+            heartbeat::enter_phase(heartbeat::CHANGED);
+        }
+        return Ok(refused(world, why, Exit::BadInput));
+    }
+    let (meter, why) = start_meter(world, options)?;
+    if let Some(why) = why {
+        return Ok(refused(world, &why, Exit::BadInput));
+    }
+    if !begin_report(world, spec, settings, options, &setup, start_unix_seconds, events)? {
+        return Ok(Finished::short(Exit::BadInput));
+    }
+    if settings.is_on() {
+        interrupt::listen(spec, settings, first);
+        if first {
+            setup::warn(&time_warnings(settings));
+            setup::warn(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
+        }
+    }
+    let mut tests = Tests::new(spec, settings, &setup, events);
+    (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());
+    let host = setup.is_first_on_host.then(|| world.host());
+    tests.power = JobPower::start(Root::this_machine(), host, meter);
+    let ran = match tests.run(world) {
+        Err(why) if !why.is_local() => {
+            // Rank 0 itself prints what happens to the memory.
+            interrupt::keep(false);
+            // A problem after a loss need not be one for the next start.
+            let is_final = why.is_time_up() || matches!(why, JobError::Wrong(_));
+            let counts = options.lost_at.is_none() || is_final;
+            if let Some(sign) = why.sign().filter(|_| counts) {
+                heartbeat::enter_phase(sign);
+            }
+            tests.events.clear();
+            tests.remove_void_ledger()?;
+            if why.is_time_up() {
+                if first {
+                    messages::print(format_args!("{why}"));
+                }
+                return Ok(Finished::short(why.exit()));
+            }
+            return Ok(refused(world, &why, why.exit()));
+        }
+        done => done?,
+    };
+    let counts = tests.counts;
+    events.clear();
+    // The last test's result stays in memory until the report is complete.
+    let end = (first && ran.is_reported).then(|| end_report(events, counts, options));
+    let (is_closed, exit) = same_end(world, end.flatten())?;
+    if !is_closed {
+        return Ok(Finished::short(exit));
+    }
+    // Reported before the first segment is removed: a start that finds none would repeat all tests.
+    heartbeat::reported(exit, events.lines_on_stdout());
+    let is_cleared = match clear(world, spec, settings, &setup, ran) {
+        Err(why) if settings.on_loss.is_outlived() && why.is_loss() => false,
+        done => done.map(|()| true)?,
+    };
+    Ok(Finished { exit, is_reported: true, is_cleared })
+}
+
+/// A warning if the job's time is limited and nothing of the run outlives it.
+fn time_warnings(settings: &Settings) -> Vec<String> {
+    let ends = settings.time_limit.end().is_some();
+    let warning = "the time of this job is limited, and checkpoints are in memory alone, which may \
+                   go with it: --level keeps images in files, from which the next job goes on";
+    let is_meant = ends && settings.levels.0.is_empty();
+    is_meant.then(|| warning.to_owned()).into_iter().collect()
+}
+
+/// A warning for runs with checksums if even the shortest BLAS calls take long.
+fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<String> {
+    let limit = CallLimit::tuned();
+    let nb = spec.nb.iter().copied().max().unwrap_or(0);
+    let seconds = limit.shortest_seconds(nb, 1e9 * gflops_per_core);
+    let warning = format!(
+        "the shortest calls of this BLAS take up to {seconds:.1} s (NB = {nb}): when a rank dies, the \
+         launcher may kill others within one, whose memory is lost, too; a smaller --nb makes \
+         them shorter, and --level keeps images for that case"
+    );
+    let is_meant = settings.method == Method::Abft && seconds > limit.seconds;
+    is_meant.then_some(warning).into_iter().collect()
+}
+
+/// Ends a job whose ranks all know `why`; rank 0 prints it.
+fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
+    if world.rank() == 0 {
+        messages::print(format_args!("error: {why}"));
+    }
+    Finished::short(exit)
+}
+
+/// The words of the command line; bytes that are not UTF-8 are replaced.
+fn command_line() -> Vec<String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
+}
+
+/// Begins the report on rank 0. Returns whether that has succeeded, the same on all ranks.
+/// Collective.
+fn begin_report<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    options: &JobOptions,
+    setup: &Setup,
+    start_unix_seconds: i64,
+    events: &mut dyn RunEvents,
+) -> Result<bool, CommError> {
+    let mut has_begun = [1];
+    if world.rank() == 0 {
+        let facts = RunFacts {
+            command_line: command_line(),
+            configuration: options.configuration.clone(),
+            environment: setup.environment.clone(),
+            dgemm_self_test: Some(setup.self_test.clone()),
+            start_unix_seconds,
+        };
+        if options.as_reference {
+            // In the report they come after the first test, which may take hours.
+            setup::warn(&setup.self_test.warnings);
+        }
+        if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
+            messages::print(format_args!("error: {why}"));
+            has_begun = [0];
+        }
+    }
+    collect::broadcast(world, &mut has_begun, 0)?;
+    Ok(has_begun[0] != 0)
+}
+
+/// Starts the meter on rank 0, if the user names one. Returns on all ranks why that fails.
+/// Collective.
+fn start_meter<C: Comm>(
+    world: &C,
+    options: &JobOptions,
+) -> Result<(Option<Meter>, Option<String>), CommError> {
+    let Some(command) = &options.power_command else { return Ok((None, None)) };
+    let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));
+    let (meter, why) = match started {
+        Some(Ok(meter)) => (Some(meter), String::new()),
+        Some(Err(why)) => (None, why.to_string()),
+        None => (None, String::new()),
+    };
+    Ok((meter, setup::first_text(world, &why)?))
+}
+
+/// Ends the report. Returns the exit code of a job with tests of these `counts`, or `None` if the
+/// report is not complete.
+fn end_report(events: &mut dyn RunEvents, counts: Counts, options: &JobOptions) -> Option<Exit> {
+    let exit = if options.as_reference { Exit::Passed } else { exit_for(counts) };
+    match events.run_ends() {
+        Ok(()) => Some(exit),
+        Err(why @ ReportError::Json { .. }) => {
+            messages::print(format_args!("error: {why}; the report itself is whole"));
+            Some(if exit == Exit::Passed { Exit::BadInput } else { exit })
+        }
+        Err(why) => {
+            messages::print(format_args!("error: {why}"));
+            None
+        }
+    }
+}
+
+fn exit_for(counts: Counts) -> Exit {
+    match counts {
+        Counts { failed: 1.., .. } => Exit::ResidualFailed,
+        Counts { skipped: 1.., .. } => Exit::BadInput,
+        _ => Exit::Passed,
+    }
+}
+
+/// Returns on all ranks whether rank 0 has the `exit` of a complete report, and the exit code of
+/// the job. Collective.
+fn same_end<C: Comm>(world: &C, exit: Option<Exit>) -> Result<(bool, Exit), CommError> {
+    let mut answer = [u8::from(exit.is_some()), exit.unwrap_or(Exit::BadInput).code()];
+    collect::broadcast(world, &mut answer, 0)?;
+    Ok((answer[0] != 0, Exit::from_code(answer[1])))
+}
+
+/// Said at the end of a run that leaves marks.
+const MARKS_STAY: &str = "memory of an earlier start of this run was out of reach or lost, so each \
+                          host keeps a mark of some bytes by which it is recognized if it comes \
+                          back; `skt-hpl store clean` removes the marks";
+
+/// Removes what is left of a run whose report is complete. Collective.
+fn clear<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    setup: &Setup,
+    ran: Ran<C>,
+) -> Result<(), JobError> {
+    if let Some(done) = ran.last {
+        // Images that cannot be removed now are tried once more below.
+        let _stay = done.clear()?;
+    }
+    if settings.is_on() {
+        world.barrier()?;
+        // The run needs none of its segments any more; those out of reach must be recognized when
+        // they come back.
+        if setup.is_first_on_host && !ran.left.is_empty() {
+            protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
+        }
+        if world.rank() == 0 && !ran.left.is_empty() {
+            messages::print(format_args!("{MARKS_STAY}"));
+        }
+        remove_images(world, settings, setup, |_| true)?;
+        protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
+        protect::images::close_levels(&settings);
+        interrupt::keep(false);
+        // All ranks have unmapped their segments.
+        setup::warn(&protect::tidy(setup.store)?);
+    }
+    Ok(())
+}
+
+/// Removes from this process's host what is left of a run whose report is complete, after the loss
+/// of a rank kept the job from doing so.
+///
+/// # Errors
+/// When the store refuses.
+pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
+    let store = settings.store.parse::<StoreKind>()?.open();
+    setup::warn(&protect::images::remove_images(&settings, |_| true));
+    protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
+    interrupt::keep(false);
+    Ok(())
+}

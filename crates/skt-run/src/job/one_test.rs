@@ -1,0 +1,167 @@
+//! One test of a job, with or without protection, until its result is known.
+
+use super::error::JobError;
+use super::watcher::Watcher;
+use crate::protect::{self, Done, Opened, Protected, Settings, TestContext};
+use crate::ptest;
+use crate::record::TestRecord;
+use skt_checkpoint::checkpoint::level::Load;
+use skt_checkpoint::checkpoint::protocol::FoundRun;
+use skt_config::TestSpec;
+use skt_health::environment::preflight::DoesNotFit;
+use skt_host::messages;
+use skt_solver::comm::{Comm, collect};
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::guard::Unguarded;
+use skt_solver::team::Team;
+
+/// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an
+/// earlier start had left the result there.
+pub(super) fn run_with_checkpoints<'a, C: Comm>(
+    ranks: &C,
+    test: &TestSpec,
+    settings: &Settings,
+    context: TestContext<'a>,
+    watcher: &mut Watcher,
+) -> Result<(Done<'a, C>, bool), JobError> {
+    let team = context.memory.process().0;
+    match protect::open(ranks, test, settings, context)? {
+        Opened::Ready(guard, found) => {
+            warn_of_levels(ranks, settings, &found, watcher);
+            for line in opening_lines(&guard, &found) {
+                watcher.say(&line);
+            }
+            Ok((run_protected(*guard, team, test, watcher)?, false))
+        }
+        Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// Runs a test whose elimination carries checksums, until its result is in shared memory. Also
+/// returns whether an earlier start had left the result there.
+pub(super) fn run_with_checksums<'a, C: Comm>(
+    ranks: &C,
+    test: &TestSpec,
+    settings: &Settings,
+    context: TestContext<'a>,
+    watcher: &mut Watcher,
+) -> Result<(Done<'a, C>, bool), JobError> {
+    let team = context.memory.process().0;
+    match protect::abft::open(ranks, test, settings, context)? {
+        Opened::Ready(abft, found) => {
+            warn_of_levels(ranks, settings, &found, watcher);
+            if let Some(load) = &found.load {
+                let level = settings.levels.0[load.level].name();
+                let lines = image_lines(load, &level, found.epoch);
+                lines.iter().for_each(|line| watcher.say(line));
+            }
+            watcher.say(&placement_line(test, &found));
+            Ok((abft.run(team, watcher, |watcher| watcher.samples.list())?, false))
+        }
+        Opened::Done(done) => Ok((done, true)),
+    }
+}
+
+/// Prints on rank 0 which levels a start has given up.
+fn warn_of_levels<C: Comm>(
+    ranks: &C,
+    settings: &Settings,
+    found: &FoundRun,
+    watcher: &mut Watcher,
+) {
+    if ranks.rank() != 0 {
+        return;
+    }
+    watcher.events.clear();
+    for (level, given_up) in settings.levels.0.iter().zip(&found.given_up) {
+        if let Some(why) = given_up {
+            let name = level.name();
+            messages::print(format_args!(
+                "warning: no images of level {name} are written or removed in this start: {why}"
+            ));
+        }
+    }
+}
+
+/// Says that a start resumes from the images of a level.
+fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
+    [
+        format!("memory is not enough to go on: {}", load.why),
+        format!("taking the images of checkpoint {epoch} from {level}"),
+    ]
+}
+
+/// Says what the loss of nodes would mean to a test with checksums.
+fn placement_line(test: &TestSpec, found: &FoundRun) -> String {
+    let many = if test.checksums == 1 { "rank" } else { "ranks" };
+    let bears = format!("each process row bears the loss of {} {many}", test.checksums);
+    if found.single_domain {
+        format!("{bears}; all are on one host: protected against the death of processes only")
+    } else if found.shared_domains {
+        format!("{bears}; a failure domain holds more of some row: its loss cannot be borne")
+    } else {
+        format!("{bears}, so the run bears the loss of any {} failure domain(s)", test.checksums)
+    }
+}
+
+/// Runs a test under checkpoints, until its result is in shared memory.
+fn run_protected<'a, C: Comm>(
+    mut guard: Protected<'a, C>,
+    team: &Team,
+    test: &TestSpec,
+    watcher: &mut Watcher,
+) -> Result<Done<'a, C>, JobError> {
+    let resumed = guard.is_resumed();
+    let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
+    let record = ptest::run(&grid, team, test, &mut guard, resumed, watcher)?;
+    // Rank 0 of the grid has the record; its result counts.
+    let result = record.map(|record| guard.result(record, &watcher.samples.list()));
+    Ok(guard.finish(&result.unwrap_or_default())?)
+}
+
+/// Says what a start has found.
+fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String> {
+    let mut lines = Vec::new();
+    if found.unusable > 0 {
+        let why = if guard.is_resumed() {
+            "are left out: damaged, or of a checkpoint that too few ranks have"
+        } else {
+            "hold no complete checkpoint, or none that is wanted: the run begins from the beginning"
+        };
+        lines.push(format!("{} segment(s) or image(s) of earlier starts {why}", found.unusable));
+    }
+    if let (true, Some(restart)) = (guard.is_resumed(), guard.restart()) {
+        if let (Some(load), Some(level)) = (&found.load, &restart.level) {
+            lines.extend(image_lines(load, level, restart.epoch));
+        }
+        lines.push(restart.resuming_words());
+    }
+    if found.single_domain {
+        lines.push(
+            "all ranks are on one host: protected against the death of processes only".into(),
+        );
+    }
+    lines
+}
+
+/// Runs a test without protection. One with a `lack` of memory is skipped.
+pub(super) fn run_plain<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    test: &TestSpec,
+    lack: Option<DoesNotFit>,
+    watcher: &mut Watcher,
+) -> Result<Option<TestRecord>, JobError> {
+    if let Some(lack) = lack {
+        return Ok(ptest::skipped(grid, test, Some(lack.to_string()))?);
+    }
+    let guard = Unguarded::new(ptest::shape(grid, test).doubles());
+    let mut lacking = [u8::from(guard.is_err())];
+    collect::all_reduce(&grid.all, &mut lacking, u8::max)?;
+    match guard {
+        Ok(mut guard) if lacking[0] == 0 => {
+            Ok(ptest::run(grid, team, test, &mut guard, false, watcher)?)
+        }
+        _ => Ok(ptest::skipped(grid, test, None)?),
+    }
+}

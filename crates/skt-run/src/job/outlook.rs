@@ -1,0 +1,140 @@
+//! Which tests of a job will have checkpoints, as predicted before the first test.
+
+use crate::protect::{self, Every, Outlook, Settings};
+use crate::tuning::TUNING;
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_config::{RunSpec, TestSpec};
+use skt_solver::comm::{Comm, CommError, collect};
+
+/// The predicted rate of a test, in operations a second, when DGEMM reaches `gflops_per_core` 10^9
+/// operations a second on a core.
+pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
+    TUNING.test_efficiency * 1e9 * gflops_per_core * (test.ranks() * test.threads) as f64
+}
+
+/// Predicts on rank 0 whether each test will have checkpoints. Returns the predictions on all
+/// ranks; `None` for tests without protection. Collective.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn outlooks<C: Comm>(
+    world: &C,
+    tests: &[TestSpec],
+    settings: &Settings,
+    gflops_per_core: f64,
+) -> Result<Vec<Option<Outlook>>, CommError> {
+    const ALL: [Option<Outlook>; 4] =
+        [None, Some(Outlook::Due), Some(Outlook::NoneDue), Some(Outlook::TooShort)];
+    let outlook = |test: &TestSpec| {
+        let method = settings.method_for(test.ranks());
+        match method {
+            _ if test.n == 0 => None,
+            Method::None => None,
+            // Checksums are there however short the test is.
+            Method::Abft => Some(Outlook::Due),
+            _ => {
+                let rate = guessed_rate(test, gflops_per_core);
+                Some(protect::guessed_schedule(test, settings, rate).outlook())
+            }
+        }
+    };
+    let code = |test: &TestSpec| {
+        let outlook = outlook(test);
+        ALL.iter().position(|&other| other == outlook).expect("one of all") as u8
+    };
+    let mut codes: Vec<u8> = tests.iter().map(code).collect();
+    collect::broadcast(world, &mut codes, 0)?;
+    Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
+}
+
+/// Refuses `--resume require` for a job without protection, which can have left nothing.
+pub fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> {
+    let tests = spec.tests();
+    let is_protected = |test: &TestSpec| settings.method_for(test.ranks()) != Method::None;
+    (settings.resume == Resume::Require && !tests.iter().any(is_protected)).then(|| {
+        "--resume require: no test of this job is protected, so there is nothing to resume; leave \
+         it out, or protect the job (--ft)"
+            .to_owned()
+    })
+}
+
+/// Says that what the user has set for checkpoints has no effect in a job too small for a group.
+pub fn too_small(spec: &RunSpec, settings: &Settings) -> Option<String> {
+    let default = Settings::none();
+    let is_set = settings.parities != default.parities
+        || settings.every != default.every && settings.every != Every::Never
+        || !settings.levels.0.is_empty();
+    let ranks = spec.tests().iter().map(TestSpec::ranks).max()?;
+    let is_without = settings.is_on() && settings.method_for(ranks) == Method::None;
+    (is_set && is_without).then(|| {
+        let (parities, least) = (settings.parities, 2 * settings.parities);
+        format!("no: groups with {parities} parities take {least} ranks, this job has {ranks}")
+    })
+}
+
+/// The note about tests that will have no checkpoint, if there are any.
+pub fn note(settings: &Settings, outlooks: &[Option<Outlook>]) -> Option<String> {
+    let is_without =
+        |outlook: &&Option<Outlook>| matches!(outlook, Some(Outlook::NoneDue | Outlook::TooShort));
+    let without = outlooks.iter().filter(is_without).count();
+    if without == 0 || settings.every == Every::Never {
+        return None;
+    }
+    let which = match outlooks.len() {
+        1 => "the test".to_owned(),
+        tests if tests == without => format!("any of the {tests} tests"),
+        tests => format!("{without} of the {tests} tests"),
+    };
+    Some(format!(
+        "no checkpoint is due before the end of {which}: a run that loses memory starts from \
+         the beginning (--checkpoint-every TIME takes checkpoints)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skt_config::{Format, parse};
+
+    #[test]
+    fn tests_without_a_checkpoint_are_told() {
+        let settings = Settings { method: Method::SelfCheckpoint, ..Settings::none() };
+        let [due, later, brief] = [Outlook::Due, Outlook::NoneDue, Outlook::TooShort].map(Some);
+        let which = |outlooks: &[Option<Outlook>]| {
+            let note = note(&settings, outlooks)?;
+            let (_, rest) = note.split_once("the end of ").expect(&note);
+            Some(rest.split_once(": a run that loses").expect(rest).0.to_owned())
+        };
+        assert_eq!(which(&[due]), None);
+        assert_eq!(which(&[None]), None, "not protected");
+        assert_eq!(which(&[later]).as_deref(), Some("the test"));
+        assert_eq!(which(&[brief, brief]).as_deref(), Some("any of the 2 tests"));
+        assert_eq!(which(&[due, brief, later]).as_deref(), Some("2 of the 3 tests"));
+        let never = Settings { every: Every::Never, ..settings.clone() };
+        assert_eq!(note(&never, &[later]), None, "the user knows");
+    }
+
+    #[test]
+    fn settings_without_effect_are_told_in_jobs_too_small_for_a_group() {
+        let spec = |q| {
+            let text = format!("n = 100\nnb = 8\np = 1\nq = {q}\n");
+            parse(text.as_bytes(), "f", Format::Toml, false).unwrap().spec
+        };
+        let settings = |parities, method_is_asked| Settings {
+            method: Method::SelfCheckpoint,
+            method_is_asked,
+            parities,
+            ..Settings::none()
+        };
+        let told = too_small(&spec(3), &settings(2, false)).unwrap();
+        assert_eq!(told, "no: groups with 2 parities take 4 ranks, this job has 3");
+        assert_eq!(too_small(&spec(4), &settings(2, false)), None, "protected");
+        assert_eq!(too_small(&spec(1), &settings(1, false)), None, "nothing is set");
+        assert_eq!(too_small(&spec(3), &settings(2, true)), None, "refused by name");
+        let required = Settings { resume: Resume::Require, ..settings(2, false) };
+        assert!(nothing_to_resume(&spec(3), &required).is_some());
+        assert!(nothing_to_resume(&spec(4), &required).is_none());
+        assert!(nothing_to_resume(&spec(3), &settings(2, false)).is_none());
+    }
+}

@@ -1,0 +1,276 @@
+//! The cores of a rank's threads.
+
+use serde::{Deserialize, Serialize};
+
+use super::places::{self, RankLocation};
+use skt_config::Pin;
+use skt_host::claims::CoreClaims;
+use skt_host::helper_cores::{self, HelperCores, NotGiven};
+use skt_host::occupants;
+use skt_host::placement::{self, CpuPlacement, HostCpus, WhyNot};
+use skt_host::starter::Starter;
+use skt_solver::blas::library;
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::team::Team;
+
+/// What a rank wants of its host.
+#[derive(Debug, Clone, Copy)]
+pub struct PinningRequest {
+    /// Threads of each rank.
+    pub threads: usize,
+    /// Cores of each host that are kept from the solver.
+    pub helper_cores: usize,
+    /// Whether threads are pinned.
+    pub pin: Pin,
+}
+
+/// The cores of a rank's threads.
+#[derive(Debug)]
+pub struct Pinning {
+    plan: RankPlan,
+    /// On the first rank of a host: the cores of all its ranks.
+    host: Option<HostPlan>,
+}
+
+/// The cores of the ranks of a host.
+#[derive(Debug)]
+pub struct HostPlan {
+    /// All CPUs, and who else uses them.
+    pub cpus: HostCpus,
+    /// The CPUs that each rank may use.
+    pub masks: Vec<Vec<usize>>,
+    /// The CPUs of threads that have a core of their own, and of helper cores.
+    pub used: Vec<usize>,
+    /// Threads without a core of their own.
+    pub floating: usize,
+    /// Keeps other runs away from these cores while the job runs.
+    _claims: CoreClaims,
+}
+
+/// The cores of a rank, which the first rank of its host has chosen.
+#[derive(Debug, Serialize, Deserialize)]
+struct RankPlan {
+    /// The plan of the solver's threads; `None` where the system does not list its processors.
+    solver: Option<CpuPlacement>,
+    /// The CPU of the other threads, if one is kept for them.
+    helper_cpu: Option<usize>,
+    /// The CPUs of this host that are kept from the solver.
+    kept: Vec<usize>,
+    /// Why there are no helper cores although they were requested.
+    refusal: Option<String>,
+    /// Processes on the cores to which the launcher has bound the rank, in words.
+    shared_with: Option<String>,
+}
+
+impl RankPlan {
+    fn of_solver(solver: Option<CpuPlacement>) -> Self {
+        let (helper_cpu, kept) = (None, Vec::new());
+        Self { solver, helper_cpu, kept, refusal: None, shared_with: None }
+    }
+
+    fn refused(why: String) -> Self {
+        Self { refusal: Some(why), ..Self::of_solver(None) }
+    }
+
+    /// The CPUs that the rank uses alone or with other ranks of its job. `mask` are those that it
+    /// may use.
+    fn used(&self, cpus: &HostCpus, mask: &[usize]) -> Vec<usize> {
+        let solver = match &self.solver {
+            Some(CpuPlacement::Pin(pinned)) => pinned.clone(),
+            Some(CpuPlacement::Leave(WhyNot::LauncherDid(_) | WhyNot::LauncherTooTight { .. })) => {
+                placement::cores_in(&cpus.cpus, mask)
+            }
+            _ => Vec::new(),
+        };
+        [solver, self.kept.clone()].concat()
+    }
+}
+
+/// Plans the cores of all ranks of a host with these `masks`.
+fn plans(
+    cpus: &HostCpus,
+    masks: &[Vec<usize>],
+    wanted: &PinningRequest,
+    host: &str,
+) -> Vec<RankPlan> {
+    let PinningRequest { threads, helper_cores, .. } = *wanted;
+    let one = |index: usize| {
+        if helper_cores == 0 {
+            let solver = placement::plan(cpus, masks, index, threads);
+            let is_bound = is_bound(&solver);
+            let there = occupants::within(&cpus.cpus, &masks[index], &cpus.occupants);
+            let shared_with = (is_bound && !there.is_empty()).then(|| occupants::words(there));
+            return RankPlan { shared_with, ..RankPlan::of_solver(Some(solver)) };
+        }
+        match helper_cores::plan(cpus, masks, index, threads, helper_cores) {
+            Ok(HelperCores { solver, helper, kept }) => RankPlan {
+                helper_cpu: Some(helper),
+                kept,
+                ..RankPlan::of_solver(Some(CpuPlacement::Pin(solver)))
+            },
+            // Others may be on these cores for a short time, for which no run is given up.
+            Err(NotGiven::InUse { free, cores, users, .. }) => {
+                let why = WhyNot::InUse { ranks: masks.len(), threads, free, cores, users };
+                RankPlan::of_solver(Some(CpuPlacement::Leave(why)))
+            }
+            Err(why) => {
+                RankPlan::refused(format!("--helper-cores {helper_cores}: on {host} {why}"))
+            }
+        }
+    };
+    (0..masks.len()).map(one).collect()
+}
+
+/// Whether the launcher has bound a rank to the cores that it needs, or fewer.
+fn is_bound(placement: &CpuPlacement) -> bool {
+    use CpuPlacement::Leave;
+    use WhyNot::{LauncherDid, LauncherTooTight};
+    matches!(placement, Leave(LauncherDid(_) | LauncherTooTight { .. }))
+}
+
+/// Chooses the cores of the ranks `here`, which share a machine.
+fn choose(
+    places: &[RankLocation],
+    here: &[usize],
+    wanted: &PinningRequest,
+) -> (Option<HostPlan>, Vec<RankPlan>) {
+    let (first, all) = (&places[here[0]].host, here.len());
+    let masks: Vec<_> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
+    let known = HostCpus::online().ok().filter(|_| !masks.iter().any(Vec::is_empty));
+    let Some(mut cpus) = known else {
+        let unknown = "the system does not report which processors there are";
+        let plan = || match wanted.helper_cores {
+            0 => RankPlan::of_solver(None),
+            helpers => RankPlan::refused(format!("--helper-cores {helpers}: on {first} {unknown}")),
+        };
+        return (None, (0..all).map(|_| plan()).collect());
+    };
+    if wanted.pin == Pin::None {
+        let declined = || Some(CpuPlacement::Leave(WhyNot::Declined));
+        let plans = (0..all).map(|_| RankPlan::of_solver(declined())).collect();
+        let (used, floating) = (Vec::new(), all * wanted.threads);
+        let _claims = CoreClaims::none();
+        return (Some(HostPlan { cpus, masks, used, floating, _claims }), plans);
+    }
+    let own: Vec<u32> = here.iter().map(|&rank| places[rank].process).collect();
+    // A rank that is bound has no other core: what shares its own is named. Others take no core to
+    // which something narrower than their mask is pinned.
+    let bound: Vec<bool> = (0..all)
+        .map(|index| is_bound(&placement::plan(&cpus, &masks, index, wanted.threads)))
+        .collect();
+    cpus.occupants = occupants::find(&own, |pinned| {
+        masks.iter().zip(&bound).any(|(mask, is_bound)| {
+            (pinned.len() < mask.len() || (*is_bound && pinned.len() == mask.len()))
+                && pinned.iter().all(|cpu| mask.binary_search(cpu).is_ok())
+        })
+    });
+    let listed = cpus.cpus.clone();
+    let (_claims, (cpus, plans, used)) = CoreClaims::take(&listed, |claims| {
+        cpus.occupants.extend(claims);
+        let plans = plans(&cpus, &masks, wanted, first);
+        let of_rank = |(plan, mask): (&RankPlan, &Vec<usize>)| plan.used(&cpus, mask);
+        let used: Vec<usize> = plans.iter().zip(&masks).flat_map(of_rank).collect();
+        ((cpus, plans, used.clone()), used)
+    });
+    let floats = |plan: &&RankPlan| match &plan.solver {
+        Some(CpuPlacement::Pin(_)) => false,
+        Some(other) => !is_bound(other),
+        None => true,
+    };
+    let floating = plans.iter().filter(floats).count() * wanted.threads;
+    (Some(HostPlan { cpus, masks, used, floating, _claims }), plans)
+}
+
+impl Pinning {
+    /// Chooses the cores of all ranks. The first rank of each machine looks once at what other
+    /// processes use there, and chooses for all. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn new<C: Comm>(
+        world: &C,
+        places: &[RankLocation],
+        wanted: &PinningRequest,
+    ) -> Result<Self, CommError> {
+        let (here, index) = places::sharers_of_cores(places, world.rank());
+        let machine = world.split(Some(here[0] as u32), world.rank() as u32)?;
+        let machine = machine.expect("each rank is on a machine");
+        let (mut host, mut bytes) = (None, Vec::new());
+        if index == 0 {
+            let plans;
+            (host, plans) = choose(places, &here, wanted);
+            bytes = serde_json::to_vec(&plans).expect("plain data");
+        }
+        collect::broadcast_bytes(&machine, &mut bytes, 0)?;
+        let mut plans: Vec<RankPlan> =
+            serde_json::from_slice(&bytes).expect("what the first rank sent");
+        Ok(Self { plan: plans.swap_remove(index), host })
+    }
+
+    /// On the first rank of a machine: the cores of all its ranks.
+    pub fn host(&self) -> Option<&HostPlan> {
+        self.host.as_ref()
+    }
+
+    /// Why there are no helper cores although they were requested.
+    pub fn refusal(&self) -> Option<&str> {
+        self.plan.refusal.as_deref()
+    }
+
+    /// The CPUs of this host that are kept from the solver.
+    pub fn kept(&self) -> &[usize] {
+        &self.plan.kept
+    }
+
+    /// Starts the solver's threads; the calling one is the first.
+    ///
+    /// # Errors
+    /// When the system starts no more threads.
+    pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
+        let pinner = self.plan.solver.as_ref().map(CpuPlacement::pinner);
+        let pin = move |thread: usize| pinner.iter().for_each(|pin| pin(thread));
+        pin(0);
+        Ok(library::start_team(threads, pin)?.with_helper_cpu(self.plan.helper_cpu))
+    }
+
+    /// Says that the threads of a rank on `host` have fewer cores than threads, or share them with
+    /// other processes, and what to change; empty if they have enough.
+    pub fn lack(&self, host: &str) -> String {
+        let solver = self.plan.solver.as_ref();
+        match (solver, &self.plan.shared_with) {
+            (Some(CpuPlacement::Leave(WhyNot::LauncherTooTight { cores, threads })), _) => format!(
+                "on {host} a rank of {threads} threads may use {cores} core(s): {}",
+                Starter::advice(Starter::from_this_process(), *threads)
+            ),
+            (Some(CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores })), _) => {
+                format!(
+                    "on {host} {ranks} rank(s) of {threads} thread(s) share {cores} core(s): start \
+                     fewer ranks or threads there, or, if the host has more cores, let the job \
+                     have them"
+                )
+            }
+            (Some(CpuPlacement::Leave(why @ WhyNot::InUse { .. })), _) => format!(
+                "on {host} {why}. The rates of all suffer: start fewer ranks or threads there, or \
+                 wait for the others"
+            ),
+            (_, Some(others)) => format!(
+                "on {host} a rank is bound to cores that are in use by {others}: the rates of both \
+                 suffer. Bind the jobs to different cores, or not at all (Open MPI: --bind-to \
+                 none; srun: --cpu-bind=none), and skt-hpl takes free ones"
+            ),
+            _ => String::new(),
+        }
+    }
+
+    /// The placement of the solver's threads, for the report.
+    pub fn words(&self) -> String {
+        match &self.plan.solver {
+            None => "not pinned: the system does not report which processors there are".into(),
+            Some(CpuPlacement::Pin(cpus)) => {
+                let list = placement::list(cpus);
+                format!("each thread to a core of its own; rank 0 to cpu {list}")
+            }
+            Some(CpuPlacement::Leave(why)) => why.to_string(),
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Which ranks run on which hosts, and what each host has.
+
+use std::collections::{BTreeSet, HashMap};
+
+use serde::{Deserialize, Serialize};
+
+use skt_checkpoint::checkpoint::store::StoreId;
+use skt_health::environment::HostRanks;
+use skt_health::environment::preflight::HostShare;
+use skt_host::claims;
+use skt_host::memory;
+use skt_solver::comm::{Comm, CommError, collect};
+
+/// A rank's host, and what it has there.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct RankLocation {
+    /// The rank's host.
+    pub host: String,
+    /// The machine that the rank's host shares with other hosts, if it is a container: they have
+    /// the same cores.
+    machine: String,
+    /// The rank's process.
+    pub process: u32,
+    /// Variables of the rank's environment that say how many threads it runs, if they count.
+    pub thread_variables: Option<String>,
+    /// CPUs that the rank may use.
+    pub mask: Vec<usize>,
+    /// The store that outlives the rank, if the job is protected.
+    pub store: Option<StoreId>,
+    /// Bytes of memory that are free on the host.
+    available_bytes: Option<u64>,
+    /// Bytes of memory that the rank's control groups leave.
+    limit_bytes: Option<u64>,
+}
+
+/// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
+/// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as free.
+/// `thread_variables` are those of [`RankLocation`]. Collective.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn gather<C: Comm>(
+    world: &C,
+    mask: Vec<usize>,
+    store: Option<StoreId>,
+    held_bytes: u64,
+    thread_variables: Option<String>,
+) -> Result<Vec<RankLocation>, CommError> {
+    let memory = memory::this_process();
+    let host = world.host();
+    let place = RankLocation {
+        machine: claims::machine(&host),
+        host,
+        process: std::process::id(),
+        thread_variables,
+        mask,
+        store,
+        available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
+        limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
+    };
+    let bytes = serde_json::to_vec(&place).expect("names and numbers become JSON");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent")).collect())
+}
+
+/// The ranks on the host of `rank`, in order, and the index of `rank` among them.
+pub fn neighbours(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
+    let here: Vec<usize> =
+        (0..places.len()).filter(|&other| places[other].host == places[rank].host).collect();
+    let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
+    (here, index)
+}
+
+/// The ranks that have the same cores as `rank`, in order, and the index of `rank` among them.
+/// Containers on one kernel are several hosts.
+pub fn sharers_of_cores(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
+    let here: Vec<usize> =
+        (0..places.len()).filter(|&other| places[other].machine == places[rank].machine).collect();
+    let index = here.iter().position(|&other| other == rank).expect("it has its own cores");
+    (here, index)
+}
+
+/// The first rank with other variables about threads than rank 0, and what follows from that; none
+/// if there is no such rank.
+pub fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option<String> {
+    let first = places.first()?.thread_variables.as_ref()?;
+    let rank = places.iter().position(|place| place.thread_variables.as_ref() != Some(first))?;
+    let words = |place: &RankLocation| match place.thread_variables.as_deref() {
+        None | Some("") => "no variable for threads".to_owned(),
+        Some(variables) => variables.to_owned(),
+    };
+    Some(format!(
+        "rank 0 on {} has {}, and rank {rank} on {} has {}: all ranks run {threads} thread(s), as \
+         rank 0 says. Open MPI passes variables to other hosts with mpirun -x NAME",
+        places[0].host,
+        words(&places[0]),
+        places[rank].host,
+        words(&places[rank])
+    ))
+}
+
+/// The index of `rank` among the ranks that see the same segments.
+pub fn index_in_store(places: &[RankLocation], rank: usize) -> usize {
+    let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
+    let own = memory(&places[rank]);
+    places[..rank].iter().filter(|place| memory(place) == own).count()
+}
+
+/// Why ranks must not share their store, if hosts with different kernels share it: memory of one
+/// machine into which files are mapped is not visible to another machine.
+pub fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<String> {
+    // The first rank of each memory.
+    let mut firsts = HashMap::new();
+    let others = places.iter().enumerate().filter_map(|(rank, place)| {
+        let StoreId { memory, kernel } = place.store.as_ref()?;
+        let (first, of_first) = *firsts.entry(memory).or_insert((rank, kernel));
+        (kernel != of_first).then_some((first, &place.host))
+    });
+    let (first, other) = others.min_by_key(|(first, _)| *first)?;
+    let host = &places[first].host;
+    Some(format!(
+        "hosts {host} and {other} share the store {store}: another machine may not see what one \
+         writes to a mapped file, and a lost machine loses what it has not written back. Use \
+         memory of the hosts (--store sysv or posix), or a folder of each host's own"
+    ))
+}
+
+/// Hosts that see the same segments as another host: a failure of one of them may destroy the
+/// segments of all.
+pub fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
+    let mut hosts_of: HashMap<_, BTreeSet<&String>> = HashMap::new();
+    for place in places {
+        if let Some(StoreId { memory, kernel }) = &place.store {
+            hosts_of.entry((memory, kernel)).or_default().insert(&place.host);
+        }
+    }
+    let shared = hosts_of.into_values().filter(|hosts| hosts.len() > 1);
+    let hosts: BTreeSet<_> = shared.flatten().collect();
+    hosts.into_iter().cloned().collect()
+}
+
+/// The hosts in the order of their first ranks, each with its memory and its number of ranks.
+pub fn shares(places: &[RankLocation]) -> Vec<HostShare> {
+    let mut shares: Vec<HostShare> = Vec::new();
+    let mut index_of = HashMap::new();
+    for place in places {
+        let index = *index_of.entry(&place.host).or_insert_with(|| {
+            shares.push(HostShare {
+                host: place.host.clone(),
+                ranks: 0,
+                available_bytes: place.available_bytes,
+                limit_bytes: place.limit_bytes,
+            });
+            shares.len() - 1
+        });
+        shares[index].ranks += 1;
+    }
+    shares
+}
+
+/// The hosts in the order of their first ranks, for the report.
+pub fn hosts(places: &[RankLocation]) -> Vec<HostRanks> {
+    shares(places)
+        .into_iter()
+        .map(|share| HostRanks { host: share.host, ranks: share.ranks })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(host: &str, memory: &str, kernel: &str) -> RankLocation {
+        let store = Some(StoreId { memory: memory.into(), kernel: kernel.into() });
+        RankLocation {
+            host: host.into(),
+            machine: kernel.into(),
+            process: 0,
+            thread_variables: None,
+            mask: Vec::new(),
+            store,
+            available_bytes: None,
+            limit_bytes: None,
+        }
+    }
+
+    #[test]
+    fn containers_on_one_kernel_have_the_same_cores() {
+        let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "o", "k")];
+        assert_eq!(sharers_of_cores(&places, 2), (vec![0, 2], 1));
+        assert_eq!(neighbours(&places, 2), (vec![2], 0));
+    }
+
+    #[test]
+    fn a_rank_with_other_variables_is_named() {
+        let with = |variables: Option<&str>| RankLocation {
+            thread_variables: variables.map(str::to_owned),
+            ..place("n", "m", "k")
+        };
+        let (four, none) = (with(Some("OMP_NUM_THREADS=4")), with(Some("")));
+        assert_eq!(other_thread_variables(&[four.clone(), four.clone()], 4), None);
+        assert_eq!(other_thread_variables(&[with(None), with(None)], 1), None);
+        let why = other_thread_variables(&[four.clone(), four.clone(), none.clone()], 4).unwrap();
+        let starts = "rank 0 on n has OMP_NUM_THREADS=4, and rank 2 on n has no variable for";
+        assert!(why.starts_with(starts), "{why}");
+        assert!(other_thread_variables(&[none, four], 1).unwrap().contains("1 thread(s)"));
+    }
+
+    #[test]
+    fn who_sees_the_same_segments_is_told_by_the_store() {
+        let places = [
+            place("a", "m", "k"),
+            place("b", "m", "k"),
+            place("a", "n", "k"),
+            place("a", "m", "k"),
+        ];
+        let indices = [0, 1, 2, 3].map(|rank| index_in_store(&places, rank));
+        assert_eq!(indices, [0, 1, 0, 2]);
+        assert_eq!(hosts_of_one_store(&places), ["a", "b"]);
+        assert_eq!(store_of_several_kernels(&places, "sysv"), None);
+        assert_eq!(hosts_of_one_store(&places[2..]), [""; 0]);
+    }
+
+    #[test]
+    fn machines_that_share_a_folder_are_named() {
+        let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "n", "k")];
+        let why = store_of_several_kernels(&places, "file:/net").expect("b and c share it");
+        assert!(why.starts_with("hosts b and c share the store file:/net"), "{why}");
+        assert_eq!(store_of_several_kernels(&places[..2], "file:/net"), None);
+    }
+
+    #[test]
+    fn the_first_rank_is_named_whose_store_is_shared() {
+        let of = |(host, memory, kernel)| place(host, memory, kernel);
+        let ranks = [("a", "m", "k"), ("b", "n", "k"), ("c", "n", "l"), ("d", "m", "k")];
+        let more = [("e", "n", "j"), ("f", "m", "l"), ("g", "m", "j")];
+        let places: Vec<_> = ranks.into_iter().chain(more).map(of).collect();
+        let named = |ranks| {
+            let why = store_of_several_kernels(&places[ranks], "sysv").expect("two share one");
+            why.split(" share").next().expect("a text").to_owned()
+        };
+        assert_eq!(named(0..7), "hosts a and f");
+        assert_eq!(named(0..5), "hosts b and c");
+        assert_eq!(named(2..5), "hosts c and e");
+        assert_eq!(hosts_of_one_store(&places), ["a", "d"]);
+    }
+}

@@ -1,0 +1,657 @@
+//! The tests of a job, one by one: which of them are done, where their results are kept, and what
+//! is removed after a test.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use skt_terms::exit::Exit;
+
+use super::error::JobError;
+use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
+use super::power::{JobPower, TestPower};
+use super::setup::Setup;
+use super::watcher::Watcher;
+use super::{interrupt, outlook, setup};
+use crate::events::{ReportError, RunEvents};
+use crate::heartbeat;
+use crate::protect::ledger::{Ledger, Results};
+use crate::protect::{
+    self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
+    TestContext, TestSegments,
+};
+use crate::record::{Counts, Samples, TestRecord};
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::record::StartId;
+use skt_checkpoint::checkpoint::store::CLEANERS;
+use skt_config::{Pmap, RunSpec, TestSpec};
+use skt_host::messages;
+use skt_solver::comm::{self, Comm, CommError, collect};
+use skt_solver::grid::Grid;
+
+/// The time between additions of unprotected tests to the ledger: a loss costs the results of at
+/// most that time, and an addition takes less than a thousandth of it.
+const KEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The outcome of the tests of a job.
+pub(super) struct Ran<'a, C: Comm> {
+    /// Whether all tests are reported; a report may fail to be written.
+    pub is_reported: bool,
+    /// The starts that unreachable segments of the run may belong to.
+    pub left: Vec<StartId>,
+    /// The result of the last test, still in shared memory, if it was protected and this rank took
+    /// part.
+    pub last: Option<Done<'a, C>>,
+}
+
+impl<C: Comm> Ran<'_, C> {
+    fn unreported() -> Self {
+        Self { is_reported: false, left: Vec::new(), last: None }
+    }
+}
+
+/// The tests of a job.
+pub(super) struct Tests<'a, 'e> {
+    spec: &'a RunSpec,
+    settings: &'a Settings,
+    setup: &'a Setup<'a>,
+    /// When this process noticed the latest loss that it has outlived.
+    pub lost_at: Option<Instant>,
+    /// The rank of this process in the run.
+    pub rank_in_run: RankInRun,
+    pub events: &'e mut dyn RunEvents,
+    /// The reported tests by result.
+    pub counts: Counts,
+    /// What this rank reads of energy and power.
+    pub power: JobPower,
+    /// The results of finished tests, if there are several, and when the next protected one began.
+    ledger: Option<Rc<RefCell<Ledger<'a>>>>,
+    /// The test of which an earlier start has left data, on any rank.
+    found: Option<usize>,
+    /// The tests too short for checkpoints of which some rank sees images of an earlier start.
+    with_images: BTreeSet<usize>,
+    /// On rank 0: results that are reported and not in the ledger yet.
+    unkept: Results,
+    /// When results were last added to the ledger.
+    kept_at: Instant,
+}
+
+/// The ranks of a grid, kept from one test to the next on the same grid.
+pub(super) struct Ranks<C: Comm> {
+    pub size: usize,
+    /// `None` on ranks beyond the grid, which stay idle.
+    pub comm: Option<C>,
+    grid: Option<(Pmap, Grid<C>)>,
+}
+
+impl<C: Comm> Ranks<C> {
+    /// The first `size` ranks of `world`. Collective.
+    pub fn new(world: &C, size: usize) -> Result<Self, CommError> {
+        let color = (world.rank() < size).then_some(0);
+        Ok(Self { size, comm: world.split(color, world.rank() as u32)?, grid: None })
+    }
+
+    /// The grid of these ranks for a test.
+    ///
+    /// # Panics
+    /// On a rank beyond the grid.
+    fn grid(&mut self, test: &TestSpec) -> Result<&Grid<C>, CommError> {
+        let &TestSpec { p, q, pmap, .. } = test;
+        let is_same = |(order, grid): &(Pmap, Grid<C>)| (*order, grid.p, grid.q) == (pmap, p, q);
+        if !self.grid.as_ref().is_some_and(is_same) {
+            let comm = self.comm.as_ref().expect("a rank of the grid");
+            self.grid = Some((pmap, Grid::new(comm, p, q, pmap)?.expect("a place for each")));
+        }
+        Ok(&self.grid.as_ref().expect("made just now").1)
+    }
+}
+
+/// What rank 0 has all ranks do after a test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NextStep {
+    /// Stop: the test could not be reported.
+    Stop,
+    /// Continue with the next test.
+    GoOn,
+    /// Add results to the ledger first.
+    Keep,
+    /// The run ends here on all ranks, with this exit.
+    End(Exit),
+}
+
+impl NextStep {
+    fn bytes(self) -> [u8; 2] {
+        match self {
+            Self::Stop => [0, 0],
+            Self::GoOn => [1, 0],
+            Self::Keep => [2, 0],
+            Self::End(exit) => [3, exit.code()],
+        }
+    }
+
+    fn of_bytes(bytes: [u8; 2]) -> Self {
+        match bytes {
+            [0, _] => Self::Stop,
+            [1, _] => Self::GoOn,
+            [2, _] => Self::Keep,
+            [_, exit] => Self::End(Exit::from_code(exit)),
+        }
+    }
+}
+
+impl<'a, 'e> Tests<'a, 'e> {
+    /// The tests of `spec`, before any of them runs, which are reported to `events`.
+    pub fn new(
+        spec: &'a RunSpec,
+        settings: &'a Settings,
+        setup: &'a Setup<'a>,
+        events: &'e mut dyn RunEvents,
+    ) -> Self {
+        Self {
+            spec,
+            settings,
+            setup,
+            lost_at: None,
+            rank_in_run: RankInRun::default(),
+            events,
+            counts: Counts::default(),
+            power: JobPower::default(),
+            ledger: None,
+            found: None,
+            with_images: BTreeSet::new(),
+            unkept: Results::new(),
+            kept_at: Instant::now(),
+        }
+    }
+
+    /// Runs the tests one by one, from the first one that earlier starts have not finished and
+    /// reported. The result is the same on all ranks.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the job is refused.
+    pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
+        let tests = self.spec.tests();
+        self.remove_left_over(world)?;
+        self.remove_later_tests(world)?;
+        self.open_ledger(world)?;
+        let first = self.first_test(world)?;
+        if world.rank() == 0 && self.has_lost_segments(first) {
+            messages::print(format_args!(
+                "warning: an earlier start of this run had begun test {}, and its segments are \
+                 gone from all hosts: {CLEANERS}",
+                first + 1
+            ));
+        }
+        self.with_images = self.find_images(world)?;
+        self.look_at_levels(world)?;
+        let nothing_later = self.has_no_later_images(world, first)?;
+        let mut told = [u8::from(self.tell(first))];
+        collect::broadcast(world, &mut told, 0)?;
+        if told[0] == 0 {
+            return Ok(Ran::unreported());
+        }
+        let mut ranks: Option<Ranks<C>> = None;
+        let mut announced = Instant::now();
+        let (mut last, mut left) = (None, Vec::new());
+        for (index, test) in tests.iter().enumerate().skip(first) {
+            // An unprotected test has no checksums.
+            let is_protected = self.is_protected(index, self.settings.resume);
+            let size = if is_protected { test.ranks() } else { test.p * test.q };
+            if ranks.as_ref().is_none_or(|ranks| ranks.size != size) {
+                ranks = Some(Ranks::new(world, size)?);
+            }
+            let (mut is_written, mut done, mut ended) = (true, None, None);
+            comm::stand_by(ranks.as_ref().is_none_or(|ranks| ranks.comm.is_none()));
+            if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
+                // An earlier start has left data only of the first test, or of tests before it.
+                let is_later = index > first || self.done() > 0;
+                let resume = match self.settings.resume {
+                    Resume::Require if is_later => Resume::Auto,
+                    resume => resume,
+                };
+                let nothing_hidden = index > first && nothing_later;
+                let turn = Turn { index, tests: tests.len(), resume, nothing_hidden };
+                match self.run_one(ranks, test, turn, &mut announced) {
+                    Ok(reported) => {
+                        (is_written, done) = (reported.is_written, reported.done);
+                        self.unkept.insert(index, reported.result);
+                    }
+                    Err(why) if !why.is_local() => ended = Some(why),
+                    Err(why) => return Err(why),
+                }
+            } else {
+                // This rank has nothing to do, and other ranks may need its processor while it
+                // waits.
+                collect::await_broadcast(world, 0)?;
+            }
+            let end = ended.as_ref().map(JobError::exit);
+            match self.verdict(world, index, (is_written, end), done.is_some())? {
+                // A result that cannot be written does not count: all ranks stop, and the next
+                // start reports it again.
+                NextStep::Stop => return Ok(Ran::unreported()),
+                // Ranks outside of the grid learn here how the run ends.
+                NextStep::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
+                NextStep::GoOn => {}
+                NextStep::Keep => {
+                    left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
+                }
+            }
+            match done {
+                // Images that cannot be removed now are tried once more at the end of the run.
+                Some(done) if index + 1 < tests.len() => _ = done.clear()?,
+                done => last = done,
+            }
+        }
+        left.extend(self.ledger.iter().flat_map(|ledger| ledger.borrow().left()));
+        Ok(Ran { is_reported: true, left, last })
+    }
+
+    /// Removes the segments that are known to be left over from runs that have ended.
+    fn remove_left_over<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        if !self.settings.is_on() {
+            return Ok(());
+        }
+        let (run, setup) = (&self.settings.run_id, self.setup);
+        let tests = self.spec.tests();
+        let header =
+            |part: usize| tests.get(part).map(|it| protect::header_layout(run, part, it.ranks()));
+        let is_keeper = setup.is_first_on_host;
+        let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
+        if removed > 0 && world.rank() == 0 {
+            messages::print(format_args!(
+                "{removed} segment(s) of an earlier run {run} are removed: they were out of reach \
+                 when it ended"
+            ));
+        }
+        Ok(())
+    }
+
+    /// With `--resume never`, removes the data that earlier starts left of every test after the
+    /// first. A start finds data of a test only where all tests before it are done; data of the
+    /// first test is removed when that test is opened. Collective.
+    fn remove_later_tests<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        if !self.settings.is_on() || self.settings.resume != Resume::Never {
+            return Ok(());
+        }
+        self.remove_tests(world, |test| test > 0)
+    }
+
+    /// Removes what earlier starts have left of tests that `is_meant` selects, images first.
+    /// Collective: no rank creates any before all have returned.
+    fn remove_tests<C: Comm>(
+        &self,
+        world: &C,
+        is_meant: impl Fn(usize) -> bool,
+    ) -> Result<(), JobError> {
+        remove_images(world, self.settings, self.setup, &is_meant)?;
+        if self.setup.is_first_on_host {
+            protect::sweep_tests(self.setup.store, &self.settings.run_id, is_meant)?;
+        }
+        Ok(world.barrier()?)
+    }
+
+    /// Opens the results that earlier starts have kept, which must be of the same tests.
+    ///
+    /// # Errors
+    /// [`JobError::OtherTests`] when they are not.
+    fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
+        let tests = self.spec.tests();
+        if !self.settings.is_on() {
+            return Ok(());
+        }
+        let run = &self.settings.run_id;
+        let is_afresh = self.settings.resume == Resume::Never;
+        let is_keeper = self.setup.is_first_on_host;
+        let ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
+        let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
+            let spec = record.as_ref().map(|record| &record.spec);
+            spec.is_none_or(|spec| tests.get(*test) != Some(spec))
+        };
+        if let Some((test, _)) = ledger.results().find(is_of_another) {
+            return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
+        }
+        self.ledger = Some(Rc::new(RefCell::new(ledger)));
+        Ok(())
+    }
+
+    /// Removes the ledger of a start that all ranks refuse, if this start has made it and it says
+    /// nothing.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn remove_void_ledger(&self) -> Result<(), JobError> {
+        let Some(ledger) = &self.ledger else { return Ok(()) };
+        Ok(ledger.borrow().remove_if_void()?)
+    }
+
+    /// The first test to run: after those whose results are kept, and not before the one of which
+    /// an earlier start has left data.
+    fn first_test<C: Comm>(&mut self, world: &C) -> Result<usize, JobError> {
+        if !self.settings.is_on() || self.settings.resume == Resume::Never {
+            return Ok(0);
+        }
+        let found = protect::found_test(self.setup.store, &self.settings.run_id)?;
+        // The number of the test plus 1, or 0 if none is found.
+        let mut found = [found.map_or(0, |test| 1 + test as u64)];
+        collect::all_reduce(world, &mut found, u64::max)?;
+        self.found = (found[0] as usize).checked_sub(1);
+        let done = self.done();
+        if done > 0 {
+            // An earlier start may have died before it had removed all data of these tests.
+            self.remove_tests(world, |test| test < done)?;
+        }
+        Ok(done.max(self.found.unwrap_or(0)))
+    }
+
+    /// Whether an earlier start has noted in the ledger, which is still there, that it had begun
+    /// test `first`, and no rank finds a segment of that test: nothing of skt-hpl removes these
+    /// before the result is in the ledger.
+    fn has_lost_segments(&self, first: usize) -> bool {
+        let has_begun = |ledger: &Rc<RefCell<Ledger>>| ledger.borrow().begun(first).is_some();
+        self.found != Some(first) && self.ledger.as_ref().is_some_and(has_begun)
+    }
+
+    /// The tests that are too short for checkpoints and of which an earlier start left images all
+    /// the same, because a signal or the end of its time made it save. Such a test is protected
+    /// again, so that it resumes from them. Collective.
+    fn find_images<C: Comm>(&self, world: &C) -> Result<BTreeSet<usize>, CommError> {
+        let (settings, outlooks) = (self.settings, &self.setup.outlooks);
+        let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
+        let has_short = (0..outlooks.len()).any(is_short);
+        if !has_short || settings.levels.0.is_empty() || settings.resume == Resume::Never {
+            return Ok(BTreeSet::new());
+        }
+        let mut seen = vec![0; outlooks.len()];
+        if self.setup.is_first_on_host {
+            for test in protect::images::tests_with_images(&settings)
+                .into_iter()
+                .filter(|test| is_short(*test))
+            {
+                seen[test] = 1;
+            }
+        }
+        collect::all_reduce(world, &mut seen, u8::max)?;
+        Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
+    }
+
+    /// Refuses a first start that protects no test if a level cannot be read: the tests are too
+    /// short for checkpoints, and a misspelt folder would only show in a longer run. A protected
+    /// test looks at its levels itself. Collective.
+    fn look_at_levels<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+        let (settings, setup) = (self.settings, self.setup);
+        let is_first = self.ledger.as_ref().is_some_and(|ledger| ledger.borrow().is_new());
+        let is_protected = |test: usize| self.is_protected(test, settings.resume);
+        if !is_first || settings.levels.0.is_empty() || (0..setup.outlooks.len()).any(is_protected)
+        {
+            return Ok(());
+        }
+        let why = if setup.is_first_on_host {
+            protect::images::unreadable_level(&settings)
+        } else {
+            None
+        };
+        match setup::first_text(world, &why.unwrap_or_default())? {
+            Some(why) => Err(JobError::Refused(why)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether earlier starts left no images of tests after `first`, so that a level failing later
+    /// cannot hide any. If a level is unreadable now, the ledger's note from an earlier start with
+    /// the same levels decides: images of a later test appear only after the ledger has one more
+    /// result. Collective.
+    fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
+        let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
+        let has_levels = !settings.levels.0.is_empty() && self.spec.tests().len() > 1;
+        let Some(ledger) = self.ledger.as_ref().filter(|_| has_levels) else {
+            return Ok(true);
+        };
+        let mut ledger = ledger.borrow_mut();
+        let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
+        levels.sort_unstable();
+        let levels = levels.join(",");
+        let seen = if is_looking {
+            protect::images::has_images(&settings, |test| test > first)
+        } else {
+            Some(false)
+        };
+        let mut any = [u8::from(seen == Some(true)), u8::from(seen.is_none())];
+        collect::all_reduce(world, &mut any, u8::max)?;
+        match any {
+            [0, 0] => {
+                ledger.note_no_images_after(Some(first), &levels)?;
+                Ok(true)
+            }
+            [0, _] => Ok(ledger.has_no_images_after(first, &levels)),
+            _ => {
+                ledger.note_no_images_after(None, &levels)?;
+                Ok(false)
+            }
+        }
+    }
+
+    /// The number of tests whose results are kept, from the first on.
+    fn done(&self) -> usize {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.borrow().done())
+    }
+
+    /// Reports the tests before `first`, which earlier starts have done. Returns whether that
+    /// succeeded.
+    fn tell(&mut self, first: usize) -> bool {
+        if first == 0 {
+            return true;
+        }
+        let known: Vec<TestRecord> = self.ledger.as_ref().map_or(Vec::new(), |ledger| {
+            let ledger = ledger.borrow();
+            let before = ledger.results().filter(|(test, _)| *test < first);
+            before.filter_map(|(_, record)| record).collect()
+        });
+        let lost = first.saturating_sub(known.len());
+        let also = match lost {
+            0 => String::new(),
+            _ => format!("; the results of {lost} of them are lost with the memory of their nodes"),
+        };
+        let note = format!("tests 1 to {first} were done by an earlier start{also}");
+        let told = self.events.note(&note);
+        is_written(told.and_then(|()| known.iter().try_for_each(|test| self.test_ends(test))))
+    }
+
+    /// Whether a test runs under checkpoints. A test that is much shorter than the first interval
+    /// does not, as hundreds of them may follow, unless an earlier start protected it or the user
+    /// requires to resume it.
+    pub fn is_protected(&self, index: usize, resume: Resume) -> bool {
+        match self.setup.outlooks[index] {
+            None => false,
+            Some(Outlook::TooShort) => {
+                let has_data = self.found == Some(index) || self.with_images.contains(&index);
+                resume == Resume::Require || has_data
+            }
+            Some(Outlook::Due | Outlook::NoneDue) => true,
+        }
+    }
+
+    /// What all ranks do after test `index`, as rank 0 decides. Collective.
+    fn verdict<C: Comm>(
+        &self,
+        world: &C,
+        index: usize,
+        (is_written, end): (bool, Option<Exit>),
+        is_protected: bool,
+    ) -> Result<NextStep, CommError> {
+        let next = index + 1;
+        let is_last = next == self.setup.outlooks.len();
+        // A start finds data of the next test only if the results of all tests before it are kept.
+        let is_kept_now = is_protected
+            || self.ledger.is_some()
+                && (is_last
+                    || self.is_protected(next, Resume::Auto)
+                    || self.kept_at.elapsed() >= KEEP_INTERVAL);
+        let own = match (is_written, is_kept_now) {
+            (false, _) => NextStep::Stop,
+            (true, false) => NextStep::GoOn,
+            (true, true) => NextStep::Keep,
+        };
+        let mut said = end.map_or(own, NextStep::End).bytes();
+        collect::broadcast(world, &mut said, 0)?;
+        Ok(NextStep::of_bytes(said))
+    }
+
+    /// Adds rank 0's results to the ledger, where they stay until the report is complete, and notes
+    /// the starts `missed` that their unreachable segments may belong to. Without a ledger, returns
+    /// rank 0's `missed` on all ranks. Collective.
+    fn keep_results<C: Comm>(
+        &mut self,
+        world: &C,
+        missed: &[StartId],
+    ) -> Result<Vec<StartId>, JobError> {
+        let mut results = std::mem::take(&mut self.unkept);
+        if self.spec.tests().len() < 2 {
+            // The result of a run's only test stays in its own segments.
+            results.clear();
+        }
+        self.kept_at = Instant::now();
+        let Some(ledger) = &self.ledger else {
+            let mut bytes = serde_json::to_vec(missed).expect("plain data");
+            collect::broadcast_bytes(world, &mut bytes, 0)?;
+            return Ok(serde_json::from_slice(&bytes).expect("written just now"));
+        };
+        if let Err(why) = ledger.borrow_mut().add(world, results, missed)? {
+            // The run continues; a later start may lack these results.
+            messages::print(format_args!(
+                "warning: results so far are not kept for later starts: {why}"
+            ));
+        }
+        // The ledger has them.
+        Ok(Vec::new())
+    }
+
+    /// Runs one test on its ranks, and reports it.
+    pub fn run_one<C: Comm>(
+        &mut self,
+        ranks: &mut Ranks<C>,
+        test: &TestSpec,
+        turn: Turn,
+        announced: &mut Instant,
+    ) -> Result<Reported<'a, C>, JobError> {
+        let setup = self.setup;
+        let is_protected = self.is_protected(turn.index, turn.resume);
+        let (team, injector) = (&setup.team, setup.injector.clone());
+        let Turn { index, tests, resume, nothing_hidden } = turn;
+        let mut watcher = Watcher {
+            events: &mut *self.events,
+            test,
+            tests,
+            index,
+            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
+            announced,
+            injector: &injector,
+            samples: Samples::default(),
+            power: TestPower::new(&self.power),
+            slow: None,
+        };
+        if !is_protected {
+            let lack = setup.lack_of_skipped(test, self.settings);
+            let mut record = run_plain(ranks.grid(test)?, team, test, lack, &mut watcher)?;
+            if let Some(record) = &mut record {
+                record.memory = protect::memory_split(test, self.settings, None);
+                record.progress = watcher.samples.list();
+                record.slow = watcher.slow.take();
+            }
+            let result = record.as_ref().map(protect::result::write_plain).unwrap_or_default();
+            let is_written = self.report(record.as_ref(), None);
+            return Ok(Reported { is_written, result, done: None });
+        }
+        let ranks = ranks.comm.as_ref().expect("a rank of the grid");
+        let settings = Settings { resume, ..self.settings.clone() };
+        let context = TestContext {
+            memory: TestSegments::new(setup.store, &settings.run_id, index, RankProcess(team))
+                .under(setup.lock.clone()),
+            nothing_hidden,
+            host: ranks.host(),
+            hook: injector.clone(),
+            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
+            lost_at: self.lost_at,
+            rank_in_run: self.rank_in_run.clone(),
+            clock: Arc::new(ClockReading::now),
+            end_unix: self.settings.time_limit.end(),
+            beginning: self.ledger.clone().map(|ledger| Beginning::new(ledger, index)),
+        };
+        heartbeat::begin_phase("open", 0, test.n, 0.0);
+        interrupt::keep(true);
+        watcher.say("looking for data of an earlier start, and reserving memory");
+        let (done, is_found) = match settings.method {
+            Method::Abft => run_with_checksums(ranks, test, &settings, context, &mut watcher)?,
+            _ => run_with_checkpoints(ranks, test, &settings, context, &mut watcher)?,
+        };
+        let number = index + 1;
+        let words = "was done by an earlier start, which ended before it removed the result";
+        let note = is_found.then(|| format!("test {number} {words}"));
+        // The bytes are the same whichever start has computed them.
+        let record =
+            TestRecord { slow: watcher.slow.take(), ..protect::result::read(done.result()) };
+        let reports = (ranks.rank() == 0).then_some(&record);
+        let is_written = self.report(reports, note.as_deref());
+        Ok(Reported { is_written, result: done.result().to_vec(), done: Some(done) })
+    }
+
+    /// Reports a record, after a note. Returns whether that succeeded.
+    fn report(&mut self, record: Option<&TestRecord>, note: Option<&str>) -> bool {
+        let Some(record) = record else { return true };
+        self.events.clear();
+        let noted = note.map_or(Ok(()), |note| self.events.note(note));
+        is_written(noted.and_then(|()| self.test_ends(record)))
+    }
+
+    fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
+        self.counts.add(&record.outcome);
+        self.events.test_ends(record)
+    }
+}
+
+/// Whether a report is written; if not, prints why.
+fn is_written(report: Result<(), ReportError>) -> bool {
+    report.inspect_err(|why| messages::print(format_args!("error: {why}"))).is_ok()
+}
+
+/// A test that has run.
+pub(super) struct Reported<'a, C: Comm> {
+    /// Whether the report succeeded, or was not this rank's to write.
+    pub is_written: bool,
+    /// On rank 0: the result, to be read by [`protect::result::read`].
+    pub result: Vec<u8>,
+    /// The result in shared memory, if the test was protected.
+    pub done: Option<Done<'a, C>>,
+}
+
+/// The position of a test in its run.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    /// The index of the test, from 0.
+    pub index: usize,
+    /// The number of tests.
+    pub tests: usize,
+    /// How to treat data that an earlier start has left of the test.
+    pub resume: Resume,
+    /// Whether no earlier start has left images of the test.
+    pub nothing_hidden: bool,
+}
+
+/// Removes the images of tests that `is_meant` selects, before other data that marks them as
+/// useless is removed. Collective.
+pub(super) fn remove_images<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    setup: &Setup,
+    is_meant: impl Fn(usize) -> bool,
+) -> Result<(), CommError> {
+    if settings.levels.0.is_empty() {
+        return Ok(());
+    }
+    if setup.is_first_on_host {
+        setup::warn(&protect::images::remove_images(&settings, is_meant));
+    }
+    world.barrier()
+}

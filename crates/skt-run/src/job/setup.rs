@@ -1,0 +1,602 @@
+//! The setup before the first test: threads, pinning, the DGEMM self-test, the memory check.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::error::JobError;
+use super::idle::IdleWatch;
+use super::options::JobOptions;
+use super::outlook;
+use super::pinning::{Pinning, PinningRequest};
+use super::places::{self, RankLocation};
+use super::traps;
+use crate::protect::hold::{Patience, RunLock};
+use crate::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
+use skt_checkpoint::checkpoint::layout::Geometry;
+use skt_checkpoint::checkpoint::store::{Store, StoreKind};
+use skt_config::{RunSpec, TestSpec};
+use skt_health::doctor::finding::{Finding, FindingKind};
+use skt_health::doctor::{self, at_start};
+use skt_health::environment::preflight::{self, DoesNotFit};
+use skt_health::environment::{DgemmSelfTest, Environment, selftest};
+use skt_host::affinity;
+use skt_host::messages;
+use skt_host::process::ending_processes;
+use skt_host::{host, memory};
+use skt_solver::blas::{library, peak};
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::team::Team;
+
+/// Seconds of the DGEMM self-test, where tests take longer.
+const SELF_TEST_SECONDS: f64 = 0.1;
+/// Seconds of the DGEMM self-test where the tests take next to no time.
+const SELF_TEST_SECONDS_MIN: f64 = 0.01;
+
+/// Why a job cannot run.
+pub struct Refused {
+    /// The reason, in words.
+    pub why: String,
+    /// Whether the same start can succeed later, because the obstacle ends by itself.
+    pub passes: bool,
+}
+
+impl Refused {
+    /// A refusal that holds until something is changed.
+    fn for_good(why: String) -> Self {
+        Self { why, passes: false }
+    }
+}
+
+/// What all tests of a job share on a rank.
+pub struct Setup<'a> {
+    /// The rank's threads.
+    pub team: Team,
+    /// The hosts, libraries and pinning of the job.
+    pub environment: Environment,
+    /// The rate of DGEMM with all cores in use, as the mean over ranks.
+    pub self_test: DgemmSelfTest,
+    /// Why the job cannot run, if it cannot.
+    pub refusal: Option<Refused>,
+    /// Whether the job is the reference's: without protection, and tests that do not fit are
+    /// skipped.
+    is_as_reference: bool,
+    /// The cost of the protection in memory, in words.
+    pub memory_note: Option<String>,
+    /// The store, which outlives the process.
+    pub store: &'a (dyn Store + Send + Sync),
+    /// Whether this process is the first of its host.
+    pub is_first_on_host: bool,
+    /// Faults to inject into this process.
+    pub injector: Arc<FaultInjector>,
+    /// The lock that keeps other jobs of the same run away.
+    pub lock: Option<Arc<RunLock>>,
+    /// Keeps other runs away from the cores of this one.
+    _pinning: Pinning,
+    /// Whether each protected test will have checkpoints; the same on all ranks.
+    pub outlooks: Vec<Option<Outlook>>,
+    /// The time of each part of the setup on this rank, in words.
+    pub part_times: String,
+    /// The places of all ranks.
+    places: Vec<RankLocation>,
+}
+
+/// The time that each part of the setup takes.
+struct StopWatch {
+    since: Instant,
+    parts: Vec<(&'static str, f64)>,
+}
+
+impl StopWatch {
+    fn start() -> Self {
+        Self { since: Instant::now(), parts: Vec::new() }
+    }
+
+    /// Ends the part named `name`.
+    fn end_part(&mut self, name: &'static str) {
+        let now = Instant::now();
+        self.parts.push((name, (now - self.since).as_secs_f64()));
+        self.since = now;
+    }
+
+    fn words(&self) -> String {
+        let all: f64 = self.parts.iter().map(|(_, seconds)| seconds).sum();
+        let part = |(name, seconds): &(&str, f64)| format!("{name} {seconds:.3} s");
+        let parts: Vec<String> = self.parts.iter().map(part).collect();
+        format!("{} ({all:.3} s in all)", parts.join(", "))
+    }
+}
+
+/// The places of all ranks, with what earlier starts of the run hold there. Collective.
+fn all_places<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    options: &JobOptions,
+    store: &(dyn Store + Send + Sync),
+) -> Result<Vec<RankLocation>, JobError> {
+    let mask = affinity::current_mask().unwrap_or_default();
+    let (mut id, mut held_bytes) = (None, 0);
+    if settings.is_on() {
+        // Removes leftovers of all runs: no run can resume from them.
+        warn(&protect::tidy(store)?);
+        held_bytes = protect::run_bytes(store, &settings.run_id)?;
+        id = Some(store.id()?);
+    }
+    Ok(places::gather(world, mask, id, held_bytes, options.thread_variables.clone())?)
+}
+
+fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning) -> Environment {
+    Environment {
+        host: host::this_host(),
+        memory: memory::this_process(),
+        blas: library::loaded(),
+        mpi_library: options.mpi_library.clone(),
+        hosts: places::hosts(places),
+        pinning: pinning.words(),
+        helper_cpus: pinning.kept().to_vec(),
+    }
+}
+
+/// Why the tests do not fit into the memory of the hosts, if they do not, and what other runs hold
+/// there. Collective.
+fn lack_of_memory<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    places: &[RankLocation],
+) -> Result<Option<String>, JobError> {
+    let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
+    let run = settings.is_on().then_some(settings.run_id.as_str());
+    let left = if places[world.rank()].host == lacking {
+        protect::left_by_others(store, &settings.store, run)?
+    } else {
+        None
+    };
+    let left = first_text(world, &left.unwrap_or_default())?;
+    Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
+}
+
+/// Waits for missing memory while processes that may free some are ending on any host, at most for
+/// as long as that takes. Collective.
+fn wait_for_memory<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    options: &JobOptions,
+    store: &(dyn Store + Send + Sync),
+    places: &mut Vec<RankLocation>,
+) -> Result<(), JobError> {
+    const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+    let lacking_bytes = |places: &[RankLocation]| {
+        check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
+    };
+    let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
+    let (bytes, team) = (|| bytes, Team::solo());
+    let process = RankProcess(&team);
+    let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
+    let may_come = || {
+        let is_over = patience.is_over(true);
+        let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
+        collect::all_reduce(world, &mut any, u64::max)?;
+        Ok(any == [1, 0])
+    };
+    let lacks = || {
+        *places = all_places(world, settings, options, store)?;
+        Ok(lacking_bytes(places).is_some())
+    };
+    let wait = || {
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSES.1);
+    };
+    wait_while(may_come, lacks, wait)
+}
+
+/// Waits while something `lacks` that `may_come`. The last look at what lacks follows the look that
+/// found that nothing more may come, so that what came in between is seen.
+fn wait_while<E>(
+    mut may_come: impl FnMut() -> Result<bool, E>,
+    mut lacks: impl FnMut() -> Result<bool, E>,
+    mut wait: impl FnMut(),
+) -> Result<(), E> {
+    loop {
+        let is_last = !may_come()?;
+        if !lacks()? || is_last {
+            return Ok(());
+        }
+        wait();
+    }
+}
+
+/// Takes the lock of the run, if it is protected. Returns on all ranks why that fails. Collective.
+fn take_lock<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    index: usize,
+) -> Result<(Option<Arc<RunLock>>, Option<Refused>), JobError> {
+    if !settings.is_on() {
+        return Ok((None, None));
+    }
+    let (team, host) = (Team::solo(), world.host());
+    let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team))?;
+    let in_use = taken.as_ref().err().map(ToString::to_string);
+    let why = first_text(world, &in_use.unwrap_or_default())?;
+    let mut stays = [u64::from(taken.as_ref().is_err_and(|why| !why.passes()))];
+    collect::all_reduce(world, &mut stays, u64::max)?;
+    let refusal = why.map(|why| Refused { why, passes: stays == [0] });
+    Ok((taken.ok().map(Arc::new), refusal))
+}
+
+/// Prints the first lines as warnings, and the number of the others: another user may have planted
+/// thousands.
+pub fn warn(lines: &[String]) {
+    const LINES: usize = 4;
+    for line in lines.iter().take(LINES) {
+        messages::print(format_args!("warning: {line}"));
+    }
+    if lines.len() > LINES {
+        let more = lines.len() - LINES;
+        messages::print(format_args!("warning: and {more} more; `skt-hpl store list` shows them"));
+    }
+}
+
+/// Warns, on rank 0, of hosts that share one memory, and so fail together.
+fn warn_of_one_store(places: &[RankLocation], rank: usize) {
+    if rank != 0 {
+        return;
+    }
+    let hosts = places::hosts_of_one_store(places);
+    if !hosts.is_empty() {
+        messages::print(format_args!(
+            "warning: hosts {} share one memory: the loss of one of them may take the segments of \
+             all (--domains can name them as one)",
+            hosts.join(", ")
+        ));
+    }
+}
+
+/// Refuses a fault to be injected into a rank that does not exist: a user who tests what a run
+/// survives would believe that it has survived the fault. A job that continues after a loss may
+/// have fewer ranks.
+fn fault_of_no_rank(settings: &Settings, options: &JobOptions, ranks: usize) -> Option<String> {
+    let is_of_none = |fault: &&Inject| fault.process >= ranks && options.lost_at.is_none();
+    let fault = settings.inject.iter().find(is_of_none)?;
+    let (rank, last) = (fault.process, ranks - 1);
+    Some(format!("--inject {fault}: there is no rank {rank}, this job has ranks 0 to {last}"))
+}
+
+/// The text of the first rank that has one. Collective.
+pub(super) fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
+    let all = collect::all_gather_bytes(world, text.as_bytes())?;
+    let first = all.into_iter().find(|bytes| !bytes.is_empty());
+    Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// The first line that a job prints.
+pub fn starting_line(ranks: usize, spec: &RunSpec) -> String {
+    let (tests, threads) = (spec.tests().len(), spec.threads);
+    format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
+}
+
+impl<'a> Setup<'a> {
+    /// Sets up a job whose segments are in `store`. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, threads cannot be started, or the BLAS has no work space.
+    pub fn new<C: Comm>(
+        world: &C,
+        spec: &RunSpec,
+        settings: &Settings,
+        options: &JobOptions,
+        store: &'a (dyn Store + Send + Sync),
+    ) -> Result<Self, JobError> {
+        let mut watch = StopWatch::start();
+        let kind: StoreKind = settings.store.parse()?;
+        let injector =
+            FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
+        let injector = Arc::new(injector);
+        // Our own threads call the BLAS, each for itself.
+        library::use_one_thread();
+        let mut places = all_places(world, settings, options, store)?;
+        watch.end_part("ranks and stores");
+        let (threads, pin) = (spec.threads, spec.pin);
+        let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin };
+        let pinning = Pinning::new(world, &places, &wanted)?;
+        let team = pinning.start_team(spec.threads);
+        let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
+        let environment = environment(options, &places, &pinning);
+        let idle = pinning.host().map(IdleWatch::start);
+        watch.end_part("threads and BLAS");
+        let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
+        let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
+        let idle_cores = idle.map(|watch| watch.idle_cores(threads));
+        let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
+        explain(&mut self_test.warnings, lack, &found);
+        self_test.warnings.extend(places::other_thread_variables(&places, threads));
+        watch.end_part("DGEMM self-test");
+        let (_, index_on_host) = places::neighbours(&places, world.rank());
+        let index = places::index_in_store(&places, world.rank());
+        if settings.is_on() && index == 0 {
+            warn(&protect::doubtful(store)?);
+        }
+        let refused = first_text(world, pinning.refusal().unwrap_or_default())?
+            .or_else(|| fault_of_no_rank(settings, options, world.size()))
+            .or_else(|| outlook::nothing_to_resume(spec, settings))
+            .or_else(|| places::store_of_several_kernels(&places, &settings.store));
+        // The refusal is the same on all ranks.
+        let (lock, mut refusal) = match refused {
+            Some(why) => (None, Some(Refused::for_good(why))),
+            None => take_lock(world, settings, store, index)?,
+        };
+        warn_of_one_store(&places, world.rank());
+        let is_as_reference = options.as_reference && !settings.is_on();
+        if refusal.is_none() {
+            wait_for_memory(world, spec, settings, options, store, &mut places)?;
+        }
+        if refusal.is_none() && !is_as_reference {
+            let lack = lack_of_memory(world, spec, settings, store, &places)?;
+            refusal = lack.map(Refused::for_good);
+        }
+        // The memory check comes first, as it says more about what other runs hold.
+        if refusal.is_none() && settings.is_on() {
+            let trap = traps::look(world, spec, settings, store, (&places, index))?;
+            refusal = trap.map(Refused::for_good);
+        }
+        let outlooks = match refusal {
+            None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,
+            // The outlooks are not used, and tests that do not fit may be too large to count.
+            Some(_) => Vec::new(),
+        };
+        watch.end_part("lock and memory");
+        Ok(Self {
+            team,
+            environment,
+            self_test,
+            refusal,
+            is_as_reference,
+            memory_note: memory_note(spec, settings, &places),
+            store,
+            is_first_on_host: index_on_host == 0,
+            injector,
+            lock,
+            _pinning: pinning,
+            outlooks,
+            part_times: watch.words(),
+            places,
+        })
+    }
+}
+
+impl Setup<'_> {
+    /// Why the tests of `spec` do not fit into the memory of the hosts, if they do not.
+    pub fn lack(&self, spec: &RunSpec, settings: &Settings) -> Option<DoesNotFit> {
+        check_memory(spec, settings, &self.places)
+    }
+
+    /// Why a test is skipped, if it is: it does not fit into the memory of the hosts. The same on
+    /// all ranks.
+    pub fn lack_of_skipped(&self, test: &TestSpec, settings: &Settings) -> Option<DoesNotFit> {
+        let lack = || check_memory_of(test, settings, &self.places);
+        self.is_as_reference.then(lack).flatten()
+    }
+
+    /// The lines about the setup in the head of the report.
+    pub fn notes(&self, spec: &RunSpec, settings: &Settings) -> Vec<String> {
+        let mut notes = vec![format!("start    : {}", self.part_times)];
+        if self.is_as_reference {
+            let words = "no, as in the reference: a lost node ends the run; skt-hpl, the same \
+                         program, takes checkpoints";
+            notes.push(format!("protected: {words}"));
+        }
+        let none = outlook::too_small(spec, settings);
+        notes.extend(none.map(|words| format!("protected: {words}")));
+        notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
+        let due = outlook::note(settings, &self.outlooks);
+        notes.extend(due.map(|words| format!("protected: {words}")));
+        notes
+    }
+}
+
+/// What is wrong with the settings of the hosts, each finding once. `idle_cores` is the number of
+/// cores that nothing uses, on the first rank of a machine. The finding that ranks share cores is
+/// left out if the user `is_told` of it already. Collective.
+fn findings<C: Comm>(
+    world: &C,
+    places: &[RankLocation],
+    threads: usize,
+    idle_cores: Option<usize>,
+    is_told: bool,
+) -> Result<Vec<Finding>, CommError> {
+    let (here, index) = places::sharers_of_cores(places, world.rank());
+    let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
+    let mut own = match index {
+        0 => at_start::findings(&world.host(), &masks, threads, idle_cores),
+        _ => Vec::new(),
+    };
+    own.retain(|finding| !is_told || finding.kind != FindingKind::SmtSiblings);
+    let bytes = serde_json::to_vec(&own).expect("plain data");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let of_rank = |bytes: &Vec<u8>| -> Vec<Finding> {
+        serde_json::from_slice(bytes).expect("what a rank sent")
+    };
+    Ok(doctor::joined(all.iter().flat_map(of_rank)))
+}
+
+/// Replaces warnings about a slow DGEMM by the causes that explain them.
+fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
+    let is_cause =
+        |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
+    if lack.is_some() || found.iter().any(is_cause) {
+        warnings.retain(|warning| !selftest::is_of_rate(warning));
+    }
+    warnings.splice(..0, lack);
+    warnings.extend(found.iter().map(at_start::line));
+}
+
+/// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
+/// core, within bounds.
+fn self_test_seconds(spec: &RunSpec) -> f64 {
+    let seconds = |test: &TestSpec| {
+        let cores = (test.ranks() * test.threads) as f64;
+        2.0 / 3.0 * (test.n as f64).powi(3) / (1e9 * cores)
+    };
+    let all: f64 = spec.tests().iter().map(seconds).sum();
+    (0.1 * all).clamp(SELF_TEST_SECONDS_MIN, SELF_TEST_SECONDS)
+}
+
+/// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach.
+fn self_test<C: Comm>(
+    world: &C,
+    team: &Team,
+    environment: &Environment,
+    seconds: f64,
+) -> Result<DgemmSelfTest, JobError> {
+    world.barrier()?;
+    let rate = selftest::dgemm_gflops(team, seconds)? / team.threads() as f64;
+    // NaN where a peak is unknown; the sum is NaN then, too.
+    let mut sums = [rate, peak::gflops_per_core(team).unwrap_or(f64::NAN)];
+    collect::all_sum(world, &mut sums)?;
+    let [gflops_per_core, peak] = sums.map(|sum| sum / world.size() as f64);
+    let peak_gflops_per_core = Some(peak).filter(|peak| peak.is_finite());
+    let (blas, host) = (&environment.blas, &environment.host);
+    let warnings = selftest::warnings(
+        gflops_per_core,
+        peak_gflops_per_core,
+        blas,
+        host.has_avx2,
+        host.nominal_gigahertz,
+    );
+    Ok(DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings })
+}
+
+/// The host with the largest lack of memory, if any host has one; why the job does not fit, and
+/// what would.
+fn memory_lack(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<(String, String)> {
+    let why = check_memory(spec, settings, places)?;
+    let plain = check_memory(spec, &Settings::none(), places);
+    // The run has no checkpoints, or too few ranks for any.
+    if plain.as_ref() == Some(&why) {
+        return Some((why.host.clone(), why.to_string()));
+    }
+    let largest = plain.map_or(Some(why.n), |plain| plain.largest_n);
+    let without = largest
+        .map_or(String::new(), |n| format!(" Without checkpoints (--ft none), N = {n} would."));
+    let text = format!("{why} That is with checkpoints (--ft {}).{without}", settings.method);
+    Some((why.host, text))
+}
+
+/// Checks all tests against the memory of all hosts. Returns why the one with the largest lack does
+/// not fit.
+fn check_memory(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<DoesNotFit> {
+    let tests = spec.tests();
+    let lacking = tests.iter().filter_map(|test| check_memory_of(test, settings, places));
+    lacking.max_by_key(|why| why.need_bytes)
+}
+
+/// Checks a test against the memory of all hosts. Returns why it does not fit.
+fn check_memory_of(
+    test: &TestSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<DoesNotFit> {
+    // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a loss
+    // may be missing.
+    let places = &places[..test.ranks().min(places.len())];
+    let geometry = smallest_group(test, settings, places);
+    let bytes = |n: usize| {
+        let test = TestSpec { n, ..test.clone() };
+        protect::memory_split(&test, settings, geometry).total()
+    };
+    preflight::check(test.n, &places::shares(places), bytes).err()
+}
+
+fn smallest_group(
+    spec: &TestSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+) -> Option<Geometry> {
+    protect::smallest_group(spec, settings, places.iter().map(|place| place.host.as_str()))
+}
+
+/// The memory that protection takes in the test with the largest memory, in words; `None` without
+/// checkpoints.
+fn memory_note(spec: &RunSpec, settings: &Settings, places: &[RankLocation]) -> Option<String> {
+    let splits = spec.tests().into_iter().filter_map(|test| {
+        let geometry = smallest_group(&test, settings, places.get(..test.ranks())?)?;
+        Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
+    });
+    let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
+    let words = protect::memory_words(settings, geometry, &split);
+    Some(format!("{words}; segments in the store {}", settings.store))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use skt_health::doctor::finding::Gain;
+
+    fn finding(kind: FindingKind) -> Finding {
+        let words = |text: &str| text.to_owned();
+        let (what, measured, remedy) = (words("a limit"), words("half"), words("raise it"));
+        let gain = Gain::computed(2.0);
+        Finding { kind, hosts: vec![words("n1"), words("n2")], what, measured, remedy, gain }
+    }
+
+    /// The last process that ends may free what lacks between two looks, in either order.
+    #[test]
+    fn what_comes_at_the_last_moment_is_seen() {
+        let (ending, lacking) = (Cell::new(1), Cell::new(true));
+        let frees_all = || {
+            ending.set(0);
+            lacking.set(false);
+        };
+        let found = Cell::new(None);
+        let lacks = || {
+            found.set(Some(lacking.get()));
+            Ok::<_, ()>(lacking.get())
+        };
+        // After the measurement, in the pause.
+        wait_while(|| Ok(ending.get() > 0), lacks, frees_all).unwrap();
+        assert_eq!(found.get(), Some(false));
+        // Before the count, after an older measurement.
+        lacking.set(true);
+        let counts = || {
+            frees_all();
+            Ok(false)
+        };
+        wait_while(counts, lacks, || unreachable!("nothing lacks")).unwrap();
+        assert_eq!(found.get(), Some(false));
+        // Nothing comes: one measurement says so.
+        lacking.set(true);
+        wait_while(|| Ok(false), lacks, || unreachable!("nothing may come")).unwrap();
+        assert_eq!(found.get(), Some(true));
+    }
+
+    #[test]
+    fn a_cause_takes_the_place_of_its_effect() {
+        let rate = "DGEMM does 1.0 of the 9.0 Gflop/s that a core can do".to_owned();
+        let kernel = "OpenBLAS uses its kernel 'Prescott'".to_owned();
+        let explained = |lack: Option<&str>, found: &[Finding]| {
+            let mut warnings = vec![kernel.clone(), rate.clone()];
+            explain(&mut warnings, lack.map(str::to_owned), found);
+            warnings
+        };
+        assert_eq!(explained(None, &[]), [kernel.clone(), rate.clone()]);
+        let line = "on n1, n2: a limit: half. Remedy: raise it. It would bring up to 2.0 times the \
+                    rate. (skt-hpl doctor)";
+        assert_eq!(explained(None, &[finding(FindingKind::Quota)]), [kernel.as_str(), line]);
+        let governor = explained(None, &[finding(FindingKind::Governor)]);
+        assert_eq!(governor, [kernel.as_str(), rate.as_str(), line]);
+        assert_eq!(explained(Some("lack"), &[]), ["lack", kernel.as_str()]);
+    }
+}

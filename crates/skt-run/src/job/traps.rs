@@ -1,0 +1,166 @@
+//! Checks that the hosts' stores can keep the segments of a job, and warns of what may remove them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::places::RankLocation;
+use super::setup::warn;
+use crate::protect::{self, Settings};
+use skt_checkpoint::checkpoint::segments::node_store::NodeStore;
+use skt_checkpoint::checkpoint::store::{Store, StoreKind};
+use skt_config::{RunSpec, TestSpec};
+use skt_health::environment::preflight::largest_that;
+use skt_solver::comm::{Comm, CommError, collect};
+
+/// The report of one process of each store; those of other processes are empty.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct HostReport {
+    host: String,
+    /// Why the store cannot keep the segments.
+    lack: Option<String>,
+    /// Bytes that the segments may take together there, if the store has a bound.
+    room_bytes: Option<u64>,
+    warnings: Vec<String>,
+}
+
+/// Why a host's store cannot keep the segments of all tests, if so; the same on all ranks. Rank 0
+/// prints warnings of what may remove them. `index` is the index of this rank among those that see
+/// its store. Collective.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn look<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    settings: &Settings,
+    store: &(dyn Store + Send + Sync),
+    (places, index): (&[RankLocation], usize),
+) -> Result<Option<String>, CommError> {
+    let needs = needs(spec, settings, places, world.rank());
+    // No test is protected, which all ranks know.
+    if needs.iter().all(|(_, rank_bytes)| *rank_bytes == 0) {
+        return Ok(None);
+    }
+    let kind: Option<StoreKind> = settings.store.parse().ok();
+    let told = match kind.filter(|_| index == 0) {
+        Some(kind) => {
+            let node = NodeStore::ask(&kind, store, &settings.run_id);
+            let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
+            let room_bytes = node.room_bytes();
+            HostReport { host: world.host(), lack, room_bytes, warnings: node.warnings }
+        }
+        None => HostReport::default(),
+    };
+    let bytes = serde_json::to_vec(&told).expect("text becomes JSON");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"));
+    let all: Vec<HostReport> = all.collect();
+    if world.rank() == 0 {
+        warn(&warnings(&all));
+    }
+    let lacking = all.iter().find_map(|told| Some((&told.host, told.lack.as_ref()?)));
+    Ok(lacking.map(|(host, lack)| {
+        let rooms = all.iter().enumerate();
+        let rooms = rooms.filter_map(|(rank, told)| Some((rank, told.room_bytes?))).collect();
+        let largest = largest_n(spec, settings, places, rooms);
+        let fits = largest.map(|n| format!(". The largest N that fits there is {n}"));
+        format!("host {host}: {lack}{}", fits.unwrap_or_default())
+    }))
+}
+
+/// The largest order of the test with the largest segments whose segments fit into the `rooms`,
+/// each the bytes that a rank's store has. `None` if the test itself fits, or none does.
+fn largest_n(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+    rooms: Vec<(usize, u64)>,
+) -> Option<usize> {
+    let bytes = |test: &TestSpec| rank_bytes(test, settings, places);
+    let test = spec.tests().into_iter().max_by_key(bytes)?;
+    let rooms: Vec<(u64, u64)> = rooms
+        .into_iter()
+        .map(|(rank, room_bytes)| (ranks_in_store(&test, places, rank), room_bytes))
+        .collect();
+    let fits = |n: usize| {
+        let need_bytes = bytes(&TestSpec { n, ..test.clone() });
+        rooms.iter().all(|(ranks, room_bytes)| ranks.saturating_mul(need_bytes) <= *room_bytes)
+    };
+    if fits(test.n) { None } else { largest_that(fits, test.n) }
+}
+
+/// For each test: the number of its ranks that see the store of `rank`, and the bytes of the
+/// largest segment.
+fn needs(
+    spec: &RunSpec,
+    settings: &Settings,
+    places: &[RankLocation],
+    rank: usize,
+) -> Vec<(u64, u64)> {
+    let of_test =
+        |test: TestSpec| (ranks_in_store(&test, places, rank), rank_bytes(&test, settings, places));
+    spec.tests().into_iter().map(of_test).collect()
+}
+
+/// The places of the ranks of a test; those of a job that continues after a loss may be missing.
+fn places_of<'a>(test: &TestSpec, places: &'a [RankLocation]) -> &'a [RankLocation] {
+    &places[..places.len().min(test.ranks())]
+}
+
+/// The number of ranks of a test that see the store of `rank`.
+fn ranks_in_store(test: &TestSpec, places: &[RankLocation], rank: usize) -> u64 {
+    let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
+    let own = memory(&places[rank]);
+    places_of(test, places).iter().filter(|place| memory(place) == own).count() as u64
+}
+
+/// Bytes of the largest segment of a test.
+fn rank_bytes(test: &TestSpec, settings: &Settings, places: &[RankLocation]) -> u64 {
+    let hosts = places_of(test, places).iter().map(|place| place.host.as_str());
+    protect::segment_bytes(test, settings, hosts)
+}
+
+/// Each warning once, with the hosts that it applies to.
+fn warnings(all: &[HostReport]) -> Vec<String> {
+    const HOSTS: usize = 3;
+    let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for told in all {
+        for warning in &told.warnings {
+            hosts_of.entry(warning).or_default().push(&told.host);
+        }
+    }
+    let line = |(text, hosts): (&str, Vec<&str>)| {
+        let more = match hosts.len().saturating_sub(HOSTS) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let hosts = &hosts[..hosts.len().min(HOSTS)];
+        format!("{}{more}: {text}", hosts.join(", "))
+    };
+    hosts_of.into_iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_of_many_hosts_is_one_line() {
+        let told = |host: &str, warnings: &[&str]| HostReport {
+            host: host.into(),
+            lack: None,
+            room_bytes: None,
+            warnings: warnings.iter().map(|&text| text.to_owned()).collect(),
+        };
+        let all = [
+            told("a", &["x"]),
+            told("b", &["x", "y"]),
+            told("c", &[]),
+            told("d", &["x"]),
+            told("e", &["x"]),
+            HostReport::default(),
+        ];
+        assert_eq!(warnings(&all), ["a, b, d and 1 more: x", "b: y"]);
+    }
+}

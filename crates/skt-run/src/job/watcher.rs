@@ -1,0 +1,154 @@
+//! The progress that a test shows while it runs.
+
+use std::time::{Duration, Instant};
+
+use skt_terms::units;
+
+use super::power::TestPower;
+use crate::events::{Phase, RunEvents};
+use crate::heartbeat;
+use crate::protect::{self, FaultInjector};
+use crate::record::energy::RankEnergy;
+use crate::record::{Restart, Samples};
+use skt_config::TestSpec;
+use skt_health::slow::{Named, SlowReport};
+use skt_solver::comm;
+
+/// The order below which a test is small: it takes next to no time, and hundreds may follow.
+const SMALL_N: usize = 2000;
+/// The shortest time between announcements of small tests.
+const SMALL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Shows a test's progress.
+pub(super) struct Watcher<'a> {
+    pub events: &'a mut dyn RunEvents,
+    pub test: &'a TestSpec,
+    pub tests: usize,
+    pub index: usize,
+    /// The predicted rate of the job, in operations a second.
+    pub guessed_rate: f64,
+    pub announced: &'a mut Instant,
+    /// Faults to inject into this rank.
+    pub injector: &'a FaultInjector,
+    /// Samples of the progress, for the report.
+    pub samples: Samples,
+    /// The energy that is measured here.
+    pub power: TestPower<'a>,
+    /// On rank 0: the rates of all ranks, once the matrix has been factored.
+    pub slow: Option<SlowReport>,
+}
+
+impl Watcher<'_> {
+    /// Prints a line about the test, unless it is small.
+    pub fn say(&mut self, line: &str) {
+        if self.test.n >= SMALL_N {
+            self.events.announce(&format!("N={}: {line}", self.test.n));
+        }
+    }
+
+    /// The predicted seconds of the step that begins at this column.
+    fn step_seconds(&self, column: usize) -> f64 {
+        protect::panel_flops(column / self.test.nb, self.test.n, self.test.nb) / self.guessed_rate
+    }
+
+    /// Tells the supervisor and the ranks that wait for this one that it enters this phase, in
+    /// which it may be silent for `seconds`.
+    fn enter(&self, phase: Phase, seconds: f64) {
+        comm::expect_pause_now(seconds);
+        let column = if phase.is_after_columns() { self.test.n } else { 0 };
+        heartbeat::begin_phase(phase.name(), column, self.test.n, seconds);
+    }
+}
+
+impl RunEvents for Watcher<'_> {
+    fn phase(&mut self, phase: Phase) {
+        let n = self.test.n;
+        let step_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
+        comm::expect_pause(step_seconds);
+        self.enter(phase, step_seconds);
+        if phase == Phase::Factor && n >= SMALL_N {
+            self.power.sample();
+        }
+        if phase == Phase::BackSubstitute {
+            self.injector.back();
+        }
+        if n < SMALL_N && self.announced.elapsed() < SMALL_INTERVAL {
+            return;
+        }
+        *self.announced = Instant::now();
+        let line = match phase {
+            Phase::Generate { total_bytes } => generating_line(n, total_bytes, self.test.ranks()),
+            Phase::Factor => {
+                format!("N={n}: factoring (test {} of {})", self.index + 1, self.tests)
+            }
+            Phase::BackSubstitute => format!("N={n}: back substitution"),
+            Phase::Check => format!("N={n}: checking the solution"),
+            Phase::Done => return self.events.clear(),
+        };
+        self.events.announce(&line);
+    }
+
+    fn waits(&mut self, phase: Phase, seconds: f64) {
+        self.enter(phase, seconds);
+    }
+
+    fn resumes(&mut self, restart: &Restart) {
+        self.say(&restart.resuming_words());
+    }
+
+    fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
+        heartbeat::columns(done, n, self.step_seconds(done));
+        self.injector.columns(done);
+        self.samples.push(elapsed_seconds, done);
+        self.events.columns(done, n, elapsed_seconds);
+    }
+
+    fn timed_part_begins(&mut self, before_seconds: f64) {
+        self.power.begins(before_seconds);
+    }
+
+    fn timed_part_ends(&mut self) {
+        self.power.ends();
+        if self.test.n >= SMALL_N {
+            self.power.sample();
+        }
+    }
+
+    fn energy(&mut self, seconds: f64) -> RankEnergy {
+        self.power.energy(seconds)
+    }
+
+    fn slow(&mut self, named: &Named) {
+        heartbeat::slow(named.brief().as_deref());
+        self.events.slow(named);
+    }
+
+    fn rates(&mut self, report: SlowReport) {
+        self.slow = Some(report);
+    }
+
+    fn flips(&mut self, done: usize) -> bool {
+        self.injector.flips(done)
+    }
+}
+
+/// The line that announces the generation of a matrix.
+fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
+    format!(
+        "N={n}: generating the matrix ({} on {ranks} rank{})",
+        units::bytes(total_bytes),
+        if ranks == 1 { "" } else { "s" }
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generating_line_has_the_size_of_the_matrix() {
+        let line = |ranks| generating_line(20_000, 3_200_160_000, ranks);
+        assert_eq!(line(4), "N=20000: generating the matrix (3.0 GiB on 4 ranks)");
+        assert_eq!(line(1), "N=20000: generating the matrix (3.0 GiB on 1 rank)");
+    }
+}

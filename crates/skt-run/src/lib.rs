@@ -1,0 +1,22 @@
+//! A run: all tests of a configuration on all ranks, under protection.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`job`] | all tests of a run |
+//! | [`ptest`] | one test: generate, solve, time, check |
+//! | [`protect`] | where the solver and the checkpoints meet |
+//! | [`record`] | what is known of a test: data that checkpoints keep and reports print |
+//! | [`events`] | what a run reports while it runs |
+//! | [`tune`] | the fastest parameters, by short tests |
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
+
+pub mod events;
+pub mod grace;
+pub mod heartbeat;
+pub mod job;
+pub mod protect;
+pub mod ptest;
+pub mod record;
+pub mod tune;
+pub mod tuning;

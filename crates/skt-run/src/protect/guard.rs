@@ -1,0 +1,787 @@
+//! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::slice;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
+
+use super::Region;
+use super::app::{self, NodeCheckpointer};
+use super::beginning::{Beginning, Begun};
+use super::clock::{Clock, ClockReading, Origin, state_seconds};
+use super::deadline::{self, Ahead};
+use super::history::{History, Taken, remember};
+use super::images;
+use super::interval::CheckpointSchedule;
+use super::recorder::{KeptClock, Known, Recorder};
+use super::result;
+use super::segments::TestSegments;
+use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
+use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
+use crate::tuning::TUNING;
+use skt_checkpoint::checkpoint::finish::FinishedRun;
+use skt_checkpoint::checkpoint::hook::Hook;
+use skt_checkpoint::checkpoint::layout::{Active, Geometry};
+use skt_checkpoint::checkpoint::level::{Load, StateSeconds, Writer};
+use skt_checkpoint::checkpoint::protocol::{
+    self, CheckpointError, Checkpointer, Config, FoundRun, Polled, Stats,
+};
+use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_config::TestSpec;
+use skt_config::protection::Settings;
+use skt_host::affinity;
+use skt_host::messages;
+use skt_solver::blas::MatMut;
+use skt_solver::blas::view::SharedMat;
+use skt_solver::comm::{Comm, collect};
+use skt_solver::grid::Cyclic;
+use skt_solver::pgesv::final_part::Final;
+use skt_solver::pgesv::guard::{Background, Guard, Remaining};
+use skt_solver::pgesv::{LocalShape, SolveError};
+use skt_solver::team::Team;
+
+/// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
+/// only its own format, whichever version of it wrote them.
+pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
+
+/// What a checkpoint has besides the matrix. Ranks differ in the bytes that they saved; that of
+/// rank 0 is kept.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct TestState {
+    /// Panels that are factored and applied.
+    panel: usize,
+    /// Seconds of the timed part, over all starts, when this checkpoint was taken.
+    elapsed_seconds: f64,
+    /// The clocks when the timed part began.
+    origin: Origin,
+    #[serde(flatten)]
+    costs: CheckpointCosts,
+    restarts: Vec<Restart>,
+}
+
+/// The checkpoints of a run so far.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct CheckpointCosts {
+    checkpoints: u64,
+    checkpoint_seconds: f64,
+    stall_seconds: f64,
+    stall: Stall,
+    skew_seconds: f64,
+    encode_seconds: f64,
+    copy_seconds: f64,
+    /// What this rank saved; all other numbers are the maximum over ranks.
+    saved_bytes: u64,
+    taken: Vec<Taken>,
+}
+
+/// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
+pub struct Protected<'a, C: Comm> {
+    checkpointer: Box<NodeCheckpointer<'a, C>>,
+    settings: Settings,
+    /// Whether the solver continues while parities are computed.
+    overlaps: bool,
+    spec: TestSpec,
+    groups: Vec<Vec<usize>>,
+    survives_nodes: bool,
+    /// Whether the matrix comes from a checkpoint.
+    is_resumed: bool,
+    recorder: Recorder,
+    /// Panels that were factored and applied when the last checkpoint was taken.
+    saved_panel: usize,
+    costs: CheckpointCosts,
+    /// The time of the last cut, to measure the pace.
+    cut_at: Instant,
+    cut_panel: usize,
+    schedule: CheckpointSchedule,
+    /// The panel before which the next checkpoint is due.
+    due: usize,
+    /// Whether this start has taken a checkpoint, and so knows how long one takes.
+    has_taken: bool,
+    /// Whether this start has warned of the interval between checkpoints.
+    has_warned: bool,
+    /// The checkpoint that is being encoded while the solver continues.
+    begun: Option<BegunCheckpoint>,
+    /// The ledger's note about the beginning of the test, until it is written.
+    beginning: Option<Beginning<'a>>,
+}
+
+/// What a checkpoint cost a rank; once reduced, the maximum of each number over ranks.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Cost {
+    /// Seconds of the run when it was taken.
+    elapsed_seconds: f64,
+    /// Seconds from its beginning to its end.
+    seconds: f64,
+    skew_seconds: f64,
+    /// The sum of all parts of `stall`.
+    stall_seconds: f64,
+    encode_seconds: f64,
+    copy_seconds: f64,
+    stall: Stall,
+}
+
+/// A checkpoint that has begun.
+struct BegunCheckpoint {
+    at: Instant,
+    /// How long the solver has stood still for it so far.
+    stall: Stall,
+}
+
+/// A test whose result is in shared memory, to be read by [`super::result::read`].
+pub type Done<'a, C> = FinishedRun<C, TestSegments<'a>>;
+
+/// A test after it is opened. `T` protects it.
+pub enum Opened<'a, C: Comm, T> {
+    /// There is work to do, from the data that earlier starts have left.
+    Ready(Box<T>, FoundRun),
+    /// An earlier start has finished the test.
+    Done(Done<'a, C>),
+}
+
+/// The rank of a process in its run, which it keeps from one attempt of its job to the next.
+pub type RankInRun = Rc<Cell<Option<usize>>>;
+
+/// The arguments of `open` besides the test.
+pub struct TestContext<'a> {
+    /// The segments of this test on this node.
+    pub memory: TestSegments<'a>,
+    /// Whether no image of this test existed when the job began ([`Config::nothing_hidden`]).
+    pub nothing_hidden: bool,
+    /// The host of this process.
+    pub host: String,
+    /// Fault injection.
+    pub hook: Arc<dyn Hook>,
+    /// The predicted rate of the job, in operations a second.
+    pub guessed_rate: f64,
+    /// When this process noticed the latest loss that it has outlived.
+    pub lost_at: Option<Instant>,
+    /// The rank that this process had before a loss, if any; `open` sets its rank.
+    pub rank_in_run: RankInRun,
+    /// Reads the clocks of this node, as [`ClockReading::now`] does.
+    pub clock: Clock,
+    /// The end of the job's time, in seconds since 1970; rank 0's counts.
+    pub end_unix: Option<f64>,
+    /// The ledger's note about the beginning of the test. With `abft` the state of each rank has
+    /// it.
+    pub beginning: Option<Beginning<'a>>,
+}
+
+/// The schedule of a test that is predicted to do `rate` operations a second.
+pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> CheckpointSchedule {
+    CheckpointSchedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
+}
+
+/// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
+/// earlier start has left, rebuilds what is lost, and allocates the rest. Collective. The grid must
+/// be built on [`Protected::comm`], where each rank has the position that its data belongs to.
+///
+/// # Errors
+/// See [`CheckpointError`].
+pub fn open<'a, C: Comm>(
+    comm: &C,
+    spec: &TestSpec,
+    settings: &Settings,
+    context: TestContext<'a>,
+) -> Result<Opened<'a, C, Protected<'a, C>>, CheckpointError> {
+    let started = Instant::now();
+    let TestContext { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
+        context;
+    let schedule = guessed_schedule(spec, settings, context.guessed_rate);
+    let shape = region_shape(spec, settings);
+    let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
+    let config = Config {
+        // Little compared with the matrix.
+        in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
+        levels: images::open_levels(settings, memory.part(), spec.threads),
+        nothing_hidden,
+        image_writer: image_writer(memory.process().0),
+        ..config
+    };
+    let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
+        protocol::Opened::Ready(opened) => opened,
+        protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
+    };
+    let (checkpointer, recovered) = opened.recover()?;
+    let found = checkpointer.found();
+    let mut guard = Protected {
+        settings: settings.clone(),
+        overlaps: overlaps(settings, &checkpointer)?,
+        spec: spec.clone(),
+        groups: found.groups.clone(),
+        survives_nodes: !found.single_domain && !found.shared_domains,
+        is_resumed: recovered.is_some(),
+        recorder: Recorder::new(started, clock, end_unix),
+        saved_panel: 0,
+        costs: CheckpointCosts::default(),
+        cut_at: started,
+        cut_panel: 0,
+        schedule,
+        due: 0,
+        has_taken: false,
+        has_warned: false,
+        begun: None,
+        beginning,
+        checkpointer,
+    };
+    let reading = guard.recorder.begin_clock(guard.checkpointer.comm())?;
+    if let Some(recovered) = &recovered {
+        let state = serde_json::from_slice(&recovered.state);
+        guard.take_state(state.expect("a state that this program wrote"));
+    }
+    let restarts = &guard.recorder.kept.restarts;
+    let known = guard.beginning.as_ref().and_then(|at| at.read(spec, restarts));
+    if recovered.is_some() || known.is_some() {
+        guard.resume(recovered.as_ref(), known, found.load.as_ref(), &reading)?;
+    } else {
+        guard.recorder.begin_run(guard.checkpointer.comm(), &reading)?;
+    }
+    guard.agree_on_state()?;
+    Ok(Opened::Ready(Box::new(guard), found))
+}
+
+/// Images are written by another thread than those of `team`, on the core that is kept for it, if
+/// any.
+fn image_writer(team: &Team) -> Writer {
+    let cpu = team.helper_cpu();
+    Writer::Thread(Arc::new(move || affinity::pin_as_planned(cpu)))
+}
+
+/// The configuration of a test's checkpointer. `format` has the name and the number of the form of
+/// the method's state.
+///
+/// # Errors
+/// When the store cannot tell which memory it is.
+pub(super) fn config(
+    spec: &TestSpec,
+    settings: &Settings,
+    memory: &TestSegments,
+    host: &str,
+    (format_name, format): (&str, u32),
+) -> Result<Config, CheckpointError> {
+    let mut application = serde_json::to_value(spec).expect("plain data");
+    application[format_name] = format.into();
+    let refused = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
+    let state_bytes = state_bytes(spec.ranks());
+    let config =
+        app::checkpoint_config(settings, memory, application.to_string(), host, state_bytes);
+    let state_seconds = Some(state_seconds as StateSeconds);
+    Ok(Config { align_bytes: ALIGN_BYTES, state_seconds, ..config.map_err(refused)? })
+}
+
+impl<'a, C: Comm> Protected<'a, C> {
+    /// All ranks, in the order of their positions.
+    pub fn comm(&self) -> &C {
+        self.checkpointer.comm()
+    }
+
+    /// Whether the matrix comes from a checkpoint.
+    pub fn is_resumed(&self) -> bool {
+        self.is_resumed
+    }
+
+    /// The restart that this start is, if it is one.
+    pub fn restart(&self) -> Option<&Restart> {
+        self.recorder.restart()
+    }
+
+    /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
+    /// time.
+    fn state(&self) -> TestState {
+        let KeptClock { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
+        let (panel, costs) = (self.saved_panel, self.costs.clone());
+        TestState { panel, elapsed_seconds, origin, costs, restarts }
+    }
+
+    /// Continues from the state of a checkpoint.
+    fn take_state(&mut self, state: TestState) {
+        let TestState { panel, elapsed_seconds, origin, costs, restarts } = state;
+        (self.saved_panel, self.costs) = (panel, costs);
+        self.recorder.kept = KeptClock { elapsed_seconds, origin, restarts };
+    }
+
+    /// Notes that this start resumes from a checkpoint, or begins with only the clock of earlier
+    /// starts. `known` is what these have noted.
+    fn resume(
+        &mut self,
+        recovered: Option<&Recovered>,
+        known: Option<Begun>,
+        load: Option<&Load>,
+        reading: &ClockReading,
+    ) -> Result<(), CheckpointError> {
+        let kept = &mut self.recorder.kept;
+        let taken_seconds = kept.elapsed_seconds;
+        let mut least_seconds = taken_seconds;
+        if let Some(known) = known {
+            least_seconds = least_seconds.max(known.least_seconds());
+            (kept.origin, kept.restarts) = (known.origin, known.restarts);
+        }
+        let column = (self.saved_panel * self.spec.nb).min(self.spec.n);
+        let epoch = recovered.map_or(0, |recovered| recovered.epoch);
+        if epoch > 0 {
+            // The time of a checkpoint is known only once it is complete, so the checkpoint does
+            // not have it.
+            let seconds = 0.0;
+            let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
+            remember(&mut self.costs.taken, last);
+        }
+        let restart = Restart {
+            epoch,
+            column,
+            rebuilt_ranks: recovered.map_or(Vec::new(), |recovered| recovered.rebuilt.clone()),
+            damaged_blocks: recovered.map_or(0, |recovered| recovered.repaired_cells),
+            level: load.map(|load| self.settings.levels.0[load.level].name()),
+            ..Restart::default()
+        };
+        let known = Known { saved_seconds: taken_seconds, least_seconds };
+        Ok(self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?)
+    }
+
+    /// The history of the test since its first start.
+    pub fn history(&self) -> History {
+        self.recorder.history(self.costs.taken.clone())
+    }
+
+    /// The geometry of the smallest group.
+    pub fn geometry(&self) -> Geometry {
+        let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
+        Geometry { members, parities: self.settings.parities }
+    }
+
+    /// What the protection was and did, for the report.
+    pub fn protection(&self) -> Protection {
+        let Settings { codec, region, parities, .. } = &self.settings;
+        Protection {
+            codec: codec.to_string(),
+            encoder: self.checkpointer.encoder().to_string(),
+            message_bytes: self.checkpointer.message_bytes() as u64,
+            region: region.to_string(),
+            groups: self.groups.len(),
+            group_size: self.groups.iter().map(Vec::len).max().unwrap_or(0),
+            parities: *parities,
+            survives_nodes: self.survives_nodes,
+            checkpoints: self.costs.checkpoints,
+            overlap: self.overlaps,
+            checkpoint_seconds: self.costs.checkpoint_seconds,
+            stall_seconds: self.costs.stall_seconds,
+            stall: self.costs.stall,
+            skew_seconds: self.costs.skew_seconds,
+            encode_seconds: self.costs.encode_seconds,
+            copy_seconds: self.costs.copy_seconds,
+            saved_bytes: self.costs.saved_bytes,
+            ..self.recorder.protection(&self.checkpointer, &self.settings)
+        }
+    }
+
+    /// The result of the test for [`Protected::finish`]: its record, with the samples of this start
+    /// and the events since the first one.
+    pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
+        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        record.protection = Some(self.protection());
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        self.recorder.result(record, self.costs.taken.clone(), samples, capacity_bytes)
+    }
+
+    /// Ends the test: rank 0's `result` stays in shared memory until it is reported. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, the system refuses, or the result is too large.
+    pub fn finish(self, result: &[u8]) -> Result<Done<'a, C>, CheckpointError> {
+        self.checkpointer.finish(result)
+    }
+
+    /// Gives all ranks rank 0's state, as each has measured different times.
+    fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
+        let mut bytes = serde_json::to_vec(&self.state()).expect("plain data");
+        collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
+        self.take_state(serde_json::from_slice(&bytes).expect("written just now"));
+        Ok(())
+    }
+
+    /// What may have changed since the last checkpoint, the same on all ranks.
+    fn active(&self) -> Active {
+        let nb = self.spec.nb;
+        let from = self.corner(self.saved_panel * nb, self.saved_panel * nb);
+        match (self.costs.checkpoints, self.settings.region) {
+            (0, _) | (_, Region::Whole) => Active::ALL,
+            (_, Region::Side) => Active { row: 0, ..from },
+            (_, Region::Corner) => from,
+        }
+    }
+
+    /// The local corner from global row `row` and column `column` on: the least of any rank. More
+    /// than what has changed does no harm, and what is final on all ranks is final on each.
+    fn corner(&self, row: usize, column: usize) -> Active {
+        let TestSpec { nb, p, q, .. } = self.spec;
+        let least = |map: Cyclic, from: usize| {
+            (0..map.procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
+        };
+        let (row, column) = (least(Cyclic::rows(nb, p), row), least(Cyclic::cols(nb, q), column));
+        Active { row, byte: column * size_of::<f64>() }
+    }
+
+    /// How the matrix becomes final from panel `next` on up to the cut before panel `due`. During
+    /// the update by a panel the rows above it and the columns up to its own are final; during the
+    /// last one the rest becomes final.
+    fn stages(&self, next: usize, due: usize) -> Vec<Active> {
+        let every = (due - next).div_ceil(TUNING.checkpoint_stages).max(1);
+        let panels = (next..due).rev().step_by(every);
+        let corner = |panel| self.corner(panel * self.spec.nb, (panel + 1) * self.spec.nb);
+        let mut stages: Vec<_> = panels.map(corner).collect();
+        stages.reverse();
+        stages
+    }
+
+    /// Measures the pace between two cuts.
+    fn measure(&mut self, next: usize) {
+        let flops = self.schedule.flops(self.cut_panel..next);
+        let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds());
+        let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
+        if flops > 0.0 && seconds > 0.0 {
+            self.schedule.rate = flops / seconds;
+        }
+    }
+
+    /// Takes a checkpoint before panel `next`, or completes the one that has begun.
+    fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
+        let (start, active) = (Instant::now(), self.active());
+        let mut state = self.state();
+        state.panel = next;
+        state.elapsed_seconds = self.seconds();
+        state.costs.checkpoints += 1;
+        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
+        let begun = self.begun.take();
+        let (stats, skew_seconds) = match &begun {
+            None => {
+                // A rank that is early waits here for the others: this time is not the encoder's.
+                self.checkpointer.comm().barrier()?;
+                let skew_seconds = start.elapsed().as_secs_f64();
+                (self.checkpointer.checkpoint(&[active], &bytes)?, skew_seconds)
+            }
+            Some(_) => {
+                let stats = self.checkpointer.complete(&bytes)?;
+                let after_seconds = stats.commit_seconds + stats.flush_seconds;
+                let agreed_seconds = start.elapsed().as_secs_f64() - after_seconds;
+                (stats, self.skew(agreed_seconds)?)
+            }
+        };
+        let here_seconds = start.elapsed().as_secs_f64() - skew_seconds;
+        // What `begin` has copied is counted there.
+        let (begun_at, mut stall, copy_seconds) = match begun {
+            None => (start, Stall::default(), stats.copy_seconds),
+            Some(begun) => (begun.at, begun.stall, stats.flush_seconds),
+        };
+        stall.copy_seconds = copy_seconds;
+        stall.agree_seconds =
+            (stats.agree_seconds + stats.commit_seconds).min(here_seconds - copy_seconds);
+        stall.encode_seconds = here_seconds - copy_seconds - stall.agree_seconds;
+        let cost = Cost {
+            elapsed_seconds: state.elapsed_seconds,
+            seconds: begun_at.elapsed().as_secs_f64() - skew_seconds,
+            skew_seconds,
+            stall_seconds: stall.seconds(),
+            encode_seconds: stats.encode_seconds,
+            copy_seconds: stats.copy_seconds,
+            stall,
+        };
+        self.count(state, &stats, cost)
+    }
+
+    /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
+    /// time from its arrival to the agreement, which all ranks leave together.
+    fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
+        let mut last = [-agreed_seconds];
+        collect::all_max(self.checkpointer.comm(), &mut last)?;
+        Ok(agreed_seconds + last[0])
+    }
+
+    /// Adds the cost of a checkpoint to the state that goes into the next checkpoint and into the
+    /// report, as the maximum of each number over ranks. `state` is rank 0's.
+    fn count(
+        &mut self,
+        state: TestState,
+        stats: &Stats,
+        mut cost: Cost,
+    ) -> Result<(), CheckpointError> {
+        let doubles = bytemuck::cast_slice_mut(slice::from_mut(&mut cost));
+        collect::all_max(self.checkpointer.comm(), doubles)?;
+        self.take_state(state);
+        self.recorder.kept.elapsed_seconds = cost.elapsed_seconds;
+        let costs = &mut self.costs;
+        costs.checkpoint_seconds += cost.seconds;
+        costs.skew_seconds += cost.skew_seconds;
+        costs.stall_seconds += cost.stall_seconds;
+        costs.encode_seconds += cost.encode_seconds;
+        costs.copy_seconds += cost.copy_seconds;
+        costs.stall += cost.stall;
+        costs.saved_bytes += stats.encoded_bytes as u64;
+        let taken = Taken {
+            start_seconds: cost.elapsed_seconds,
+            seconds: cost.stall_seconds,
+            epoch: self.checkpointer.epoch(),
+            column: (self.saved_panel * self.spec.nb).min(self.spec.n),
+            bytes: stats.encoded_bytes as u64,
+        };
+        remember(&mut costs.taken, taken);
+        self.schedule.cost_seconds = cost.stall_seconds;
+        self.has_taken = true;
+        Ok(())
+    }
+
+    /// Whether all ranks take a checkpoint before panel `panel`, as rank 0 decides.
+    fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
+        let saved = self.saved_panel;
+        let is_due = panel > saved && panel >= self.due;
+        let is_worth_it = self.learns() || self.schedule.is_worth_it(saved, panel);
+        let mut take = [u8::from(is_due && is_worth_it)];
+        collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
+        Ok(take[0] != 0)
+    }
+
+    /// Sets the panel before which the next checkpoint may be due, seen from panel `panel`. Returns
+    /// the panel of the next cut: that one, or an earlier one before which to check the time.
+    fn plan_next_cut(&mut self, panel: usize) -> Result<usize, CheckpointError> {
+        let due = if panel < self.due && !self.overlaps {
+            // The last cut was made only to check the time.
+            self.due
+        } else {
+            self.warn_of_interval(panel);
+            self.schedule.next_due(panel)
+        };
+        let look = self.next_look(panel);
+        let due = if self.overlaps || self.learns() { due.min(look) } else { due };
+        let mut agreed = [due as u64, look as u64];
+        collect::broadcast(self.checkpointer.comm(), &mut agreed, 0)?;
+        let [due, look] = agreed.map(|panel| panel as usize);
+        self.due = due;
+        Ok(due.min(look))
+    }
+
+    /// Warns once, on rank 0, of an interval that the checkpoints measured so far do not go with.
+    fn warn_of_interval(&mut self, panel: usize) {
+        let may_warn = self.has_taken && !self.has_warned && self.checkpointer.comm().rank() == 0;
+        if let Some(warning) = self.schedule.warning(panel).filter(|_| may_warn) {
+            self.has_warned = true;
+            messages::print(format_args!("warning: {warning}"));
+        }
+    }
+
+    /// Whether this start has limited time and has not measured a checkpoint yet. Rank 0's answer
+    /// counts.
+    fn learns(&self) -> bool {
+        self.recorder.is_limited() && !self.has_taken
+    }
+
+    /// The predicted times at the cut before panel `next`.
+    fn ahead(&self, next: usize) -> Ahead {
+        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(next);
+        let save_seconds = self.schedule.cost_seconds + self.recorder.image_seconds();
+        Ahead { step_seconds, rest_seconds, save_seconds }
+    }
+
+    /// The panel before which to check the time again, seen from panel `next`. With overlap each
+    /// such check is at a checkpoint, so none is made only to see a signal soon.
+    fn next_look(&self, next: usize) -> usize {
+        let seconds = self.recorder.look_after(&self.ahead(next), self.learns());
+        let for_signals = TUNING.look_for_signals_seconds as f64;
+        let seconds = if self.overlaps { seconds } else { seconds.min(for_signals) };
+        self.schedule.after(next, seconds)
+    }
+
+    /// Whether the run must stop before panel `next`: by rank 0's clock, or by a signal on any
+    /// rank. The result is the same on all ranks. Collective.
+    fn is_time_up(&mut self, next: usize) -> Result<bool, CheckpointError> {
+        let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
+        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        let [is_asked, image_seconds] = most;
+        self.recorder.note_image_seconds(image_seconds);
+        let is_over = self.recorder.is_over(&self.ahead(next));
+        let mut stops = [u8::from(is_asked > 0.0 || is_over)];
+        collect::broadcast(self.checkpointer.comm(), &mut stops, 0)?;
+        Ok(stops[0] != 0)
+    }
+
+    /// Saves the state before panel `next`, with images on all levels, and waits until all are
+    /// complete. Returns the error that the run ends with. Collective.
+    fn stop(&mut self, next: usize) -> Result<SolveError, CheckpointError> {
+        let has_levels = !self.settings.levels.0.is_empty();
+        if has_levels || next > self.saved_panel || self.begun.is_some() {
+            self.checkpointer.make_images_due();
+            self.checkpoint(next)?;
+        }
+        let column = (next * self.spec.nb).min(self.spec.n);
+        self.recorder.stop(&mut self.checkpointer, &self.settings, column)
+    }
+
+    /// Writes the note about the beginning of the test, once in a start.
+    fn note_beginning(&mut self) -> Result<(), CheckpointError> {
+        let Some(beginning) = self.beginning.take() else { return Ok(()) };
+        let KeptClock { origin, restarts, .. } = self.recorder.kept.clone();
+        let begun = Begun::new(&self.spec, origin, restarts);
+        let (comm, mut bytes) = (self.comm(), serde_json::to_vec(&begun).expect("plain data"));
+        collect::broadcast_bytes(comm, &mut bytes, 0)?;
+        beginning.note(bytes).map_err(|why| CheckpointError::Memory {
+            what: "noting when the test began".into(),
+            source: io::Error::other(why),
+        })
+    }
+
+    fn cut_here(&mut self, next: usize) -> Result<usize, CheckpointError> {
+        self.note_beginning()?;
+        let to = if self.overlaps {
+            self.cut_ahead(next)?
+        } else {
+            if self.decide(next)? {
+                if self.learns() {
+                    self.checkpointer.make_images_due();
+                }
+                self.checkpoint(next)?;
+            }
+            self.plan_next_cut(next)?
+        };
+        (self.cut_panel, self.cut_at) = (next, Instant::now());
+        Ok(to)
+    }
+
+    /// With overlap, a checkpoint begins as soon as the next one is scheduled, and is encoded
+    /// during all updates until then.
+    fn cut_ahead(&mut self, next: usize) -> Result<usize, CheckpointError> {
+        if self.begun.is_some() {
+            if self.learns() {
+                self.checkpointer.make_images_due();
+            }
+            self.checkpoint(next)?;
+        }
+        let to = self.plan_next_cut(next)?;
+        if self.due > next && self.decide(self.due)? {
+            let (at, active) = (Instant::now(), self.active());
+            let stages = self.stages(next, self.due);
+            self.checkpointer.begin_in_stages(&[active], &[stages])?;
+            let begin_seconds = at.elapsed().as_secs_f64();
+            self.begun =
+                Some(BegunCheckpoint { at, stall: Stall { begin_seconds, ..Stall::default() } });
+        }
+        Ok(to)
+    }
+}
+
+/// Whether parities are computed while the solver continues; the same on all ranks.
+fn overlaps<C: Comm>(
+    settings: &Settings,
+    checkpointer: &NodeCheckpointer<C>,
+) -> Result<bool, CheckpointError> {
+    // Groups on one host may encode differently from those on several hosts.
+    let mut overlaps = [u8::from(settings.overlaps(checkpointer.encoder()))];
+    collect::all_reduce(checkpointer.comm(), &mut overlaps, u8::max)?;
+    Ok(overlaps[0] > 0)
+}
+
+pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
+    match error {
+        CheckpointError::Comm(error) => SolveError::Comm(error),
+        error => SolveError::Checkpoint { panel, why: error.to_string() },
+    }
+}
+
+// SAFETY: the methods of the checkpointer that it calls read and write memory of this process and
+// of its group, and send messages; they do not use the store, whose team is bound to its thread.
+unsafe impl<C: Comm> Background for Protected<'_, C> {
+    fn is_active(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    fn progress(&mut self, done: Final) -> Result<Remaining, SolveError> {
+        if self.begun.is_none() {
+            return Ok(Remaining::Nothing);
+        }
+        let byte = done.cols().saturating_mul(size_of::<f64>());
+        let outside = Active { row: done.rows(), byte };
+        // SAFETY: nothing writes to the final part before the cut, nor then before `complete` has
+        // returned.
+        unsafe { self.checkpointer.ready(0, outside) };
+        match self.checkpointer.poll() {
+            Ok(Polled::Done | Polled::Idle) => Ok(Remaining::Nothing),
+            Ok(Polled::Waiting) => Ok(Remaining::Messages),
+            Ok(Polled::More) => Ok(Remaining::Work),
+            Err(error) => Err(solve_error(self.due, error)),
+        }
+    }
+
+    fn add_stall(&mut self, seconds: f64) {
+        if let Some(begun) = &mut self.begun {
+            begun.stall.turn_seconds += seconds;
+        }
+    }
+}
+
+impl<C: Comm> Guard for Protected<'_, C> {
+    fn matrix(&mut self) -> &mut [f64] {
+        bytemuck::cast_slice_mut(self.checkpointer.region(0))
+    }
+
+    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+        let LocalShape { rows, cols, lda, .. } = shape;
+        let (a, bytes) = self.checkpointer.region_at(0);
+        // SAFETY: the region stays at its address as long as the checkpointer is borrowed, begins
+        // on a page, and all of its bytes form doubles. While the solver runs it is only read, and
+        // only where the solver has called it final.
+        let a =
+            unsafe { MatMut::row_major_at(a.cast(), bytes / size_of::<f64>(), rows, cols, lda) };
+        (a.share(), self)
+    }
+
+    fn start(&mut self) -> usize {
+        self.recorder.begin_timed_part();
+        (self.cut_panel, self.cut_at) = (self.saved_panel, self.recorder.start());
+        self.due = self.saved_panel;
+        self.saved_panel
+    }
+
+    fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
+        let error = |error| solve_error(next, error);
+        if next > self.cut_panel {
+            self.measure(next);
+        }
+        if self.is_time_up(next).map_err(error)? {
+            return Err(self.stop(next).map_err(error)?);
+        }
+        self.cut_here(next).map_err(error)
+    }
+
+    fn seconds(&self) -> f64 {
+        self.recorder.seconds()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the
+    /// next number.
+    #[test]
+    fn the_bytes_of_a_state_are_those_of_its_format() {
+        assert_eq!(STATE_FORMAT.1, 2, "and other bytes here");
+        let json = concat!(
+            r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
+            r#""checkpoint_seconds":0.3,"stall_seconds":0.2,"stall":{"begin_seconds":0.01,"#,
+            r#""turn_seconds":0.02,"encode_seconds":0.03,"agree_seconds":0.04,"#,
+            r#""copy_seconds":0.05},"skew_seconds":0.06,"encode_seconds":0.07,"#,
+            r#""copy_seconds":0.08,"saved_bytes":18446744073709551615,"#,
+            r#""taken":[[1.5,0.0,4,512,1048576]],"restarts":[{"epoch":4,"column":512,"#,
+            r#""rebuilt_ranks":[1,3],"damaged_blocks":2,"start_seconds":7.25,"#,
+            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
+            r#""wall_clock_step_seconds":-3.5,"mended_seconds":null,"undone_ranks":0,"#,
+            r#""level":"disk"}]}"#,
+        );
+        let state: TestState = serde_json::from_str(json).expect("a state of this format");
+        assert_eq!(serde_json::to_string(&state).expect("plain data"), json);
+    }
+}

@@ -1,0 +1,140 @@
+//! The images of a run on its levels: opens them for a test, looks for them, and removes them.
+
+use std::collections::BTreeSet;
+
+use super::LevelSettings;
+use skt_checkpoint::checkpoint::level::Level;
+use skt_checkpoint::checkpoint::level::folder;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_config::protection::Settings;
+
+/// Opens the levels for test `test` of the run, on a rank of `threads` threads.
+pub fn open_levels(settings: &Settings, test: usize, threads: usize) -> Vec<Level> {
+    // The cores' time is a cost only if the writer takes it from the solver. With `abft` the
+    // rank itself writes, and the time that it waits counts already; a helper core does not
+    // belong to the solver.
+    let shares = settings.method != Method::Abft && settings.helper_cores == 0;
+    settings.levels.open(&settings.run_id, test, settings.folder_number, threads, shares)
+}
+
+/// Removes the images of tests that `is_meant` selects from the levels, as far as this node
+/// sees them. Returns a line about each level that refuses.
+pub fn remove_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+    let refused = |level: &LevelSettings| {
+        let why = folder::remove_images_of(&level.folder, &settings.run_id, &is_meant).err()?;
+        let (name, run, folder) = (level.name(), &settings.run_id, level.quoted_folder());
+        Some(format!(
+            "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
+             from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
+        ))
+    };
+    settings.levels.0.iter().filter_map(refused).collect()
+}
+
+/// The tests of which some level has images, as far as this node sees it.
+pub fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
+    let of_level = |level: &LevelSettings| {
+        // A level that fails now shows none.
+        folder::tests_with_images(&level.folder, &settings.run_id).unwrap_or_default()
+    };
+    settings.levels.0.iter().flat_map(of_level).collect()
+}
+
+/// Whether some level, as far as this node sees it, has images of tests that `is_meant`
+/// selects. `None` if none is seen, and a level that fails may have some.
+pub fn has_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
+    let of_level = |level: &LevelSettings| {
+        let tests = folder::tests_with_images(&level.folder, &settings.run_id).ok()?;
+        Some(tests.into_iter().any(&is_meant))
+    };
+    let seen: Vec<Option<bool>> = settings.levels.0.iter().map(of_level).collect();
+    let has_some = seen.contains(&Some(true));
+    (has_some || !seen.contains(&None)).then_some(has_some)
+}
+
+/// Why a level cannot be read on this node, for the first one that cannot.
+pub fn unreadable_level(settings: &Settings) -> Option<String> {
+    settings.levels.0.iter().find_map(|level| {
+        let why = folder::tests_with_images(&level.folder, &settings.run_id).err()?;
+        Some(format!("level {}: {why}", level.name()))
+    })
+}
+
+/// Removes the folders of the run, which are empty.
+pub fn close_levels(settings: &Settings) {
+    settings.levels.close(&settings.run_id);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::Levels;
+    use super::*;
+    use skt_checkpoint::checkpoint::level::folder::ImageFolder;
+    use skt_checkpoint::checkpoint::level::{ImageCost, ImagesEvery};
+    use skt_model::levels::Level as Planned;
+
+    /// Where the writer has cores of its own, the time that it takes on them is no cost.
+    #[test]
+    fn a_writer_costs_the_solver_what_it_takes_of_its_cores() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let level = format!("local:{}", folder.path().display());
+        let levels: Levels = level.parse().expect("legal");
+        let interval = |method, helper_cores, cpu_seconds| {
+            let settings =
+                Settings { levels: levels.clone(), method, helper_cores, ..Settings::new("costs") };
+            let opened = open_levels(&settings, 0, 2);
+            let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
+                panic!("{opened:?}")
+            };
+            interval_of(&ImageCost { write_seconds: 1.0, wait_seconds: 1.0, cpu_seconds })
+        };
+        let method = Method::SelfCheckpoint;
+        assert!(interval(method, 0, 1.0) > interval(method, 0, 0.0));
+        assert_eq!(interval(method, 1, 1.0), interval(method, 0, 0.0));
+        // The rank itself writes, and the time that it waits counts already.
+        assert_eq!(interval(Method::Abft, 0, 1.0), interval(method, 0, 0.0));
+    }
+
+    /// A run takes images at the interval that `skt-hpl plan` counts on.
+    #[test]
+    fn the_interval_is_the_best_period_of_the_model() {
+        let level: Levels = "local:/x,mtbf=1d".parse().expect("legal");
+        let settings = Settings { levels: level, ..Settings::new("model") };
+        for (wait_seconds, cpu_seconds, write_seconds) in
+            [(2.0, 3.0, 1.0), (0.0, 0.0, 7.0), (0.5, 0.0, 1e5)]
+        {
+            let opened = open_levels(&settings, 0, 2);
+            let ImagesEvery::Cost { interval_of, .. } = &opened[0].every else {
+                panic!("{opened:?}")
+            };
+            let planned = Planned {
+                cost_seconds: wait_seconds + cpu_seconds / 2.0,
+                write_seconds,
+                outage_seconds: 0.0,
+                mtbf_seconds: 86400.0,
+            };
+            let taken = interval_of(&ImageCost { write_seconds, wait_seconds, cpu_seconds });
+            assert_eq!(taken, planned.best_period_seconds().expect("legal"));
+        }
+    }
+
+    /// What a start does about it is decided when all ranks know.
+    #[test]
+    fn a_folder_that_is_not_there_or_a_link_is_a_disk_that_fails() {
+        let above = tempfile::tempdir().expect("a folder");
+        let fails = |folder: &Path, named: &Path| {
+            let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
+            let settings = Settings { levels, ..Settings::new("fails") };
+            let levels = open_levels(&settings, 0, 1);
+            let why = levels[0].disk.list().expect_err("a disk that fails").to_string();
+            assert!(why.contains(&named.display().to_string()), "{why}");
+        };
+        let nowhere = above.path().join("nowhere");
+        fails(&nowhere, &nowhere);
+        let link = ImageFolder::path_of(above.path(), "fails");
+        std::os::unix::fs::symlink(&nowhere, &link).expect("a link");
+        fails(above.path(), &link);
+    }
+}

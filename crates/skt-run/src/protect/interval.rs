@@ -1,0 +1,303 @@
+//! How often to take a checkpoint, and whether another one saves more than it costs.
+
+use std::ops::Range;
+
+use crate::tuning::TUNING;
+use skt_config::TestSpec;
+use skt_config::protection::Every;
+use skt_config::protection::Settings;
+use skt_model::tang::interval::daly_seconds;
+
+/// A test that is [`Outlook::TooShort`] has no checkpoint due before its end even if it is this
+/// many times slower than predicted.
+const SLOWER: f64 = 10.0;
+
+/// The largest share of a run's time that checkpoints cost at an interval that a user gives as a
+/// time.
+const CHECKPOINTS_SHARE_MAX: f64 = 0.1;
+
+/// The rates and times that determine when checkpoints of a test are taken.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckpointSchedule {
+    every: Every,
+    mtbf_seconds: f64,
+    /// Seconds that the job has, if its time is limited.
+    time_seconds: Option<f64>,
+    n: usize,
+    nb: usize,
+    ranks: usize,
+    /// Operations a second of the whole job: predicted, then measured.
+    pub rate: f64,
+    /// Seconds of the last checkpoint: predicted, then measured.
+    pub cost_seconds: f64,
+}
+
+/// Whether a test will have checkpoints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outlook {
+    /// The test will have at least one.
+    Due,
+    /// The test will have none, unless it is slower than predicted.
+    NoneDue,
+    /// The test would have none even if it were ten times slower than predicted.
+    TooShort,
+}
+
+impl CheckpointSchedule {
+    /// The schedule of a test predicted to run at `rate` operations a second, with at most
+    /// `rank_bytes` of the matrix on a rank.
+    pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
+        let &TestSpec { n, nb, .. } = spec;
+        let &Settings { every, mtbf_seconds, time_limit, .. } = settings;
+        let time_seconds = time_limit.seconds();
+        let cost_seconds = rank_bytes as f64 / TUNING.checkpoint_bytes_per_second;
+        Self { every, mtbf_seconds, time_seconds, n, nb, ranks: spec.ranks(), rate, cost_seconds }
+    }
+
+    fn panels(&self) -> usize {
+        self.n.div_ceil(self.nb)
+    }
+
+    /// Operations of the panels in `range`.
+    pub fn flops(&self, range: Range<usize>) -> f64 {
+        range.map(|k| panel_flops(k, self.n, self.nb)).sum()
+    }
+
+    /// Whether a checkpoint before panel `next` is worth its time, if the last one was before panel
+    /// `saved`.
+    pub fn is_worth_it(&self, saved: usize, next: usize) -> bool {
+        let (_, remaining) = self.seconds_ahead(next);
+        match self.every {
+            Every::Never => false,
+            Every::Drill(_) => true,
+            // A user who gives an interval wants checkpoints, but not where the rest of the run
+            // takes less time than the checkpoint.
+            Every::Panels(_) | Every::Seconds(_) if next < self.panels() => {
+                remaining > self.cost_seconds
+            }
+            // At the end of the factorization little is left to do, but all work is at risk.
+            Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
+                let at_risk = self.flops(saved..next) / self.rate;
+                pays(self.cost_seconds, at_risk, remaining, self.mtbf_seconds)
+            }
+        }
+    }
+
+    /// Seconds of panel `next`, and of the rest of the run from there on.
+    pub fn seconds_ahead(&self, next: usize) -> (f64, f64) {
+        let step_seconds = self.flops(next..(next + 1).min(self.panels())) / self.rate;
+        (step_seconds, seconds_left(next, self.rate, self.n, self.nb) + self.back_seconds())
+    }
+
+    /// The panel before which `seconds` have passed, seen from panel `next`: at least one panel
+    /// later, if there is one.
+    pub fn after(&self, next: usize, seconds: f64) -> usize {
+        panel_after(next, seconds, self.rate, self.n, self.nb)
+    }
+
+    fn back_seconds(&self) -> f64 {
+        let back_bytes = 0.5 * (self.n * self.n * size_of::<f64>()) as f64 / self.ranks as f64;
+        back_bytes / TUNING.back_bytes_per_second
+    }
+
+    /// The panel before which the next checkpoint is due, seen from panel `next`.
+    pub fn next_due(&self, next: usize) -> usize {
+        let after = |seconds: f64| self.after(next, seconds);
+        match self.every {
+            Every::Never => self.panels(),
+            Every::Panels(count) | Every::Drill(count) => (next + count).min(self.panels()),
+            Every::Seconds(seconds) => {
+                after(affordable_interval_seconds(seconds, self.cost_seconds))
+            }
+            Every::Auto => after(daly_interval_seconds(self.cost_seconds, self.mtbf_seconds)),
+        }
+    }
+
+    /// What a user should know of the interval that he gives, once a checkpoint is measured: it is
+    /// stretched, or checkpoints cost more than the work between them. Seen from panel `next`.
+    pub fn warning(&self, next: usize) -> Option<String> {
+        let cost_seconds = self.cost_seconds;
+        match self.every {
+            Every::Seconds(asked_seconds) => {
+                let used_seconds = affordable_interval_seconds(asked_seconds, cost_seconds);
+                (used_seconds > asked_seconds).then(|| {
+                    format!(
+                        "--checkpoint-every {asked_seconds}s: a checkpoint takes \
+                         {cost_seconds:.3} s: the work between two is {used_seconds:.3} s, so that \
+                         checkpoints cost at most a tenth of the time; an interval in panels (20p) \
+                         is taken whatever it costs"
+                    )
+                })
+            }
+            Every::Panels(count) => {
+                let work_seconds = self.flops(next..(next + count).min(self.panels())) / self.rate;
+                (cost_seconds > work_seconds).then(|| {
+                    format!(
+                        "--checkpoint-every {count}p: a checkpoint takes {cost_seconds:.3} s, and \
+                         the work between two {work_seconds:.3} s: the run spends most of its time \
+                         in checkpoints"
+                    )
+                })
+            }
+            Every::Auto | Every::Drill(_) | Every::Never => None,
+        }
+    }
+
+    /// Whether the test takes a checkpoint by this schedule.
+    fn takes_one(&self) -> bool {
+        let mut next = 0;
+        while next < self.panels() {
+            next = self.next_due(next);
+            if self.is_worth_it(0, next) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether the job's time may end before the test does.
+    fn may_run_out_of_time(&self) -> bool {
+        let (_, seconds) = self.seconds_ahead(0);
+        self.time_seconds.is_some_and(|limit| SLOWER * seconds > limit)
+    }
+
+    /// Predicts whether the test will have checkpoints.
+    pub fn outlook(&self) -> Outlook {
+        let slow = Self { rate: self.rate / SLOWER, ..self.clone() };
+        match (self.takes_one(), slow.takes_one()) {
+            (true, _) => Outlook::Due,
+            // A user who asks for no checkpoints wants to have, and to measure, their setup only.
+            (false, _) if self.every == Every::Never => Outlook::NoneDue,
+            (false, true) => Outlook::NoneDue,
+            // The last checkpoint is due when the time ends.
+            (false, false) if self.may_run_out_of_time() => Outlook::NoneDue,
+            (false, false) => Outlook::TooShort,
+        }
+    }
+}
+
+/// Daly's higher-order optimum of the time between checkpoints that take `cost_seconds` each
+/// ([`daly_seconds`]).
+///
+/// # Panics
+/// When the MTBF is not above 0, or the cost is below 0.
+pub fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
+    daly_seconds(mtbf_seconds, cost_seconds).expect("the MTBF was checked, and clocks go forward")
+}
+
+/// Seconds of work between two checkpoints of `cost_seconds` each where a user asks for
+/// `asked_seconds`: more, if they would cost more than [`CHECKPOINTS_SHARE_MAX`] of the time.
+fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64) -> f64 {
+    asked_seconds.max(cost_seconds * (1.0 / CHECKPOINTS_SHARE_MAX - 1.0))
+}
+
+/// Whether a checkpoint pays off: its expected saving, the work at risk times the probability of a
+/// failure in the remaining time, exceeds its cost.
+fn pays(cost: f64, at_risk: f64, remaining: f64, mtbf: f64) -> bool {
+    at_risk * -(-remaining / mtbf).exp_m1() > cost
+}
+
+/// Operations of panel `k`: `2 jb (n-j)^2`, which is accurate enough here.
+pub fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
+    let j = (k * nb).min(n) as f64;
+    let (n, jb) = (n as f64, ((k + 1) * nb).min(n) as f64 - j);
+    2.0 * jb * (n - j) * (n - j)
+}
+
+/// The panel before which `seconds` from panel `from` on have passed, at `rate` operations a
+/// second: at least one panel later.
+fn panel_after(from: usize, seconds: f64, rate: f64, n: usize, nb: usize) -> usize {
+    let (panels, mut left) = (n.div_ceil(nb), seconds * rate);
+    let mut k = from;
+    while k < panels && (left > 0.0 || k == from) {
+        left -= panel_flops(k, n, nb);
+        k += 1;
+    }
+    k
+}
+
+/// Seconds for panels `from..` at `rate` operations a second.
+fn seconds_left(from: usize, rate: f64, n: usize, nb: usize) -> f64 {
+    let m = n.saturating_sub(from * nb) as f64;
+    2.0 / 3.0 * m * m * m / rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn daly_is_between_young_and_the_mtbf() {
+        // One minute of checkpoint, a day of MTBF: Young's sqrt(2 M d) is 3220 s.
+        let tau = daly_interval_seconds(60.0, 86400.0);
+        assert!((tau - 3180.1).abs() < 0.5, "{tau}");
+        assert_eq!(daly_interval_seconds(300.0, 100.0), 100.0);
+    }
+
+    /// A test of 100 panels of which the first take a second each.
+    fn schedule(every: Every, cost_seconds: f64) -> CheckpointSchedule {
+        let (n, nb) = (10_000, 100);
+        let rate = panel_flops(0, n, nb);
+        CheckpointSchedule {
+            every,
+            mtbf_seconds: 1e9,
+            time_seconds: None,
+            n,
+            nb,
+            ranks: 1,
+            rate,
+            cost_seconds,
+        }
+    }
+
+    #[test]
+    fn an_interval_that_checkpoints_would_eat_up_is_stretched_and_told() {
+        let cheap = schedule(Every::Seconds(2.0), 0.1);
+        assert_eq!((cheap.next_due(0), cheap.warning(0)), (3, None));
+        let dear = schedule(Every::Seconds(2.0), 2.0);
+        assert!((18..24).contains(&dear.next_due(0)), "{}", dear.next_due(0));
+        let told = dear.warning(0).expect("a warning");
+        assert!(told.starts_with("--checkpoint-every 2s: a checkpoint takes 2.000 s: "), "{told}");
+        assert!(told.contains("between two is 18.000 s"), "{told}");
+        // Panels are taken as they are given.
+        let panels = schedule(Every::Panels(2), 5.0);
+        assert_eq!(panels.next_due(0), 2);
+        assert!(panels.warning(0).expect("a warning").contains("most of its time"));
+        for every in [Every::Panels(20), Every::Drill(2), Every::Auto, Every::Never] {
+            assert_eq!(schedule(every, 5.0).warning(0), None, "{every:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn checkpoints_at_a_given_time_cost_at_most_their_share(
+            asked in 1e-3..1e6f64, cost in 0.0..1e5f64,
+        ) {
+            let seconds = affordable_interval_seconds(asked, cost);
+            prop_assert!(seconds >= asked);
+            prop_assert!(cost / (seconds + cost) <= CHECKPOINTS_SHARE_MAX * (1.0 + 1e-9));
+            if cost / (asked + cost) < CHECKPOINTS_SHARE_MAX * (1.0 - 1e-9) {
+                prop_assert_eq!(seconds, asked);
+            }
+        }
+
+        #[test]
+        fn cuts_go_forward_and_end(n in 1usize..5000, nb in 1usize..300, s in 0.0..1e3f64) {
+            let panels = n.div_ceil(nb);
+            let mut k = 0;
+            while k < panels {
+                let next = panel_after(k, s, 1e9, n, nb);
+                prop_assert!(next > k && next <= panels);
+                k = next;
+            }
+        }
+
+        #[test]
+        fn panels_add_up_to_the_whole(n in 100usize..5000, nb in 1usize..30) {
+            let sum: f64 = (0..n.div_ceil(nb)).map(|k| panel_flops(k, n, nb)).sum();
+            let whole = seconds_left(0, 1.0, n, nb);
+            prop_assert!((sum / whole - 1.0).abs() < 3.0 * nb as f64 / n as f64, "{sum} {whole}");
+        }
+    }
+}

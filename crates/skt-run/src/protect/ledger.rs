@@ -1,0 +1,675 @@
+//! The ledger of a run: the results of its finished tests, kept on every node until the whole
+//! report is written, so that a death in a later test, or between two tests, loses none of them. It
+//! also has what must be known of an unfinished test before it has a checkpoint: when it began, and
+//! its restarts.
+//!
+//! The segments of a test are removed when it is reported, as the next test needs their memory. Its
+//! result stays in the ledger, one small segment on each node. Each result makes a new segment, and
+//! then removes the old one.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::result;
+use super::segments::sweep_tests;
+use crate::record::TestRecord;
+use skt_checkpoint::checkpoint::codec::checksum;
+use skt_checkpoint::checkpoint::record::StartId;
+use skt_checkpoint::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
+use skt_solver::comm::{Comm, CommError, collect};
+
+const ROLE: &str = "results.a";
+/// No run writes this number of segments of a kind: one with such a number is not ours.
+const NUMBERS_MAX: u64 = 1 << 48;
+
+/// The results of the tests of a run, by their numbers.
+pub type Results = BTreeMap<usize, Vec<u8>>;
+/// How a segment says that no start has noted which tests have no images.
+const NOTHING: NoImages = NoImages { after: u64::MAX, levels: 0 };
+
+/// The results of finished tests, in this process and on its node.
+pub struct Ledger<'a> {
+    store: &'a (dyn Store + Send + Sync),
+    run: String,
+    /// This process's rank in the job, if it keeps its node's ledger.
+    keeper: Option<usize>,
+    /// The number of the newest segment.
+    number: u64,
+    content: Content,
+    /// Whether this start began the run: it found no ledger on any node.
+    is_new: bool,
+}
+
+/// The tests that had no images.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NoImages {
+    /// Tests after this one had no images.
+    after: u64,
+    /// The levels at which they had none, as a checksum of their names.
+    levels: u64,
+}
+
+/// The content of a segment of the ledger.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Content {
+    /// When the run began, in nanoseconds since 1970: a node that comes back may have results of an
+    /// earlier run of that name, which was given up.
+    pub(super) life: u64,
+    /// The starts that unreachable segments and ledgers may name.
+    pub(super) left: Vec<StartId>,
+    pub(super) results: Results,
+    /// The tests that had no images when a start looked.
+    pub(super) no_images: Option<NoImages>,
+    /// The number of notes about the beginning of tests.
+    pub(super) notes: u64,
+    /// The latest note about each unfinished test, by its number.
+    pub(super) begun: Results,
+}
+
+/// Why results cannot be kept or found.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// A rank could not be reached.
+    #[error(transparent)]
+    Comm(#[from] CommError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl<'a> Ledger<'a> {
+    /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
+    /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
+    /// `is_keeper`. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the store refuses.
+    pub fn open<C: Comm>(
+        world: &C,
+        store: &'a (dyn Store + Send + Sync),
+        run: &str,
+        is_keeper: bool,
+        is_afresh: bool,
+    ) -> Result<Self, LedgerError> {
+        let found = found(store, run, ROLE)?;
+        let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
+        let contents: Vec<Content> =
+            found.into_iter().filter_map(|(_, _, content)| content).collect();
+        let own = contents.iter().filter(|_| !is_afresh).max_by_key(|content| content.age());
+        let own = own.cloned().unwrap_or_default();
+        let mut content = newest(world, own.clone())?;
+        let is_new = content.life == 0;
+        if is_new {
+            let mut life = [now_unix_nanos()];
+            collect::broadcast(world, &mut life, 0)?;
+            content.life = life[0];
+        }
+        let id = content.id();
+        let given_up = contents.iter().map(Content::id).filter(|other| *other != id);
+        let mut left: Vec<StartId> =
+            contents.iter().flat_map(|content| content.left.clone()).chain(given_up).collect();
+        let has_it = own.id() == id;
+        // A node without this ledger has replaced a node that may still have it.
+        let mut some = [u8::from(has_it), u8::from(is_keeper && !has_it)];
+        collect::all_reduce(world, &mut some, u8::max)?;
+        if some == [1, 1] {
+            left.push(id);
+        }
+        content.left = union(world, &left)?;
+        let keeper = is_keeper.then(|| world.rank());
+        let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
+        // All ranks have looked before any segment is removed.
+        if is_keeper && own.life != 0 && !has_it {
+            // This node took no part in the run so far, because each start writes its ledger
+            // before it has data of a test. The run has not reached the tests after its first
+            // unfinished one, and would skip tests if it found data of such a test here. The
+            // node's own ledger, which says whose data that is, is replaced last.
+            sweep_tests(store, run, |test| test > ledger.done())?;
+        }
+        ledger.keep()?;
+        // No rank looks for data of tests before all is removed.
+        world.barrier()?;
+        Ok(ledger)
+    }
+
+    /// Whether this start began the run: it found no ledger of the run on any node.
+    pub fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// The results so far, by the numbers of their tests; `None` for a result that cannot be read.
+    pub fn results(&self) -> impl Iterator<Item = (usize, Option<TestRecord>)> {
+        self.content.results.iter().map(|(&test, bytes)| (test, result::try_read(bytes)))
+    }
+
+    /// The number of finished tests, from the first on without a gap.
+    pub fn done(&self) -> usize {
+        (0..).take_while(|test| self.content.results.contains_key(test)).count()
+    }
+
+    /// The starts whose unreachable segments are left over once this run has ended; empty if all
+    /// were always reachable.
+    pub fn left(&self) -> Vec<StartId> {
+        let own = (!self.content.left.is_empty()).then(|| self.content.id());
+        self.content.left.iter().copied().chain(own).collect()
+    }
+
+    /// Adds rank 0's results, to be read by [`result::read`], by the numbers of their tests, and
+    /// the starts that unreachable segments of these may name. The inner result says whether this
+    /// process could write them; earlier results stay in any case. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn add<C: Comm>(
+        &mut self,
+        world: &C,
+        results: Results,
+        left: &[StartId],
+    ) -> Result<Result<(), StoreError>, CommError> {
+        let mut bytes = Content { left: left.to_vec(), results, ..Content::default() }.encode();
+        collect::broadcast_bytes(world, &mut bytes, 0)?;
+        let new = Content::decode(&bytes).expect("encoded by rank 0");
+        // All notes are about tests that are finished now: no other test has begun.
+        self.content.begun.clear();
+        self.content.left.extend(new.left);
+        self.content.results.extend(new.results);
+        Ok(self.keep())
+    }
+
+    /// Whether a start of this run has seen that no test after `test` has images at these `levels`.
+    pub fn has_no_images_after(&self, test: usize, levels: &str) -> bool {
+        let levels = checksum(levels.as_bytes());
+        let known = self.content.no_images;
+        known.is_some_and(|known| known.after <= test as u64 && known.levels == levels)
+    }
+
+    /// Writes that no test after `test` has images at these `levels` or, with `None`, that there
+    /// may be some. The same on all ranks.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn note_no_images_after(
+        &mut self,
+        test: Option<usize>,
+        levels: &str,
+    ) -> Result<(), StoreError> {
+        let none_after =
+            |test| NoImages { after: test as u64, levels: checksum(levels.as_bytes()) };
+        let is_known = match test {
+            None => self.content.no_images.is_none(),
+            Some(test) => self.has_no_images_after(test, levels),
+        };
+        if is_known {
+            return Ok(());
+        }
+        self.content.no_images = test.map(none_after);
+        self.keep()
+    }
+
+    /// The note of an earlier start about the beginning of a test, the same on all ranks.
+    pub fn begun(&self, test: usize) -> Option<&[u8]> {
+        self.content.begun.get(&test).map(Vec::as_slice)
+    }
+
+    /// Writes a note about the beginning of a test, the same on all ranks of the test.
+    ///
+    /// # Errors
+    /// When the store refuses; the earlier note stays.
+    pub fn note_begun(&mut self, test: usize, note: Vec<u8>) -> Result<(), StoreError> {
+        self.content.notes += 1;
+        self.content.begun.insert(test, note);
+        self.keep()
+    }
+
+    /// Removes this node's segment if nothing is known of the run but that this start began it: a
+    /// start that all ranks refuse leaves none. Whatever another start may need stays: results,
+    /// notes about tests that have begun, and the starts of segments out of reach.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub fn remove_if_void(&self) -> Result<(), StoreError> {
+        let Content { left, results, notes, .. } = &self.content;
+        let is_void = self.is_new && left.is_empty() && results.is_empty() && *notes == 0;
+        let Some(rank) = self.keeper.filter(|_| is_void) else { return Ok(()) };
+        self.store.remove(&segment_name(&self.run, ROLE, self.number, rank)?)?;
+        Ok(())
+    }
+
+    /// Writes a new segment, then removes the older ones.
+    fn keep(&mut self) -> Result<(), StoreError> {
+        let Some(rank) = self.keeper else { return Ok(()) };
+        self.number += 1;
+        keep(self.store, &self.run, ROLE, self.number, rank, &self.content)
+    }
+}
+
+fn segment_name(
+    run: &str,
+    role: &str,
+    number: u64,
+    rank: usize,
+) -> Result<SegmentName, StoreError> {
+    SegmentName::new(run, &format!("{role}{number}"), rank as u32)
+}
+
+/// Writes segment `number` of this role, then removes the older ones.
+pub(super) fn keep(
+    store: &dyn Store,
+    run: &str,
+    role: &str,
+    number: u64,
+    rank: usize,
+    content: &Content,
+) -> Result<(), StoreError> {
+    let name = segment_name(run, role, number, rank)?;
+    let bytes = content.encode();
+    let mut segment = store.create(&name, bytes.len())?;
+    segment.as_mut_slice().copy_from_slice(&bytes);
+    drop(segment);
+    for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
+        // In a folder that nodes share, other nodes' segments have the same number.
+        if self::number(info.name.role(), role).is_some_and(|other| other < number) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+/// The run that a segment is the ledger of, if it is one.
+pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<StartId>, StoreError> {
+    match number(info.name.role(), ROLE) {
+        Some(_) => Ok(content(store, info)?.map(|content| content.id())),
+        None => Ok(None),
+    }
+}
+
+/// Gives all ranks the newest content that any rank has. Collective.
+fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
+    let mut has_it = true;
+    for number in own.age() {
+        let mut best = [if has_it { number } else { 0 }];
+        collect::all_reduce(world, &mut best, u64::max)?;
+        has_it &= number == best[0];
+    }
+    let mut root = [if has_it { world.rank() as u64 } else { u64::MAX }];
+    collect::all_reduce(world, &mut root, u64::min)?;
+    let mut bytes = own.encode();
+    collect::broadcast_bytes(world, &mut bytes, root[0] as usize)?;
+    Ok(Content::decode(&bytes).expect("encoded by that rank"))
+}
+
+fn now_unix_nanos() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// The number of a segment of this kind, from its role.
+fn number(role: &str, kind: &str) -> Option<u64> {
+    role.strip_prefix(kind)?.parse().ok().filter(|number| *number < NUMBERS_MAX)
+}
+
+pub(super) type FoundNote = (SegmentName, u64, Option<Content>);
+
+/// The segments of `run` of this role on this node. A segment whose writing a death has interrupted
+/// has no content.
+pub(super) fn found(
+    store: &dyn Store,
+    run: &str,
+    role: &str,
+) -> Result<Vec<FoundNote>, StoreError> {
+    let mut found = Vec::new();
+    for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
+        let Some(number) = number(info.name.role(), role) else { continue };
+        let content = content(store, &info)?;
+        found.push((info.name, number, content));
+    }
+    Ok(found)
+}
+
+/// Whether this id in a mark names a ledger, and not a start.
+pub(super) fn is_of_a_ledger(id: &StartId) -> bool {
+    id.nonce == 0
+}
+
+/// The content of a segment, if it is complete.
+fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, StoreError> {
+    let mut bytes = vec![0; info.bytes];
+    let is_whole = store.peek(&info.name, &mut bytes)? == Some(info.bytes);
+    Ok(is_whole.then(|| Content::decode(&bytes)).flatten())
+}
+
+impl Content {
+    /// The name of this run's ledgers in marks of ended runs. No start has nonce 0.
+    fn id(&self) -> StartId {
+        StartId { number: self.life, nonce: 0 }
+    }
+
+    /// The age of a content: of two, the one with the larger first different number is newer.
+    fn age(&self) -> [u64; 3] {
+        [self.life, self.results.len() as u64, self.notes]
+    }
+
+    /// The bytes of a segment: a checksum of the rest; the life; the number of starts in `left`,
+    /// and these; the number of results, and for each the number of its test, its length and its
+    /// bytes; the test after which there were no images and the checksum of the levels, or
+    /// [`NOTHING`]; the number of notes; the notes of unfinished tests, in the form of the results;
+    /// padding to whole words.
+    fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; 8];
+        bytes.extend(self.life.to_le_bytes());
+        bytes.extend((self.left.len() as u64).to_le_bytes());
+        for start in &self.left {
+            bytes.extend([start.number, start.nonce].map(u64::to_le_bytes).concat());
+        }
+        let list = |of: &Results, bytes: &mut Vec<u8>| {
+            bytes.extend((of.len() as u64).to_le_bytes());
+            for (&test, content) in of {
+                bytes.extend((test as u64).to_le_bytes());
+                bytes.extend((content.len() as u64).to_le_bytes());
+                bytes.extend(content);
+            }
+        };
+        list(&self.results, &mut bytes);
+        let NoImages { after, levels } = self.no_images.unwrap_or(NOTHING);
+        bytes.extend(after.to_le_bytes());
+        bytes.extend(levels.to_le_bytes());
+        bytes.extend(self.notes.to_le_bytes());
+        list(&self.begun, &mut bytes);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        let sum = checksum(&bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut rest = bytes;
+        let word = |rest: &mut &[u8]| {
+            let (head, tail) = rest.split_first_chunk::<8>()?;
+            *rest = tail;
+            Some(u64::from_le_bytes(*head))
+        };
+        if word(&mut rest)? != checksum(bytes.get(8..)?) {
+            return None;
+        }
+        let (life, starts) = (word(&mut rest)?, word(&mut rest)?);
+        let mut left = Vec::new();
+        for _ in 0..starts {
+            left.push(StartId { number: word(&mut rest)?, nonce: word(&mut rest)? });
+        }
+        let list = |rest: &mut &[u8]| {
+            let mut list = Results::new();
+            for _ in 0..word(rest)? {
+                let (test, length) = (word(rest)?, word(rest)?);
+                let (content, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+                list.insert(usize::try_from(test).ok()?, content.to_vec());
+                *rest = tail;
+            }
+            Some(list)
+        };
+        let results = list(&mut rest)?;
+        // An earlier version of the program ended here.
+        let no_images = word(&mut rest)
+            .and_then(|after| Some(NoImages { after, levels: word(&mut rest)? }))
+            .filter(|no_images| *no_images != NOTHING);
+        let notes = word(&mut rest).unwrap_or(0);
+        let begun = list(&mut rest).unwrap_or_default();
+        Some(Self { life, left, results, no_images, notes, begun })
+    }
+}
+
+/// The starts that any rank names, on all ranks. Collective.
+pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
+    let bytes = serde_json::to_vec(own).expect("plain data");
+    let all = collect::all_gather_bytes(world, &bytes)?;
+    let read = |bytes: &Vec<u8>| -> Vec<StartId> {
+        serde_json::from_slice(bytes).expect("written just now")
+    };
+    let mut all: Vec<StartId> = all.iter().flat_map(read).collect();
+    all.sort_unstable();
+    all.dedup();
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::segments::found_test;
+    use super::*;
+    use skt_checkpoint::checkpoint::store::Files;
+    use skt_solver::comm::threads;
+
+    /// What each rank finds, each with a folder of its own; then a result is added.
+    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        let ran = threads::run(folders.len(), |world| {
+            let store = Files::in_folder(folders[world.rank()].path());
+            let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
+            assert_eq!(ledger.done(), found.len());
+            world.barrier().unwrap();
+            let new = Results::from([(found.len(), add.to_vec())]);
+            ledger.add(&world, new, &[])?.unwrap();
+            assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
+            Ok::<_, CommError>(found)
+        });
+        ran.into_iter().map(Result::unwrap).collect()
+    }
+
+    fn folders(count: usize) -> Vec<tempfile::TempDir> {
+        (0..count).map(|_| tempfile::tempdir().unwrap()).collect()
+    }
+
+    #[test]
+    fn any_node_that_is_left_tells_all() {
+        let mut nodes = folders(3);
+        let none = Vec::<Vec<u8>>::new();
+        assert_eq!(start(&nodes, false, b"one"), [none.clone(), none.clone(), none]);
+        // Two nodes are replaced.
+        (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
+        let one = vec![b"one".to_vec()];
+        assert_eq!(start(&nodes, false, b"two"), [one.clone(), one.clone(), one]);
+        (nodes[0], nodes[1]) = (folders(1).remove(0), folders(1).remove(0));
+        let both = vec![b"one".to_vec(), b"two".to_vec()];
+        assert_eq!(start(&nodes, false, b"three")[0], both);
+    }
+
+    /// The note lives as long as the ledger's run, even if most nodes are lost. It holds for these
+    /// levels only, and until images are seen.
+    #[test]
+    fn what_a_start_has_seen_of_images_is_known_to_later_ones() {
+        let mut nodes = folders(2);
+        let known =
+            |nodes: &[tempfile::TempDir], is_afresh, levels, note: Option<Option<usize>>| {
+                let ran = threads::run(nodes.len(), |world| {
+                    let store = Files::in_folder(nodes[world.rank()].path());
+                    let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                    let known = [0, 1, 2].map(|test| ledger.has_no_images_after(test, levels));
+                    world.barrier().unwrap();
+                    if let Some(test) = note {
+                        ledger.note_no_images_after(test, levels).unwrap();
+                    }
+                    assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
+                    Ok::<_, CommError>(known)
+                });
+                ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+            };
+        let (nothing, behind_1) = ([[false; 3]; 2], [[false, true, true]; 2]);
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing);
+        nodes[0] = folders(1).remove(0);
+        assert_eq!(known(&nodes, false, "a", None), nothing, "of other levels");
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(2))), behind_1);
+        start(&nodes, false, b"one");
+        assert_eq!(known(&nodes, false, "a,b", Some(None)), behind_1);
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing, "images were seen");
+        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), behind_1);
+        assert_eq!(known(&nodes, true, "a,b", None), nothing);
+        assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun anew");
+    }
+
+    /// All ranks know the newest note of an unfinished test, even if most nodes are lost.
+    #[test]
+    fn when_a_test_began_is_known_until_it_is_done() {
+        let mut nodes = folders(3);
+        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: &[u8]| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                let known = [0, 1].map(|test| ledger.begun(test).map(<[u8]>::to_vec));
+                world.barrier().unwrap();
+                ledger.note_begun(1, note.to_vec()).unwrap();
+                Ok::<_, CommError>(known)
+            });
+            let ran: Vec<_> = ran.into_iter().map(Result::unwrap).collect();
+            assert!(ran.iter().all(|known| *known == ran[0]));
+            ran[0].clone()
+        };
+        assert_eq!(noted(&nodes, false, b"first"), [None, None]);
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        assert_eq!(noted(&nodes, false, b"second"), [None, Some(b"first".to_vec())]);
+        // One node has missed the second note, the other has nothing.
+        (nodes[0], nodes[1]) = (folders(1).remove(0), away);
+        assert_eq!(noted(&nodes, false, b"third"), [None, Some(b"second".to_vec())]);
+        assert_eq!(noted(&nodes, true, b"anew"), [None, None], "begun anew");
+        assert_eq!(start(&nodes, false, b"result")[0], Vec::<Vec<u8>>::new());
+        assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
+    }
+
+    /// Only a ledger that this start made and that says nothing goes with a refused start.
+    #[test]
+    fn a_refused_start_removes_the_ledger_that_says_nothing() {
+        let nodes = folders(2);
+        let refused = |note: Option<&[u8]>| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+                world.barrier().unwrap();
+                ledger.note_no_images_after(Some(0), "a").unwrap();
+                if let Some(note) = note {
+                    ledger.note_begun(0, note.to_vec()).unwrap();
+                }
+                ledger.remove_if_void().unwrap();
+                Ok::<_, CommError>(store.list().unwrap().len())
+            });
+            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(refused(None), [0, 0], "this start made it");
+        assert_eq!(refused(Some(b"begun")), [1, 1], "a test has begun");
+        assert_eq!(refused(None), [1, 1], "an earlier start made it");
+        for node in &nodes {
+            let store = Files::in_folder(node.path());
+            store
+                .list()
+                .unwrap()
+                .iter()
+                .for_each(|info| assert!(store.remove(&info.name).unwrap()));
+        }
+        assert_eq!(start(&nodes, false, b"one"), [Vec::<Vec<u8>>::new(), Vec::new()]);
+        assert_eq!(refused(None), [1, 1], "it has a result");
+    }
+
+    #[test]
+    fn a_node_that_comes_back_does_not_bring_back_a_run_that_was_given_up() {
+        let mut nodes = folders(2);
+        start(&nodes, false, b"old");
+        start(&nodes, false, b"older still");
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun anew");
+        nodes[1] = away;
+        assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
+    }
+
+    /// The run would skip the tests before the one of which the node has data.
+    #[test]
+    fn a_node_that_comes_back_brings_no_later_test_of_a_run_that_was_given_up() {
+        let mut nodes = folders(2);
+        start(&nodes, false, b"old");
+        let data = |node: &tempfile::TempDir, role: &str| {
+            let name = SegmentName::new("run", role, 1).unwrap();
+            drop(Files::in_folder(node.path()).create(&name, 8).unwrap());
+        };
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        // It has finished test 0. Data of test 1 is looked at when that test is opened.
+        start(&nodes, true, b"new");
+        nodes[1] = away;
+        for role in ["t1.a5", "t2.a5"] {
+            data(&nodes[1], role);
+        }
+        data(&nodes[0], "t1.a6");
+        let found = |is_afresh| {
+            let ran = threads::run(nodes.len(), |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                assert_eq!(ledger.done(), 1);
+                Ok::<_, CommError>(found_test(&store, "run").unwrap())
+            });
+            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+        };
+        assert_eq!(found(false), [Some(1), Some(1)]);
+        // What a node has of the run itself stays, whatever the number of the test.
+        for role in ["t3.a7", "t4.a7"] {
+            data(&nodes[1], role);
+        }
+        assert_eq!(found(false), [Some(1), Some(4)]);
+    }
+
+    #[test]
+    fn a_segment_with_the_highest_number_is_not_counted_on_from() {
+        let nodes = folders(1);
+        let store = Files::in_folder(nodes[0].path());
+        let highest = SegmentName::new("run", &format!("{ROLE}{}", u64::MAX), 0).unwrap();
+        drop(store.create(&highest, 8).unwrap());
+        threads::run(1, |world| {
+            let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+            ledger.add(&world, [(0, b"one".to_vec())].into(), &[])?.unwrap();
+            assert_eq!(Ledger::open(&world, &store, "run", true, false).unwrap().done(), 1);
+            Ok::<_, CommError>(())
+        })
+        .remove(0)
+        .unwrap();
+    }
+
+    /// Segments outlive the program: a newer one must read and write the same bytes.
+    #[test]
+    fn the_bytes_of_a_segment_stay_what_they_are() {
+        let content = Content {
+            life: 7,
+            left: vec![StartId { number: 3, nonce: 4 }],
+            results: Results::from([(0, 11u64.to_le_bytes().to_vec())]),
+            no_images: Some(NoImages { after: 2, levels: 21 }),
+            notes: 5,
+            begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
+        };
+        let words = |no_images: [u64; 2]| {
+            let before = [7, 1, 3, 4, 1, 0, 8, 11];
+            let rest: Vec<u8> = [&before[..], &no_images, &[5, 1, 6, 8, 31]]
+                .concat()
+                .into_iter()
+                .flat_map(u64::to_le_bytes)
+                .collect();
+            [&checksum(&rest).to_le_bytes()[..], &rest].concat()
+        };
+        assert_eq!(content.encode(), words([2, 21]));
+        assert_eq!(Content::decode(&words([2, 21])), Some(content.clone()));
+        let unknown = Content { no_images: None, ..content };
+        assert_eq!(unknown.encode(), words([u64::MAX, 0]));
+        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown));
+    }
+
+    #[test]
+    fn a_torn_segment_is_passed_by() {
+        let left = vec![StartId { number: 3, nonce: 4 }];
+        let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
+        let begun = Results::from([(4, vec![2; 9])]);
+        let unseen = Content { life: 7, left, results, notes: 5, begun, ..Content::default() };
+        assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
+        let content = Content { no_images: Some(NoImages { after: 0, levels: 1 }), ..unseen };
+        let bytes = content.encode();
+        assert_eq!(Content::decode(&bytes), Some(content));
+        for cut in 0..bytes.len() {
+            let mut torn = bytes.clone();
+            torn[cut..].fill(0);
+            let same = torn == bytes;
+            assert!(same || Content::decode(&torn).is_none(), "{cut}");
+            assert_eq!(Content::decode(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(Content::decode(&vec![0; 4096]), None, "never written");
+    }
+}

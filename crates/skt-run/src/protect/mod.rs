@@ -1,0 +1,53 @@
+//! HPL under checkpoints: what a run saves, when, and where it continues.
+//!
+//! [`skt_checkpoint::checkpoint`] knows nothing of LU, and [`skt_solver::pgesv`] nothing of
+//! checkpoints; this module connects them.
+
+pub mod abft;
+mod app;
+mod beginning;
+mod clock;
+pub mod deadline;
+pub mod ended;
+mod guard;
+mod history;
+pub(crate) mod images;
+mod inject;
+mod interval;
+pub mod ledger;
+mod levels;
+mod recorder;
+pub mod result;
+mod segments;
+mod split;
+mod wrong;
+
+use skt_checkpoint::checkpoint::parameters::{FORMAT, FORMAT_NAME};
+
+pub use app::{NodeCheckpointer, checkpoint_config};
+pub use beginning::Beginning;
+pub use clock::{Clock, ClockReading};
+pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
+pub use history::History;
+pub use inject::FaultInjector;
+pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
+pub use segments::{
+    RankProcess, TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
+};
+pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
+pub use skt_checkpoint::checkpoint::segments::role::is_mark;
+pub use skt_checkpoint::checkpoint::segments::{lock as hold, run_bytes, sweep};
+pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
+pub use skt_config::protection::{Every, Inject, MOST_MEMBERS, Settings, What, read_domains};
+pub use skt_terms::choice::{OnLoss, Overlap, Region};
+pub use split::{
+    header_layout, memory_split, memory_words, process_rows, segment_bytes, segment_layout,
+    smallest_group,
+};
+pub use wrong::Wrong;
+
+/// The names and numbers of the formats of checkpoints, as a refusal to read another format prints
+/// them: a build with the same numbers continues a run of this one.
+pub fn formats() -> [(&'static str, u32); 3] {
+    [(FORMAT_NAME, FORMAT), guard::STATE_FORMAT, abft::STATE_FORMAT]
+}

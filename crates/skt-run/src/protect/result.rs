@@ -1,0 +1,372 @@
+//! The result of a test as shared memory keeps it until it is reported.
+
+use serde::{Deserialize, Serialize};
+
+use super::history::{History, Taken};
+use crate::record::{Norms, Outcome, Restart, Sample, TestRecord};
+
+/// The report of a test, without what follows from the rest.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    /// The record without its events, samples and restarts, which are stored below.
+    record: TestRecord,
+    /// The bits of the residual and the norms: JSON has no infinity and no NaN, which an overflow
+    /// gives.
+    check: Vec<u64>,
+    /// Elapsed seconds of the run, and columns, of this start.
+    samples: Vec<(f64, usize)>,
+    taken: Vec<Taken>,
+    restarts: Vec<Restart>,
+    before_seconds: f64,
+}
+
+/// The complete record, from the bytes that `write` made.
+///
+/// # Panics
+/// When this version of the program has not written the bytes.
+pub fn read(result: &[u8]) -> TestRecord {
+    try_read(result).expect("a result that this program wrote")
+}
+
+/// The complete record, from bytes that another version of this program may have written; `None` if
+/// it cannot be read.
+pub fn try_read(result: &[u8]) -> Option<TestRecord> {
+    let kept: Kept = serde_json::from_slice(result).ok()?;
+    let Kept { mut record, check, samples, taken, restarts, before_seconds } = kept;
+    let numbers = check_numbers(&mut record.outcome);
+    numbers.into_iter().zip(check).for_each(|(number, bits)| *number = f64::from_bits(bits));
+    if let Some(protection) = &mut record.protection {
+        protection.restarts.clone_from(&restarts);
+    }
+    let history = History { taken, restarts, before_seconds };
+    let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
+    let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
+    if record.protection.is_some() {
+        record.events = history.events(record.time_seconds);
+    }
+    record.progress = history.progress(&samples);
+    Some(record)
+}
+
+/// The bytes of a test that ran without checkpoints, for [`read`].
+pub fn write_plain(record: &TestRecord) -> Vec<u8> {
+    let history = History { taken: Vec::new(), restarts: Vec::new(), before_seconds: 0.0 };
+    write(record.clone(), &record.progress, history, usize::MAX)
+}
+
+/// The bytes of a record with its history, at most `capacity_bytes`. If they do not fit, the
+/// detailed timing is left out, then all but the latest restarts.
+pub(super) fn write(
+    mut record: TestRecord,
+    samples: &[Sample],
+    history: History,
+    capacity_bytes: usize,
+) -> Vec<u8> {
+    let numbers = check_numbers(&mut record.outcome);
+    let check = numbers.into_iter().map(|number| std::mem::take(number).to_bits()).collect();
+    record.events.clear();
+    record.progress.clear();
+    if let Some(protection) = &mut record.protection {
+        protection.restarts.clear();
+    }
+    let History { taken, restarts, before_seconds } = history;
+    let samples = samples.iter().map(|s| (s.elapsed_seconds, s.column)).collect();
+    let mut kept = Kept { record, check, samples, taken, restarts, before_seconds };
+    // A restart is worth more than some lines of the report.
+    if json(&kept).len() > capacity_bytes {
+        kept.record.detailed = None;
+    }
+    fit(kept, capacity_bytes, |kept| &mut kept.restarts).1
+}
+
+/// The value and its JSON. The oldest entries of `list` are removed until it has `capacity_bytes`,
+/// or none is left.
+pub(super) fn fit<T: Serialize, E: Serialize>(
+    mut value: T,
+    capacity_bytes: usize,
+    list: impl Fn(&mut T) -> &mut Vec<E>,
+) -> (T, Vec<u8>) {
+    let bytes = json(&value);
+    let mut excess = bytes.len().saturating_sub(capacity_bytes);
+    if excess == 0 {
+        return (value, bytes);
+    }
+    let entries = list(&mut value);
+    let mut oldest = 0;
+    while excess > 0 && oldest < entries.len() {
+        excess = excess.saturating_sub(json(&entries[oldest]).len() + ",".len());
+        oldest += 1;
+    }
+    entries.drain(..oldest);
+    let bytes = json(&value);
+    (value, bytes)
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data")
+}
+
+/// The numbers of an outcome that may be infinite or NaN.
+fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
+    match outcome {
+        Outcome::Passed { scaled_residual, norms } | Outcome::Failed { scaled_residual, norms } => {
+            let Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
+            vec![scaled_residual, residual_oo, a_oo, a_1, x_oo, x_1, b_oo]
+        }
+        Outcome::NotChecked | Outcome::Broke { .. } | Outcome::Skipped { .. } => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skt_terms::phases::{ChecksumCosts, PhaseTable, Phases};
+
+    use super::super::history::{RESTARTS_KEPT, remember};
+    use super::super::split::state_bytes;
+    use super::*;
+    use crate::record::energy::{EnergyReading, MOST_PARTS, NodeWatts, Nodes};
+    use crate::record::{
+        DetailedTiming, MemorySplit, Mended, Protection, Samples, Stall, Unverified,
+    };
+    use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+
+    /// A number with as many digits as possible.
+    const LONG: f64 = 1_234_567_890.123_456_7;
+    const MANY: usize = 1 << 60;
+
+    /// The largest reading of a source.
+    fn reading() -> EnergyReading {
+        let node = |watts| NodeWatts { host: "h".repeat(64), watts };
+        EnergyReading {
+            source: "s".repeat(100),
+            covers: "c".repeat(250),
+            level: Some(3),
+            joules: LONG,
+            mean_watts: LONG,
+            measured_seconds: LONG,
+            gflops_per_watt: Some(LONG),
+            nodes: Some(Nodes {
+                all: MANY,
+                measured: MANY,
+                least: node(LONG),
+                median_watts: LONG,
+                largest: node(LONG),
+            }),
+            watts: vec![Some(12_345_678.9); MOST_PARTS],
+        }
+    }
+
+    fn record() -> TestRecord {
+        let phases = Phases {
+            panel: LONG / 3.0,
+            swap: LONG / 7.0,
+            bcast: LONG / 9.0,
+            update: LONG / 11.0,
+            back: LONG / 13.0,
+            other: LONG / 17.0,
+            ..Phases::default()
+        };
+        TestRecord {
+            spec: TestSpec {
+                n: MANY,
+                nb: MANY,
+                p: MANY,
+                q: MANY,
+                pmap: Pmap::ColumnMajor,
+                depth: MANY,
+                bcast: Bcast::TwoRingM,
+                rfact: Fact::Right,
+                pfact: Fact::Right,
+                nbmin: MANY,
+                ndiv: MANY,
+                swap: Swap::BinaryExchange,
+                swap_threshold: MANY,
+                threshold: LONG,
+                generator: Generator::Xoshiro,
+                threads: MANY,
+                transport: Transport::Shared,
+                checksums: MANY,
+            },
+            time_seconds: LONG,
+            gflops: LONG,
+            start_unix_seconds: i64::MIN,
+            end_unix_seconds: i64::MIN,
+            generate_seconds: LONG,
+            check_seconds: LONG,
+            phases: PhaseTable { max: phases, mean: phases },
+            detailed: Some(DetailedTiming {
+                pfact_seconds: LONG / 19.0,
+                mxswp_seconds: LONG / 21.0,
+                update_seconds: LONG / 23.0,
+            }),
+            rank_bytes: u64::MAX,
+            memory: MemorySplit {
+                matrix: u64::MAX,
+                copies: u64::MAX,
+                parities: u64::MAX,
+                header: u64::MAX,
+                work_space: u64::MAX,
+            },
+            progress: Vec::new(),
+            events: Vec::new(),
+            x_fingerprint: u64::MAX,
+            slow: None,
+            by_messages: vec!["panels".into(); 2],
+            protection: Some(Protection {
+                method: "double".into(),
+                codec: "reed-solomon".into(),
+                encoder: "reduce".into(),
+                region: "corner".into(),
+                run_id: "r".repeat(skt_checkpoint::checkpoint::store::RUN_BYTES_MAX),
+                groups: MANY,
+                group_size: MANY,
+                parities: MANY,
+                survives_nodes: false,
+                segment_bytes: u64::MAX,
+                open_seconds: LONG,
+                message_bytes: u64::MAX,
+                checkpoints: u64::MAX,
+                overlap: false,
+                checkpoint_seconds: LONG,
+                stall_seconds: LONG,
+                stall: Stall {
+                    begin_seconds: LONG,
+                    turn_seconds: LONG,
+                    encode_seconds: LONG,
+                    agree_seconds: LONG,
+                    copy_seconds: LONG,
+                },
+                skew_seconds: LONG,
+                encode_seconds: LONG,
+                copy_seconds: LONG,
+                saved_bytes: u64::MAX,
+                restarts: Vec::new(),
+                checks: u64::MAX,
+                mended_rows: u64::MAX,
+                mended: vec![
+                    Mended {
+                        host: "h".repeat(64),
+                        rank: MANY,
+                        process_row: MANY,
+                        process_column: MANY,
+                        rows: u64::MAX,
+                        first_row: 10_000_000,
+                        first_column: 10_000_000,
+                        last_column: 10_000_000,
+                        checks: u64::MAX,
+                        is_origin: false,
+                    };
+                    Protection::MENDED_KEPT
+                ],
+                unverified: vec![
+                    Unverified {
+                        process_row: MANY,
+                        first_column: 10_000_000,
+                        last_column: 10_000_000,
+                    };
+                    Protection::UNVERIFIED_KEPT
+                ],
+                checksum_costs: Some(ChecksumCosts {
+                    log_seconds: LONG,
+                    sum_seconds: LONG,
+                    check_seconds: LONG,
+                }),
+                levels: Vec::new(),
+            }),
+            end_unix: Some(LONG),
+            power: vec![reading(); 2],
+            outcome: Outcome::Failed {
+                scaled_residual: f64::NAN,
+                norms: Norms {
+                    residual_oo: f64::INFINITY,
+                    a_oo: LONG,
+                    a_1: LONG,
+                    x_oo: -0.0,
+                    x_1: LONG,
+                    b_oo: LONG,
+                },
+            },
+        }
+    }
+
+    fn history(restarts: usize, rebuilt: usize) -> History {
+        let mut taken = Vec::new();
+        for epoch in 0..100 {
+            let at = LONG + epoch as f64;
+            let seconds = 123_456.789;
+            let bytes = 1 << 50;
+            remember(
+                &mut taken,
+                Taken { start_seconds: at, seconds, epoch, column: 10_000_000, bytes },
+            );
+        }
+        let restart = |number: usize| Restart {
+            epoch: number as u64,
+            column: 10_000_000,
+            rebuilt_ranks: (0..rebuilt).map(|rank| 2 * rank).collect(),
+            damaged_blocks: 0,
+            start_seconds: LONG / 3.0 + number as f64,
+            lost_seconds: LONG / 7.0,
+            recover_seconds: LONG / 11.0,
+            is_by_wall_clock: false,
+            wall_clock_step_seconds: -LONG / 13.0,
+            mended_seconds: None,
+            undone_ranks: 0,
+            replacement: None,
+            level: None,
+        };
+        History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }
+    }
+
+    fn samples() -> Vec<Sample> {
+        let mut samples = Samples::default();
+        for panel in 0..10_000 {
+            samples.push(LONG + panel as f64, 1_000_000 + panel);
+        }
+        samples.list()
+    }
+
+    #[test]
+    fn the_largest_result_fits() {
+        for ranks in [2, 100, 100_000] {
+            let capacity_bytes = state_bytes(ranks);
+            for rebuilt in [1, ranks / 2] {
+                let history = history(RESTARTS_KEPT, rebuilt);
+                let bytes = write(record(), &samples(), history, capacity_bytes);
+                assert!(bytes.len() <= capacity_bytes, "{ranks}: {}", bytes.len());
+                let kept = read(&bytes).protection.unwrap().restarts;
+                // All restarts are kept, except where half of a large job is lost each time.
+                assert!(kept.len() == RESTARTS_KEPT || (rebuilt > 1 && !kept.is_empty()));
+                assert_eq!(kept.last().unwrap().epoch, RESTARTS_KEPT as u64 - 1, "the latest");
+            }
+        }
+    }
+
+    #[test]
+    fn a_test_without_checkpoints_has_no_events() {
+        let record = TestRecord { protection: None, ..record() };
+        assert_eq!(read(&write_plain(&record)).events, []);
+    }
+
+    #[test]
+    fn a_result_comes_back_as_it_was() {
+        let (history, samples) = (history(3, 2), samples());
+        let want = TestRecord {
+            events: history.events(LONG),
+            progress: history.progress(&samples),
+            ..record()
+        };
+        let bytes = write(record(), &samples, history, state_bytes(4));
+        let read = read(&bytes);
+        let Outcome::Failed { scaled_residual, norms } = &read.outcome else { panic!("{read:?}") };
+        assert!(scaled_residual.is_nan());
+        assert_eq!((norms.residual_oo, norms.a_oo), (f64::INFINITY, LONG));
+        assert_eq!(norms.x_oo.to_bits(), (-0f64).to_bits());
+        assert_eq!(read.protection.as_ref().unwrap().restarts.len(), 3);
+        assert_eq!((read.events, read.progress), (want.events, want.progress));
+        assert_eq!((read.spec, read.phases), (want.spec, want.phases));
+        assert_eq!(read.detailed, want.detailed);
+        assert_eq!((read.time_seconds, read.x_fingerprint), (LONG, u64::MAX));
+        assert_eq!((read.power, read.end_unix), (want.power, Some(LONG)));
+    }
+}

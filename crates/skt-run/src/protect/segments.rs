@@ -1,0 +1,205 @@
+//! The segments of a node, as the checkpoint protocol uses them.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, Once};
+use std::time::Instant;
+
+use skt_terms::shown::shell_quoted;
+use skt_terms::units;
+
+use crate::heartbeat;
+use skt_checkpoint::checkpoint::segments::role::parse_role;
+use skt_checkpoint::checkpoint::segments::{Process, RunSegments};
+use skt_checkpoint::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
+use skt_host::launcher_rank;
+use skt_host::messages;
+use skt_solver::team::Team;
+
+/// The most bytes that a thread touches between two heartbeats.
+const TOUCHED_BYTES: usize = 256 << 20;
+
+/// A longer wait is reported to the user.
+const SILENT_SECONDS: f64 = 2.0;
+const WAITS: &str =
+    "waits for another start of the same run to end, which still holds its memory here";
+static SAID: Once = Once::new();
+
+/// The process of a rank, by its threads.
+#[derive(Clone, Copy)]
+pub struct RankProcess<'a>(pub &'a Team);
+
+/// The segments of one test of a run on this node.
+pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
+
+impl Process for RankProcess<'_> {
+    fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
+        // Touching all of a large memory takes minutes, in which the others wait.
+        let parts_a_thread = bytes.div_ceil(self.0.threads()).div_ceil(TOUCHED_BYTES).max(1);
+        let parts = self.0.threads() * parts_a_thread;
+        let (failed, done) = (Mutex::new(None), Mutex::new(0u64));
+        let begun = Instant::now();
+        // Each thread touches a part, so that its pages are near the cores that use them.
+        self.0.split(parts, 1, |range| {
+            for part in range {
+                if let Err(error) = new.touch(part, parts) {
+                    failed.lock().expect("touch lock").get_or_insert(error);
+                }
+                let mut done = done.lock().expect("touch lock");
+                *done += 1;
+                heartbeat::wait(begun.elapsed().as_secs_f64(), *done, 0.0);
+            }
+        });
+        failed.into_inner().expect("touch lock").map_or(Ok(()), Err)
+    }
+
+    /// Any rank reports this, because rank 0 may have no memory to pass over.
+    fn passes(&self, seconds: f64, pieces: usize) {
+        heartbeat::wait(seconds, pieces as u64, 0.0);
+    }
+
+    fn waits(&self, seconds: f64) {
+        heartbeat::wait(seconds, seconds as u64, 0.0);
+        if seconds > SILENT_SECONDS && launcher_rank::is_first() {
+            SAID.call_once(|| messages::print(format_args!("{WAITS}")));
+        }
+    }
+
+    fn supervisor(&self) -> Option<String> {
+        heartbeat::run()
+    }
+}
+
+/// Removes from the store what is certainly this user's and useless to any run. Returns a line
+/// about each segment that was damaged.
+///
+/// # Errors
+/// When the store cannot be listed, or something cannot be removed.
+pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let removed = store.remove_dead_stubs()?;
+    let line =
+        |stub: &Stub| format!("{} was damaged and is removed: {}", stub.location, stub.why());
+    Ok(removed.iter().filter(|stub| stub.flaw != Flaw::Unnamed).map(line).collect())
+}
+
+/// A line about each object with a segment's name that no run uses, because it may not be this
+/// user's, or because another user has planted it.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+    let stubs = store.stubs()?;
+    let is_told = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
+    let line = |stub: &Stub| {
+        let (location, why) = (&stub.location, stub.why());
+        format!("{location} is not used: {why} (`skt-hpl store clean --force` removes it)")
+    };
+    Ok(stubs.iter().filter(is_told).map(line).collect())
+}
+
+/// The highest test of `run` that has segments on this node.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
+    let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
+    Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
+}
+
+/// The flag that names the store to `skt-hpl store`, after a blank; empty for the default store.
+pub fn store_flag(store: &str) -> String {
+    match store {
+        "sysv" => String::new(),
+        store => format!(" --store {}", shell_quoted(store)),
+    }
+}
+
+/// Says what runs other than `run` have left without a process on this node, in the store of this
+/// name.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub fn left_by_others(
+    store: &dyn Store,
+    name: &str,
+    run: Option<&str>,
+) -> Result<Option<String>, StoreError> {
+    let mut runs: BTreeMap<String, u64> = BTreeMap::new();
+    for info in store.list()? {
+        if !info.in_use && Some(info.name.run()) != run {
+            *runs.entry(info.name.run().to_owned()).or_default() += info.bytes as u64;
+        }
+    }
+    let bytes = runs.values().sum();
+    let Some((largest, _)) = runs.iter().max_by_key(|(_, bytes)| **bytes) else { return Ok(None) };
+    let others = match runs.len() {
+        1 => String::new(),
+        count => format!(" and {} more", count - 1),
+    };
+    Ok(Some(format!(
+        "runs that are not running keep {} of shared memory ({largest}{others}): `skt-hpl store \
+         list{flag}` shows it, `skt-hpl store clean --run {largest}{flag}` removes it",
+        units::bytes(bytes),
+        flag = store_flag(name)
+    )))
+}
+
+/// Removes what `run` has left on this node of tests that `is_meant` selects.
+///
+/// # Errors
+/// When the store cannot be listed, or a segment cannot be removed.
+pub fn sweep_tests(
+    store: &dyn Store,
+    run: &str,
+    is_meant: impl Fn(usize) -> bool,
+) -> Result<(), StoreError> {
+    for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
+        if parse_role(info.name.role()).is_some_and(|(of, _)| is_meant(of)) {
+            store.remove(&info.name)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::Settings;
+    use super::super::app::checkpoint_config;
+    use super::*;
+    use skt_checkpoint::checkpoint::hook::NoHook;
+    use skt_checkpoint::checkpoint::layout::RegionShape;
+    use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
+    use skt_checkpoint::checkpoint::store::Files;
+    use skt_solver::comm::{Comm as _, threads};
+
+    #[test]
+    fn who_opens_a_run_holds_it_until_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let ran = threads::run(2, |comm| {
+            let (store, team) = (Files::in_folder(folder.path()), Team::solo());
+            let locks = || {
+                comm.barrier().unwrap();
+                let list = store.list().unwrap();
+                let count = list.iter().filter(|info| info.name.role() == "lock").count();
+                comm.barrier().unwrap();
+                count
+            };
+            let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
+            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
+            let config =
+                checkpoint_config(&settings, &memory, String::new(), "node", 8).expect("a config");
+            let shape = RegionShape { rows: 4, pitch_bytes: 64 };
+            let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;
+            let Opened::Ready(saved) = opened else { panic!("nothing is there") };
+            let (saved, _) = saved.recover()?;
+            assert_eq!(locks(), 2, "each process has a hold of its own");
+            let done = saved.finish(b"done")?;
+            assert_eq!(locks(), 2);
+            done.clear()?;
+            assert_eq!(locks(), 0);
+            Ok::<_, CheckpointError>(())
+        });
+        assert!(ran.into_iter().all(|rank| rank.is_ok()));
+    }
+}

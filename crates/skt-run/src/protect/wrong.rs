@@ -1,0 +1,269 @@
+//! What the user is told of wrong numbers in the matrix of a test with checksums.
+
+use skt_terms::choice::OnLoss;
+
+use super::segments::store_flag;
+use crate::heartbeat::{self, CorruptionReport};
+use crate::record::{Mended, Protection};
+use skt_config::protection::Settings;
+use skt_solver::pgesv::abft::{CheckEvery, CorrectedRank};
+use skt_solver::pgesv::wrong::{NotCorrected, WrongNumbers};
+
+/// Wrong numbers that end a run, with what to do about them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct Wrong {
+    /// The whole message.
+    pub what: String,
+    /// Whether all ranks of the grid have this error, with the same message.
+    pub is_known_to_all: bool,
+    /// Whether the same command can resume from images.
+    pub goes_back: bool,
+}
+
+/// The newest images that are complete on all ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Images {
+    /// The level, as the user names it.
+    pub level: String,
+    /// The checkpoint's epoch.
+    pub epoch: u64,
+    /// Whether the run has resumed from these images, which then may have the wrong number, too.
+    pub is_suspect: bool,
+}
+
+impl Wrong {
+    /// The error for `wrong` in a run whose ranks are on these `hosts`. `images` are the newest
+    /// ones.
+    pub(super) fn new(
+        wrong: &WrongNumbers,
+        hosts: &[String],
+        settings: &Settings,
+        images: Option<&Images>,
+    ) -> Self {
+        let told = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
+        let mut sentences = vec![told, what_now(settings, images)];
+        sentences.extend(another_time(wrong.why, settings));
+        Self {
+            what: sentences.join(". "),
+            is_known_to_all: wrong.is_known_to_all,
+            goes_back: images.is_some(),
+        }
+    }
+}
+
+/// Tells what the user can do with this run.
+fn what_now(settings: &Settings, images: Option<&Images>) -> String {
+    let start_over = match settings.on_loss {
+        OnLoss::Restart => "start over with --resume never".to_owned(),
+        // Such a job needs its memory, so it cannot have `--resume never`.
+        _ => format!(
+            "`skt-hpl store clean --run {}{}` on each host removes its memory, to start over",
+            settings.run_id,
+            store_flag(&settings.store)
+        ),
+    };
+    match images {
+        Some(Images { level, epoch, is_suspect: false }) => {
+            format!("The same command goes back to the images of checkpoint {epoch} in {level}")
+        }
+        Some(Images { level, epoch, .. }) => format!(
+            "The images of checkpoint {epoch} in {level}, from which this run has continued, may be \
+             wrong, too: the same command goes back to older ones or, where there are none, says \
+             so; then {start_over}"
+        ),
+        None if settings.levels.0.is_empty() => {
+            format!("The run cannot continue from memory, and has no --level: {start_over}")
+        }
+        None => format!(
+            "The run cannot continue from memory, and no level has the images of all ranks: \
+             {start_over}"
+        ),
+    }
+}
+
+/// Tells which settings would have mended the wrong number, if any would.
+fn another_time(why: NotCorrected, settings: &Settings) -> Option<String> {
+    match (why, settings.parities, settings.check_every) {
+        (NotCorrected::OneChecksum, ..) => Some(
+            "With --parities 2 or 3 a wrong number is located, and mended if a check comes before \
+             its column is eliminated (--check-every)"
+                .to_owned(),
+        ),
+        (NotCorrected::OneIsLeft, 2, _) => Some(
+            "With --parities 3 it is located and mended while one rank is lost, too".to_owned(),
+        ),
+        (NotCorrected::Eliminated, _, CheckEvery::Auto) => Some(
+            "--check-every of a few panels, in place of auto, notices more such numbers in time"
+                .to_owned(),
+        ),
+        (NotCorrected::Eliminated, _, CheckEvery::Panels(panels)) if panels.get() > 1 => {
+            Some(format!("--check-every below {panels} panels notices more such numbers in time"))
+        }
+        _ => None,
+    }
+}
+
+/// Adds the ranks whose rows one check has recomputed to those of earlier checks.
+pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[CorrectedRank], hosts: &[String]) {
+    for &CorrectedRank { rank, process_row, process_column, rows, first_row, column, is_origin } in
+        ranks
+    {
+        let is_same = |mended: &&mut Mended| (mended.rank, mended.is_origin) == (rank, is_origin);
+        if let Some(mended) = list.iter_mut().find(is_same) {
+            mended.rows += rows as u64;
+            mended.checks += 1;
+            mended.last_column = column;
+            continue;
+        }
+        let mended = Mended {
+            host: hosts[rank].clone(),
+            rank,
+            process_row,
+            process_column,
+            rows: rows as u64,
+            first_row,
+            first_column: column,
+            last_column: column,
+            checks: 1,
+            is_origin,
+        };
+        if list.len() < Protection::MENDED_KEPT {
+            list.push(mended);
+        } else if is_origin && let Some(other) = list.iter_mut().rfind(|other| !other.is_origin) {
+            *other = mended;
+        }
+    }
+}
+
+/// Tells a supervisor of the ranks that certainly gave the wrong numbers of a check.
+pub(super) fn charge_origins(ranks: &[CorrectedRank], hosts: &[String]) {
+    for rank in ranks.iter().filter(|rank| rank.is_origin) {
+        heartbeat::report_corruption(CorruptionReport {
+            host: hosts[rank.rank].clone(),
+            rank: rank.rank,
+            checks: 1,
+            rows: rank.rows as u64,
+            first_column: rank.column,
+            ends_job: false,
+        });
+    }
+}
+
+/// Tells a supervisor of the rank that gave wrong numbers which end the run, if it is certain.
+pub(super) fn charge_suspect(wrong: &WrongNumbers, hosts: &[String]) {
+    if let [rank] = wrong.suspects[..]
+        && wrong.process_column.is_some()
+    {
+        heartbeat::report_corruption(CorruptionReport {
+            host: hosts[rank].clone(),
+            rank,
+            checks: 1,
+            rows: wrong.rows as u64,
+            first_column: wrong.column,
+            ends_job: true,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skt_checkpoint::checkpoint::methods::Method;
+
+    fn wrong(why: NotCorrected) -> WrongNumbers {
+        WrongNumbers {
+            column: 640,
+            row: 1500,
+            units: 1.5e9,
+            process_row: 0,
+            rows: 1,
+            process_column: Some(1),
+            suspects: vec![1],
+            noticed_by: 2,
+            why,
+            is_known_to_all: true,
+        }
+    }
+
+    fn settings(parities: usize, check_every: CheckEvery) -> Settings {
+        let run_id = "r".to_owned();
+        Settings { method: Method::Abft, parities, check_every, run_id, ..Settings::none() }
+    }
+
+    fn every(panels: usize) -> CheckEvery {
+        CheckEvery::Panels(panels.try_into().expect("not 0"))
+    }
+
+    fn told(why: NotCorrected, settings: &Settings, images: Option<&Images>) -> String {
+        let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned);
+        Wrong::new(&wrong(why), &hosts, settings, images).what
+    }
+
+    #[test]
+    fn hosts_are_named_and_advice_is_of_what_the_run_does_not_have() {
+        let one = told(NotCorrected::OneChecksum, &settings(1, CheckEvery::Auto), None);
+        assert!(one.contains("; rank 2 (n2) noticed. The wrong number comes from rank 1 (n1) of"));
+        assert!(one.contains("With --parities 2 or 3"), "{one}");
+        assert!(one.contains("has no --level: start over with --resume never"), "{one}");
+        for check in [CheckEvery::Auto, every(7), every(1)] {
+            let two = told(NotCorrected::Eliminated, &settings(2, check), None);
+            assert!(!two.contains("--parities"), "{two}");
+            assert_eq!(two.contains("--check-every"), check != every(1), "{two}");
+        }
+        let lost = |parities| told(NotCorrected::OneIsLeft, &settings(parities, every(1)), None);
+        assert!(lost(2).contains("--parities 3") && !lost(3).contains("--parities"));
+    }
+
+    #[test]
+    fn the_same_command_goes_on_only_where_it_can() {
+        let plain = settings(2, every(1));
+        let images = Images { level: "local:/l".into(), epoch: 3, is_suspect: false };
+        let back = told(NotCorrected::Again, &plain, Some(&images));
+        assert!(
+            back.ends_with("The same command goes back to the images of checkpoint 3 in local:/l")
+        );
+        let suspect = Images { is_suspect: true, ..images };
+        let maybe = told(NotCorrected::Again, &plain, Some(&suspect));
+        assert!(maybe.contains("older ones or, where there are none, says so; then start over"));
+        let outlived = Settings { on_loss: OnLoss::Recover, ..plain.clone() };
+        let cleans = told(NotCorrected::Again, &outlived, None);
+        assert!(cleans.contains("`skt-hpl store clean --run r` on each host"), "{cleans}");
+        assert!(!cleans.contains("--resume never") && !cleans.contains("same command"));
+        assert!(!told(NotCorrected::Again, &plain, None).contains("same command"));
+    }
+
+    #[test]
+    fn rows_of_a_rank_are_summed_up_and_ranks_are_bounded() {
+        let hosts: Vec<String> = (0..20).map(|rank| format!("n{rank}")).collect();
+        let rank = |rank, rows, column| CorrectedRank {
+            rank,
+            process_row: 0,
+            process_column: rank,
+            rows,
+            first_row: 100 + column,
+            column,
+            is_origin: rank == 3,
+        };
+        let mut list = Vec::new();
+        note_mended(&mut list, &[rank(3, 2, 64), rank(5, 1, 64)], &hosts);
+        note_mended(&mut list, &[rank(3, 4, 128)], &hosts);
+        let of = |mended: &Mended| (mended.rank, mended.rows, mended.first_row);
+        assert_eq!(list.iter().map(of).collect::<Vec<_>>(), [(3, 6, 164), (5, 1, 164)]);
+        assert_eq!(
+            (list[0].host.as_str(), list[0].first_column, list[0].last_column),
+            ("n3", 64, 128)
+        );
+        let many: Vec<CorrectedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
+        note_mended(&mut list, &many, &hosts);
+        assert_eq!((list.len(), list[0].rows), (Protection::MENDED_KEPT, 7));
+        let late = CorrectedRank { is_origin: true, ..rank(19, 1, 256) };
+        note_mended(&mut list, &[late], &hosts);
+        let last = list.last().expect("some");
+        assert_eq!(
+            (list.len(), last.rank),
+            (Protection::MENDED_KEPT, 19),
+            "an origin takes a place"
+        );
+    }
+}

@@ -1,0 +1,380 @@
+//! One test: generate, solve, time, check (HPL_pdtest).
+
+pub mod check;
+pub mod energy;
+mod links;
+mod rates;
+
+use std::time::Instant;
+
+pub use rates::RateWatch;
+use skt_terms::phases::{PanelParts, PhaseTable, Phases};
+
+use crate::events::{Phase, RunEvents};
+use crate::record::energy::EnergyReading;
+use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, TestRecord};
+use skt_config::TestSpec;
+use skt_host::clock::{now_unix, now_unix_seconds};
+use skt_solver::blas::MatMut;
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::matgen;
+use skt_solver::pgesv::guard::Guard;
+use skt_solver::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
+use skt_solver::team::Team;
+
+/// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
+/// most `u64::MAX`.
+pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    let matrix = local_shape(spec, myrow, mycol).doubles().saturating_mul(size_of::<f64>());
+    (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
+}
+
+/// Bytes of work space of rank `(myrow, mycol)` besides the matrix or, with checksums, besides the
+/// memory of [`abft::doubles`]; at most `u64::MAX`.
+pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
+        0 => shape.work_doubles(params, rows, myrow),
+        _ => abft::work_doubles(params, rows, shape),
+    })
+}
+
+/// Bytes of work space of rank `(myrow, mycol)` besides the memory of [`abft::doubles`], once the
+/// checksums have replaced a process column; at most `u64::MAX`.
+pub fn work_bytes_after_replacement(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+    bytes_of(spec, (myrow, mycol), |params, rows, shape| {
+        abft::work_doubles_after_replacement(params, rows, myrow, shape)
+    })
+}
+
+fn bytes_of(
+    spec: &TestSpec,
+    (myrow, mycol): (usize, usize),
+    doubles: impl FnOnce(&Params, Cyclic, LocalShape) -> usize,
+) -> u64 {
+    let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
+    let doubles = doubles(&params, rows, local_shape(spec, myrow, mycol));
+    doubles.saturating_mul(size_of::<f64>()) as u64
+}
+
+/// The shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
+pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
+    let rows = Cyclic::rows(spec.nb, spec.p);
+    let cols = Cyclic::cols(spec.nb, spec.q);
+    LocalShape::new(spec.n, rows, cols, myrow, mycol)
+}
+
+/// The rate in Gflop/s of `N^2 (2N/3 + 3/2)` operations in `seconds`; 0 if no time has passed.
+pub fn gflops(n: usize, seconds: f64) -> f64 {
+    let n = n as f64;
+    if seconds > 0.0 { n / 1e9 * (n / seconds) * (2.0 / 3.0 * n + 1.5) } else { 0.0 }
+}
+
+/// A solution on one rank.
+pub struct Solution {
+    /// This rank's part of x, one double for each of its columns of A.
+    pub x: Vec<f64>,
+    /// Seconds from the barrier before the solution to its end, the maximum over ranks.
+    pub seconds: f64,
+    /// The time at which this rank learnt `seconds`, in seconds since 1970.
+    pub end_unix: f64,
+    /// The time of this rank by phase.
+    pub phases: Phases,
+    /// The data that went by messages on any rank: `panels`, and `rows` or rows in halves.
+    pub by_messages: Vec<String>,
+    /// The energy that it took, by each source that measured it.
+    pub power: Vec<EnergyReading>,
+}
+
+/// Factors and solves the system that `guard` holds, timed (HPL_pdgesv with its timer). Sets
+/// `start_unix_seconds` to the begin of the timed part in this start, in seconds since 1970.
+/// Collective over the grid.
+///
+/// # Errors
+/// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
+/// or a checkpoint cannot be taken.
+pub fn solve<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    events: &mut dyn RunEvents,
+    start_unix_seconds: &mut i64,
+) -> Result<Solution, SolveError> {
+    let mut work = Workspace::new(grid, team, &Params::from(spec), shape(grid, spec))?;
+    let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
+    let space = (&mut work, watch.as_mut());
+    let solved = solve_in(grid, team, spec, guard, events, space, start_unix_seconds);
+    if let Some(report) = RateWatch::finish_after(watch, &solved, Some(work.rates()))? {
+        events.rates(report);
+    }
+    solved
+}
+
+/// [`solve`] in the work space `work`, while `watch` brings the rates of all ranks to rank 0.
+fn solve_in<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    events: &mut dyn RunEvents,
+    (work, mut watch): (&mut Workspace<C>, Option<&mut RateWatch<C>>),
+    start_unix_seconds: &mut i64,
+) -> Result<Solution, SolveError> {
+    let (params, shape) = (Params::from(spec), shape(grid, spec));
+    let panels = params.panels();
+    events.phase(Phase::Factor);
+    grid.all.barrier()?;
+    let mut next = guard.start();
+    let (start, before_seconds) = (grid.all.now(), guard.seconds());
+    *start_unix_seconds = now_unix_seconds();
+    events.timed_part_begins(before_seconds);
+    loop {
+        let to = guard.cut(next, panels)?;
+        if next == panels {
+            break;
+        }
+        let (a, background) = guard.lend(shape);
+        let mut solver = Solver::new(grid, team, params, shape, &a, work);
+        let mut after_panel = |columns: usize, rates: &Rates| {
+            let elapsed_seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
+            events.columns(columns, spec.n, elapsed_seconds);
+            let slow = watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
+            slow.into_iter().for_each(|slow| events.slow(&slow));
+            Ok(())
+        };
+        solver.factor(next..to, &mut after_panel, background)?;
+        next = to;
+    }
+    events.phase(Phase::BackSubstitute);
+    let a = view(guard.matrix(), shape).share();
+    let x = Solver::new(grid, team, params, shape, &a, work).back_substitute()?;
+    let here = (grid.all.now() - start).as_secs_f64();
+    events.timed_part_ends();
+    let by_message = |is: bool| f64::from(u8::from(is));
+    let mut most = [
+        guard.seconds(),
+        by_message(grid.q > 1 && !work.shares_panels()),
+        by_message(grid.p > 1 && !work.shares_rows()),
+        by_message(work.has_halves()),
+    ];
+    let phases = work.phases().with_total(here);
+    collect::all_max(&grid.all, &mut most)?;
+    let end_unix = now_unix();
+    let [seconds, panels_by_message, rows_by_message, has_halves] = most;
+    let rows = if has_halves > 0.0 { ROWS_IN_HALVES } else { "rows" };
+    let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
+    let by_messages =
+        by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
+    let power = energy::gather(&grid.all, seconds, || events.energy(seconds))?;
+    let by_messages = by_messages.collect();
+    Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
+}
+
+/// The shape of this rank's part of the system of a test.
+pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
+    local_shape(spec, grid.myrow, grid.layout_col())
+}
+
+/// A rank's part of the system in its memory.
+fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
+    MatMut::row_major(memory, shape.rows, shape.cols, shape.lda)
+}
+
+/// Generates this rank's part of the system of a test in `memory`, which has at least as many
+/// doubles. Returns the seconds it took.
+pub fn generate<C: Comm>(grid: &Grid<C>, team: &Team, spec: &TestSpec, memory: &mut [f64]) -> f64 {
+    let started = Instant::now();
+    let a = view(memory, shape(grid, spec));
+    matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a);
+    started.elapsed().as_secs_f64()
+}
+
+/// The phase in which the system of a test is generated.
+pub fn generating(spec: &TestSpec) -> Phase {
+    Phase::Generate { total_bytes: (spec.n * (spec.n + 1) * size_of::<f64>()) as u64 }
+}
+
+/// Runs one test on all ranks of the grid. Returns the record on rank 0 of the grid. `resumed`: the
+/// system that `guard` holds comes from a checkpoint.
+///
+/// # Errors
+/// When a rank is lost. What is wrong with the test itself is in its record.
+pub fn run<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut dyn Guard,
+    resumed: bool,
+    events: &mut dyn RunEvents,
+) -> Result<Option<TestRecord>, SolveError> {
+    let mut record = empty_record(grid, spec)?;
+    if !resumed {
+        events.phase(generating(spec));
+        record.generate_seconds = generate(grid, team, spec, guard.matrix());
+    }
+    let solved = solve(grid, team, spec, guard, events, &mut record.start_unix_seconds);
+    conclude(grid, team, spec, record, solved, guard.matrix(), events)
+}
+
+/// Checks a test that was `solved`. Returns its record on rank 0 of the grid. The system is
+/// generated again in `memory`, which has at least as many doubles as this rank's part.
+///
+/// # Errors
+/// When a rank is lost, or was lost while the system was solved.
+pub fn conclude<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    mut record: TestRecord,
+    solved: Result<Solution, SolveError>,
+    memory: &mut [f64],
+    events: &mut dyn RunEvents,
+) -> Result<Option<TestRecord>, SolveError> {
+    record.end_unix_seconds = now_unix_seconds();
+    match solved {
+        Ok(solution) => {
+            record.end_unix_seconds = solution.end_unix as i64;
+            record.end_unix = Some(solution.end_unix);
+            record.time_seconds = solution.seconds;
+            record.gflops = gflops(spec.n, solution.seconds);
+            record.phases = phase_table(grid, &solution.phases)?;
+            record.detailed = Some(detailed_timing(grid, &solution.phases)?);
+            record.by_messages = solution.by_messages;
+            let rated = |reading: EnergyReading| reading.rated(record.gflops, record.time_seconds);
+            record.power = solution.power.into_iter().map(rated).collect();
+            record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
+            events.phase(Phase::Check);
+            let started = Instant::now();
+            record.outcome = judge(grid, team, spec, memory, &solution.x)?;
+            record.check_seconds = started.elapsed().as_secs_f64();
+        }
+        Err(SolveError::Pivot { column, value }) => {
+            record.outcome = Outcome::Broke { column, pivot: value.to_string() };
+        }
+        Err(error) => return Err(error),
+    }
+    events.phase(Phase::Done);
+    Ok((grid.all.rank() == 0).then_some(record))
+}
+
+/// A number that depends on every bit of x, but not on the grid: the sum over all j of a hash of j
+/// and the bits of x_j.
+fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
+    let cols = grid.cols(spec.nb);
+    let hash = |(local, value): (usize, &f64)| {
+        let place = cols.global(local, grid.mycol) as u64;
+        let mixed = (place ^ value.to_bits().rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (mixed ^ (mixed >> 29) ^ place).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ value.to_bits()
+    };
+    let mut sum = [x.iter().enumerate().map(hash).fold(0u64, u64::wrapping_add)];
+    collect::all_reduce(&grid.row, &mut sum, u64::wrapping_add)?;
+    Ok(sum[0])
+}
+
+/// The record of a test that has not been run.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
+    let mut bytes = [rank_bytes(spec, grid.myrow, grid.mycol) as f64];
+    collect::all_max(&grid.all, &mut bytes)?;
+    Ok(TestRecord { rank_bytes: bytes[0] as u64, ..TestRecord::not_run(spec.clone()) })
+}
+
+/// The record of a test for whose matrix some rank has no memory, on rank 0. `why`: the reason, if
+/// it is known.
+///
+/// # Errors
+/// When a rank is lost.
+pub fn skipped<C: Comm>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+    why: Option<String>,
+) -> Result<Option<TestRecord>, CommError> {
+    let mut record = empty_record(grid, spec)?;
+    let refused = || format!("no memory for the matrix ({} bytes on a rank)", record.rank_bytes);
+    let reason = why.unwrap_or_else(refused);
+    record.outcome = Outcome::Skipped { reason };
+    Ok((grid.all.rank() == 0).then_some(record))
+}
+
+/// Generates the matrix again in its memory, and checks the solution against it.
+fn judge<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    memory: &mut [f64],
+    x: &[f64],
+) -> Result<Outcome, CommError> {
+    if spec.threshold <= 0.0 {
+        return Ok(Outcome::NotChecked);
+    }
+    generate(grid, team, spec, memory);
+    let a = view(memory, shape(grid, spec));
+    let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
+    let scaled_residual = check::scaled_residual(spec.n, &norms);
+    // Not `>=`: a residual that is NaN must fail.
+    Ok(if scaled_residual < spec.threshold {
+        Outcome::Passed { scaled_residual, norms }
+    } else {
+        Outcome::Failed { scaled_residual, norms }
+    })
+}
+
+fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, CommError> {
+    let (mut max, mut sum) = (mine.to_array(), mine.to_array());
+    collect::all_max(&grid.all, &mut max)?;
+    collect::all_sum(&grid.all, &mut sum)?;
+    let ranks = grid.all.size() as f64;
+    let mean = Phases::from_array(sum.map(|seconds| seconds / ranks));
+    Ok(PhaseTable { max: Phases::from_array(max), mean })
+}
+
+/// The longest times of any rank.
+fn detailed_timing<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<DetailedTiming, CommError> {
+    let PanelParts { unblocked, pivots } = mine.panel_parts;
+    let mut max = [unblocked, pivots, mine.swap + mine.update];
+    collect::all_max(&grid.all, &mut max)?;
+    let [pfact_seconds, mxswp_seconds, update_seconds] = max;
+    Ok(DetailedTiming { pfact_seconds, mxswp_seconds, update_seconds })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skt_config::{Format, parse};
+    use skt_solver::comm::threads;
+    use skt_solver::pgesv::guard::Unguarded;
+
+    /// Generates its part of the system until this second has begun.
+    struct GeneratesUntil(i64);
+
+    impl RunEvents for GeneratesUntil {
+        fn phase(&mut self, phase: Phase) {
+            while matches!(phase, Phase::Generate { .. }) && now_unix_seconds() < self.0 {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+    }
+
+    #[test]
+    fn a_test_starts_when_all_ranks_have_their_part() {
+        let toml = b"n = 20\nnb = 8\np = 1\nq = 2\n";
+        let spec = parse(toml, "t", Format::Toml, false).unwrap().spec.tests().remove(0);
+        let ranks = threads::run(2, |world| {
+            let grid = Grid::new(&world, 1, 2, spec.pmap)?.expect("both take part");
+            let mut guard = Unguarded::new(shape(&grid, &spec).doubles()).expect("memory");
+            let has_part = now_unix_seconds() + world.rank() as i64;
+            let mut events = GeneratesUntil(has_part);
+            let team = Team::solo();
+            let record = run(&grid, &team, &spec, &mut guard, false, &mut events)?;
+            Ok::<_, SolveError>((has_part, record))
+        });
+        let mut ranks = ranks.into_iter().map(|rank| rank.expect("solved"));
+        let (_, record) = ranks.next().expect("rank 0");
+        let (has_part, _) = ranks.next().expect("rank 1");
+        let start = record.expect("it is rank 0's").start_unix_seconds;
+        assert!(start >= has_part, "{start} is before {has_part}");
+    }
+}

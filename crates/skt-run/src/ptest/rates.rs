@@ -1,0 +1,233 @@
+//! Brings the rates of all ranks' products to rank 0, while the matrix is factored and afterwards.
+//!
+//! A rank sends each window of its rates when it is complete, in a message of some bytes, and waits
+//! for nothing. Rank 0 takes what has arrived when a window of its own is complete. All are taken
+//! when the factorization has ended on all ranks; then rank 0 also collects all windows once more,
+//! so that the report does not depend on the earlier messages.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use super::links::LinkWatch;
+use skt_config::TestSpec;
+use skt_health::slow::{Named, RankRates, Rate, SlowReport};
+use skt_host::counters::{Root, affinity, processor, throttling, topology};
+use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
+use skt_solver::pgesv::{Rates, SolveError};
+
+const TAG_RATES: Tag = 0x170;
+/// Smaller tests end before a rank could be said to be slow.
+const LEAST_N: usize = 2000;
+
+/// The rates of a test on one rank; on rank 0, of all ranks.
+pub struct RateWatch<'c, C: Comm> {
+    comm: &'c C,
+    threads: usize,
+    columns: Vec<usize>,
+    /// How often the host's CPUs have been throttled when the test began.
+    throttled_before: Vec<Option<u64>>,
+    /// Windows that this rank has sent or, on rank 0, noted.
+    told: usize,
+    /// Messages that this rank has sent.
+    sent: u64,
+    sends: VecDeque<C::Send>,
+    /// On rank 0: the rates that have arrived.
+    ranks: Vec<RankRates>,
+    /// On rank 0: the messages of each rank that have arrived.
+    received: Vec<u64>,
+    /// The links between the hosts, where there are some to compare.
+    links: Option<LinkWatch<'c, C>>,
+}
+
+impl<'c, C: Comm> RateWatch<'c, C> {
+    /// Prepares to watch a test on the ranks of `comm`, of which this one has the number `number`
+    /// in the run. `None`, on all ranks, for a test whose ranks cannot be compared. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn begin(comm: &'c C, number: usize, spec: &TestSpec) -> Result<Option<Self>, CommError> {
+        if spec.n < LEAST_N || comm.size() < 2 {
+            return Ok(None);
+        }
+        let rates = Rates::new(spec.n, spec.nb);
+        let root = Root::this_machine();
+        let words = [number as u64, kind(&root)];
+        let mine = [bytemuck::bytes_of(&words), comm.host().as_bytes()].concat();
+        let of_rank = |bytes: Vec<u8>| {
+            let (words, host) = bytes.split_at(size_of_val(&words));
+            let [rank, kind]: [u64; 2] = bytemuck::pod_read_unaligned(words);
+            let host = String::from_utf8_lossy(host).into_owned();
+            RankRates { rank: rank as usize, host, kind, ..RankRates::default() }
+        };
+        let all = collect::gather_bytes(comm, &mine, 0)?.unwrap_or_default();
+        let ranks: Vec<RankRates> = all.into_iter().map(of_rank).collect();
+        let hosts: Vec<&str> = ranks.iter().map(|rank| &rank.host[..]).collect();
+        let links = LinkWatch::begin(comm, &hosts)?;
+        let received = vec![0; ranks.len()];
+        Ok(Some(Self {
+            comm,
+            threads: spec.threads,
+            columns: rates.windows().columns(spec.n, spec.nb),
+            throttled_before: throttled(&root),
+            told: 0,
+            sent: 0,
+            sends: VecDeque::new(),
+            ranks,
+            received,
+            links,
+        }))
+    }
+
+    /// Sends the windows that are complete in `rates` and have not been sent. Never waits. On rank
+    /// 0, when a window has been completed since the last call, returns the ranks that are slow by
+    /// what has arrived, and the links that were slow before.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    pub fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
+        while self.sends.front_mut().map_or(Ok(false), SendRequest::test)? {
+            self.sends.pop_front();
+        }
+        let complete = rates.complete();
+        if self.told == complete {
+            return Ok(None);
+        }
+        for window in self.told..complete {
+            let rate = self.of_window(rates, window);
+            match self.ranks.first_mut() {
+                Some(mine) => note(mine, window, rate),
+                None => self.send(window, rate)?,
+            }
+        }
+        self.told = complete;
+        if self.ranks.is_empty() {
+            return Ok(None);
+        }
+        for source in 1..self.comm.size() {
+            while self.comm.probe(source, TAG_RATES)? {
+                self.receive(source)?;
+            }
+        }
+        let links = self.links.as_ref().map(|links| links.slow_before.clone());
+        Ok(Some(Named::new(&self.columns, &self.ranks, links)))
+    }
+
+    /// The window `window` of `rates`, with the mean of the threads' seconds.
+    fn of_window(&self, rates: &Rates, window: usize) -> Rate {
+        let Rate { gflops, seconds } = rates.window_rate(window);
+        Rate { gflops, seconds: seconds / self.threads as f32 }
+    }
+
+    /// Starts to send a window to rank 0. Without memory for the message, rank 0 learns of the
+    /// window only at the end.
+    fn send(&mut self, window: usize, rate: Rate) -> Result<(), CommError> {
+        let words = [window as f64, f64::from(rate.gflops), f64::from(rate.seconds)];
+        let Ok(mut buffer) = PageBuf::new(words.len()) else { return Ok(()) };
+        buffer.copy_from_slice(&words);
+        let send = self.comm.isend(Arc::new(buffer), 0..words.len(), 0, TAG_RATES)?;
+        self.sends.push_back(send);
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// Receives a window from rank `source`.
+    fn receive(&mut self, source: usize) -> Result<(), CommError> {
+        let mut words = [0.0; 3];
+        self.comm.recv(&mut words, source, TAG_RATES)?;
+        let [window, gflops, seconds] = words;
+        let rate = Rate { gflops: gflops as f32, seconds: seconds as f32 };
+        note(&mut self.ranks[source], window as usize, rate);
+        self.received[source] += 1;
+        Ok(())
+    }
+
+    /// Ends the watch with all `rates` of this rank; `None` if it had no part in the factorization.
+    /// Returns the report on rank 0. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn finish(mut self, rates: Option<&Rates>) -> Result<Option<SlowReport>, CommError> {
+        let windows = rates.map_or(0, |rates| rates.windows().count());
+        let windows = (0..windows).map(|window| self.of_window(rates.expect("counted"), window));
+        let windows = windows.flat_map(|Rate { gflops, seconds }| [gflops, seconds]);
+        let windows: Vec<f32> = windows.collect();
+        let now = throttled(&Root::this_machine());
+        let throttled = throttling::max_events_between(&self.throttled_before, &now);
+        let words = [self.sent, throttled];
+        let mine = [bytemuck::bytes_of(&words), bytemuck::cast_slice(&windows)].concat();
+        let all = collect::gather_bytes(self.comm, &mine, 0)?;
+        for (rank, bytes) in all.iter().flatten().enumerate() {
+            let (words, windows) = bytes.split_at(size_of_val(&words));
+            let [sent, throttled]: [u64; 2] = bytemuck::pod_read_unaligned(words);
+            for _ in self.received[rank]..sent {
+                self.receive(rank)?;
+            }
+            let windows: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(windows);
+            let of_rank = &mut self.ranks[rank];
+            of_rank.throttled = throttled;
+            of_rank.windows = windows
+                .chunks_exact(2)
+                .map(|words| Rate { gflops: words[0], seconds: words[1] })
+                .collect();
+        }
+        self.sends.into_iter().try_for_each(SendRequest::wait)?;
+        let links = self.links.map(LinkWatch::finish).transpose()?;
+        Ok(all.map(|_| SlowReport::new(self.columns, self.ranks, links)))
+    }
+
+    /// Ends the watch of a factorization that `result` may have ended early on all ranks alike. See
+    /// [`Self::finish`].
+    ///
+    /// # Errors
+    /// When a rank is lost.
+    pub fn finish_after<T>(
+        watch: Option<Self>,
+        result: &Result<T, SolveError>,
+        rates: Option<&Rates>,
+    ) -> Result<Option<SlowReport>, CommError> {
+        match (watch, result) {
+            (Some(watch), Ok(_) | Err(SolveError::Pivot { .. } | SolveError::TimeUp { .. })) => {
+                watch.finish(rates)
+            }
+            // The job ends with any other error, and takes no further message.
+            _ => Ok(None),
+        }
+    }
+}
+
+/// Notes the rate of a rank in a window; earlier windows that are not known get no rate.
+fn note(rank: &mut RankRates, window: usize, rate: Rate) {
+    if rank.windows.len() <= window {
+        rank.windows.resize(window + 1, Rate::default());
+    }
+    rank.windows[window] = rate;
+}
+
+/// How often each CPU of this host was throttled since the machine was started.
+fn throttled(root: &Root) -> Vec<Option<u64>> {
+    throttling::events_of_cpus(root, &online(root))
+}
+
+/// The CPUs of this host; none where the kernel does not tell.
+fn online(root: &Root) -> Vec<usize> {
+    topology::online(root).unwrap_or_default().iter().map(|cpu| cpu.id).collect()
+}
+
+/// A number for the kind of processor that this process runs on: its model and, on a processor with
+/// cores of several kinds, the speed of the fastest CPU that the process may use.
+fn kind(root: &Root) -> u64 {
+    static KIND: OnceLock<u64> = OnceLock::new();
+    *KIND.get_or_init(|| {
+        let model = processor::read(root);
+        let cpus = online(root);
+        let (allowed, _) = affinity::allowed(root);
+        let speeds = cpus.iter().zip(topology::speeds(root, &cpus));
+        let usable = speeds.filter(|(cpu, _)| allowed.contains(cpu)).map(|(_, speed)| speed);
+        let percent = usable.fold(0.0, f64::max) * 100.0;
+        let mut hasher = DefaultHasher::new();
+        (model.name, model.family_and_model, model.arm_part).hash(&mut hasher);
+        (percent.round() as u64).hash(&mut hasher);
+        hasher.finish()
+    })
+}

@@ -1,0 +1,166 @@
+//! The energy of a test: who measured it, and what that covers.
+
+use serde::{Deserialize, Serialize};
+
+/// The shortest test whose energy is measured, in seconds: counters are read once a second.
+pub const LEAST_SECONDS: f64 = 1.0;
+/// The largest number of parts of a test whose power is told: enough for a line across a page.
+pub const MOST_PARTS: usize = 100;
+/// The name of what `--power-command` and `--power-csv` read.
+pub const METER: &str = "meter";
+/// The share of the time that must be measured before Gflop/s per watt are derived.
+pub const WHOLE: f64 = 0.99;
+
+/// The mean power of a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeWatts {
+    /// The node's name.
+    pub host: String,
+    /// The node's mean power, in watts.
+    pub watts: f64,
+}
+
+/// The power of the nodes of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Nodes {
+    /// Nodes of the test.
+    pub all: usize,
+    /// Nodes whose power was measured.
+    pub measured: usize,
+    /// The node with the least power.
+    pub least: NodeWatts,
+    /// The median over the nodes, in watts.
+    pub median_watts: f64,
+    /// The node with the most power.
+    pub largest: NodeWatts,
+}
+
+/// The energy of a test by one source.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct EnergyReading {
+    /// The source: [`METER`], or the name of the counters of the nodes.
+    pub source: String,
+    /// What the source covers, in words.
+    pub covers: String,
+    /// The level of the measurement in the methodology of the Green500: 1, 2 or 3 if the user says
+    /// so. Counters of nodes have none.
+    pub level: Option<u8>,
+    /// Joules of the measured part of the timed part.
+    pub joules: f64,
+    /// Mean watts of the measured part.
+    pub mean_watts: f64,
+    /// Seconds of the timed part that were measured; the least of any node.
+    pub measured_seconds: f64,
+    /// The rate over the power; `None` if not all of the time or not all nodes were measured.
+    pub gflops_per_watt: Option<f64>,
+    /// The nodes, if the source measures each.
+    pub nodes: Option<Nodes>,
+    /// Mean watts of equal parts of the timed part, at most [`MOST_PARTS`]; `None` for a part of
+    /// which they are not known.
+    pub watts: Vec<Option<f64>>,
+}
+
+impl EnergyReading {
+    /// Derives the Gflop/s per watt of a test with this rate and time.
+    pub fn rated(mut self, gflops: f64, time_seconds: f64) -> Self {
+        let has_all = self.nodes.as_ref().is_none_or(|nodes| nodes.measured == nodes.all);
+        let is_whole = has_all && self.measured_seconds >= WHOLE * time_seconds;
+        let rate = gflops / self.mean_watts;
+        self.gflops_per_watt = Some(rate).filter(|rate| is_whole && rate.is_finite());
+        self
+    }
+
+    /// Whether a meter of the site has measured, and not the counters of the nodes.
+    pub fn is_of_meter(&self) -> bool {
+        self.source == METER
+    }
+}
+
+/// The number of parts of a test of this many seconds whose power is told.
+pub fn parts(seconds: f64) -> usize {
+    (seconds as usize).clamp(1, MOST_PARTS)
+}
+
+/// Watts with the digits that a counter has; more would only fill reports.
+pub fn tidy(watts: &[Option<f64>]) -> Vec<Option<f64>> {
+    watts.iter().map(|watts| watts.map(|watts| (10.0 * watts).round() / 10.0)).collect()
+}
+
+/// The watts of a reading at the middle of the parts of a test of `seconds`, without the parts of
+/// which they are not known.
+pub fn over_time(reading: &EnergyReading, seconds: f64) -> Vec<(f64, f64)> {
+    let width = seconds / reading.watts.len().max(1) as f64;
+    let point =
+        |(index, watts): (usize, &Option<f64>)| Some(((index as f64 + 0.5) * width, (*watts)?));
+    reading.watts.iter().enumerate().filter_map(point).collect()
+}
+
+/// What the counters of a node say of the timed part of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeEnergy {
+    /// The node's name.
+    pub host: String,
+    /// The id of the start of its machine: containers of one machine have names of their own, and
+    /// the same counters. Empty if the system does not tell it.
+    pub boot_id: String,
+    /// The name of its counters; empty if none can be read.
+    pub source: String,
+    /// What they cover.
+    pub covers: String,
+    /// Joules of the measured part.
+    pub joules: f64,
+    /// Seconds of the measured part.
+    pub seconds: f64,
+    /// Mean watts of equal parts of the time.
+    pub watts: Vec<Option<f64>>,
+}
+
+/// What a rank has measured of a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RankEnergy {
+    /// On the first rank of each node: what it knows of its node.
+    pub node: Option<NodeEnergy>,
+    /// On rank 0: what the meter of the site says.
+    pub meter: Option<EnergyReading>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 5000 J in 50 s.
+    fn reading() -> EnergyReading {
+        EnergyReading {
+            source: "RAPL".into(),
+            covers: "1 processor package(s)".into(),
+            joules: 5000.4,
+            mean_watts: 100.0,
+            measured_seconds: 50.0,
+            ..EnergyReading::default()
+        }
+    }
+
+    #[test]
+    fn there_is_no_rate_a_watt_of_a_part() {
+        assert_eq!(reading().rated(400.0, 50.0).gflops_per_watt, Some(4.0));
+        assert_eq!(reading().rated(400.0, 51.0).gflops_per_watt, None);
+        let nodes = |measured| Some(Nodes { all: 2, measured, ..Nodes::default() });
+        let of =
+            |measured| EnergyReading { nodes: nodes(measured), ..reading() }.rated(400.0, 50.0);
+        assert_eq!((of(1).gflops_per_watt, of(2).gflops_per_watt), (None, Some(4.0)));
+        let idle = EnergyReading { mean_watts: 0.0, ..reading() };
+        assert_eq!(idle.rated(400.0, 50.0).gflops_per_watt, None);
+    }
+
+    #[test]
+    fn power_is_that_of_the_middle_of_the_parts() {
+        let watts = tidy(&[Some(1.04), None, Some(3.06), Some(4.0)]);
+        let points = over_time(&EnergyReading { watts, ..EnergyReading::default() }, 8.0);
+        assert_eq!(points, [(1.0, 1.0), (5.0, 3.1), (7.0, 4.0)]);
+        assert_eq!(over_time(&EnergyReading::default(), 8.0), []);
+        assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, MOST_PARTS));
+    }
+}

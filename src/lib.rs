@@ -47,6 +47,6 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod hosts;
 pub mod report;
 pub mod screen;
-pub mod supervisor;

@@ -8,9 +8,8 @@ use clap::Args;
 use skt_terms::exit::Exit;
 
 use super::run;
+use crate::hosts::reach;
 use crate::report::output;
-use crate::supervisor::hosts::{self, HostsError};
-use crate::supervisor::reach;
 use skt_config::ConfigError;
 use skt_health::doctor::finding::Finding;
 use skt_health::doctor::gather::{self, GatherError};
@@ -22,6 +21,7 @@ use skt_host::host;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::streams;
+use skt_launch::hosts::{self, HostsError};
 use skt_run::job::JobError;
 use skt_solver::comm::threads::run as run_ranks;
 use skt_solver::comm::{Comm, CommError, collect};

@@ -13,15 +13,6 @@ use skt_terms::units::parse_seconds;
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command, machine, mistakes};
-use crate::supervisor::hosts::{self, Host, HostsError, Pool};
-use crate::supervisor::launcher::{Launcher, Template};
-use crate::supervisor::links::addresses::Networks;
-use crate::supervisor::probe;
-use crate::supervisor::program::Program;
-use crate::supervisor::shape;
-use crate::supervisor::watch::MinTimeouts;
-use crate::supervisor::words::text_of;
-use crate::supervisor::{self, LaunchOptions, SupervisorError};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
@@ -31,6 +22,15 @@ use skt_host::clock::now_unix;
 use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
+use skt_launch::hosts::{self, Host, HostsError, Pool};
+use skt_launch::launcher::{Launcher, Template};
+use skt_launch::links::addresses::Networks;
+use skt_launch::probe;
+use skt_launch::program::Program;
+use skt_launch::shape;
+use skt_launch::watch::MinTimeouts;
+use skt_launch::words::text_of;
+use skt_launch::{LaunchOptions, SupervisorError};
 use skt_run::protect::{self, SLURM_END, Settings, read_domains};
 
 /// Flags of `launch`.
@@ -239,7 +239,7 @@ pub enum LaunchError {
 /// See [`LaunchError`].
 pub fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
     let options = options(args, &|name| std::env::var(name).ok())?;
-    Ok(supervisor::run(options)?)
+    Ok(skt_launch::run(options)?)
 }
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;

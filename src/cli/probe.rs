@@ -6,12 +6,12 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::report::output;
-use crate::supervisor::line;
-use crate::supervisor::links::Partner;
-use crate::supervisor::probe::{self, Purpose, Question};
-use crate::supervisor::words::word_of;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::ConfigError;
+use skt_launch::line;
+use skt_launch::links::Partner;
+use skt_launch::probe::{self, Purpose, Question};
+use skt_launch::words::word_of;
 
 /// Flags of `probe`.
 #[derive(Debug, Clone, Args)]

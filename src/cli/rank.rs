@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::supervisor::rank;
-use crate::supervisor::words::word_of;
+use skt_launch::rank;
+use skt_launch::words::word_of;
 
 /// Flags of `rank`.
 #[derive(Debug, Clone, Args)]

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use crate::report::output;
-use crate::supervisor::report;
-use crate::supervisor::state::{StateError, StateFolder, Status, SupervisorState};
 use skt_config::{ConfigError, Launching};
 use skt_host::clock::now_unix;
+use skt_launch::report;
+use skt_launch::state::{StateError, StateFolder, Status, SupervisorState};
 
 /// Flags of `status`.
 #[derive(Debug, Clone, Args)]
@@ -65,7 +65,7 @@ fn text(state: &SupervisorState, is_supervised: bool, now_unix: f64) -> String {
     if let (Status::Running, Some((_, unix))) = (state.status, &state.last_beat) {
         lines.push(format!("last sign of life {:.0} s ago", (now_unix - unix).max(0.0)));
     }
-    let names = |hosts: &[crate::supervisor::hosts::Host]| {
+    let names = |hosts: &[skt_launch::hosts::Host]| {
         let all: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
         if all.is_empty() { "none".to_owned() } else { all.join(" ") }
     };

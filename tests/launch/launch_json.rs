@@ -9,9 +9,9 @@ use crate::executables::write_script;
 use crate::report_schema::Schema;
 use serde_json::Value;
 use skt_host::process::Process;
-use skt_hpl::supervisor::hosts::{Host, OutOfUse, Pool, Replacement};
-use skt_hpl::supervisor::report::account;
-use skt_hpl::supervisor::state::{Failure, Status, SupervisorState};
+use skt_launch::hosts::{Host, OutOfUse, Pool, Replacement};
+use skt_launch::report::account;
+use skt_launch::state::{Failure, Status, SupervisorState};
 
 /// Flags with which the job starts on any number of cores.
 const LOCAL: &str = "--launcher openmpi --launcher-arg=--oversubscribe --launcher-arg=--bind-to \

@@ -285,7 +285,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::supervisor::hosts::{Host, Pool};
+    use crate::hosts::{Host, Pool};
     use skt_host::process::Process;
 
     fn state() -> SupervisorState {

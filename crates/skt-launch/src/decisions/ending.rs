@@ -1,9 +1,9 @@
 //! How a run ends: done, declined, stopped or given up.
 
 use super::{Action, AfterProbe, Decisions, Phase};
-use crate::supervisor::SupervisorError;
-use crate::supervisor::state::Status;
-use crate::supervisor::survey::Survey;
+use crate::SupervisorError;
+use crate::state::Status;
+use crate::survey::Survey;
 use skt_checkpoint::heartbeat::DONE;
 use skt_terms::exit::Exit;
 

@@ -7,8 +7,8 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
 use super::tests::{beat, hosts, rules, survey};
 use super::*;
-use crate::supervisor::links::{Link, LinkState, Partner};
-use crate::supervisor::watch::MinTimeouts;
+use crate::links::{Link, LinkState, Partner};
+use crate::watch::MinTimeouts;
 
 /// A run of a simulated cluster.
 struct Drill {

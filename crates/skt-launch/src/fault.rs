@@ -58,7 +58,7 @@ mod tests {
     use std::num::NonZeroU64;
 
     use super::*;
-    use crate::supervisor::probe::tests::answer;
+    use crate::probe::tests::answer;
     use skt_checkpoint::checkpoint::segments::node_store::StoreRoom;
     use skt_checkpoint::checkpoint::store::SysvLimits;
 

@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::hosts::Host;
-use super::links::{LinkState, Partner, connect};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::names::{self, View};
 use skt_health::doctor::rules::names as rules;
 use skt_host::child;
+use skt_launch::hosts::Host;
+use skt_launch::links::{LinkState, Partner, connect};
 
 /// The agent, unless the user names another: one that never asks for a password.
 pub const AGENT: &str = "ssh -o BatchMode=yes";

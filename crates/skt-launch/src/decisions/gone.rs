@@ -1,7 +1,7 @@
 //! Segments of a run that its nodes have no more, although an earlier start had a checkpoint.
 
 use super::Decisions;
-use crate::supervisor::survey::Survey;
+use crate::survey::Survey;
 use skt_checkpoint::checkpoint::store::CLEANERS;
 
 impl Decisions {

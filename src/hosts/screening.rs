@@ -9,9 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::hosts::Host;
-use super::launcher::{self, JobSpec, Launcher};
-use super::process;
 use super::reach;
 use crate::screen::results::Results;
 use crate::screen::run::unreached;
@@ -19,6 +16,9 @@ use skt_checkpoint::heartbeat;
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_host::messages;
 use skt_host::{child, program};
+use skt_launch::hosts::Host;
+use skt_launch::launcher::{self, JobSpec, Launcher};
+use skt_launch::process;
 
 /// How long a launcher may take to end once it has nothing more to say.
 pub const END_PATIENCE: Duration = Duration::from_secs(20);

@@ -2,7 +2,7 @@
 //! before a start and after its end show it.
 
 use super::Decisions;
-use crate::supervisor::survey::Survey;
+use crate::survey::Survey;
 
 impl Decisions {
     /// Reports the OOM kills on the nodes since they were asked before the last start; if a rank

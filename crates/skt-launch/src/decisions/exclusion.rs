@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Decisions;
 use super::running::CUT_OFF;
-use crate::supervisor::hosts::{Health, Host, OutOfUse, Replacement};
+use crate::hosts::{Health, Host, OutOfUse, Replacement};
 use skt_terms::exit::Exit;
 
 const WHY: &str = "is left out on trial: no start with it has given a sign of life";

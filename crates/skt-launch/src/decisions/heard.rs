@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 
 use super::{Action, Decisions};
-use crate::supervisor::refused;
+use crate::refused;
 use skt_checkpoint::heartbeat::{
     CHANGED, COMPUTE, FACTOR, Heartbeat, REFUSED, REPORTED, TIME_UP, WAIT,
 };

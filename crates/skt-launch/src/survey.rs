@@ -603,7 +603,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::supervisor::probe::tests::answer;
+    use crate::probe::tests::answer;
 
     fn pool(active: &[&str], spares: &[&str]) -> Pool {
         let hosts = |names: &[&str]| {

@@ -26,10 +26,10 @@ use super::survey::{self, Limits};
 use super::terminal::Terminal;
 use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError, report, stop, words};
+use skt_checkpoint::time_limit::TimeLimit;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
 use skt_host::process::Process;
-use skt_run::protect::TimeLimit;
 use skt_terms::exit::Exit;
 
 /// How often the supervisor looks for news.

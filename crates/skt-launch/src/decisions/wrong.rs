@@ -8,7 +8,7 @@
 //! images.
 
 use super::Decisions;
-use crate::supervisor::hosts::Health;
+use crate::hosts::Health;
 use skt_checkpoint::heartbeat::{CorruptionReport, Heartbeat};
 
 /// Number of checks that must name a node to make it suspect.

@@ -2,10 +2,10 @@
 
 use super::heard::LineReader;
 use super::{Action, Decisions};
-use crate::supervisor::hosts::{Health, Host};
-use crate::supervisor::probe::{Answer, Purpose};
-use crate::supervisor::program::Ends;
-use crate::supervisor::survey::Survey;
+use crate::hosts::{Health, Host};
+use crate::probe::{Answer, Purpose};
+use crate::program::Ends;
+use crate::survey::Survey;
 use skt_checkpoint::heartbeat::DONE;
 
 /// How long a launcher may take to end after SIGTERM.

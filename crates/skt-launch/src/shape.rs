@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::hosts::{Host, Pool};
 use skt_checkpoint::checkpoint::group::{self, Groups};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_run::protect::Settings;
+use skt_config::protection::Settings;
 
 /// What a list of nodes survives, in a sentence, with warnings.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -138,7 +138,7 @@ fn record(line: &[u8], token: &str) -> Option<Piece> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::program::ProcessEnd;
+    use crate::program::ProcessEnd;
 
     const TOKEN: &str = "r.1.3";
 

@@ -4,12 +4,12 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::supervisor::hosts::Host;
-use crate::supervisor::links::{Link, LinkState, Partner};
-use crate::supervisor::probe::tests::answer;
-use crate::supervisor::program::{ProcessEnd, RankEnd};
-use crate::supervisor::state::Status;
-use crate::supervisor::watch::MinTimeouts;
+use crate::hosts::Host;
+use crate::links::{Link, LinkState, Partner};
+use crate::probe::tests::answer;
+use crate::program::{ProcessEnd, RankEnd};
+use crate::state::Status;
+use crate::watch::MinTimeouts;
 use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat};
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
@@ -54,7 +54,7 @@ pub(super) fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
         let health = if ill.contains(&host.name.as_str()) {
             Health::Ill("no answer".to_owned())
         } else {
-            let answer = crate::supervisor::probe::Answer { run_bytes, ..answer() };
+            let answer = crate::probe::Answer { run_bytes, ..answer() };
             survey.answers.insert(host.name.clone(), answer);
             Health::Well
         };
@@ -1309,7 +1309,7 @@ impl World {
                         },
                     };
                     let links = partners.enumerate().map(link).collect();
-                    let answer = crate::supervisor::probe::Answer { links, ..answer() };
+                    let answer = crate::probe::Answer { links, ..answer() };
                     survey.answers.insert(host.name.clone(), answer);
                 }
                 Health::Ill(_) => drop(self.lost.insert(host.name.clone())),

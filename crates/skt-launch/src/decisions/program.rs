@@ -3,8 +3,8 @@
 
 use super::running::END_PATIENCE_SECONDS;
 use super::{AfterProbe, Decisions};
-use crate::supervisor::hosts::Health;
-use crate::supervisor::program::{JobEnd, ProgramVerdict};
+use crate::hosts::Health;
+use crate::program::{JobEnd, ProgramVerdict};
 use skt_checkpoint::heartbeat::{
     CHANGED, CHECKPOINT, COMPUTE, DataLocation, Heartbeat, OPEN, REPORTED, TIME_UP,
 };

@@ -20,12 +20,13 @@ use super::process;
 use skt_checkpoint::checkpoint::codec::checksum;
 use skt_checkpoint::checkpoint::level::folder::remove_images_of;
 use skt_checkpoint::checkpoint::segments::node_store::{NodeStore, StoreRoom};
+use skt_checkpoint::checkpoint::segments::role::is_mark;
+use skt_checkpoint::checkpoint::segments::{self, lock};
 use skt_checkpoint::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::ending_processes;
-use skt_run::protect;
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
@@ -191,7 +192,7 @@ fn look_at_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
                 Purpose::Forget if immortal == 0 => remove_all(&*store, run_id, true),
                 _ => Ok(()),
             };
-            match cleaned.and_then(|()| protect::run_bytes(&*store, run_id)) {
+            match cleaned.and_then(|()| segments::run_bytes(&*store, run_id)) {
                 Ok(bytes) => answer.run_bytes = bytes,
                 Err(error) => answer.no_store = Some(error.to_string()),
             }
@@ -207,9 +208,9 @@ fn look_at_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
 /// `with_marks` also the marks that the run is over. A segment that a process is attached to stays.
 fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), StoreError> {
     let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run_id);
-    for info in of_run.filter(|info| with_marks || !protect::is_mark(info)) {
+    for info in of_run.filter(|info| with_marks || !is_mark(info)) {
         if info.name.role() == "lock" && !info.in_use {
-            protect::hold::remove_mpi_files(store, &info.name);
+            lock::remove_mpi_files(store, &info.name);
         }
         store.remove_unused(&info.name)?;
     }
@@ -298,7 +299,7 @@ pub(super) mod tests {
     use skt_checkpoint::checkpoint::record::StartId;
 
     /// The answer of a healthy node to the first question.
-    pub(in crate::supervisor) fn answer() -> Answer {
+    pub(crate) fn answer() -> Answer {
         Answer {
             question: 0,
             host: "n1".into(),

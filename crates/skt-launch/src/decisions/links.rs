@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::{Action, Decisions, Inquiry};
-use crate::supervisor::hosts::{Host, Pool};
-use crate::supervisor::links::addresses::Address;
-use crate::supervisor::links::verdict::{self, Judged, Verdict};
-use crate::supervisor::links::{Link, plan};
-use crate::supervisor::probe::Purpose;
-use crate::supervisor::survey::Survey;
+use crate::hosts::{Host, Pool};
+use crate::links::addresses::Address;
+use crate::links::verdict::{self, Judged, Verdict};
+use crate::links::{Link, plan};
+use crate::probe::Purpose;
+use crate::survey::Survey;
 
 /// What is known of the nodes' links.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
-use super::choice::Mpi;
+use super::mpi::Mpi;
 
 /// The folder of the launcher: of this process's parent, if that is one, else of `mpirun` in PATH.
 pub fn launchers_bin() -> Option<PathBuf> {

@@ -6,6 +6,7 @@
 
 mod choice;
 mod library;
+mod mpi;
 
 use std::env;
 use std::ffi::OsString;
@@ -13,7 +14,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use choice::Mpi;
+use mpi::Mpi;
 
 /// Bad input or environment, as the program itself reports it under its own name, and under one
 /// that begins with `xhpl`.

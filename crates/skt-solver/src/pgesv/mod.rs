@@ -37,6 +37,7 @@ mod pace;
 pub mod panel;
 mod product;
 mod rates;
+mod short_calls;
 mod slots;
 mod trailing;
 pub mod windows;
@@ -208,7 +209,7 @@ impl<C: Comm> Workspace<C> {
             ColumnMemory::new(grid, params.share, nb, shape.cols)?;
         let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
         if look_ahead.has_messages(grid) {
-            product::short_ones_keep_bits();
+            short_calls::short_ones_keep_bits();
         }
         Ok(Self {
             look_ahead,

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::product::short_ones_keep_bits;
+use super::short_calls::short_ones_keep_bits;
 use crate::tuning::TUNING;
 
 /// How long a call may take, and the size below which calls are not cut.

@@ -31,6 +31,7 @@ use super::groups::{
     columns_of, dead_checksums, dead_columns, first_of_last_group, parts_of_group,
 };
 use super::memory::{Decoded, Places};
+use super::noticed::Noticed;
 use super::relay::{Relay, Sum};
 use super::rounding::{are_rounding, is_rounding, max_units, unit};
 use super::weights::Weights;
@@ -476,38 +477,6 @@ fn agreed<C: Comm>(
         why: NotCorrected::ALL[worst.why as usize],
         is_known_to_all: true,
     })
-}
-
-/// Wrong numbers that a rank of checksums has noticed in a finished group. The other ranks learn of
-/// them at the next barrier.
-#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub(super) struct Noticed {
-    /// The largest deviation, in units. Negative if nothing is wrong.
-    units: f64,
-    /// The unit of rounding.
-    unit: f64,
-    /// The panel before which the group ends.
-    end: u64,
-    /// The local row with the largest deviation.
-    row: u64,
-    /// Rows that are wrong.
-    rows: u64,
-}
-
-impl Noticed {
-    const NOTHING: Self = Self { units: -1.0, unit: 0.0, end: 0, row: 0, rows: 0 };
-
-    /// Local row `row` deviates by `units` units in the group that ends before panel `end`.
-    pub fn in_row(end: usize, row: usize, units: f64, unit: f64) -> Self {
-        Self { units, unit, end: end as u64, row: row as u64, rows: 1 }
-    }
-
-    /// Combines two reports: the worse deviation, and the rows of both.
-    pub fn and(self, other: Self) -> Self {
-        let worse = if other.units > self.units { other } else { self };
-        Self { rows: self.rows + other.rows, ..worse }
-    }
 }
 
 /// The error for the wrong numbers that at least one rank of checksums has `noticed`. The new sums

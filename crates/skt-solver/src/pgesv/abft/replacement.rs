@@ -37,21 +37,10 @@ use super::beginning::Beginning;
 use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::{Action, Decision};
-use super::system::{Lost, Solution, System, back_substitute, keep_x, note_wrong};
+use super::system::{Absent, Lost, Solution, System, back_substitute, keep_x, note_wrong};
 use super::{AbftError, restore};
 use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
-
-/// A rank of the grid that no process has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Absent {
-    /// The absent rank's number in the whole grid.
-    pub rank: usize,
-    /// The absent rank's process row.
-    pub row: usize,
-    /// The absent rank's process column.
-    pub col: usize,
-}
 
 /// The P x Q grid of the ranks that continue without process column `lost`, which the one checksum
 /// column of `grid` replaces. `None` on remaining ranks of `lost`. Collective over `grid`.

@@ -13,14 +13,14 @@ use super::super::local::Local;
 use super::super::look_ahead::LookAhead;
 use super::super::pace::Pace;
 use super::super::panel::Panel;
-use super::super::product::{
-    Product, ProductClock, advances_first, multiply_narrow, narrow_parts, short_ones_keep_bits,
-};
+use super::super::product::{Product, ProductClock, advances_first, multiply_narrow, narrow_parts};
+use super::super::short_calls::short_ones_keep_bits;
 use super::super::slots::PanelBuffers;
 use super::super::{Rates, SolveError, memory_error};
 use super::beginning::Flip;
-use super::check::{self, Checks, Doubt, Noticed, Scope};
+use super::check::{self, Checks, Doubt, Scope};
 use super::memory::{Decoded, Journal, MemoryState, Places, Recorded};
+use super::noticed::Noticed;
 use super::relay::Relay;
 use super::restore::Step;
 use super::weights::Weights;

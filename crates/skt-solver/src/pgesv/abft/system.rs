@@ -13,7 +13,6 @@ use super::memory::{
     Sizes,
 };
 use super::relay::Relay;
-use super::replacement::Absent;
 use super::run::Elimination;
 use super::standing::{
     AbftRefusal, Action, Decision, MemoryReport, ReportWords, decide, decoded, lost, newest_start,
@@ -36,6 +35,17 @@ pub fn doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -
 /// How many of the [`doubles`], from the first on, matter at a cut; the others need not be kept.
 pub fn image_doubles(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> usize {
     Sizes::new(params, rows, myrow, shape).a_range().end
+}
+
+/// A rank of the grid that no process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Absent {
+    /// The absent rank's number in the whole grid.
+    pub rank: usize,
+    /// The absent rank's process row.
+    pub row: usize,
+    /// The absent rank's process column.
+    pub col: usize,
 }
 
 /// A system to be solved, on one rank of a grid with checksums.

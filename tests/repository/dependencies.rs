@@ -110,7 +110,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The items of a group of imports, which begins after its brace.
-fn items(group: &str) -> Vec<&str> {
+pub fn items(group: &str) -> Vec<&str> {
     let (mut items, mut begin, mut depth) = (Vec::new(), 0, 0);
     for (at, c) in group.char_indices() {
         match c {

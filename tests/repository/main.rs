@@ -9,6 +9,7 @@ mod comments;
 mod compare;
 mod dependencies;
 mod docs_numbers;
+mod import_cycles;
 mod needs;
 mod pages;
 mod protocol_steps;

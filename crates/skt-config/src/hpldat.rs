@@ -11,14 +11,11 @@ use skt_terms::shown::shown;
 
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
-use super::labels::find_misplaced;
+use super::labels::{LINES, find_misplaced};
 use super::param::{MAX_LIST, PARAMS, Param, ParamInfo};
 use super::spec::{Generator, Output, Pin, RunSpec, Transport, clean_title};
 use super::validate::{leading_whole, parse_whole};
 use super::value::{Form, Value};
-
-/// Number of lines of an HPL.dat.
-pub const LINES: usize = 31;
 
 /// The parameters of the last lines, which do not change our storage.
 const MOOT: [Param; 4] = [Param::L1, Param::U, Param::Equilibration, Param::Alignment];

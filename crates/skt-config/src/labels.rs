@@ -9,7 +9,9 @@ use std::sync::Arc;
 use skt_terms::shown::shown;
 
 use super::error::{At, Misplaced, ValueSource};
-use super::hpldat::LINES;
+
+/// Number of lines of an HPL.dat.
+pub const LINES: usize = 31;
 
 /// The lines and how their labels begin, in small letters, without punctuation. `#` stands for
 /// `# of` or `number of`, `$` for the end.

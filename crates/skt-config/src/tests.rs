@@ -459,13 +459,13 @@ fn a_short_file_says_which_line_is_missing() {
 #[test]
 fn the_last_four_lines_are_moot_and_may_lack() {
     let spec = dat(REFERENCE).unwrap().spec;
-    for kept in 27..hpldat::LINES {
+    for kept in 27..labels::LINES {
         let text: String = REFERENCE.lines().take(kept).map(|l| format!("{l}\n")).collect();
         for text in [text.clone(), text.trim_end().to_owned(), text + "\r\n  \n"] {
             let checked = dat(&text).unwrap();
             assert_eq!(checked.spec, spec, "{kept} lines");
             let lines: Vec<String> = checked.warnings.iter().map(ToString::to_string).collect();
-            assert_eq!(lines.len(), hpldat::LINES - kept, "{lines:?}");
+            assert_eq!(lines.len(), labels::LINES - kept, "{lines:?}");
             let last = "HPL.dat:31: memory alignment: no value is given; it has no effect here, 8 \
                         is reported";
             assert_eq!(lines.last().unwrap(), last);

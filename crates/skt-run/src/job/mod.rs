@@ -14,6 +14,7 @@ mod series;
 mod setup;
 mod traps;
 mod trials;
+mod warnings;
 mod watcher;
 
 pub use error::JobError;
@@ -98,8 +99,8 @@ pub fn run<C: Comm>(
     if settings.is_on() {
         interrupt::listen(spec, settings, first);
         if first {
-            setup::warn(&time_warnings(settings));
-            setup::warn(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
+            warnings::print(&time_warnings(settings));
+            warnings::print(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
         }
     }
     let mut tests = Tests::new(spec, settings, &setup, events);
@@ -203,7 +204,7 @@ fn begin_report<C: Comm>(
         };
         if options.as_reference {
             // In the report they come after the first test, which may take hours.
-            setup::warn(&setup.self_test.warnings);
+            warnings::print(&setup.self_test.warnings);
         }
         if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
             messages::print(format_args!("error: {why}"));
@@ -295,7 +296,7 @@ fn clear<C: Comm>(
         protect::images::close_levels(&settings);
         interrupt::keep(false);
         // All ranks have unmapped their segments.
-        setup::warn(&protect::tidy(setup.store)?);
+        warnings::print(&protect::tidy(setup.store)?);
     }
     Ok(())
 }
@@ -307,7 +308,7 @@ fn clear<C: Comm>(
 /// When the store refuses.
 pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
     let store = settings.store.parse::<StoreKind>()?.open();
-    setup::warn(&protect::images::remove_images(&settings, |_| true));
+    warnings::print(&protect::images::remove_images(&settings, |_| true));
     protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
     interrupt::keep(false);
     Ok(())

@@ -14,7 +14,7 @@ use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
 use super::power::{JobPower, TestPower};
 use super::setup::Setup;
 use super::watcher::Watcher;
-use super::{interrupt, outlook, setup};
+use super::{interrupt, outlook, setup, warnings};
 use crate::events::{ReportError, RunEvents};
 use crate::heartbeat;
 use crate::protect::ledger::{Ledger, Results};
@@ -651,7 +651,7 @@ pub(super) fn remove_images<C: Comm>(
         return Ok(());
     }
     if setup.is_first_on_host {
-        setup::warn(&protect::images::remove_images(&settings, is_meant));
+        warnings::print(&protect::images::remove_images(&settings, is_meant));
     }
     world.barrier()
 }

@@ -9,7 +9,7 @@ use super::options::JobOptions;
 use super::outlook;
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
-use super::traps;
+use super::{traps, warnings};
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_checkpoint::checkpoint::layout::Geometry;
@@ -117,7 +117,7 @@ fn all_places<C: Comm>(
     let (mut id, mut held_bytes) = (None, 0);
     if settings.is_on() {
         // Removes leftovers of all runs: no run can resume from them.
-        warn(&protect::tidy(store)?);
+        warnings::print(&protect::tidy(store)?);
         held_bytes = protect::run_bytes(store, &settings.run_id)?;
         id = Some(store.id()?);
     }
@@ -227,19 +227,6 @@ fn take_lock<C: Comm>(
     Ok((taken.ok().map(Arc::new), refusal))
 }
 
-/// Prints the first lines as warnings, and the number of the others: another user may have planted
-/// thousands.
-pub fn warn(lines: &[String]) {
-    const LINES: usize = 4;
-    for line in lines.iter().take(LINES) {
-        messages::print(format_args!("warning: {line}"));
-    }
-    if lines.len() > LINES {
-        let more = lines.len() - LINES;
-        messages::print(format_args!("warning: and {more} more; `skt-hpl store list` shows them"));
-    }
-}
-
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
 fn warn_of_one_store(places: &[RankLocation], rank: usize) {
     if rank != 0 {
@@ -317,7 +304,7 @@ impl<'a> Setup<'a> {
         let (_, index_on_host) = places::neighbours(&places, world.rank());
         let index = places::index_in_store(&places, world.rank());
         if settings.is_on() && index == 0 {
-            warn(&protect::doubtful(store)?);
+            warnings::print(&protect::doubtful(store)?);
         }
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
             .or_else(|| fault_of_no_rank(settings, options, world.size()))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::places::RankLocation;
-use super::setup::warn;
+use super::warnings;
 use crate::protect::{self, Settings};
 use skt_checkpoint::checkpoint::segments::node_store::NodeStore;
 use skt_checkpoint::checkpoint::store::{Store, StoreKind};
@@ -57,7 +57,7 @@ pub fn look<C: Comm>(
     let all = all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"));
     let all: Vec<HostReport> = all.collect();
     if world.rank() == 0 {
-        warn(&warnings(&all));
+        warnings::print(&report_warnings(&all));
     }
     let lacking = all.iter().find_map(|told| Some((&told.host, told.lack.as_ref()?)));
     Ok(lacking.map(|(host, lack)| {
@@ -122,7 +122,7 @@ fn rank_bytes(test: &TestSpec, settings: &Settings, places: &[RankLocation]) -> 
 }
 
 /// Each warning once, with the hosts that it applies to.
-fn warnings(all: &[HostReport]) -> Vec<String> {
+fn report_warnings(all: &[HostReport]) -> Vec<String> {
     const HOSTS: usize = 3;
     let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for told in all {
@@ -161,6 +161,6 @@ mod tests {
             told("e", &["x"]),
             HostReport::default(),
         ];
-        assert_eq!(warnings(&all), ["a, b, d and 1 more: x", "b: y"]);
+        assert_eq!(report_warnings(&all), ["a, b, d and 1 more: x", "b: y"]);
     }
 }

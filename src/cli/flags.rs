@@ -9,12 +9,10 @@ use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
 use crate::report::output::is_stdout;
-use skt_config::value::{Row, Value, Written};
+use skt_config::value::{Row, Table, Value, Written};
 
 /// A setting that has a flag.
-pub trait Flag: Copy + Ord + 'static {
-    /// The table of all settings.
-    const ROWS: &'static [Row<Self>];
+pub trait Flag: Table {
     /// The setting's argument, whose value is text; or a switch.
     fn arg(self) -> Arg;
 }
@@ -32,7 +30,7 @@ impl<S> Default for Flags<S> {
 
 impl<S: Flag> Args for Flags<S> {
     fn augment_args(command: Command) -> Command {
-        command.args(S::ROWS.iter().map(|row| row.setting.arg()))
+        command.args(in_order_of_help::<S>().into_iter().map(Flag::arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -60,35 +58,55 @@ impl<S: Flag> FromArgMatches for Flags<S> {
     }
 }
 
+/// The settings in the order of their flags in the help.
+fn in_order_of_help<S: Flag>() -> Vec<S> {
+    let is_moved = |row: &&Row<S>| row.help_after.is_some();
+    let (moved, in_place): (Vec<&Row<S>>, Vec<&Row<S>>) = S::ROWS.iter().partition(is_moved);
+    let mut settings: Vec<S> = in_place.into_iter().map(|row| row.setting).collect();
+    for row in moved {
+        let before = settings.iter().position(|setting| Some(*setting) == row.help_after);
+        settings.insert(before.expect("a setting that is in place") + 1, row.setting);
+    }
+    settings
+}
+
 /// The argument of a row.
-pub fn arg<S>(row: &Row<S>) -> Arg {
+pub fn arg<S: Table>(row: &Row<S>) -> Arg {
     let (flag, help) = (row.flag(), help(row));
-    let arg = Arg::new(row.key).help_heading(row.heading).help(&help);
-    if row.written == Written::Flag {
+    let mut arg = Arg::new(row.key).help_heading(row.heading).help(&help);
+    if row.is_switch() {
         return arg.long(flag).action(ArgAction::SetTrue);
     }
-    let is_number = matches!(row.written, Written::Whole | Written::Time);
+    let is_number = matches!(row.written, Written::Whole | Written::Real | Written::Time);
     let hint = match row.metavar {
         "FILE" | "FOLDER" => ValueHint::AnyPath,
         _ => ValueHint::Unknown,
     };
-    arg.long_help(format!("{help}\n\nExample: --{flag} {}", row.example))
-        .long(flag)
+    if !row.example.is_empty() {
+        arg = arg.long_help(format!("{help}\n\nExample: --{flag} {}", row.example));
+    }
+    if !row.alias.is_empty() {
+        arg = arg.visible_alias(row.alias);
+    }
+    arg.long(flag)
         .value_name(row.metavar)
         .value_hint(hint)
-        .value_parser(Names(row.choices.to_vec()))
+        .value_parser(Names(row.names()))
         .allow_negative_numbers(is_number)
         .action(if row.is_list { ArgAction::Append } else { ArgAction::Set })
 }
 
 /// The help of a flag: what it is, what is legal, and its default.
-fn help<S>(row: &Row<S>) -> String {
+fn help<S: Table>(row: &Row<S>) -> String {
     let what = row.what[..1].to_uppercase() + &row.what[1..];
-    let legal = if row.choices.is_empty() { row.legal() + "; " } else { String::new() };
-    match row.written {
-        Written::Flag => what,
-        _ => format!("{what} [{legal}default {}]", row.default_shown()),
+    if row.is_switch() {
+        return what;
     }
+    let legal = row.choices.is_empty().then(|| row.legal());
+    let default = row.default_shown();
+    let default = (!default.is_empty()).then(|| format!("default {default}"));
+    let notes: Vec<String> = legal.into_iter().chain(default).collect();
+    format!("{what} [{}]", notes.join("; "))
 }
 
 /// Parses the name of a file that is written beside a report on standard output.

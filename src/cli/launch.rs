@@ -15,8 +15,8 @@ use super::run::{self, RunArgs};
 use super::{Cli, Command, machine, mistakes};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
-use skt_config::launch::{LAUNCH, RANKS_MAX, START, WATCH};
-use skt_config::value::{Row, Value};
+use skt_config::launch::{RANKS_MAX, START, WATCH};
+use skt_config::value::Value;
 use skt_config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
 use skt_host::clock::now_unix;
 use skt_host::messages;
@@ -55,12 +55,10 @@ pub struct LaunchArgs {
 }
 
 impl Flag for Launching {
-    const ROWS: &'static [Row<Self>] = LAUNCH;
-
     fn arg(self) -> Arg {
         let arg = flags::arg(self.info());
         match self {
-            Self::Launcher => arg.value_parser(PossibleValuesParser::new(self.info().choices)),
+            Self::Launcher => arg.value_parser(PossibleValuesParser::new(self.info().names())),
             Self::LauncherArg => arg.allow_hyphen_values(true),
             Self::LauncherTemplate => arg.conflicts_with_all(["launcher", "launcher_arg"]),
             Self::Np => arg.value_parser(checked(parse_ranks)),
@@ -599,6 +597,7 @@ fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skt_config::launch::LAUNCH;
     use skt_config::value::Written;
 
     #[derive(clap::Parser)]
@@ -609,11 +608,11 @@ mod tests {
 
     #[test]
     fn each_launcher_of_the_table_is_known() {
-        for name in Launching::Launcher.info().choices.iter().filter(|name| **name != "auto") {
+        for name in Launching::Launcher.info().names().into_iter().filter(|name| *name != "auto") {
             let line = format!("--launcher {name}");
             let wanted = with_file(&args(&line).given, LaunchDraft::new()).unwrap();
             let launcher = launcher(&wanted, &none).unwrap();
-            assert_eq!(format!("{launcher:?}").to_lowercase(), *name);
+            assert_eq!(format!("{launcher:?}").to_lowercase(), name);
         }
     }
 

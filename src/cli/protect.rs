@@ -3,8 +3,7 @@
 use clap::{Arg, ArgAction, Args};
 
 use super::flags::{self, Flag, Flags};
-use skt_config::checkpoint::SETTINGS;
-use skt_config::value::{Row, Value};
+use skt_config::value::Value;
 use skt_config::{CheckpointDraft, Setting};
 use skt_run::protect::Inject;
 
@@ -24,8 +23,6 @@ pub struct ProtectArgs {
 }
 
 impl Flag for Setting {
-    const ROWS: &'static [Row<Self>] = SETTINGS;
-
     fn arg(self) -> Arg {
         let arg = flags::arg(self.info()).help_heading(PROTECTION);
         match self {
@@ -54,6 +51,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use skt_config::checkpoint::SETTINGS;
     use skt_config::value::Written;
 
     #[derive(Parser)]

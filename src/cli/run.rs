@@ -530,7 +530,7 @@ mod tests {
             text in "\\PC{0,20}|[-+0-9.eE,]{0,30}",
             ranks in 1usize..100,
         ) {
-            let flag = format!("{}={text}", skt_config::param::PARAMS[row].flag());
+            let flag = format!("--{}={text}", skt_config::param::PARAMS[row].flag());
             let args = args(&["--n=5", &flag], ranks);
             let _ = load_or(&args, missing()).map_err(|error| error.to_string());
         }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use skt_config::param::{Param, ValueKind};
+use skt_config::param::Param;
 
 /// The variables, each with its library: that library prefers it to `OMP_NUM_THREADS`.
 const VARIABLES: [(&str, &str); 5] = [
@@ -46,7 +46,7 @@ impl ThreadVariables {
         let counting = self.counting();
         let warning = |(name, value): &(&str, String)| {
             let Some(other) = number(value) else {
-                let legal = Param::Threads.info().legal(true);
+                let legal = Param::Threads.info().legal();
                 return Some(format!(
                     "{name}={value:?} is ignored: it is no number of threads ({legal})"
                 ));
@@ -70,12 +70,9 @@ impl fmt::Display for ThreadVariables {
 
 /// The number of threads of a value: the first of OpenMP's list, which has one for each level.
 fn number(value: &str) -> Option<usize> {
-    let ValueKind::Whole { min, max } = Param::Threads.info().kind else {
-        unreachable!("a number")
-    };
+    let (least, most) = Param::Threads.info().range.expect("the row has a range");
     let first = value.split(',').next()?.trim();
-    let threads: usize = first.parse().ok()?;
-    (min..=max).contains(&(threads as i128)).then_some(threads)
+    first.parse().ok().filter(|threads| (least..=most).contains(threads))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::checksum;
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_config::param::Param;
 use skt_config::{At, Checked, ConfigError, Format, RunSpec, ValueSource};
 use skt_health::environment::kernel;
 use skt_host::messages;
@@ -208,14 +209,14 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     let mut without_n = with_n.clone();
     if run::file_has_n(&with_n)? {
         // The file's N stays in the configuration; the flag's N is for the trials.
-        without_n.overrides.n.clear();
+        without_n.overrides.given.0.remove(&Param::N);
     }
     let checked = load_checked(&without_n)?;
     checked.require_ranks(ranks)?;
-    let n = if args.overrides.n.is_empty() {
-        None
-    } else {
+    let n = if args.overrides.given.0.contains_key(&Param::N) {
         Some(order_of_trials(&load_checked(&with_n)?.spec.n)?)
+    } else {
+        None
     };
     for warning in &checked.warnings {
         messages::print(format_args!("warning: {warning}"));

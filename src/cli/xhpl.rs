@@ -18,6 +18,7 @@ use super::foreign;
 use super::run::RunArgs;
 use super::thread_variables::ThreadVariables;
 use crate::report::progress::ProgressMode;
+use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{Format, Setting};
 use skt_solver::blas::library;
@@ -77,10 +78,12 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     }
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
     let is_toml = run.config.as_ref().is_some_and(|path| Format::of(path) == Format::Toml);
-    if run.overrides.threads.is_none() && !is_toml {
+    let given = &mut run.overrides.given.0;
+    if !given.contains_key(&Param::Threads) && !is_toml {
         let variables =
             ThreadVariables::read(&library::loaded().library, |name| env::var(name).ok());
-        run.overrides.threads = variables.threads().map(|threads| threads.to_string());
+        let threads = variables.threads().map(|threads| Value::flag(threads.to_string()));
+        given.extend(threads.map(|threads| (Param::Threads, vec![threads])));
         run.thread_variables = Some(variables);
     }
     Ok(run)
@@ -202,7 +205,8 @@ mod tests {
         assert_eq!(given, ("self".to_owned(), ProgressMode::Plain));
         assert_eq!(method("xhpl --progress auto").1, ProgressMode::Auto);
         assert!(parse(&words("xhpl --nb")).is_err(), "a flag of ours lacks its value");
-        assert_eq!(parse(&words("xhpl --threads 3")).unwrap().overrides.threads.unwrap(), "3");
+        let run = parse(&words("xhpl --threads 3")).unwrap();
+        assert_eq!(run.overrides.given.0[&Param::Threads][0].text, "3");
     }
 
     /// The reference ignores its arguments, and scripts have the strangest.

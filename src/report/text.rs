@@ -9,7 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use skt_config::{Bcast, Fact, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use skt_config::{Bcast, Fact, Form, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_host::outfile;
 use skt_host::streams;
 use skt_run::events::ReportError;
@@ -286,7 +286,7 @@ pub fn variant(spec: &TestSpec) -> String {
             Pmap::ColumnMajor => 'C',
         },
         spec.depth,
-        bcast_digit(spec.bcast),
+        spec.bcast.code(),
         fact_letter(spec.rfact),
         spec.ndiv,
         fact_letter(spec.pfact),
@@ -351,8 +351,8 @@ fn echo(spec: &RunSpec) -> String {
         ("BCAST", words(&spec.bcast, |&value| bcast_word(value).to_string())),
         ("DEPTH", words(&spec.depth, number)),
         ("SWAP", swap_words(spec)),
-        ("L1", form_words(spec.l1_transposed)),
-        ("U", form_words(spec.u_transposed)),
+        ("L1", form_words(spec.l1)),
+        ("U", form_words(spec.u)),
         ("EQUIL", (if spec.equilibration { " yes" } else { " no" }).to_string()),
         ("ALIGN", format!(" {} double precision words", spec.align_doubles)),
     ];
@@ -402,17 +402,6 @@ fn bcast_word(bcast: Bcast) -> &'static str {
     }
 }
 
-fn bcast_digit(bcast: Bcast) -> char {
-    match bcast {
-        Bcast::OneRing => '0',
-        Bcast::OneRingM => '1',
-        Bcast::TwoRing => '2',
-        Bcast::TwoRingM => '3',
-        Bcast::Long => '4',
-        Bcast::LongM => '5',
-    }
-}
-
 fn swap_words(spec: &RunSpec) -> String {
     match spec.swap {
         Swap::BinaryExchange => " Binary-exchange".to_string(),
@@ -421,8 +410,8 @@ fn swap_words(spec: &RunSpec) -> String {
     }
 }
 
-fn form_words(transposed: bool) -> String {
-    (if transposed { " transposed form" } else { " no-transposed form" }).to_string()
+fn form_words(form: Form) -> String {
+    format!(" {} form", form.name())
 }
 
 fn check_text(threshold: f64) -> String {

@@ -3,7 +3,9 @@
 
 use std::path::PathBuf;
 
-use skt_config::{Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport};
+use skt_config::{
+    Bcast, Fact, Form, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
+};
 use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_run::record::{
     DetailedTiming, Event, MemorySplit, Norms, Outcome, Protection, Restart, Sample, Stall,
@@ -30,8 +32,8 @@ pub fn default_run() -> RunSpec {
         depth: vec![0],
         swap: Swap::Mix,
         swap_threshold: 64,
-        l1_transposed: true,
-        u_transposed: true,
+        l1: Form::Transposed,
+        u: Form::Transposed,
         equilibration: true,
         align_doubles: 8,
         generator: Generator::Hpl,
@@ -76,8 +78,8 @@ pub fn other_run() -> RunSpec {
         ],
         depth: vec![0, 1, 2],
         swap: Swap::SpreadRoll,
-        l1_transposed: false,
-        u_transposed: false,
+        l1: Form::NoTransposed,
+        u: Form::NoTransposed,
         equilibration: false,
         align_doubles: 16,
         generator: Generator::Xoshiro,

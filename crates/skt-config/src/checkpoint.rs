@@ -10,7 +10,8 @@ use skt_terms::choice::{OnLoss, Overlap, Region};
 use skt_terms::shown::shell_quoted;
 
 use super::error::{At, ValueSource};
-use super::value::{Row, Value, Written, settings};
+use super::protection::{SettingField, Settings};
+use super::value::{Row, Table, Value, Written, settings};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
@@ -24,13 +25,17 @@ settings! {
     Setting;
     /// The table of all settings of the protection.
     SETTINGS;
+    type Typed = Settings;
+    type Field = dyn SettingField;
+    const HAS_CODES: bool = false;
 
     Method {
-        key: "method", flag: "ft", metavar: "METHOD", choices: &Method::NAMES, default: "self",
+        key: "method", flag: "ft", metavar: "METHOD", choices: Method::CHOICES, default: "self",
         example: "abft",
         what: "method of protection. A job too small for a group takes checkpoints only if this \
                is given. abft takes no checkpoints: additional process columns, as many as \
                parities, hold checksums",
+        field: Some(|settings| &mut settings.method),
     }
     Every {
         key: "every", flag: "checkpoint-every", metavar: "HOW", written: Written::Time,
@@ -39,16 +44,19 @@ settings! {
         what: "time between checkpoints. auto: from their cost and mtbf; skips those that cost \
                more than they save. TIME or Np (panels): skips those that would take longer than \
                the rest of the run. Np! (a drill): skips none",
+        field: Some(|settings| &mut settings.every),
     }
     Mtbf {
         key: "mtbf", metavar: "TIME", written: Written::Time,
         legal: "a time: 90 or 90s, 10min, 24h, 3d", default: "24h", example: "3d",
         what: "mean time between failures of all nodes of the job together",
+        field: Some(|settings| &mut settings.mtbf_seconds),
     }
     Resume {
-        key: "resume", metavar: "HOW", choices: &Resume::NAMES, default: "auto", example: "require",
+        key: "resume", metavar: "HOW", choices: Resume::CHOICES, default: "auto", example: "require",
         what: "what a start does with the data of an earlier one. auto: continues from it, if \
                there is any; never: starts from the beginning; require: fails without it",
+        field: Some(|settings| &mut settings.resume),
     }
     RunId {
         key: "run_id", metavar: "NAME", legal: "1 to 64 letters, digits, `.`, `_` and `-`",
@@ -67,32 +75,37 @@ settings! {
         what: "lost ranks that each group survives; with abft, that each process row survives",
     }
     Region {
-        key: "region", metavar: "REGION", choices: &Region::NAMES, default: "corner",
+        key: "region", metavar: "REGION", choices: Region::CHOICES, default: "corner",
         example: "side",
         what: "part of the matrix that a checkpoint saves. corner: rows and columns that have \
                changed; side: all rows of those columns; whole: all",
+        field: Some(|settings| &mut settings.region),
     }
     Codec {
-        key: "codec", metavar: "CODE", choices: &CodecKind::NAMES,
+        key: "codec", metavar: "CODE", choices: CodecKind::CHOICES,
         legal: "; with more than one parity reed-solomon", default: "(xor, or reed-solomon)",
         example: "sum",
         what: "erasure code; sum adds in floating point and is not bit-exact",
+        field: Some(|settings| &mut settings.codec),
     }
     Encoder {
-        key: "encoder", metavar: "HOW", choices: &Encoder::NAMES, default: "auto", example: "ring",
+        key: "encoder", metavar: "HOW", choices: Encoder::CHOICES, default: "auto", example: "ring",
         what: "how parities are computed. auto: direct, from memory to memory, where a group is \
                on one host, else ring",
+        field: Some(|settings| &mut settings.encoder),
     }
     MessageBytes {
         key: "message_bytes", metavar: "BYTES", written: Written::Whole,
         range: Some((*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())), default: "(measured)",
         example: "65536",
         what: "bytes per message while parities are computed; the parities do not depend on it",
+        field: Some(|settings| &mut settings.message_bytes),
     }
     Overlap {
-        key: "overlap", metavar: "HOW", choices: &Overlap::NAMES, default: "auto", example: "on",
+        key: "overlap", metavar: "HOW", choices: Overlap::CHOICES, default: "auto", example: "on",
         what: "whether parities (by direct or ring) are computed while the solver continues. \
                auto: where a group computes them by messages in a ring, or with helper cores",
+        field: Some(|settings| &mut settings.overlap),
     }
     HelperCores {
         key: "helper_cores", metavar: "K", written: Written::Whole, range: Some((0, 4096)),
@@ -100,20 +113,23 @@ settings! {
         what: "cores of each node that are kept from the solver, with self or double: the threads \
                that write images, or compute parities while the solver continues, are pinned to \
                them",
+        field: Some(|settings| &mut settings.helper_cores),
     }
     CheckEvery {
         key: "check_every", metavar: "PANELS", written: Written::Time,
         legal: "auto, never, or panels: 1 or more", default: "auto", example: "4",
         what: "panels between two checks of the matrix against its checksums, with abft. auto: so \
                that the checks cost a hundredth of the time",
+        field: Some(|settings| &mut settings.check_every),
     }
     OnLoss {
-        key: "on_loss", metavar: "HOW", choices: &OnLoss::NAMES, default: "restart",
+        key: "on_loss", metavar: "HOW", choices: OnLoss::CHOICES, default: "restart",
         example: "recover",
         what: "what follows the loss of a rank, with abft. restart: the job ends, and the same \
                command continues the run; recover: a spare rank takes over; replace: once, a \
                checksum column replaces the lost process column (recover and replace need ULFM: \
                Open MPI 5, mpirun --with-ft ulfm)",
+        field: Some(|settings| &mut settings.on_loss),
     }
     Domains {
         key: "domains", metavar: "FILE",
@@ -124,6 +140,7 @@ settings! {
     AllowSharedDomains {
         key: "allow_shared_domains", written: Written::Flag, legal: "true, false", default: "false",
         what: "whether two ranks of a group may be in one failure domain",
+        field: Some(|settings| &mut settings.allow_shared_domains),
     }
     Store {
         key: "store", metavar: "STORE", legal: STORES, default: "sysv", example: "posix",
@@ -145,6 +162,7 @@ settings! {
         what: "time that the job has. A run that does not end by then is saved, also on all \
                levels, and the job ends with exit code 75. auto: until the end of the Slurm job \
                (SLURM_JOB_END_TIME, from Slurm 23.02 on). SIGUSR1 ends the time at once",
+        field: Some(|settings| &mut settings.time_limit),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::param::{Param, ParamInfo};
+use super::param::Param;
 
 /// Where a value was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,11 +41,11 @@ pub struct At {
 impl At {
     /// A parameter of the table, named as it is called at this place.
     pub fn param(param: Param, place: &ValueSource) -> At {
-        let info: &ParamInfo = param.info();
+        let info = param.info();
         let name = match place {
-            ValueSource::Dat { .. } => info.dat_name.to_owned(),
+            ValueSource::Dat { .. } => info.dat.map_or(info.key, |dat| dat.name).to_owned(),
             ValueSource::Toml { .. } | ValueSource::Default => info.key.to_owned(),
-            ValueSource::Flag => info.flag(),
+            ValueSource::Flag => format!("--{}", info.flag()),
         };
         At { place: place.clone(), name }
     }

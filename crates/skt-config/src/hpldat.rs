@@ -12,13 +12,15 @@ use skt_terms::shown::shown;
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
 use super::labels::{LINES, find_misplaced};
-use super::param::{MAX_LIST, PARAMS, Param, ParamInfo};
-use super::spec::{Generator, Output, Pin, RunSpec, Transport, clean_title};
+use super::param::{IGNORED, MAX_LIST, PARAMS, Param, in_dat_order};
+use super::spec::{Output, RunSpec, clean_title};
 use super::validate::{leading_whole, parse_whole};
-use super::value::{Form, Value};
+use super::value::{DatLine, Form, Row, Value};
 
-/// The parameters of the last lines, which do not change our storage.
-const MOOT: [Param; 4] = [Param::L1, Param::U, Param::Equilibration, Param::Alignment];
+/// Number of the last lines, whose parameters do not change our storage.
+fn ignored_lines() -> usize {
+    PARAMS.iter().filter(|info| info.heading == IGNORED).count()
+}
 
 /// Reads the text of an HPL.dat. `file` is its name in messages. With `lenient`, text in the
 /// position of a number is read as C's `atoi` does, with a warning; ranges are left to
@@ -34,7 +36,7 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     let mut lines = split_lines(bytes);
     let file: Arc<str> = file.into();
     let misplaced = find_misplaced(&lines, &file);
-    if lines.len() >= LINES - MOOT.len() {
+    if lines.len() >= LINES - ignored_lines() {
         // A missing line of these counts as empty.
         lines.resize(lines.len().max(LINES), b"");
     }
@@ -91,25 +93,18 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn all(&mut self) -> Result<(), ConfigError> {
         self.header()?;
-        let mut grids = None;
-        for info in PARAMS.iter().filter(|info| !info.dat_name.is_empty()) {
-            match info.param {
-                Param::P => {
-                    let count = self.count(info)?;
-                    grids = Some(count);
-                    self.list(info, count)?;
-                }
-                // One count line serves both lists, so P comes first.
-                Param::Q => match grids {
-                    Some(count) => self.list(info, count)?,
-                    None => unreachable!("Ps stand before Qs"),
-                },
-                _ if info.is_list => {
-                    let count = self.count(info)?;
-                    self.list(info, count)?;
-                }
-                _ => self.single(info)?,
+        let mut count = None;
+        for info in in_dat_order() {
+            let Some(dat) = &info.dat else { continue };
+            if !info.is_list {
+                self.single(info, dat)?;
+                continue;
             }
+            // One count line serves Ps and Qs.
+            if info.setting != Param::Q {
+                count = Some(self.count(dat)?);
+            }
+            self.list(info, dat, count.expect("Ps stand before Qs"))?;
         }
         Ok(())
     }
@@ -190,9 +185,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the line with the number of values of the next line.
-    fn count(&mut self, info: &ParamInfo) -> Result<Count, ConfigError> {
-        let (line, place) = self.line(info.dat_count_name)?;
-        let at = At::named(info.dat_count_name, &place);
+    fn count(&mut self, dat: &DatLine) -> Result<Count, ConfigError> {
+        let (line, place) = self.line(dat.count)?;
+        let at = At::named(dat.count, &place);
         let is_legal = |value| (1..=MAX_LIST as i128).contains(&value);
         let values = self.whole(line, &at, &format!("1 to {MAX_LIST}"), is_legal)? as usize;
         self.warn_of_surplus(line, 1, &at, "the values of the list are in the next line");
@@ -200,8 +195,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a line with the number of values that its count gives.
-    fn list(&mut self, info: &ParamInfo, count: Count) -> Result<(), ConfigError> {
-        let (line, place) = self.line(info.dat_name)?;
+    fn list(&mut self, info: &Row<Param>, dat: &DatLine, count: Count) -> Result<(), ConfigError> {
+        let (line, place) = self.line(dat.name)?;
         let mut words = tokens(line).map(String::from_utf8_lossy);
         let mut values = Vec::with_capacity(count.values);
         for got in 0..count.values {
@@ -215,8 +210,8 @@ impl<'a> Reader<'a> {
             values.push(Value { text: word.into_owned(), form: Form::Token, place: place.clone() });
         }
         let why = format!("as line {} says", count.line);
-        self.warn_of_surplus(line, count.values, &At::param(info.param, &place), &why);
-        self.draft.values.insert(info.param, values);
+        self.warn_of_surplus(line, count.values, &At::param(info.setting, &place), &why);
+        self.draft.values.insert(info.setting, values);
         Ok(())
     }
 
@@ -235,15 +230,15 @@ impl<'a> Reader<'a> {
 
     fn too_short(
         &self,
-        info: &ParamInfo,
+        info: &Row<Param>,
         place: &ValueSource,
         count: Count,
         got: usize,
         found: &str,
     ) -> ConfigError {
-        let at = At::param(info.param, place);
+        let at = At::param(info.setting, place);
         if got == 0 {
-            return ConfigError::Empty { at, legal: info.legal(false) };
+            return ConfigError::Empty { at, legal: info.legal_in_dat() };
         }
         ConfigError::FewerValues {
             at,
@@ -255,12 +250,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a line with one value.
-    fn single(&mut self, info: &ParamInfo) -> Result<(), ConfigError> {
-        let (line, place) = self.line(info.dat_name)?;
-        let at = At::param(info.param, &place);
+    fn single(&mut self, info: &Row<Param>, dat: &DatLine) -> Result<(), ConfigError> {
+        let (line, place) = self.line(dat.name)?;
+        let at = At::param(info.setting, &place);
         let Some(word) = tokens(line).next() else {
-            if !MOOT.contains(&info.param) {
-                return Err(ConfigError::Empty { at, legal: info.legal(false) });
+            if info.heading != IGNORED {
+                return Err(ConfigError::Empty { at, legal: info.legal_in_dat() });
             }
             let what =
                 format!("no value is given; it has no effect here, {} is reported", info.default);
@@ -269,7 +264,7 @@ impl<'a> Reader<'a> {
         };
         self.warn_of_surplus(line, 1, &at, "it takes one");
         let text = String::from_utf8_lossy(word).into_owned();
-        self.draft.values.insert(info.param, vec![Value { text, form: Form::Token, place }]);
+        self.draft.values.insert(info.setting, vec![Value { text, form: Form::Token, place }]);
         Ok(())
     }
 }
@@ -293,50 +288,37 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     let mut out = format!("{}\n{}\n", spec.title[0], spec.title[1]);
     line(&mut out, name, "output file name (if any)");
     line(&mut out, device, "device out (6=stdout,7=stderr,file)");
-    list(&mut out, &spec.n, "# of problems sizes (N)", "Ns");
-    list(&mut out, &spec.nb, "# of NBs", "NBs");
-    line(&mut out, spec.pmap.code(), "PMAP process mapping (0=Row-,1=Column-major)");
-    let (ps, qs): (Vec<_>, Vec<_>) = spec.grids.iter().copied().unzip();
-    list(&mut out, &ps, "# of process grids (P x Q)", "Ps");
-    line(&mut out, joined(&qs), "Qs");
-    line(&mut out, format!("{:?}", spec.threshold), "threshold");
-    let codes = |facts: &[super::Fact]| facts.iter().map(|f| f.code()).collect::<Vec<_>>();
-    list(&mut out, &codes(&spec.pfact), "# of panel fact", "PFACTs (0=left, 1=Crout, 2=Right)");
-    list(&mut out, &spec.nbmin, "# of recursive stopping criterium", "NBMINs (>= 1)");
-    list(&mut out, &spec.ndiv, "# of panels in recursion", "NDIVs");
-    let rfact_comment = "RFACTs (0=left, 1=Crout, 2=Right)";
-    list(&mut out, &codes(&spec.rfact), "# of recursive panel fact.", rfact_comment);
-    let bcasts: Vec<_> = spec.bcast.iter().map(|b| b.code()).collect();
-    let bcast_comment = "BCASTs (0=1rg,1=1rM,2=2rg,3=2rM,4=Lng,5=LnM)";
-    list(&mut out, &bcasts, "# of broadcast", bcast_comment);
-    list(&mut out, &spec.depth, "# of lookahead depth", "DEPTHs (>=0)");
-    line(&mut out, spec.swap.code(), "SWAP (0=bin-exch,1=long,2=mix)");
-    line(&mut out, spec.swap_threshold, "swapping threshold");
-    let form = "in (0=transposed,1=no-transposed) form";
-    line(&mut out, u8::from(!spec.l1_transposed), &format!("L1 {form}"));
-    line(&mut out, u8::from(!spec.u_transposed), &format!("U  {form}"));
-    line(&mut out, u8::from(spec.equilibration), "Equilibration (0=no,1=yes)");
-    line(&mut out, spec.align_doubles, "memory alignment in double (> 0)");
-    Ok((out, not_representable(spec)))
+    let mut spec = spec.clone();
+    for info in in_dat_order() {
+        let Some(dat) = &info.dat else { continue };
+        let texts = info.texts(&mut spec);
+        let code = |text: &String| {
+            let code = info.choices.iter().position(|names| names[0] == text);
+            code.map_or_else(|| text.clone(), |code| code.to_string())
+        };
+        let values: Vec<String> = texts.iter().map(code).collect();
+        if info.is_list && info.setting != Param::Q {
+            // The reference's own file has the first of them with a plural more.
+            line(&mut out, values.len(), &dat.count.replace("problem sizes", "problems sizes"));
+        }
+        line(&mut out, values.join(" "), &info.dat_comment(dat));
+    }
+    Ok((out, not_representable(&mut spec)))
 }
 
-fn not_representable(spec: &RunSpec) -> Vec<String> {
+/// What a run has that is neither in HPL.dat nor the default.
+fn not_representable(spec: &mut RunSpec) -> Vec<String> {
     let mut lost = Vec::new();
-    if spec.generator != Generator::Hpl {
-        let name = spec.generator.name();
-        lost.push(format!("generator: HPL.dat cannot say `{name}`; add --generator {name}"));
-    }
-    if spec.threads != 1 {
-        let t = spec.threads;
-        lost.push(format!("threads: HPL.dat cannot say {t} threads; add --threads {t}"));
-    }
-    if spec.transport != Transport::Shared {
-        let name = spec.transport.name();
-        lost.push(format!("transport: HPL.dat cannot say `{name}`; add --transport {name}"));
-    }
-    if spec.pin != Pin::Auto {
-        let name = spec.pin.name();
-        lost.push(format!("pin: HPL.dat cannot say `{name}`; add --pin {name}"));
+    for info in PARAMS.iter().filter(|info| info.dat.is_none()) {
+        let text = info.texts(spec).join(",");
+        if text != info.default {
+            let (key, flag) = (info.key, info.flag());
+            let value = match info.choices {
+                [] => format!("{text} {key}"),
+                _ => format!("`{text}`"),
+            };
+            lost.push(format!("{key}: HPL.dat cannot say {value}; add --{flag} {text}"));
+        }
     }
     lost
 }
@@ -344,13 +326,4 @@ fn not_representable(spec: &RunSpec) -> Vec<String> {
 fn line(out: &mut String, value: impl ToString, comment: &str) {
     // Writing to a String cannot fail.
     let _ = writeln!(out, "{:<12} {comment}", value.to_string());
-}
-
-fn list<T: ToString>(out: &mut String, values: &[T], count_comment: &str, comment: &str) {
-    line(out, values.len(), count_comment);
-    line(out, joined(values), comment);
-}
-
-fn joined<T: ToString>(values: &[T]) -> String {
-    values.iter().map(T::to_string).collect::<Vec<_>>().join(" ")
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use skt_terms::shown::shown;
 
 use super::error::{At, ConfigError, ValueSource};
-use super::value::{Row, Value, Written, settings};
+use super::value::{Row, Table, Value, Written, settings};
 
 /// The largest number of ranks in a list, more than any machine has had: a greater number is a
 /// typing error.
@@ -24,6 +24,9 @@ settings! {
     Launching;
     /// The table of all settings of the launcher.
     LAUNCH;
+    type Typed = ();
+    type Field = ();
+    const HAS_CODES: bool = false;
 
     Hosts {
         key: "hosts", heading: NODES, metavar: "FILE",
@@ -49,7 +52,7 @@ settings! {
     }
     Launcher {
         key: "launcher", heading: START, metavar: "NAME",
-        choices: &["auto", "openmpi", "mpich", "slurm"], default: "auto", example: "mpich",
+        choices: &[&["auto"], &["openmpi"], &["mpich"], &["slurm"]], default: "auto", example: "mpich",
         what: "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is; \
                openmpi: mpirun; mpich: Hydra, also of the derivatives of MPICH; slurm: srun, \
                inside an allocation",
@@ -131,6 +134,7 @@ impl Launching {
             value: shown(&value.text),
             wanted: match self.info().written {
                 Written::Whole => "a whole number",
+                Written::Real => "a number",
                 Written::Flag => "true or false",
                 Written::Text => "a text",
                 Written::Time => "a time",

@@ -38,7 +38,9 @@ pub use draft::Draft;
 pub use error::{At, ConfigError, Misplaced, ValueSource, Warning};
 pub use launch::{LaunchDraft, Launching};
 use serde::{Deserialize, Serialize};
-pub use spec::{Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport};
+pub use spec::{
+    Bcast, Fact, Form, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
+};
 pub use validate::{Checked, ValidationRules, validate};
 
 /// The largest size of a configuration; a larger file is of another kind.

@@ -1,337 +1,366 @@
-//! The table of parameters: names in each form, legal values, defaults.
+//! The table of HPL's parameters and of ours that are beside them in TOML.
 //!
 //! Everything that reads, checks, writes or documents a configuration works from [`PARAMS`], so
 //! that each parameter is described once.
 
-use std::fmt::Write as _;
-
-use skt_terms::choice::{Bcast, Fact, Generator, Pin, Pmap, Swap, Transport};
+use skt_terms::choice::{Bcast, Fact, Form, Generator, Pin, Pmap, Swap, Transport};
 use skt_terms::layout::N_MAX;
 
-/// The largest value of a C `int`, which the reference and MPI count with.
-const INT_MAX: i128 = i32::MAX as i128;
+use super::spec::RunSpec;
+use super::value::{DatLine, INT_MAX, Row, Table, Written, settings};
 
 /// The largest number of values in a list (`HPL_MAX_PARAM`).
 pub const MAX_LIST: usize = 20;
 
-/// A parameter of a run that takes numbers or names. The two title lines and the report's file are
-/// the other parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-#[allow(missing_docs)] // each is described where it ends up, in `RunSpec`
-pub enum Param {
-    N,
-    Nb,
-    Pmap,
-    P,
-    Q,
-    Threshold,
-    Pfact,
-    Nbmin,
-    Ndiv,
-    Rfact,
-    Bcast,
-    Depth,
-    Swap,
-    SwapThreshold,
-    L1,
-    U,
-    Equilibration,
-    Alignment,
-    Generator,
-    Threads,
-    Transport,
-    Pin,
+/// The heading of the flags that define the problem.
+pub const PROBLEM: &str = "Problem (a list replaces the file's list)";
+/// The heading of the flags of the panel.
+pub const PANEL: &str = "Panel factorization";
+/// The heading of the flags of communication.
+pub const COMMUNICATION: &str = "Communication";
+/// The heading of the flags that change nothing here.
+pub const IGNORED: &str = "Accepted as in HPL.dat, without effect";
+
+/// What a parameter is stored in, a value or a list of values.
+pub trait ParamField {
+    /// Stores the values of these texts, which are written as [`ParamField::texts`] writes them.
+    /// `None`: one is not of this type.
+    fn set(&mut self, texts: &[String]) -> Option<()>;
+
+    /// The values as texts.
+    fn texts(&self) -> Vec<String>;
 }
 
-/// What values a parameter takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ValueKind {
-    /// A whole number in this range, ends included.
-    Whole {
-        /// Smallest legal value.
-        min: i128,
-        /// Largest legal value.
-        max: i128,
-    },
-    /// A finite real number.
-    Real,
-    /// One of these choices. The index is the code in HPL.dat; the first name of a choice is the
-    /// one that is written, the others are accepted, too.
-    Choice(&'static [&'static [&'static str]]),
+/// A single value of a parameter.
+trait Single: Sized {
+    fn read(text: &str) -> Option<Self>;
+    fn text(&self) -> String;
 }
 
-/// The description of a parameter.
-#[derive(Debug, Clone, Copy)]
-pub struct ParamInfo {
-    /// The parameter.
-    pub param: Param,
-    /// The name in HPL.dat's comments; empty if HPL.dat cannot hold the parameter.
-    pub dat_name: &'static str,
-    /// The name of the count of its values in HPL.dat's comments.
-    pub dat_count_name: &'static str,
-    /// The key in TOML; the flag is `--` and the key with `-` for `_`.
-    pub key: &'static str,
-    /// Whether the parameter takes a list of values.
-    pub is_list: bool,
-    /// Legal values.
-    pub kind: ValueKind,
-    /// The value that the reference substitutes for an illegal one, without a message.
-    pub reference_substitute: Option<usize>,
-    /// The default, as it would be written in TOML; empty if there is none.
-    pub default: &'static str,
-}
+impl<T: Single> ParamField for T {
+    fn set(&mut self, texts: &[String]) -> Option<()> {
+        *self = T::read(texts.first()?)?;
+        Some(())
+    }
 
-const FACTS: ValueKind = ValueKind::Choice(Fact::NAMES);
-const FORMS: ValueKind = ValueKind::Choice(&[&["transposed"], &["no-transposed"]]);
-const ANY_COUNT: ValueKind = ValueKind::Whole { min: 0, max: INT_MAX };
-const FROM_ONE: ValueKind = ValueKind::Whole { min: 1, max: INT_MAX };
-
-const NONE: ParamInfo = ParamInfo {
-    param: Param::N,
-    dat_name: "",
-    dat_count_name: "",
-    key: "",
-    is_list: false,
-    kind: ValueKind::Real,
-    reference_substitute: None,
-    default: "",
-};
-
-/// All parameters: those of HPL.dat in its order, then ours.
-pub const PARAMS: [ParamInfo; 22] = [
-    ParamInfo {
-        param: Param::N,
-        dat_name: "Ns",
-        dat_count_name: "# of problem sizes (N)",
-        key: "n",
-        is_list: true,
-        kind: ValueKind::Whole { min: 0, max: N_MAX as i128 },
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Nb,
-        dat_name: "NBs",
-        dat_count_name: "# of NBs",
-        key: "nb",
-        is_list: true,
-        kind: FROM_ONE,
-        default: "192",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Pmap,
-        dat_name: "PMAP",
-        key: "pmap",
-        kind: ValueKind::Choice(Pmap::NAMES),
-        reference_substitute: Some(0),
-        default: "row",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::P,
-        dat_name: "Ps",
-        dat_count_name: "# of process grids (P x Q)",
-        key: "p",
-        is_list: true,
-        kind: FROM_ONE,
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Q,
-        dat_name: "Qs",
-        dat_count_name: "# of process grids (P x Q)",
-        key: "q",
-        is_list: true,
-        kind: FROM_ONE,
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Threshold,
-        dat_name: "threshold",
-        key: "threshold",
-        kind: ValueKind::Real,
-        default: "16.0",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Pfact,
-        dat_name: "PFACTs",
-        dat_count_name: "# of panel fact",
-        key: "pfact",
-        is_list: true,
-        kind: FACTS,
-        reference_substitute: Some(2),
-        default: "right",
-    },
-    ParamInfo {
-        param: Param::Nbmin,
-        dat_name: "NBMINs",
-        dat_count_name: "# of recursive stopping criterium",
-        key: "nbmin",
-        is_list: true,
-        kind: FROM_ONE,
-        default: "4",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Ndiv,
-        dat_name: "NDIVs",
-        dat_count_name: "# of panels in recursion",
-        key: "ndiv",
-        is_list: true,
-        kind: ValueKind::Whole { min: 2, max: INT_MAX },
-        default: "2",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Rfact,
-        dat_name: "RFACTs",
-        dat_count_name: "# of recursive panel fact.",
-        key: "rfact",
-        is_list: true,
-        kind: FACTS,
-        reference_substitute: Some(2),
-        default: "crout",
-    },
-    ParamInfo {
-        param: Param::Bcast,
-        dat_name: "BCASTs",
-        dat_count_name: "# of broadcast",
-        key: "bcast",
-        is_list: true,
-        kind: ValueKind::Choice(Bcast::NAMES),
-        reference_substitute: Some(1),
-        default: "1ringM",
-    },
-    ParamInfo {
-        param: Param::Depth,
-        dat_name: "DEPTHs",
-        dat_count_name: "# of lookahead depth",
-        key: "depth",
-        is_list: true,
-        kind: ANY_COUNT,
-        default: "1",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Swap,
-        dat_name: "SWAP",
-        key: "swap",
-        kind: ValueKind::Choice(Swap::NAMES),
-        reference_substitute: Some(1),
-        default: "mix",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::SwapThreshold,
-        dat_name: "swapping threshold",
-        key: "swap_threshold",
-        kind: ANY_COUNT,
-        reference_substitute: Some(0),
-        default: "64",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::L1,
-        dat_name: "L1",
-        key: "l1",
-        kind: FORMS,
-        reference_substitute: Some(0),
-        default: "transposed",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::U,
-        dat_name: "U",
-        key: "u",
-        kind: FORMS,
-        reference_substitute: Some(0),
-        default: "transposed",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Equilibration,
-        dat_name: "Equilibration",
-        key: "equilibration",
-        kind: ValueKind::Choice(&[&["no", "false"], &["yes", "true"]]),
-        reference_substitute: Some(1),
-        default: "yes",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Alignment,
-        dat_name: "memory alignment",
-        key: "alignment",
-        kind: FROM_ONE,
-        reference_substitute: Some(4),
-        default: "8",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Generator,
-        key: "generator",
-        kind: ValueKind::Choice(Generator::NAMES),
-        default: "hpl",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Threads,
-        key: "threads",
-        kind: ValueKind::Whole { min: 1, max: 4096 },
-        default: "1",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Transport,
-        key: "transport",
-        kind: ValueKind::Choice(Transport::NAMES),
-        default: "shared",
-        ..NONE
-    },
-    ParamInfo {
-        param: Param::Pin,
-        key: "pin",
-        kind: ValueKind::Choice(Pin::NAMES),
-        default: "auto",
-        ..NONE
-    },
-];
-
-impl Param {
-    /// This parameter's row of [`PARAMS`].
-    pub fn info(self) -> &'static ParamInfo {
-        &PARAMS[self as usize]
+    fn texts(&self) -> Vec<String> {
+        vec![self.text()]
     }
 }
 
-impl ParamInfo {
-    /// The parameter's flag, e.g. `--swap-threshold`.
-    pub fn flag(&self) -> String {
-        format!("--{}", self.key.replace('_', "-"))
+impl<T: Single> ParamField for Vec<T> {
+    fn set(&mut self, texts: &[String]) -> Option<()> {
+        *self = texts.iter().map(|text| T::read(text)).collect::<Option<_>>()?;
+        Some(())
     }
 
-    /// Describes the legal values. `names` is true where names are accepted, and false for HPL.dat,
-    /// which has codes only.
-    pub fn legal(&self, names: bool) -> String {
-        match self.kind {
-            ValueKind::Real => "a finite number, e.g. 16.0".to_owned(),
-            ValueKind::Whole { min, max: INT_MAX } => format!("{min} or more"),
-            ValueKind::Whole { min, max } => format!("{min} to {max}"),
-            ValueKind::Choice(choices) => {
-                let mut text = String::new();
-                for (code, choice) in choices.iter().enumerate() {
-                    let comma = if code == 0 { "" } else { ", " };
-                    let name = choice[0];
-                    // Writing to a String cannot fail.
-                    let _ = if names {
-                        write!(text, "{comma}{name} ({code})")
-                    } else {
-                        write!(text, "{comma}{code} ({name})")
-                    };
-                }
-                text
+    fn texts(&self) -> Vec<String> {
+        self.iter().map(Single::text).collect()
+    }
+}
+
+impl Single for usize {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> String {
+        self.to_string()
+    }
+}
+
+impl Single for f64 {
+    fn read(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+
+    fn text(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
+impl Single for bool {
+    fn read(text: &str) -> Option<Self> {
+        ["no", "yes"].iter().position(|name| *name == text).map(|code| code == 1)
+    }
+
+    fn text(&self) -> String {
+        (if *self { "yes" } else { "no" }).to_owned()
+    }
+}
+
+macro_rules! choices {
+    ($($type:ty),*) => {$(
+        impl Single for $type {
+            fn read(text: &str) -> Option<Self> {
+                Self::named(text)
+            }
+
+            fn text(&self) -> String {
+                self.name().to_owned()
             }
         }
+    )*};
+}
+choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin);
+
+const ANY_COUNT: Option<(usize, usize)> = Some((0, INT_MAX));
+const FROM_ONE: Option<(usize, usize)> = Some((1, INT_MAX));
+const FACT_CODES: &str = " (0=left, 1=Crout, 2=Right)";
+const FORM_CODES: &str = " in ({codes}) form";
+const GRIDS: &str = "# of process grids (P x Q)";
+
+const fn line(line: usize, name: &'static str, note: &'static str) -> DatLine {
+    DatLine { line, name, note, ..DatLine::NONE }
+}
+
+settings! {
+    /// A parameter of a run that takes numbers or names. The two title lines and the report's file
+    /// are the other parameters.
+    Param;
+    /// The table of all parameters, in the order of a TOML configuration.
+    PARAMS;
+    type Typed = RunSpec;
+    type Field = dyn ParamField;
+    const HAS_CODES: bool = true;
+
+    N {
+        key: "n", heading: PROBLEM, metavar: "N,..", written: Written::Whole, is_list: true,
+        range: Some((0, N_MAX)), what: "orders of the matrices", comment: "Order of the matrix.",
+        dat: Some(DatLine { count: "# of problem sizes (N)", ..line(6, "Ns", "") }),
+        field: Some(|spec| &mut spec.n),
+    }
+    Nb {
+        key: "nb", heading: PROBLEM, metavar: "NB,..", written: Written::Whole, is_list: true,
+        range: FROM_ONE, default: "192", what: "blocking factors",
+        more: "; may be larger than N", comment: "Blocking factor, {legal}.",
+        dat: Some(DatLine { count: "# of NBs", ..line(8, "NBs", "") }),
+        field: Some(|spec| &mut spec.nb),
+    }
+    P {
+        key: "p", heading: PROBLEM, metavar: "P,..", written: Written::Whole, is_list: true,
+        range: FROM_ONE,
+        what: "rows of the process grids, one for each --q. Without a grid, all ranks form the \
+               one nearest to a square",
+        comment: "Process grids: one Q for each P. P <= Q is usually best.",
+        dat: Some(DatLine { count: GRIDS, ..line(11, "Ps", "") }),
+    }
+    Q {
+        key: "q", heading: PROBLEM, metavar: "Q,..", written: Written::Whole, is_list: true,
+        range: FROM_ONE, what: "columns of the process grids", comment: NO_COMMENT,
+        dat: Some(DatLine { count: GRIDS, ..line(12, "Qs", "") }),
+    }
+    Pmap {
+        key: "pmap", heading: PROBLEM, metavar: "MAP", choices: Pmap::NAMES, default: "row",
+        what: "lay ranks over the grid row by row, or column by column",
+        comment: "Ranks are laid over the grid row by row, or by column.",
+        dat: Some(DatLine {
+            substitute: Some(0),
+            ..line(9, "PMAP", " process mapping (0=Row-,1=Column-major)")
+        }),
+        field: Some(|spec| &mut spec.pmap),
+    }
+    Threshold {
+        key: "threshold", heading: PROBLEM, metavar: "REAL", written: Written::Real,
+        legal: "a finite number, e.g. 16.0", default: "16.0",
+        what: "scaled residual below which a test passes; 0 or less skips the check",
+        comment: "A test passes below this scaled residual; 0 or less skips the check.",
+        dat: Some(line(13, "threshold", "")),
+        field: Some(|spec| &mut spec.threshold),
+    }
+    Pfact {
+        key: "pfact", heading: PANEL, metavar: "NAME,..", is_list: true, choices: Fact::NAMES,
+        default: "right", what: "variant of the factorization inside the recursion",
+        comment: "Inside the recursion: {legal}.",
+        dat: Some(DatLine {
+            count: "# of panel fact",
+            substitute: Some(2),
+            ..line(15, "PFACTs", FACT_CODES)
+        }),
+        field: Some(|spec| &mut spec.pfact),
+    }
+    Nbmin {
+        key: "nbmin", heading: PANEL, metavar: "COLS,..", written: Written::Whole, is_list: true,
+        range: FROM_ONE, default: "4", what: "columns at which the recursion stops",
+        comment: "The recursion stops at this many columns, {legal}.",
+        dat: Some(DatLine {
+            count: "# of recursive stopping criterium",
+            ..line(17, "NBMINs", " (>= 1)")
+        }),
+        field: Some(|spec| &mut spec.nbmin),
+    }
+    Ndiv {
+        key: "ndiv", heading: PANEL, metavar: "PARTS,..", written: Written::Whole, is_list: true,
+        range: Some((2, INT_MAX)), default: "2",
+        what: "parts into which the recursion divides a panel",
+        comment: "Parts into which the recursion cuts a panel, {legal}.",
+        dat: Some(DatLine { count: "# of panels in recursion", ..line(19, "NDIVs", "") }),
+        field: Some(|spec| &mut spec.ndiv),
+    }
+    Rfact {
+        key: "rfact", heading: PANEL, help_after: Some(Param::Pfact), metavar: "NAME,..",
+        is_list: true, choices: Fact::NAMES, default: "crout",
+        what: "variant of the recursive factorization",
+        comment: "The recursion itself: {legal}.",
+        dat: Some(DatLine {
+            count: "# of recursive panel fact.",
+            substitute: Some(2),
+            ..line(21, "RFACTs", FACT_CODES)
+        }),
+        field: Some(|spec| &mut spec.rfact),
+    }
+    Bcast {
+        key: "bcast", heading: COMMUNICATION, metavar: "NAME,..", is_list: true,
+        choices: Bcast::NAMES, default: "1ringM",
+        what: "how a panel is broadcast along its process row; variants with M spare the owner of \
+               the next panel",
+        comment: "Panel broadcast: {legal}.",
+        dat: Some(DatLine {
+            count: "# of broadcast",
+            substitute: Some(1),
+            ..line(23, "BCASTs", " ({codes})")
+        }),
+        field: Some(|spec| &mut spec.bcast),
+    }
+    Depth {
+        key: "depth", heading: COMMUNICATION, metavar: "D,..", written: Written::Whole,
+        is_list: true, range: ANY_COUNT, default: "1",
+        what: "look-ahead: panels factored ahead of the update",
+        comment: "Look-ahead: panels factored ahead of the update, {legal}.",
+        dat: Some(DatLine { count: "# of lookahead depth", ..line(25, "DEPTHs", " (>=0)") }),
+        field: Some(|spec| &mut spec.depth),
+    }
+    Swap {
+        key: "swap", heading: COMMUNICATION, metavar: "NAME", choices: Swap::NAMES, default: "mix",
+        what: "how rows are exchanged along a process column",
+        more: "; mix also splits a wide trailing matrix: it exchanges the rows of one half while \
+               it multiplies the other",
+        comment: "Row exchange: binary-exchange, spread-roll, or mix, which takes\n\
+                  # spread-roll above swap_threshold local columns.",
+        dat: Some(DatLine {
+            substitute: Some(1),
+            ..line(26, "SWAP", " ({codes})")
+        }),
+        field: Some(|spec| &mut spec.swap),
+    }
+    SwapThreshold {
+        key: "swap_threshold", heading: COMMUNICATION, metavar: "COLS", written: Written::Whole,
+        range: ANY_COUNT, default: "64",
+        what: "local columns above which mix takes spread-roll, if P > 2",
+        more: "; mix splits only if each half has at least 16 times that many columns",
+        comment: NO_COMMENT,
+        dat: Some(DatLine { substitute: Some(0), ..line(27, "swapping threshold", "") }),
+        field: Some(|spec| &mut spec.swap_threshold),
+    }
+    L1 {
+        key: "l1", heading: IGNORED, metavar: "FORM", choices: Form::NAMES, default: "transposed",
+        what: "form of L1. Reported, without effect", comment: NO_COMMENT,
+        dat: Some(DatLine { substitute: Some(0), ..line(28, "L1", FORM_CODES) }),
+        field: Some(|spec| &mut spec.l1),
+    }
+    U {
+        key: "u", heading: IGNORED, metavar: "FORM", choices: Form::NAMES, default: "transposed",
+        what: "form of U. Reported, without effect", comment: NO_COMMENT,
+        dat: Some(DatLine {
+            substitute: Some(0),
+            // One more blank than L1, so that the notes are in one column.
+            ..line(29, "U", "  in ({codes}) form")
+        }),
+        field: Some(|spec| &mut spec.u),
+    }
+    Equilibration {
+        key: "equilibration", alias: "equil", heading: IGNORED, metavar: "YES|NO",
+        written: Written::Flag, choices: &[&["no", "false"], &["yes", "true"]], default: "yes",
+        what: "equilibration. Reported, without effect", comment: NO_COMMENT,
+        dat: Some(DatLine { substitute: Some(1), ..line(30, "Equilibration", " (0=no,1=yes)") }),
+        field: Some(|spec| &mut spec.equilibration),
+    }
+    Alignment {
+        key: "alignment", alias: "align", heading: IGNORED, metavar: "DOUBLES",
+        written: Written::Whole, range: FROM_ONE, default: "8",
+        what: "alignment in doubles. Reported; ours is at least that of a cache line",
+        comment: NO_COMMENT,
+        dat: Some(DatLine {
+            substitute: Some(4),
+            ..line(31, "memory alignment", " in double (> 0)")
+        }),
+        field: Some(|spec| &mut spec.align_doubles),
+    }
+    Generator {
+        key: "generator", heading: PROBLEM, help_after: Some(Param::Threshold), metavar: "NAME",
+        choices: Generator::NAMES, default: "hpl",
+        what: "random matrix: the reference's, bit for bit, or xoshiro256++",
+        comment: "The random matrix: hpl (the reference's, bit for bit), xoshiro.",
+        field: Some(|spec| &mut spec.generator),
+    }
+    Threads {
+        key: "threads", heading: PROBLEM, help_after: Some(Param::Generator), metavar: "T",
+        written: Written::Whole, range: Some((1, 4096)), default: "1", what: "threads per rank",
+        comment: "Threads of each rank.",
+        field: Some(|spec| &mut spec.threads),
+    }
+    Transport {
+        key: "transport", heading: COMMUNICATION, help_after: Some(Param::Generator),
+        metavar: "NAME", choices: Transport::NAMES, default: "shared",
+        what: "how ranks of a node exchange panels and rows: in each other's memory, or by \
+               messages",
+        more: ". shared: ranks of one node read from the owner's memory: panels along a process \
+               row, rows and pivots along a process column. Ranks of different nodes, and all \
+               with `abft`, send messages",
+        comment: "Between ranks of a node: shared (they read panels and rows in each other's\n\
+                  # memory), or messages.",
+        field: Some(|spec| &mut spec.transport),
+    }
+    Pin {
+        key: "pin", heading: PROBLEM, help_after: Some(Param::Threads), metavar: "HOW",
+        choices: Pin::NAMES, default: "auto",
+        what: "pin each thread to a core that no other process is pinned to, or leave threads to \
+               the system",
+        more: "; none is also off. [Cores of their own](user-guide.md#run-on-a-cluster)",
+        comment: "Threads: pinned to cores that no other process is pinned to (auto), or not \
+                  (none).",
+        field: Some(|spec| &mut spec.pin),
+    }
+}
+
+/// For a key that the comment above it describes, too.
+pub(super) const NO_COMMENT: &str = "-";
+
+/// All parameters: those of HPL.dat in its order, then ours.
+pub fn in_dat_order() -> Vec<&'static Row<Param>> {
+    let mut rows: Vec<_> = PARAMS.iter().collect();
+    rows.sort_by_key(|row| row.dat.map_or(usize::MAX, |dat| dat.line));
+    rows
+}
+
+impl Row<Param> {
+    /// The parameter's values in a run, as they are written.
+    pub(super) fn texts(&self, spec: &mut RunSpec) -> Vec<String> {
+        match (self.setting, self.field) {
+            (Param::P, _) => spec.grids.iter().map(|(p, _)| p.to_string()).collect(),
+            (Param::Q, _) => spec.grids.iter().map(|(_, q)| q.to_string()).collect(),
+            (_, Some(field)) => field(spec).texts(),
+            (_, None) => unreachable!("{} has a field", self.key),
+        }
+    }
+
+    /// The comment of the values in HPL.dat; codes have the shortest names that HPL.dat's users
+    /// know, which are the last.
+    pub(super) fn dat_comment(&self, dat: &DatLine) -> String {
+        let names = self.choices.iter().map(|names| names[names.len() - 1]);
+        let codes: Vec<_> =
+            names.enumerate().map(|(code, name)| format!("{code}={name}")).collect();
+        dat.name.to_owned() + &dat.note.replace("{codes}", &codes.join(","))
+    }
+
+    /// Describes the legal values for HPL.dat, which has codes only.
+    pub(super) fn legal_in_dat(&self) -> String {
+        if self.choices.is_empty() {
+            return self.legal();
+        }
+        let names = self.names();
+        let coded = names.iter().enumerate().map(|(code, name)| format!("{code} ({name})"));
+        coded.collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -342,16 +371,17 @@ mod tests {
     #[test]
     fn each_parameter_is_in_its_own_row() {
         for (row, info) in PARAMS.iter().enumerate() {
-            assert_eq!(info.param as usize, row, "{}", info.key);
+            assert_eq!(info.setting as usize, row, "{}", info.key);
+            let of_grids = matches!(info.setting, Param::P | Param::Q);
+            assert_eq!(info.field.is_none(), of_grids, "{}", info.key);
         }
     }
 
     #[test]
     fn no_name_is_taken_twice() {
-        for info in &PARAMS {
-            let ValueKind::Choice(choices) = info.kind else { continue };
-            let mut names: Vec<_> =
-                choices.iter().flat_map(|c| c.iter()).map(|n| n.to_lowercase()).collect();
+        for info in PARAMS {
+            let all = info.choices.iter().flat_map(|names| names.iter());
+            let mut names: Vec<_> = all.map(|name| name.to_lowercase()).collect();
             names.sort();
             let all = names.len();
             names.dedup();

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use skt_solver::pfact::Variant;
 use skt_solver::pgesv::Params;
-pub use skt_terms::choice::{Bcast, Fact, Generator, Pin, Pmap, Swap, Transport};
+pub use skt_terms::choice::{Bcast, Fact, Form, Generator, Pin, Pmap, Swap, Transport};
 
 /// Where the report goes (HPL.dat lines 3 and 4).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// Standard output (device 6).
+    #[default]
     Stdout,
     /// Standard error (device 7).
     Stderr,
@@ -57,8 +58,9 @@ pub fn clean_title(text: &str) -> String {
     text.trim_start_matches('\u{feff}').trim_end().to_owned()
 }
 
-/// Everything a run needs, validated: each list has 1 to 20 values, each in its legal range.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Everything a run needs, validated: each list has 1 to 20 values, each in its legal range. The
+/// `Default` is empty, and filled from the rows of [`PARAMS`](crate::param::PARAMS).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
     /// The two free lines at the top of HPL.dat.
     pub title: [String; 2],
@@ -90,10 +92,12 @@ pub struct RunSpec {
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// Whether L1 is in transposed form (accepted, without effect).
-    pub l1_transposed: bool,
-    /// Whether U is in transposed form (accepted, without effect).
-    pub u_transposed: bool,
+    /// The form of L1 (accepted, without effect).
+    #[serde(rename = "l1_transposed")]
+    pub l1: Form,
+    /// The form of U (accepted, without effect).
+    #[serde(rename = "u_transposed")]
+    pub u: Form,
     /// Whether equilibration is on (accepted, without effect).
     pub equilibration: bool,
     /// Alignment in doubles (accepted; ours is at least that of a cache line).

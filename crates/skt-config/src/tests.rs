@@ -88,7 +88,7 @@ fn the_references_file_is_864_tests_on_its_three_grids() {
     assert_eq!(spec.bcast, [Bcast::OneRing]);
     assert_eq!(spec.depth, [0]);
     assert_eq!((spec.swap, spec.swap_threshold), (Swap::Mix, 64));
-    assert!(spec.l1_transposed && spec.u_transposed && spec.equilibration);
+    assert!((spec.l1, spec.u, spec.equilibration) == (Form::Transposed, Form::Transposed, true));
     assert_eq!(spec.align_doubles, 8);
     assert_eq!((spec.generator, spec.threads), (Generator::Hpl, 1));
     assert_eq!(spec.title[1], "Innovative Computing Laboratory, University of Tennessee");
@@ -682,8 +682,8 @@ fn lenient_substitutes_as_the_reference_does_and_says_so() {
     assert_eq!(value(23, "abc").spec.bcast, [Bcast::OneRing], "atoi makes 0 of it");
     assert_eq!(value(26, "3").spec.swap, Swap::SpreadRoll);
     assert_eq!(value(27, "-5").spec.swap_threshold, 0);
-    assert!(value(28, "2").spec.l1_transposed);
-    assert!(value(29, "-1").spec.u_transposed);
+    assert_eq!(value(28, "2").spec.l1, Form::Transposed);
+    assert_eq!(value(29, "-1").spec.u, Form::Transposed);
     assert!(value(30, "2").spec.equilibration);
     assert_eq!(value(31, "0").spec.align_doubles, 4);
     assert_eq!(value(31, "16k").spec.align_doubles, 16);
@@ -738,7 +738,8 @@ fn toml_takes_scalars_lists_names_and_codes() {
     assert_eq!(spec.pfact, [Fact::Left, Fact::Right]);
     assert_eq!(spec.bcast, [Bcast::OneRingM, Bcast::Long]);
     assert_eq!(spec.swap, Swap::BinaryExchange);
-    assert!(!spec.equilibration && !spec.l1_transposed && spec.u_transposed);
+    assert!(!spec.equilibration);
+    assert_eq!((spec.l1, spec.u), (Form::NoTransposed, Form::Transposed));
     assert_eq!((spec.generator, spec.threads), (Generator::Xoshiro, 3));
     assert_eq!((spec.nbmin, spec.depth), (vec![4], vec![1]), "defaults");
 }
@@ -941,8 +942,8 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
         depth: talk.1,
         swap: talk.2,
         swap_threshold: talk.3,
-        l1_transposed: rest.0[0],
-        u_transposed: rest.0[1],
+        l1: rest.0[0].into(),
+        u: rest.0[1].into(),
         equilibration: rest.0[2],
         align_doubles: rest.1,
         generator: rest.2.0,
@@ -1037,26 +1038,31 @@ fn large_input_ends_at_once() {
 #[test]
 fn the_manual_says_what_the_table_says() {
     let manual = include_str!("../../../docs/configuration.md");
-    for info in &param::PARAMS {
-        let row = manual
-            .lines()
-            .find(|line| line.starts_with('|') && line.contains(&format!("| `{}`", info.key)))
-            .unwrap_or_else(|| panic!("no row for {}", info.key));
-        let cells: Vec<_> = row.split('|').map(str::trim).collect();
-        assert_eq!(cells[3] == "yes", info.is_list, "{row}");
-        assert_eq!(cells[4], info.legal(true), "{row}");
-        if !info.default.is_empty() {
-            assert_eq!(cells[5], info.default, "{row}");
-        }
-    }
-    fn row<S>(info: &value::Row<S>, flag: &str) -> String {
+    fn row<S: value::Table>(info: &value::Row<S>, flag: &str) -> String {
         let (legal, default) = (info.legal(), info.default_shown());
-        format!("| `{}` |{flag} {legal} | {default} | {} |\n", info.key, info.what)
+        format!("| `{}` |{flag} {legal} | {default} | {}{} |\n", info.key, info.what, info.more)
     }
+    let params = param::in_dat_order().into_iter().map(|info| {
+        let count =
+            |dat: value::DatLine| dat.line - if info.setting == param::Param::Q { 2 } else { 1 };
+        let lines = match info.dat {
+            None => String::new(),
+            Some(dat) if info.is_list => format!(" {}, {}", count(dat), dat.line),
+            Some(dat) => format!(" {}", dat.line),
+        };
+        let alias = match info.alias {
+            "" => String::new(),
+            alias => format!(" (also `--{alias}`)"),
+        };
+        let list = if info.is_list { " yes" } else { "" };
+        let default = if info.default.is_empty() { "none" } else { info.default };
+        let (key, legal, what, more) = (info.key, info.legal(), info.what, info.more);
+        format!("|{lines} | `{key}`{alias} |{list} | {legal} | {default} | {what}{more} |\n")
+    });
     let flag = |info: &value::Row<Setting>| format!(" `{}` |", info.setting.flag());
     let settings = checkpoint::SETTINGS.iter().map(|info| row(info, &flag(info)));
     let launch = launch::LAUNCH.iter().map(|info| row(info, ""));
-    for table in [settings.collect::<String>(), launch.collect()] {
+    for table in [params.collect::<String>(), settings.collect(), launch.collect()] {
         assert!(manual.contains(&table), "docs/configuration.md needs this table:\n{table}");
     }
     let start = manual.find("```toml\n").unwrap() + 8;

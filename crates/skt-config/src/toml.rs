@@ -15,9 +15,9 @@ use super::checkpoint::{CheckpointDraft, SETTINGS, Setting};
 use super::draft::Draft;
 use super::error::{At, ConfigError, ValueSource};
 use super::launch::{LAUNCH, LaunchDraft, Launching};
-use super::param::{PARAMS, Param};
+use super::param::{self, NO_COMMENT, PARAMS, Param, in_dat_order};
 use super::spec::{Output, RunSpec, clean_title};
-use super::value::{Form, Row, Value, Written};
+use super::value::{Form, Row, Table, Value, Written};
 
 /// Top-level keys that are not in the table of parameters.
 const OTHER_KEYS: [&str; 4] = ["title", "output", "checkpoint", "launch"];
@@ -54,8 +54,8 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
                     .iter()
                     .find(|info| info.key == name)
                     .ok_or_else(|| reader.unknown_key(name, key.span().start))?;
-                let values = reader.values(info.param, value)?;
-                draft.values.insert(info.param, values);
+                let values = reader.values(info.setting, value)?;
+                draft.values.insert(info.setting, values);
             }
         }
     }
@@ -79,7 +79,8 @@ impl Reader {
 
     /// The error for a key that does not exist at the top level.
     fn unknown_key(&self, key: &str, offset: usize) -> ConfigError {
-        let keys = OTHER_KEYS.into_iter().chain(PARAMS.iter().map(|info| info.key));
+        let params = in_dat_order();
+        let keys = OTHER_KEYS.into_iter().chain(params.iter().map(|info| info.key));
         self.unknown(key, offset, hint(key, &keys.collect::<Vec<_>>()))
     }
 
@@ -158,13 +159,14 @@ impl Reader {
             found.unwrap_or_else(|| (format!("a {}", value.get_ref().type_str()), Form::Token));
         let fits = match setting.info().written {
             Written::Whole => form == Form::Integer,
+            Written::Real => matches!(form, Form::Integer | Form::Float),
             Written::Flag => form == Form::Boolean,
             Written::Text => form == Form::Quoted,
             Written::Time => matches!(form, Form::Quoted | Form::Integer | Form::Float),
         };
         let value = Value { text, form, place };
-        let choices = setting.info().choices;
-        if !fits || !(choices.is_empty() || choices.contains(&value.text.as_str())) {
+        let names = setting.info().names();
+        if !fits || !(names.is_empty() || names.contains(&value.text.as_str())) {
             return Err(setting.wrong(&value));
         }
         Ok(value)
@@ -179,7 +181,7 @@ impl Reader {
         match value.get_ref() {
             DeValue::Array(list) if list.is_empty() => Err(ConfigError::Empty {
                 at: At::param(param, &self.place(value.span().start)),
-                legal: param.info().legal(true),
+                legal: param.info().legal(),
             }),
             DeValue::Array(list) => list.iter().map(|item| self.scalar(param, item)).collect(),
             _ => Ok(vec![self.scalar(param, value)?]),
@@ -192,7 +194,7 @@ impl Reader {
             at: At::param(param, &place),
             value: format!("this {}", value.get_ref().type_str()),
             wanted: "a value or a list of values",
-            legal: param.info().legal(true),
+            legal: param.info().legal(),
         })?;
         Ok(Value { text, form, place })
     }
@@ -348,77 +350,67 @@ pub fn write(spec: &RunSpec) -> String {
         Output::File(path) => quoted(&path.to_string_lossy()),
     };
     field(&mut out, "Where the report goes: stdout, stderr, or a file.", "output", output);
-    out.push_str("\n# The problem. Lists are run in all combinations.\n");
-    field(&mut out, "Order of the matrix.", "n", list(&spec.n));
-    field(&mut out, "Blocking factor, 1 or more.", "nb", list(&spec.nb));
-    let (ps, qs): (Vec<_>, Vec<_>) = spec.grids.iter().copied().unzip();
-    field(&mut out, "Process grids: one Q for each P. P <= Q is usually best.", "p", list(&ps));
-    let _ = writeln!(out, "q = {}", list(&qs)); // writing to a String cannot fail
-    let pmap = quoted(spec.pmap.name());
-    field(&mut out, "Ranks are laid over the grid row by row, or by column.", "pmap", pmap);
-    let threshold = format!("{:?}", spec.threshold);
-    let comment = "A test passes below this scaled residual; 0 or less skips the check.";
-    field(&mut out, comment, "threshold", threshold);
-    out.push_str("\n# The panel.\n");
-    let names = |facts: &[super::Fact]| facts.iter().map(|f| quoted(f.name())).collect::<Vec<_>>();
-    let comment = "Inside the recursion: left, crout, right.";
-    field(&mut out, comment, "pfact", list(&names(&spec.pfact)));
-    let comment = "The recursion stops at this many columns, 1 or more.";
-    field(&mut out, comment, "nbmin", list(&spec.nbmin));
-    let comment = "Parts into which the recursion cuts a panel, 2 or more.";
-    field(&mut out, comment, "ndiv", list(&spec.ndiv));
-    let comment = "The recursion itself: left, crout, right.";
-    field(&mut out, comment, "rfact", list(&names(&spec.rfact)));
-    out.push_str("\n# Communication.\n");
-    let bcast: Vec<_> = spec.bcast.iter().map(|b| quoted(b.name())).collect();
-    let comment = "Panel broadcast: 1ring, 1ringM, 2ring, 2ringM, long, longM.";
-    field(&mut out, comment, "bcast", list(&bcast));
-    let comment = "Look-ahead: panels factored ahead of the update, 0 or more.";
-    field(&mut out, comment, "depth", list(&spec.depth));
-    let comment = "Row exchange: binary-exchange, spread-roll, or mix, which takes\n\
-                   # spread-roll above swap_threshold local columns.";
-    field(&mut out, comment, "swap", quoted(spec.swap.name()));
-    let _ = writeln!(out, "swap_threshold = {}", spec.swap_threshold);
-    write_ignored(&mut out, spec);
-    out.push_str("\n# What HPL.dat cannot say.\n");
-    let comment = "The random matrix: hpl (the reference's, bit for bit), xoshiro.";
-    field(&mut out, comment, "generator", quoted(spec.generator.name()));
-    field(&mut out, "Threads of each rank.", "threads", spec.threads.to_string());
-    let comment = "Between ranks of a node: shared (they read panels and rows in each other's\n\
-                   # memory), or messages.";
-    field(&mut out, comment, "transport", quoted(spec.transport.name()));
-    let comment =
-        "Threads: pinned to cores that no other process is pinned to (auto), or not (none).";
-    field(&mut out, comment, "pin", quoted(spec.pin.name()));
+    let mut spec = spec.clone();
+    let mut section = "";
+    for info in PARAMS {
+        if section_of(info) != section {
+            section = section_of(info);
+            let _ = writeln!(out, "\n# {section}"); // writing to a String cannot fail
+        }
+        let written = |text: String| match info.written {
+            Written::Whole | Written::Real => text,
+            Written::Flag => (text == "yes").to_string(),
+            Written::Text | Written::Time => quoted(&text),
+        };
+        let values: Vec<String> = info.texts(&mut spec).into_iter().map(written).collect();
+        let value = if info.is_list { list(&values) } else { values.concat() };
+        match info.comment {
+            NO_COMMENT => {
+                let _ = writeln!(out, "{} = {value}", info.key);
+            }
+            "" => field(&mut out, &format!("{}: {}.", info.what, info.legal()), info.key, value),
+            comment => {
+                let legal = info.names().join(", ") + &info.legal_range();
+                field(&mut out, &comment.replace("{legal}", &legal), info.key, value);
+            }
+        }
+    }
     out
+}
+
+/// The heading of the part of a written configuration that a parameter is in.
+fn section_of(info: &Row<Param>) -> &'static str {
+    match info.heading {
+        _ if info.dat.is_none() => "What HPL.dat cannot say.",
+        param::PANEL => "The panel.",
+        param::COMMUNICATION => "Communication.",
+        param::IGNORED => "Accepted and reported, but without effect on this program's storage.",
+        _ => "The problem. Lists are run in all combinations.",
+    }
 }
 
 /// Writes the table `[launch]`.
 pub fn write_launch(draft: &LaunchDraft) -> String {
     let heading = "For `skt-hpl launch`, which runs through the loss of nodes; `run` skips it.\n# Lines \
                    that are commented out show the default.\n[launch]";
-    write_table(heading, LAUNCH, |setting| draft.get(&setting).map(Vec::as_slice))
+    write_table(heading, |setting| draft.get(&setting).map(Vec::as_slice))
 }
 
 /// Writes the table `[checkpoint]`.
 pub fn write_checkpoint(draft: &CheckpointDraft) -> String {
     let heading = "Protection against the loss of nodes. Lines that are commented out show the \
                    default.\n[checkpoint]";
-    write_table(heading, SETTINGS, |setting| draft.get(&setting).map(std::slice::from_ref))
+    write_table(heading, |setting| draft.get(&setting).map(std::slice::from_ref))
 }
 
 /// Writes a table: the settings that are given, and the others as comments with their defaults.
-fn write_table<'a, S: Copy>(
-    heading: &str,
-    rows: &[Row<S>],
-    said: impl Fn(S) -> Option<&'a [Value]>,
-) -> String {
+fn write_table<'a, S: Table>(heading: &str, said: impl Fn(S) -> Option<&'a [Value]>) -> String {
     let mut out = format!("\n# {heading}\n");
-    for info in rows {
+    for info in S::ROWS {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal());
         let written = |text: &str| match info.written {
-            Written::Whole | Written::Flag => text.to_owned(),
+            Written::Whole | Written::Real | Written::Flag => text.to_owned(),
             Written::Text | Written::Time => quoted(text),
         };
         let _ = match said(info.setting) {
@@ -434,15 +426,6 @@ fn write_table<'a, S: Copy>(
         };
     }
     out
-}
-
-fn write_ignored(out: &mut String, spec: &RunSpec) {
-    out.push_str("\n# Accepted and reported, but without effect on this program's storage.\n");
-    let form = |transposed| quoted(if transposed { "transposed" } else { "no-transposed" });
-    let _ = writeln!(out, "l1 = {}", form(spec.l1_transposed));
-    let _ = writeln!(out, "u = {}", form(spec.u_transposed));
-    let _ = writeln!(out, "equilibration = {}", spec.equilibration);
-    let _ = writeln!(out, "alignment = {}", spec.align_doubles);
 }
 
 fn field(out: &mut String, comment: &str, key: &str, value: String) {

@@ -7,10 +7,10 @@ use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
 use super::launch::LaunchDraft;
-use super::param::{MAX_LIST, Param, ParamInfo, ValueKind};
-use super::spec::{Bcast, Fact, Generator, Output, Pin, Pmap, RunSpec, Swap, Transport};
+use super::param::{MAX_LIST, Param, in_dat_order};
+use super::spec::RunSpec;
 use super::unintended;
-use super::value::{Form, Value};
+use super::value::{Form, Row, Value, Written};
 
 /// The largest number of tests of a run: at a second each they take more than a day, and the list
 /// of all is still short.
@@ -82,32 +82,23 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
         .title
         .clone()
         .unwrap_or_else(|| ["HPLinpack benchmark input file".to_owned(), "skt-hpl".to_owned()]);
-    let spec = RunSpec {
+    let mut spec = RunSpec {
         title,
-        output: draft.output.clone().unwrap_or(Output::Stdout),
-        n: c.wholes(Param::N)?,
-        nb: c.wholes(Param::Nb)?,
-        pmap: c.choice(Param::Pmap, Pmap::ALL)?,
-        grids: c.grids()?,
-        threshold: c.real(Param::Threshold)?,
-        pfact: c.choices(Param::Pfact, Fact::ALL)?,
-        nbmin: c.wholes(Param::Nbmin)?,
-        ndiv: c.wholes(Param::Ndiv)?,
-        rfact: c.choices(Param::Rfact, Fact::ALL)?,
-        bcast: c.choices(Param::Bcast, Bcast::ALL)?,
-        depth: c.wholes(Param::Depth)?,
-        swap: c.choice(Param::Swap, Swap::ALL)?,
-        swap_threshold: c.whole(Param::SwapThreshold)?,
-        l1_transposed: c.choice(Param::L1, &[true, false])?,
-        u_transposed: c.choice(Param::U, &[true, false])?,
-        equilibration: c.choice(Param::Equilibration, &[false, true])?,
-        align_doubles: c.whole(Param::Alignment)?,
-        generator: c.choice(Param::Generator, Generator::ALL)?,
-        threads: c.whole(Param::Threads)?,
-        transport: c.choice(Param::Transport, Transport::ALL)?,
-        pin: c.choice(Param::Pin, Pin::ALL)?,
+        output: draft.output.clone().unwrap_or_default(),
         checksums: c.checksums(),
+        ..RunSpec::default()
     };
+    for row in in_dat_order() {
+        match (row.setting, row.field) {
+            (Param::P, _) => spec.grids = c.grids()?,
+            (_, Some(field)) => {
+                let texts = c.texts(row)?;
+                field(&mut spec).set(&texts).expect("a checked text");
+            }
+            // With P.
+            (_, None) => {}
+        }
+    }
     if spec.checksums > 0
         && let Some(&depth) = spec.depth.iter().find(|&&depth| depth > 1)
     {
@@ -143,7 +134,7 @@ impl Checker<'_> {
                 return Err(ConfigError::Missing {
                     file: self.rules.source.to_owned(),
                     key: info.key,
-                    legal: info.legal(true),
+                    legal: info.legal(),
                 });
             }
             None => {
@@ -153,7 +144,7 @@ impl Checker<'_> {
         };
         let at = || At::param(param, &self.draft.place(param));
         match values.len() {
-            0 => Err(ConfigError::Empty { at: at(), legal: info.legal(true) }),
+            0 => Err(ConfigError::Empty { at: at(), legal: info.legal() }),
             1 => Ok(values),
             got if !info.is_list => Err(ConfigError::NotAList { at: at(), got }),
             got if got > MAX_LIST => Err(ConfigError::TooManyValues { at: at(), got }),
@@ -161,47 +152,40 @@ impl Checker<'_> {
         }
     }
 
+    /// The values of a parameter, each a text that its field reads.
+    fn texts(&mut self, row: &'static Row<Param>) -> Result<Vec<String>, ConfigError> {
+        let values = self.given(row.setting)?;
+        let text = |value: &Value| match row.written {
+            Written::Real => Ok(format!("{:?}", self.real(row, value)?)),
+            _ => {
+                let index = self.checked(row, value)?;
+                Ok(row.choices.get(index).map_or_else(|| index.to_string(), |c| c[0].to_owned()))
+            }
+        };
+        values.iter().map(text).collect()
+    }
+
     fn wholes(&mut self, param: Param) -> Result<Vec<usize>, ConfigError> {
-        let info = param.info();
-        self.given(param)?.iter().map(|v| self.checked(info, v, as_index)).collect()
+        self.given(param)?.iter().map(|value| self.checked(param.info(), value)).collect()
     }
 
-    fn whole(&mut self, param: Param) -> Result<usize, ConfigError> {
-        Ok(self.wholes(param)?[0])
-    }
-
-    fn choices<T: Copy>(&mut self, param: Param, all: &[T]) -> Result<Vec<T>, ConfigError> {
-        Ok(self.wholes(param)?.into_iter().map(|code| all[code]).collect())
-    }
-
-    fn choice<T: Copy>(&mut self, param: Param, all: &[T]) -> Result<T, ConfigError> {
-        Ok(all[self.whole(param)?])
-    }
-
-    fn real(&mut self, param: Param) -> Result<f64, ConfigError> {
-        let info = param.info();
-        let value = &self.given(param)?[0];
-        let error = match as_real(info, value) {
+    fn real(&mut self, row: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
+        let error = match as_real(row, value) {
             Ok(real) => return Ok(real),
             Err(error) => error,
         };
         match leading_real(&value.text) {
             real if real.is_finite() && is_of_dat(value) => {
-                self.substituted(info, value, format!("{real:?}"), error)?;
+                self.substituted(row, value, format!("{real:?}"), error)?;
                 Ok(real)
             }
             _ => Err(error),
         }
     }
 
-    /// Checks a whole number or a choice with `check`, and returns the number or the index.
-    fn checked(
-        &mut self,
-        info: &ParamInfo,
-        value: &Value,
-        check: fn(&ParamInfo, &Value) -> Result<usize, ConfigError>,
-    ) -> Result<usize, ConfigError> {
-        let error = match check(info, value) {
+    /// Checks a whole number or a choice, and returns the number or the index.
+    fn checked(&mut self, info: &Row<Param>, value: &Value) -> Result<usize, ConfigError> {
+        let error = match as_index(info, value) {
             Ok(index) => return Ok(index),
             Err(error) => error,
         };
@@ -211,16 +195,17 @@ impl Checker<'_> {
         // C's `atoi` reads the text, then the reference checks the result.
         let text = leading_whole(&value.text).to_string();
         let read = Value { text, ..value.clone() };
-        let index = match (check(info, &read), info.reference_substitute) {
+        let substitute = info.dat.and_then(|dat| dat.substitute);
+        let index = match (as_index(info, &read), substitute) {
             (Ok(index), _) => index,
             (Err(_), Some(substitute)) if !is_above(info, &read.text) => substitute,
             (Err(read_error), _) => {
                 return Err(if self.rules.lenient { read_error } else { error });
             }
         };
-        let used = match info.kind {
-            ValueKind::Choice(choices) => format!("{index} ({})", choices[index][0]),
-            _ => index.to_string(),
+        let used = match info.choices.get(index) {
+            Some(names) => format!("{index} ({})", names[0]),
+            None => index.to_string(),
         };
         self.substituted(info, value, used, error)?;
         Ok(index)
@@ -230,7 +215,7 @@ impl Checker<'_> {
     /// replacement.
     fn substituted(
         &mut self,
-        info: &ParamInfo,
+        info: &Row<Param>,
         value: &Value,
         used: String,
         error: ConfigError,
@@ -239,10 +224,10 @@ impl Checker<'_> {
             return Err(ConfigError::Strict { error: Box::new(error), used });
         }
         let text = shown(&value.text);
-        let legal = info.legal(false);
+        let legal = info.legal_in_dat();
         let what =
             format!("`{text}` is not legal ({legal}); {used} is used, as the reference does");
-        self.warnings.push(Warning { at: At::param(info.param, &value.place), what });
+        self.warnings.push(Warning { at: At::param(info.setting, &value.place), what });
         Ok(())
     }
 
@@ -359,61 +344,58 @@ fn is_huge(text: &str) -> bool {
     value > i32::MAX.into() || value < i32::MIN.into()
 }
 
-fn is_above(info: &ParamInfo, text: &str) -> bool {
-    matches!(info.kind, ValueKind::Whole { max, .. } if leading_whole(text) > max)
+fn is_above(info: &Row<Param>, text: &str) -> bool {
+    info.range.is_some_and(|(_, most)| leading_whole(text) > most as i128)
 }
 
-fn out_of_range(info: &ParamInfo, value: &Value) -> ConfigError {
-    let names = !matches!(value.place, ValueSource::Dat { .. });
-    let mut legal = info.legal(names);
-    if let (ValueKind::Whole { min, max }, true) = (info.kind, is_above(info, &value.text)) {
-        legal = format!("{min} to {max}");
-    }
-    let at = At::param(info.param, &value.place);
+/// The legal values, as they are written where the value is.
+fn legal_at(info: &Row<Param>, value: &Value) -> String {
+    if is_of_dat(value) { info.legal_in_dat() } else { info.legal() }
+}
+
+fn out_of_range(info: &Row<Param>, value: &Value) -> ConfigError {
+    let legal = match info.range {
+        Some((least, most)) if is_above(info, &value.text) => format!("{least} to {most}"),
+        _ => legal_at(info, value),
+    };
+    let at = At::param(info.setting, &value.place);
     ConfigError::OutOfRange { at, value: shown(&value.text), legal }
 }
 
-fn not_understood(info: &ParamInfo, value: &Value, wanted: &'static str) -> ConfigError {
-    let names = !matches!(value.place, ValueSource::Dat { .. });
+fn not_understood(info: &Row<Param>, value: &Value, wanted: &'static str) -> ConfigError {
     ConfigError::NotUnderstood {
-        at: At::param(info.param, &value.place),
+        at: At::param(info.setting, &value.place),
         value: shown(&value.text),
         wanted,
-        legal: info.legal(names),
+        legal: legal_at(info, value),
     }
 }
 
 /// Reads a whole number in its range, or a choice as its code.
-fn as_index(info: &ParamInfo, value: &Value) -> Result<usize, ConfigError> {
+fn as_index(info: &Row<Param>, value: &Value) -> Result<usize, ConfigError> {
     let number = match value.form {
         Form::Token | Form::Integer => parse_whole(&value.text),
         Form::Float | Form::Quoted | Form::Boolean => None,
     };
-    let (min, max) = match info.kind {
-        ValueKind::Whole { min, max } => (min, max),
-        ValueKind::Choice(choices) => (0, choices.len() as i128 - 1),
-        ValueKind::Real => unreachable!("{} is real", info.key),
-    };
+    let (least, most) = info.range.unwrap_or((0, info.choices.len().saturating_sub(1)));
     match number {
-        Some(number) if (min..=max).contains(&number) => Ok(number as usize),
+        Some(number) if (least as i128..=most as i128).contains(&number) => Ok(number as usize),
         Some(_) => Err(out_of_range(info, value)),
-        None => match info.kind {
-            ValueKind::Choice(choices) if !matches!(value.place, ValueSource::Dat { .. }) => {
-                let is_named = |c: &[&str]| c.iter().any(|n| n.eq_ignore_ascii_case(&value.text));
-                let wanted = "one of the choices";
-                choices
-                    .iter()
-                    .position(|c| is_named(c))
-                    .filter(|_| value.form != Form::Float)
-                    .ok_or_else(|| not_understood(info, value, wanted))
-            }
-            _ => Err(not_understood(info, value, "a whole number")),
-        },
+        None if info.choices.is_empty() || is_of_dat(value) => {
+            Err(not_understood(info, value, "a whole number"))
+        }
+        None => {
+            let is_named =
+                |names: &&[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(&value.text));
+            let code = info.choices.iter().position(is_named);
+            let code = code.filter(|_| value.form != Form::Float);
+            code.ok_or_else(|| not_understood(info, value, "one of the choices"))
+        }
     }
 }
 
 /// Reads a finite real number.
-fn as_real(info: &ParamInfo, value: &Value) -> Result<f64, ConfigError> {
+fn as_real(info: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
     let number = match value.form {
         Form::Token | Form::Integer | Form::Float => value.text.parse::<f64>().ok(),
         Form::Quoted | Form::Boolean => None,

@@ -50,6 +50,8 @@ impl Value {
 pub enum Written {
     /// A whole number.
     Whole,
+    /// A finite real number.
+    Real,
     /// `true` or `false`.
     Flag,
     /// A string.
@@ -58,47 +60,102 @@ pub enum Written {
     Time,
 }
 
-/// All that is said of a setting: its key in a table of TOML, its flag, and their texts. The flag,
-/// its help, the comments of a written configuration and the messages of errors follow from it.
+/// The settings of a table.
+pub trait Table: Copy + Ord + std::fmt::Debug + 'static {
+    /// What holds the typed values of the settings.
+    type Typed;
+    /// What a single typed value can do.
+    type Field: ?Sized;
+    /// The table.
+    const ROWS: &'static [Row<Self>];
+    /// Whether the code of a choice is legal as well as its name.
+    const HAS_CODES: bool;
+}
+
+/// A parameter's part in an HPL.dat.
 #[derive(Debug, Clone, Copy)]
-pub struct Row<S> {
+pub struct DatLine {
+    /// The line with the values, from 1. The count of a list is in the line before; that of Qs is
+    /// that of Ps.
+    pub line: usize,
+    /// The name in the comment.
+    pub name: &'static str,
+    /// What follows the name in the comment, with `{codes}` for the codes of a choice.
+    pub note: &'static str,
+    /// The comment of the count, for a list.
+    pub count: &'static str,
+    /// The value that the reference substitutes for an illegal one, without a message.
+    pub substitute: Option<usize>,
+}
+
+impl DatLine {
+    /// A line without all that is optional.
+    pub const NONE: Self = Self { line: 0, name: "", note: "", count: "", substitute: None };
+}
+
+/// The largest value of a C `int`, which the reference and MPI count with.
+pub const INT_MAX: usize = i32::MAX as usize;
+
+/// Where the typed value of a setting is.
+pub type Access<S> = fn(&mut <S as Table>::Typed) -> &mut <S as Table>::Field;
+
+/// All facts about a setting: its key in a table of TOML, its flag, their texts, and the typed
+/// value. The flag, its help, the comments of a written configuration, the messages of errors and
+/// the rows of the manual follow from it.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<S: Table> {
     /// The setting.
     pub setting: S,
     /// The setting's key in the table.
     pub key: &'static str,
     /// The flag without its dashes, if it is not the key with `-` for `_`.
     pub flag: &'static str,
+    /// A second name of the flag, without its dashes; may be empty.
+    pub alias: &'static str,
     /// The heading of the help that the flag is under.
     pub heading: &'static str,
+    /// The setting that the flag follows in the help, if that is not the order of the table.
+    pub help_after: Option<S>,
     /// What stands for the flag's value in the help.
     pub metavar: &'static str,
     /// How the setting is written.
     pub written: Written,
     /// Whether the setting is a list.
     pub is_list: bool,
-    /// The names to choose from, if it is a choice.
-    pub choices: &'static [&'static str],
+    /// The names to choose from, if it is a choice: the first of each is written, the others are
+    /// accepted, too. Where codes are legal, they are the indices.
+    pub choices: &'static [&'static [&'static str]],
     /// The smallest and the largest legal number, if they are fixed.
     pub range: Option<(usize, usize)>,
     /// The legal values in words, or words that follow the names of a choice or the range.
     pub legal: &'static str,
     /// The default as it would be written; in words and in brackets if it follows from something
-    /// else.
+    /// else; empty if there is none.
     pub default: &'static str,
-    /// What the setting is, for help and comments.
+    /// What the setting is, for help and manual, and for comments without a text of their own.
     pub what: &'static str,
-    /// The value of the example in the long help; empty for a switch.
+    /// What the manual adds.
+    pub more: &'static str,
+    /// The comment in TOML, with `{legal}` for the legal values, where it is not `what`.
+    pub comment: &'static str,
+    /// The value of the example in the long help; empty for none.
     pub example: &'static str,
+    /// The setting's line of HPL.dat, if that has one.
+    pub dat: Option<DatLine>,
+    /// The typed value, if it follows from the text alone.
+    pub field: Option<Access<S>>,
 }
 
-impl<S> Row<S> {
-    /// A row that says nothing yet.
+impl<S: Table> Row<S> {
+    /// A row with the setting alone.
     pub const fn of(setting: S) -> Self {
         Self {
             setting,
             key: "",
             flag: "",
+            alias: "",
             heading: "",
+            help_after: None,
             metavar: "",
             written: Written::Text,
             is_list: false,
@@ -107,7 +164,11 @@ impl<S> Row<S> {
             legal: "",
             default: "",
             what: "",
+            more: "",
+            comment: "",
             example: "",
+            dat: None,
+            field: None,
         }
     }
 
@@ -116,15 +177,36 @@ impl<S> Row<S> {
         if self.flag.is_empty() { self.key.replace('_', "-") } else { self.flag.to_owned() }
     }
 
+    /// Whether the flag has no value.
+    pub fn is_switch(&self) -> bool {
+        self.written == Written::Flag && self.choices.is_empty()
+    }
+
+    /// The names of the choices that are written.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.choices.iter().map(|names| names[0]).collect()
+    }
+
     /// Describes the legal values.
     pub fn legal(&self) -> String {
-        let range = self.range.map(|(least, most)| format!("{least} to {most}"));
-        self.choices.join(", ") + &range.unwrap_or_default() + self.legal
+        let name = |(code, names): (usize, &&[&'static str])| {
+            if S::HAS_CODES { format!("{} ({code})", names[0]) } else { names[0].to_owned() }
+        };
+        let names: Vec<_> = self.choices.iter().enumerate().map(name).collect();
+        names.join(", ") + &self.legal_range() + self.legal
+    }
+
+    pub(crate) fn legal_range(&self) -> String {
+        match self.range {
+            None => String::new(),
+            Some((least, INT_MAX)) => format!("{least} or more"),
+            Some((least, most)) => format!("{least} to {most}"),
+        }
     }
 
     /// Whether the default is a value and not a description.
     pub fn has_default_value(&self) -> bool {
-        !self.default.starts_with('(')
+        !self.default.is_empty() && !self.default.starts_with('(')
     }
 
     /// The default as help and manual show it.
@@ -138,6 +220,9 @@ macro_rules! settings {
     (
         $(#[$about_settings:meta])* $name:ident;
         $(#[$about_table:meta])* $table:ident;
+        type Typed = $typed:ty;
+        type Field = $field_type:ty;
+        const HAS_CODES: bool = $has_codes:expr;
         $($setting:ident { $($field:ident: $value:expr),* $(,)? })*
     ) => {
         $(#[$about_settings])*
@@ -148,6 +233,13 @@ macro_rules! settings {
         $(#[$about_table])*
         pub const $table: &[Row<$name>] =
             &[$(Row { $($field: $value,)* ..Row::of($name::$setting) }),*];
+
+        impl Table for $name {
+            type Typed = $typed;
+            type Field = $field_type;
+            const ROWS: &'static [Row<Self>] = $table;
+            const HAS_CODES: bool = $has_codes;
+        }
 
         impl $name {
             /// This setting's row of the table.

@@ -62,6 +62,28 @@ pub enum Swap {
     Mix,
 }
 
+/// The form in which the reference stores L1 or U.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum Form {
+    /// Transposed; code 0 in HPL.dat.
+    Transposed,
+    /// As the matrix is; code 1 in HPL.dat.
+    NoTransposed,
+}
+
+impl From<bool> for Form {
+    fn from(transposed: bool) -> Self {
+        if transposed { Self::Transposed } else { Self::NoTransposed }
+    }
+}
+
+impl From<Form> for bool {
+    fn from(form: Form) -> bool {
+        form == Form::Transposed
+    }
+}
+
 /// The generator of the matrix's random numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -114,6 +136,18 @@ macro_rules! coded {
             pub fn name(self) -> &'static str {
                 Self::NAMES[self.code()][0]
             }
+
+            /// The value with this name, the one that is written.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.name() == name)
+            }
+        }
+
+        /// The value of code 0.
+        impl Default for $type {
+            fn default() -> Self {
+                Self::ALL[0]
+            }
         }
     };
 }
@@ -122,6 +156,7 @@ coded!(Pmap, { RowMajor: ["row", "row-major"], ColumnMajor: ["column", "column-m
 coded!(Fact, { Left: ["left"], Crout: ["crout"], Right: ["right"] });
 coded!(Bcast, { OneRing: ["1ring", "1rg"], OneRingM: ["1ringM", "1rM"], TwoRing: ["2ring", "2rg"], TwoRingM: ["2ringM", "2rM"], Long: ["long", "Blong", "Lng"], LongM: ["longM", "BlongM", "LnM"] });
 coded!(Swap, { BinaryExchange: ["binary-exchange", "bin-exch"], SpreadRoll: ["spread-roll", "long"], Mix: ["mix"] });
+coded!(Form, { Transposed: ["transposed"], NoTransposed: ["no-transposed"] });
 coded!(Generator, { Hpl: ["hpl"], Xoshiro: ["xoshiro"] });
 coded!(Transport, { Shared: ["shared"], Messages: ["messages"] });
 coded!(Pin, { Auto: ["auto"], None: ["none", "off"] });

@@ -1,16 +1,20 @@
 //! Enumerations whose values have names.
 
 /// Gives a `Copy` enumeration its values in the order of this list (`ALL`), their names (`NAMES`,
-/// `name`, `Display`), and the value of a name (`named`).
+/// `name`, `Display`), the value of a name (`named`), and each name with those that a configuration
+/// accepts in its place (`CHOICES`).
 #[macro_export]
 macro_rules! named {
-    ($type:ident { $($value:ident: $name:literal),+ $(,)? }) => {
+    ($type:ident { $($value:ident: $name:literal $(| $alias:literal)*),+ $(,)? }) => {
         impl $type {
             /// All values, in the order of their definition.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$value),+];
 
             /// The names of all values, in the same order as `ALL`.
             pub const NAMES: [&str; Self::ALL.len()] = [$($name),+];
+
+            /// The names, each followed by others that a configuration accepts in its place.
+            pub const CHOICES: &[&[&str]] = &[$(&[$name $(, $alias)*]),+];
 
             /// The name of this value.
             pub fn name(self) -> &'static str {

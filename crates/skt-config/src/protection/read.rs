@@ -4,23 +4,21 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use skt_terms::shown::shown;
-use skt_terms::units::parse_seconds;
 
 use super::Settings;
+use crate::checkpoint::SETTINGS;
 use crate::validate::parse_whole;
-use crate::value::{Form, Value, Written};
-use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, ValueSource};
+use crate::value::{Form, Written};
+use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::{CodecKind, checksum};
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::level::WhenBusy;
 use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
-use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_solver::pgesv::abft::CheckEvery;
 use skt_solver::pgesv::abft::MAX_CHECKSUMS;
-use skt_terms::choice::{OnLoss, Overlap, Region};
+use skt_terms::choice::OnLoss;
 
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
@@ -30,24 +28,22 @@ impl Settings {
     /// by [`read_domains`].
     ///
     /// # Errors
-    /// The first setting that is not legal, with its place.
+    /// The first setting that is not legal, with its place: those with a field in their row come
+    /// first, then those that have to fit others.
     pub fn read(draft: &CheckpointDraft, spec: &RunSpec) -> Result<Self, ConfigError> {
         let from = Reader(draft);
-        let method = from.with(Setting::Method, Method::named)?;
-        let mut settings = Self::none();
-        settings.method = method.unwrap_or(Method::SelfCheckpoint);
-        settings.method_is_asked = method.is_some();
-        from.set(Setting::Every, &mut settings.every, parsed)?;
-        from.set(Setting::Mtbf, &mut settings.mtbf_seconds, |text| parse_seconds(text).ok())?;
-        from.set(Setting::Resume, &mut settings.resume, Resume::named)?;
-        from.set(Setting::Region, &mut settings.region, Region::named)?;
-        from.set(Setting::Encoder, &mut settings.encoder, Encoder::named)?;
-        settings.message_bytes = from.message_bytes()?;
-        from.set(Setting::Overlap, &mut settings.overlap, Overlap::named)?;
-        from.set(Setting::AllowSharedDomains, &mut settings.allow_shared_domains, parsed)?;
-        from.with(Setting::Domains, |text| (!text.is_empty()).then_some(()))?;
-        from.set(Setting::CheckEvery, &mut settings.check_every, parsed)?;
-        from.set(Setting::OnLoss, &mut settings.on_loss, OnLoss::named)?;
+        let method_is_asked = draft.contains_key(&Setting::Method);
+        let method = Method::SelfCheckpoint;
+        let mut settings = Self { method, method_is_asked, ..Self::none() };
+        for row in SETTINGS {
+            if let Some(field) = row.field
+                && let Some(text) = from.text(row.setting, row.range)?
+            {
+                let set = field(&mut settings).set(&text);
+                set.ok_or_else(|| from.not_understood(row.setting))?;
+            }
+        }
+        from.legal(Setting::Domains, |text| !text.is_empty())?;
         from.refuse_losses(&settings)?;
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
@@ -63,96 +59,96 @@ impl Settings {
         } else {
             (settings.group_size, settings.parities) = from.group()?;
         }
-        settings.codec = from.codec(settings.parities)?;
+        settings.codec = from.codec(&settings)?;
         let is_name = |text: &str| SegmentName::new(text, "t0.a0", 0).is_ok();
-        let name = from.with(Setting::RunId, |text| is_name(text).then(|| text.to_owned()))?;
+        let name = from.legal(Setting::RunId, is_name)?;
         settings.run_id = name.unwrap_or_else(|| default_run_id(spec));
         let is_store = |text: &str| text.parse::<StoreKind>().is_ok();
-        let store = |text: &str| is_store(text).then(|| text.to_owned());
-        from.set(Setting::Store, &mut settings.store, store)?;
+        settings.store = from.legal(Setting::Store, is_store)?.unwrap_or(settings.store);
         settings.levels = from.levels(settings.method)?;
-        from.set(Setting::TimeLimit, &mut settings.time_limit, parsed)?;
-        settings.helper_cores = from.in_range(Setting::HelperCores, 0)?;
         from.refuse_helper_cores(&settings, spec)?;
         Ok(settings)
     }
 }
 
-/// The value of a text, if it has one.
-fn parsed<T: std::str::FromStr>(text: &str) -> Option<T> {
-    text.parse().ok()
-}
-
 struct Reader<'a>(&'a CheckpointDraft);
 
 impl Reader<'_> {
-    /// Parses a setting with `parse`, if it was given.
-    fn with<T>(
+    /// The text of a setting, if it was given: of a choice the name that is written, of a number
+    /// one in this range.
+    fn text(
         &self,
         setting: Setting,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<Option<T>, ConfigError> {
-        let Some(value) = self.0.get(&setting) else { return Ok(None) };
-        let info = setting.info();
+        range: Option<(usize, usize)>,
+    ) -> Result<Option<String>, ConfigError> {
+        let (Some(value), row) = (self.0.get(&setting), setting.info()) else { return Ok(None) };
         let fits = matches!(
-            (info.written, value.form),
+            (row.written, value.form),
             (_, Form::Token)
                 | (Written::Text, Form::Quoted)
                 | (Written::Time, Form::Quoted | Form::Integer | Form::Float)
                 | (Written::Whole, Form::Integer)
                 | (Written::Flag, Form::Boolean)
         );
-        match parse(&value.text).filter(|_| fits) {
-            Some(parsed) => Ok(Some(parsed)),
-            None => Err(ConfigError::NotUnderstood {
-                at: setting.at(&value.place),
-                value: shown(&value.text),
-                wanted: match (info.written, info.choices) {
-                    (Written::Whole, _) => "a whole number",
-                    (Written::Flag, _) | (_, [_, ..]) => "one of the choices",
-                    (Written::Time, _) | (Written::Text, []) => "understood",
-                },
-                legal: info.legal(),
-            }),
+        let text = match (row.written, row.choices) {
+            (Written::Whole, _) => parse_whole(&value.text).map(|number| number.to_string()),
+            (_, []) => Some(value.text.clone()),
+            (_, choices) => {
+                let named = choices.iter().find(|names| names.contains(&&*value.text));
+                named.map(|names| names[0].to_owned())
+            }
+        };
+        let text = text.filter(|_| fits).ok_or_else(|| self.not_understood(setting))?;
+        match range {
+            Some((least, most)) if !text.parse().is_ok_and(|n| (least..=most).contains(&n)) => {
+                Err(self.out_of_range(setting, text, format!("{least} to {most}")))
+            }
+            _ => Ok(Some(text)),
         }
     }
 
-    /// Sets `to` to what `parse` reads, if the setting was given.
-    fn set<T>(
+    /// The text of a setting, if it was given; it must be what `is_legal` accepts.
+    fn legal(
         &self,
         setting: Setting,
-        to: &mut T,
-        parse: impl Fn(&str) -> Option<T>,
-    ) -> Result<(), ConfigError> {
-        if let Some(parsed) = self.with(setting, parse)? {
-            *to = parsed;
+        is_legal: fn(&str) -> bool,
+    ) -> Result<Option<String>, ConfigError> {
+        let text = self.text(setting, None)?;
+        match &text {
+            Some(text) if !is_legal(text) => Err(self.not_understood(setting)),
+            _ => Ok(text),
         }
-        Ok(())
     }
 
-    fn out_of_range(&self, setting: Setting, value: &dyn ToString, legal: String) -> ConfigError {
-        let place =
-            self.0.get(&setting).map_or(ValueSource::Default, |value: &Value| value.place.clone());
-        ConfigError::OutOfRange { at: setting.at(&place), value: value.to_string(), legal }
-    }
-
-    /// A whole number in the range that the setting's row has.
-    fn in_range(&self, setting: Setting, default: usize) -> Result<usize, ConfigError> {
-        self.whole(setting, default, setting.info().range.expect("the row has a range"))
-    }
-
-    /// A whole number from `least` to `most`.
+    /// A whole number in a range that does not follow from the row.
     fn whole(
         &self,
         setting: Setting,
         default: usize,
-        (least, most): (usize, usize),
+        range: (usize, usize),
     ) -> Result<usize, ConfigError> {
-        let number = self.with(setting, parse_whole)?.unwrap_or(default as i128);
-        match usize::try_from(number) {
-            Ok(number) if (least..=most).contains(&number) => Ok(number),
-            _ => Err(self.out_of_range(setting, &number, format!("{least} to {most}"))),
+        let text = self.text(setting, Some(range))?;
+        Ok(text.map_or(default, |text| text.parse().expect("a number in its range")))
+    }
+
+    /// The error for the text of a setting that was given.
+    fn not_understood(&self, setting: Setting) -> ConfigError {
+        let (value, row) = (&self.0[&setting], setting.info());
+        ConfigError::NotUnderstood {
+            at: setting.at(&value.place),
+            value: shown(&value.text),
+            wanted: match (row.written, row.choices) {
+                (Written::Whole, _) => "a whole number",
+                (Written::Real, _) => "a number",
+                (Written::Flag, _) | (_, [_, ..]) => "one of the choices",
+                (Written::Time, _) | (Written::Text, []) => "understood",
+            },
+            legal: row.legal(),
         }
+    }
+
+    fn out_of_range(&self, setting: Setting, value: String, legal: String) -> ConfigError {
+        ConfigError::OutOfRange { at: setting.at(&self.0[&setting].place), value, legal }
     }
 
     /// The levels, which are legal for methods with images only.
@@ -241,30 +237,23 @@ impl Reader<'_> {
     /// The members and parities of a group.
     fn group(&self) -> Result<(usize, usize), ConfigError> {
         let default = Settings::none();
-        let parities = self.in_range(Setting::Parities, default.parities)?;
+        let range = Setting::Parities.info().range.expect("the row has a range");
+        let parities = self.whole(Setting::Parities, default.parities, range)?;
         // Without a given size, the size follows the parities.
         let members = default.group_size.max(2 * parities);
         let members = self.whole(Setting::GroupSize, members, (2 * parities, MOST_MEMBERS))?;
         Ok((members, parities))
     }
 
-    fn message_bytes(&self) -> Result<Option<usize>, ConfigError> {
-        let bytes = self.in_range(Setting::MessageBytes, *MESSAGE_BYTES.start())?;
-        Ok(self.0.contains_key(&Setting::MessageBytes).then_some(bytes))
-    }
-
-    fn codec(&self, parities: usize) -> Result<CodecKind, ConfigError> {
-        let named = |text: &str| match text {
-            "rs" => Some(CodecKind::ReedSolomon),
-            text => CodecKind::named(text),
-        };
-        match (self.with(Setting::Codec, named)?, parities) {
-            (None, 1) => Ok(CodecKind::Xor),
-            (None, _) => Ok(CodecKind::ReedSolomon),
-            (Some(codec), 1) | (Some(codec @ CodecKind::ReedSolomon), _) => Ok(codec),
-            (Some(codec), _) => {
+    /// The code that was given, else the one for the number of parities.
+    fn codec(&self, settings: &Settings) -> Result<CodecKind, ConfigError> {
+        match (self.0.contains_key(&Setting::Codec), settings.parities, settings.codec) {
+            (false, 1, _) => Ok(CodecKind::Xor),
+            (false, ..) => Ok(CodecKind::ReedSolomon),
+            (true, 1, codec) | (true, _, codec @ CodecKind::ReedSolomon) => Ok(codec),
+            (true, _, codec) => {
                 let legal = "reed-solomon, with more than one parity".to_owned();
-                Err(self.out_of_range(Setting::Codec, &codec, legal))
+                Err(self.out_of_range(Setting::Codec, codec.to_string(), legal))
             }
         }
     }
@@ -311,11 +300,12 @@ fn default_run_id(spec: &RunSpec) -> String {
 mod tests {
     use super::super::Every;
     use super::*;
-    use crate::checkpoint::SETTINGS;
     use crate::toml::write_checkpoint;
+    use crate::value::Value;
     use crate::{Checked, Format, parse};
     use skt_checkpoint::checkpoint::encode::Encoder;
     use skt_checkpoint::time_limit::TimeLimit;
+    use skt_terms::choice::{Overlap, Region};
 
     const RUN: &str = "n = 100\nnb = 8\np = 2\nq = 2\n";
 

@@ -36,7 +36,7 @@ pub enum CodecKind {
     ReedSolomon,
 }
 
-named!(CodecKind { Xor: "xor", Sum: "sum", ReedSolomon: "reed-solomon" });
+named!(CodecKind { Xor: "xor", Sum: "sum", ReedSolomon: "reed-solomon" | "rs" });
 
 /// Why a code cannot be built, or cannot rebuild a stripe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

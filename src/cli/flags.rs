@@ -98,7 +98,7 @@ pub fn arg<S: Table>(row: &Row<S>) -> Arg {
 
 /// The help of a flag: what it is, what is legal, and its default.
 fn help<S: Table>(row: &Row<S>) -> String {
-    let what = row.what[..1].to_uppercase() + &row.what[1..];
+    let what = row.sentence();
     if row.is_switch() {
         return what;
     }

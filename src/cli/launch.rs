@@ -15,9 +15,8 @@ use super::run::{self, RunArgs};
 use super::{Cli, Command, machine, mistakes};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
-use skt_config::launch::{RANKS_MAX, START, WATCH};
-use skt_config::value::Value;
-use skt_config::{ConfigError, LaunchDraft, Launching, RunSpec, Setting, TestSpec};
+use skt_config::launch::{LauncherChoice, RANKS_MAX, START, WATCH};
+use skt_config::{ConfigError, LaunchDraft, LaunchSettings, Launching, RunSpec, Setting, TestSpec};
 use skt_host::clock::now_unix;
 use skt_host::messages;
 use skt_host::program;
@@ -84,63 +83,6 @@ where
 fn parse_ranks(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=RANKS_MAX).contains(count));
     count.ok_or_else(|| format!("1 to {} ranks", RANKS_MAX))
-}
-
-/// The settings of `launch`: those of the flags, else those of the file, else the defaults.
-struct LaunchSettings(LaunchDraft);
-
-impl LaunchSettings {
-    fn first(&self, setting: Launching) -> Option<&Value> {
-        self.0.get(&setting)?.first()
-    }
-
-    /// The text that was given, else the default, if that is a value.
-    fn text(&self, setting: Launching) -> Option<&str> {
-        let info = setting.info();
-        let default = info.has_default_value().then_some(info.default);
-        self.first(setting).map(|value| value.text.as_str()).or(default)
-    }
-
-    fn owned(&self, setting: Launching) -> Option<String> {
-        self.text(setting).map(str::to_owned)
-    }
-
-    fn path(&self, setting: Launching) -> Option<PathBuf> {
-        self.text(setting).map(PathBuf::from)
-    }
-
-    fn is_set(&self, setting: Launching) -> bool {
-        self.text(setting) == Some("true")
-    }
-
-    fn list(&self, setting: Launching) -> Vec<String> {
-        let values = self.0.get(&setting).into_iter().flatten();
-        values.map(|value| value.text.clone()).collect()
-    }
-
-    /// What `parse` reads from the text that was given, if one was.
-    fn read<T, E>(
-        &self,
-        setting: Launching,
-        parse: fn(&str) -> Result<T, E>,
-    ) -> Result<Option<T>, ConfigError> {
-        let read = |value: &Value| parse(&value.text).map_err(|_| setting.wrong(value));
-        self.first(setting).map(read).transpose()
-    }
-
-    /// What `parse` reads from the text that was given, else from the default.
-    fn valued<T, E>(
-        &self,
-        setting: Launching,
-        parse: fn(&str) -> Result<T, E>,
-    ) -> Result<T, ConfigError> {
-        let default = || parse(setting.info().default).ok().expect("the default is legal");
-        Ok(self.read(setting, parse)?.unwrap_or_else(default))
-    }
-
-    fn seconds(&self, setting: Launching) -> Result<f64, ConfigError> {
-        self.valued(setting, parse_seconds)
-    }
 }
 
 /// Why a job cannot be launched.
@@ -253,7 +195,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     let command = texts(&args.command)?;
     let run = run_args(&command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
-    let np = wanted.read(Launching::Np, parse_ranks)?;
+    let np = wanted.np;
     let mut nodes = nodes(&wanted, env)?.unwrap_or_else(|| Nodes::here(np.unwrap_or(1)));
     let slots = nodes.slots();
     let checked = run::load_checked(&RunArgs { ranks: Some(np.unwrap_or(slots)), ..run.clone() })?;
@@ -308,8 +250,12 @@ fn options_of_program(
     env: Env,
 ) -> Result<LaunchOptions, LaunchError> {
     let wanted = with_file(&args.given, LaunchDraft::new())?;
-    for setting in [Launching::StartOver, Launching::ReplaceSuspects] {
-        if wanted.is_set(setting) {
+    let of_benchmark = [
+        (wanted.start_over, Launching::StartOver),
+        (wanted.replace_suspects, Launching::ReplaceSuspects),
+    ];
+    for (is_set, setting) in of_benchmark {
+        if is_set {
             return Err(LaunchError::NotOfProgram { flag: setting.info().flag() });
         }
     }
@@ -317,7 +263,7 @@ fn options_of_program(
         .ok_or_else(|| LaunchError::NoProgram { file: file.to_owned() })?;
     let checksum =
         probe::checksum_of(&file).ok_or_else(|| LaunchError::NoProgram { file: file.clone() })?;
-    let np = wanted.read(Launching::Np, parse_ranks)?;
+    let np = wanted.np;
     let nodes = nodes(&wanted, env)?.or_else(|| np.map(Nodes::here));
     let nodes = nodes.ok_or(LaunchError::NoRanks)?;
     let ranks = np.unwrap_or_else(|| nodes.slots());
@@ -368,15 +314,13 @@ fn options_of_nodes(
     ranks: usize,
     env: Env,
 ) -> Result<LaunchOptions, LaunchError> {
-    let (hang_after, probe_limit) =
-        (wanted.seconds(Launching::HangAfter)?, wanted.seconds(Launching::ProbeLimit)?);
     let (slots, Nodes { listed, file, is_local }) = (nodes.slots(), nodes);
     if slots < ranks {
         return Err(LaunchError::Slots { ranks, slots, file });
     }
-    let pool = pool(listed, ranks, wanted.path(Launching::Spares).as_deref())?;
+    let pool = pool(listed, ranks, wanted.spares.as_deref())?;
     let launcher = launcher(wanted, env)?;
-    let mut extra = wanted.list(Launching::LauncherArg);
+    let mut extra = wanted.launcher_args.clone();
     if is_local
         && launcher == Launcher::Openmpi
         && machine::cores().is_ok_and(|cores| ranks > cores)
@@ -395,8 +339,8 @@ fn options_of_nodes(
     is_text("the path of the working folder", folder.as_os_str())?;
     Ok(LaunchOptions {
         launcher,
-        program: wanted.owned(Launching::LauncherProgram),
-        agent: wanted.owned(Launching::Agent),
+        program: wanted.launcher_program.clone(),
+        agent: wanted.agent.clone(),
         networks: Networks::of(&extra, env),
         extra,
         is_local,
@@ -415,17 +359,17 @@ fn options_of_nodes(
         // The least that a checkpoint survives.
         parities: 1,
         says_resume: false,
-        state: wanted.path(Launching::State).expect("it has a default"),
-        min_timeouts: MinTimeouts::from_columns(hang_after),
+        state: wanted.state.clone(),
+        min_timeouts: MinTimeouts::from_columns(wanted.hang_after_seconds),
         // ssh, which gets this limit, too, counts the seconds in an `int`.
-        probe_limit: Duration::from_secs_f64(probe_limit.min(i32::MAX.into())),
-        restarts_max: wanted.valued(Launching::MaxRestarts, str::parse)?,
+        probe_limit: Duration::from_secs_f64(wanted.probe_limit_seconds.min(i32::MAX.into())),
+        restarts_max: wanted.max_restarts,
         head_lost: args.head_lost,
-        readmit: wanted.is_set(Launching::Readmit),
-        start_over: wanted.is_set(Launching::StartOver),
-        replace_suspects: wanted.is_set(Launching::ReplaceSuspects),
+        readmit: wanted.readmit,
+        start_over: wanted.start_over,
+        replace_suspects: wanted.replace_suspects,
         end_unix: None,
-        json: wanted.read(Launching::Json, |file| flags::beside_a_report(file.into()))?,
+        json: wanted.json.clone(),
     })
 }
 
@@ -515,7 +459,12 @@ fn with_file(
             ),
         });
     }
-    Ok(LaunchSettings(file))
+    let json = file.get(&Launching::Json).and_then(|values| values.first());
+    if let Some(value) = json.filter(|value| flags::beside_a_report((&value.text).into()).is_err())
+    {
+        return Err(Launching::Json.wrong(value));
+    }
+    LaunchSettings::read(&file)
 }
 
 /// Divides the nodes: those that the ranks need come first, the others are spares.
@@ -551,8 +500,8 @@ fn find_hosts(
     wanted: &LaunchSettings,
     env: Env,
 ) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
-    if let Some(path) = wanted.path(Launching::Hosts) {
-        return Ok(Some((path.display().to_string(), read_hosts(&path)?)));
+    if let Some(path) = &wanted.hosts {
+        return Ok(Some((path.display().to_string(), read_hosts(path)?)));
     }
     if let Some(list) = env("SLURM_JOB_NODELIST") {
         let names = hosts::expand_slurm(&list)?;
@@ -573,24 +522,23 @@ fn find_hosts(
 }
 
 fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> {
-    if let Some(text) = wanted.text(Launching::LauncherTemplate) {
+    if let Some(text) = &wanted.launcher_template {
         return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
     }
-    let is_slurm = || wanted.text(Launching::Hosts).is_none() && env("SLURM_JOB_ID").is_some();
-    Ok(match wanted.text(Launching::Launcher) {
-        Some("openmpi") => Launcher::Openmpi,
-        Some("mpich") => Launcher::Mpich,
-        Some("slurm") => Launcher::Slurm,
-        Some("auto") if is_slurm() => Launcher::Slurm,
-        Some("auto") => {
-            let program = wanted.text(Launching::LauncherProgram).unwrap_or("mpirun");
+    let is_slurm = || wanted.hosts.is_none() && env("SLURM_JOB_ID").is_some();
+    Ok(match wanted.launcher {
+        LauncherChoice::Openmpi => Launcher::Openmpi,
+        LauncherChoice::Mpich => Launcher::Mpich,
+        LauncherChoice::Slurm => Launcher::Slurm,
+        LauncherChoice::Auto if is_slurm() => Launcher::Slurm,
+        LauncherChoice::Auto => {
+            let program = wanted.launcher_program.as_deref().unwrap_or("mpirun");
             match Starter::from_program(program) {
                 Some(Starter::Openmpi) => Launcher::Openmpi,
                 Some(Starter::Mpich) => Launcher::Mpich,
                 _ => return Err(LaunchError::NoLauncher { program: program.to_owned() }),
             }
         }
-        other => unreachable!("{other:?} is not one of the choices"),
     })
 }
 
@@ -837,8 +785,9 @@ mod tests {
                     Written::Flag => vec!["x", &flag],
                     _ => vec!["x", &flag, value],
                 };
-                let wanted = with_file(&Only::parse_from(words).launch.given, LaunchDraft::new());
-                assert!(wanted.unwrap().0.contains_key(&info.setting), "{flag}");
+                let given = Only::parse_from(words).launch.given;
+                assert!(given.0.contains_key(&info.setting), "{flag}");
+                assert!(with_file(&given, LaunchDraft::new()).is_ok(), "{flag}");
             }
         }
         let help = Only::command().render_long_help().to_string();

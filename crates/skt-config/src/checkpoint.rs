@@ -2,7 +2,7 @@
 //!
 //! Everything that reads, writes or documents the settings of the protection works from
 //! [`SETTINGS`]. What is legal beyond a single value is decided where the settings are used, in
-//! [`crate::run::protect::Settings`].
+//! [`crate::protection::Settings`].
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use skt_terms::choice::{OnLoss, Overlap, Region};
 use skt_terms::shown::shell_quoted;
 
 use super::error::{At, ValueSource};
-use super::protection::{SettingField, Settings};
+use super::field::Field;
+use super::protection::Settings;
 use super::value::{Row, Table, Value, Written, settings};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;
@@ -26,7 +27,7 @@ settings! {
     /// The table of all settings of the protection.
     SETTINGS;
     type Typed = Settings;
-    type Field = dyn SettingField;
+    type Field = dyn Field;
     const HAS_CODES: bool = false;
 
     Method {

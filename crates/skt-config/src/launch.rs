@@ -3,10 +3,13 @@
 //! Reading, writing and documenting work from [`LAUNCH`]; `cli::launch` decides what a value means.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use skt_terms::named;
 use skt_terms::shown::shown;
 
 use super::error::{At, ConfigError, ValueSource};
+use super::field::Field;
 use super::value::{Row, Table, Value, Written, settings};
 
 /// The largest number of ranks in a list, more than any machine has had: a greater number is a
@@ -24,8 +27,8 @@ settings! {
     Launching;
     /// The table of all settings of the launcher.
     LAUNCH;
-    type Typed = ();
-    type Field = ();
+    type Typed = LaunchSettings;
+    type Field = dyn Field;
     const HAS_CODES: bool = false;
 
     Hosts {
@@ -33,50 +36,59 @@ settings! {
         legal: "a host file of Open MPI, MPICH or PBS",
         default: "(those of the Slurm or PBS job, else this machine only)", example: "hosts",
         what: "nodes; those that the grid does not need are spares",
+        field: Some(|settings| &mut settings.hosts),
     }
     Spares {
         key: "spares", heading: NODES, metavar: "FILE", legal: "a host file", default: "(none)",
         example: "spares",
         what: "further spare nodes",
+        field: Some(|settings| &mut settings.spares),
     }
     Readmit {
         key: "readmit", heading: NODES, written: Written::Flag, legal: "true, false",
         default: "false",
         what: "use nodes again that failed an earlier probe",
+        field: Some(|settings| &mut settings.readmit),
     }
     Np {
         key: "np", heading: NODES, metavar: "COUNT", written: Written::Whole,
         range: Some((1, RANKS_MAX)),
         default: "(what the largest grid of the configuration needs, else all slots)", example: "8",
         what: "ranks",
+        field: Some(|settings| &mut settings.np),
     }
     Launcher {
         key: "launcher", heading: START, metavar: "NAME",
-        choices: &[&["auto"], &["openmpi"], &["mpich"], &["slurm"]], default: "auto", example: "mpich",
+        choices: LauncherChoice::CHOICES, default: "auto", example: "mpich",
         what: "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is; \
                openmpi: mpirun; mpich: Hydra, also of the derivatives of MPICH; slurm: srun, \
                inside an allocation",
+        field: Some(|settings| &mut settings.launcher),
     }
     LauncherProgram {
         key: "launcher_program", heading: START, metavar: "PROGRAM", legal: "a program",
         default: "(mpirun, mpiexec.hydra or srun, from PATH)", example: "/opt/openmpi/bin/mpirun",
         what: "the launcher's program",
+        field: Some(|settings| &mut settings.launcher_program),
     }
     LauncherArg {
         key: "launcher_arg", heading: START, metavar: "ARG", is_list: true,
         legal: "a list of arguments", default: "(none)", example: "--oversubscribe",
         what: "further arguments for the launcher; the flag has one, and may be repeated",
+        field: Some(|settings| &mut settings.launcher_args),
     }
     LauncherTemplate {
         key: "launcher_template", heading: START, metavar: "LINE",
         legal: "a command line with {command}, {hosts} or {hostfile}, {ranks}, {nodes}, {slots}",
         default: "(none)", example: "'mpirun -np {ranks} -H {hosts} {command}'",
         what: "a site's own command line, instead of launcher",
+        field: Some(|settings| &mut settings.launcher_template),
     }
     Agent {
         key: "agent", heading: START, metavar: "AGENT", legal: "a program and its flags",
         default: "(ssh, in a Slurm job srun)", example: "rsh",
         what: "the program that runs a command on a node: AGENT HOST COMMAND",
+        field: Some(|settings| &mut settings.agent),
     }
     HangAfter {
         key: "hang_after", heading: WATCH, metavar: "TIME", written: Written::Time,
@@ -84,37 +96,111 @@ settings! {
         what: "shortest silence of the job that is a hang. Where a step takes longer, by the \
                DGEMM self-test or as measured, the limit is ten times the step; phases without \
                columns and waits for images have ten times the limit",
+        field: Some(|settings| &mut settings.hang_after_seconds),
     }
     ProbeLimit {
         key: "probe_limit", heading: WATCH, metavar: "TIME", written: Written::Time,
         legal: "a time: 90 or 90s, 10min", default: "15s", example: "30s",
         what: "longest time that a node may take to answer a probe",
+        field: Some(|settings| &mut settings.probe_limit_seconds),
     }
     MaxRestarts {
         key: "max_restarts", heading: WATCH, metavar: "COUNT", written: Written::Whole,
         legal: "0 or more", default: "50", example: "5",
         what: "give up after this many restarts",
+        field: Some(|settings| &mut settings.max_restarts),
     }
     StartOver {
         key: "start_over", heading: WATCH, written: Written::Flag, legal: "true, false",
         default: "false",
         what: "start over from the seed when more is lost than can be rebuilt",
+        field: Some(|settings| &mut settings.start_over),
     }
     ReplaceSuspects {
         key: "replace_suspects", heading: WATCH, written: Written::Flag, legal: "true, false",
         default: "false",
         what: "with --ft abft: replace a node by a spare once two checks have found wrong numbers \
                that it has computed; it is out until --readmit",
+        field: Some(|settings| &mut settings.replace_suspects),
     }
     State {
         key: "state", heading: WATCH, metavar: "FOLDER", legal: "a folder",
         default: "skt-hpl.launch", example: "/home/me/run7",
         what: "folder of the state, which `status` shows and the next supervisor reads",
+        field: Some(|settings| &mut settings.state),
     }
     Json {
         key: "json", heading: WATCH, metavar: "FILE", legal: "a file", default: "(none)",
         example: "launch.json",
         what: "write a JSON record of the run, with the timeline of each failure",
+        field: Some(|settings| &mut settings.json),
+    }
+}
+
+/// What starts the ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LauncherChoice {
+    /// What fits the job and the `mpirun` in PATH.
+    #[default]
+    Auto,
+    /// `mpirun` of Open MPI.
+    Openmpi,
+    /// Hydra of MPICH and its derivatives.
+    Mpich,
+    /// `srun` inside an allocation.
+    Slurm,
+}
+
+named!(LauncherChoice { Auto: "auto", Openmpi: "openmpi", Mpich: "mpich", Slurm: "slurm" });
+
+/// The settings of the launcher; each is described in its row of [`LAUNCH`]. The `Default` has no
+/// defaults of the rows yet.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[allow(missing_docs)]
+pub struct LaunchSettings {
+    pub hosts: Option<PathBuf>,
+    pub spares: Option<PathBuf>,
+    pub readmit: bool,
+    pub np: Option<usize>,
+    pub launcher: LauncherChoice,
+    pub launcher_program: Option<String>,
+    pub launcher_args: Vec<String>,
+    pub launcher_template: Option<String>,
+    pub agent: Option<String>,
+    pub hang_after_seconds: f64,
+    pub probe_limit_seconds: f64,
+    pub max_restarts: usize,
+    pub start_over: bool,
+    pub replace_suspects: bool,
+    pub state: PathBuf,
+    pub json: Option<PathBuf>,
+}
+
+impl LaunchSettings {
+    /// The settings that a draft describes, with the defaults of the rows for what it leaves out.
+    ///
+    /// # Errors
+    /// The first setting whose value is not legal.
+    pub fn read(draft: &LaunchDraft) -> Result<Self, ConfigError> {
+        let mut settings = Self::default();
+        for row in LAUNCH {
+            let field = row.field.expect("each row of this table has its field")(&mut settings);
+            let given = draft.get(&row.setting).filter(|values| !values.is_empty());
+            let texts: Vec<&str> = match given {
+                Some(values) => values.iter().map(|value| &*value.text).collect(),
+                None if row.has_default_value() => vec![row.default],
+                None => continue,
+            };
+            let is_in_range = |(least, most): (usize, usize)| {
+                texts.iter().all(|text| text.parse().is_ok_and(|n| (least..=most).contains(&n)))
+            };
+            let is_legal = row.range.is_none_or(is_in_range) && field.set(&texts).is_some();
+            match given {
+                Some(values) if !is_legal => return Err(row.setting.wrong(&values[0])),
+                _ => assert!(is_legal, "the default of {}", row.key),
+            }
+        }
+        Ok(settings)
     }
 }
 

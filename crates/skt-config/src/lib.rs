@@ -15,6 +15,7 @@
 pub mod checkpoint;
 pub mod draft;
 pub mod error;
+mod field;
 pub mod hpldat;
 mod labels;
 pub mod launch;
@@ -36,7 +37,7 @@ use std::path::Path;
 pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
 pub use error::{At, ConfigError, Misplaced, ValueSource, Warning};
-pub use launch::{LaunchDraft, Launching};
+pub use launch::{LaunchDraft, LaunchSettings, Launching};
 use serde::{Deserialize, Serialize};
 pub use spec::{
     Bcast, Fact, Form, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,

@@ -4,6 +4,7 @@
 //! The tables `[checkpoint]` and `[launch]` have the settings of the protection and of the
 //! launcher, which HPL.dat does not have.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -47,8 +48,14 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
         match key.get_ref().as_ref() {
             "title" => draft.title = Some(reader.title(value, &place)?),
             "output" => draft.output = Some(reader.output(value, &place)?),
-            "checkpoint" => draft.checkpoint = reader.checkpoint(value, &place)?,
-            "launch" => draft.launch = reader.launch(value, &place)?,
+            "checkpoint" => {
+                let read = Reader::setting;
+                draft.checkpoint = reader.table("checkpoint", (value, &place), read)?;
+            }
+            "launch" => {
+                let read = Reader::launching_values;
+                draft.launch = reader.table("launch", (value, &place), read)?;
+            }
             name => {
                 let info = PARAMS
                     .iter()
@@ -89,24 +96,22 @@ impl Reader {
         ConfigError::UnknownKey { file, line, key: shown(key), hint }
     }
 
-    /// Reads the table `[checkpoint]`.
-    fn checkpoint(
+    /// Reads a table below the top level: what `read` makes of each value, by its setting.
+    fn table<S: Table, T>(
         &self,
-        value: &Spanned<DeValue<'_>>,
-        place: &ValueSource,
-    ) -> Result<CheckpointDraft, ConfigError> {
-        let keys: Vec<&str> = SETTINGS.iter().map(|info| info.key).collect();
-        let table = sub_table("checkpoint", &keys, value, place)?;
-        let mut draft = CheckpointDraft::new();
-        for (key, value) in table {
+        table: &str,
+        (value, place): (&Spanned<DeValue<'_>>, &ValueSource),
+        read: fn(&Self, S, &Spanned<DeValue<'_>>) -> Result<T, ConfigError>,
+    ) -> Result<BTreeMap<S, T>, ConfigError> {
+        let keys: Vec<&str> = S::ROWS.iter().map(|info| info.key).collect();
+        let entries = sub_table(table, &keys, value, place)?.iter().map(|(key, value)| {
             let (name, offset) = (key.get_ref().as_ref(), key.span().start);
-            let info = SETTINGS.iter().find(|info| info.key == name).ok_or_else(|| {
-                let key = format!("checkpoint.{name}");
-                self.unknown(&key, offset, hint(name, &keys))
+            let row = S::ROWS.iter().find(|info| info.key == name).ok_or_else(|| {
+                self.unknown(&format!("{table}.{name}"), offset, hint(name, &keys))
             })?;
-            draft.insert(info.setting, self.setting(info.setting, value)?);
-        }
-        Ok(draft)
+            Ok((row.setting, read(self, row.setting, value)?))
+        });
+        entries.collect()
     }
 
     fn setting(
@@ -124,28 +129,18 @@ impl Reader {
         Ok(Value { text, form, place })
     }
 
-    /// Reads the table `[launch]`.
-    fn launch(
+    /// Reads a value of the table `[launch]`, which may be a list.
+    fn launching_values(
         &self,
+        setting: Launching,
         value: &Spanned<DeValue<'_>>,
-        place: &ValueSource,
-    ) -> Result<LaunchDraft, ConfigError> {
-        let keys: Vec<&str> = LAUNCH.iter().map(|info| info.key).collect();
-        let mut draft = LaunchDraft::new();
-        for (key, value) in sub_table("launch", &keys, value, place)? {
-            let (name, offset) = (key.get_ref().as_ref(), key.span().start);
-            let info = LAUNCH.iter().find(|info| info.key == name).ok_or_else(|| {
-                self.unknown(&format!("launch.{name}"), offset, hint(name, &keys))
-            })?;
-            let values = match value.get_ref() {
-                DeValue::Array(list) if info.is_list => {
-                    list.iter().map(|item| self.launching(info.setting, item)).collect()
-                }
-                _ => self.launching(info.setting, value).map(|value| vec![value]),
-            };
-            draft.insert(info.setting, values?);
+    ) -> Result<Vec<Value>, ConfigError> {
+        match value.get_ref() {
+            DeValue::Array(list) if setting.info().is_list => {
+                list.iter().map(|item| self.launching(setting, item)).collect()
+            }
+            _ => Ok(vec![self.launching(setting, value)?]),
         }
-        Ok(draft)
     }
 
     fn launching(
@@ -368,7 +363,9 @@ pub fn write(spec: &RunSpec) -> String {
             NO_COMMENT => {
                 let _ = writeln!(out, "{} = {value}", info.key);
             }
-            "" => field(&mut out, &format!("{}: {}.", info.what, info.legal()), info.key, value),
+            "" => {
+                field(&mut out, &format!("{}: {}.", info.sentence(), info.legal()), info.key, value)
+            }
             comment => {
                 let legal = info.names().join(", ") + &info.legal_range();
                 field(&mut out, &comment.replace("{legal}", &legal), info.key, value);

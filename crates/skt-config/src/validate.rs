@@ -36,7 +36,7 @@ pub struct Checked {
     pub spec: RunSpec,
     /// Warnings about values that were substituted, ignored or derived.
     pub warnings: Vec<Warning>,
-    /// The settings of checkpoints as given; checked by [`crate::run::protect::Settings`].
+    /// The settings of checkpoints as given; checked by [`crate::protection::Settings`].
     pub checkpoint: CheckpointDraft,
     /// The settings of the launcher as given; checked by `skt-hpl launch`.
     pub launch: LaunchDraft,

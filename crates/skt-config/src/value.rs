@@ -177,6 +177,11 @@ impl<S: Table> Row<S> {
         if self.flag.is_empty() { self.key.replace('_', "-") } else { self.flag.to_owned() }
     }
 
+    /// What the setting is, with a capital letter.
+    pub fn sentence(&self) -> String {
+        self.what[..1].to_uppercase() + &self.what[1..]
+    }
+
     /// Whether the flag has no value.
     pub fn is_switch(&self) -> bool {
         self.written == Written::Flag && self.choices.is_empty()

@@ -1,7 +1,6 @@
 //! The settings of the protection of a run.
 
 mod every;
-mod field;
 mod inject;
 mod read;
 
@@ -12,7 +11,6 @@ use skt_checkpoint::time_limit::TimeLimit;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 
 pub use every::Every;
-pub use field::SettingField;
 pub use inject::{Inject, What};
 pub use read::{MOST_MEMBERS, read_domains};
 use skt_checkpoint::checkpoint::agree::Resume;

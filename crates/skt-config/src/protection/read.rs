@@ -39,7 +39,7 @@ impl Settings {
             if let Some(field) = row.field
                 && let Some(text) = from.text(row.setting, row.range)?
             {
-                let set = field(&mut settings).set(&text);
+                let set = field(&mut settings).set(&[&text]);
                 set.ok_or_else(|| from.not_understood(row.setting))?;
             }
         }

@@ -1,0 +1,52 @@
+//! How the typed values of `[checkpoint]` and `[launch]` are read.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::codec::CodecKind;
+use skt_checkpoint::checkpoint::encode::Encoder;
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::time_limit::TimeLimit;
+use skt_solver::pgesv::abft::CheckEvery;
+use skt_terms::choice::{OnLoss, Overlap, Region};
+use skt_terms::units::parse_seconds;
+
+use super::launch::LauncherChoice;
+use super::protection::Every;
+
+/// What a setting is stored in.
+pub trait Field {
+    /// Stores the value of these texts, of which there are several for a list alone. `None`: one is
+    /// not of this type.
+    fn set(&mut self, texts: &[&str]) -> Option<()>;
+}
+
+macro_rules! read_by {
+    ($read:expr => $($type:ty),*) => {$(
+        impl Field for $type {
+            fn set(&mut self, texts: &[&str]) -> Option<()> {
+                *self = $read(*texts.first()?)?;
+                Some(())
+            }
+        }
+    )*};
+}
+
+fn parsed<T: FromStr>(text: &str) -> Option<T> {
+    text.parse().ok()
+}
+
+read_by!(parsed => usize, bool, PathBuf, Every, CheckEvery, TimeLimit);
+read_by!(|text| parsed(text).map(Some) => Option<usize>, Option<String>, Option<PathBuf>);
+read_by!(Self::named => Method, Resume, Region, CodecKind, Encoder, Overlap, OnLoss);
+read_by!(Self::named => LauncherChoice);
+// Times are in seconds.
+read_by!(|text| parse_seconds(text).ok() => f64);
+
+impl Field for Vec<String> {
+    fn set(&mut self, texts: &[&str]) -> Option<()> {
+        *self = texts.iter().map(|text| (*text).to_owned()).collect();
+        Some(())
+    }
+}

@@ -152,16 +152,10 @@ impl Reader {
         let found = scalar(value.get_ref());
         let (text, form) =
             found.unwrap_or_else(|| (format!("a {}", value.get_ref().type_str()), Form::Token));
-        let fits = match setting.info().written {
-            Written::Whole => form == Form::Integer,
-            Written::Real => matches!(form, Form::Integer | Form::Float),
-            Written::Flag => form == Form::Boolean,
-            Written::Text => form == Form::Quoted,
-            Written::Time => matches!(form, Form::Quoted | Form::Integer | Form::Float),
-        };
         let value = Value { text, form, place };
         let names = setting.info().names();
-        if !fits || !(names.is_empty() || names.contains(&value.text.as_str())) {
+        if !setting.info().fits(form) || !(names.is_empty() || names.contains(&value.text.as_str()))
+        {
             return Err(setting.wrong(&value));
         }
         Ok(value)

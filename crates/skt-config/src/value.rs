@@ -177,6 +177,17 @@ impl<S: Table> Row<S> {
         if self.flag.is_empty() { self.key.replace('_', "-") } else { self.flag.to_owned() }
     }
 
+    /// Whether a value of TOML has the form in which the setting is written.
+    pub(crate) fn fits(&self, form: Form) -> bool {
+        match self.written {
+            Written::Whole => form == Form::Integer,
+            Written::Real => matches!(form, Form::Integer | Form::Float),
+            Written::Flag => form == Form::Boolean,
+            Written::Text => form == Form::Quoted,
+            Written::Time => matches!(form, Form::Quoted | Form::Integer | Form::Float),
+        }
+    }
+
     /// What the setting is, with a capital letter.
     pub fn sentence(&self) -> String {
         self.what[..1].to_uppercase() + &self.what[1..]

@@ -82,14 +82,7 @@ impl Reader<'_> {
         range: Option<(usize, usize)>,
     ) -> Result<Option<String>, ConfigError> {
         let (Some(value), row) = (self.0.get(&setting), setting.info()) else { return Ok(None) };
-        let fits = matches!(
-            (row.written, value.form),
-            (_, Form::Token)
-                | (Written::Text, Form::Quoted)
-                | (Written::Time, Form::Quoted | Form::Integer | Form::Float)
-                | (Written::Whole, Form::Integer)
-                | (Written::Flag, Form::Boolean)
-        );
+        let fits = value.form == Form::Token || row.fits(value.form);
         let text = match (row.written, row.choices) {
             (Written::Whole, _) => parse_whole(&value.text).map(|number| number.to_string()),
             (_, []) => Some(value.text.clone()),

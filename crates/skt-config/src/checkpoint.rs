@@ -9,9 +9,10 @@ use std::collections::BTreeMap;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 use skt_terms::shown::shell_quoted;
 
-use super::error::{At, ValueSource};
+use super::error::At;
 use super::field::Field;
 use super::protection::Settings;
+use super::source::ValueSource;
 use super::value::{Row, Table, Value, Written, settings};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;

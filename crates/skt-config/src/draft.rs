@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::{CheckpointDraft, Setting};
-use super::error::{Misplaced, ValueSource, Warning};
+use super::error::{Misplaced, Warning};
 use super::launch::LaunchDraft;
 use super::param::Param;
+use super::source::ValueSource;
 use super::spec::Output;
 use super::value::Value;
 use skt_checkpoint::checkpoint::methods::Method;

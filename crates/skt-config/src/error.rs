@@ -1,32 +1,9 @@
 //! Errors of configurations, with the places where they are.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::param::Param;
-
-/// Where a value was given.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ValueSource {
-    /// A line of an HPL.dat, counted from 1.
-    Dat {
-        /// The file, as the user named it.
-        file: Arc<str>,
-        /// The line, from 1.
-        line: usize,
-    },
-    /// A line of a TOML file, counted from 1.
-    Toml {
-        /// The file, as the user named it.
-        file: Arc<str>,
-        /// The line, from 1.
-        line: usize,
-    },
-    /// A flag on the command line.
-    Flag,
-    /// The value is the default.
-    Default,
-}
+use super::source::ValueSource;
 
 /// A parameter and where it was given; displayed as `HPL.dat:12: Qs`, as `hpl.toml:4: q` or as
 /// `--q`.

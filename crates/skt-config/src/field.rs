@@ -12,7 +12,6 @@ use skt_solver::pgesv::abft::CheckEvery;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 use skt_terms::units::parse_seconds;
 
-use super::launch::LauncherChoice;
 use super::protection::Every;
 
 /// What a setting is stored in.
@@ -40,7 +39,6 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
 read_by!(parsed => usize, bool, PathBuf, Every, CheckEvery, TimeLimit);
 read_by!(|text| parsed(text).map(Some) => Option<usize>, Option<String>, Option<PathBuf>);
 read_by!(Self::named => Method, Resume, Region, CodecKind, Encoder, Overlap, OnLoss);
-read_by!(Self::named => LauncherChoice);
 // Times are in seconds.
 read_by!(|text| parse_seconds(text).ok() => f64);
 

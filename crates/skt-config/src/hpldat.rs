@@ -10,9 +10,10 @@ use std::sync::Arc;
 use skt_terms::shown::shown;
 
 use super::draft::Draft;
-use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
+use super::error::{At, ConfigError, Misplaced, Warning};
 use super::labels::{LINES, find_misplaced};
 use super::param::{IGNORED, MAX_LIST, PARAMS, Param, in_dat_order};
+use super::source::ValueSource;
 use super::spec::{Output, RunSpec, clean_title};
 use super::validate::{leading_whole, parse_whole};
 use super::value::{DatLine, Form, Row, Value};

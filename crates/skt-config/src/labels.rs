@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use skt_terms::shown::shown;
 
-use super::error::{At, Misplaced, ValueSource};
+use super::error::{At, Misplaced};
+use super::source::ValueSource;
 
 /// Number of lines of an HPL.dat.
 pub const LINES: usize = 31;

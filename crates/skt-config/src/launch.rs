@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use skt_terms::named;
 use skt_terms::shown::shown;
 
-use super::error::{At, ConfigError, ValueSource};
+use super::error::{At, ConfigError};
 use super::field::Field;
+use super::source::ValueSource;
 use super::value::{Row, Table, Value, Written, settings};
 
 /// The largest number of ranks in a list, more than any machine has had: a greater number is a
@@ -149,6 +150,13 @@ pub enum LauncherChoice {
     Mpich,
     /// `srun` inside an allocation.
     Slurm,
+}
+
+impl Field for LauncherChoice {
+    fn set(&mut self, texts: &[&str]) -> Option<()> {
+        *self = Self::named(texts.first()?)?;
+        Some(())
+    }
 }
 
 named!(LauncherChoice { Auto: "auto", Openmpi: "openmpi", Mpich: "mpich", Slurm: "slurm" });

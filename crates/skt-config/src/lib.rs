@@ -21,6 +21,7 @@ mod labels;
 pub mod launch;
 pub mod param;
 pub mod protection;
+pub mod source;
 pub mod spec;
 pub mod toml;
 mod unintended;
@@ -36,9 +37,10 @@ use std::path::Path;
 
 pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
-pub use error::{At, ConfigError, Misplaced, ValueSource, Warning};
+pub use error::{At, ConfigError, Misplaced, Warning};
 pub use launch::{LaunchDraft, LaunchSettings, Launching};
 use serde::{Deserialize, Serialize};
+pub use source::ValueSource;
 pub use spec::{
     Bcast, Fact, Form, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
 };

@@ -14,9 +14,10 @@ use skt_terms::shown::shown;
 
 use super::checkpoint::{CheckpointDraft, SETTINGS, Setting};
 use super::draft::Draft;
-use super::error::{At, ConfigError, ValueSource};
+use super::error::{At, ConfigError};
 use super::launch::{LAUNCH, LaunchDraft, Launching};
 use super::param::{self, NO_COMMENT, PARAMS, Param, in_dat_order};
+use super::source::ValueSource;
 use super::spec::{Output, RunSpec, clean_title};
 use super::value::{Form, Row, Table, Value, Written};
 

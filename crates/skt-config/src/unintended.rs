@@ -2,8 +2,9 @@
 //! them. Values that only are slow, or rare, are left alone.
 
 use super::draft::Draft;
-use super::error::{At, ValueSource, Warning};
+use super::error::{At, Warning};
 use super::param::Param;
+use super::source::ValueSource;
 use super::spec::RunSpec;
 
 /// Warnings about such values; defaults are not warned of.

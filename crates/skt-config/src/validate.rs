@@ -5,9 +5,10 @@ use skt_terms::shown::shown;
 
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
-use super::error::{At, ConfigError, Misplaced, ValueSource, Warning};
+use super::error::{At, ConfigError, Misplaced, Warning};
 use super::launch::LaunchDraft;
 use super::param::{MAX_LIST, Param, in_dat_order};
+use super::source::ValueSource;
 use super::spec::RunSpec;
 use super::unintended;
 use super::value::{Form, Row, Value, Written};

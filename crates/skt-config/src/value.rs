@@ -1,6 +1,6 @@
 //! A value as written, and the description of a setting in a table of TOML.
 
-use super::error::ValueSource;
+use super::source::ValueSource;
 
 /// How a value was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

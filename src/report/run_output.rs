@@ -100,8 +100,9 @@ impl RunOutput {
         notes.extend(of_setup);
         if self.options.verbose {
             let solver = skt_solver::tuning::TUNING.lines();
-            let (comm, checkpoint) = (skt_comm::tuning::TUNING, skt_checkpoint::tuning::TUNING);
-            let lines = [TUNING.lines(), solver, comm.lines(), checkpoint.lines()];
+            let (comm, store) = (skt_comm::tuning::TUNING, skt_store::tuning::TUNING);
+            let checkpoint = skt_checkpoint::tuning::TUNING.lines();
+            let lines = [TUNING.lines(), solver, comm.lines(), store.lines(), checkpoint];
             notes.extend(lines.iter().flatten().map(|line| format!("tuning   : {line}")));
         }
         notes

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::comments::sources;
 
 /// The folders that are checked.
-const CLEAN: [&str; 9] = [
+const CLEAN: [&str; 10] = [
     "crates/skt-checkpoint",
     "crates/skt-checkpoint-c",
     "crates/skt-comm",
@@ -16,6 +16,7 @@ const CLEAN: [&str; 9] = [
     "crates/skt-sim",
     "crates/skt-solver",
     "crates/skt-starter",
+    "crates/skt-store",
     "crates/skt-terms",
 ];
 

@@ -183,7 +183,7 @@ fn find<'a, C: Comm>(
         what: format!("looking at the store of rank {}", comm.rank()),
         source,
     };
-    let mut config = memory.identify(config.clone(), &comm.host()).map_err(of_store)?;
+    let mut config = config.clone().identified(&memory, &comm.host()).map_err(of_store)?;
     open_levels(comm, options, &mut config)?;
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
     let hook = heartbeats.add_waits(options.hook.clone(), comm.rank(), comm.size());

@@ -9,7 +9,7 @@
 //! | [`time_limit`] | the time that a job has |
 //! | [`sign`] | heartbeats for `skt-hpl launch` |
 //! | [`tuning`] | values found by measurement |
-//! | [`checkpoint`] | codec, store, protocol |
+//! | [`checkpoint`] | the protocol; codec and store: the crate `skt-store` |
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs)]
 

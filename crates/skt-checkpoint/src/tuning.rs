@@ -4,9 +4,6 @@
 //! here.
 
 skt_terms::tuning! {
-    /// Copies from this length on are written past the caches. Measured with memory that is in no
-    /// cache: no difference at 4 KiB, 1.2 to 1.6 times as fast from 16 KiB on.
-    stream_from_bytes: usize = 16 << 10, "bytes";
     /// Rows of a mirrored block from this length on are sent and received in place.
     whole_row_bytes: usize = 16 << 10, "bytes";
     /// Bytes that are summed up at once when members read each other's memory: well within the

@@ -1,5 +1,7 @@
 //! The settings of an application's checkpoints.
 
+use std::io;
+
 use super::agree::{self, Resume};
 use super::alike::Setting;
 use super::codec::CodecKind;
@@ -8,6 +10,8 @@ use super::layout::{BANDS, CELL_BYTES, RegionShape};
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
+use super::segments::{Process, RunSegments};
+use skt_host::clock::now_unix;
 
 /// The settings of checkpoints. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and
 /// `nonce` must be the same on all ranks.
@@ -134,6 +138,29 @@ impl Config {
             image_piece_bytes: 8 << 20,
             image_align_bytes: 1 << 20,
         }
+    }
+
+    /// Completes a configuration with what identifies this process and start: the host, the node,
+    /// which is the same for all processes that see these segments, the clock, and a random number.
+    /// The host is the failure domain unless the configuration names another.
+    ///
+    /// # Errors
+    /// When the store cannot identify its memory.
+    pub fn identified<P: Process + Copy>(
+        self,
+        segments: &RunSegments<'_, P>,
+        host: &str,
+    ) -> io::Result<Self> {
+        let unix = now_unix();
+        let is_own = self.domain.is_empty();
+        Ok(Self {
+            host: host.to_owned(),
+            domain: if is_own { host.to_owned() } else { self.domain },
+            node: segments.node()?,
+            clock: (unix * 1e3) as u64,
+            nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
+            ..self
+        })
     }
 
     /// Ranks of the run, in a job of `processes`.

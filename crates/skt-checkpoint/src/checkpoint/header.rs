@@ -11,6 +11,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::codec::checksum;
+pub use super::memory::SegmentId;
 use super::parameters::{Parameters, cut_to};
 use super::record::Record;
 
@@ -19,16 +20,6 @@ use super::record::Record;
 const MAGIC: [u8; 8] = *b"SKTCKPT3";
 /// Bytes that the parameters in an identity may have.
 const PARAMETERS_BYTES: usize = 2048;
-
-/// Name of a segment within a run and a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct SegmentId {
-    /// The logical rank whose data it holds.
-    pub rank: usize,
-    /// The start of the job that made it.
-    #[serde(rename = "attempt")]
-    pub start: u64,
-}
 
 /// The properties of a segment that never change. They are stored at the start of a segment in
 /// every format, so that a segment of other parameters, whose record is at another offset, is

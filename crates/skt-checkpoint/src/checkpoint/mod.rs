@@ -1,12 +1,13 @@
 //! In-memory checkpoints that survive the loss of ranks.
 //!
+//! Codec, layout, segments and their stores are those of the crate `skt-store`.
+//!
 //! This module knows regions of memory, groups of ranks and epochs, but nothing of LU, so any
 //! application can use it. docs/protocol.md lists the states and explains why each loss is
 //! survived.
 
 pub mod agree;
 pub mod alike;
-pub mod codec;
 mod config;
 pub mod encode;
 mod encoding;
@@ -15,9 +16,7 @@ mod gathered;
 pub mod group;
 pub mod header;
 pub mod hook;
-pub mod layout;
 pub mod level;
-mod memory;
 pub mod message_cost;
 pub mod methods;
 mod opening;
@@ -27,8 +26,8 @@ pub mod record;
 mod refusal;
 mod schedule;
 mod segment;
-pub mod segments;
-pub mod store;
 mod vault;
 
 pub use protocol::{finish, recover};
+use skt_store::memory;
+pub use skt_store::{codec, layout, segments, store};

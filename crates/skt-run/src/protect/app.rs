@@ -43,5 +43,5 @@ pub fn checkpoint_config(
         state_capacity_bytes: state_bytes,
         ..Config::new(&run_of_test(&settings.run_id, memory.part()), settings.codec)
     };
-    memory.identify(config, host)
+    config.identified(memory, host)
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::checkpoint::codec::gf256;
+use crate::codec::gf256;
 
 /// Lengths around every vector width and its multiples, and a long one.
 const LENGTHS: [usize; 22] =

@@ -1,6 +1,6 @@
 //! What a process contributes to the segments of its run, besides the protocol.
 
-use crate::checkpoint::store::{NewSegment, StoreError};
+use crate::store::{NewSegment, StoreError};
 
 /// The threads of a process, and the supervisor that watches it. The defaults are for a process
 /// that works with segments on one thread and that no supervisor watches.

@@ -7,7 +7,7 @@ use std::path::Path;
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
+use crate::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
 use skt_terms::units::bytes_unlike;
 
 /// Segments of each rank: its data, and its hold on the run.
@@ -149,7 +149,7 @@ fn others_of_sysv(store: &dyn Store, run_id: &str) -> SysvLimits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::store::SegmentName;
+    use crate::store::SegmentName;
 
     #[test]
     fn what_a_run_has_of_system_v_memory_is_not_held_against_it() {

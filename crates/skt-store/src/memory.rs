@@ -3,7 +3,17 @@
 use std::io;
 use std::ops::{DerefMut, Range};
 
-use super::header::SegmentId;
+use serde::{Deserialize, Serialize};
+
+/// Name of a segment within a run and a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct SegmentId {
+    /// The logical rank whose data it holds.
+    pub rank: usize,
+    /// The start of the job that made it.
+    #[serde(rename = "attempt")]
+    pub start: u64,
+}
 
 /// Another rank's segment, read in place.
 pub trait Peer {

@@ -14,7 +14,7 @@ use nix::fcntl::{AT_FDCWD, AtFlags, FlockArg};
 
 use super::super::stub::{Flaw, Stub, StubLocation};
 use super::lock;
-use crate::checkpoint::codec::checksum;
+use crate::codec::checksum;
 use skt_host::process::{self, ProcessId};
 
 const PREFIX: &str = "skt-hpl-new.";
@@ -116,7 +116,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::checkpoint::store::{Files, Liveness, Store};
+    use crate::store::{Files, Liveness, Store};
 
     #[test]
     fn a_file_without_a_name_is_given_one_once() {

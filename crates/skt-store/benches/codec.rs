@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use skt_checkpoint::checkpoint::codec::{self, Coef, kernel};
+use skt_store::codec::{self, Coef, kernel};
 
 const CACHE_BYTES: usize = 64 << 10;
 const MEMORY_BYTES: usize = 64 << 20;

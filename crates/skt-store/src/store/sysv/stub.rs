@@ -19,7 +19,7 @@ use super::super::header::PAGE_BYTES;
 use super::super::stub::{Flaw, Stub, StubLocation};
 use super::super::{Result, StoreError};
 use super::{SHM_DEST, inspect, location, read_header, within_reach};
-use crate::checkpoint::codec::checksum;
+use crate::codec::checksum;
 use skt_comm::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
 use skt_host::process::{self, Liveness};
 

@@ -1,7 +1,7 @@
 //! The plain kernel, which runs everywhere and is the oracle of all others.
 
 use super::Kernel;
-use crate::checkpoint::codec::gf256;
+use crate::codec::gf256;
 
 /// The plain kernel.
 pub const KERNEL: Kernel = Kernel { name: "scalar", xor, gf_fma, gf_mul, real_fma };

@@ -4,7 +4,7 @@
 #[path = "../../../tests/skipped/mod.rs"]
 mod skipped;
 
-use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
+use skt_store::store::{SegmentName, StoreKind};
 
 const BYTES: usize = 40_000;
 

@@ -1,6 +1,6 @@
 //! The roles that distinguish the segments of a run.
 
-use crate::checkpoint::store::SegmentInfo;
+use crate::store::SegmentInfo;
 
 /// The beginning of the role of a mark.
 pub const ENDED: &str = "ended.a";

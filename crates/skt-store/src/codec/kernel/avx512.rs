@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 
 use super::{Kernel, scalar};
-use crate::checkpoint::codec::gf256;
+use crate::codec::gf256;
 
 /// This kernel, if the processor has AVX-512F, AVX-512BW and GFNI.
 pub fn kernel() -> Option<Kernel> {

@@ -6,7 +6,7 @@ use std::mem::offset_of;
 use bytemuck::{Pod, Zeroable};
 
 use super::{ROLE_BYTES_MAX, RUN_BYTES_MAX, SegmentName};
-use crate::checkpoint::codec::checksum;
+use crate::codec::checksum;
 use skt_host::process::ProcessId;
 
 /// Bytes before the data: the smallest page of any system.

@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::{Process, mpi_files, run_bytes};
-use crate::checkpoint::store::{Segment, SegmentName, Store, StoreError};
+use crate::store::{Segment, SegmentName, Store, StoreError};
 use skt_comm::pages;
 use skt_host::process::{self, Presence};
 use skt_host::wait_clock::WaitClock;
@@ -238,7 +238,7 @@ impl Drop for RunLock {
 mod tests {
     use super::super::Plain;
     use super::*;
-    use crate::checkpoint::store::Files;
+    use crate::store::Files;
 
     #[test]
     fn holder_is_identified_and_blank_holds_are_unknown() {

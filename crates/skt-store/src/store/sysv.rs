@@ -407,7 +407,7 @@ fn unmark(shmid: i32) -> Result<()> {
 /// The first key of a name; different for different users.
 fn first_key(name: &SegmentName) -> i32 {
     let text = format!("{name} of {}", process::user_id());
-    crate::checkpoint::codec::checksum(text.as_bytes()) as i32
+    crate::codec::checksum(text.as_bytes()) as i32
 }
 
 /// The keys of a name, in the order in which they are tried. Never IPC_PRIVATE.
@@ -640,7 +640,7 @@ mod tests {
         let granted = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWIPC);
         if let Err(why) = granted {
             // Past the capture of a passing test's output, as tests/skipped does it.
-            let line = format!("skipped: checkpoint::store::sysv: no IPC namespace here: {why}\n");
+            let line = format!("skipped: store::sysv: no IPC namespace here: {why}\n");
             let _ = std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes());
         }
         granted.is_ok()

@@ -21,11 +21,8 @@ use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
 use role::{is_mark, parse_role, part_role};
 
-use super::config::Config;
-use super::header::SegmentId;
-use super::memory::{Memory, Peer};
+use super::memory::{Memory, Peer, SegmentId};
 use super::store::{Segment, SegmentName, Store, StoreError, View};
-use skt_host::clock::now_unix;
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
 /// computations, one after the other, each with separate checkpoints.
@@ -58,23 +55,12 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
         self.part
     }
 
-    /// Completes a configuration with what identifies this process and start: the host, the node,
-    /// which is the same for all processes that see these segments, the clock, and a random number.
-    /// The host is the failure domain unless `config` names another.
+    /// Identifies the node: equal for all processes that see these segments.
     ///
     /// # Errors
     /// When the store cannot identify its memory.
-    pub fn identify(&self, config: Config, host: &str) -> io::Result<Config> {
-        let unix = now_unix();
-        let is_own = config.domain.is_empty();
-        Ok(Config {
-            host: host.to_owned(),
-            domain: if is_own { host.to_owned() } else { config.domain },
-            node: self.store.id().map_err(other)?.memory,
-            clock: (unix * 1e3) as u64,
-            nonce: (unix * 1e9) as u64 ^ u64::from(std::process::id()).rotate_left(40),
-            ..config
-        })
+    pub fn node(&self) -> io::Result<String> {
+        Ok(self.store.id().map_err(other)?.memory)
     }
 
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {

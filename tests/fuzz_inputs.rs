@@ -567,7 +567,7 @@ fn signs_of_life() {
             assert_eq!(Heartbeat::find(&beat.line(), "t1").unwrap().1, beat);
             now_seconds += 1.0;
             watch.beat(&beat, now_seconds);
-            assert!(watch.limit_seconds() >= 5.0 && watch.look_after_seconds() > 0.0);
+            assert!(watch.limit_seconds() >= 5.0 && watch.probe_after_seconds() > 0.0);
         }
     });
 }

@@ -21,6 +21,7 @@ use skt_host::clock::now_unix;
 use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
+use skt_launch::argument_text::argument_to_text;
 use skt_launch::hosts::{self, Host, HostsError, Pool};
 use skt_launch::launcher::{Launcher, Template};
 use skt_launch::links::addresses::Networks;
@@ -28,7 +29,6 @@ use skt_launch::probe;
 use skt_launch::program::Program;
 use skt_launch::shape;
 use skt_launch::watch::MinTimeouts;
-use skt_launch::words::text_of;
 use skt_launch::{LaunchOptions, SupervisorError};
 use skt_run::protect::{self, SLURM_END, Settings, read_domains};
 
@@ -269,7 +269,7 @@ fn options_of_program(
     let ranks = np.unwrap_or_else(|| nodes.slots());
     let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
-    let command = args.command.iter().map(|word| text_of(word)).collect();
+    let command = args.command.iter().map(|word| argument_to_text(word)).collect();
     let program_of_user = Some(Program { file, checksum });
     Ok(LaunchOptions { run_id, command, program_of_user, ..options })
 }
@@ -341,7 +341,7 @@ fn options_of_nodes(
         launcher,
         program: wanted.launcher_program.clone(),
         agent: wanted.agent.clone(),
-        networks: Networks::of(&extra, env),
+        networks: Networks::from_arguments(&extra, env),
         extra,
         is_local,
         losable: vec![false; pool.active.len()],

@@ -8,10 +8,10 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use crate::report::output;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::ConfigError;
+use skt_launch::argument_text::argument_from_text;
 use skt_launch::line;
 use skt_launch::links::Partner;
 use skt_launch::probe::{self, Purpose, Question};
-use skt_launch::words::word_of;
 
 /// Flags of `probe`.
 #[derive(Debug, Clone, Args)]
@@ -64,7 +64,7 @@ pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
         let question = Question {
             run: args.run.clone(),
             keeps: keeps.clone(),
-            program: args.program.as_ref().map(|text| word_of(text.as_os_str()).into()),
+            program: args.program.as_ref().map(|text| argument_from_text(text.as_os_str()).into()),
             purpose,
             partners,
             number,

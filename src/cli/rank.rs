@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::Args;
 
+use skt_launch::argument_text::argument_from_text;
 use skt_launch::rank;
-use skt_launch::words::word_of;
 
 /// Flags of `rank`.
 #[derive(Debug, Clone, Args)]
@@ -18,7 +18,7 @@ pub struct RankArgs {
 
 /// Runs the program to its end, and returns its exit code.
 pub fn execute(args: &RankArgs) -> ExitCode {
-    let words: Vec<OsString> = args.command.iter().map(|text| word_of(text)).collect();
+    let words: Vec<OsString> = args.command.iter().map(|text| argument_from_text(text)).collect();
     let (program, arguments) = words.split_first().expect("clap requires one");
     rank::run(program, arguments).into()
 }

@@ -43,7 +43,7 @@ pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let folder = StateFolder::new(&args.state);
     // Asked first: a supervisor that ends in between has written its last state by then.
     let is_supervised = folder.is_locked();
-    let state = folder.look()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
+    let state = folder.load_for_display()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
     if args.json {
         let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");
         return Ok(output::print(&(text + "\n"))?);

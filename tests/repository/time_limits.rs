@@ -60,14 +60,14 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("after_ending.rs", "BACKOFF_MAX_SECONDS"),
     ("heartbeat/program.rs", "CHECKPOINT_INTERVAL_SECONDS"),
     ("heartbeat/mod.rs", "INTERVAL_SECONDS"),
-    ("decisions/running.rs", "MOST_AT_ONCE_SECONDS"),
+    ("decisions/running.rs", "SIMULTANEOUS_SECONDS_MAX"),
     ("job.rs", "RESERVE_EVERY"),
     ("line.rs", "KEEP_EVERY"),
     ("child.rs", "POLL_PAUSE"),
     ("shell.rs", "HELD_UP"),
     ("shell.rs", "LOOK_EVERY"),
     ("shell.rs", "SAVE_EVERY"),
-    ("watch.rs", "LOOK_LEAST_SECONDS"),
+    ("watch.rs", "PROBE_SECONDS_MIN"),
 ];
 
 /// The text of a source without its tests.

@@ -13,6 +13,7 @@ const CLEAN: [&str; 10] = [
     "crates/skt-comm",
     "crates/skt-device",
     "crates/skt-host",
+    "crates/skt-launch",
     "crates/skt-sim",
     "crates/skt-solver",
     "crates/skt-starter",

@@ -41,7 +41,7 @@ pub struct Past {
     pub column: usize,
     /// Whether a node was lost, which explains the failure.
     pub node_lost: bool,
-    /// Whether data of an earlier start was still in use, which ends by itself.
+    /// Whether data of an earlier start was still in use, which resolves without action.
     pub was_held: bool,
 }
 
@@ -52,12 +52,12 @@ pub enum AfterEnding {
     Finished(Exit),
     /// More ranks are lost than the code can rebuild.
     Lost,
-    /// The job ended by its own decision without a whole report, and has said why; data of earlier
-    /// starts stays.
-    Declined,
+    /// The job ended by its own decision without a whole report, and has printed why; data of
+    /// earlier starts stays.
+    JobRefused,
     /// The run stops; the segments stay.
     Stopped,
-    /// The nodes are probed and the job starts again after a pause, unless [`give_up`] says
+    /// The nodes are probed and the job starts again after a pause, unless [`give_up`] decides
     /// otherwise.
     Restart,
 }
@@ -72,7 +72,7 @@ pub fn next(ending: &Ending) -> AfterEnding {
             Some(RefusedResume::Lost) => AfterEnding::Lost,
             Some(RefusedResume::Changed) if ending.stop_requested => AfterEnding::Stopped,
             Some(RefusedResume::Changed) => AfterEnding::Restart,
-            None => AfterEnding::Declined,
+            None => AfterEnding::JobRefused,
         },
         Some(Exit::Interrupted) if ending.is_time_up => AfterEnding::Stopped,
         Some(Exit::Interrupted) | None if ending.stop_requested => AfterEnding::Stopped,
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn the_jobs_word_counts_and_not_the_launchers() {
+    fn exit_of_the_job_overrides_that_of_the_launcher() {
         assert_eq!(next(&ending(None)), AfterEnding::Restart, "exit code 0 alone is no success");
         assert_eq!(next(&ending(Some(0))), AfterEnding::Finished(Exit::Passed));
         assert_eq!(next(&ending(Some(1))), AfterEnding::Finished(Exit::ResidualFailed));
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_reported_is_not_finished() {
-        let declined = |refusal| next(&Ending { refusal, ..ending(Some(2)) });
-        assert_eq!(declined(None), AfterEnding::Declined);
-        assert_eq!(declined(Some(RefusedResume::Lost)), AfterEnding::Lost);
-        assert_eq!(declined(Some(RefusedResume::Changed)), AfterEnding::Restart);
+    fn unreported_run_is_not_finished() {
+        let after_refusal = |refusal| next(&Ending { refusal, ..ending(Some(2)) });
+        assert_eq!(after_refusal(None), AfterEnding::JobRefused);
+        assert_eq!(after_refusal(Some(RefusedResume::Lost)), AfterEnding::Lost);
+        assert_eq!(after_refusal(Some(RefusedResume::Changed)), AfterEnding::Restart);
         let skipped = Ending { is_reported: true, ..ending(Some(2)) };
         assert_eq!(next(&skipped), AfterEnding::Finished(Exit::BadInput));
     }
 
     #[test]
-    fn three_failures_in_one_place_are_enough() {
+    fn three_failures_in_one_place_end_the_run() {
         let same = [failed(512), failed(520), failed(512)];
         assert!(give_up(&same[..2], "column", 16, 50).is_none());
         let why = give_up(&same, "column", 16, 50).unwrap();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_that_finds_its_data_in_use_is_tried_again_with_longer_pauses() {
+    fn start_with_data_in_use_is_retried_with_longer_pauses() {
         let held = Past { was_held: true, ..failed(0) };
         assert!(give_up(&[held; 20], "column", 16, 50).is_none());
         assert_eq!(backoff_seconds(&[held; 4]), 8.0);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_never_lives_and_one_that_never_ends_are_given_up() {
+    fn job_that_never_starts_or_never_ends_is_given_up() {
         let dead = Past { lived: false, ..failed(0) };
         assert!(give_up(&[dead; 3], "column", 0, 50).unwrap().contains("gave no sign of life"));
         let walking: Vec<Past> = (0..6).map(|i| failed(100 * i)).collect();

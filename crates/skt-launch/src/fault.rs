@@ -6,7 +6,7 @@ use skt_checkpoint::checkpoint::segments::node_store::NodeStore;
 use skt_terms::units::bytes_unlike;
 
 /// Why the node cannot run the user's `program`; `None` if it can.
-pub fn of_program(answer: &Answer, program: &Program) -> Option<String> {
+pub fn program_fault(answer: &Answer, program: &Program) -> Option<String> {
     let file = program.file.display();
     match answer.program_of_user {
         None => Some(format!("has no {file} that it can start")),
@@ -19,7 +19,12 @@ pub fn of_program(answer: &Answer, program: &Program) -> Option<String> {
 
 /// Why the node cannot take part with `ranks` ranks; `None` if it can. `need_bytes` is the size of
 /// a rank's segments on the nodes that have some, `planned_bytes` their size by the configuration.
-pub fn of(answer: &Answer, ranks: u64, need_bytes: u64, planned_bytes: u64) -> Option<String> {
+pub fn node_fault(
+    answer: &Answer,
+    ranks: u64,
+    need_bytes: u64,
+    planned_bytes: u64,
+) -> Option<String> {
     if answer.version != env!("CARGO_PKG_VERSION") {
         let ours = env!("CARGO_PKG_VERSION");
         return Some(format!("has version {} of skt-hpl, not {ours}", answer.version));
@@ -63,10 +68,10 @@ mod tests {
     use skt_checkpoint::checkpoint::store::SysvLimits;
 
     #[test]
-    fn a_node_needs_the_very_program_of_the_user() {
+    fn node_needs_an_identical_program_file() {
         let program = Program { file: "/home/me/heat".into(), checksum: 7 };
         let fault = |program_of_user| {
-            let why = of_program(&Answer { program_of_user, ..answer() }, &program);
+            let why = program_fault(&Answer { program_of_user, ..answer() }, &program);
             why.unwrap_or_default()
         };
         assert_eq!(fault(None), "has no /home/me/heat that it can start");
@@ -75,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_needs_room_for_what_the_ranks_will_hold() {
+    fn store_needs_room_for_the_data_of_the_ranks() {
         let mebibytes = |count: u64| count << 20;
         let fault = |free: Option<u64>, run_bytes| {
             let room = |free| StoreRoom {
@@ -84,7 +89,7 @@ mod tests {
                 tmpfs: Some((mebibytes(500), "/dev/shm".into())),
             };
             let (store_room, run_bytes) = (free.map(room), mebibytes(run_bytes));
-            of(&Answer { store_room, run_bytes, ..answer() }, 2, 0, mebibytes(100))
+            node_fault(&Answer { store_room, run_bytes, ..answer() }, 2, 0, mebibytes(100))
         };
         assert_eq!(
             fault(Some(190), 0).unwrap(),
@@ -99,22 +104,24 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_keeps_nothing_is_of_no_use_to_a_protected_run_alone() {
+    fn volatile_store_is_a_fault_for_protected_runs_only() {
         let void_store = Some("forced".to_owned());
-        let fault = |bytes| of(&Answer { void_store: void_store.clone(), ..answer() }, 2, 0, bytes);
+        let fault =
+            |bytes| node_fault(&Answer { void_store: void_store.clone(), ..answer() }, 2, 0, bytes);
         assert_eq!(fault(0), None);
         assert_eq!(fault(1).as_deref(), Some("its store keeps nothing: forced"));
     }
 
     #[test]
-    fn memory_that_comes_back_is_no_fault() {
-        let fault = |ending| of(&Answer { available_bytes: 199, ending, ..answer() }, 2, 100, 100);
+    fn reclaimable_memory_is_no_fault() {
+        let fault =
+            |ending| node_fault(&Answer { available_bytes: 199, ending, ..answer() }, 2, 100, 100);
         let why = fault(0).unwrap();
         assert_eq!((why.as_str(), fault(1)), ("199 B of 200 B of memory are available", None));
     }
 
     #[test]
-    fn limits_of_system_v_memory_are_known_before_a_rank_meets_them() {
+    fn system_v_limits_are_checked_before_the_start() {
         let limits = SysvLimits {
             shmmax_bytes: 100 * 4096,
             shmall_pages: 1000,
@@ -123,7 +130,7 @@ mod tests {
             page_bytes: NonZeroU64::new(4096).unwrap(),
             segments: 0,
         };
-        let low = |limits| of(&Answer { sysv: Some(limits), ..answer() }, 2, 0, 98 * 4096);
+        let low = |limits| node_fault(&Answer { sysv: Some(limits), ..answer() }, 2, 0, 98 * 4096);
         assert_eq!((low(limits), low(SysvLimits { used_pages: 800, ..limits })), (None, None));
         for (limits, said) in [
             (SysvLimits { shmmax_bytes: 99 * 4096, ..limits }, "kernel.shmmax = 405504, 409600 is"),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_come_once_and_in_parts() {
+    fn followed_bytes_are_returned_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut writer = File::create(&path).unwrap();

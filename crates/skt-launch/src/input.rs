@@ -2,7 +2,7 @@
 //!
 //! A file is copied to the state folder, so that later starts, also those of another supervisor,
 //! read what the first has read. What comes through a pipe could be neither read twice nor waited
-//! for: a pipe that nobody writes to may stay open for ever.
+//! for: a pipe without a writer may stay open for ever.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal as _, Read as _, Seek as _, Write as _};
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn each_start_reads_a_file_from_where_it_was_given() {
+    fn each_start_reads_the_input_from_the_same_offset() {
         let temp = tempfile::tempdir().unwrap();
         let folder = StateFolder::new(temp.path());
         let file = temp.path().join("deck");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_again_is_told() {
+    fn unrepeatable_input_is_reported() {
         let temp = tempfile::tempdir().unwrap();
         let folder = StateFolder::new(temp.path());
         let null = File::open("/dev/null").unwrap();

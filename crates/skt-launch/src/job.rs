@@ -37,7 +37,7 @@ pub struct Job {
 
 /// What a job has written.
 #[derive(Debug)]
-pub struct Heard {
+pub struct JobOutput {
     /// What is new on its standard output: whole lines of the benchmark, and any bytes of the
     /// user's program.
     pub report: Vec<u8>,
@@ -90,7 +90,7 @@ impl Job {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn read(&mut self, token: &str) -> Result<Heard, SupervisorError> {
+    pub fn read(&mut self, token: &str) -> Result<JobOutput, SupervisorError> {
         let mut parts = Vec::with_capacity(2);
         for (path, follow) in &mut self.outputs {
             let failed = |source| SupervisorError::File { path: path.clone(), source };
@@ -98,16 +98,16 @@ impl Job {
         }
         let is_all = parts.iter().all(Vec::is_empty);
         let pieces = self.sieve.sift(&parts[1], token);
-        Ok(Heard { report: self.whole_lines(parts.swap_remove(0)), pieces, is_all })
+        Ok(JobOutput { report: self.whole_lines(parts.swap_remove(0)), pieces, is_all })
     }
 
     /// Returns what [`Job::read`] has held back, once the job has ended.
-    pub fn rest(&mut self, token: &str) -> Heard {
+    pub fn rest(&mut self, token: &str) -> JobOutput {
         let mut report = self.report.take().unwrap_or_default();
         if !report.is_empty() {
             report.push(b'\n');
         }
-        Heard { report, pieces: self.sieve.end(token), is_all: true }
+        JobOutput { report, pieces: self.sieve.end(token), is_all: true }
     }
 
     /// Holds the last line of a report back until it is whole.
@@ -120,7 +120,7 @@ impl Job {
         std::mem::replace(held, rest)
     }
 
-    /// Says how the launcher ended, and whether with code 0; `None` while it runs.
+    /// Returns how the launcher ended, and whether with code 0; `None` while it runs.
     pub fn ended(&mut self) -> Option<(String, bool)> {
         match &mut self.child {
             Some(child) => match child.try_wait() {

@@ -109,8 +109,8 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// The launcher's flags that give each rank cores for its threads; none where the user's flags say
-/// where ranks run.
+/// The launcher's flags that give each rank cores for its threads; none where the user's flags
+/// place the ranks.
 fn cores(starter: Starter, job: &JobSpec) -> Vec<String> {
     if starter.places_ranks(job.extra) {
         Vec::new()
@@ -140,9 +140,9 @@ fn openmpi(job: &JobSpec) -> LauncherCommand {
     LauncherCommand { argv, env, hostfile: hosts::openmpi_file(job.hosts) }
 }
 
-/// Keeps hwloc's plugin for OpenCL out of mpirun and the ranks, unless the user's environment says
-/// what hwloc is to load: it loads all drivers of OpenCL, and LLVM, which some contain, takes
-/// SIGUSR1 for itself. Then mpirun does not pass that signal on, and it does not end a rank.
+/// Keeps hwloc's plugin for OpenCL out of mpirun and the ranks, unless the user's environment
+/// chooses what hwloc is to load: it loads all drivers of OpenCL, and LLVM, which some contain,
+/// takes SIGUSR1 for itself. Then mpirun does not pass that signal on, and it does not end a rank.
 fn without_opencl() -> Vec<(String, String)> {
     const HWLOC: &str = "HWLOC_COMPONENTS";
     let is_set = std::env::var_os(HWLOC).is_some();
@@ -157,7 +157,7 @@ fn mpich(job: &JobSpec) -> LauncherCommand {
     }
     argv.extend(["-f".into(), job.hostfile.display().to_string()]);
     argv.extend(["-n".into(), job.ranks.to_string()]);
-    // Hydra passes the whole environment on, unless told otherwise.
+    // Hydra passes the whole environment on by default.
     argv.extend(["-genv".into(), heartbeat::ENV.into(), job.token.into()]);
     argv.extend(cores(Starter::Mpich, job));
     argv.extend_from_slice(job.extra);
@@ -341,18 +341,18 @@ mod tests {
     }
 
     #[test]
-    fn threads_get_cores_unless_the_user_says_where_ranks_go() {
-        let said = |launcher: Launcher, extra: &[&str]| {
+    fn threads_get_cores_unless_the_user_places_ranks() {
+        let argv = |launcher: Launcher, extra: &[&str]| {
             let argv = lines_of(4, &launcher, None, extra).argv.join(" ");
             argv.split(" /opt/skt-hpl").next().unwrap().to_owned()
         };
         let end = "-x HWLOC_COMPONENTS --bind-to none";
-        assert!(said(Launcher::Openmpi, &[]).ends_with(end));
+        assert!(argv(Launcher::Openmpi, &[]).ends_with(end));
         let end = "-x HWLOC_COMPONENTS --bind-to core";
-        assert!(said(Launcher::Openmpi, &["--bind-to", "core"]).ends_with(end));
-        assert!(said(Launcher::Slurm, &[]).ends_with("--export=ALL --cpus-per-task=4"));
-        assert!(said(Launcher::Slurm, &["-c", "8"]).ends_with("--export=ALL -c 8"));
-        assert!(said(Launcher::Mpich, &[]).ends_with("-genv SKT_HPL_HEARTBEAT r1.3"));
+        assert!(argv(Launcher::Openmpi, &["--bind-to", "core"]).ends_with(end));
+        assert!(argv(Launcher::Slurm, &[]).ends_with("--export=ALL --cpus-per-task=4"));
+        assert!(argv(Launcher::Slurm, &["-c", "8"]).ends_with("--export=ALL -c 8"));
+        assert!(argv(Launcher::Mpich, &[]).ends_with("-genv SKT_HPL_HEARTBEAT r1.3"));
     }
 
     #[test]
@@ -388,8 +388,8 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_says_what_is_missing() {
-        let said = |folder: &str, words: &[&str]| {
+    fn probe_reports_missing_programs_and_folders() {
+        let output = |folder: &str, words: &[&str]| {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let command = probe_command(Path::new(folder), &words);
             let out = Command::new("/bin/sh").args(["-c", &command]).output().unwrap();
@@ -397,15 +397,15 @@ mod tests {
         };
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap().display().to_string();
-        assert_eq!(said(&folder, &["/bin/pwd"]), format!("{folder}\n"));
-        assert_eq!(said("/", &["/bin/echo", "it's", "$HOME"]), "it's $HOME\n");
-        let missing = said("/no/folder", &["/no/it's"]);
+        assert_eq!(output(&folder, &["/bin/pwd"]), format!("{folder}\n"));
+        assert_eq!(output("/", &["/bin/echo", "it's", "$HOME"]), "it's $HOME\n");
+        let missing = output("/no/folder", &["/no/it's"]);
         assert!(missing.starts_with("there is no program /no/it's: nodes"), "{missing}");
-        assert!(said("/no/folder", &["/bin/pwd"]).starts_with("there is no folder /no/folder: "));
+        assert!(output("/no/folder", &["/bin/pwd"]).starts_with("there is no folder /no/folder: "));
     }
 
     #[test]
-    fn a_shell_reads_quoted_words_back() {
+    fn quoted_words_survive_a_shell() {
         let words = ["a", "", "it's", "$HOME `x` \\ \"", "a b", "--n=1,2", "*", "é\n"];
         let quoted: Vec<String> = words.iter().map(|word| shell_quoted(word)).collect();
         let script = format!("printf '%s\\0' {}", quoted.join(" "));

@@ -14,6 +14,7 @@
 //! is killed, the job continues, and the next supervisor takes it over.
 
 pub mod after_ending;
+pub mod argument_text;
 mod decisions;
 mod fault;
 pub mod follow;
@@ -37,7 +38,6 @@ mod stop;
 pub mod survey;
 mod terminal;
 pub mod watch;
-pub mod words;
 
 use std::io;
 use std::path::PathBuf;
@@ -91,7 +91,7 @@ pub struct LaunchOptions {
     pub parities: usize,
     /// Whether checkpoints are taken.
     pub is_protected: bool,
-    /// Whether the arguments say what to do with data of earlier starts.
+    /// Whether the arguments choose what to do with data of earlier starts.
     pub says_resume: bool,
     /// The folder that keeps the state.
     pub state: PathBuf,
@@ -208,7 +208,7 @@ pub enum SupervisorError {
 /// Runs the job to its end.
 ///
 /// # Errors
-/// See [`SupervisorError`]. A failure of the job is not an error here: the exit code tells it.
+/// See [`SupervisorError`]. A failure of the job is not an error here: the exit code reports it.
 pub fn run(options: LaunchOptions) -> Result<Exit, SupervisorError> {
     stop::listen().map_err(SupervisorError::Signals)?;
     shell::Shell::new(options)?.run()

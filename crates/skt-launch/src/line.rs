@@ -31,7 +31,7 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 /// packet.
 const FAR_END_PATIENCE: Duration = Duration::from_secs(180);
 /// The most bytes that are read from a line in search of an answer.
-const MOST_BYTES: u64 = 1 << 20;
+const BYTES_MAX: u64 = 1 << 20;
 
 /// A line, and the question that waits for its answer.
 #[derive(Debug)]
@@ -41,13 +41,13 @@ pub struct Line {
     questions: Option<ChildStdin>,
     number: u64,
     asked: Instant,
-    said: Vec<u8>,
+    output: Vec<u8>,
     opening: Option<Duration>,
 }
 
 /// What has arrived on a line.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Arrival {
     /// No answer yet.
     Nothing,
     /// The answer to the last question.
@@ -68,7 +68,7 @@ impl Line {
         command.stdin(if is_kept { Stdio::piped() } else { Stdio::null() });
         // Before the agent runs, so that all of its time counts.
         let asked = Instant::now();
-        // The agent gets a process group of its own, so that its children can be ended too.
+        // A separate process group for the agent, so that its children can be ended too.
         let mut child = command.process_group(0).spawn()?;
         let questions = child.stdin.take();
         // The supervisor never waits for the agent.
@@ -80,7 +80,7 @@ impl Line {
         for pipe in pipes.into_iter().flatten() {
             fcntl(pipe, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         }
-        Ok(Self { child, questions, number: 0, asked, said: Vec::new(), opening: None })
+        Ok(Self { child, questions, number: 0, asked, output: Vec::new(), opening: None })
     }
 
     /// Whether the line takes further questions.
@@ -98,7 +98,7 @@ impl Line {
     pub fn ask(&mut self, purpose: Purpose, partners: &[Partner]) -> bool {
         self.number += 1;
         self.asked = Instant::now();
-        self.said.clear();
+        self.output.clear();
         let partners: String = partners.iter().map(|partner| format!(" {partner}")).collect();
         self.send(&format!("{} {purpose}{partners}", self.number))
     }
@@ -110,35 +110,35 @@ impl Line {
     }
 
     /// Reads what has arrived, without waiting.
-    pub fn hear(&mut self) -> Heard {
+    pub fn receive(&mut self) -> Arrival {
         // The status is taken before reading: all that an ended agent has written is then there to
         // be read.
         let status = self.child.try_wait();
         if let Some(out) = &mut self.child.stdout {
-            let room = MOST_BYTES.saturating_sub(self.said.len() as u64);
+            let room = BYTES_MAX.saturating_sub(self.output.len() as u64);
             // Where no data is left, the read fails and keeps what it has read.
-            let _ = out.take(room).read_to_end(&mut self.said);
+            let _ = out.take(room).read_to_end(&mut self.output);
         }
-        if let Some(answer) = Answer::find(&String::from_utf8_lossy(&self.said), self.number) {
+        if let Some(answer) = Answer::find(&String::from_utf8_lossy(&self.output), self.number) {
             self.opening.get_or_insert(self.asked.elapsed());
-            return Heard::Answer(Box::new(answer));
+            return Arrival::Answer(Box::new(answer));
         }
         match status {
-            Ok(None) => Heard::Nothing,
-            Ok(Some(status)) => Heard::End(format!("probe: {status}; {}", self.complaint())),
-            Err(error) => Heard::End(error.to_string()),
+            Ok(None) => Arrival::Nothing,
+            Ok(Some(status)) => Arrival::End(format!("probe: {status}; {}", self.complaint())),
+            Err(error) => Arrival::End(error.to_string()),
         }
     }
 
     /// The last line on the standard error of an agent that has ended.
     fn complaint(&mut self) -> String {
-        let mut said = Vec::new();
+        let mut output = Vec::new();
         if let Some(err) = &mut self.child.stderr {
             // A child of the agent may hold the pipe open, so nothing waits for its end.
-            let _ = err.take(MOST_BYTES).read_to_end(&mut said);
+            let _ = err.take(BYTES_MAX).read_to_end(&mut output);
         }
-        let said = String::from_utf8_lossy(&said);
-        let last = said.lines().rfind(|line| !line.trim().is_empty());
+        let output = String::from_utf8_lossy(&output);
+        let last = output.lines().rfind(|line| !line.trim().is_empty());
         last.map_or("no answer at all: does skt-hpl run there?".into(), shown_message)
     }
 }
@@ -243,28 +243,28 @@ mod tests {
         format!("echo '{}'", line.trim_end().replace("\"question\":0", question))
     }
 
-    /// What is heard within a minute.
-    fn heard(line: &mut Line) -> Heard {
+    /// What is received within a minute.
+    fn receive_within_a_minute(line: &mut Line) -> Arrival {
         let start = Instant::now();
         loop {
-            match line.hear() {
-                Heard::Nothing if start.elapsed() < Duration::from_secs(60) => {
+            match line.receive() {
+                Arrival::Nothing if start.elapsed() < Duration::from_secs(60) => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                heard => return heard,
+                receive_within_a_minute => return receive_within_a_minute,
             }
         }
     }
 
     #[test]
-    fn a_line_answers_one_question_after_the_other() {
+    fn line_answers_questions_in_order() {
         let echo = answer("\"question\":'$number'");
         let script = format!("number=0; {echo}; while read number purpose; do {echo}; done");
         let mut line = line(&script, true);
-        assert!(matches!(heard(&mut line), Heard::Answer(_)));
+        assert!(matches!(receive_within_a_minute(&mut line), Arrival::Answer(_)));
         for _ in 0..3 {
-            assert!(line.ask(Purpose::Look, &[]));
-            assert!(matches!(heard(&mut line), Heard::Answer(_)));
+            assert!(line.ask(Purpose::Check, &[]));
+            assert!(matches!(receive_within_a_minute(&mut line), Arrival::Answer(_)));
         }
         assert!(line.opening().is_some());
     }
@@ -283,26 +283,26 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_comes_late_is_none_to_the_next_question() {
+    fn late_answer_does_not_count_for_the_next_question() {
         let (first, second) = (answer("\"question\":0"), answer("\"question\":1"));
         let script = format!("read x; {first}; read x; {second}; read x");
         let mut line = line(&script, true);
-        assert!(matches!(line.hear(), Heard::Nothing));
+        assert!(matches!(line.receive(), Arrival::Nothing));
         // The answer to the first question comes only now.
         assert!(line.ask(Purpose::Start, &[]));
         std::thread::sleep(Duration::from_millis(200));
-        assert!(matches!(line.hear(), Heard::Nothing));
+        assert!(matches!(line.receive(), Arrival::Nothing));
         line.questions.as_mut().unwrap().write_all(b"\n").unwrap();
-        assert!(matches!(heard(&mut line), Heard::Answer(_)));
+        assert!(matches!(receive_within_a_minute(&mut line), Arrival::Answer(_)));
     }
 
     #[test]
     fn a_line_whose_far_end_has_ended_takes_no_question() {
         let mut ended = line(&answer("\"question\":0"), true);
-        assert!(matches!(heard(&mut ended), Heard::Answer(_)));
+        assert!(matches!(receive_within_a_minute(&mut ended), Arrival::Answer(_)));
         ended.child.wait().unwrap();
-        assert!(!ended.ask(Purpose::Look, &[]));
-        assert!(!line("cat", false).ask(Purpose::Look, &[]));
+        assert!(!ended.ask(Purpose::Check, &[]));
+        assert!(!line("cat", false).ask(Purpose::Check, &[]));
         let mut lines = IdleLines::default();
         lines.keep("n1", ended);
         lines.keep("n2", line("cat", true));
@@ -313,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_a_line_is_told() {
+    fn reason_for_the_end_of_a_line_is_reported() {
         let mut line = line("echo hello; echo >&2; echo no route >&2; exit 255", true);
-        let Heard::End(why) = heard(&mut line) else { panic!("{line:?}") };
+        let Arrival::End(why) = receive_within_a_minute(&mut line) else { panic!("{line:?}") };
         assert_eq!(why, "probe: exit status: 255; no route");
     }
 }

@@ -113,17 +113,17 @@ pub enum Purpose {
     /// The job is to start: ranks of earlier starts are ended.
     Start,
     /// The job is silent: nothing is touched.
-    Look,
+    Check,
     /// The links to other nodes are tried: nothing is touched.
     Links,
-    /// The run is over: the node removes its segments, except the marks that say that the run is
-    /// over, and its images on the node's own disks.
+    /// The run is over: the node removes its segments, except the marks that the run is over, and
+    /// its images on the node's own disks.
     Clean,
     /// The run is over and no node has segments of it: the marks are removed, too.
     Forget,
 }
 
-named!(Purpose { Start: "start", Look: "look", Links: "links", Clean: "clean", Forget: "forget" });
+named!(Purpose { Start: "start", Check: "look", Links: "links", Clean: "clean", Forget: "forget" });
 
 /// The paths of this process's program and working folder; they change when the program's file is
 /// replaced or the folder is removed.
@@ -134,11 +134,11 @@ pub fn whereabouts() -> [Option<PathBuf>; 2] {
 /// Carries out a question on this node and returns the answer.
 pub fn answer(question: &Question) -> Answer {
     let (ended, immortal) = match question.purpose {
-        Purpose::Look | Purpose::Links => (0, 0),
+        Purpose::Check | Purpose::Links => (0, 0),
         Purpose::Start | Purpose::Clean | Purpose::Forget => process::sweep_ranks(&question.run),
     };
     let (ranks, stopped) = match question.purpose {
-        Purpose::Look => process::count_ranks(&question.run),
+        Purpose::Check => process::count_ranks(&question.run),
         _ => (0, 0),
     };
     // Counted first, so that memory which the last of them frees is in the measurement.
@@ -164,7 +164,7 @@ pub fn answer(question: &Question) -> Answer {
         void_store: None,
         images_stay: None,
         warnings: Vec::new(),
-        addresses: addresses::of_this_machine(),
+        addresses: addresses::list_local(),
         links: Vec::new(),
     };
     if question.purpose == Purpose::Links {
@@ -172,13 +172,13 @@ pub fn answer(question: &Question) -> Answer {
         return answer;
     }
     if let Some(keeps) = &question.keeps {
-        look_at_data(&mut answer, keeps, question.purpose);
+        probe_data(&mut answer, keeps, question.purpose);
     }
     answer
 }
 
 /// Reports the data of a run on this node, and removes it if that is the purpose.
-fn look_at_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
+fn probe_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
     let (run_id, immortal) = (&keeps.run_id, answer.immortal);
     if purpose == Purpose::Clean && immortal == 0 {
         answer.images_stay = remove_images(&keeps.images, run_id);
@@ -196,10 +196,10 @@ fn look_at_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
                 Ok(bytes) => answer.run_bytes = bytes,
                 Err(error) => answer.no_store = Some(error.to_string()),
             }
-            let told = NodeStore::ask(&kind, &*store, run_id);
-            (answer.sysv, answer.store_room) = (told.sysv, told.room);
-            answer.void_store = told.void;
-            answer.warnings = told.warnings;
+            let store_answer = NodeStore::ask(&kind, &*store, run_id);
+            (answer.sysv, answer.store_room) = (store_answer.sysv, store_answer.room);
+            answer.void_store = store_answer.void;
+            answer.warnings = store_answer.warnings;
         }
     }
 }
@@ -245,7 +245,7 @@ pub fn checksum_of(program: &Path) -> Option<u64> {
     }
 }
 
-/// What tells a file from an earlier one of the same path: device, inode, time and size.
+/// What distinguishes a file from an earlier one of the same path: device, inode, time and size.
 type FileId = (u64, u64, i64, i64, u64);
 
 /// The checksum of this program's file; 0 if it cannot be read.
@@ -265,8 +265,8 @@ impl Answer {
         let mut answers = said.lines().filter_map(|line| find_marked::<Answer>(line, MARK));
         let (_, mut answer) = answers.find(|(_, answer)| answer.question == number)?;
         // Text from another machine is made safe to show.
-        let said = [&mut answer.host, &mut answer.version];
-        let texts = said.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
+        let names = [&mut answer.host, &mut answer.version];
+        let texts = names.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
         let texts = texts.chain(&mut answer.void_store);
         let texts = texts.chain(answer.store_room.iter_mut().flat_map(|room| {
             std::iter::once(&mut room.folder).chain(room.tmpfs.as_mut().map(|(_, mount)| mount))
@@ -333,7 +333,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_node_removes_the_images_of_a_run_that_is_over_and_no_others() {
+    fn only_images_of_the_finished_run_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
         let generation = Generation { start: StartId::default(), epoch: 3 };
@@ -345,7 +345,7 @@ pub(super) mod tests {
         let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
         let ask = |purpose| answer_of(&question(store.clone(), folders.clone(), purpose));
         let left = || stored_images(folder.path()).unwrap().into_iter().map(|images| images.run);
-        for purpose in [Purpose::Start, Purpose::Look] {
+        for purpose in [Purpose::Start, Purpose::Check] {
             ask(purpose);
             assert_eq!(left().count(), 2);
         }
@@ -360,10 +360,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_node_tells_what_its_store_has_free() {
+    fn node_reports_the_free_space_of_its_store() {
         let folder = tempfile::tempdir().unwrap();
         let store = format!("file:{}", folder.path().display());
-        let question = question(store, Vec::new(), Purpose::Look);
+        let question = question(store, Vec::new(), Purpose::Check);
         let free = answer_of(&question).store_room.map(|room| room.free_bytes);
         assert!(free.is_some_and(|bytes| bytes > 0 && bytes < u64::MAX), "{free:?}");
         let keeps = question.keeps.map(|keeps| DataLocation { store: "sysv".into(), ..keeps });

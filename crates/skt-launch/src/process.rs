@@ -31,14 +31,14 @@ pub const RANK_COMM: &CStr = c"skt-hpl-rank";
 /// seconds later SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns the number of
 /// ranks found, and the number that stays.
 pub fn sweep_ranks(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).filter(|pid| is_rank(*pid)).collect(), GRACE)
+    end_all(|| processes_of(run).filter(|pid| is_rank(*pid)).collect(), GRACE)
 }
 
 /// Ends all processes that a launcher of the run `run` left on this machine, once it has ended:
 /// ranks as [`sweep_ranks`] does, and the launcher's agents, which wait for nodes that are gone,
 /// with SIGKILL at once. Returns the number of processes found, and the number that stays.
 pub fn sweep_launcher(run: &str) -> (usize, usize) {
-    end_all(|| of_run(run).collect(), GRACE)
+    end_all(|| processes_of(run).collect(), GRACE)
 }
 
 /// Returns the number of ranks of the run `run` on this machine, and how many of them a signal has
@@ -48,7 +48,7 @@ pub fn count_ranks(run: &str) -> (usize, usize) {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         name.trim_ascii_end() == RANK_COMM.to_bytes()
     };
-    let ranks: Vec<i32> = of_run(run).filter(|pid| is_rank(*pid) && !waits(*pid)).collect();
+    let ranks: Vec<i32> = processes_of(run).filter(|pid| is_rank(*pid) && !waits(*pid)).collect();
     (ranks.len(), ranks.iter().filter(|pid| is_stopped(**pid as u32)).count())
 }
 
@@ -71,7 +71,7 @@ fn is_ours(pid: i32) -> bool {
 }
 
 /// The processes with a heartbeat token of the run `run` in their environment, except this one.
-fn of_run(run: &str) -> impl Iterator<Item = i32> {
+fn processes_of(run: &str) -> impl Iterator<Item = i32> {
     let wanted = format!("{}={run}.", skt_checkpoint::heartbeat::ENV);
     let has_beat = move |pid: &i32| {
         environment_of(*pid).split(|byte| *byte == 0).any(|e| e.starts_with(wanted.as_bytes()))
@@ -82,14 +82,14 @@ fn of_run(run: &str) -> impl Iterator<Item = i32> {
     pids.filter(move |pid| *pid != me).filter(has_beat)
 }
 
-/// Ends the processes that `look` finds, ranks with SIGTERM and after `grace` with SIGKILL, and
-/// looks again until none runs, as one may have started another meanwhile. Returns the number of
+/// Ends the processes that `list` finds, ranks with SIGTERM and after `grace` with SIGKILL, and
+/// lists them again until none runs, as one may have started another. Returns the number of
 /// processes found, and the number that stays.
-fn end_all(look: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
+fn end_all(list: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
     let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
-        let running: Vec<Process> = look().into_iter().filter_map(Process::from_pid).collect();
+        let running: Vec<Process> = list().into_iter().filter_map(Process::from_pid).collect();
         for process in &running {
             let is_new = !found.contains(process);
             if !is_rank(process.pid) || start.elapsed() > grace {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_changes_its_data_is_left_the_time_to_end() {
+    fn rank_that_changes_its_data_has_time_to_end() {
         let me = format!("grace-{}", std::process::id());
         let token = format!("{me}.1");
         // The first ends within its grace, however late a busy machine lets it run, and the second
@@ -166,14 +166,14 @@ mod tests {
             let mut child = start_rank(critical_milliseconds, |command| {
                 command.env(skt_checkpoint::heartbeat::ENV, &token);
             });
-            let look = || of_run(&me).filter(|pid| is_ours(*pid)).collect();
-            assert_eq!(end_all(look, Duration::from_millis(grace_milliseconds)), (1, 0));
+            let list = || processes_of(&me).filter(|pid| is_ours(*pid)).collect();
+            assert_eq!(end_all(list, Duration::from_millis(grace_milliseconds)), (1, 0));
             assert_eq!(child.wait().unwrap().signal(), Some(signal as i32));
         }
     }
 
     #[test]
-    fn a_stopped_rank_is_told_from_one_that_runs() {
+    fn stopped_rank_is_distinguished_from_a_running_one() {
         let me = format!("stopped-{}", std::process::id());
         let token = format!("{me}.1");
         let mut child = start_rank(300, |command| {
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_found_from_its_first_instant() {
+    fn process_is_found_as_soon_as_it_exists() {
         let me = format!("instant-{}", std::process::id());
         let token = format!("{me}.1");
         for _ in 0..50 {

@@ -1,13 +1,13 @@
 //! What differs where the ranks run a program of the user (`launch --program`) and not the
 //! benchmark: the command line of a rank, and what the ends of the ranks mean.
 //!
-//! A launcher's exit code does not tell a lost node from a program that refuses its input, and
-//! launchers differ. So [`super::rank`] starts the program on each rank, and writes how it ended as
-//! a record on standard error, which every launcher forwards.
+//! A launcher's exit code does not distinguish a lost node from a program that refuses its input,
+//! and launchers differ. So [`super::rank`] starts the program on each rank, and writes how it
+//! ended as a record on standard error, which every launcher forwards.
 
 use std::path::{Path, PathBuf};
 
-use super::words::text_of;
+use super::argument_text::argument_to_text;
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::heartbeat::{find_marked, marked_line};
 use skt_terms::exit::Exit;
@@ -28,13 +28,13 @@ pub struct Program {
 /// The command line of a rank: this program's file, which starts that of the user. The arguments
 /// are texts of words.
 pub fn command(own_file: &Path, program: &Program, arguments: &[String]) -> Vec<String> {
-    let (own, file) = (own_file.display().to_string(), text_of(program.file.as_os_str()));
+    let (own, file) = (own_file.display().to_string(), argument_to_text(program.file.as_os_str()));
     let mut command = vec![own, "rank".to_owned(), file];
     command.extend_from_slice(arguments);
     command
 }
 
-/// How a rank has ended by itself, not because its launcher ended it.
+/// How a rank has ended, unless its launcher ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessEnd {
@@ -47,7 +47,7 @@ pub enum ProcessEnd {
 }
 
 impl ProcessEnd {
-    /// The exit code by which a shell tells of this end.
+    /// The exit code by which a shell reports this end.
     pub fn shell_code(&self) -> u8 {
         /// The code of a program that cannot be started.
         const UNSTARTED: u8 = 127;
@@ -66,7 +66,7 @@ impl ProcessEnd {
 pub struct RankEnd {
     /// The token of the start, as in heartbeats.
     pub token: String,
-    /// The rank, if its launcher tells it.
+    /// The rank, if its launcher reports it.
     pub rank: Option<usize>,
     /// The rank's node.
     pub host: String,
@@ -87,7 +87,7 @@ impl RankEnd {
     }
 
     /// What has happened, in words.
-    fn words(&self) -> String {
+    fn describe(&self) -> String {
         let rank = self.rank.map_or("a rank".to_owned(), |rank| format!("rank {rank}"));
         let host = shown_message(&self.host);
         match &self.end {
@@ -118,9 +118,9 @@ pub struct JobEnd {
     pub ranks: usize,
     /// Whether its launcher has ended with code 0.
     pub launcher_succeeded: bool,
-    /// Whether the checkpoint library has said that all is reported.
+    /// Whether the checkpoint library has reported that all results are out.
     pub is_reported: bool,
-    /// Whether the library has said that a process of an earlier start was still running.
+    /// Whether the library has reported that a process of an earlier start was still running.
     pub is_changed: bool,
     /// Whether the supervisor has killed it for another reason than the end of a rank.
     pub was_killed: bool,
@@ -134,7 +134,7 @@ pub enum ProgramVerdict {
     /// All is reported and nothing of the run is left to continue from, but not all ranks are known
     /// to have ended with 0: with this code, as a shell has it, if one is known, and what happened.
     Reported(Option<u8>, String),
-    /// Something was lost, as this text says if it is known: the program starts again.
+    /// Something was lost, which this text describes if it is known: the program starts again.
     Lost(Option<String>),
     /// The program has refused with this code, unless a lost node explains it.
     Refused(u8, String),
@@ -157,23 +157,23 @@ impl Ends {
         place.get_or_insert(end);
     }
 
-    /// Whether a rank has ended so that the job cannot go on.
+    /// Whether a rank has ended so that the job cannot continue.
     pub fn has_failed(&self) -> bool {
         self.killed.is_some() || self.interrupted.is_some() || self.refused.is_some()
     }
 
-    /// What the end of the job means. One rank that says what has happened is enough, as the
+    /// The meaning of the job's end. One rank that reports what has happened is enough, as the
     /// launcher ends the others then. A signal counts before a code, since ranks whose messages
     /// fail may end with any code.
     pub fn verdict(&self, job: &JobEnd) -> ProgramVerdict {
-        let words = |end: &Option<RankEnd>| end.as_ref().map(RankEnd::words);
+        let words = |end: &Option<RankEnd>| end.as_ref().map(RankEnd::describe);
         let lost = words(&self.killed).or_else(|| words(&self.interrupted));
-        let all_say_done = self.done >= job.ranks || (self.done > 0 && job.launcher_succeeded);
+        let all_done = self.done >= job.ranks || (self.done > 0 && job.launcher_succeeded);
         match &self.refused {
-            None if all_say_done && lost.is_none() => ProgramVerdict::Done,
+            None if all_done && lost.is_none() => ProgramVerdict::Done,
             refused if job.is_reported => {
                 let end = self.killed.as_ref().or(self.interrupted.as_ref()).or(refused.as_ref());
-                let words = end.map_or_else(|| self.words_of_unknown(job.ranks), RankEnd::words);
+                let words = end.map_or_else(|| self.describe_unknown(job.ranks), RankEnd::describe);
                 ProgramVerdict::Reported(end.map(|end| end.end.shell_code()), words)
             }
             Some(end) if lost.is_none() && !job.was_killed && !job.is_changed => {
@@ -181,14 +181,14 @@ impl Ends {
                     ProcessEnd::Code(code) => code,
                     ProcessEnd::Signal(_) | ProcessEnd::Unstarted(_) => Exit::BadInput.code(),
                 };
-                ProgramVerdict::Refused(code, end.words())
+                ProgramVerdict::Refused(code, end.describe())
             }
             _ => ProgramVerdict::Lost(lost),
         }
     }
 
-    /// What is known where no rank has told how the program failed.
-    fn words_of_unknown(&self, ranks: usize) -> String {
+    /// What is known where no rank has reported how the program failed.
+    fn describe_unknown(&self, ranks: usize) -> String {
         let unknown = ranks.saturating_sub(self.done);
         format!(
             "{unknown} of {ranks} ranks have not told how they ended: a node is lost, or the \
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
+    fn record_is_found_after_an_open_line_by_its_token() {
         let known = end(2, ProcessEnd::Signal(9));
         let line = format!("12% {}", known.line());
         assert_eq!(RankEnd::find(&line, "r.1.3"), Some(("12% ", known)));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_done_when_its_ranks_say_so_and_not_when_its_launcher_does() {
+    fn program_is_done_when_its_ranks_report_so() {
         let nothing = JobEnd::default();
         let succeeded = JobEnd { launcher_succeeded: true, ..nothing };
         assert_eq!(verdict(&done(3), nothing), ProgramVerdict::Done);
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_is_the_programs_word_unless_a_signal_explains_it() {
+    fn exit_code_of_the_program_counts_unless_it_was_killed() {
         let nothing = JobEnd::default();
         let refused = end(1, ProcessEnd::Code(3));
         let word = ProgramVerdict::Refused(3, "rank 1 on n1 ended with code 3".into());
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_once_all_is_reported_is_no_success() {
+    fn failure_after_the_report_is_no_success() {
         let reported = JobEnd { is_reported: true, ..JobEnd::default() };
         let is_reported = |ends: &[RankEnd], job, code, words: &str| {
             assert_eq!(verdict(ends, job), ProgramVerdict::Reported(code, words.into()));

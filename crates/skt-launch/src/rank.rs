@@ -1,5 +1,5 @@
-//! A rank that runs a program of the user: `skt-hpl rank` starts it, waits for its end, and tells
-//! the supervisor of it, see [`super::program`].
+//! A rank that runs a program of the user: `skt-hpl rank` starts it, waits for its end, and reports
+//! that to the supervisor, see [`super::program`].
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -26,10 +26,10 @@ extern "C" fn ignore(_: libc::c_int) {}
 
 /// Runs a program with its arguments to its end; returns its exit code, as a shell would.
 pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
-    // In lists of processes this name tells this process from the program.
+    // In lists of processes this name distinguishes this process from the program.
     let _ = prctl::set_name(RANK_COMM);
     if let Err(error) = listen() {
-        return tell(ProcessEnd::Unstarted(format!("signals: {error}")));
+        return report_end(ProcessEnd::Unstarted(format!("signals: {error}")));
     }
     let mut command = Command::new(program);
     command.args(arguments).env(PROGRAM_ENV, "1");
@@ -41,13 +41,13 @@ pub fn run(program: &OsString, arguments: &[OsString]) -> u8 {
         Ok(child) => child,
         Err(error) => {
             let why = format!("{}: {error}", program.display());
-            return tell(ProcessEnd::Unstarted(why));
+            return report_end(ProcessEnd::Unstarted(why));
         }
     };
     report_start();
     match child.wait() {
         Ok(status) => ended(status),
-        Err(error) => tell(ProcessEnd::Unstarted(format!("it is lost: {error}"))),
+        Err(error) => report_end(ProcessEnd::Unstarted(format!("it is lost: {error}"))),
     }
 }
 
@@ -60,7 +60,7 @@ fn report_start() {
     }
 }
 
-/// Lets this process survive the launcher's signals, to tell of the program's end. The program gets
+/// Lets this process survive the launcher's signals, to report the program's end. The program gets
 /// them itself, because they go to the whole process group.
 fn listen() -> nix::Result<()> {
     use Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
@@ -84,11 +84,11 @@ fn ended(status: ExitStatus) -> u8 {
     if ASKED.load(Ordering::Relaxed) && end != ProcessEnd::Code(0) {
         return end.shell_code();
     }
-    tell(end)
+    report_end(end)
 }
 
 /// Writes the record of this rank's end, in one write, and returns the exit code.
-fn tell(end: ProcessEnd) -> u8 {
+fn report_end(end: ProcessEnd) -> u8 {
     let code = end.shell_code();
     let token = std::env::var(heartbeat::ENV).unwrap_or_default();
     let (rank, host) = (launcher_rank::rank(), process::this_host());

@@ -42,7 +42,7 @@ fn ended(state: &SupervisorState, now_unix: f64) -> Option<String> {
         Status::Finished if state.program.is_some() => {
             ("finished", state.reason.clone().unwrap_or_else(|| "done".to_owned()))
         }
-        Status::Finished => ("finished", state.exit.map_or(String::new(), result_words)),
+        Status::Finished => ("finished", state.exit.map_or(String::new(), format_result)),
         Status::Stopped => ("stopped", "start the same command again to resume".to_owned()),
         Status::GaveUp => {
             ("given up", state.reason.clone().unwrap_or_else(|| "no reason known".to_owned()))
@@ -55,7 +55,7 @@ fn ended(state: &SupervisorState, now_unix: f64) -> Option<String> {
 }
 
 /// What the exit code of a finished job means.
-fn result_words(exit: u8) -> String {
+fn format_result(exit: u8) -> String {
     match Exit::from_code(exit) {
         Exit::Passed => "PASSED".to_owned(),
         Exit::ResidualFailed => "a residual FAILED".to_owned(),
@@ -98,12 +98,12 @@ pub fn timelines(state: &SupervisorState) -> Vec<String> {
 
 /// The whole record of a run as JSON.
 pub fn account(state: &SupervisorState) -> Value {
-    let charged = state.charged.iter().map(|(host, charged)| {
-        let mut value = serde_json::to_value(charged).expect("plain");
+    let blamed = state.blamed.iter().map(|(host, blame)| {
+        let mut value = serde_json::to_value(blame).expect("plain");
         value["host"] = json!(host);
         value
     });
-    let charged: Vec<Value> = charged.collect();
+    let blamed: Vec<Value> = blamed.collect();
     let failures: Vec<Value> = state
         .failures
         .iter()
@@ -127,7 +127,7 @@ pub fn account(state: &SupervisorState) -> Value {
         "written_unix": state.written_unix,
         "starts": state.start,
         "nodes": state.pool,
-        "charged": charged,
+        "charged": blamed,
         "failures": failures,
     })
 }

@@ -69,7 +69,7 @@ pub fn judge(
 }
 
 /// For each node in use, in order: whether the checksums of `rows` can rebuild the data of its
-/// ranks. Without checksums no node is losable, because nothing tells that it computes wrong.
+/// ranks. Without checksums no node is losable, because nothing shows that it computes wrong.
 pub fn losable(
     pool: &Pool,
     ranks: usize,
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_good_shape_is_told_with_its_numbers() {
+    fn good_shape_is_reported_with_its_numbers() {
         let shape = judged("n1 n2 n3 n4", "s1", 2, &settings(1, &[]));
         assert_eq!(
             shape.summary,
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_borne_is_warned_of() {
+    fn losses_that_end_the_run_are_warned_of() {
         let warned = |active, spares, slots, settings: &Settings| {
             judged(active, spares, slots, settings).warnings.join("|")
         };
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_is_losable_where_no_process_row_has_more_of_it_than_parities() {
+    fn node_is_losable_up_to_parities_per_process_row() {
         let rows = vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
         let losable = |slots: usize, active: &str, parities: usize| {
             let settings = Settings { method: Method::Abft, ..settings(parities, &[]) };

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Inquiry, RunRules, Start};
 use super::input::Input;
-use super::job::{self, Heard, Job};
+use super::job::{self, Job, JobOutput};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::IdleLines;
 use super::probe::Purpose;
@@ -25,7 +25,7 @@ use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Limits};
 use super::terminal::Terminal;
 use super::watch::HeartbeatWatch;
-use super::{LaunchOptions, SupervisorError, report, stop, words};
+use super::{LaunchOptions, SupervisorError, argument_text, report, stop};
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
@@ -65,10 +65,13 @@ pub struct Shell {
 
 /// The file of the program that the ranks run, if it is not the benchmark.
 fn program_name(options: &LaunchOptions) -> Option<String> {
-    options.program_of_user.as_ref().map(|program| words::text_of(program.file.as_os_str()))
+    options
+        .program_of_user
+        .as_ref()
+        .map(|program| argument_text::argument_to_text(program.file.as_os_str()))
 }
 
-/// Seconds since 1970, by a clock that nobody can set while this supervisor lives.
+/// Seconds since 1970, by a clock that cannot be set while this supervisor lives.
 struct Clock {
     start: Instant,
     start_unix: f64,
@@ -168,7 +171,7 @@ impl Shell {
         };
         let watch = match options.program_of_user {
             None => HeartbeatWatch::new(options.min_timeouts),
-            Some(_) => HeartbeatWatch::of_program(options.min_timeouts),
+            Some(_) => HeartbeatWatch::for_program(options.min_timeouts),
         };
         let decisions = Decisions::new(rules, state, watch);
         let mut shell = Self {
@@ -185,7 +188,7 @@ impl Shell {
             stall_clock: StallClock::new(),
             end: None,
         };
-        note.into_iter().for_each(|note| shell.tell(&note));
+        note.into_iter().for_each(|note| shell.message(&note));
         Ok(shell)
     }
 
@@ -201,7 +204,7 @@ impl Shell {
                 return end;
             }
             self.catch_up();
-            self.hear();
+            self.read_job();
             self.catch_up();
             if stop::is_time_up() {
                 self.end_time();
@@ -220,13 +223,13 @@ impl Shell {
     }
 
     /// If the supervisor was held up, that time is no silence, and no part of a pace. Reads what
-    /// the job has written meanwhile, before the job is judged to be silent.
+    /// the job has written during it, before the job is judged to be silent.
     fn catch_up(&mut self) {
         self.stall_clock.poll();
         let held_up = std::mem::take(&mut self.stall_clock.held_up);
         if !held_up.is_zero() {
             self.feed(Event::Unwatched { seconds: held_up.as_secs_f64() });
-            self.hear();
+            self.read_job();
         }
     }
 
@@ -244,8 +247,8 @@ impl Shell {
 
     fn act(&mut self, action: Action) {
         match action {
-            Action::Tell(text) => self.tell(&text),
-            Action::Say(kind, text) => self.say(kind, &text),
+            Action::Message(text) => self.message(&text),
+            Action::Report(kind, text) => self.report(kind, &text),
             Action::Print(text) => self.print(&text),
             Action::Save => self.save(),
             Action::Tidy => self.folder.tidy(),
@@ -268,9 +271,10 @@ impl Shell {
         }
     }
 
-    /// The time of the run ends now: tells the running job, and sets the time limit of later jobs.
+    /// The time of the run ends now: notifies the running job, and sets the time limit of later
+    /// jobs.
     fn end_time(&mut self) {
-        self.say("time", "SIGUSR1: the time ends now");
+        self.report("time", "SIGUSR1: the time ends now");
         self.options.end_unix = Some(self.clock.unix());
         // The user's program is not started again, however it ends.
         self.decisions.state.is_time_up |= self.options.program_of_user.is_some();
@@ -324,8 +328,8 @@ impl Shell {
         Ok(())
     }
 
-    /// Tells the decisions what the job has written, and whether its launcher has ended.
-    fn hear(&mut self) {
+    /// Passes on to the decisions what the job has written, and whether its launcher has ended.
+    fn read_job(&mut self) {
         let Some(job) = &mut self.job else { return };
         let start = self.decisions.state.start;
         job.reserve(&self.folder, start);
@@ -333,12 +337,12 @@ impl Shell {
         // ended.
         let (ended, token) = (job.ended(), self.decisions.state.token());
         while let Some(job) = &mut self.job {
-            let heard = match job.read(&token) {
-                Ok(heard) => heard,
+            let output = match job.read(&token) {
+                Ok(output) => output,
                 Err(error) => return self.feed(Event::Unread(error)),
             };
-            let is_last = heard.is_all || ended.is_none();
-            self.take(heard);
+            let is_last = output.is_all || ended.is_none();
+            self.take(output);
             if is_last {
                 break;
             }
@@ -363,16 +367,16 @@ impl Shell {
     }
 
     /// Passes on what the job has written.
-    fn take(&mut self, heard: Heard) {
-        if !heard.report.is_empty() {
-            self.feed(Event::Report(heard.report));
+    fn take(&mut self, output: JobOutput) {
+        if !output.report.is_empty() {
+            self.feed(Event::Report(output.report));
         }
-        for piece in heard.pieces {
+        for piece in output.pieces {
             match piece {
                 Piece::Text(text) => self.terminal.forward(&text),
                 Piece::Line(line) => {
                     let text = String::from_utf8_lossy(&line).into_owned();
-                    if !self.is_of_program() && !self.decisions.has_told(&text) {
+                    if !self.is_of_program() && !self.decisions.has_printed(&text) {
                         self.terminal.forward(&line);
                     }
                     self.feed(Event::Line(text));
@@ -398,7 +402,7 @@ impl Shell {
             words.extend(keeps.images.iter().map(images));
         }
         let program = options.program_of_user.as_ref();
-        let path = |program: &Program| words::text_of(program.file.as_os_str());
+        let path = |program: &Program| argument_text::argument_to_text(program.file.as_os_str());
         words.extend(program.map(|program| format!("--program={}", path(program))));
         self.lines.use_for(&words);
         words.push(format!("--purpose={}", inquiry.purpose));
@@ -417,7 +421,7 @@ impl Shell {
         };
         let each = match inquiry.purpose {
             Purpose::Clean | Purpose::Forget => options.probe_limit.min(CLEAN_PATIENCE),
-            Purpose::Start | Purpose::Look | Purpose::Links => options.probe_limit,
+            Purpose::Start | Purpose::Check | Purpose::Links => options.probe_limit,
         };
         let limits = Limits {
             purpose: inquiry.purpose,
@@ -436,10 +440,10 @@ impl Shell {
         self.stall_clock.poll();
         let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
         self.stall_clock.restart();
-        // What the job has said meanwhile counts beside the answers. A launcher that ended
-        // meanwhile makes them needless.
+        // Output that the job wrote during the survey counts as well as the answers. A launcher
+        // that has ended since then makes them needless.
         let (start, has_job) = (self.decisions.state.start, self.job.is_some());
-        self.hear();
+        self.read_job();
         let is_as_it_was = (self.decisions.state.start, self.job.is_some()) == (start, has_job);
         if is_as_it_was && !has_ended(&mut self.job) {
             self.feed(Event::Answers(survey));
@@ -460,7 +464,7 @@ impl Shell {
     fn start(&mut self, start: &Start) -> Result<Job> {
         // The state is saved before its token and its files are in use: a supervisor that is killed
         // in between must not leave them to the next start.
-        self.mend_folder()?;
+        self.repair_folder()?;
         let program = self.options.program_of_user.as_ref();
         self.decisions.state.program_checksum = program.map(|program| program.checksum);
         self.folder.save(&mut self.decisions.state)?;
@@ -478,7 +482,7 @@ impl Shell {
         let outputs = Job::outputs(&self.folder, number)?;
         let names: Vec<&str> = start.hosts.iter().map(|host| host.name.as_str()).collect();
         let (ranks, names) = (self.options.ranks, names.join(", "));
-        self.say("start", &format!("start {number}: {ranks} ranks on {names}"));
+        self.report("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
         let of_input = |source| SupervisorError::File { path: "standard input".into(), source };
         let child = Command::new(&plan.argv[0])
@@ -536,7 +540,7 @@ impl Shell {
     }
 
     /// Makes the state folder again if it was removed: a start needs files in it.
-    fn mend_folder(&mut self) -> Result<()> {
+    fn repair_folder(&mut self) -> Result<()> {
         if !self.folder.file("lock").exists() {
             self.lock = self.folder.lock()?;
         }
@@ -549,15 +553,15 @@ impl Shell {
         self.feed(saved.map_or_else(Event::Unsaved, |()| Event::Saved));
     }
 
-    /// Tells the user something, and logs it.
-    fn say(&mut self, kind: &str, text: &str) {
-        self.tell(text);
+    /// Prints something to the user, and logs it.
+    fn report(&mut self, kind: &str, text: &str) {
+        self.message(text);
         self.log(kind, text);
     }
 
-    fn tell(&mut self, text: &str) {
+    fn message(&mut self, text: &str) {
         let since = self.clock.unix() - self.decisions.state.started_unix;
-        self.terminal.tell(since, text);
+        self.terminal.message(since, text);
     }
 
     fn log(&mut self, kind: &str, text: &str) {

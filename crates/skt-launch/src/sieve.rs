@@ -9,7 +9,7 @@ use std::mem;
 use super::program::{self, RankEnd};
 use skt_checkpoint::heartbeat::{self, Heartbeat};
 
-/// The most bytes of a record, and of a line that is kept for a look at it.
+/// The most bytes of a record, and of a line that is kept to be searched.
 const LINE_BYTES_MAX: usize = 1 << 20;
 const MARKS: [&[u8]; 2] = [heartbeat::MARK.as_bytes(), program::MARK.as_bytes()];
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_the_benchmark_come_whole() {
+    fn benchmark_lines_are_passed_on_whole() {
         let (line, record) = record_of(TOKEN);
         let parts = [&b"warning: \xe9"[..], b"a\n12%", &line, b"rest"];
         let (text, lines, records) = sifted(false, &parts);

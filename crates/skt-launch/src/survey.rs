@@ -10,7 +10,7 @@ use skt_host::wait_clock::WaitClock;
 
 use super::fault;
 use super::hosts::{Health, Host, Pool};
-use super::line::{Heard, IdleLines, Line};
+use super::line::{Arrival, IdleLines, Line};
 use super::links::Partner;
 use super::links::from_here::FromHere;
 use super::links::verdict::{self, Judged};
@@ -25,12 +25,12 @@ const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
 /// [`PATIENCE`] with nodes of a silent job, which is ended if one of them is lost.
 const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
 /// How long, after the slowest other node, those nodes are waited for that the launcher or an
-/// earlier look says are lost.
+/// earlier probe reports as lost.
 const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
 /// [`PATIENCE`] where links are tried: there a node waits for its partners before it answers.
 const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
 /// A kept line on which no answer has come after this time is replaced by a new one: it may have
-/// broken without any packet that says so, while the node is healthy.
+/// broken without any packet that reports this, while the node is healthy.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
 /// Probes in progress at a time.
 const AT_ONCE: usize = 128;
@@ -74,8 +74,8 @@ impl Survey {
 /// What the nodes are asked for, and how long their answers are waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
-    /// Why they are asked. A look asks only the nodes in use, and ends when it has found one that
-    /// is ill.
+    /// Why they are asked. A quick probe asks only the nodes in use, and ends when it has found one
+    /// that is ill.
     pub purpose: Purpose,
     /// The longest time for any node.
     pub each: Duration,
@@ -93,7 +93,7 @@ pub struct Limits<'a> {
     /// Nodes that are known to be lost, whatever they answer. The survey waits until spares can
     /// take their places, and counts none of them as such a spare.
     pub lost: &'a BTreeSet<String>,
-    /// Whom each node tries to reach, where links are tried.
+    /// The nodes that each node tries to reach, where links are tried.
     pub partners: &'a BTreeMap<String, Vec<Partner>>,
 }
 
@@ -163,7 +163,7 @@ struct ProbeRound<'a> {
     /// [`RENEW_AFTER`].
     renew_after: Duration,
     /// [`PATIENCE_OF_LOOK`].
-    patience_of_look: (u32, Duration),
+    patience_of_probe: (u32, Duration),
     /// Nodes that are not asked yet, the next one last.
     waiting: Vec<String>,
     /// Lines in use at a time: fewer where this machine has no room for more.
@@ -196,7 +196,7 @@ impl<'a> ProbeRound<'a> {
         limits: Limits<'a>,
     ) -> Self {
         let spares = match limits.purpose {
-            Purpose::Look => &[],
+            Purpose::Check => &[],
             Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
         };
         let names = pool.active.iter().chain(spares).map(|host| host.name.clone());
@@ -210,7 +210,7 @@ impl<'a> ProbeRound<'a> {
             reach,
             open: &Line::open,
             renew_after: RENEW_AFTER,
-            patience_of_look: PATIENCE_OF_LOOK,
+            patience_of_probe: PATIENCE_OF_LOOK,
             waiting: names.rev().collect(),
             at_once: AT_ONCE,
             lacking: None,
@@ -293,12 +293,12 @@ impl<'a> ProbeRound<'a> {
     /// Whether a line that cannot be opened may be the fault of the agent here, and is not to end a
     /// job: a ticket or a certificate has expired, or no name is found for a moment.
     fn doubts_agent(&self) -> bool {
-        matches!(self.limits.purpose, Purpose::Look | Purpose::Links)
+        matches!(self.limits.purpose, Purpose::Check | Purpose::Links)
     }
 
     /// Decides whether nodes to which no line could be opened are lost: they are if the agent can
-    /// open a line to another node. Answers on kept lines say nothing about the agent, so one of
-    /// the nodes that have answered gets a new line, too.
+    /// open a line to another node. Answers on kept lines do not test the agent, so one of the
+    /// nodes that have answered gets a new line, too.
     fn judge_failed_lines(&mut self) {
         for (name, why) in std::mem::take(&mut self.failed_lines) {
             let agent = self.agent(&name);
@@ -352,7 +352,7 @@ impl<'a> ProbeRound<'a> {
                 self.waiting.push(name.to_owned());
             }
             Err(error) => {
-                // It says nothing of the node.
+                // It is no evidence about the node.
                 self.outcomes.insert(name.to_owned(), ProbeOutcome::Unknown);
                 self.agent_fault = Some((argv[0].clone(), error));
             }
@@ -367,20 +367,20 @@ impl<'a> ProbeRound<'a> {
         let (limits, limit) = (self.limits, self.limits.each);
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
-            let outcome = match probe.line.hear() {
-                Heard::Answer(_) if probe.is_control => {
+            let outcome = match probe.line.receive() {
+                Arrival::Answer(_) if probe.is_control => {
                     self.note_agent(&probe.name, AgentState::Works);
                     continue;
                 }
-                Heard::End(_) if probe.is_control => {
+                Arrival::End(_) if probe.is_control => {
                     self.note_agent(&probe.name, AgentState::Fails);
                     continue;
                 }
-                Heard::Nothing if probe.is_control && waited >= limit => {
+                Arrival::Nothing if probe.is_control && waited >= limit => {
                     self.note_agent(&probe.name, AgentState::Fails);
                     continue;
                 }
-                Heard::Answer(answer) => {
+                Arrival::Answer(answer) => {
                     if probe.is_new {
                         self.note_agent(&probe.name, AgentState::Works);
                     }
@@ -393,15 +393,15 @@ impl<'a> ProbeRound<'a> {
                     self.lines.keep(&probe.name, probe.line);
                     ProbeOutcome::Answer(answer)
                 }
-                Heard::End(why) if probe.is_new && self.doubts_agent() => {
+                Arrival::End(why) if probe.is_new && self.doubts_agent() => {
                     self.failed_lines.push((probe.name, why));
                     continue;
                 }
-                Heard::End(why) if probe.is_new => ProbeOutcome::Failed(why),
-                Heard::Nothing if waited >= limit => {
+                Arrival::End(why) if probe.is_new => ProbeOutcome::Failed(why),
+                Arrival::Nothing if waited >= limit => {
                     ProbeOutcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
                 }
-                Heard::Nothing
+                Arrival::Nothing
                     if probe.is_new
                         || waited < self.renew_after
                         || limits.purpose == Purpose::Links =>
@@ -409,7 +409,7 @@ impl<'a> ProbeRound<'a> {
                     self.under_way.push(probe);
                     continue;
                 }
-                Heard::Nothing | Heard::End(_) => {
+                Arrival::Nothing | Arrival::End(_) => {
                     self.open(&probe.name, probe.started);
                     continue;
                 }
@@ -423,18 +423,20 @@ impl<'a> ProbeRound<'a> {
         match self.outcomes.get(&host.name) {
             None | Some(ProbeOutcome::Unknown) => Health::Unknown,
             Some(ProbeOutcome::Failed(why)) => Health::Ill(why.clone()),
-            // A look asks for a sign of life, and a try of links for what is known of other nodes.
+            // A quick probe asks for a sign of life, and a try of links for what is known of other
+            // nodes.
             Some(ProbeOutcome::Answer(_))
-                if matches!(self.limits.purpose, Purpose::Look | Purpose::Links) =>
+                if matches!(self.limits.purpose, Purpose::Check | Purpose::Links) =>
             {
                 Health::Well
             }
             Some(ProbeOutcome::Answer(answer)) => {
                 let (held_bytes, rank_bytes) = (self.held_bytes, self.limits.rank_bytes);
-                let of_program =
-                    || self.limits.program.and_then(|program| fault::of_program(answer, program));
-                let fault = fault::of(answer, host.slots as u64, held_bytes, rank_bytes);
-                match fault.or_else(of_program) {
+                let program_fault = || {
+                    self.limits.program.and_then(|program| fault::program_fault(answer, program))
+                };
+                let fault = fault::node_fault(answer, host.slots as u64, held_bytes, rank_bytes);
+                match fault.or_else(program_fault) {
                     None => Health::Well,
                     Some(why) => Health::Ill(why),
                 }
@@ -445,8 +447,8 @@ impl<'a> ProbeRound<'a> {
     /// Takes silent nodes in use for lost if no packet comes back from them, however long the agent
     /// would wait for them. Before the first start nothing is lost by waiting.
     fn try_silent(&mut self) {
-        let is_look = self.limits.purpose == Purpose::Look;
-        if !is_look && (self.limits.purpose != Purpose::Start || self.limits.spare_losses == 0) {
+        let is_probe = self.limits.purpose == Purpose::Check;
+        if !is_probe && (self.limits.purpose != Purpose::Start || self.limits.spare_losses == 0) {
             return;
         }
         if let Some(from_here) = &self.from_here {
@@ -481,7 +483,7 @@ impl<'a> ProbeRound<'a> {
         }
     }
 
-    /// Whether the answers so far suffice to go on.
+    /// Whether the answers so far suffice to continue.
     fn is_enough(&mut self) -> bool {
         if self.limits.purpose == Purpose::Links {
             return self.are_links_known();
@@ -494,8 +496,8 @@ impl<'a> ProbeRound<'a> {
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
         let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
         let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
-        if limits.purpose == Purpose::Look {
-            let patience = if are_suspects { PATIENCE } else { self.patience_of_look };
+        if limits.purpose == Purpose::Check {
+            let patience = if are_suspects { PATIENCE } else { self.patience_of_probe };
             let is_trying = self.agents.values().any(|state| *state == AgentState::Tried);
             let is_late = !self.is_patient(patience) && silent < pool.active.len() && !is_trying;
             let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
@@ -565,10 +567,10 @@ impl<'a> ProbeRound<'a> {
     /// Ends what is in progress. If `silence_counts`, nodes in use that did not answer are
     /// lost; others were not waited for.
     fn stop(mut self, silence_counts: bool) -> Survey {
-        // A look ends with the first node that fails, before the others' time is up.
+        // A quick probe ends with the first node that fails, before the others' time is up.
         let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
-        let is_look = self.limits.purpose == Purpose::Look;
-        let is_cut_short = is_look && self.outcomes.values().any(is_failed);
+        let is_probe = self.limits.purpose == Purpose::Check;
+        let is_cut_short = is_probe && self.outcomes.values().any(is_failed);
         let is_probe = |probe: &Probe| !probe.is_control;
         for probe in std::mem::take(&mut self.under_way).into_iter().filter(is_probe) {
             let is_in_use = self.pool.active.iter().any(|host| host.name == probe.name);
@@ -616,7 +618,7 @@ mod tests {
         vec!["/bin/sh".into(), "-c".into(), script]
     }
 
-    fn says(answer: &Answer) -> String {
+    fn print_answer(answer: &Answer) -> String {
         format!("echo Welcome!; printf '%s' '{}'", answer.line())
     }
 
@@ -625,16 +627,16 @@ mod tests {
         super::survey(&mut IdleLines::default(), pool, reach, limits, &mut || false)
     }
 
-    /// A look that takes a silent node for ill this time after the others have answered.
-    fn look(
+    /// A quick probe that takes a silent node for ill this time after the others have answered.
+    fn probe(
         lines: &mut IdleLines,
         pool: &Pool,
         reach: &dyn Fn(&str) -> Vec<String>,
         patience: Duration,
     ) -> Survey {
-        let limits = Limits { purpose: Purpose::Look, each: LONG, ..LIMITS };
+        let limits = Limits { purpose: Purpose::Check, each: LONG, ..LIMITS };
         let mut asking = ProbeRound::new(lines, pool, reach, limits);
-        asking.patience_of_look = (0, patience);
+        asking.patience_of_probe = (0, patience);
         asking.run(&mut || false)
     }
 
@@ -664,14 +666,14 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_heard_behind_greetings_and_faults_are_told() {
+    fn answers_follow_greetings_and_faults_are_reported() {
         let reach = |name: &str| match name {
-            "n1" => sh(says(&answer())),
+            "n1" => sh(print_answer(&answer())),
             "n2" => sh("echo no route >&2; exit 255".into()),
             "n3" => sh("exit 3".into()),
-            "n4" => sh(says(&Answer { version: "0.0.1".into(), ..answer() })),
-            "n6" => sh(says(&Answer { program: 1, ..answer() })),
-            _ => sh(says(&Answer { no_store: Some("none".into()), ..answer() })),
+            "n4" => sh(print_answer(&Answer { version: "0.0.1".into(), ..answer() })),
+            "n6" => sh(print_answer(&Answer { program: 1, ..answer() })),
+            _ => sh(print_answer(&Answer { no_store: Some("none".into()), ..answer() })),
         };
         let limits = Limits { each: LONG, ..LIMITS };
         let found = survey(&pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, limits);
@@ -703,10 +705,10 @@ mod tests {
 
     /// This machine lacks processes or file descriptors: it asks fewer nodes at once.
     #[test]
-    fn nodes_are_asked_later_where_this_machine_has_no_room_for_all_lines() {
+    fn nodes_are_probed_later_if_no_more_lines_can_be_opened() {
         let (pool, mut lines) = (pool(&["n1", "n2", "n3", "n4"], &["s1"]), IdleLines::default());
         let limits = Limits { each: LONG, ..LIMITS };
-        let reach = |_: &str| sh(says(&answer()));
+        let reach = |_: &str| sh(print_answer(&answer()));
         let calls = std::cell::Cell::new(0);
         let open = |argv: &[String], is_kept| {
             calls.set(calls.get() + 1);
@@ -722,7 +724,7 @@ mod tests {
         for host in &pool.active {
             assert_eq!(found.health(&host.name), Health::Well, "{}", host.name);
         }
-        // Where there is never room for one, that is said.
+        // Where there is never room for one, that is reported.
         let open = |_: &[String], _| Err(Errno::EMFILE.into());
         let mut asking =
             ProbeRound::new(&mut lines, &pool, &reach, Limits { each: Duration::ZERO, ..limits });
@@ -743,7 +745,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_kept_for_the_next_questions_unless_it_goes_deaf() {
+    fn line_is_kept_unless_it_stops_answering() {
         let folder = tempfile::tempdir().unwrap();
         let (well, deaf) = (folder.path().join("well"), folder.path().join("deaf"));
         let openings = |path: &Path| fs::read_to_string(path).unwrap().lines().count();
@@ -751,7 +753,7 @@ mod tests {
             "n1" => sh(answers_all(&well)),
             // Only the first of its lines does not read a second question.
             _ if !deaf.exists() => {
-                sh(format!("touch {}; {}; sleep 1000", deaf.display(), says(&answer())))
+                sh(format!("touch {}; {}; sleep 1000", deaf.display(), print_answer(&answer())))
             }
             _ => sh(answers_all(&deaf)),
         };
@@ -769,10 +771,10 @@ mod tests {
         let (soon, late) = (Duration::from_millis(100), LONG);
         for (names, purpose, renew_after) in [
             (&["n1", "n2"][..], Purpose::Start, late),
-            (&["n2"], Purpose::Look, soon),
+            (&["n2"], Purpose::Check, soon),
             (&["n1", "n2"], Purpose::Start, late),
-            (&["n1"], Purpose::Look, late),
-            (&["n2"], Purpose::Look, late),
+            (&["n1"], Purpose::Check, late),
+            (&["n2"], Purpose::Check, late),
         ] {
             all_are_well(names, purpose, renew_after);
         }
@@ -780,17 +782,17 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_is_waited_for_in_the_place_of_a_lost_node_that_answers() {
+    fn spare_of_a_lost_node_that_answers_is_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let has_answered = folder.path().join("n2").display().to_string();
         let reach = |name: &str| match name {
             "s1" => sh("exit 3".into()),
             "s2" => sh(format!(
                 "until [ -e {has_answered} ]; do sleep 0.05; done; sleep 0.3; {}",
-                says(&answer())
+                print_answer(&answer())
             )),
-            "n2" => sh(format!("{}; touch {has_answered}", says(&answer()))),
-            _ => sh(says(&answer())),
+            "n2" => sh(format!("{}; touch {has_answered}", print_answer(&answer()))),
+            _ => sh(print_answer(&answer())),
         };
         let lost: BTreeSet<String> = ["n2".to_owned()].into();
         let limits = Limits { each: LONG, lost: &lost, ..LIMITS };
@@ -800,7 +802,7 @@ mod tests {
         assert!(found.slowest >= Duration::from_millis(300), "{:?}", found.slowest);
     }
 
-    /// Whether a survey of `pool` goes on without the silent nodes: `well` have answered, the
+    /// Whether a survey of `pool` continues without the silent nodes: `well` have answered, the
     /// slowest after 100 s (a kept line) and 200 s (a new one), and the silent ones were asked
     /// `waited_seconds` ago.
     fn is_enough(pool: &Pool, well: &[&str], limits: Limits, waited_seconds: u64) -> bool {
@@ -818,7 +820,7 @@ mod tests {
     }
 
     #[test]
-    fn one_silent_node_is_waited_for_twice_as_long_as_the_others_and_two_for_the_whole_limit() {
+    fn single_silent_node_is_waited_for_less_than_two() {
         let pool = pool(&["n1", "n2", "n3"], &["s1", "s2"]);
         let all_but_one = ["n1", "n3", "s1", "s2"];
         assert!(!is_enough(&pool, &all_but_one, LIMITS, 380));
@@ -831,7 +833,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suspect_is_waited_for_no_longer_than_the_others_take_now() {
+    fn suspect_is_waited_for_as_long_as_the_others_take() {
         let (pool, suspects) = (pool(&["n1", "n2", "n3"], &["s1", "s2"]), ["n2".to_owned()]);
         let limits = Limits { suspects: &suspects, ..LIMITS };
         let all_but_one = ["n1", "n3", "s1"];
@@ -844,8 +846,8 @@ mod tests {
     }
 
     #[test]
-    fn a_look_waits_for_the_silent_in_proportion_too() {
-        let limits = Limits { purpose: Purpose::Look, ..LIMITS };
+    fn quick_probe_waits_for_silent_nodes_in_proportion() {
+        let limits = Limits { purpose: Purpose::Check, ..LIMITS };
         let pool = pool(&["n1", "n2", "n3"], &[]);
         for well in [&["n1"][..], &["n1", "n3"]] {
             assert!(!is_enough(&pool, well, limits, 380));
@@ -865,7 +867,7 @@ mod tests {
                 "{wait}; echo opened >> {}; {}",
                 opened.display(),
                 match name {
-                    "n2" => says(&answer()),
+                    "n2" => print_answer(&answer()),
                     _ => answers_all(&opened),
                 }
             ))
@@ -885,22 +887,22 @@ mod tests {
     }
 
     #[test]
-    fn silence_says_nothing_when_the_job_has_ended_meanwhile() {
+    fn silence_is_no_fault_after_the_job_has_ended() {
         let reach = |name: &str| match name {
             "n2" => sh("sleep 1000".into()),
-            _ => sh(says(&answer())),
+            _ => sh(print_answer(&answer())),
         };
-        let limits = Limits { purpose: Purpose::Look, each: LONG, ..LIMITS };
+        let limits = Limits { purpose: Purpose::Check, each: LONG, ..LIMITS };
         let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &[]));
         let found = super::survey(&mut lines, &pool, &reach, limits, &mut || true);
         assert_eq!(found.health("n2"), Health::Unknown);
     }
 
     #[test]
-    fn a_silent_node_is_lost_before_its_limit_unless_too_many_are_silent() {
+    fn single_silent_nodes_are_lost_before_their_limit() {
         let reach = |name: &str| match name {
             "n2" | "n3" => sh("sleep 1000".into()),
-            _ => sh(says(&answer())),
+            _ => sh(print_answer(&answer())),
         };
         let patient = Limits { each: LONG, ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
@@ -911,56 +913,56 @@ mod tests {
     }
 
     #[test]
-    fn a_look_ends_with_the_first_that_is_ill_or_when_one_alone_is_silent() {
+    fn quick_probe_ends_at_the_first_ill_or_only_silent_node() {
         let reach = |name: &str| match name {
             "n2" => sh("sleep 0.2; echo no route >&2; exit 255".into()),
             "n3" | "s1" => sh("sleep 1000".into()),
-            _ => sh(says(&answer())),
+            _ => sh(print_answer(&answer())),
         };
-        let look = |active: &[&str], patience| {
-            let found = look(&mut IdleLines::default(), &pool(active, &["s1"]), &reach, patience);
+        let probe = |active: &[&str], patience| {
+            let found = probe(&mut IdleLines::default(), &pool(active, &["s1"]), &reach, patience);
             assert_eq!(found.health("s1"), Health::Unknown, "spares are not asked");
             found
         };
-        let found = look(&["n1", "n2"], LONG);
+        let found = probe(&["n1", "n2"], LONG);
         assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("no route")));
-        let found = look(&["n1", "n3"], Duration::from_millis(300));
+        let found = probe(&["n1", "n3"], Duration::from_millis(300));
         let Health::Ill(why) = found.health("n3") else { panic!("it is silent") };
         assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
-        let found = look(&["n1", "n3", "n2"], LONG);
+        let found = probe(&["n1", "n3", "n2"], LONG);
         assert_eq!(found.health("n3"), Health::Unknown, "its time was not up");
-        let found = look(&["n1", "n4"], LONG);
+        let found = probe(&["n1", "n4"], LONG);
         assert_eq!(found.health("n4"), Health::Well);
     }
 
     /// The agent's own fault here, such as a certificate that has expired, is no loss of a node.
     #[test]
-    fn in_a_look_an_agent_that_reaches_nobody_says_nothing_of_a_node() {
+    fn agent_that_reaches_no_node_is_no_evidence() {
         let folder = tempfile::tempdir().unwrap();
         let opened = folder.path().join("opened");
         let pool = pool(&["n1", "n2", "n3"], &["s1"]);
         let refuses = |_: &str| sh("echo no ticket >&2; exit 255".into());
-        let found = look(&mut IdleLines::default(), &pool, &refuses, LONG);
+        let found = probe(&mut IdleLines::default(), &pool, &refuses, LONG);
         for host in &pool.active {
             assert_eq!(found.health(&host.name), Health::Unknown, "{}", host.name);
         }
         // Two nodes answer by the lines that are kept; the line to the third breaks.
-        let look_again = |agent: &dyn Fn(&str) -> Vec<String>| {
+        let probe_again = |agent: &dyn Fn(&str) -> Vec<String>| {
             let mut lines = IdleLines::default();
             let before = |name: &str| match name {
-                "n2" => sh(says(&answer())),
+                "n2" => sh(print_answer(&answer())),
                 _ => sh(answers_all(&opened)),
             };
-            look(&mut lines, &pool, &before, LONG);
-            look(&mut lines, &pool, agent, LONG)
+            probe(&mut lines, &pool, &before, LONG);
+            probe(&mut lines, &pool, agent, LONG)
         };
-        let found = look_again(&refuses);
+        let found = probe_again(&refuses);
         assert_eq!(found.health("n2"), Health::Unknown);
         assert_eq!(found.health("n1"), Health::Well);
         // Another node is reached by a new line at the same time.
-        let found = look_again(&|name| match name {
+        let found = probe_again(&|name| match name {
             "n2" => sh("echo connection refused >&2; exit 255".into()),
-            _ => sh(says(&answer())),
+            _ => sh(print_answer(&answer())),
         });
         assert!(matches!(found.health("n2"), Health::Ill(why) if why.contains("refused")));
     }
@@ -969,7 +971,7 @@ mod tests {
     fn spares_that_are_not_needed_are_not_waited_for() {
         let reach = |name: &str| match name {
             "s1" => sh("sleep 1000".into()),
-            _ => sh(says(&answer())),
+            _ => sh(print_answer(&answer())),
         };
         let patient = Limits { each: LONG, ..LIMITS };
         let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
@@ -977,10 +979,12 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_needs_the_memory_that_survivors_segments_take() {
+    fn spare_needs_memory_for_the_segments_it_rebuilds() {
         let reach = |name: &str| match name {
-            "n1" => sh(says(&Answer { run_bytes: 1 << 30, available_bytes: 5, ..answer() })),
-            _ => sh(says(&Answer { available_bytes: (1 << 30) - 1, ..answer() })),
+            "n1" => {
+                sh(print_answer(&Answer { run_bytes: 1 << 30, available_bytes: 5, ..answer() }))
+            }
+            _ => sh(print_answer(&Answer { available_bytes: (1 << 30) - 1, ..answer() })),
         };
         let mut pool = pool(&["n1"], &[]);
         pool.active[0].slots = 1;

@@ -17,7 +17,7 @@ pub struct Terminal {
 // A standard error that is closed is no reason to stop, so write errors are ignored.
 impl Terminal {
     /// Shows a message with its time, in seconds since the run began.
-    pub fn tell(&mut self, seconds: f64, text: &str) {
+    pub fn message(&mut self, seconds: f64, text: &str) {
         self.clear_status();
         let end = if std::mem::take(&mut self.is_open) { "\n" } else { "" };
         let _ = writeln!(io::stderr(), "{end}launch {seconds:9.3} s  {}", printable(text));

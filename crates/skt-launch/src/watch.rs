@@ -8,10 +8,10 @@ use skt_checkpoint::heartbeat::{CHECKPOINT, COMPUTE, FACTOR, Heartbeat, WAIT};
 /// A pause, or a phase without columns, is a hang if it takes longer than this many times the
 /// longest so far and what the job expects.
 const PACE_FACTOR: f64 = 10.0;
-/// A pause of this many times the longest so far, and of at least [`LOOK_LEAST_SECONDS`], is a
+/// A pause of this many times the longest so far, and of at least [`PROBE_SECONDS_MIN`], is a
 /// reason to probe the nodes.
-const LOOK_FACTOR: f64 = 2.0;
-const LOOK_LEAST_SECONDS: f64 = 2.0;
+const PROBE_FACTOR: f64 = 2.0;
+const PROBE_SECONDS_MIN: f64 = 2.0;
 
 /// Lower bounds of the limits, in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -51,12 +51,12 @@ pub struct HeartbeatWatch {
     waited_in_step_seconds: f64,
     /// Waits within the present phase.
     waited_in_phase_seconds: f64,
-    /// The longest step that the job has expected, and the longest that the user was told of.
+    /// The longest step that the job has expected, and the longest that was reported to the user.
     expected_step_seconds: f64,
     told_seconds: f64,
     longest_step_seconds: f64,
     longest_step_columns: usize,
-    /// How long each phase took in tests of each N; a time says nothing about a larger N.
+    /// How long each phase took in tests of each N; a time predicts nothing about a larger N.
     phases: HashMap<(String, usize), f64>,
     phase_since_seconds: f64,
     start: StartPace,
@@ -67,7 +67,7 @@ pub struct HeartbeatWatch {
 }
 
 /// When the job sent heartbeats that an earlier supervisor has watched. They are all read at once,
-/// so only the job's own times in them tell how far they are apart.
+/// so only the job's own times in them show how far they are apart.
 #[derive(Debug)]
 struct Replay {
     /// When the job sent the last heartbeat, as far as it is known.
@@ -90,8 +90,8 @@ impl Replay {
     }
 }
 
-/// The pace of a program of the user, as far as its signs tell. It may do what it likes between two
-/// signs, so that only what this run has measured counts.
+/// The pace of a program of the user, as far as its signs show it. It may do what it likes between
+/// two signs, so that only what this run has measured counts.
 #[derive(Debug, Default)]
 struct ProgramPace {
     /// When a checkpoint of this start was last seen to be complete.
@@ -102,7 +102,7 @@ struct ProgramPace {
     longest_pause_seconds: f64,
 }
 
-/// Whether a program of the user tells that it computes or takes a checkpoint, and so moves on.
+/// Whether a program of the user reports that it computes or takes a checkpoint, and so advances.
 fn computes(beat: &Heartbeat) -> bool {
     [COMPUTE, CHECKPOINT].contains(&beat.phase.as_str())
 }
@@ -117,7 +117,7 @@ impl ProgramPace {
             let pause = now_seconds - alive_at_seconds;
             self.longest_pause_seconds = self.longest_pause_seconds.max(pause);
         }
-        // A start may take its first checkpoint at once, which tells nothing of the next.
+        // A start may take its first checkpoint at once, which does not predict the next.
         if computes(last) && beat.column > last.column {
             let since = self.checkpoint_at_seconds.replace(now_seconds).unwrap_or(now_seconds);
             self.longest_seconds = self.longest_seconds.max(now_seconds - since);
@@ -192,7 +192,7 @@ impl HeartbeatWatch {
     }
 
     /// A watch of a program of the user.
-    pub fn of_program(min_timeouts: MinTimeouts) -> Self {
+    pub fn for_program(min_timeouts: MinTimeouts) -> Self {
         Self { program: Some(ProgramPace::default()), ..Self::new(min_timeouts) }
     }
 
@@ -238,9 +238,9 @@ impl HeartbeatWatch {
         }
     }
 
-    /// Notes that nobody has watched the job in the last `seconds`. The job may have been stopped
-    /// as well, so this is no silence. Short times count, or a supervisor that is often held up for
-    /// a moment would never find that a job hangs.
+    /// Notes that the job was not watched in the last `seconds`. The job may have been stopped as
+    /// well, so this is no silence. Short times count, or a supervisor that is often held up for a
+    /// moment would never find that a job hangs.
     pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
         if seconds > self.min_timeouts.columns_seconds / 3.0 {
             self.stood_still(seconds, now_seconds);
@@ -339,7 +339,7 @@ impl HeartbeatWatch {
         if let Some(expected) = self.wait_expected_seconds {
             let pause = self.longest_wait_pause_seconds.max(expected);
             let limit = self.min_timeouts.phase_seconds.max(PACE_FACTOR * pause);
-            // A program need not tell that a wait is over, and may do what it likes after it.
+            // A program need not report that a wait is over, and may do what it likes after it.
             let after = self.program.as_ref().zip(self.last.as_ref());
             return after.map_or(limit, |(pace, last)| limit.max(pace.limit_seconds(floor, last)));
         }
@@ -393,7 +393,7 @@ impl HeartbeatWatch {
 
     /// After how many seconds of silence the nodes are probed: soon where the pace is known,
     /// because not every launcher notices a node that vanishes.
-    pub fn look_after_seconds(&self) -> f64 {
+    pub fn probe_after_seconds(&self) -> f64 {
         let latest = self.min_timeouts.columns_seconds / 3.0;
         let of_program = self.program.as_ref().map(|pace| pace.longest_pause_seconds);
         let pace_seconds = match self.last.as_ref().map(|beat| beat.phase.as_str()) {
@@ -404,8 +404,8 @@ impl HeartbeatWatch {
             // phase.
             Some(_) => self.before_seconds(),
         };
-        let look = |pace: f64| (LOOK_FACTOR * pace).max(LOOK_LEAST_SECONDS).min(latest);
-        pace_seconds.map_or(latest, look)
+        let probe = |pace: f64| (PROBE_FACTOR * pace).max(PROBE_SECONDS_MIN).min(latest);
+        pace_seconds.map_or(latest, probe)
     }
 
     /// The last heartbeat of this start.
@@ -457,7 +457,7 @@ mod tests {
 
     /// An hour in which the job stood still is no step of an hour: it could hang for ten then.
     #[test]
-    fn time_stood_still_is_no_part_of_the_pace() {
+    fn suspended_time_is_no_part_of_the_pace() {
         for is_suspended in [true, false] {
             let mut watch = watch();
             watch.start(0.0);
@@ -496,33 +496,33 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_looked_for_soon_where_the_pace_is_known() {
+    fn nodes_are_probed_early_if_the_pace_is_known() {
         let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
-        assert_eq!(watch.look_after_seconds(), 10.0);
+        assert_eq!(watch.probe_after_seconds(), 10.0);
         watch.beat(&beat("factor", 0), 1.0);
-        assert_eq!(watch.look_after_seconds(), 10.0);
+        assert_eq!(watch.probe_after_seconds(), 10.0);
         watch.beat(&beat("factor", 50), 1.5);
-        assert_eq!(watch.look_after_seconds(), 2.0);
+        assert_eq!(watch.probe_after_seconds(), 2.0);
         watch.beat(&beat("factor", 100), 3.5);
-        assert_eq!(watch.look_after_seconds(), 4.0);
+        assert_eq!(watch.probe_after_seconds(), 4.0);
         watch.beat(&beat("factor", 150), 9.5);
-        assert_eq!(watch.look_after_seconds(), 10.0, "not later than without it");
+        assert_eq!(watch.probe_after_seconds(), 10.0, "not later than without it");
         watch.beat(&beat("encode", 150), 10.0);
-        assert_eq!(watch.look_after_seconds(), 10.0);
+        assert_eq!(watch.probe_after_seconds(), 10.0);
         // A phase that was measured before is probed as soon.
         let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         watch.beat(&beat("factor", 0), 1.0);
         watch.beat(&beat("encode", 100), 3.0);
         watch.beat(&beat("factor", 100), 3.5);
-        assert_eq!(watch.look_after_seconds(), 4.0);
+        assert_eq!(watch.probe_after_seconds(), 4.0);
         watch.beat(&beat("encode", 200), 4.5);
-        assert_eq!(watch.look_after_seconds(), 2.0, "it took half a second before");
+        assert_eq!(watch.probe_after_seconds(), 2.0, "it took half a second before");
     }
 
     #[test]
-    fn a_start_without_a_sign_of_life_has_a_limit_that_is_learned() {
+    fn limit_of_a_start_without_heartbeats_is_learned() {
         let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
@@ -530,7 +530,7 @@ mod tests {
         let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         watch.reached(5.0, 1000);
         watch.start(0.0);
-        assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (550.0, 10.0));
+        assert_eq!((watch.limit_seconds(), watch.probe_after_seconds()), (550.0, 10.0));
         watch.start(600.0);
         assert_eq!(watch.limit_seconds(), 550.0);
         // A start that has lived is the best measure.
@@ -540,7 +540,7 @@ mod tests {
         let mut quick = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         quick.reached(0.1, 5);
         quick.start(0.0);
-        assert_eq!((quick.limit_seconds(), quick.look_after_seconds()), (300.0, 2.0));
+        assert_eq!((quick.limit_seconds(), quick.probe_after_seconds()), (300.0, 2.0));
         quick.beat(&beat("start", 0), 1.0);
         // Each start in vain gives the next one twice the time, up to the limit of the first.
         for (start, limit) in
@@ -552,13 +552,15 @@ mod tests {
     }
 
     #[test]
-    fn a_step_may_take_what_the_job_expects_and_its_pieces_are_signs_of_life() {
+    fn step_may_take_its_expected_time_and_its_parts_count() {
         let mut watch = watch();
         watch.start(0.0);
         watch.beat(&Heartbeat { expected_seconds: 35.0, ..beat("begin", 0) }, 1.0);
         assert_eq!(watch.limit_seconds(), 350.0);
-        let told = watch.longer_than_asked().unwrap();
-        assert!(told.contains("takes up to 35 s") && told.contains("after 350 s, not after 5 s"));
+        let longer = watch.longer_than_asked().unwrap();
+        assert!(
+            longer.contains("takes up to 35 s") && longer.contains("after 350 s, not after 5 s")
+        );
         watch.beat(&Heartbeat { expected_seconds: 34.0, ..beat("factor", 384) }, 36.0);
         assert_eq!((watch.limit_seconds(), watch.longer_than_asked()), (340.0, None));
         watch.beat(&Heartbeat { pieces: 7, expected_seconds: 34.0, ..beat("factor", 384) }, 60.0);
@@ -569,7 +571,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_has_a_limit_of_its_own() {
+    fn wait_has_a_separate_limit() {
         let mut watch = watch();
         watch.start(0.0);
         watch.beat(&beat("commit", 64), 1.0);
@@ -604,8 +606,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_has_the_limit_that_its_own_checkpoints_give_it() {
-        let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
+    fn limit_of_a_program_follows_its_checkpoints() {
+        let mut watch = HeartbeatWatch::for_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "a launcher that starts nothing hangs");
         watch.beat(&beat("start", 0), 1.0);
@@ -619,7 +621,7 @@ mod tests {
             watch.beat(&Heartbeat { steps: step, ..beat("compute", 1) }, 3.1 + 10.0 * step as f64);
         }
         assert_eq!(watch.hung_for(1e9), None, "no checkpoint follows another yet");
-        assert_eq!(watch.look_after_seconds(), 10.0, "not later than without signs");
+        assert_eq!(watch.probe_after_seconds(), 10.0, "not later than without signs");
         watch.beat(&beat("checkpoint", 1), 63.2);
         watch.beat(&beat("compute", 2), 63.5);
         assert_eq!(watch.limit_seconds(), 604.0);
@@ -636,8 +638,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_waits_for_an_image_has_the_limit_of_waits_or_its_own() {
-        let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
+    fn program_waiting_for_an_image_has_the_larger_limit() {
+        let mut watch = HeartbeatWatch::for_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         let wait = |steps, expected_seconds| Heartbeat { steps, expected_seconds, ..beat(WAIT, 0) };
         watch.beat(&beat("open", 0), 1.0);
@@ -657,18 +659,18 @@ mod tests {
     }
 
     #[test]
-    fn quick_checkpoints_leave_the_asked_patience() {
-        let mut watch = HeartbeatWatch::of_program(MinTimeouts::from_columns(30.0));
+    fn quick_checkpoints_keep_the_requested_limit() {
+        let mut watch = HeartbeatWatch::for_program(MinTimeouts::from_columns(30.0));
         watch.start(0.0);
         for number in 0..9 {
             watch.beat(&beat("compute", number), 1.0 + 0.5 * number as f64);
         }
-        assert_eq!((watch.limit_seconds(), watch.look_after_seconds()), (30.0, 2.0));
+        assert_eq!((watch.limit_seconds(), watch.probe_after_seconds()), (30.0, 2.0));
         assert_eq!(watch.hung_for(36.0), Some(31.0));
     }
 
     #[test]
-    fn signs_that_are_read_late_tell_the_pace_by_the_jobs_own_clock() {
+    fn pace_of_late_heartbeats_follows_the_clock_of_the_job() {
         let mut watch = watch();
         watch.replay(100.0, 110.0);
         let at = |elapsed_seconds, beat| Heartbeat { elapsed_seconds, ..beat };
@@ -688,7 +690,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_sign_is_no_sign() {
+    fn repeated_heartbeat_does_not_count() {
         let mut watch = watch();
         watch.start(0.0);
         for second in 0..=10 {
@@ -698,7 +700,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_slow_goes_on_as_long_as_it_takes_steps() {
+    fn slow_phase_may_continue_while_it_takes_steps() {
         let mut watch = watch();
         watch.start(0.0);
         watch.beat(&beat("encode", 64), 1.0);
@@ -724,7 +726,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_was_quick_before_is_not_waited_for_as_if_nobody_knew() {
+    fn phase_that_was_quick_before_has_a_short_limit() {
         let mut watch = watch();
         watch.start(0.0);
         watch.beat(&beat("encode", 64), 1.0);

@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_found_behind_an_open_line_and_only_by_its_token() {
+    fn record_is_found_after_an_open_line_by_its_token() {
         let beat = beat();
         let line = format!("\r12% {}", beat.line());
         assert_eq!(Heartbeat::find(&line, "t1"), Some(("\r12% ", beat)));

@@ -1,10 +1,10 @@
-//! Nodes that the launcher or the ranks have named although they answer the agent: what speaks
-//! against them adds up over all starts since the job last computed, since one start may name one
-//! of several nodes that are cut off, and the next another.
+//! Nodes that the launcher or the ranks have named although they answer the agent. Suspicions add
+//! up over all starts since the job last computed, since one start may name one of several nodes
+//! that are cut off, and the next another.
 
 use std::collections::BTreeSet;
 
-/// What speaks against a node.
+/// Suspicions against a node.
 #[derive(Debug)]
 struct Doubt {
     node: String,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubts_add_up_until_the_job_computes() {
+    fn suspicions_add_up_until_the_job_computes() {
         let mut doubts = Doubts::default();
         doubts.note("n2", 1, true);
         doubts.note("n3", 1, false);

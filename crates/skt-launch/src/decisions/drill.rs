@@ -26,7 +26,7 @@ struct Drill {
     data: BTreeSet<String>,
     parities: usize,
     end: Option<u8>,
-    said: Vec<String>,
+    log: Vec<String>,
 }
 
 impl Drill {
@@ -62,7 +62,7 @@ impl Drill {
             data: BTreeSet::new(),
             parities,
             end: None,
-            said: Vec::new(),
+            log: Vec::new(),
         }
     }
 
@@ -79,7 +79,7 @@ impl Drill {
         let all: Vec<String> =
             pool.active.iter().chain(&pool.spares).map(|host| host.name.clone()).collect();
         let victim = all[self.below(all.len())].clone();
-        self.said.push(format!("--- the link of {victim} dies"));
+        self.log.push(format!("--- the link of {victim} dies"));
         self.dead.insert(victim);
         self.deaths -= 1;
     }
@@ -88,7 +88,7 @@ impl Drill {
         let actions = self.decisions.on(self.now, event);
         for action in actions {
             match action {
-                Action::Say(kind, text) => self.said.push(format!("{kind}: {text}")),
+                Action::Report(kind, text) => self.log.push(format!("{kind}: {text}")),
                 Action::Save => self.feed(Event::Saved),
                 Action::FindJob => self.feed(Event::NoJob { swept: 0 }),
                 Action::Ask(inquiry) => self.answer(&inquiry),
@@ -159,7 +159,7 @@ impl Drill {
                 self.feed(Event::Tick { stops: 0 });
             }
         }
-        // The launcher ends by itself, or is killed as the job is silent.
+        // The launcher ends without a signal, or is killed as the job is silent.
         while self.below(2) == 0 {
             self.now += 100.0;
             self.feed(Event::Tick { stops: 0 });
@@ -173,7 +173,7 @@ impl Drill {
 
     fn start(&mut self, start: &Start) {
         let in_use: BTreeSet<String> = start.hosts.iter().map(|host| host.name.clone()).collect();
-        self.said.push(format!("start: {in_use:?}"));
+        self.log.push(format!("start: {in_use:?}"));
         let launcher = self.decisions.state.supervisor.clone();
         self.feed(Event::Launched(launcher));
         if self.fails(start) {
@@ -219,9 +219,9 @@ impl Drill {
             self.feed(Event::Tick { stops: 0 });
         }
         let state = &self.decisions.state;
-        let said = self.said.join("\n");
+        let log = self.log.join("\n");
         let what = format!(
-            "seed {seed}: blind {}, naming {}, parities {}\n{said}\n",
+            "seed {seed}: blind {}, naming {}, parities {}\n{log}\n",
             self.is_blind, self.naming, self.parities
         );
         let out = |name: &String| state.pool.out.iter().any(|out| out.host.name == *name);

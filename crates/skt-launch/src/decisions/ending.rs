@@ -20,7 +20,7 @@ impl Decisions {
             && !self.rules.is_of_program
         {
             let text = "the job was lost after its report was whole; its segments are removed now";
-            self.say("reported", text);
+            self.notify("reported", text);
         }
         self.ask_then(AfterProbe::Finish(exit));
     }
@@ -29,7 +29,7 @@ impl Decisions {
         for (name, answer) in &survey.answers {
             if let Some(why) = &answer.images_stay {
                 let text = format!("{name}: images of the run stay there: {why}");
-                self.say("unclean", text);
+                self.notify("unclean", text);
             }
         }
         let everyone = self.state.pool.everyone().map(|host| host.name.as_str());
@@ -42,7 +42,7 @@ impl Decisions {
                      (`skt-hpl store clean` removes them)",
                     silent.join(", ")
                 );
-                self.say("unclean", text);
+                self.notify("unclean", text);
             }
         } else if !silent.is_empty() {
             let text = format!(
@@ -50,7 +50,7 @@ impl Decisions {
                  that uses the node, for which the other nodes keep a mark (`skt-hpl store list`)",
                 silent.join(", ")
             );
-            self.say("unclean", text);
+            self.notify("unclean", text);
         } else if survey.answers.values().any(|answer| answer.run_bytes > 0)
             && survey.answers.values().all(|answer| answer.is_clean())
         {
@@ -65,9 +65,9 @@ impl Decisions {
         self.state.exit = Some(exit.code());
         let failures = self.state.failures.len();
         if self.state.reason.is_none() {
-            self.say("finished", format!("the job is done, after {failures} failure(s)"));
+            self.notify("finished", format!("the job is done, after {failures} failure(s)"));
         }
-        if let Some(source) = self.told.print_error.take() {
+        if let Some(source) = self.printed.print_error.take() {
             self.act(Action::Save);
             return self.end(Err(SupervisorError::File { path: "standard output".into(), source }));
         }
@@ -77,7 +77,7 @@ impl Decisions {
 
     /// Ends the run because the job ended for a reason that a person must resolve. Nothing is
     /// removed: earlier starts, of this supervisor or another, may have left checkpoints.
-    pub(super) fn declined(&mut self) {
+    pub(super) fn finish_refused(&mut self) {
         let why = "the job cannot run with these settings, see the message above; data of \
              earlier starts is kept";
         self.record_giving_up(why, Exit::BadInput);
@@ -99,7 +99,7 @@ impl Decisions {
     pub(super) fn stopped(&mut self) {
         self.state.status = Status::Stopped;
         self.state.exit = Some(Exit::Interrupted.code());
-        self.say("stopped", "stopped; start the same command again to resume");
+        self.notify("stopped", "stopped; start the same command again to resume");
         self.act(Action::Save);
         self.end(Ok(Exit::Interrupted));
     }
@@ -113,13 +113,13 @@ impl Decisions {
         self.state.status = Status::GaveUp;
         self.state.exit = Some(exit.code());
         self.state.reason = Some(why.to_owned());
-        self.say("gave-up", format!("giving up: {why}"));
+        self.notify("gave-up", format!("giving up: {why}"));
         if exit == Exit::Interrupted {
             let hint = match self.state.start {
                 0 => "nothing was started; start the same command again when this is put right",
                 _ => "data that survived is kept; start the same command again to resume",
             };
-            self.say("hint", hint);
+            self.notify("hint", hint);
         }
         self.act(Action::Save);
     }
@@ -132,7 +132,7 @@ impl Decisions {
             if let (Status::Finished, Some(why)) = (self.state.status, &self.state.reason)
                 && self.rules.is_of_program
             {
-                self.say("finished", format!("exit code {}: {why}", exit.code()));
+                self.notify("finished", format!("exit code {}: {why}", exit.code()));
             }
         }
         self.act(Action::End(end));

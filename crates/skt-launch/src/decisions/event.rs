@@ -1,4 +1,4 @@
-//! The events that the supervisor is told of, and the actions that it asks for.
+//! The events that the supervisor handles, and the actions that it requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -42,7 +42,7 @@ pub enum Event {
     Report(Vec<u8>),
     /// The report cannot be printed.
     Unprinted {
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
         /// The file that has it.
         file: PathBuf,
@@ -83,10 +83,10 @@ pub enum Event {
 /// What is to be done.
 #[derive(Debug)]
 pub enum Action {
-    /// Tell the user.
-    Tell(String),
-    /// Tell the user and log it as an event of that kind.
-    Say(&'static str, String),
+    /// Print to the user.
+    Message(String),
+    /// Print to the user and log it as an event of that kind.
+    Report(&'static str, String),
     /// Print on standard output.
     Print(Vec<u8>),
     /// Write the state.
@@ -120,11 +120,11 @@ pub struct Inquiry {
     pub pool: Pool,
     /// Number of nodes in use that need not be waited for as long as the others.
     pub spare_losses: usize,
-    /// Nodes that are said to be lost.
+    /// Nodes that were reported as lost.
     pub suspects: Vec<String>,
     /// Nodes that are known to be lost, whatever they answer.
     pub lost: BTreeSet<String>,
-    /// Whom each node tries to reach, where links are tried.
+    /// The nodes that each node tries to reach, where links are tried.
     pub partners: BTreeMap<String, Vec<Partner>>,
 }
 

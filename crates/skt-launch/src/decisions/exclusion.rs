@@ -218,7 +218,7 @@ impl Decisions {
         let Some(trials) = &self.trials else { return };
         let pool = &mut self.state.pool;
         pool.out.retain(|out| !has(&trials.active, &out.host.name));
-        // A spare that was lost meanwhile stays out.
+        // A spare that was lost since then stays out.
         let is_out = |host: &&Host| pool.out.iter().any(|out| out.host.name == host.name);
         let spares = trials.spares.iter().filter(|host| !is_out(host));
         let is_other =
@@ -235,7 +235,7 @@ impl Decisions {
             let names: Vec<&str> = out.map(|host| host.name.as_str()).collect();
             if !names.is_empty() {
                 let text = format!("the job starts without {}, which stays out", names.join(", "));
-                self.say("excluded", text);
+                self.notify("excluded", text);
             }
             self.ended_trials = Some(trials);
         }
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_without_data_are_left_out_before_others_and_in_any_number() {
+    fn nodes_without_data_are_left_out_first_in_any_number() {
         let places = |max_rebuilt: usize, every_set| {
             let (hollow, others) = (vec![1, 3], vec![0, 2]);
             let is_hollow = hollow.iter().copied().collect();

@@ -9,7 +9,7 @@ impl Decisions {
     /// segments of the run has any: nothing of the run has removed them.
     pub(super) fn warn_of_lost_segments(&mut self, survey: &Survey) {
         let state = &self.state;
-        // The nodes of a program are asked for its data once it has said where that is.
+        // The nodes of a program are asked for its data once it has reported where that is.
         let is_unknown = self.rules.is_of_program && state.keeps.is_none();
         // A start that has refused for that reason has reported it.
         if !state.has_checkpoint || state.is_refused || is_unknown {
@@ -38,6 +38,6 @@ impl Decisions {
             "warning: an earlier start of this run had a checkpoint{reached}, and its segments are \
              gone from {names}: {CLEANERS}"
         );
-        self.say("gone", text);
+        self.notify("gone", text);
     }
 }

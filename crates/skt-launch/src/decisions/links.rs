@@ -14,7 +14,7 @@ use crate::survey::Survey;
 /// What is known of the nodes' links.
 #[derive(Debug, Default)]
 pub(super) struct Known {
-    /// The addresses that nodes have told of.
+    /// The addresses that nodes have reported.
     addresses: BTreeMap<String, Vec<Address>>,
     /// Nodes whose links were found to be dead since the last start, each with the reason.
     pub dead: BTreeMap<String, String>,
@@ -25,7 +25,7 @@ pub(super) struct Known {
 }
 
 impl Known {
-    /// Notes the addresses that nodes tell of.
+    /// Notes the addresses that nodes report.
     pub fn note_addresses(&mut self, survey: &Survey) {
         for (name, answer) in &survey.answers {
             self.addresses.insert(name.clone(), answer.addresses.clone());
@@ -49,8 +49,8 @@ impl Decisions {
             return false;
         }
         let addresses = |host: &Host| {
-            let told = self.links.addresses.get(&host.name).map_or(&[][..], |told| told);
-            (host.name.clone(), self.rules.networks.choose(told))
+            let addresses = self.links.addresses.get(&host.name).map_or(&[][..], |all| all);
+            (host.name.clone(), self.rules.networks.choose(addresses))
         };
         let nodes: Vec<plan::NodeAddresses> = hosts.iter().map(addresses).collect();
         self.asked = Purpose::Links;

@@ -1,6 +1,6 @@
-//! The decisions of the supervisor, without a process, a file, a clock or a node of its
-//! own: [`Decisions::on`] takes an event and its time and returns the actions to take, in
-//! order. `super::shell` takes them and returns what follows as events.
+//! The decisions of the supervisor, without processes, files, clocks or nodes: [`Decisions::on`]
+//! takes an event and its time and returns the actions to take, in order. `super::shell` takes them
+//! and returns what follows as events.
 //!
 //! ```text
 //! Finding ---> Asking ---> Pausing ---> Starting ---> Running ---+
@@ -21,7 +21,7 @@ mod ending;
 mod event;
 mod exclusion;
 mod gone;
-mod heard;
+mod job_output;
 mod links;
 mod oom;
 mod program;
@@ -63,7 +63,7 @@ pub struct RunRules {
     pub parities: usize,
     /// Whether checkpoints are taken.
     pub is_protected: bool,
-    /// Whether the arguments say what to do with older data.
+    /// Whether the arguments choose what to do with older data.
     pub says_resume: bool,
     /// Failures before giving up.
     pub restarts_max: usize,
@@ -87,8 +87,8 @@ impl RunRules {
         if self.is_of_program { "checkpoint" } else { "column" }
     }
 
-    /// Whether a run begins again when more is lost than can be rebuilt: not where its
-    /// own arguments say how it begins.
+    /// Whether a run restarts from scratch when more is lost than can be rebuilt: not where its own
+    /// arguments choose how it begins.
     fn starts_over(&self) -> bool {
         self.start_over && !self.says_resume
     }
@@ -131,8 +131,7 @@ pub struct Decisions {
     phase: Phase,
     /// What is known of the present launcher, or of the last one.
     running: Running,
-    /// Nodes that the launcher, the ranks or a look have said to be lost since the
-    /// last start.
+    /// Nodes that the launcher, the ranks or a probe have reported as lost since the last start.
     suspects: Vec<String>,
     /// Nodes that the launcher or the ranks have named since the job last computed.
     doubts: Doubts,
@@ -151,15 +150,15 @@ pub struct Decisions {
     oom_kills: BTreeMap<String, OomKills>,
     /// The code with which the user's program has refused, with a text, until it is known whether a
     /// lost node explains it.
-    word: Option<(u8, String)>,
-    told: Printed,
-    /// Whether the run is over: its files are removed as soon as the saved state says so.
+    pending_refusal: Option<(u8, String)>,
+    printed: Printed,
+    /// Whether the run is over: its files are removed as soon as the saved state has that.
     tidies: bool,
     /// What the present event leads to.
     actions: Vec<Action>,
 }
 
-/// What the user was told, and is not to be told again.
+/// What was printed to the user, and is not to be printed again.
 #[derive(Debug, Default)]
 struct Printed {
     /// Warnings, each with a node that has it.
@@ -190,8 +189,8 @@ impl Decisions {
             trials: None,
             ended_trials: None,
             oom_kills: BTreeMap::new(),
-            word: None,
-            told: Printed::default(),
+            pending_refusal: None,
+            printed: Printed::default(),
             tidies: false,
             actions: Vec::new(),
         }
@@ -240,28 +239,28 @@ impl Decisions {
         self.actions.push(action);
     }
 
-    fn say(&mut self, kind: &'static str, text: impl Into<String>) {
-        self.act(Action::Say(kind, text.into()));
+    fn notify(&mut self, kind: &'static str, text: impl Into<String>) {
+        self.act(Action::Report(kind, text.into()));
     }
 
     fn begin(&mut self) {
         if self.rules.readmit {
             let back = self.state.pool.readmit();
-            self.state.charged.retain(|name, _| !back.contains(name));
+            self.state.blamed.retain(|name, _| !back.contains(name));
             if !back.is_empty() {
-                self.say("readmit", format!("in again as spares: {}", back.join(", ")));
+                self.notify("readmit", format!("in again as spares: {}", back.join(", ")));
             }
         }
         if !self.rules.replace_suspects {
             // An earlier command may have asked for replacement.
-            self.state.charged.values_mut().for_each(|charged| charged.is_condemned = false);
+            self.state.blamed.values_mut().for_each(|blame| blame.to_replace = false);
         }
         self.act(Action::FindJob);
     }
 
     fn no_job(&mut self, swept: usize) {
         if swept > 0 {
-            self.say(
+            self.notify(
                 "ended",
                 format!("{swept} process(es) that an earlier supervisor had started"),
             );
@@ -275,7 +274,7 @@ impl Decisions {
     fn found(&mut self, runs: bool) {
         let what = if runs { "goes on" } else { "has ended" };
         let start = self.state.start;
-        self.say("found", format!("start {start} of an earlier supervisor {what}"));
+        self.notify("found", format!("start {start} of an earlier supervisor {what}"));
         let last = self.state.last_beat.as_ref();
         let launched_unix = self.state.launched_unix;
         let begun_unix = last.map_or(launched_unix, |(beat, unix)| unix - beat.elapsed_seconds);
@@ -287,8 +286,8 @@ impl Decisions {
         if std::mem::take(&mut self.tidies) {
             self.act(Action::Tidy);
         }
-        if std::mem::take(&mut self.told.is_unsaved) {
-            self.say("saved", "the state is saved again");
+        if std::mem::take(&mut self.printed.is_unsaved) {
+            self.notify("saved", "the state is saved again");
         }
         if matches!(self.phase, Phase::Finding) {
             self.prepare();
@@ -300,8 +299,8 @@ impl Decisions {
     fn unsaved(&mut self, error: StateError) {
         if self.state.start == 0 || matches!(self.phase, Phase::Finding) {
             self.end(Err(error.into()));
-        } else if !std::mem::replace(&mut self.told.is_unsaved, true) {
-            self.act(Action::Tell(format!(
+        } else if !std::mem::replace(&mut self.printed.is_unsaved, true) {
+            self.act(Action::Message(format!(
                 "warning: {error}: the job is watched on, but should this supervisor end, \
                  no other can take over: its ranks would run on unwatched"
             )));
@@ -367,7 +366,7 @@ impl Decisions {
 
     fn ask(&mut self, purpose: Purpose) {
         let pool = match purpose {
-            Purpose::Start | Purpose::Look | Purpose::Links => self.state.pool.clone(),
+            Purpose::Start | Purpose::Check | Purpose::Links => self.state.pool.clone(),
             // Also those that are out: they may be back.
             Purpose::Clean | Purpose::Forget => {
                 Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
@@ -400,7 +399,7 @@ impl Decisions {
             Phase::Running if self.asked == Purpose::Links => {
                 self.linked_in_silence(now_unix, &survey);
             }
-            Phase::Running => self.looked(now_unix, &survey),
+            Phase::Running => self.note_probe(now_unix, &survey),
             Phase::ProbeRound(AfterProbe::Start) if self.asked == Purpose::Links => {
                 self.note_links(&survey);
                 self.health.extend(survey.health);
@@ -420,7 +419,7 @@ impl Decisions {
             return self.end(Err(SupervisorError::Agent { agent, source }));
         }
         if survey.ended() > 0 {
-            self.say("ended", format!("{} rank(s) of the last start were left", survey.ended()));
+            self.notify("ended", format!("{} rank(s) of the last start were left", survey.ended()));
         }
         self.report_oom_kills(&survey);
         self.warn_of_lost_segments(&survey);
@@ -457,7 +456,7 @@ impl Decisions {
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
 
-    /// What the checks of the matrix, the links and the probe tell of a node.
+    /// What the checks of the matrix, the links and the probe show of a node.
     fn health_of(&self, name: &str) -> Health {
         match self.to_replace(name).or_else(|| self.links.dead.get(name).cloned()) {
             Some(why) => Health::Ill(why),
@@ -467,7 +466,7 @@ impl Decisions {
 
     /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
     /// and the others were not waited for. Those are asked again: links that were found to be dead
-    /// meanwhile make them needed. If all spares are too few, nodes that compute wrong numbers
+    /// since then make them needed. If all spares are too few, nodes that compute wrong numbers
     /// stay, and before the first start also nodes whose links alone seem to be dead.
     fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
         let mut pool = self.state.pool.clone();
@@ -485,7 +484,7 @@ impl Decisions {
                 let text =
                     format!("warning: {name}: {why}; it is used all the same: too few spares");
                 self.links.tried_anyway.push(name);
-                self.say("warning", text);
+                self.notify("warning", text);
             }
             pool = self.state.pool.clone();
             replaced = pool.replace(|name| self.health_of(name));
@@ -496,7 +495,7 @@ impl Decisions {
 
     /// Replaces the nodes that are lost before a start, or leaves some out on trial.
     fn replace_lost(&mut self, now_unix: f64) {
-        if self.takes_word() {
+        if self.finish_if_refused() {
             return;
         }
         match self.replace_ill() {
@@ -522,7 +521,7 @@ impl Decisions {
         self.running.is_unreached = false;
         let pause_seconds = after_ending::backoff_seconds(&self.past());
         if pause_seconds > 0.0 {
-            self.say("pause", format!("{pause_seconds:.0} s before the next start"));
+            self.notify("pause", format!("{pause_seconds:.0} s before the next start"));
         }
         self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
     }
@@ -531,7 +530,7 @@ impl Decisions {
     fn note_replaced(&mut self, replaced: Vec<Replacement>) {
         for change in &replaced {
             let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
-            self.say("replaced", text);
+            self.notify("replaced", text);
             // Before the first start no node has data.
             if self.state.start > 0 {
                 self.state.hollow.insert(change.by.clone());
@@ -560,19 +559,20 @@ impl Decisions {
     fn warn(&mut self, survey: &Survey) {
         for (text, mut nodes) in survey.warnings() {
             // A node is not named twice.
-            nodes.retain(|node| self.told.warnings.insert((text.clone(), (*node).to_owned())));
+            nodes.retain(|node| self.printed.warnings.insert((text.clone(), (*node).to_owned())));
             if !nodes.is_empty() {
-                self.say("warning", format!("warning: {}: {text}", nodes.join(", ")));
+                self.notify("warning", format!("warning: {}: {text}", nodes.join(", ")));
             }
         }
     }
 
     /// Whether `line` of the job is a warning that the user was given before the job started. The
     /// job may know its nodes by other names.
-    pub fn has_told(&self, line: &str) -> bool {
+    pub fn has_printed(&self, line: &str) -> bool {
         let warning = line.strip_prefix("warning: ");
-        let is_told = |line: &str| self.told.warnings.iter().any(|(text, _)| line.ends_with(text));
-        warning.is_some_and(|warning| is_told(warning.trim_end()))
+        let is_printed =
+            |line: &str| self.printed.warnings.iter().any(|(text, _)| line.ends_with(text));
+        warning.is_some_and(|warning| is_printed(warning.trim_end()))
     }
 
     fn launch(&mut self) {
@@ -632,7 +632,7 @@ impl Decisions {
         }
     }
 
-    /// Whether the time has ended before a program of the user could be told of it.
+    /// Whether the time has ended before a program of the user could be notified.
     fn is_over_for_program(&self) -> bool {
         self.rules.is_of_program && self.state.is_time_up
     }
@@ -674,7 +674,10 @@ impl Decisions {
         match after_ending::next(&ending) {
             AfterEnding::Lost if self.rules.starts_over() => {
                 state.has_checkpoint = false;
-                self.say("over", "more is lost than can be rebuilt: starting over from the seed");
+                self.notify(
+                    "over",
+                    "more is lost than can be rebuilt: starting over from the seed",
+                );
                 self.prepare();
             }
             AfterEnding::Lost => {
@@ -686,14 +689,14 @@ impl Decisions {
                 );
                 self.give_up(&why, Exit::BadInput);
             }
-            AfterEnding::Declined => self.declined(),
+            AfterEnding::JobRefused => self.finish_refused(),
             AfterEnding::Finished(exit) => {
                 if lost_lines > 0 {
                     let text = format!(
                         "warning: the last {lost_lines} lines of the report did not come, and the \
                          job is done; what --json of the run has is whole"
                     );
-                    self.say("cut", text);
+                    self.notify("cut", text);
                 }
                 self.clean(exit);
             }
@@ -721,7 +724,7 @@ impl Decisions {
         let beat = self.watch.last();
         let last = state.last_beat.take();
         let phase = match &last {
-            // The job has said so before its last heartbeat, which says that it is done.
+            // The job has reported so before its last heartbeat, which reports that it is done.
             _ if state.is_changed => CHANGED,
             Some((beat, _)) => &beat.phase,
             None => "start",
@@ -746,7 +749,7 @@ impl Decisions {
             failure.start, failure.phase, failure.column, failure.how
         );
         state.failures.push(failure);
-        self.say("failure", text);
+        self.notify("failure", text);
         self.act(Action::Save);
     }
 }

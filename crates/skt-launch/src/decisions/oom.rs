@@ -29,7 +29,7 @@ impl Decisions {
             if let Some(failure) = self.state.failures.last_mut() {
                 failure.how = format!("{}; {text}", failure.how);
             }
-            self.say("oom", text);
+            self.notify("oom", text);
         }
     }
 

@@ -11,7 +11,7 @@ use skt_checkpoint::heartbeat::{
 use skt_terms::exit::Exit;
 
 impl Decisions {
-    /// Records what a heartbeat of the program tells, other than that it is alive. A program may
+    /// Records what a heartbeat of the program contains, other than that it is alive. A program may
     /// have several runs, one after the other.
     pub(super) fn note_sign(&mut self, beat: &Heartbeat) {
         let state = &mut self.state;
@@ -58,8 +58,8 @@ impl Decisions {
             was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
         });
         let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
-        // A program may end with 0 although it has more to compute, as one does that is told to
-        // stop: its data stays unless it has said that all is reported.
+        // A program may end with 0 although it has more to compute, as one does that is asked to
+        // stop: its data stays unless it has reported that its results are complete.
         let is_open = state.keeps.is_some() && !state.is_reported;
         match verdict {
             // Where nothing is left to continue from, a request to stop changes nothing.
@@ -83,7 +83,7 @@ impl Decisions {
                      store clean --run {0}` removes it",
                     self.state.run_id
                 );
-                self.say("unclean", text);
+                self.notify("unclean", text);
                 self.finish(Exit::Passed);
             }
             ProgramVerdict::Done => self.clean(Exit::Passed),
@@ -95,7 +95,7 @@ impl Decisions {
             ProgramVerdict::Refused(code, words) => {
                 self.note_failure(now_unix, format!("{words}; {how}"));
                 // Ranks whose messages fail may end with any code: the nodes are asked first.
-                self.word = Some((code, words));
+                self.pending_refusal = Some((code, words));
                 self.ask_then(AfterProbe::Start);
             }
         }
@@ -103,8 +103,8 @@ impl Decisions {
 
     /// Ends the run with the program's own code if it has refused and no lost node explains that,
     /// or if it has failed too often. Returns whether the run has ended.
-    pub(super) fn takes_word(&mut self) -> bool {
-        let Some((code, words)) = self.word.take() else { return false };
+    pub(super) fn finish_if_refused(&mut self) -> bool {
+        let Some((code, words)) = self.pending_refusal.take() else { return false };
         let is_well = |name: &str| self.health_of(name) == Health::Well;
         if !self.state.pool.active.iter().all(|host| is_well(&host.name)) {
             return self.has_failed_too_often();

@@ -1,6 +1,6 @@
 //! Watches a running launcher: kills it when it hangs, and ends it when the user wants to stop.
 
-use super::heard::LineReader;
+use super::job_output::LineReader;
 use super::{Action, Decisions};
 use crate::hosts::{Health, Host};
 use crate::probe::{Answer, Purpose};
@@ -15,7 +15,7 @@ const STOP_PATIENCE_SECONDS: f64 = 10.0;
 /// 8738).
 pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
 /// The most of these that counts of a time in which the supervisor did not watch.
-const MOST_AT_ONCE_SECONDS: f64 = 0.2;
+const SIMULTANEOUS_SECONDS_MAX: f64 = 0.2;
 
 /// What is wrong with a node that the launcher has named, and whose link cannot be tested.
 pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answers the agent";
@@ -29,7 +29,7 @@ pub(super) struct Running {
     pub terminated_unix: Option<f64>,
     /// When the job was seen to be done.
     done_unix: Option<f64>,
-    /// Why the launcher will not start the job, as its output says.
+    /// Why the launcher will not start the job, according to its output.
     pub refusal: Option<&'static str>,
     /// How ranks that run the user's program have ended.
     pub ends: Ends,
@@ -43,11 +43,11 @@ pub(super) struct Running {
     pub reader: LineReader,
     /// Whether a line has reported a node in use lost.
     pub is_alarmed: bool,
-    /// Whether the start sent no heartbeat and was killed for that, or its launcher has said that
-    /// it did not reach its nodes.
+    /// Whether the start sent no heartbeat and was killed for that, or its launcher has reported
+    /// that it did not reach its nodes.
     pub is_unreached: bool,
     /// Whether the present probe of nodes is due to an alarm; `None` when none is in progress.
-    looking: Option<bool>,
+    probing: Option<bool>,
     /// The silence, in seconds, after which the nodes are probed again.
     next_look_seconds: f64,
 }
@@ -56,7 +56,7 @@ impl Running {
     /// Does not count these seconds, but for a part of the patience, against a launcher that is to
     /// end: it may have stood still with the supervisor.
     pub(super) fn unwatched(&mut self, seconds: f64) {
-        let more = (seconds - MOST_AT_ONCE_SECONDS).max(0.0);
+        let more = (seconds - SIMULTANEOUS_SECONDS_MAX).max(0.0);
         for since in [&mut self.terminated_unix, &mut self.done_unix, &mut self.failed_unix] {
             *since = since.map(|since| since + more);
         }
@@ -100,7 +100,7 @@ impl Decisions {
             self.running.is_unreached |= self.watch.last().is_none();
             self.kill(&format!("no sign of life for {silent:.1} s (limit {limit:.1} s)"));
         } else if self.running.killed.is_none() && self.is_time_to_look(now_unix) {
-            return self.ask(Purpose::Look);
+            return self.ask(Purpose::Check);
         }
         if stops > 0 {
             self.stop_job(now_unix, stops);
@@ -111,18 +111,18 @@ impl Decisions {
     /// may wait for ever for a lost node, and phases without columns may be silent for long.
     fn is_time_to_look(&mut self, now_unix: f64) -> bool {
         let silent_seconds = self.watch.silent_seconds(now_unix);
-        let after_seconds = self.watch.look_after_seconds();
+        let after_seconds = self.watch.probe_after_seconds();
         if silent_seconds < after_seconds {
             self.running.next_look_seconds = 0.0;
         }
         let is_alarmed = std::mem::take(&mut self.running.is_alarmed);
         let is_silent = silent_seconds >= after_seconds.max(self.running.next_look_seconds);
-        self.running.looking = (is_alarmed || is_silent).then_some(is_alarmed);
+        self.running.probing = (is_alarmed || is_silent).then_some(is_alarmed);
         is_alarmed || is_silent
     }
 
     /// Handles the answers of nodes that were probed while the job runs.
-    pub(super) fn looked(&mut self, now_unix: f64, survey: &Survey) {
+    pub(super) fn note_probe(&mut self, now_unix: f64, survey: &Survey) {
         // If all nodes are well, the next probe comes after twice the silence.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
         if self.lives_again(now_unix) || self.kill_for_ill(survey) {
@@ -166,11 +166,11 @@ impl Decisions {
         }
     }
 
-    /// Whether a job whose silence was the reason to ask the nodes has given a sign of life
-    /// meanwhile: a node that does not answer then is no reason to kill it.
+    /// Whether a job whose silence was the reason to ask the nodes has given a sign of life since
+    /// then: a node that does not answer then is no reason to kill it.
     fn lives_again(&self, now_unix: f64) -> bool {
-        let is_silent = self.watch.silent_seconds(now_unix) >= self.watch.look_after_seconds();
-        self.running.looking == Some(false) && !is_silent
+        let is_silent = self.watch.silent_seconds(now_unix) >= self.watch.probe_after_seconds();
+        self.running.probing == Some(false) && !is_silent
     }
 
     /// Kills the launcher if a node in use is ill.
@@ -187,7 +187,7 @@ impl Decisions {
     }
 
     fn kill_for_lost(&mut self, name: &str, why: &str) {
-        let is_alarmed = self.running.looking == Some(true);
+        let is_alarmed = self.running.probing == Some(true);
         let sign = if is_alarmed { "a connection broke" } else { "silence" };
         self.kill(&format!("{sign}, and {name} is lost: {why}"));
     }
@@ -195,7 +195,7 @@ impl Decisions {
     fn stop_job(&mut self, now_unix: f64, stops: usize) {
         if self.running.terminated_unix.is_none() {
             self.running.terminated_unix = Some(now_unix);
-            self.say("stop", "asked to stop: ending the job, its checkpoint stays");
+            self.notify("stop", "asked to stop: ending the job, its checkpoint stays");
             self.act(Action::Terminate);
         }
         let is_late = |since| now_unix - since > STOP_PATIENCE_SECONDS;
@@ -209,7 +209,7 @@ impl Decisions {
     pub(super) fn kill(&mut self, why: &str) {
         if self.running.killed.is_none() {
             self.running.killed = Some(why.to_owned());
-            self.say("kill", format!("{why}: killing the launcher"));
+            self.notify("kill", format!("{why}: killing the launcher"));
             self.act(Action::Kill);
         }
     }

@@ -94,8 +94,8 @@ fn names(hosts: &[Host]) -> String {
 /// Formats an action as a line.
 fn shown(action: &Action) -> String {
     match action {
-        Action::Tell(text) => text.clone(),
-        Action::Say(kind, text) => format!("{kind}: {text}"),
+        Action::Message(text) => text.clone(),
+        Action::Report(kind, text) => format!("{kind}: {text}"),
         Action::Print(text) => format!("print {}", String::from_utf8_lossy(text)),
         Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, .. }) => {
             let losses = (*spare_losses > 0).then(|| format!(", {spare_losses} may be silent"));
@@ -126,7 +126,7 @@ impl Play {
     fn new(rules: RunRules, state: SupervisorState) -> Self {
         let min_timeouts = MinTimeouts::from_columns(30.0);
         let watch = if rules.is_of_program {
-            HeartbeatWatch::of_program(min_timeouts)
+            HeartbeatWatch::for_program(min_timeouts)
         } else {
             HeartbeatWatch::new(min_timeouts)
         };
@@ -141,7 +141,7 @@ impl Play {
         for action in self.decisions.on(self.now, event) {
             lines.push(shown(&action));
             match (action, self.is_full) {
-                (Action::Say(..) | Action::Save, true) => {
+                (Action::Report(..) | Action::Save, true) => {
                     lines.extend(self.on(Event::Unsaved(full_disk())));
                 }
                 (Action::Save, false) => lines.extend(self.on(Event::Saved)),
@@ -237,7 +237,7 @@ impl Play {
 /// Heartbeats overtake the report: its end is lost with the node that was to pass it on, and the
 /// other nodes still have the result.
 #[test]
-fn a_report_whose_end_did_not_come_is_asked_for_again_before_anything_is_removed() {
+fn incomplete_report_is_requested_again_before_data_is_removed() {
     let reported = |phase: &str, report_lines| match beat(phase, 1000, Some(0)) {
         Event::Heartbeat(beat) => Event::Heartbeat(Heartbeat { report_lines, ..beat }),
         _ => unreachable!(),
@@ -281,7 +281,7 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
 }
 
 #[test]
-fn an_undisturbed_run_leaves_nothing() {
+fn undisturbed_run_leaves_no_data() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.on(beat("reported", 1000, Some(0)));
     play.on(beat("done", 1000, Some(0)));
@@ -293,7 +293,7 @@ fn an_undisturbed_run_leaves_nothing() {
 
 /// The next command finds the state of a run at work then, and reads its files.
 #[test]
-fn the_files_of_a_run_stay_if_it_cannot_be_saved_that_it_is_over() {
+fn files_of_a_run_stay_if_its_end_cannot_be_saved() {
     let (mut play, pool) = asked_to_clean();
     play.is_full = true;
     let lines = play.on(Event::Answers(survey(&pool, &[], 0)));
@@ -337,7 +337,7 @@ fn a_lost_node_is_replaced_in_place() {
 }
 
 #[test]
-fn a_node_lost_before_the_first_checkpoint_costs_what_was_computed() {
+fn node_lost_before_the_first_checkpoint_loses_all_progress() {
     let mut play = Play::running(rules(), &["s1"]);
     play.beats(&[("generate", 0), ("factor", 0), ("factor", 256)]);
     play.ended("the launcher ended with code 1");
@@ -374,7 +374,7 @@ fn two_nodes_lost_at_once_are_replaced() {
 }
 
 #[test]
-fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
+fn silent_job_with_healthy_nodes_is_killed_and_resumed() {
     let mut play = Play::computing(rules(), &["s1"]);
     // The job's pace is a second: nodes are probed after two.
     assert_eq!(play.tick_after(1.9), [""; 0]);
@@ -392,9 +392,9 @@ fn a_silent_job_whose_nodes_are_well_is_killed_and_goes_on_where_it_was() {
     play.launches(1.0, "n1 n2 n3 --resume require");
 }
 
-/// Somebody has stopped the supervisor and the job, or nobody has read the supervisor's output.
+/// The supervisor and the job were stopped, or the supervisor was blocked in writing its output.
 #[test]
-fn what_the_supervisor_has_not_watched_is_no_silence_of_the_job() {
+fn unwatched_time_is_not_silence_of_the_job() {
     let mut play = Play::computing(rules(), &["s1"]);
     let mut unwatched = |seconds: f64| {
         play.now += seconds;
@@ -404,8 +404,8 @@ fn what_the_supervisor_has_not_watched_is_no_silence_of_the_job() {
     };
     assert_eq!(unwatched(600.0), "");
     // Short pauses count, or a slow supervisor would never find that a job hangs.
-    let looks = (0..3).map(|_| unwatched(9.0)).filter(|lines| lines.starts_with("ask look "));
-    assert!(looks.count() > 0);
+    let probes = (0..3).map(|_| unwatched(9.0)).filter(|lines| lines.starts_with("ask look "));
+    assert!(probes.count() > 0);
     assert!(unwatched(9.0).starts_with("kill: no sign of life for 36.0 s"));
 }
 
@@ -422,7 +422,7 @@ fn a_sign_of_life_ends_the_silence() {
 
 /// The agent may fail to reach a node while the job computes.
 #[test]
-fn a_job_that_gives_a_sign_of_life_while_nodes_are_asked_is_not_killed_for_their_answers() {
+fn heartbeat_during_a_probe_keeps_the_job_alive() {
     let mut play = Play::computing(rules(), &["s1"]);
     assert_eq!(play.tick_after(3.0), ["ask look n1 n2 n3 + s1"]);
     play.beats(&[("factor", 520)]);
@@ -437,7 +437,7 @@ fn a_job_that_gives_a_sign_of_life_while_nodes_are_asked_is_not_killed_for_their
 }
 
 #[test]
-fn a_node_found_lost_in_silence_is_the_reason() {
+fn node_found_lost_during_silence_is_the_reason() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.tick_after(3.0);
     assert_eq!(
@@ -447,7 +447,7 @@ fn a_node_found_lost_in_silence_is_the_reason() {
 }
 
 #[test]
-fn a_launcher_that_ends_while_nodes_are_looked_for_has_found_out_by_itself() {
+fn launcher_that_ends_during_a_probe_is_not_killed() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.tick_after(3.0);
     let lines = play.ended("the launcher ended with code 1");
@@ -467,10 +467,10 @@ fn a_killed_launcher_is_started_again_after_pauses_that_double() {
     }
 }
 
-/// If a node refuses before the first start, the hint says that nothing was started, and does not
+/// If a node refuses before the first start, the hint states that nothing was started, and does not
 /// mention data.
 #[test]
-fn a_node_that_refuses_before_the_first_start_has_kept_nothing() {
+fn node_that_refuses_before_the_first_start_has_no_data() {
     let mut play = Play::new(rules(), state(&[]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
@@ -509,7 +509,7 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
 }
 
 #[test]
-fn nodes_that_are_out_are_in_again_if_asked_for() {
+fn excluded_nodes_are_readmitted_on_request() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
@@ -524,34 +524,34 @@ fn nodes_that_are_out_are_in_again_if_asked_for() {
     assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + ");
 }
 
-/// A heartbeat that charges `host` with `rows` rows in `checks` checks.
-fn charging(host: &str, checks: u64, rows: u64) -> Event {
+/// A heartbeat that blames `host` for `rows` rows in `checks` checks.
+fn corruption(host: &str, checks: u64, rows: u64) -> Event {
     let Event::Heartbeat(beat) = beat("factor", 640, None) else { unreachable!("a heartbeat") };
     let host = host.to_owned();
-    let charge =
+    let report =
         CorruptionReport { host, rank: 1, checks, rows, first_column: 320, ends_job: false };
-    Event::Heartbeat(Heartbeat { corruption: vec![charge], ..beat })
+    Event::Heartbeat(Heartbeat { corruption: vec![report], ..beat })
 }
 
 #[test]
-fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
+fn node_that_computes_wrong_twice_is_replaced_on_request() {
     let wanted = RunRules { replace_suspects: true, ..rules() };
-    let said = |checks, rows| {
+    let message = |checks, rows| {
         format!(
             "wrong: n2 rank 1 has computed wrong numbers: {rows} row(s) in {checks} check(s), \
              first at column 320"
         )
     };
     let mut play = Play::computing(rules(), &["s1"]);
-    assert_eq!(play.on(charging("n2", 1, 3)), [said(1, 3)]);
-    assert_eq!(play.on(charging("n2", 1, 3)), [""; 0], "nothing new");
-    assert_eq!(play.on(charging("n2", 4, 9)), [said(4, 9)], "nobody wants it to be replaced");
+    assert_eq!(play.on(corruption("n2", 1, 3)), [message(1, 3)]);
+    assert_eq!(play.on(corruption("n2", 1, 3)), [""; 0], "nothing new");
+    assert_eq!(play.on(corruption("n2", 4, 9)), [message(4, 9)], "nobody wants it to be replaced");
 
     let mut play = Play::computing(wanted.clone(), &["s1"]);
-    assert_eq!(play.on(charging("n2", 1, 3)), [said(1, 3)], "once may be chance");
+    assert_eq!(play.on(corruption("n2", 1, 3)), [message(1, 3)], "once may be chance");
     let why = "n2 computes wrong, and a spare is to replace it";
-    let lines = play.on(charging("n2", 2, 4));
-    assert_eq!(lines, [said(2, 4), format!("kill: {why}: killing the launcher"), "Kill".into()]);
+    let lines = play.on(corruption("n2", 2, 4));
+    assert_eq!(lines, [message(2, 4), format!("kill: {why}: killing the launcher"), "Kill".into()]);
     play.ended("killed");
     let lines = play.answers_but(&[]);
     assert_eq!(
@@ -559,33 +559,33 @@ fn a_node_that_computes_wrong_again_is_replaced_if_that_is_wanted() {
         "replaced: n2 computes wrong: 2 check(s) have named it; s1 takes its place"
     );
     play.launches(0.0, "n1 s1 n3 --resume require");
-    // A charge of the next start is added to those before.
-    assert!(play.on(charging("n1", 1, 1))[0].starts_with("wrong: n1 rank 1 "));
+    // A report of the next start is added to those before.
+    assert!(play.on(corruption("n1", 1, 1))[0].starts_with("wrong: n1 rank 1 "));
     play.ended("the launcher ended with code 1");
     play.answers_but(&[]);
     play.launches(1.0, "n1 s1 n3 --resume require");
-    let lines = play.on(charging("n1", 1, 1));
+    let lines = play.on(corruption("n1", 1, 1));
     let stays = "warning: warning: n1 stays, though suspect: no spare node is left";
     assert_eq!(lines[1], stays);
-    let charged = &play.decisions.state.charged;
-    assert_eq!((charged["n1"].checks, charged["n2"].rows, charged["n2"].checks), (2, 4, 2));
-    // A node that is readmitted begins without charges.
+    let blamed = &play.decisions.state.blamed;
+    assert_eq!((blamed["n1"].checks, blamed["n2"].rows, blamed["n2"].checks), (2, 4, 2));
+    // A node that is readmitted begins without reports.
     let mut next = Play::new(RunRules { readmit: true, ..wanted.clone() }, play.decisions.state);
     next.on(Event::Begin);
-    assert!(!next.decisions.state.charged.contains_key("n2"));
+    assert!(!next.decisions.state.blamed.contains_key("n2"));
 
     let mut play =
         Play::computing(RunRules { losable: vec![true, false, true], ..wanted }, &["s1"]);
-    let lines = play.on(charging("n2", 2, 2));
+    let lines = play.on(corruption("n2", 2, 2));
     assert!(lines[1].ends_with("of one process row than the parities can rebuild"), "{lines:?}");
 }
 
-/// What the job says of a number that it cannot mend must come before its end.
+/// The job must print the number that it cannot correct before it ends.
 #[test]
-fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
+fn job_that_ends_its_run_is_not_killed_for_a_suspect() {
     let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
-    play.on(charging("n2", 1, 3));
-    let Event::Heartbeat(mut last) = charging("n2", 2, 4) else { unreachable!("a heartbeat") };
+    play.on(corruption("n2", 1, 3));
+    let Event::Heartbeat(mut last) = corruption("n2", 2, 4) else { unreachable!("a heartbeat") };
     last.corruption[0].ends_job = true;
     assert_eq!(play.on(Event::Heartbeat(last)).len(), 1, "it is said, and nothing is killed");
     play.ended("the launcher ended with code 75");
@@ -598,10 +598,10 @@ fn a_job_that_ends_by_itself_is_not_killed_for_its_suspect() {
 
 /// The spare may not have answered yet: the survey has to know that it is needed.
 #[test]
-fn a_suspect_is_asked_for_as_lost_so_that_its_spare_is_waited_for() {
+fn spare_of_a_suspect_is_waited_for() {
     let wanted = RunRules { replace_suspects: true, ..rules() };
     let mut play = Play::computing(wanted, &["s1"]);
-    play.on(charging("n2", 2, 2));
+    play.on(corruption("n2", 2, 2));
     play.ended("killed");
     let asked = play.asked.as_ref().expect("nodes are asked");
     assert_eq!(asked.lost, ["n2".to_owned()].into(), "whatever n2 answers, it needs a spare");
@@ -615,9 +615,9 @@ fn a_suspect_is_asked_for_as_lost_so_that_its_spare_is_waited_for() {
 }
 
 #[test]
-fn a_suspect_stays_when_its_spare_is_lost_meanwhile() {
+fn suspect_stays_if_its_spare_is_lost() {
     let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
-    play.on(charging("n2", 2, 2));
+    play.on(corruption("n2", 2, 2));
     play.ended("killed");
     let lines = play.answers_but(&["s1"]);
     assert_eq!(lines[0], "warning: warning: n2 stays, though suspect: no spare node is left");
@@ -625,7 +625,7 @@ fn a_suspect_stays_when_its_spare_is_lost_meanwhile() {
 }
 
 #[test]
-fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
+fn losses_beyond_the_code_end_or_restart_the_run() {
     let lost = |start_over| {
         let mut play = Play::computing(RunRules { start_over, ..rules() }, &["s1"]);
         play.on(beat("refused", 0, Some(2)));
@@ -643,9 +643,9 @@ fn more_losses_than_the_code_covers_end_the_run_or_start_it_over() {
     assert!(!play.decisions.state.is_refused && !play.decisions.state.has_checkpoint);
 }
 
-/// Where the flags of the run say how it begins, nothing is added to them.
+/// Where the flags of the run choose how it begins, nothing is added to them.
 #[test]
-fn a_run_that_says_how_it_begins_is_not_started_over() {
+fn run_with_a_resume_flag_is_not_started_over() {
     let rules = RunRules { start_over: true, says_resume: true, ..rules() };
     let mut play = Play::computing(rules, &[]);
     play.on(beat("refused", 0, None));
@@ -656,7 +656,7 @@ fn a_run_that_says_how_it_begins_is_not_started_over() {
 }
 
 #[test]
-fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
+fn job_that_met_an_earlier_process_is_started_again() {
     let mut play = Play::computing(rules(), &[]);
     for (start, pause) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0)] {
         play.on(beat("changed", 0, None));
@@ -670,7 +670,7 @@ fn a_job_that_met_a_process_of_the_start_before_is_started_again() {
 }
 
 #[test]
-fn segments_that_are_gone_between_two_starts_are_missed() {
+fn segments_missing_between_two_starts_are_reported() {
     let gone = |is_of_program: bool, phases: &[(&str, usize)], bytes: [u64; 3]| {
         let mut play = Play::running(RunRules { is_of_program, ..rules() }, &[]);
         let keeps = DataLocation { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
@@ -723,7 +723,7 @@ fn answers_with_oom_kills(play: &mut Play, of_n2: OomKills) -> Vec<String> {
 }
 
 #[test]
-fn a_kill_is_told_from_an_oom_kill_by_the_counts_of_its_node() {
+fn oom_kill_is_recognized_by_the_counts_of_its_node() {
     let open_mpi = "mpirun noticed that process rank 1 with PID 0 on node n2 exited on signal 9 \
                     (Killed).\n";
     let counted = |machine| OomKills { machine: Some(machine), group: None };
@@ -812,7 +812,7 @@ fn a_launcher_that_does_not_end_when_asked_is_killed() {
 }
 
 #[test]
-fn a_wish_to_stop_counts_also_while_nothing_runs() {
+fn stop_request_is_handled_while_no_job_runs() {
     let stopped = |ill: &[&str]| {
         let mut play = Play::computing(rules(), &["s1"]);
         play.ended("the launcher ended with code 1");
@@ -868,14 +868,14 @@ fn a_job_that_fails_too_often_is_given_up() {
 }
 
 #[test]
-fn a_node_lost_after_the_report_was_whole_costs_nothing() {
+fn node_lost_after_the_complete_report_needs_no_restart() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.on(beat("reported", 1000, Some(0)));
     play.on(beat("clear", 1000, Some(0)));
     let lines = play.ended("the launcher ended with code 1");
-    let said =
+    let message =
         "reported: the job was lost after its report was whole; its segments are removed now";
-    assert_eq!(lines, [said, "ask clean n1 n2 n3 s1 + "]);
+    assert_eq!(lines, [message, "ask clean n1 n2 n3 s1 + "]);
     let lines = play.answers_but(&["n2", "s1"]);
     assert!(lines[0].starts_with("unclean: n2, s1: not reached; segments left there"), "{lines:?}");
     assert_eq!(lines[1], "finished: the job is done, after 0 failure(s)");
@@ -892,14 +892,14 @@ fn asked_to_clean() -> (Play, Pool) {
 }
 
 #[test]
-fn nodes_that_have_nothing_are_not_asked_to_forget() {
+fn nodes_without_data_are_not_asked_to_remove_marks() {
     let (mut play, pool) = asked_to_clean();
     let lines = play.on(Event::Answers(survey(&pool, &[], 0)));
     assert_eq!(lines[0], "finished: the job is done, after 0 failure(s)");
 }
 
 #[test]
-fn images_that_stay_on_a_node_are_told() {
+fn images_left_on_a_node_are_reported() {
     let (mut play, pool) = asked_to_clean();
     let mut survey = survey(&pool, &[], 0);
     survey.answers.get_mut("n2").unwrap().images_stay = Some("/scratch: read-only".into());
@@ -909,7 +909,7 @@ fn images_that_stay_on_a_node_are_told() {
 }
 
 #[test]
-fn a_launcher_that_outlives_its_job_is_killed_and_the_run_is_done() {
+fn launcher_that_outlives_its_job_is_killed() {
     let mut play = Play::computing(rules(), &[]);
     play.on(beat("done", 1000, Some(0)));
     assert_eq!(play.tick_after(0.0), [""; 0]);
@@ -935,7 +935,7 @@ fn a_lost_state_folder_stops_no_job_that_runs() {
 }
 
 #[test]
-fn a_start_that_finds_no_room_in_the_state_folder_can_be_resumed() {
+fn start_without_room_for_its_state_can_be_resumed() {
     let mut play = Play::computing(rules(), &["s1"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&[]);
@@ -968,7 +968,7 @@ fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
 }
 
 #[test]
-fn a_job_that_declines_its_input_is_given_up_at_once() {
+fn job_that_refuses_its_input_is_given_up_at_once() {
     let mut play = Play::running(rules(), &[]);
     play.on(beat("start", 0, Some(2)));
     let why = "gave-up: giving up: the job cannot run with these settings, see the message above; \
@@ -983,7 +983,7 @@ fn a_job_that_declines_its_input_is_given_up_at_once() {
 }
 
 #[test]
-fn the_job_of_an_earlier_supervisor_goes_on_or_has_ended() {
+fn job_of_an_earlier_supervisor_is_adopted_or_has_ended() {
     let found = |runs| {
         let first = Play::computing(rules(), &[]);
         let mut play = Play::new(rules(), first.decisions.state);
@@ -1004,9 +1004,9 @@ fn the_job_of_an_earlier_supervisor_goes_on_or_has_ended() {
 
 /// The next supervisor reads within milliseconds what the job has written in hours.
 #[test]
-fn signs_that_an_earlier_supervisor_has_seen_tell_no_pace_and_charge_nobody_again() {
+fn heartbeats_of_an_earlier_supervisor_count_once() {
     let mut first = Play::computing(rules(), &["s1"]);
-    first.on(charging("n2", 1, 3));
+    first.on(corruption("n2", 1, 3));
     let mut play = Play::new(rules(), first.decisions.state);
     play.on(Event::Begin);
     play.on(Event::Found { runs: true });
@@ -1014,8 +1014,8 @@ fn signs_that_an_earlier_supervisor_has_seen_tell_no_pace_and_charge_nobody_agai
         play.now += 0.001;
         play.on(beat(phase, 0, None));
     }
-    assert_eq!(play.on(charging("n2", 1, 3)), [""; 0]);
-    assert_eq!(play.decisions.state.charged["n2"].checks, 1);
+    assert_eq!(play.on(corruption("n2", 1, 3)), [""; 0]);
+    assert_eq!(play.decisions.state.blamed["n2"].checks, 1);
     play.ended("the launcher ended unseen");
     play.answers_but(&["n2"]);
     play.launches(0.0, "n1 s1 n3 --resume require");
@@ -1025,7 +1025,7 @@ fn signs_that_an_earlier_supervisor_has_seen_tell_no_pace_and_charge_nobody_agai
 }
 
 #[test]
-fn a_residual_that_failed_in_any_start_is_the_runs_end() {
+fn failed_residual_in_any_start_decides_the_exit() {
     let mut play = Play::computing(rules(), &["s1"]);
     let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= 9.7e+04 ...... FAILED\n";
     assert_eq!(play.on(Event::Report(line.into())), [format!("print {line}")]);
@@ -1044,7 +1044,7 @@ fn a_residual_that_failed_in_any_start_is_the_runs_end() {
 }
 
 #[test]
-fn a_report_that_cannot_be_printed_is_told_at_the_end_again() {
+fn unprintable_report_is_reported_again_at_the_end() {
     let mut play = Play::computing(rules(), &[]);
     let source = io::Error::other("closed");
     assert_eq!(
@@ -1060,7 +1060,7 @@ fn a_report_that_cannot_be_printed_is_told_at_the_end_again() {
 }
 
 #[test]
-fn a_job_whose_words_cannot_be_read_is_killed() {
+fn job_whose_output_cannot_be_read_is_killed() {
     let mut play = Play::computing(rules(), &[]);
     assert_eq!(play.on(Event::Unread(full_disk().into())), ["Kill", "end: state: full"]);
 }
@@ -1082,13 +1082,13 @@ fn a_node_that_is_not_listed_any_more_is_replaced() {
     let mut play = Play::new(rules, state(&["s1"]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
-    let said = "replaced: n2 is not listed any more; s1 takes its place";
-    assert_eq!(play.answers_but(&[]), [said]);
+    let message = "replaced: n2 is not listed any more; s1 takes its place";
+    assert_eq!(play.answers_but(&[]), [message]);
     play.launches(0.0, "n1 s1 n3");
 }
 
 #[test]
-fn warnings_and_what_was_left_are_told_once() {
+fn warnings_and_leftovers_are_reported_once() {
     let mut play = Play::new(rules(), state(&[]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
@@ -1097,14 +1097,15 @@ fn warnings_and_what_was_left_are_told_once() {
         (answer.ended, answer.warnings) = (1 + index, vec!["swap".to_owned()]);
     }
     let copy = || Survey { answers: warned.answers.clone(), ..Survey::default() };
-    let told = ["ended: 3 rank(s) of the last start were left", "warning: warning: n1, n2: swap"];
-    assert_eq!(play.on(Event::Answers(copy())), told);
+    let reported =
+        ["ended: 3 rank(s) of the last start were left", "warning: warning: n1, n2: swap"];
+    assert_eq!(play.on(Event::Answers(copy())), reported);
     play.launches(0.0, "n1 n2 n3");
-    assert!(play.decisions.has_told("warning: n1.cluster: swap\n"));
-    assert!(!play.decisions.has_told("warning: n1: no swap, but quota\n"));
-    assert!(!play.decisions.has_told("error: n1: swap\n"));
+    assert!(play.decisions.has_printed("warning: n1.cluster: swap\n"));
+    assert!(!play.decisions.has_printed("warning: n1: no swap, but quota\n"));
+    assert!(!play.decisions.has_printed("error: n1: swap\n"));
     play.ended("the launcher ended with code 1");
-    assert_eq!(play.on(Event::Answers(copy()))[..1], told[..1]);
+    assert_eq!(play.on(Event::Answers(copy()))[..1], reported[..1]);
 }
 
 /// A cluster that a script of numbers drives, and checks that hold whatever happens.
@@ -1193,7 +1194,7 @@ impl World {
     /// Carries out an action, which must be allowed.
     fn check(&mut self, action: Action, is_unread: bool) {
         assert!(matches!(self.pending, Pending::Nothing), "{action:?} in {:?}", self.pending);
-        if let Action::Say(kind, text) = &action {
+        if let Action::Report(kind, text) = &action {
             self.overs += usize::from(*kind == "over");
             if *kind == "pause" {
                 let seconds: f64 = text.split(' ').next().unwrap().parse().unwrap();
@@ -1201,17 +1202,17 @@ impl World {
             }
         }
         match action {
-            Action::Say(..) | Action::Save if self.is_full => {
+            Action::Report(..) | Action::Save if self.is_full => {
                 self.feed(Event::Unsaved(full_disk()));
             }
             Action::Save => self.feed(Event::Saved),
-            Action::Say(..) | Action::Tell(_) | Action::Print(_) => {}
+            Action::Report(..) | Action::Message(_) | Action::Print(_) => {}
             Action::Tidy => assert_eq!(self.launcher, Launcher::None),
             Action::CloseLines => {}
             Action::FindJob => self.pending = Pending::Job,
             Action::Ask(inquiry) => {
                 let is_right = match inquiry.purpose {
-                    Purpose::Look => self.launcher == Launcher::Runs,
+                    Purpose::Check => self.launcher == Launcher::Runs,
                     Purpose::Links => self.launcher != Launcher::Killed,
                     _ => self.launcher == Launcher::None,
                 };
@@ -1328,7 +1329,7 @@ impl World {
             0..80 => self.feed(beat(phase, column, None)),
             80..90 => {
                 let (host, checks) = (format!("n{}", how % 4), u64::from(how / 4 % 4));
-                self.feed(charging(&host, checks, checks));
+                self.feed(corruption(&host, checks, checks));
             }
             90..110 => self.feed(beat("factor", column, None)),
             110..112 => self.feed(beat("reported", column, Some(how % 3))),
@@ -1389,7 +1390,7 @@ proptest! {
     /// since, before its pause is over, when the user wants to stop, or beyond `--max-restarts`.
     /// And there is one end, with an account.
     #[test]
-    fn whatever_happens_the_rules_hold(
+    fn invariants_hold_under_random_events(
         script in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..120),
         restarts_max in 0usize..6,
         start_over in any::<bool>(),
@@ -1411,7 +1412,7 @@ proptest! {
 }
 
 /// The last of `lines` that contains `words`.
-fn said<'a>(lines: &'a [String], words: &str) -> &'a str {
+fn last_containing<'a>(lines: &'a [String], words: &str) -> &'a str {
     lines.iter().rfind(|line| line.contains(words)).unwrap_or_else(|| panic!("{lines:?}"))
 }
 
@@ -1420,7 +1421,7 @@ impl Play {
     fn links_dead(&mut self, dead: &[&str]) -> Vec<String> {
         let pool = self.asked.take().expect("nodes are asked").pool;
         let lines = self.on(Event::Answers(survey(&pool, &[], 4096)));
-        assert!(said(&lines, "ask links ").starts_with("ask links "));
+        assert!(last_containing(&lines, "ask links ").starts_with("ask links "));
         self.links_but(dead)
     }
 }
@@ -1445,7 +1446,7 @@ fn two_dead_links_are_replaced_at_once() {
 }
 
 #[test]
-fn spares_that_were_not_waited_for_are_asked_again_when_links_turn_out_to_be_dead() {
+fn silent_spares_are_probed_again_after_dead_links() {
     let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     let asked = play.asked.take().expect("nodes are asked");
@@ -1464,7 +1465,7 @@ fn spares_that_were_not_waited_for_are_asked_again_when_links_turn_out_to_be_dea
 }
 
 #[test]
-fn a_dead_link_is_found_while_a_job_is_silent_and_not_tried_again() {
+fn dead_link_is_found_during_silence_and_tried_once() {
     let mut play = Play::computing(rules(), &["s1"]);
     assert!(play.tick_after(3.0)[0].starts_with("ask look "));
     let lines = play.links_dead(&["n2"]);
@@ -1479,18 +1480,20 @@ fn a_spare_whose_link_is_dead_takes_no_place() {
     let mut play = Play::computing(rules(), &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     let lines = play.links_dead(&["n2", "s1"]);
-    assert!(said(&lines, "replaced: n2").ends_with("s2 takes its place"), "{lines:?}");
+    assert!(last_containing(&lines, "replaced: n2").ends_with("s2 takes its place"), "{lines:?}");
     assert_eq!(play.decisions.state.pool.out[0].host.name, "s1");
 }
 
 #[test]
-fn a_first_start_with_too_few_spares_is_tried_and_shows_whether_the_test_is_right() {
+fn first_start_with_too_few_spares_checks_the_link_test() {
     let begin = || {
         let mut play = Play::new(rules(), state(&[]));
         play.on(Event::Begin);
         play.on(Event::NoJob { swept: 0 });
         let lines = play.links_dead(&["n2"]);
-        assert!(said(&lines, "warning: n2: its link is dead").ends_with("too few spares"));
+        assert!(
+            last_containing(&lines, "warning: n2: its link is dead").ends_with("too few spares")
+        );
         play.launches(0.0, "n1 n2 n3");
         play
     };
@@ -1504,13 +1507,13 @@ fn a_first_start_with_too_few_spares_is_tried_and_shows_whether_the_test_is_righ
     let mut play = begin();
     play.ended("the launcher ended with code 1");
     let lines = play.links_dead(&["n2"]);
-    let why = said(&lines, "giving up: n2 (its link is dead: ");
+    let why = last_containing(&lines, "giving up: n2 (its link is dead: ");
     assert!(why.contains("tries failed"), "{why}");
     assert_eq!(lines.last().unwrap(), "end 75");
 }
 
 #[test]
-fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
+fn unexplained_failures_leave_nodes_out_in_turn() {
     let mut play = Play::running(rules(), &["s1"]);
     let silent = "ORTE was unable to reliably start one or more daemons.\n";
     for trial in ["s1 n2 n3", "n1 s1 n3", "n1 n2 s1"] {
@@ -1518,7 +1521,7 @@ fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
         play.ended("the launcher ended with code 1");
         assert_eq!(play.asked.as_ref().unwrap().pool.active, hosts(&NODES), "all are asked");
         let lines = play.answers_but(&[]);
-        assert!(said(&lines, "is left out on trial").contains("s1 takes its place"));
+        assert!(last_containing(&lines, "is left out on trial").contains("s1 takes its place"));
         play.launches(0.0, trial);
     }
     play.now += 1.0;
@@ -1528,9 +1531,9 @@ fn where_nothing_tells_nodes_are_left_out_in_turn_until_a_start_lives() {
     assert_eq!(play.decisions.state.pool.out[0].host.name, "n3");
 }
 
-/// A run that was stopped has no failure that tells which nodes were replaced.
+/// A run that was stopped has no failure that shows which nodes were replaced.
 #[test]
-fn a_spare_without_data_is_known_after_a_stop_too() {
+fn spare_without_data_is_known_after_a_stop() {
     let mut play = Play::computing(rules(), &["s1", "s2"]);
     play.stops(1);
     play.ended("the launcher ended with code 143");
@@ -1545,7 +1548,7 @@ fn a_spare_without_data_is_known_after_a_stop_too() {
 }
 
 /// A spare that has taken a place has no data until a start has computed: it is one of the losses
-/// that the checkpoint rebuilds, so that a node with data must not be left out beside it.
+/// that the checkpoint rebuilds, so that a node with data must not be left out as well.
 #[test]
 fn trials_leave_out_spares_without_data_before_nodes_with_data() {
     let mut play = Play::computing(rules(), &["s1", "s2"]);
@@ -1561,7 +1564,10 @@ fn trials_leave_out_spares_without_data_before_nodes_with_data() {
         lines
     };
     let lines = fails("n1 s2 n3", 0.0);
-    assert!(said(&lines, "is left out on trial").starts_with("replaced: s1 "), "{lines:?}");
+    assert!(
+        last_containing(&lines, "is left out on trial").starts_with("replaced: s1 "),
+        "{lines:?}"
+    );
     // That was in vain, and more cannot be left out: the nodes are tried as they are.
     assert_eq!(fails("n1 s1 n3", 1.0), ["pause: 1 s before the next start"]);
     play.now += 1.0;
@@ -1592,11 +1598,14 @@ fn a_spare_that_is_lost_in_a_trial_takes_no_place_in_the_next() {
 }
 
 #[test]
-fn what_no_trial_helps_is_given_up() {
+fn run_that_no_trial_helps_is_given_up() {
     let mut play = Play::running(rules(), &["s1"]);
     for _ in 0..3 {
         play.now += 1000.0;
-        assert!(said(&play.tick_after(0.0), "kill: no sign of life for ").starts_with("kill"));
+        assert!(
+            last_containing(&play.tick_after(0.0), "kill: no sign of life for ")
+                .starts_with("kill")
+        );
         play.ended("the launcher was killed by signal 9");
         play.answers_but(&[]);
         assert!(play.tick_after(0.0)[0].starts_with("launch "));
@@ -1607,7 +1616,10 @@ fn what_no_trial_helps_is_given_up() {
     play.tick_after(0.0);
     play.ended("the launcher was killed by signal 9");
     let lines = play.answers_but(&[]);
-    assert!(said(&lines, "giving up: no start gave a sign of life").contains("left out in turn"));
+    assert!(
+        last_containing(&lines, "giving up: no start gave a sign of life")
+            .contains("left out in turn")
+    );
     assert_eq!(lines.last().unwrap(), "end 2");
 }
 
@@ -1637,7 +1649,7 @@ impl Play {
 }
 
 #[test]
-fn doubts_add_up_where_links_cannot_be_tested() {
+fn suspicions_add_up_where_links_cannot_be_tested() {
     let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ends_without(&["n2"]);
     let lines = play.links_untested();
@@ -1653,8 +1665,14 @@ fn doubts_add_up_where_links_cannot_be_tested() {
     play.ended("the launcher was killed by signal 9");
     let lines = play.links_untested();
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert_eq!(said(&lines, "replaced: n3"), format!("replaced: n3 {why}; s1 takes its place"));
-    assert_eq!(said(&lines, "replaced: n2"), format!("replaced: n2 {why}; s2 takes its place"));
+    assert_eq!(
+        last_containing(&lines, "replaced: n3"),
+        format!("replaced: n3 {why}; s1 takes its place")
+    );
+    assert_eq!(
+        last_containing(&lines, "replaced: n2"),
+        format!("replaced: n2 {why}; s2 takes its place")
+    );
     play.launches(0.0, "n1 s2 s1 --resume require");
     let lines = play.on(beat("start", 0, None));
     assert_eq!(lines[0], "excluded: the job starts without n2, n3, which stays out");
@@ -1679,7 +1697,7 @@ fn a_named_node_whose_link_is_alive_stays() {
 }
 
 #[test]
-fn spares_that_were_not_waited_for_are_asked_again_for_trials() {
+fn silent_spares_are_probed_again_for_trials() {
     let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ends_without(&["n2", "n3"]);
     let asked = play.asked.take().expect("nodes are asked");
@@ -1688,7 +1706,10 @@ fn spares_that_were_not_waited_for_are_asked_again_for_trials() {
     survey.answers.remove("s2");
     play.on(Event::Answers(survey));
     let lines = play.links_but(&ALL);
-    assert!(said(&lines, "ask start n1 n2 n3 + s1 s2").contains("lost? n2 n3"), "{lines:?}");
+    assert!(
+        last_containing(&lines, "ask start n1 n2 n3 + s1 s2").contains("lost? n2 n3"),
+        "{lines:?}"
+    );
     assert_eq!(play.asked.as_ref().unwrap().lost, ["n2".to_owned(), "n3".to_owned()].into());
     assert_eq!(play.links_untested().len(), 2);
     play.launches(0.0, "n1 s2 s1 --resume require");
@@ -1705,7 +1726,7 @@ fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
         play.starts_in_vain("n2");
         let lines = play.ended("the launcher ended with code 1");
         if pause == 4.0 {
-            let why = said(&lines, "giving up: n2: out of the launcher's reach");
+            let why = last_containing(&lines, "giving up: n2: out of the launcher's reach");
             assert!(why.ends_with("answers the agent, and no spare node is left"), "{why}");
             assert_eq!(lines.last().unwrap(), "end 75");
         }
@@ -1729,7 +1750,7 @@ fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
     play.starts_in_vain("n3");
     play.ended("the launcher ended with code 1");
     let lines = play.links_untested();
-    let why = said(&lines, "giving up: n3, n2: out of the launcher's reach");
+    let why = last_containing(&lines, "giving up: n3, n2: out of the launcher's reach");
     assert!(why.ends_with("; spare nodes needed: 2, left: 1"), "{why}");
     assert_eq!(lines.last().unwrap(), "end 75");
 }
@@ -1750,15 +1771,15 @@ fn cut_off_nodes_beyond_the_parities_end_the_run_by_name() {
     play.beats(&[("start", 0)]);
     play.on(beat("refused", 0, Some(2)));
     let lines = play.ended("the launcher ended with code 2");
-    let why = said(&lines, "giving up: more is lost than the checkpoint can rebuild");
+    let why = last_containing(&lines, "giving up: more is lost than the checkpoint can rebuild");
     assert!(why.contains("n2 (is left out") && why.contains("n3 (is left out"), "{why}");
     assert_eq!(lines.last().unwrap(), "end 2");
     assert_eq!(names(&play.decisions.state.pool.active), "n1 n2 n3", "they may come back");
 }
 
 #[test]
-fn a_rank_that_is_stopped_is_a_reason_and_a_job_that_is_suspended_is_none() {
-    let look = |stopped: usize| {
+fn stopped_rank_is_a_failure_and_suspended_job_is_none() {
+    let probe = |stopped: usize| {
         let mut play = Play::computing(rules(), &["s1"]);
         play.tick_after(2.0);
         let pool = play.asked.take().unwrap().pool;
@@ -1770,16 +1791,16 @@ fn a_rank_that_is_stopped_is_a_reason_and_a_job_that_is_suspended_is_none() {
         play.on(Event::Answers(survey)).join("; ")
     };
     assert!(
-        look(1).starts_with("kill: silence, and 1 of 3 ranks are stopped by a signal, one on n1")
+        probe(1).starts_with("kill: silence, and 1 of 3 ranks are stopped by a signal, one on n1")
     );
-    assert_eq!(look(3), "");
+    assert_eq!(probe(3), "");
 }
 
-/// The nodes are asked again and again while it is suspended, and no silence adds up.
+/// The nodes are asked repeatedly while it is suspended, and no silence adds up.
 #[test]
 fn a_job_that_is_suspended_for_long_is_not_hung() {
     let mut play = Play::computing(rules(), &["s1"]);
-    for stopped in (0..20).map(|look| if look < 19 { 3 } else { 0 }) {
+    for stopped in (0..20).map(|probe| if probe < 19 { 3 } else { 0 }) {
         let asked = play.tick_after(9.0);
         assert!(asked[0].starts_with("ask look "), "{asked:?}");
         let pool = play.asked.take().unwrap().pool;
@@ -1801,7 +1822,7 @@ fn rules_of_program() -> RunRules {
 }
 
 impl Play {
-    /// Rank `rank` that runs the user's program tells of its end.
+    /// Rank `rank` that runs the user's program reports its end.
     fn rank_ends(&mut self, rank: usize, end: ProcessEnd) {
         let host = NODES[rank].to_owned();
         let end = RankEnd { token: String::new(), rank: Some(rank), host, end };
@@ -1816,7 +1837,7 @@ impl Play {
     }
 
     /// A supervisor whose program, which uses the library, has completed checkpoint 5.
-    fn of_program(spares: &[&str]) -> Self {
+    fn for_program(spares: &[&str]) -> Self {
         let mut play = Play::running(rules_of_program(), spares);
         play.beats(&[("start", 0), ("open", 0), ("compute", 0)]);
         play.beats(&[("checkpoint", 4), ("compute", 5)]);
@@ -1826,18 +1847,18 @@ impl Play {
 
 #[test]
 fn a_program_is_done_when_all_its_ranks_are() {
-    let mut play = Play::of_program(&["s1"]);
+    let mut play = Play::for_program(&["s1"]);
     (0..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
     assert_eq!(play.ended("the launcher ended with code 1"), ["ask clean n1 n2 n3 s1 + "]);
-    // A launcher that returns 0 says nothing of a program.
-    let mut play = Play::of_program(&["s1"]);
+    // A launcher that returns 0 shows nothing about a program.
+    let mut play = Play::for_program(&["s1"]);
     let lines = play.on(Event::Ended { how: "it ended".into(), succeeded: true }).join("|");
     assert!(lines.contains("failure: start 1 failed in phase compute at checkpoint 5"), "{lines}");
     assert!(lines.ends_with("ask start n1 n2 n3 + s1, 1 may be silent"), "{lines}");
 }
 
 #[test]
-fn a_program_that_refuses_is_not_started_again() {
+fn program_that_refuses_its_input_is_not_restarted() {
     let mut play = Play::running(rules_of_program(), &["s1"]);
     play.beats(&[("start", 0)]);
     play.rank_ends(0, ProcessEnd::Code(3));
@@ -1851,9 +1872,9 @@ fn a_program_that_refuses_is_not_started_again() {
 }
 
 #[test]
-fn a_launcher_that_lets_the_other_ranks_run_on_is_ended() {
+fn launcher_that_keeps_the_other_ranks_is_ended() {
     for (end, last) in [(ProcessEnd::Code(3), "end 3"), (ProcessEnd::Signal(9), "next start")] {
-        let mut play = Play::of_program(&["s1"]);
+        let mut play = Play::for_program(&["s1"]);
         play.rank_ends(0, end);
         assert_eq!(play.tick_after(0.5), [""; 0]);
         let killed = play.tick_after(10.5);
@@ -1867,21 +1888,21 @@ fn a_launcher_that_lets_the_other_ranks_run_on_is_ended() {
 
 #[test]
 fn a_lost_node_explains_any_code_of_a_program() {
-    let mut play = Play::of_program(&["s1"]);
+    let mut play = Play::for_program(&["s1"]);
     play.rank_ends(0, ProcessEnd::Code(14));
     play.ended("the launcher ended with code 14");
     assert_eq!(play.answers_but(&["n2"]), ["replaced: n2 no answer; s1 takes its place"]);
     play.launches(0.0, "n1 s1 n3");
-    // What was said in that start counts no more.
+    // Reports of that start count no more.
     let lines = play.ended("the launcher ended with code 1").join("|");
     assert!(lines.contains("ask start") && !lines.contains("code 14"), "{lines}");
     assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
 }
 
 #[test]
-fn a_program_whose_rank_was_killed_or_that_asks_for_it_is_started_again() {
+fn program_with_a_killed_rank_or_restart_code_is_restarted() {
     for end in [ProcessEnd::Signal(9), ProcessEnd::Code(75)] {
-        let mut play = Play::of_program(&["s1"]);
+        let mut play = Play::for_program(&["s1"]);
         play.rank_ends(1, end);
         play.rank_ends(2, ProcessEnd::Code(3));
         play.ended("the launcher ended with code 137");
@@ -1897,8 +1918,8 @@ fn a_program_whose_rank_was_killed_or_that_asks_for_it_is_started_again() {
 }
 
 #[test]
-fn a_program_that_makes_no_checkpoint_between_failures_is_given_up() {
-    let mut play = Play::of_program(&[]);
+fn program_without_checkpoints_between_failures_is_given_up() {
+    let mut play = Play::for_program(&[]);
     for (start, pause_seconds) in [(1, 1.0), (2, 2.0), (3, 4.0)] {
         play.rank_ends(1, ProcessEnd::Signal(11));
         let lines = play.ended("the launcher ended with code 139").join("|");
@@ -1914,7 +1935,7 @@ fn a_program_that_makes_no_checkpoint_between_failures_is_given_up() {
 }
 
 #[test]
-fn a_program_that_fails_once_all_is_reported_ends_with_its_code() {
+fn program_that_fails_after_its_report_ends_with_its_code() {
     let killed = Some(ProcessEnd::Signal(11));
     for (end, stops, code, how) in [
         (killed.clone(), 0, 139, "rank 0 on n1 was killed by signal 11"),
@@ -1934,7 +1955,7 @@ fn a_program_that_fails_once_all_is_reported_ends_with_its_code() {
             "1 of 3 ranks have not told how they ended: a node is lost, or the launcher has ended them",
         ),
     ] {
-        let mut play = Play::of_program(&["s1"]);
+        let mut play = Play::for_program(&["s1"]);
         play.beats(&[("reported", 9)]);
         play.on(Event::Tick { stops });
         (1..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
@@ -1951,9 +1972,9 @@ fn a_program_that_fails_once_all_is_reported_ends_with_its_code() {
 }
 
 #[test]
-fn a_program_with_several_runs_is_not_done_when_one_of_them_is() {
+fn program_with_several_runs_is_done_after_the_last() {
     let reports = |runs: &[&str]| {
-        let mut play = Play::of_program(&["s1"]);
+        let mut play = Play::for_program(&["s1"]);
         for run in runs {
             play.opens(run);
             play.beats(&[("compute", 0), ("checkpoint", 4), ("compute", 5)]);
@@ -1975,7 +1996,7 @@ fn a_program_with_several_runs_is_not_done_when_one_of_them_is() {
     let lines = reports(&["plate"]);
     assert!(lines.ends_with("ask clean n1 n2 n3 s1 + "), "{lines}");
     // Two runs of one name, one after the other.
-    let mut play = Play::of_program(&["s1"]);
+    let mut play = Play::for_program(&["s1"]);
     play.beats(&[("reported", 9), ("open", 0), ("compute", 0), ("reported", 9)]);
     play.rank_ends(1, ProcessEnd::Signal(9));
     let lines = play.ended("the launcher ended with code 137").join("|");
@@ -1984,7 +2005,7 @@ fn a_program_with_several_runs_is_not_done_when_one_of_them_is() {
 
 #[test]
 fn a_program_that_ends_with_0_without_a_report_leaves_its_data() {
-    let mut play = Play::of_program(&["s1"]);
+    let mut play = Play::for_program(&["s1"]);
     play.opens("plate");
     play.beats(&[("compute", 0), ("checkpoint", 4), ("compute", 5)]);
     (0..3).for_each(|rank| play.rank_ends(rank, ProcessEnd::Code(0)));
@@ -1994,8 +2015,8 @@ fn a_program_that_ends_with_0_without_a_report_leaves_its_data() {
 }
 
 #[test]
-fn a_program_whose_time_is_up_is_left_to_the_next_command() {
-    let mut play = Play::of_program(&["s1"]);
+fn program_out_of_time_is_left_to_the_next_command() {
+    let mut play = Play::for_program(&["s1"]);
     play.beats(&[("time-up", 5)]);
     play.rank_ends(0, ProcessEnd::Code(75));
     assert_eq!(play.ended("it ended"), ["ask start n1 n2 n3 + s1, 1 may be silent"]);
@@ -2005,10 +2026,10 @@ fn a_program_whose_time_is_up_is_left_to_the_next_command() {
 }
 
 #[test]
-fn a_program_that_ends_with_0_since_it_is_told_to_stop_keeps_its_data() {
+fn program_that_exits_0_on_a_stop_request_keeps_its_data() {
     let keeps = DataLocation { run_id: "plate".into(), store: "posix".into(), images: vec![] };
-    let told = |keeps: Option<&DataLocation>, last: &str, is_stop: bool| {
-        let mut play = Play::of_program(&["s1"]);
+    let stopped = |keeps: Option<&DataLocation>, last: &str, is_stop: bool| {
+        let mut play = Play::for_program(&["s1"]);
         play.decisions.state.keeps = keeps.cloned();
         play.beats(&[(last, 5)]);
         if is_stop {
@@ -2020,24 +2041,25 @@ fn a_program_that_ends_with_0_since_it_is_told_to_stop_keeps_its_data() {
         play.ended("the launcher ended with code 0").join("|")
     };
     for is_stop in [false, true] {
-        let lines = told(Some(&keeps), "compute", is_stop);
+        let lines = stopped(Some(&keeps), "compute", is_stop);
         assert_eq!(lines, "ask start n1 n2 n3 + s1, 1 may be silent");
-        for lines in [told(Some(&keeps), "reported", is_stop), told(None, "compute", is_stop)] {
+        for lines in [stopped(Some(&keeps), "reported", is_stop), stopped(None, "compute", is_stop)]
+        {
             assert_eq!(lines, "ask clean n1 n2 n3 s1 + ");
         }
     }
 }
 
 #[test]
-fn a_program_whose_time_ends_between_two_starts_is_not_started_again() {
-    let mut play = Play::of_program(&["s1"]);
+fn program_out_of_time_between_starts_is_not_restarted() {
+    let mut play = Play::for_program(&["s1"]);
     play.rank_ends(1, ProcessEnd::Signal(9));
     play.ended("the launcher ended with code 137");
     assert_eq!(play.answers_but(&[]), ["pause: 1 s before the next start"]);
     play.decisions.state.is_time_up = true;
     let lines = play.tick_after(0.1).join("|");
     assert!(lines.contains("start the same command again") && lines.ends_with("end 75"), "{lines}");
-    // The next command has a time of its own.
+    // The next command has its own time limit.
     let mut next = Play::new(rules_of_program(), play.decisions.state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
@@ -2045,27 +2067,27 @@ fn a_program_whose_time_ends_between_two_starts_is_not_started_again() {
 }
 
 #[test]
-fn a_program_without_signs_of_life_is_never_taken_for_hung() {
+fn program_without_heartbeats_is_never_considered_hung() {
     let mut play = Play::running(rules_of_program(), &["s1"]);
     play.beats(&[("start", 0)]);
-    let mut looks = 0;
+    let mut probes = 0;
     for _ in 0..1000 {
         let lines = play.tick_after(1000.0);
         assert!(lines.iter().all(|line| line.starts_with("ask look ")), "{lines:?}");
-        looks += lines.len();
+        probes += lines.len();
         if !lines.is_empty() {
             assert_eq!(play.answers_but(&[]), [""; 0]);
         }
     }
-    assert!(looks > 5, "its nodes are looked at: {looks}");
-    // A node that is lost is found all the same.
+    assert!(probes > 5, "its nodes are looked at: {probes}");
+    // The loss of a node is still detected.
     while play.tick_after(1000.0).is_empty() {}
     let lines = play.answers_but(&["n3"]).join("|");
     assert!(lines.contains("silence, and n3 is lost"), "{lines}");
 }
 
 #[test]
-fn where_a_program_keeps_its_data_is_what_it_says() {
+fn data_location_of_a_program_is_the_reported_one() {
     let mut play = Play::running(rules_of_program(), &[]);
     assert_eq!(play.decisions.state.keeps, None);
     let keeps = DataLocation { run_id: "plate".into(), store: "posix".into(), images: vec![] };

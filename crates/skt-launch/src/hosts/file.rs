@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_version_6_are_names() {
+    fn ipv6_addresses_are_host_names() {
         let text = "fe80::1 slots=4\n[fe80::2]:2\n[fe80::3]\n::1\nfe80::1:2\n10.0.0.1:3\n";
         let hosts = parse(text, "h").unwrap();
         let expected = [("fe80::1", 4), ("fe80::2", 2), ("fe80::3", 1), ("::1", 1)];
@@ -149,17 +149,17 @@ mod tests {
     }
 
     #[test]
-    fn nodes_that_several_lines_name_are_told() {
-        let told = |text: &str| repeated(text, &parse(text, "h").unwrap());
-        assert_eq!(told("n1\nn2\nn1 # again\n"), [host("n1", 2)]);
-        assert_eq!(told("n1 slots=2\nn1 slots=2\nn2:2\n"), [host("n1", 4)]);
-        assert_eq!(told("n1\nn2\n\nn3 slots=4\n"), []);
-        assert_eq!(told("# PBS\nn1\nn1\nn2\nn2\n"), [], "a line a rank");
+    fn nodes_named_on_several_lines_are_reported() {
+        let warning = |text: &str| repeated(text, &parse(text, "h").unwrap());
+        assert_eq!(warning("n1\nn2\nn1 # again\n"), [host("n1", 2)]);
+        assert_eq!(warning("n1 slots=2\nn1 slots=2\nn2:2\n"), [host("n1", 4)]);
+        assert_eq!(warning("n1\nn2\n\nn3 slots=4\n"), []);
+        assert_eq!(warning("# PBS\nn1\nn1\nn2\nn2\n"), [], "a line a rank");
     }
 
     #[test]
     fn bad_host_files_are_refused_with_their_line() {
-        for (text, said) in [
+        for (text, message) in [
             ("", "h: no node in it"),
             ("n1\nn2 slots=0", "h:2: '0' is no number of ranks (1 to 16777216)"),
             ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
@@ -178,12 +178,12 @@ mod tests {
                 "h:1: '18446744073709551615' is no number of ranks (1 to 16777216)",
             ),
         ] {
-            assert_eq!(parse(text, "h").unwrap_err().to_string(), said);
+            assert_eq!(parse(text, "h").unwrap_err().to_string(), message);
         }
     }
 
     #[test]
-    fn what_is_wrong_is_shown_and_not_obeyed_by_a_terminal() {
+    fn control_characters_of_errors_are_escaped() {
         for text in ["n1 \x1b[31m", "\x1b[31m", "n1:\x1b[31m"] {
             let error = parse(text, "h").unwrap_err().to_string();
             assert!(error.contains("\\u{1b}[31m"), "{error}");
@@ -194,8 +194,8 @@ mod tests {
     #[test]
     fn ranks_without_bound_are_refused() {
         let ranks = "n1 slots=16777216\nn1\n";
-        let said = "h:2: 16777217 ranks up to here, 16777216 at most";
-        assert_eq!(parse(ranks, "h").unwrap_err().to_string(), said);
+        let message = "h:2: 16777217 ranks up to here, 16777216 at most";
+        assert_eq!(parse(ranks, "h").unwrap_err().to_string(), message);
         let most = format!("n1 slots={}", usize::MAX);
         assert!(parse(&most, "h").unwrap_err().to_string().contains("is no number of ranks"));
     }

@@ -17,7 +17,7 @@ use skt_terms::shown::shown;
 use skt_config::launch::RANKS_MAX;
 
 /// The longest name of a node, in bytes (RFC 1035).
-const MOST_NAME_BYTES: usize = 255;
+const NAME_BYTES_MAX: usize = 255;
 
 /// A node and its number of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +82,7 @@ pub enum HostsError {
 /// shell or to ssh.
 fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    let is_short = (1..=MOST_NAME_BYTES).contains(&name.len());
+    let is_short = (1..=NAME_BYTES_MAX).contains(&name.len());
     let is_name = !name.starts_with('-') && name.chars().all(fits);
     if is_short && (is_name || name.parse::<Ipv6Addr>().is_ok()) {
         return Ok(());

@@ -180,12 +180,12 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_counts_once() {
+    fn duplicate_spare_counts_once() {
         let spares = ["s1", "n1", "s1"].map(|name| host(name, 1)).to_vec();
         assert_eq!(names(&Pool::new(vec![host("n1", 1)], spares).spares), ["s1"]);
     }
 
-    /// Each allocation has nodes of its own; those of the first come back in the third.
+    /// The allocations have no node in common, but the third has those of the first again.
     #[test]
     fn nodes_that_are_listed_again_are_spares_again() {
         let listed = |names: &[&str]| {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn spares_take_the_very_places_of_the_lost() {
+    fn spares_take_the_places_of_the_lost_nodes() {
         let mut pool = Pool::new(
             vec![host("n1", 2), host("n2", 2), host("n3", 2)],
             vec![host("n3", 2), host("s1", 1), host("s2", 2), host("s3", 2)],
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_that_is_too_small_stays_a_spare() {
+    fn spare_with_too_few_slots_stays_a_spare() {
         let mut pool = Pool::new(vec![host("n1", 4)], vec![host("s1", 2)]);
         let off = |name: &str| match name {
             "n1" => Health::Ill("off".to_owned()),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spare_that_nobody_waited_for_stays_but_is_not_used() {
+    fn silent_spare_stays_but_is_not_used() {
         let mut pool = Pool::new(vec![host("n1", 1)], vec![host("s1", 1), host("s2", 1)]);
         let health = |name: &str| match name {
             "n1" => Health::Ill("off".to_owned()),

@@ -4,7 +4,7 @@ use super::{HostsError, RANKS_MAX, check_name};
 use skt_terms::shown::shown;
 
 /// The largest number of nodes in a list: Slurm itself allows no more.
-const MOST_NODES: usize = 65536;
+const NODES_MAX: usize = 65536;
 
 /// Expands a Slurm list of nodes, e.g. `n[1-3,07],login`.
 ///
@@ -24,13 +24,13 @@ pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
             let (inside, behind) = after.split_once(']').ok_or_else(|| bad("a [ without ]"))?;
             let numbers = expand_ranges(inside).ok_or_else(|| bad("a bad range"))?;
             count *= numbers.len();
-            if count > MOST_NODES {
+            if count > NODES_MAX {
                 return Err(bad("more than 65536 nodes"));
             }
             ranges.push((before, numbers));
             rest = behind;
         }
-        if names.len() + count > MOST_NODES {
+        if names.len() + count > NODES_MAX {
             return Err(bad("more than 65536 nodes"));
         }
         // All names are about equally long; if the first is no host name, none is expanded.
@@ -61,7 +61,7 @@ fn expand_ranges(inside: &str) -> Option<Vec<String>> {
         let is_signed = from.starts_with('+') || to.starts_with('+');
         let (first, last): (u64, u64) = (from.parse().ok()?, to.parse().ok()?);
         let is_long =
-            from.len() > 20 || last.saturating_sub(first) >= (MOST_NODES - all.len()) as u64;
+            from.len() > 20 || last.saturating_sub(first) >= (NODES_MAX - all.len()) as u64;
         if first > last || is_long || is_signed {
             return None;
         }
@@ -91,7 +91,7 @@ fn expand_counts(text: &str) -> Option<Vec<usize>> {
             None => (part, 1usize),
         };
         let count = count.parse::<usize>().ok().filter(|count| (1..=RANKS_MAX).contains(count))?;
-        if times > MOST_NODES - all.len() {
+        if times > NODES_MAX - all.len() {
             return None;
         }
         all.extend(std::iter::repeat_n(count, times));

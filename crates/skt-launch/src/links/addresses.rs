@@ -15,7 +15,7 @@ pub struct Address {
     pub ip: IpAddr,
 }
 
-/// A network that the job was told to use.
+/// A network that the job must use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Network {
     /// The network of the interface with this name on each node.
@@ -42,7 +42,7 @@ const NAMES: [&str; 6] = [
 impl Networks {
     /// The networks that the launcher's arguments name, or else its environment (Open MPI's
     /// `OMPI_MCA_` and `PRTE_MCA_`); empty if neither names one.
-    pub fn of(arguments: &[String], env: &dyn Fn(&str) -> Option<String>) -> Self {
+    pub fn from_arguments(arguments: &[String], env: &dyn Fn(&str) -> Option<String>) -> Self {
         let argument = |name: &str| {
             let is_name = |word: &String| word.as_str() == name;
             let next = arguments.iter().position(is_name).and_then(|at| arguments.get(at + 1));
@@ -100,7 +100,7 @@ impl Network {
 
 /// The addresses of this machine, except loopback and link-local ones (IPv6 `fe80::`). Addresses of
 /// interfaces that are down are included: the job would use them.
-pub fn of_this_machine() -> Vec<Address> {
+pub fn list_local() -> Vec<Address> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: the function writes one pointer through its argument.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
@@ -166,7 +166,11 @@ mod tests {
         let env = |name: &str| {
             variable.filter(|(known, _)| *known == name).map(|(_, value)| value.to_owned())
         };
-        Networks::of(&arguments, &env).choose(&all).iter().map(ToString::to_string).collect()
+        Networks::from_arguments(&arguments, &env)
+            .choose(&all)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
     }
 
     #[test]
@@ -189,7 +193,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_no_loopback_among_its_addresses() {
-        let all = of_this_machine();
+        let all = list_local();
         assert!(all.iter().all(|address| !address.ip.is_loopback()), "{all:?}");
     }
 }

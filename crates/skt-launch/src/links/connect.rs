@@ -30,13 +30,13 @@ fn all_at(partners: &[Partner], port: u16) -> Vec<Link> {
     let numbered = partners.iter().cloned().enumerate().collect();
     let started = each(numbered, move |(index, partner): (usize, Partner)| {
         // The receiver is gone once the time is up.
-        let tell = |found| drop(sender.send((index, found)));
+        let report = |found| drop(sender.send((index, found)));
         match address_of(&partner, port) {
             Ok(address) => {
-                tell(LinkState::Dead("no answer in time".into()));
-                tell(reach(address));
+                report(LinkState::Dead("no answer in time".into()));
+                report(reach(address));
             }
-            Err(why) => tell(LinkState::Unknown(why)),
+            Err(why) => report(LinkState::Unknown(why)),
         }
     });
     let begun = Instant::now();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_not_known_says_nothing_of_the_link() {
+    fn unknown_host_name_leaves_the_link_unknown() {
         let nobody = Partner { name: "no.such.name.invalid".into(), address: None };
         let found = all_at(&[nobody, partner("n1", "127.0.0.1")], PORT);
         assert!(!matches!(found[0].found, LinkState::Alive), "{found:?}");

@@ -18,7 +18,7 @@ impl FromHere {
         let (sender, found) = mpsc::channel();
         let partner = |name: &String| Partner { name: name.clone(), address: None };
         let partners: Vec<Partner> = silent.iter().chain(&answering).map(partner).collect();
-        // The receiver is gone if the answers have come meanwhile.
+        // The receiver is gone if the answers have come already.
         std::thread::spawn(move || drop(sender.send(connect::all(&partners))));
         Self { silent, found }
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_counts_where_all_others_are_reached() {
+    fn silence_is_a_fault_only_if_all_others_are_reached() {
         let link = |to: &str, found: &LinkState| Link { to: to.into(), found: found.clone() };
         let (dead, unknown) = (LinkState::Dead("no".into()), LinkState::Unknown("no".into()));
         let silent = ["n1".to_owned(), "n2".to_owned()];

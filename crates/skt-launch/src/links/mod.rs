@@ -75,7 +75,7 @@ pub enum LinkState {
     Alive,
     /// No packet came back, for this reason.
     Dead(String),
-    /// No packet was sent, for this reason; this says nothing about the link.
+    /// No packet was sent, for this reason, so the state of the link is unknown.
     Unknown(String),
 }
 
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partner_is_read_back_as_it_is_written() {
+    fn partner_survives_a_round_trip_as_text() {
         let address = |text: &str| Some(text.parse().unwrap());
         for address in [None, address("10.77.0.12"), address("fe80::12")] {
             let partner = Partner { name: "n2".into(), address };

@@ -67,7 +67,7 @@ pub struct Verdict {
 ///
 /// Two nodes reach each other if no try between them failed, in any network of the job. Where that
 /// holds nowhere, one network in which they do is enough. Where no try succeeded at all, the tries
-/// say nothing (a filter may drop their packets).
+/// show nothing (a filter may drop their packets).
 pub fn judge(findings: &Findings, judged: &Judged) -> Verdict {
     let tries = tries(findings);
     let strict = Pairs::new(&tries, |before, this| before.and(this));
@@ -235,7 +235,7 @@ mod tests {
     use super::super::plan::partners;
     use super::*;
 
-    /// The findings where `is_dead` says between which pairs no packet passes.
+    /// The findings where no packet passes between the pairs that `is_dead` selects.
     fn findings(n: usize, silent: &[usize], is_dead: &dyn Fn(usize, usize) -> bool) -> Findings {
         let nodes: Vec<_> = (0..n).map(|index| (format!("n{index}"), Vec::new())).collect();
         let index = |name: &str| name[1..].parse::<usize>().unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_pair_one_is_named() {
+    fn one_node_of_a_pair_is_blamed() {
         let is_dead = |a: usize, b: usize| (a.min(b), a.max(b)) == (1, 2);
         let found = findings(4, &[], &is_dead);
         assert_eq!(named(&found, &pool(4, 0), &[]), [2], "the later one");
@@ -334,11 +334,11 @@ mod tests {
     }
 
     #[test]
-    fn where_no_packet_passes_at_all_nobody_is_named() {
+    fn no_node_is_blamed_where_no_packet_passes() {
         for n in [2, 3, 5, 1000] {
             assert_eq!(named(&findings(n, &[], &|_, _| true), &pool(n, 0), &[]), [0; 0], "{n}");
         }
-        // Between two nodes nothing tells which is at fault.
+        // Between two nodes nothing shows which is at fault.
         assert_eq!(with_dead(2, &[0]), [0; 0]);
         assert_eq!(with_dead(3, &[0, 1]), [0; 0]);
     }
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_says_nothing() {
+    fn unknown_links_are_no_evidence() {
         let unknown =
             |to: &str| Link { to: to.into(), found: LinkState::Unknown("no name".into()) };
         let alive = |to: &str| Link { to: to.into(), found: LinkState::Alive };
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_parts_of_a_network_the_one_with_the_data_stays() {
+    fn network_part_with_the_data_stays() {
         // The first part of six nodes has any four of them or less, the last two are spares.
         for set in 1..63_u32 {
             let is_in = |index: usize| (set >> index) & 1 == 1;
@@ -447,7 +447,8 @@ mod tests {
         assert_eq!(named(&found, &pool(4, 0), &["n2"]), [2, 3]);
     }
 
-    /// The findings in two networks, of which the second one passes packets where `passes` says so.
+    /// The findings in two networks, of which the second one passes packets where `passes` allows
+    /// it.
     fn in_two_networks(first: Findings, passes: impl Fn(&str, &str) -> bool) -> Findings {
         let with_second = |(from, links): (String, Vec<Link>)| {
             let second = links.clone().into_iter().map(|link| Link {
@@ -473,7 +474,7 @@ mod tests {
                 let (well, cut) = (findings(n, &[], &|_, _| false), findings(n, &[], &is_dead));
                 let found = in_two_networks(well, |a, b| a != name && b != name);
                 assert_eq!(named(&found, &pool(n, 0), &[]), [dead], "{n}");
-                // A network in which no packet passes between any nodes says nothing.
+                // A network in which no packet passes between any nodes is no evidence.
                 let found = in_two_networks(cut, |_, _| false);
                 assert_eq!(named(&found, &pool(n, 0), &[]), [dead], "{n}");
             }

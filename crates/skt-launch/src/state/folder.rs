@@ -30,7 +30,7 @@ use skt_terms::shown::shown_message;
 /// Bytes reserved for each file that a start writes: some hours of heartbeats.
 const RESERVED_BYTES: i64 = 4 << 20;
 /// The smallest reservation that is worth making, in bytes.
-const LEAST_RESERVED_BYTES: i64 = 4 << 10;
+const RESERVED_BYTES_MIN: i64 = 4 << 10;
 /// How often, and how far apart, a supervisor tries to take the lock, which `skt-hpl status` has
 /// for an instant.
 const LOCK_TRIES: usize = 20;
@@ -55,8 +55,8 @@ pub enum StateError {
         /// What is wrong.
         why: String,
     },
-    /// Other users could have written the state, and the supervisor starts and ends processes as
-    /// the state says.
+    /// Other users could have written the state, which decides which processes the supervisor
+    /// starts and ends.
     #[error(
         "{}: {why}; others could make this user start and end processes with it. \
          {advice}, or name another folder with --state", path.display()
@@ -108,7 +108,7 @@ impl StateFolder {
             let mut bytes = RESERVED_BYTES;
             let set_aside =
                 |bytes| fallocate(&file, FallocateFlags::FALLOC_FL_KEEP_SIZE, written, bytes);
-            while set_aside(bytes) == Err(Errno::ENOSPC) && bytes > LEAST_RESERVED_BYTES {
+            while set_aside(bytes) == Err(Errno::ENOSPC) && bytes > RESERVED_BYTES_MIN {
                 bytes /= 2;
             }
         }
@@ -185,7 +185,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// The file cannot be read.
-    pub fn look(&self) -> Result<Option<SupervisorState>, StateError> {
+    pub fn load_for_display(&self) -> Result<Option<SupervisorState>, StateError> {
         self.read(|_, _| Ok(()))
     }
 
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_comes_back_as_it_was_saved() {
+    fn state_survives_a_round_trip() {
         let folder = tempfile::tempdir().unwrap();
         let folder = StateFolder::new(&folder.path().join("made"));
         assert!(!folder.is_locked());
@@ -308,17 +308,17 @@ mod tests {
         assert_eq!(folder.load().unwrap(), Some(state));
         drop(lock);
         assert!(!folder.is_locked());
-        // A look is in nobody's way.
+        // A read without the lock blocks no one.
         let file = File::open(folder.file("lock")).unwrap();
-        let mut look = Some(Flock::lock(file, FlockArg::LockSharedNonblock).unwrap());
-        drop(folder.lock_by(|| drop(look.take())).unwrap());
-        assert!(look.is_none(), "it waited for the look");
+        let mut reader = Some(Flock::lock(file, FlockArg::LockSharedNonblock).unwrap());
+        drop(folder.lock_by(|| drop(reader.take())).unwrap());
+        assert!(reader.is_none(), "it waited for the look");
         fs::write(folder.file("state.json"), "{}").unwrap();
         assert!(matches!(folder.load(), Err(StateError::Format { .. })));
     }
 
     #[test]
-    fn a_folder_that_others_can_write_is_not_trusted() {
+    fn folder_writable_by_others_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("made");
         let of_path = StateFolder::new(&path);
@@ -332,7 +332,7 @@ mod tests {
             let refused = of_path.lock().and_then(|_| of_path.load()).unwrap_err();
             assert!(matches!(refused, StateError::NotOurs { .. }), "{refused}");
             assert!(refused.to_string().contains("chmod go-w"), "{refused}");
-            assert!(of_path.look().unwrap().is_some(), "to show it is no harm");
+            assert!(of_path.load_for_display().unwrap().is_some(), "to show it is no harm");
             fs::set_permissions(&of, before).unwrap();
         }
         assert!(of_path.lock().and_then(|_| of_path.load()).unwrap().is_some());
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn room_is_set_aside_for_a_start_and_given_back() {
+    fn disk_space_of_a_start_is_reserved_and_released() {
         let folder = tempfile::tempdir().unwrap();
         let folder = StateFolder::new(folder.path());
         let (out, err) = folder.outputs(1);
@@ -386,21 +386,25 @@ mod tests {
                 out.write_all(text.as_bytes())
             })
             .unwrap();
-            let said = folder.load().unwrap_err().to_string();
-            assert!(said.contains(&format!("'{bad}' is no host name")), "{said}");
+            let message = folder.load().unwrap_err().to_string();
+            assert!(message.contains(&format!("'{bad}' is no host name")), "{message}");
         }
     }
 
     #[test]
-    fn what_a_state_holds_instead_is_told_in_a_short_line() {
+    fn malformed_state_is_reported_in_a_short_line() {
         let folder = tempfile::tempdir().unwrap();
         let folder = StateFolder::new(folder.path());
         let other = format!(r#""status":"\u001b[31m\n{}""#, "x".repeat(1 << 20));
         let text = serde_json::to_string(&state()).unwrap();
         let text = text.replace(r#""status":"running""#, &other);
         fs::write(folder.file("state.json"), text).unwrap();
-        let said = folder.look().unwrap_err().to_string();
-        assert!(said.contains(r"unknown variant `\u{1b}[31m\nxxx"), "{said}");
-        assert!(said.len() < 1000 && !said.contains(char::is_control), "{} bytes", said.len());
+        let message = folder.load_for_display().unwrap_err().to_string();
+        assert!(message.contains(r"unknown variant `\u{1b}[31m\nxxx"), "{message}");
+        assert!(
+            message.len() < 1000 && !message.contains(char::is_control),
+            "{} bytes",
+            message.len()
+        );
     }
 }

@@ -91,7 +91,7 @@ impl Failure {
 
 /// Wrong numbers in the matrix that certainly come from a node, in all starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Charged {
+pub struct Blame {
     /// Number of checks that have found wrong numbers of the node.
     pub checks: u64,
     /// Number of rows that were recomputed.
@@ -99,7 +99,8 @@ pub struct Charged {
     /// Columns eliminated at the first of these checks.
     pub first_column: Option<usize>,
     /// Whether the node is to be replaced for it.
-    pub is_condemned: bool,
+    #[serde(rename = "is_condemned")]
+    pub to_replace: bool,
 }
 
 /// All that the next supervisor needs to know.
@@ -116,7 +117,7 @@ pub struct SupervisorState {
     /// The checksum of that program's file when it was started last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program_checksum: Option<u64>,
-    /// Where that program has said that it keeps its data.
+    /// Where that program has reported that it keeps its data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<DataLocation>,
     /// Whether that program has opened several runs: when it reports one, that is not all.
@@ -175,8 +176,8 @@ pub struct SupervisorState {
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hollow: BTreeSet<String>,
     /// The nodes that have computed wrong numbers.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub charged: BTreeMap<String, Charged>,
+    #[serde(default, rename = "charged", skip_serializing_if = "BTreeMap::is_empty")]
+    pub blamed: BTreeMap<String, Blame>,
 }
 
 impl SupervisorState {
@@ -213,7 +214,7 @@ impl SupervisorState {
             failures: Vec::new(),
             pardoned: 0,
             hollow: BTreeSet::new(),
-            charged: BTreeMap::new(),
+            blamed: BTreeMap::new(),
         }
     }
 
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_goes_on_in_an_allocation_that_ends_at_another_time() {
+    fn run_continues_under_another_time_limit() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let me = Process::from_pid(std::process::id() as i32).unwrap();
         let pool = Pool::new(vec![], vec![]);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timeline_is_told_as_far_as_it_went() {
+    fn incomplete_timeline_is_reported_as_far_as_known() {
         let mut failure = Failure {
             start: 1,
             how: String::new(),

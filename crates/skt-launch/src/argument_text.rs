@@ -8,8 +8,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 /// Begins the text of a word that is not UTF-8, or that begins like this.
 const MARK: &str = "@skt-hpl-bytes@";
 
-/// Returns a word as text, from which [`word_of`] makes it again.
-pub fn text_of(word: &OsStr) -> String {
+/// Returns a word as text, from which [`argument_from_text`] makes it again.
+pub fn argument_to_text(word: &OsStr) -> String {
     match word.to_str() {
         Some(text) if !text.starts_with(MARK) => text.to_owned(),
         _ => word.as_bytes().iter().fold(MARK.to_owned(), |mut text, byte| {
@@ -23,8 +23,8 @@ pub fn text_of(word: &OsStr) -> String {
     }
 }
 
-/// Returns the word of which [`text_of`] has made `text`; any other text is a word itself.
-pub fn word_of(text: &OsStr) -> OsString {
+/// Returns the word of which [`argument_to_text`] has made `text`; any other text is a word itself.
+pub fn argument_from_text(text: &OsStr) -> OsString {
     let escaped = text.to_str().and_then(|text| text.strip_prefix(MARK));
     escaped.and_then(unescaped).map_or_else(|| text.to_owned(), OsString::from_vec)
 }
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_of_any_bytes_comes_back_from_its_text() {
+    fn argument_of_any_bytes_survives_a_round_trip() {
         let all: Vec<u8> = (1..=255).collect();
         let mark = MARK.as_bytes();
         let words: [&[u8]; 8] = [
@@ -59,12 +59,15 @@ mod tests {
         ];
         for word in words {
             let word = OsStr::from_bytes(word);
-            assert_eq!(word_of(OsStr::new(&text_of(word))), word);
+            assert_eq!(argument_from_text(OsStr::new(&argument_to_text(word))), word);
         }
-        assert_eq!(text_of(OsStr::new("caf\u{e9} %")), "caf\u{e9} %");
-        assert_eq!(text_of(OsStr::from_bytes(b"/caf\xe9 1")), "@skt-hpl-bytes@/caf%E9%201");
+        assert_eq!(argument_to_text(OsStr::new("caf\u{e9} %")), "caf\u{e9} %");
+        assert_eq!(
+            argument_to_text(OsStr::from_bytes(b"/caf\xe9 1")),
+            "@skt-hpl-bytes@/caf%E9%201"
+        );
         for other in ["@skt-hpl-bytes@%", "@skt-hpl-bytes@%4\u{e9}", "@skt-hpl-bytes@%g0"] {
-            assert_eq!(word_of(OsStr::new(other)), other);
+            assert_eq!(argument_from_text(OsStr::new(other)), other);
         }
     }
 }

@@ -29,11 +29,11 @@ impl Decisions {
             let failed = lines.filter(|line| is_failed_residual(&String::from_utf8_lossy(line)));
             self.state.residuals_failed += failed.count();
         }
-        if self.told.print_error.is_some() {
+        if self.printed.print_error.is_some() {
             return;
         }
         let start = self.state.start;
-        let before = self.told.report_of.replace(start).filter(|before| *before != start);
+        let before = self.printed.report_of.replace(start).filter(|before| *before != start);
         // The output of the user's program is left as it is.
         let before = before.filter(|_| !self.rules.is_of_program);
         let border = before.map_or(String::new(), |before| {
@@ -45,8 +45,8 @@ impl Decisions {
     /// Notes that the report cannot be printed, which is no reason to stop the job.
     pub(super) fn unprinted(&mut self, source: io::Error, file: &Path) {
         let text = format!("standard output: {source}; the report stays in {}", file.display());
-        self.told.print_error = Some(source);
-        self.say("unprinted", text);
+        self.printed.print_error = Some(source);
+        self.notify("unprinted", text);
     }
 
     /// Notes the node in use that `line` reports lost, or that the launcher has not reached a node
@@ -83,7 +83,7 @@ impl Decisions {
     pub(super) fn beat(&mut self, now_unix: f64, mut beat: Heartbeat) {
         self.watch.beat(&beat, now_unix);
         if let Some(text) = self.watch.longer_than_asked() {
-            self.say("patience", text);
+            self.notify("patience", text);
         }
         self.running.is_unreached = false;
         self.end_trials();
@@ -92,7 +92,7 @@ impl Decisions {
             self.state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
             return;
         }
-        self.charge(&mut beat);
+        self.note_corruption(&mut beat);
         let state = &mut self.state;
         // A start that declines computes nothing.
         let has_result = beat.exit.is_some_and(|exit| exit != Exit::BadInput.code());
@@ -127,11 +127,11 @@ impl Decisions {
         }
         self.state.last_beat = Some((beat, now_unix));
         if let Some(text) = back {
-            self.say("computing", text);
+            self.notify("computing", text);
         }
     }
 
-    /// Records what the phase of the benchmark tells, other than that it is alive.
+    /// Records what the phase of the benchmark contains, other than that it is alive.
     fn note_phase(&mut self, phase: &str) {
         let state = &mut self.state;
         let after_commit = state.last_beat.as_ref().is_some_and(|(last, _)| last.phase == COMMIT);
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_residual_is_seen() {
+    fn failed_residual_is_detected() {
         let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   9.7e+04 ...... ";
         assert!(is_failed_residual(&format!("{line}FAILED\n")));
         assert!(!is_failed_residual(&format!("{line}PASSED\n")));

@@ -14,7 +14,7 @@ use crate::report::output;
 use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
 use skt_host::messages;
-use skt_run::record::energy::LEAST_SECONDS;
+use skt_run::record::energy::SECONDS_MIN;
 use skt_run::record::power_log::LogFile;
 use skt_terms::ranges::{above_zero, finite};
 
@@ -131,7 +131,7 @@ fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, ToolError>
 fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), ToolError> {
     for run in runs {
         for (number, test) in (1..).zip(&mut run.report.tests) {
-            let (Some(seconds @ LEAST_SECONDS..), Some(gflops)) = (test.time_seconds, test.gflops)
+            let (Some(seconds @ SECONDS_MIN..), Some(gflops)) = (test.time_seconds, test.gflops)
             else {
                 continue;
             };

@@ -289,7 +289,7 @@ fn run_on(
     job: &mut KeptJob,
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
-    heartbeat::speak(comm.rank() == 0);
+    heartbeat::set_writer(comm.rank() == 0);
     let Some(JobRequest { spec, settings, configuration }) = tell_job(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };

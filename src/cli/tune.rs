@@ -24,7 +24,7 @@ use skt_host::streams;
 use skt_run::job::{JobError, JobOptions};
 use skt_run::protect::{OnLoss, Settings, read_domains};
 use skt_run::tune::parameter::{Parameter, with_values};
-use skt_run::tune::{LEAST_N, TuneError, Tuning, TuningTask, table, tune};
+use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
 use skt_solver::comm::mpi::{MpiComm, MpiWorld};
 use skt_solver::comm::{Comm as _, collect};
 
@@ -232,11 +232,11 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
 /// The N of the trials; there must be exactly one.
 fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     match given[..] {
-        [n] if n >= LEAST_N => Ok(n),
+        [n] if n >= N_MIN => Ok(n),
         _ => Err(ConfigError::OutOfRange {
             at: At::named("--n", &ValueSource::Flag),
             value: given.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-            legal: format!("one order for all trials, {LEAST_N} or more"),
+            legal: format!("one order for all trials, {N_MIN} or more"),
         }),
     }
 }

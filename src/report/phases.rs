@@ -11,7 +11,7 @@ use super::slow;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{TestSpec, Transport};
 use skt_run::record::{
-    Mended, Outcome, Protection, Replacement, Restart, Stall, TestRecord, Unverified,
+    Outcome, Protection, RepairedRank, Replacement, Restart, Stall, TestRecord, Unverified,
 };
 
 /// The rate of the test relative to the DGEMM self-test on all of its cores: `gflops /
@@ -154,8 +154,8 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
              downtime {:.2} s, recovery {:.2} s",
             restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}")),
             restart.column,
-            restart.rebuilt_words(),
-            restart.damage_words(),
+            restart.format_rebuilt(),
+            restart.format_damage(),
             restart.lost_seconds,
             restart.recover_seconds
         )
@@ -221,7 +221,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
         format!(
             "# restart: {from}at column {}; {}; {lost} {:.2} s, recovery {:.2} s{}",
             restart.column,
-            restart.rebuilt_words(),
+            restart.format_rebuilt(),
             restart.lost_seconds,
             restart.recover_seconds,
             mended_words(restart)
@@ -245,8 +245,8 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
 }
 
 /// Describes a rank whose wrong numbers were mended.
-fn mended_line(mended: &Mended) -> String {
-    let Mended { host, rank, rows, first_row, first_column, last_column, .. } = mended;
+fn mended_line(mended: &RepairedRank) -> String {
+    let RepairedRank { host, rank, rows, first_row, first_column, last_column, .. } = mended;
     let rows_word = if *rows == 1 { "row" } else { "rows" };
     if mended.is_origin {
         return format!(
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_mended_rank_has_a_line_of_fixed_form() {
-        let mended = |rows: u64, last_column: usize, is_origin: bool| Mended {
+        let mended = |rows: u64, last_column: usize, is_origin: bool| RepairedRank {
             host: "n2".into(),
             rank: 5,
             process_row: 1,

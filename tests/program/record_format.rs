@@ -9,7 +9,7 @@ use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
 use skt_run::protect::result;
 use skt_run::record::{
-    LevelFacts, Mended, Outcome, Protection, Replacement, Restart, TestRecord, Unverified,
+    LevelFacts, Outcome, Protection, RepairedRank, Replacement, Restart, TestRecord, Unverified,
 };
 use skt_terms::phases::ChecksumCosts;
 
@@ -19,7 +19,7 @@ use crate::report_common::{PASSED_NORMS, record, record_with, small_run};
 fn whole() -> TestRecord {
     let mut record = record(small_run().tests()[0].clone());
     let protection = record.protection.as_mut().expect("it is protected");
-    protection.mended = vec![Mended {
+    protection.mended = vec![RepairedRank {
         host: "n1".into(),
         rank: 3,
         process_row: 1,

@@ -16,7 +16,7 @@ use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
 use skt_hpl::report::JsonReport;
-use skt_run::record::{Mended, Outcome, Replacement, RunFacts, TestRecord};
+use skt_run::record::{Outcome, RepairedRank, Replacement, RunFacts, TestRecord};
 
 fn published() -> Schema {
     Schema::new(include_str!("../../docs/report.schema.json"))
@@ -111,7 +111,7 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
     let mut mended = record(test());
     let protection = mended.protection.as_mut().expect("it is protected");
     (protection.checks, protection.mended_rows) = (9, 3);
-    protection.mended = vec![Mended {
+    protection.mended = vec![RepairedRank {
         host: "n2".to_string(),
         rank: 5,
         process_row: 1,

@@ -7,13 +7,14 @@ use std::path::Path;
 use crate::comments::sources;
 
 /// The folders that are checked.
-const CLEAN: [&str; 10] = [
+const CLEAN: [&str; 11] = [
     "crates/skt-checkpoint",
     "crates/skt-checkpoint-c",
     "crates/skt-comm",
     "crates/skt-device",
     "crates/skt-host",
     "crates/skt-launch",
+    "crates/skt-run",
     "crates/skt-sim",
     "crates/skt-solver",
     "crates/skt-starter",

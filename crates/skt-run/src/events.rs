@@ -1,4 +1,4 @@
-//! What a run reports while it goes on. The run knows no report: whoever starts it passes an
+//! What a run reports while it is in progress. The run knows no report: its caller passes an
 //! implementation of [`RunEvents`].
 
 use std::io;

@@ -1,4 +1,4 @@
-//! A process that is told to end does so between two critical sections, not within one.
+//! A process that is asked to end does so between two critical sections, not within one.
 //!
 //! Launchers end the remaining ranks of a job with SIGTERM, and with SIGKILL some time later. Data
 //! that is changed in place cannot be used if a change was interrupted. So each change is a
@@ -7,9 +7,9 @@
 //! tenths of a second.
 //!
 //! ```text
-//! handler:  told = signal;  if running = 0: end           either sees the other:
-//! begin:    running += 1;   if told: give up the section  all are sequentially consistent
-//! end:      running -= 1;   if it is 0 now, and told: end
+//! handler:  stop = signal;  if running = 0: end           either sees the other:
+//! begin:    running += 1;   if stop: give up the section  all are sequentially consistent
+//! end:      running -= 1;   if it is 0 now, and stop: end
 //! ```
 //!
 //! Open MPI sends SIGCONT for stopped processes, SIGTERM 1 s later (version 5: 0.25 s), and SIGKILL
@@ -19,8 +19,8 @@
 //! ends: for the critical sections of others, where no SIGCONT came, and for the process that
 //! prints a message.
 //!
-//! Without a signal, MPI ends a rank that loses its launcher: Open MPI calls `_exit` in a thread of
-//! its own. The program has an [`_exit`] that waits for critical sections in progress.
+//! Without a signal, MPI ends a rank that loses its launcher: Open MPI calls `_exit` in one of its
+//! threads. The program has an [`_exit`] that waits for critical sections in progress.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -32,7 +32,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 /// The number of critical sections in progress.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 /// The signal that has arrived, or 0.
-static TOLD: AtomicI32 = AtomicI32::new(0);
+static STOP_SIGNAL: AtomicI32 = AtomicI32::new(0);
 /// Nanoseconds after SIGCONT for which no critical section begins: longer than the launcher waits
 /// before SIGTERM.
 static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
@@ -42,7 +42,7 @@ static HOLD_NANOSECONDS: AtomicU64 = AtomicU64::new(1_300_000_000);
 const LAUNCHER_WAITS: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 /// Added to that time, as signals may be late on a busy machine.
 const HOLD_MORE_SECONDS: f64 = 0.3;
-/// How long a process that has been told to end exists after its last critical section.
+/// How long a process that has received a signal exists after its last critical section.
 const LINGER: Duration = Duration::from_millis(300);
 /// A longer critical section is not waited for when MPI ends the process.
 const LONGEST_CRITICAL: Duration = Duration::from_secs(2);
@@ -53,23 +53,23 @@ static ENDS: AtomicBool = AtomicBool::new(false);
 /// When the last SIGCONT came, in nanoseconds of the monotonic clock; 0: none.
 static CONTINUED_NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 /// The message for standard error at the end, made in advance, as a handler must not allocate.
-static LAST_WORDS: OnceLock<String> = OnceLock::new();
+static LAST_MESSAGE: OnceLock<String> = OnceLock::new();
 /// Whether the message is true now.
-static ARE_TRUE: AtomicBool = AtomicBool::new(false);
+static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Makes SIGTERM and SIGINT end this process between critical sections, with `last_words` on
-/// standard error, if any, as long as [`say_last_words`] has said so. A signal that is ignored or
-/// handled already stays so.
-pub fn listen(last_words: Option<String>) {
+/// Makes SIGTERM and SIGINT end this process between critical sections, with `last_message` on
+/// standard error, if any, while it is enabled by [`enable_last_message`]. A signal that is ignored
+/// or handled already stays so.
+pub fn listen(last_message: Option<String>) {
     LISTENER.store(std::process::id(), Ordering::SeqCst);
     let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
     HOLD_NANOSECONDS.store((1e9 * hold) as u64, Ordering::Relaxed);
-    if let Some(words) = last_words {
-        LAST_WORDS.get_or_init(|| words);
+    if let Some(words) = last_message {
+        LAST_MESSAGE.get_or_init(|| words);
     }
     for (signal, handler) in [
-        (Signal::SIGINT, told as extern "C" fn(libc::c_int)),
-        (Signal::SIGTERM, told),
+        (Signal::SIGINT, handle_stop as extern "C" fn(libc::c_int)),
+        (Signal::SIGTERM, handle_stop),
         (Signal::SIGCONT, continued),
     ] {
         // SAFETY: the handlers do only what is allowed in signal context.
@@ -93,20 +93,20 @@ pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
     }
 }
 
-/// Seconds after SIGCONT for which no critical section begins, where the launcher was told to wait
+/// Seconds after SIGCONT for which no critical section begins, where the launcher was set to wait
 /// that long before SIGTERM.
 fn hold_seconds(launcher_waits: Option<&str>) -> f64 {
-    let told = launcher_waits.and_then(|text| text.trim().parse::<f64>().ok());
-    told.filter(|told| told.is_finite()).unwrap_or(1.0).max(1.0) + HOLD_MORE_SECONDS
+    let seconds = launcher_waits.and_then(|text| text.trim().parse::<f64>().ok());
+    seconds.filter(|seconds| seconds.is_finite()).unwrap_or(1.0).max(1.0) + HOLD_MORE_SECONDS
 }
 
 /// Sets whether the last words are true.
-pub fn say_last_words(are_true: bool) {
-    ARE_TRUE.store(are_true, Ordering::Relaxed);
+pub fn enable_last_message(is_enabled: bool) {
+    IS_ENABLED.store(is_enabled, Ordering::Relaxed);
 }
 
-extern "C" fn told(signal: libc::c_int) {
-    TOLD.store(signal, Ordering::SeqCst);
+extern "C" fn handle_stop(signal: libc::c_int) {
+    STOP_SIGNAL.store(signal, Ordering::SeqCst);
     if RUNNING.load(Ordering::SeqCst) == 0 {
         end();
     }
@@ -122,7 +122,7 @@ extern "C" fn continued(_: libc::c_int) {
 pub extern "C" fn _exit(status: libc::c_int) -> ! {
     // A child that could not execute another program has no critical sections.
     if LISTENER.load(Ordering::SeqCst) == std::process::id() {
-        let _ = TOLD.compare_exchange(0, libc::SIGTERM, Ordering::SeqCst, Ordering::SeqCst);
+        let _ = STOP_SIGNAL.compare_exchange(0, libc::SIGTERM, Ordering::SeqCst, Ordering::SeqCst);
         let end = monotonic_nanoseconds() + LONGEST_CRITICAL.as_nanos() as u64;
         while RUNNING.load(Ordering::SeqCst) > 0 && monotonic_nanoseconds() < end {
             nap(Duration::from_millis(1));
@@ -159,13 +159,13 @@ fn end() {
     if ENDS.swap(true, Ordering::SeqCst) {
         return;
     }
-    if let (true, Some(words)) = (ARE_TRUE.load(Ordering::Relaxed), LAST_WORDS.get()) {
+    if let (true, Some(words)) = (IS_ENABLED.load(Ordering::Relaxed), LAST_MESSAGE.get()) {
         // SAFETY: `write` is allowed in signal context; the words never change, and an error is
         // ignored.
         unsafe { libc::write(libc::STDERR_FILENO, words.as_ptr().cast(), words.len()) };
     }
     nap(LINGER);
-    let signal = TOLD.load(Ordering::SeqCst);
+    let signal = STOP_SIGNAL.load(Ordering::SeqCst);
     // SAFETY: all of these are allowed in signal context; the set is initialized before it is read.
     unsafe {
         libc::signal(signal, libc::SIG_DFL);
@@ -189,11 +189,11 @@ fn nap(time: Duration) {
 }
 
 /// Begins a critical section: no signal ends the process before [`end_critical`]. Does not return
-/// if the process has been told to end.
+/// if the process has received a signal to end.
 pub fn begin_critical() {
     wait_for_the_end();
     RUNNING.fetch_add(1, Ordering::SeqCst);
-    if TOLD.load(Ordering::SeqCst) != 0 {
+    if STOP_SIGNAL.load(Ordering::SeqCst) != 0 {
         end_critical();
         // Another thread has a critical section, at whose end the process ends.
         loop {
@@ -205,7 +205,7 @@ pub fn begin_critical() {
 /// Ends a critical section.
 pub fn end_critical() {
     let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
-    if is_last && TOLD.load(Ordering::SeqCst) != 0 {
+    if is_last && STOP_SIGNAL.load(Ordering::SeqCst) != 0 {
         end();
     }
 }
@@ -219,7 +219,7 @@ pub mod testing {
     use super::*;
 
     const ROLE: &str = "SKT_HPL_TEST_GRACE";
-    /// The process ends by itself, if no signal ends it.
+    /// The process exits after this time, if no signal ends it.
     const LIFETIME: Duration = Duration::from_secs(60);
 
     /// Starts this program's ignored test `test`, which calls [`play`], as a process that listens.
@@ -285,13 +285,14 @@ mod tests {
 
     #[test]
     fn critical_sections_wait_as_long_as_the_launcher() {
-        for (told, want) in [(None, 1.3), (Some("5"), 5.3), (Some("0"), 1.3), (Some("inf"), 1.3)] {
-            assert_eq!(hold_seconds(told), want, "{told:?}");
+        for (setting, want) in [(None, 1.3), (Some("5"), 5.3), (Some("0"), 1.3), (Some("inf"), 1.3)]
+        {
+            assert_eq!(hold_seconds(setting), want, "{setting:?}");
         }
     }
 
     #[test]
-    fn no_critical_section_begins_for_a_while_after_a_process_is_continued() {
+    fn critical_sections_are_delayed_after_sigcont() {
         // The longest time that a launcher waits before it sends SIGTERM.
         const LAUNCHER_NANOSECONDS: u64 = 1_000_000_000;
         let mut child = testing::start("grace::tests::plays_its_role", 0, |_| ());

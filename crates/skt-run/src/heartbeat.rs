@@ -1,6 +1,6 @@
 //! Heartbeats of a job under `skt-hpl launch`: lines on rank 0's standard error, which every
 //! launcher forwards, with a mark by which the supervisor finds and removes them. If a job survives
-//! the loss of its rank 0, the first surviving rank writes them ([`speak`]).
+//! the loss of its rank 0, the first surviving rank writes them ([`fn set_writer`]).
 //!
 //! Heartbeats are written only if the environment has [`ENV`]. Its value is in each record, so that
 //! records of other jobs are ignored.
@@ -22,14 +22,14 @@ struct HeartbeatWriter {
     token: String,
     start: Instant,
     /// Whether this process writes the job's heartbeats.
-    speaks: AtomicBool,
+    writes: AtomicBool,
     last: Mutex<Heartbeat>,
     wait: Mutex<WaitRateLimit>,
 }
 
 /// The heartbeat of this process, if it is the one that writes.
 fn writer() -> Option<&'static HeartbeatWriter> {
-    any_writer().filter(|writer| writer.speaks.load(Ordering::Relaxed))
+    any_writer().filter(|writer| writer.writes.load(Ordering::Relaxed))
 }
 
 fn any_writer() -> Option<&'static HeartbeatWriter> {
@@ -40,15 +40,15 @@ fn any_writer() -> Option<&'static HeartbeatWriter> {
             work::listen(WorkListener { piece_done: Some(piece), ..WorkListener::default() });
             let rank = launcher_rank::rank().unwrap_or(0);
             let last = Heartbeat::new(token.clone(), rank, "start");
-            let (start, speaks) = (Instant::now(), AtomicBool::new(rank == 0));
+            let (start, writes) = (Instant::now(), AtomicBool::new(rank == 0));
             let (last, wait) = (Mutex::new(last), Mutex::default());
-            Some(HeartbeatWriter { token, start, speaks, last, wait })
+            Some(HeartbeatWriter { token, start, writes, last, wait })
         })
         .as_ref()
 }
 
 impl HeartbeatWriter {
-    /// Changes the record, and writes it if `change` says so or the interval is over.
+    /// Changes the record, and writes it if `change` requests that or the interval is over.
     fn beat(&self, change: impl FnOnce(&mut Heartbeat) -> bool) {
         let mut last = self.last.lock().expect("never held over a panic");
         if last.is_due(self.start.elapsed().as_secs_f64(), change) {
@@ -74,9 +74,9 @@ fn ranks_in(token: &str) -> Option<usize> {
 
 /// Sets whether this process is the first of those that work on the job, which then writes the
 /// heartbeats. Until this is known, the launcher's rank 0 writes them.
-pub fn speak(is_first: bool) {
+pub fn set_writer(is_first: bool) {
     if let Some(writer) = any_writer() {
-        writer.speaks.store(is_first, Ordering::Relaxed);
+        writer.writes.store(is_first, Ordering::Relaxed);
     }
 }
 
@@ -130,7 +130,7 @@ pub fn piece() {
 /// the same reason; the more ranks there are, the less often each writes.
 pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
     let Some(writer) = any_writer() else { return };
-    let rank = if writer.speaks.load(Ordering::Relaxed) {
+    let rank = if writer.writes.load(Ordering::Relaxed) {
         0
     } else {
         launcher_rank::rank().unwrap_or(0).max(1)
@@ -167,7 +167,8 @@ pub fn report_corruption(new: CorruptionReport) {
 }
 
 /// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
-/// later records say so, too, and that standard output has `report_lines` lines of the report.
+/// later records contain that, too, and that standard output has `report_lines` lines of the
+/// report.
 pub fn reported(exit: Exit, report_lines: u64) {
     if let Some(writer) = writer() {
         writer.last.lock().expect("never held over a panic").report_lines = Some(report_lines);
@@ -195,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_token_tells_the_number_of_ranks() {
+    fn token_contains_the_number_of_ranks() {
         assert_eq!(ranks_in("63f-2a.3.64"), Some(64));
         assert_eq!((ranks_in("screen"), ranks_in("63f-2a.3")), (None, None));
     }

@@ -58,10 +58,10 @@ pub enum JobError {
     /// Too many ranks are lost for the checksums.
     #[error("{0}")]
     Abft(abft::AbftRefusal),
-    /// Numbers of the matrix are wrong, and have not been mended.
+    /// Numbers of the matrix are wrong, and have not been corrected.
     #[error(transparent)]
     Wrong(Wrong),
-    /// The ranks of the grid have ended the job, and have said how it exits.
+    /// The ranks of the grid have ended the job, and have sent its exit code.
     #[error("the ranks of the grid have ended the run")]
     Ended(Exit),
     /// The report could not be written.
@@ -133,7 +133,7 @@ impl JobError {
     }
 
     /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are
-    /// agreed upon: all ranks of the grid return them, and those beyond it must be told.
+    /// agreed upon: all ranks of the grid return them, and those beyond it must be notified.
     pub fn is_local(&self) -> bool {
         let is_agreed = match self {
             Self::Checkpoint(CheckpointError::Refused(_))
@@ -172,7 +172,7 @@ impl JobError {
     }
 
     /// Whether the same command fails again until something else is changed: a limit or a setting.
-    /// `launch`, if it watches this job, looks at the nodes and replaces one whose folder is gone.
+    /// `launch`, if it watches this job, probes the nodes and replaces one whose folder is gone.
     pub fn is_permanent(&self, is_watched: bool) -> bool {
         let is_for_good =
             |why: &StoreError| why.is_permanent() && !(is_watched && why.is_of_the_folder());

@@ -46,7 +46,7 @@ impl<'a> IdleWatch<'a> {
             .collect();
         // Threads that are not pinned will run on some of these cores. Control groups and Slurm may
         // leave the job less time than its cores have.
-        let bound = self.most_cores(&cpus.cpus).saturating_sub(masks.len() * threads);
+        let bound = self.cores_max(&cpus.cpus).saturating_sub(masks.len() * threads);
         let most = spare.len().saturating_sub(*floating).min(bound);
         if most == 0 {
             return 0;
@@ -72,7 +72,7 @@ impl<'a> IdleWatch<'a> {
     }
 
     /// The most cores for which the job has processor time.
-    fn most_cores(&self, cpus: &[Cpu]) -> usize {
+    fn cores_max(&self, cpus: &[Cpu]) -> usize {
         let quota = quota::read(&self.root).map(|quota| quota.cores as usize);
         let slurm = env::var(SLURM_CPUS).ok().and_then(|text| text.trim().parse::<usize>().ok());
         let all: BTreeSet<usize> = cpus.iter().map(|cpu| cpu.core).collect();

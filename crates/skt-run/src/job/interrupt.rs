@@ -12,24 +12,24 @@ use crate::protect::{self, Settings};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::RunSpec;
 
-/// Installs handlers for SIGINT and SIGTERM. On rank 0 (`is_first`) they print what the run leaves
-/// behind, while [`keep`] says that it leaves something; under a supervisor they do not, because it
-/// prints that itself. The other ranks handle signals, too, because a launcher kills all ranks of a
-/// node when one of them has ended.
+/// Installs handlers for SIGINT and SIGTERM. On rank 0 (`is_first`) they print which data the run
+/// leaves, while [`keep`] is set; under a supervisor they do not, because it prints that itself.
+/// The other ranks handle signals, too, because a launcher kills all ranks of a node when one of
+/// them has ended.
 pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
     let is_supervised = std::env::var_os(heartbeat::ENV).is_some();
     if !is_supervised || settings.method == Method::Abft {
-        let speaks = is_first && !is_supervised;
-        grace::listen(speaks.then(|| line(spec, settings)));
+        let prints = is_first && !is_supervised;
+        grace::listen(prints.then(|| line(spec, settings)));
     }
 }
 
 /// Sets whether shared memory of the run would stay if the job ended now.
 pub fn keep(is_kept: bool) {
-    grace::say_last_words(is_kept);
+    grace::enable_last_message(is_kept);
 }
 
-/// The line that says what the run leaves behind, how to continue it, and how to remove it.
+/// The line that lists which data the run leaves, how to continue it, and how to remove it.
 fn line(spec: &RunSpec, settings: &Settings) -> String {
     let bytes = spec.tests().into_iter().map(|test| {
         let hosts = std::iter::repeat_n("", test.ranks());

@@ -32,12 +32,12 @@ const LONGEST_LINE: u64 = 4096;
 #[derive(Debug)]
 pub(super) struct Meter {
     child: Child,
-    heard: Arc<Mutex<Heard>>,
+    output: Arc<Mutex<MeterOutput>>,
     level: Option<u8>,
 }
 
 #[derive(Debug, Default)]
-struct Heard {
+struct MeterOutput {
     log: PowerLog,
     has_ended: bool,
 }
@@ -67,9 +67,9 @@ pub(super) enum MeterError {
     Uncovered { from: f64, to: f64, begin: f64, end: f64 },
 }
 
-fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+fn lock(output: &Mutex<MeterOutput>) -> MutexGuard<'_, MeterOutput> {
     // No thread that panics leaves a change half done.
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+    output.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Meter {
@@ -80,10 +80,10 @@ impl Meter {
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = shell.spawn().map_err(MeterError::Start)?;
         let out = child.stdout.take().expect("it is piped");
-        let (heard, (first, is_there)) = (Arc::<Mutex<Heard>>::default(), channel());
-        let meter = Self { child, heard: heard.clone(), level };
+        let (output, (first, is_there)) = (Arc::<Mutex<MeterOutput>>::default(), channel());
+        let meter = Self { child, output: output.clone(), level };
         let reader = thread::Builder::new().name("power meter".to_owned());
-        reader.spawn(move || listen(out, &heard, &first)).map_err(MeterError::Start)?;
+        reader.spawn(move || listen(out, &output, &first)).map_err(MeterError::Start)?;
         meter.await_first(&is_there)?;
         Ok(meter)
     }
@@ -111,20 +111,20 @@ impl Meter {
     pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, MeterError> {
         let mut clock = WaitClock::new(Duration::ZERO);
         loop {
-            let heard = lock(&self.heard);
-            clock.set_limit(patience(&heard.log));
-            let is_behind = heard.log.span().is_some_and(|(_, last)| last >= end_unix);
-            if is_behind || heard.has_ended || clock.is_over() {
-                let reading = heard.log.over(end_unix, seconds, "what --power-command measures");
+            let output = lock(&self.output);
+            clock.set_limit(patience(&output.log));
+            let is_past_the_end = output.log.span().is_some_and(|(_, last)| last >= end_unix);
+            if is_past_the_end || output.has_ended || clock.is_over() {
+                let reading = output.log.over(end_unix, seconds, "what --power-command measures");
                 let uncovered = || {
-                    let (from, to) = heard.log.span().expect("no meter starts without a reading");
+                    let (from, to) = output.log.span().expect("no meter starts without a reading");
                     MeterError::Uncovered { from, to, begin: end_unix - seconds, end: end_unix }
                 };
                 return reading
                     .map(|reading| EnergyReading { level: self.level, ..reading })
                     .ok_or_else(uncovered);
             }
-            drop(heard);
+            drop(output);
             heartbeat::piece();
             thread::sleep(PAUSE);
         }
@@ -133,7 +133,7 @@ impl Meter {
 
 impl Drop for Meter {
     fn drop(&mut self) {
-        // Nobody has waited for the child yet, so the system has not reused its id.
+        // The child has not been waited for yet, so the system has not reused its id.
         let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
         let _ = self.child.wait();
     }
@@ -146,8 +146,8 @@ fn patience(log: &PowerLog) -> Duration {
 }
 
 /// Reads the lines of the command until it ends. A wrong line before the first reading is an error;
-/// later ones are left out, and power beside them is unknown.
-fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), MeterError>>) {
+/// later ones are left out, and the power next to them is unknown.
+fn listen(out: ChildStdout, output: &Mutex<MeterOutput>, first: &Sender<Result<(), MeterError>>) {
     let (mut out, mut bytes) = (BufReader::new(out), Vec::new());
     let (mut lines, mut has_reading, mut has_warned) = (MeterLines::default(), false, false);
     for line in 1.. {
@@ -163,7 +163,7 @@ fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), Mete
         }
         let text = String::from_utf8_lossy(&bytes);
         let read = lines.read(&text).and_then(|reading| match reading {
-            Some(reading) => lock(heard)
+            Some(reading) => lock(output)
                 .log
                 .add(reading)
                 .map(|()| true)
@@ -181,7 +181,7 @@ fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), Mete
                 break;
             }
             Err(error) => {
-                lock(heard).log.cut();
+                lock(output).log.cut();
                 if !std::mem::replace(&mut has_warned, true) {
                     messages::print(format_args!(
                         "warning: --power-command, line {line}, {error}; this line is left out, and \
@@ -191,7 +191,7 @@ fn listen(out: ChildStdout, heard: &Mutex<Heard>, first: &Sender<Result<(), Mete
             }
         }
     }
-    lock(heard).has_ended = true;
+    lock(output).has_ended = true;
 }
 
 #[cfg(test)]
@@ -207,7 +207,7 @@ mod tests {
         let begin = now_unix();
         let meter = Meter::start(command, Some(1)).unwrap();
         let covers = |(first, last): (f64, f64)| last - first > 0.4;
-        while !lock(&meter.heard).log.span().is_some_and(covers) {
+        while !lock(&meter.output).log.span().is_some_and(covers) {
             thread::sleep(Duration::from_millis(10));
         }
         let end = now_unix();
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_meter_that_ends_leaves_the_rest_unknown() {
         let meter = Meter::start("date '+%s.%N 50'; sleep 0.3; date '+%s.%N 50'", None).unwrap();
-        while !lock(&meter.heard).has_ended {
+        while !lock(&meter.output).has_ended {
             thread::sleep(Duration::from_millis(10));
         }
         let end = now_unix() + 1000.0;
@@ -263,10 +263,10 @@ mod tests {
     }
 
     #[test]
-    fn the_power_beside_a_wrong_line_is_unknown() {
+    fn power_next_to_a_wrong_line_is_unknown() {
         let command = "printf '0 10\\n1 10\\n1,5 10\\n2 10\\n3 10\\n'";
         let meter = Meter::start(command, None).unwrap();
-        while !lock(&meter.heard).has_ended {
+        while !lock(&meter.output).has_ended {
             thread::sleep(Duration::from_millis(10));
         }
         let reading = meter.over(3.0, 3.0).unwrap().rated(1.0, 3.0);

@@ -49,7 +49,7 @@ pub struct Finished {
     pub exit: Exit,
     /// Whether the report is complete, so that no test has to be repeated.
     pub is_reported: bool,
-    /// Whether all data that the job left was removed. If a rank was lost meanwhile, some may be
+    /// Whether all data that the job left was removed. If a rank was lost during that, some may be
     /// left ([`remove_rest`]).
     pub is_cleared: bool,
 }
@@ -264,7 +264,7 @@ fn same_end<C: Comm>(world: &C, exit: Option<Exit>) -> Result<(bool, Exit), Comm
     Ok((answer[0] != 0, Exit::from_code(answer[1])))
 }
 
-/// Said at the end of a run that leaves marks.
+/// Printed at the end of a run that leaves marks.
 const MARKS_STAY: &str = "memory of an earlier start of this run was out of reach or lost, so each \
                           host keeps a mark of some bytes by which it is recognized if it comes \
                           back; `skt-hpl store clean` removes the marks";

@@ -29,7 +29,7 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
         Opened::Ready(guard, found) => {
             warn_of_levels(ranks, settings, &found, watcher);
             for line in opening_lines(&guard, &found) {
-                watcher.say(&line);
+                watcher.announce(&line);
             }
             Ok((run_protected(*guard, team, test, watcher)?, false))
         }
@@ -53,9 +53,9 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
             if let Some(load) = &found.load {
                 let level = settings.levels.0[load.level].name();
                 let lines = image_lines(load, &level, found.epoch);
-                lines.iter().for_each(|line| watcher.say(line));
+                lines.iter().for_each(|line| watcher.announce(line));
             }
-            watcher.say(&placement_line(test, &found));
+            watcher.announce(&placement_line(test, &found));
             Ok((abft.run(team, watcher, |watcher| watcher.samples.list())?, false))
         }
         Opened::Done(done) => Ok((done, true)),
@@ -83,7 +83,7 @@ fn warn_of_levels<C: Comm>(
     }
 }
 
-/// Says that a start resumes from the images of a level.
+/// The lines about a start that resumes from the images of a level.
 fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
     [
         format!("memory is not enough to go on: {}", load.why),
@@ -91,16 +91,16 @@ fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
     ]
 }
 
-/// Says what the loss of nodes would mean to a test with checksums.
+/// The line about what the loss of nodes would mean to a test with checksums.
 fn placement_line(test: &TestSpec, found: &FoundRun) -> String {
     let many = if test.checksums == 1 { "rank" } else { "ranks" };
-    let bears = format!("each process row bears the loss of {} {many}", test.checksums);
+    let survives = format!("each process row bears the loss of {} {many}", test.checksums);
     if found.single_domain {
-        format!("{bears}; all are on one host: protected against the death of processes only")
+        format!("{survives}; all are on one host: protected against the death of processes only")
     } else if found.shared_domains {
-        format!("{bears}; a failure domain holds more of some row: its loss cannot be borne")
+        format!("{survives}; a failure domain holds more of some row: its loss cannot be borne")
     } else {
-        format!("{bears}, so the run bears the loss of any {} failure domain(s)", test.checksums)
+        format!("{survives}, so the run bears the loss of any {} failure domain(s)", test.checksums)
     }
 }
 
@@ -119,7 +119,7 @@ fn run_protected<'a, C: Comm>(
     Ok(guard.finish(&result.unwrap_or_default())?)
 }
 
-/// Says what a start has found.
+/// The lines about what a start has found.
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
@@ -134,7 +134,7 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String>
         if let (Some(load), Some(level)) = (&found.load, &restart.level) {
             lines.extend(image_lines(load, level, restart.epoch));
         }
-        lines.push(restart.resuming_words());
+        lines.push(restart.format_resumption());
     }
     if found.single_domain {
         lines.push(

@@ -10,7 +10,7 @@ use skt_config::ConfigText;
 pub struct JobOptions {
     /// The text of the configuration, if the run has one.
     pub configuration: Option<ConfigText>,
-    /// Variables of this rank's environment that say how many threads it runs, if they count.
+    /// Variables of this rank's environment that set how many threads it runs, if they count.
     pub thread_variables: Option<String>,
     /// Whether the job behaves as the reference does: tests that fail or are skipped do not show in
     /// the exit code, tests that do not fit into the memory are skipped, and warnings of the

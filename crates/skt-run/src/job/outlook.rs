@@ -59,7 +59,7 @@ pub fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> 
     })
 }
 
-/// Says that what the user has set for checkpoints has no effect in a job too small for a group.
+/// Explains that the user's settings of checkpoints have no effect in a job too small for a group.
 pub fn too_small(spec: &RunSpec, settings: &Settings) -> Option<String> {
     let default = Settings::none();
     let is_set = settings.parities != default.parities
@@ -98,7 +98,7 @@ mod tests {
     use skt_config::{Format, parse};
 
     #[test]
-    fn tests_without_a_checkpoint_are_told() {
+    fn tests_without_a_checkpoint_are_reported() {
         let settings = Settings { method: Method::SelfCheckpoint, ..Settings::none() };
         let [due, later, brief] = [Outlook::Due, Outlook::NoneDue, Outlook::TooShort].map(Some);
         let which = |outlooks: &[Option<Outlook>]| {
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_without_effect_are_told_in_jobs_too_small_for_a_group() {
+    fn settings_without_effect_are_reported_in_small_jobs() {
         let spec = |q| {
             let text = format!("n = 100\nnb = 8\np = 1\nq = {q}\n");
             parse(text.as_bytes(), "f", Format::Toml, false).unwrap().spec
@@ -127,8 +127,8 @@ mod tests {
             parities,
             ..Settings::none()
         };
-        let told = too_small(&spec(3), &settings(2, false)).unwrap();
-        assert_eq!(told, "no: groups with 2 parities take 4 ranks, this job has 3");
+        let message = too_small(&spec(3), &settings(2, false)).unwrap();
+        assert_eq!(message, "no: groups with 2 parities take 4 ranks, this job has 3");
         assert_eq!(too_small(&spec(4), &settings(2, false)), None, "protected");
         assert_eq!(too_small(&spec(1), &settings(1, false)), None, "nothing is set");
         assert_eq!(too_small(&spec(3), &settings(2, true)), None, "refused by name");

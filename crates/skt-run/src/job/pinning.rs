@@ -63,13 +63,13 @@ struct RankPlan {
 }
 
 impl RankPlan {
-    fn of_solver(solver: Option<CpuPlacement>) -> Self {
+    fn with_solver(solver: Option<CpuPlacement>) -> Self {
         let (helper_cpu, kept) = (None, Vec::new());
         Self { solver, helper_cpu, kept, refusal: None, shared_with: None }
     }
 
     fn refused(why: String) -> Self {
-        Self { refusal: Some(why), ..Self::of_solver(None) }
+        Self { refusal: Some(why), ..Self::with_solver(None) }
     }
 
     /// The CPUs that the rank uses alone or with other ranks of its job. `mask` are those that it
@@ -100,18 +100,18 @@ fn plans(
             let is_bound = is_bound(&solver);
             let there = occupants::within(&cpus.cpus, &masks[index], &cpus.occupants);
             let shared_with = (is_bound && !there.is_empty()).then(|| occupants::words(there));
-            return RankPlan { shared_with, ..RankPlan::of_solver(Some(solver)) };
+            return RankPlan { shared_with, ..RankPlan::with_solver(Some(solver)) };
         }
         match helper_cores::plan(cpus, masks, index, threads, helper_cores) {
             Ok(HelperCores { solver, helper, kept }) => RankPlan {
                 helper_cpu: Some(helper),
                 kept,
-                ..RankPlan::of_solver(Some(CpuPlacement::Pin(solver)))
+                ..RankPlan::with_solver(Some(CpuPlacement::Pin(solver)))
             },
             // Others may be on these cores for a short time, for which no run is given up.
             Err(NotGiven::InUse { free, cores, users, .. }) => {
                 let why = WhyNot::InUse { ranks: masks.len(), threads, free, cores, users };
-                RankPlan::of_solver(Some(CpuPlacement::Leave(why)))
+                RankPlan::with_solver(Some(CpuPlacement::Leave(why)))
             }
             Err(why) => {
                 RankPlan::refused(format!("--helper-cores {helper_cores}: on {host} {why}"))
@@ -140,14 +140,14 @@ fn choose(
     let Some(mut cpus) = known else {
         let unknown = "the system does not report which processors there are";
         let plan = || match wanted.helper_cores {
-            0 => RankPlan::of_solver(None),
+            0 => RankPlan::with_solver(None),
             helpers => RankPlan::refused(format!("--helper-cores {helpers}: on {first} {unknown}")),
         };
         return (None, (0..all).map(|_| plan()).collect());
     };
     if wanted.pin == Pin::None {
         let declined = || Some(CpuPlacement::Leave(WhyNot::Declined));
-        let plans = (0..all).map(|_| RankPlan::of_solver(declined())).collect();
+        let plans = (0..all).map(|_| RankPlan::with_solver(declined())).collect();
         let (used, floating) = (Vec::new(), all * wanted.threads);
         let _claims = CoreClaims::none();
         return (Some(HostPlan { cpus, masks, used, floating, _claims }), plans);
@@ -233,8 +233,8 @@ impl Pinning {
         Ok(library::start_team(threads, pin)?.with_helper_cpu(self.plan.helper_cpu))
     }
 
-    /// Says that the threads of a rank on `host` have fewer cores than threads, or share them with
-    /// other processes, and what to change; empty if they have enough.
+    /// Explains that the threads of a rank on `host` have fewer cores than threads, or share them
+    /// with other processes, and what to change; empty if they have enough.
     pub fn lack(&self, host: &str) -> String {
         let solver = self.plan.solver.as_ref();
         match (solver, &self.plan.shared_with) {

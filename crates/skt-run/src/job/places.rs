@@ -21,7 +21,7 @@ pub struct RankLocation {
     machine: String,
     /// The rank's process.
     pub process: u32,
-    /// Variables of the rank's environment that say how many threads it runs, if they count.
+    /// Variables of the rank's environment that set how many threads it runs, if they count.
     pub thread_variables: Option<String>,
     /// CPUs that the rank may use.
     pub mask: Vec<usize>,
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sees_the_same_segments_is_told_by_the_store() {
+    fn store_determines_which_ranks_share_segments() {
         let places = [
             place("a", "m", "k"),
             place("b", "m", "k"),

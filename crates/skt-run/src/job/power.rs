@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_counters_says_so_and_other_ranks_say_nothing() {
+    fn one_rank_of_a_host_reports_missing_counters() {
         let tree = Tree::new();
         let job = JobPower::start(tree.root(), Some("n1".into()), None);
         let mut test = TestPower::new(&job);

@@ -115,7 +115,7 @@ enum NextStep {
     /// Stop: the test could not be reported.
     Stop,
     /// Continue with the next test.
-    GoOn,
+    Continue,
     /// Add results to the ledger first.
     Keep,
     /// The run ends here on all ranks, with this exit.
@@ -126,16 +126,16 @@ impl NextStep {
     fn bytes(self) -> [u8; 2] {
         match self {
             Self::Stop => [0, 0],
-            Self::GoOn => [1, 0],
+            Self::Continue => [1, 0],
             Self::Keep => [2, 0],
             Self::End(exit) => [3, exit.code()],
         }
     }
 
-    fn of_bytes(bytes: [u8; 2]) -> Self {
+    fn from_bytes(bytes: [u8; 2]) -> Self {
         match bytes {
             [0, _] => Self::Stop,
-            [1, _] => Self::GoOn,
+            [1, _] => Self::Continue,
             [2, _] => Self::Keep,
             [_, exit] => Self::End(Exit::from_code(exit)),
         }
@@ -186,11 +186,11 @@ impl<'a, 'e> Tests<'a, 'e> {
             ));
         }
         self.with_images = self.find_images(world)?;
-        self.look_at_levels(world)?;
+        self.check_levels(world)?;
         let nothing_later = self.has_no_later_images(world, first)?;
-        let mut told = [u8::from(self.tell(first))];
-        collect::broadcast(world, &mut told, 0)?;
-        if told[0] == 0 {
+        let mut is_reported = [u8::from(self.report_done(first))];
+        collect::broadcast(world, &mut is_reported, 0)?;
+        if is_reported[0] == 0 {
             return Ok(Ran::unreported());
         }
         let mut ranks: Option<Ranks<C>> = None;
@@ -234,7 +234,7 @@ impl<'a, 'e> Tests<'a, 'e> {
                 NextStep::Stop => return Ok(Ran::unreported()),
                 // Ranks outside of the grid learn here how the run ends.
                 NextStep::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
-                NextStep::GoOn => {}
+                NextStep::Continue => {}
                 NextStep::Keep => {
                     left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
                 }
@@ -317,8 +317,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         Ok(())
     }
 
-    /// Removes the ledger of a start that all ranks refuse, if this start has made it and it says
-    /// nothing.
+    /// Removes the ledger of a start that all ranks refuse, if this start has made it and it is
+    /// empty.
     ///
     /// # Errors
     /// When the store refuses.
@@ -354,9 +354,9 @@ impl<'a, 'e> Tests<'a, 'e> {
         self.found != Some(first) && self.ledger.as_ref().is_some_and(has_begun)
     }
 
-    /// The tests that are too short for checkpoints and of which an earlier start left images all
-    /// the same, because a signal or the end of its time made it save. Such a test is protected
-    /// again, so that it resumes from them. Collective.
+    /// The tests that are too short for checkpoints but of which an earlier start left images,
+    /// because a signal or the end of its time made it save. Such a test is protected again, so
+    /// that it resumes from them. Collective.
     fn find_images<C: Comm>(&self, world: &C) -> Result<BTreeSet<usize>, CommError> {
         let (settings, outlooks) = (self.settings, &self.setup.outlooks);
         let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
@@ -379,8 +379,8 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Refuses a first start that protects no test if a level cannot be read: the tests are too
     /// short for checkpoints, and a misspelt folder would only show in a longer run. A protected
-    /// test looks at its levels itself. Collective.
-    fn look_at_levels<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+    /// test checks its levels itself. Collective.
+    fn check_levels<C: Comm>(&self, world: &C) -> Result<(), JobError> {
         let (settings, setup) = (self.settings, self.setup);
         let is_first = self.ledger.as_ref().is_some_and(|ledger| ledger.borrow().is_new());
         let is_protected = |test: usize| self.is_protected(test, settings.resume);
@@ -440,7 +440,7 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Reports the tests before `first`, which earlier starts have done. Returns whether that
     /// succeeded.
-    fn tell(&mut self, first: usize) -> bool {
+    fn report_done(&mut self, first: usize) -> bool {
         if first == 0 {
             return true;
         }
@@ -455,8 +455,8 @@ impl<'a, 'e> Tests<'a, 'e> {
             _ => format!("; the results of {lost} of them are lost with the memory of their nodes"),
         };
         let note = format!("tests 1 to {first} were done by an earlier start{also}");
-        let told = self.events.note(&note);
-        is_written(told.and_then(|()| known.iter().try_for_each(|test| self.test_ends(test))))
+        let noted = self.events.note(&note);
+        is_written(noted.and_then(|()| known.iter().try_for_each(|test| self.test_ends(test))))
     }
 
     /// Whether a test runs under checkpoints. A test that is much shorter than the first interval
@@ -491,12 +491,12 @@ impl<'a, 'e> Tests<'a, 'e> {
                     || self.kept_at.elapsed() >= KEEP_INTERVAL);
         let own = match (is_written, is_kept_now) {
             (false, _) => NextStep::Stop,
-            (true, false) => NextStep::GoOn,
+            (true, false) => NextStep::Continue,
             (true, true) => NextStep::Keep,
         };
-        let mut said = end.map_or(own, NextStep::End).bytes();
-        collect::broadcast(world, &mut said, 0)?;
-        Ok(NextStep::of_bytes(said))
+        let mut step = end.map_or(own, NextStep::End).bytes();
+        collect::broadcast(world, &mut step, 0)?;
+        Ok(NextStep::from_bytes(step))
     }
 
     /// Adds rank 0's results to the ledger, where they stay until the report is complete, and notes
@@ -581,7 +581,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         };
         heartbeat::begin_phase("open", 0, test.n, 0.0);
         interrupt::keep(true);
-        watcher.say("looking for data of an earlier start, and reserving memory");
+        watcher.announce("looking for data of an earlier start, and reserving memory");
         let (done, is_found) = match settings.method {
             Method::Abft => run_with_checksums(ranks, test, &settings, context, &mut watcher)?,
             _ => run_with_checkpoints(ranks, test, &settings, context, &mut watcher)?,

@@ -36,7 +36,7 @@ const SELF_TEST_SECONDS_MIN: f64 = 0.01;
 pub struct Refused {
     /// The reason, in words.
     pub why: String,
-    /// Whether the same start can succeed later, because the obstacle ends by itself.
+    /// Whether the same start can succeed later, because the obstacle is temporary.
     pub passes: bool,
 }
 
@@ -191,8 +191,8 @@ fn wait_for_memory<C: Comm>(
     wait_while(may_come, lacks, wait)
 }
 
-/// Waits while something `lacks` that `may_come`. The last look at what lacks follows the look that
-/// found that nothing more may come, so that what came in between is seen.
+/// Waits while something `lacks` that `may_come`. The last check of what lacks follows the check
+/// that found that nothing more may come, so that what came in between is seen.
 fn wait_while<E>(
     mut may_come: impl FnMut() -> Result<bool, E>,
     mut lacks: impl FnMut() -> Result<bool, E>,
@@ -324,7 +324,7 @@ impl<'a> Setup<'a> {
             let lack = lack_of_memory(world, spec, settings, store, &places)?;
             refusal = lack.map(Refused::for_good);
         }
-        // The memory check comes first, as it says more about what other runs hold.
+        // The memory check comes first, as it reports more about what other runs hold.
         if refusal.is_none() && settings.is_on() {
             let trap = traps::look(world, spec, settings, store, (&places, index))?;
             refusal = trap.map(Refused::for_good);
@@ -386,13 +386,13 @@ impl Setup<'_> {
 
 /// What is wrong with the settings of the hosts, each finding once. `idle_cores` is the number of
 /// cores that nothing uses, on the first rank of a machine. The finding that ranks share cores is
-/// left out if the user `is_told` of it already. Collective.
+/// left out if the user `is_reported` of it already. Collective.
 fn findings<C: Comm>(
     world: &C,
     places: &[RankLocation],
     threads: usize,
     idle_cores: Option<usize>,
-    is_told: bool,
+    is_reported: bool,
 ) -> Result<Vec<Finding>, CommError> {
     let (here, index) = places::sharers_of_cores(places, world.rank());
     let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
@@ -400,7 +400,7 @@ fn findings<C: Comm>(
         0 => at_start::findings(&world.host(), &masks, threads, idle_cores),
         _ => Vec::new(),
     };
-    own.retain(|finding| !is_told || finding.kind != FindingKind::SmtSiblings);
+    own.retain(|finding| !is_reported || finding.kind != FindingKind::SmtSiblings);
     let bytes = serde_json::to_vec(&own).expect("plain data");
     let all = collect::all_gather_bytes(world, &bytes)?;
     let of_rank = |bytes: &Vec<u8>| -> Vec<Finding> {
@@ -521,7 +521,7 @@ fn memory_note(spec: &RunSpec, settings: &Settings, places: &[RankLocation]) -> 
         Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
     });
     let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;
-    let words = protect::memory_words(settings, geometry, &split);
+    let words = protect::format_memory(settings, geometry, &split);
     Some(format!("{words}; segments in the store {}", settings.store))
 }
 
@@ -541,7 +541,7 @@ mod tests {
 
     /// The last process that ends may free what lacks between two looks, in either order.
     #[test]
-    fn what_comes_at_the_last_moment_is_seen() {
+    fn resource_freed_at_the_last_moment_is_detected() {
         let (ending, lacking) = (Cell::new(1), Cell::new(true));
         let frees_all = || {
             ending.set(0);
@@ -563,14 +563,14 @@ mod tests {
         };
         wait_while(counts, lacks, || unreachable!("nothing lacks")).unwrap();
         assert_eq!(found.get(), Some(false));
-        // Nothing comes: one measurement says so.
+        // Nothing more may come, so one measurement is enough.
         lacking.set(true);
         wait_while(|| Ok(false), lacks, || unreachable!("nothing may come")).unwrap();
         assert_eq!(found.get(), Some(true));
     }
 
     #[test]
-    fn a_cause_takes_the_place_of_its_effect() {
+    fn cause_is_reported_instead_of_its_effect() {
         let rate = "DGEMM does 1.0 of the 9.0 Gflop/s that a core can do".to_owned();
         let kernel = "OpenBLAS uses its kernel 'Prescott'".to_owned();
         let explained = |lack: Option<&str>, found: &[Finding]| {

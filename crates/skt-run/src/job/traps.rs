@@ -43,7 +43,7 @@ pub fn look<C: Comm>(
         return Ok(None);
     }
     let kind: Option<StoreKind> = settings.store.parse().ok();
-    let told = match kind.filter(|_| index == 0) {
+    let report = match kind.filter(|_| index == 0) {
         Some(kind) => {
             let node = NodeStore::ask(&kind, store, &settings.run_id);
             let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
@@ -52,17 +52,17 @@ pub fn look<C: Comm>(
         }
         None => HostReport::default(),
     };
-    let bytes = serde_json::to_vec(&told).expect("text becomes JSON");
+    let bytes = serde_json::to_vec(&report).expect("text becomes JSON");
     let all = collect::all_gather_bytes(world, &bytes)?;
     let all = all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"));
     let all: Vec<HostReport> = all.collect();
     if world.rank() == 0 {
         warnings::print(&report_warnings(&all));
     }
-    let lacking = all.iter().find_map(|told| Some((&told.host, told.lack.as_ref()?)));
+    let lacking = all.iter().find_map(|report| Some((&report.host, report.lack.as_ref()?)));
     Ok(lacking.map(|(host, lack)| {
         let rooms = all.iter().enumerate();
-        let rooms = rooms.filter_map(|(rank, told)| Some((rank, told.room_bytes?))).collect();
+        let rooms = rooms.filter_map(|(rank, report)| Some((rank, report.room_bytes?))).collect();
         let largest = largest_n(spec, settings, places, rooms);
         let fits = largest.map(|n| format!(". The largest N that fits there is {n}"));
         format!("host {host}: {lack}{}", fits.unwrap_or_default())
@@ -125,9 +125,9 @@ fn rank_bytes(test: &TestSpec, settings: &Settings, places: &[RankLocation]) -> 
 fn report_warnings(all: &[HostReport]) -> Vec<String> {
     const HOSTS: usize = 3;
     let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for told in all {
-        for warning in &told.warnings {
-            hosts_of.entry(warning).or_default().push(&told.host);
+    for report in all {
+        for warning in &report.warnings {
+            hosts_of.entry(warning).or_default().push(&report.host);
         }
     }
     let line = |(text, hosts): (&str, Vec<&str>)| {
@@ -147,18 +147,18 @@ mod tests {
 
     #[test]
     fn a_warning_of_many_hosts_is_one_line() {
-        let told = |host: &str, warnings: &[&str]| HostReport {
+        let report = |host: &str, warnings: &[&str]| HostReport {
             host: host.into(),
             lack: None,
             room_bytes: None,
             warnings: warnings.iter().map(|&text| text.to_owned()).collect(),
         };
         let all = [
-            told("a", &["x"]),
-            told("b", &["x", "y"]),
-            told("c", &[]),
-            told("d", &["x"]),
-            told("e", &["x"]),
+            report("a", &["x"]),
+            report("b", &["x", "y"]),
+            report("c", &[]),
+            report("d", &["x"]),
+            report("e", &["x"]),
             HostReport::default(),
         ];
         assert_eq!(report_warnings(&all), ["a, b, d and 1 more: x", "b: y"]);

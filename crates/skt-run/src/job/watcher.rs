@@ -40,7 +40,7 @@ pub(super) struct Watcher<'a> {
 
 impl Watcher<'_> {
     /// Prints a line about the test, unless it is small.
-    pub fn say(&mut self, line: &str) {
+    pub fn announce(&mut self, line: &str) {
         if self.test.n >= SMALL_N {
             self.events.announce(&format!("N={}: {line}", self.test.n));
         }
@@ -51,7 +51,7 @@ impl Watcher<'_> {
         protect::panel_flops(column / self.test.nb, self.test.n, self.test.nb) / self.guessed_rate
     }
 
-    /// Tells the supervisor and the ranks that wait for this one that it enters this phase, in
+    /// Reports to the supervisor and the ranks that wait for this one that it enters this phase, in
     /// which it may be silent for `seconds`.
     fn enter(&self, phase: Phase, seconds: f64) {
         comm::expect_pause_now(seconds);
@@ -93,7 +93,7 @@ impl RunEvents for Watcher<'_> {
     }
 
     fn resumes(&mut self, restart: &Restart) {
-        self.say(&restart.resuming_words());
+        self.announce(&restart.format_resumption());
     }
 
     fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {

@@ -1,7 +1,7 @@
 //! A test whose elimination carries checksums (`--ft abft`): connects [`skt_solver::pgesv::abft`]
 //! with the segments.
 //!
-//! The solver's memory *is* the segment: A, the panels, the log and the words that say what is
+//! The solver's memory *is* the segment: A, the panels, the log and the words that mark what is
 //! valid. The checkpoint protocol keeps the rest: which process has which rank, which start was the
 //! latest, when the run began, its restarts and its result; and on levels, images of what matters
 //! at a cut.
@@ -28,12 +28,14 @@ use super::result;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
-use super::wrong::{Images, Wrong, charge_origins, charge_suspect, note_mended};
+use super::wrong::{Images, Wrong, note_repaired, report_origins, report_suspect};
 use crate::events::{Phase, RunEvents};
 use crate::grace;
 use crate::heartbeat;
 use crate::ptest::{self, RateWatch};
-use crate::record::{Mended, Protection, Replacement, Restart, Sample, TestRecord, Unverified};
+use crate::record::{
+    Protection, RepairedRank, Replacement, Restart, Sample, TestRecord, Unverified,
+};
 use skt_checkpoint::checkpoint::layout::{Active, Geometry};
 use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
@@ -60,7 +62,7 @@ pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 8);
 /// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsolved {
-    /// Numbers of the matrix are wrong, and have not been mended.
+    /// Numbers of the matrix are wrong, and have not been corrected.
     #[error(transparent)]
     Wrong(Wrong),
     /// Anything else.
@@ -222,8 +224,8 @@ fn refusal<C: Comm>(
     let (grid, weights) = (grid.expect("a place for each"), Weights::new(q, checksums));
     let entries = matgen::entries(n, generator);
     let system = system(&grid, team, spec, settings, &weights, &entries);
-    // SAFETY: the checkpointer is borrowed for longer than the memory exists, and not used
-    // meanwhile.
+    // SAFETY: the checkpointer is borrowed for longer than the memory exists, and not used until
+    // then.
     let (mut memory, _) = unsafe { memory(checkpointer, system.doubles()) };
     match system.refusal(&mut memory) {
         Err(SolveError::Comm(error)) => Err(error.into()),
@@ -254,8 +256,8 @@ fn read_state(bytes: &[u8]) -> KeptClock {
 /// The solver's memory, of this number of doubles, and the seconds stored before it.
 ///
 /// # Safety
-/// The checkpointer exists for as long as `'m`, and is asked neither for its region meanwhile nor
-/// for another recovery. This is called once for each solution.
+/// The checkpointer exists for as long as `'m`, and is asked neither for its region during that
+/// time nor for another recovery. This is called once for each solution.
 unsafe fn memory<'m, C: Comm>(
     checkpointer: &mut NodeCheckpointer<C>,
     doubles: usize,
@@ -292,7 +294,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     ///
     /// # Errors
     /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
-    /// [`Unsolved::Wrong`] when numbers are wrong and have not been mended. When a rank is lost.
+    /// [`Unsolved::Wrong`] when numbers are wrong and have not been corrected. When a rank is lost.
     pub fn run<E: RunEvents>(
         mut self,
         team: &Team,
@@ -321,15 +323,15 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         before.map(|restart| restart.epoch).chain(here).collect()
     }
 
-    /// The error that tells the user of wrong numbers, in a run that has resumed from the images of
-    /// the epochs `resumed`. Collective if all ranks know of the wrong numbers.
+    /// The error that reports wrong numbers to the user, in a run that has resumed from the images
+    /// of the epochs `resumed`. Collective if all ranks know of the wrong numbers.
     fn wrong(&mut self, wrong: &WrongNumbers, resumed: &[u64]) -> Result<Wrong, AbftError> {
         if wrong.is_known_to_all {
             // Images that were begun may be complete now.
             let finished = self.checkpointer.finish_images();
             finished.map_err(|error| solve_error(0, error))?;
         }
-        charge_suspect(wrong, &self.hosts);
+        report_suspect(wrong, &self.hosts);
         let reports = self.checkpointer.level_reports().into_iter();
         let newest = reports.max_by_key(|report| report.complete_epoch);
         let images = newest.filter(|report| report.complete_epoch > 0).map(|report| Images {
@@ -534,10 +536,10 @@ struct Learned {
     costs: ChecksumCosts,
     /// Checks in this start.
     checks: u64,
-    /// The rows that these checks mended.
+    /// The rows that these checks corrected.
     mended_rows: u64,
     /// The ranks whose wrong rows were recomputed.
-    mended: Vec<Mended>,
+    mended: Vec<RepairedRank>,
     /// Process rows with data that could not be checked.
     unverified: Vec<Unverified>,
 }
@@ -553,7 +555,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         watch: Option<RateWatch<'g, C>>,
     ) -> Self {
         match test.recovered {
-            // The phase `generate` would say that there is nothing to go back to yet.
+            // The phase `generate` would mean that there is nothing to go back to yet.
             Some(_) => heartbeat::enter_phase("restore"),
             None => events.phase(ptest::generating(spec)),
         }
@@ -626,7 +628,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             epoch: if self.level.is_some() { epoch } else { 0 },
             column: (beginning.panel * self.spec.nb).min(self.spec.n),
             rebuilt_ranks: beginning.rebuilt.clone(),
-            mended_seconds: self.mended_seconds()?,
+            mended_seconds: self.repair_seconds()?,
             undone_ranks: beginning.undone,
             replacement: beginning.replaced.map(|process_column| Replacement {
                 process_column,
@@ -636,7 +638,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             level: self.level.take(),
             ..Restart::default()
         };
-        let known = Known { saved_seconds: known_seconds, least_seconds: known_seconds };
+        let known = Known { saved_seconds: known_seconds, seconds_min: known_seconds };
         self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?;
         self.events.resumes(self.recorder.restart().expect("noted just now"));
         if beginning.is_solved {
@@ -647,7 +649,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
 
     /// Seconds since the ranks noticed the loss that the job has outlived, the maximum over ranks;
     /// `None` in the first attempt of the job.
-    fn mended_seconds(&self) -> Result<Option<f64>, CheckpointError> {
+    fn repair_seconds(&self) -> Result<Option<f64>, CheckpointError> {
         let seconds = self.lost_at.map_or(-1.0, |at| at.elapsed().as_secs_f64());
         let mut longest = [seconds];
         collect::all_max(self.checkpointer.comm(), &mut longest)?;
@@ -763,8 +765,8 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     fn checked(&mut self, found: Checked) {
         self.learned.checks += 1;
         self.learned.mended_rows += found.corrected_rows as u64;
-        note_mended(&mut self.learned.mended, &found.corrected, self.hosts);
-        charge_origins(&found.corrected, self.hosts);
+        note_repaired(&mut self.learned.mended, &found.corrected, self.hosts);
+        report_origins(&found.corrected, self.hosts);
     }
 
     fn back_substitutes(&mut self) {
@@ -786,7 +788,7 @@ mod tests {
     /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the
     /// next number.
     #[test]
-    fn the_bytes_of_a_state_are_those_of_its_format() {
+    fn bytes_of_a_state_match_its_format() {
         assert_eq!(STATE_FORMAT.1, 8, "and other bytes here");
         let json = concat!(
             r#"{"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,

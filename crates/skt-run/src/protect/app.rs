@@ -22,7 +22,7 @@ pub(super) fn run_of_test(run: &str, part: usize) -> String {
 /// - `state_bytes`: the longest state that a checkpoint takes.
 ///
 /// # Errors
-/// When the store of `memory` cannot tell which memory it is.
+/// When the store of `memory` cannot identify the memory.
 pub fn checkpoint_config(
     settings: &Settings,
     memory: &TestSegments,

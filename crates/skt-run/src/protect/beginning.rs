@@ -33,7 +33,7 @@ impl Begun {
     }
 
     /// Seconds of the run when the last start that noted something was running: a lower bound.
-    pub fn least_seconds(&self) -> f64 {
+    pub fn seconds_min(&self) -> f64 {
         seconds(&self.restarts)
     }
 }
@@ -64,7 +64,7 @@ impl<'a> Beginning<'a> {
     pub(super) fn read(&self, test: &TestSpec, restarts: &[Restart]) -> Option<Begun> {
         let ledger = self.ledger.borrow();
         let begun: Begun = serde_json::from_slice(ledger.begun(self.number)?).ok()?;
-        let is_latest = begun.least_seconds() >= seconds(restarts);
+        let is_latest = begun.seconds_min() >= seconds(restarts);
         (begun.test == test_checksum(test) && is_latest).then_some(begun)
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Within a start the monotonic clock measures the time. Between two starts, the uptime of a node
 //! that has stayed up does, as it cannot be set. The wall clock is used only if no such node is
-//! left, and it never shortens the time. Reports say when it was used, and when it was set.
+//! left, and it never shortens the time. Reports contain when it was used, and when it was set.
 
 use std::fs;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use skt_solver::comm::{Comm, CommError, collect};
 /// The number of nodes whose uptime a checkpoint keeps, in the header of each segment.
 const UPTIMES_KEPT: usize = 16;
 /// Wall clock and uptime may differ by this without a report, as clocks of nodes differ.
-const STEP_LEAST_SECONDS: f64 = 1.0;
+const STEP_SECONDS_MIN: f64 = 1.0;
 
 /// The clocks of a node at one instant.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -81,7 +81,7 @@ pub(super) struct Resumed {
     /// Whether no node has stayed up since the checkpoint.
     pub is_by_wall_clock: bool,
     /// Seconds by which the wall clock was set since the checkpoint, as far as known; 0 if too
-    /// little to tell.
+    /// little to distinguish from noise.
     pub wall_clock_step_seconds: f64,
 }
 
@@ -119,14 +119,14 @@ impl Origin {
     }
 
     /// How much time of the run had passed when all ranks took their `reading`, at least
-    /// `least_seconds`. The origin then refers to the clocks of the current nodes, which may still
+    /// `seconds_min`. The origin then refers to the clocks of the current nodes, which may still
     /// be up at the next start; the nodes on which the run began need not be. Collective; the
     /// result is the same on all ranks.
     pub fn resume<C: Comm>(
         &mut self,
         comm: &C,
         reading: &ClockReading,
-        least_seconds: f64,
+        seconds_min: f64,
     ) -> Result<Resumed, CommError> {
         let since_origin = |&(_, uptime): &(u64, f64)| reading.uptime_seconds - uptime;
         let known = self.uptimes.iter().find(|(boot, _)| *boot == reading.boot);
@@ -135,19 +135,19 @@ impl Origin {
             _ => f64::NEG_INFINITY,
         };
         let by_uptime = known.map_or(f64::NEG_INFINITY, since_origin);
-        let mut most = [by_uptime, by_wall_clock, least_seconds];
+        let mut most = [by_uptime, by_wall_clock, seconds_min];
         collect::all_max(comm, &mut most)?;
-        let [by_uptime, by_wall_clock, least_seconds] = most;
+        let [by_uptime, by_wall_clock, seconds_min] = most;
         let is_by_wall_clock = by_uptime == f64::NEG_INFINITY;
         let elapsed_seconds =
-            if is_by_wall_clock { by_wall_clock } else { by_uptime }.max(least_seconds);
+            if is_by_wall_clock { by_wall_clock } else { by_uptime }.max(seconds_min);
         // Where only the wall clock counts, a step is known only if it went back.
         let step = by_wall_clock - elapsed_seconds;
         *self = Self::new(comm, reading, elapsed_seconds)?;
         Ok(Resumed {
             elapsed_seconds,
             is_by_wall_clock,
-            wall_clock_step_seconds: if step.abs() > STEP_LEAST_SECONDS { step } else { 0.0 },
+            wall_clock_step_seconds: if step.abs() > STEP_SECONDS_MIN { step } else { 0.0 },
         })
     }
 }
@@ -182,37 +182,37 @@ mod tests {
         ran[0]
     }
 
-    fn told(resumed: Resumed) -> (f64, bool, f64) {
+    fn rounded(resumed: Resumed) -> (f64, bool, f64) {
         let Resumed { elapsed_seconds, is_by_wall_clock, wall_clock_step_seconds } = resumed;
         (elapsed_seconds.round(), is_by_wall_clock, wall_clock_step_seconds.round())
     }
 
     #[test]
-    fn a_wall_clock_that_is_set_between_starts_changes_nothing_and_is_told() {
+    fn wall_clock_set_between_starts_is_ignored_and_reported() {
         for off in [0.0, 0.9, -DAY, DAY] {
             let first = [at(0, 7, 2.0, 0.0), at(1, 8, 2.0, 500.0)];
             let then = [at(0, 7, 20.0, off), at(1, 8, 20.0, -500.0)];
             let step = if off.abs() < 1.0 { 0.0 } else { off };
-            assert_eq!(told(resumed(&first, &then)), (20.0, false, step));
+            assert_eq!(rounded(resumed(&first, &then)), (20.0, false, step));
         }
     }
 
     #[test]
-    fn any_node_that_stays_up_knows_the_time() {
+    fn any_node_that_stays_up_provides_the_time() {
         let first = [at(0, 7, 2.0, DAY), at(1, 8, 2.0, 0.0), at(2, 9, 2.0, 0.0)];
         // Two nodes are replaced, and the third has another rank now.
         let then = [at(5, 3, 20.0, 0.0), at(2, 9, 20.0, 0.0), at(6, 4, 20.0, 0.0)];
-        assert_eq!(told(resumed(&first, &then)), (20.0, false, -DAY));
+        assert_eq!(rounded(resumed(&first, &then)), (20.0, false, -DAY));
     }
 
     #[test]
-    fn where_no_node_stays_up_the_wall_clock_adds_and_never_takes_away() {
+    fn wall_clock_without_nodes_that_stay_up_only_adds_time() {
         let first = [at(0, 7, 2.0, 0.0), at(1, 8, 2.0, 0.0)];
         let then = |off| [at(0, 17, 20.0, off), at(1, 18, 20.0, 0.0)];
-        assert_eq!(told(resumed(&first, &then(0.0))), (20.0, true, 0.0));
-        assert_eq!(told(resumed(&first, &then(DAY))), (DAY + 20.0, true, 0.0));
+        assert_eq!(rounded(resumed(&first, &then(0.0))), (20.0, true, 0.0));
+        assert_eq!(rounded(resumed(&first, &then(DAY))), (DAY + 20.0, true, 0.0));
         // 10 s had passed when the checkpoint was taken.
-        assert_eq!(told(resumed(&first, &then(-DAY))), (10.0, true, 10.0 - DAY));
+        assert_eq!(rounded(resumed(&first, &then(-DAY))), (10.0, true, 10.0 - DAY));
     }
 
     /// One node after the other is replaced until none is left that the run began on. In the end a
@@ -230,20 +230,20 @@ mod tests {
             (1..nodes.len()).map(|start| origin.resume(&comm, &at(start), 0.0)).collect()
         });
         let ran: Vec<Vec<Resumed>> = ran.into_iter().map(Result::unwrap).collect();
-        let told: Vec<_> = ran[0].iter().map(|&resumed| told(resumed)).collect();
+        let found: Vec<_> = ran[0].iter().map(|&resumed| rounded(resumed)).collect();
         let want = [12.0, 22.0, 32.0, 42.0].map(|seconds| (seconds, false, DAY));
-        assert_eq!((told, &ran[0]), (want.to_vec(), &ran[1]));
+        assert_eq!((found, &ran[0]), (want.to_vec(), &ran[1]));
     }
 
     #[test]
-    fn the_clocks_of_the_system_go_on() {
+    fn system_clocks_advance() {
         let (a, b) = (ClockReading::now(), ClockReading::now());
         assert_eq!(a.boot, b.boot);
         assert!(b.uptime_seconds >= a.uptime_seconds && a.uptime_seconds > 0.0);
     }
 
     #[test]
-    fn of_a_large_job_few_uptimes_are_kept() {
+    fn large_job_keeps_few_uptimes() {
         let ran = threads::run(40, |comm| {
             let node = comm.rank() / 2;
             Origin::new(&comm, &at(node, 1 + node as u64, 0.0, 0.0), 0.0)

@@ -97,7 +97,7 @@ impl Deadline {
     }
 }
 
-/// The error of a run that stops at `column` because its time ends in `left` seconds. `whole` says
+/// The error of a run that stops at `column` because its time ends in `left` seconds. `whole` has
 /// whether its images on each level are complete.
 pub(super) fn time_up(column: usize, levels: &Levels, whole: &[bool], left: f64) -> SolveError {
     let names = levels.0.iter().map(LevelSettings::name);
@@ -107,12 +107,12 @@ pub(super) fn time_up(column: usize, levels: &Levels, whole: &[bool], left: f64)
         0.0.. => format!("the time ends in {left:.1} s"),
         _ => format!("the time ended {:.1} s ago", -left),
     };
-    SolveError::TimeUp { column, kept: kept_words(&levels), when }
+    SolveError::TimeUp { column, kept: format_kept(&levels), when }
 }
 
-/// Says in words what is kept of a run that stops because its time ends. `levels` has their names,
-/// and whether images of the last epoch are complete there.
-fn kept_words(levels: &[(String, bool)]) -> String {
+/// Describes what is kept of a run that stops because its time ends. `levels` has their names, and
+/// whether images of the last epoch are complete there.
+fn format_kept(levels: &[(String, bool)]) -> String {
     let names = |is_whole: bool| {
         let of = levels.iter().filter(|(_, whole)| *whole == is_whole);
         of.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
@@ -134,7 +134,7 @@ mod tests {
     /// A run of a terabyte a rank: steps of 35 s, images of 15 minutes, 10 hours of work, 2 hours
     /// of time. It completes what it begins, if nothing takes half as long again as before.
     #[test]
-    fn what_is_saved_last_is_whole_before_the_end() {
+    fn last_image_is_complete_before_the_time_ends() {
         let deadline = Deadline::new(Some(7200.0));
         for (step_seconds, save_seconds, slower) in
             [(35.0, 900.0, 1.0_f64), (35.0, 900.0, 1.4), (0.01, 0.1, 1.4), (100.0, 1.0, 1.2)]
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_comes_to_its_end_in_time_goes_on() {
+    fn run_that_ends_within_its_time_is_not_stopped() {
         let deadline = Deadline::new(Some(1000.0));
         let ahead = |rest_seconds| Ahead { step_seconds: 1.0, rest_seconds, save_seconds: 100.0 };
         assert!(!deadline.is_over(880.0, &ahead(60.0)), "it has twice the time");
@@ -171,13 +171,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_told_level_by_level() {
+    fn kept_data_is_reported_level_by_level() {
         let level = |name: &str, is_whole| (name.to_owned(), is_whole);
-        assert!(kept_words(&[]).contains("goes with the allocation"));
+        assert!(format_kept(&[]).contains("goes with the allocation"));
         let both = [level("local:/a", true), level("global:/b", false)];
         let words = "in memory and in images on local:/a (those on global:/b are not whole)";
-        assert_eq!(kept_words(&both), words);
-        assert_eq!(kept_words(&both[..1]), "in memory and in images on local:/a");
-        assert!(kept_words(&both[1..]).contains("global:/b are not whole"));
+        assert_eq!(format_kept(&both), words);
+        assert_eq!(format_kept(&both[..1]), "in memory and in images on local:/a");
+        assert!(format_kept(&both[1..]).contains("global:/b are not whole"));
     }
 }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_after_the_end_of_its_run_is_removed() {
+    fn data_that_returns_after_the_end_of_its_run_is_removed() {
         let all = nodes(6);
         without_node_0(&all, End::Marks);
         assert_eq!(all.iter().map(segments).collect::<Vec<_>>(), [1, 1, 1, 1, 1, 0]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_before_the_mark_leads_to_a_refusal() {
+    fn death_before_the_mark_leads_to_a_refusal() {
         let all = nodes(5);
         without_node_0(&all, End::Clears);
         let all: Vec<&TempDir> = all.iter().collect();
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_mark_says_nothing() {
+    fn torn_mark_is_ignored() {
         let all = nodes(5);
         without_node_0(&all, End::Marks);
         for node in &all[1..] {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_an_ended_run_leave_the_next_one_alone() {
+    fn marks_of_an_ended_run_do_not_affect_the_next_one() {
         let all = nodes(6);
         without_node_0(&all, End::Marks);
         let all: Vec<&TempDir> = all.iter().collect();

@@ -256,7 +256,7 @@ fn image_writer(team: &Team) -> Writer {
 /// the method's state.
 ///
 /// # Errors
-/// When the store cannot tell which memory it is.
+/// When the store cannot identify the memory.
 pub(super) fn config(
     spec: &TestSpec,
     settings: &Settings,
@@ -316,9 +316,9 @@ impl<'a, C: Comm> Protected<'a, C> {
     ) -> Result<(), CheckpointError> {
         let kept = &mut self.recorder.kept;
         let taken_seconds = kept.elapsed_seconds;
-        let mut least_seconds = taken_seconds;
+        let mut seconds_min = taken_seconds;
         if let Some(known) = known {
-            least_seconds = least_seconds.max(known.least_seconds());
+            seconds_min = seconds_min.max(known.seconds_min());
             (kept.origin, kept.restarts) = (known.origin, known.restarts);
         }
         let column = (self.saved_panel * self.spec.nb).min(self.spec.n);
@@ -338,7 +338,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             level: load.map(|load| self.settings.levels.0[load.level].name()),
             ..Restart::default()
         };
-        let known = Known { saved_seconds: taken_seconds, least_seconds };
+        let known = Known { saved_seconds: taken_seconds, seconds_min };
         Ok(self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?)
     }
 
@@ -766,7 +766,7 @@ mod tests {
     /// Programs with the same [`STATE_FORMAT`] continue each other's runs: other bytes need the
     /// next number.
     #[test]
-    fn the_bytes_of_a_state_are_those_of_its_format() {
+    fn bytes_of_a_state_match_its_format() {
         assert_eq!(STATE_FORMAT.1, 2, "and other bytes here");
         let json = concat!(
             r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,

@@ -142,8 +142,8 @@ fn restart(restart: &Restart) -> [Event; 2] {
         bytes: None,
         detail,
     };
-    let rebuilt = restart.rebuilt_words();
-    let damage = restart.damage_words();
+    let rebuilt = restart.format_rebuilt();
+    let damage = restart.format_damage();
     let (lost, from) = match epoch {
         // There was no checkpoint yet.
         0 if *column == 0 => {
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_that_took_no_time_to_speak_of_is_known() {
+    fn checkpoint_of_negligible_time_is_recorded() {
         let kept =
             |taken: Taken| checkpoint(&Taken::from(<(f64, f64, u64, usize, u64)>::from(taken)));
         let short = kept(Taken { seconds: 3e-4, ..taken(1) });

@@ -75,9 +75,9 @@ mod tests {
     use skt_checkpoint::checkpoint::level::{ImageCost, ImagesEvery};
     use skt_model::levels::Level as Planned;
 
-    /// Where the writer has cores of its own, the time that it takes on them is no cost.
+    /// Where the writer has dedicated cores, the time that it takes on them is no cost.
     #[test]
-    fn a_writer_costs_the_solver_what_it_takes_of_its_cores() {
+    fn writer_costs_the_solver_its_time_on_shared_cores() {
         let folder = tempfile::tempdir().expect("a folder");
         let level = format!("local:{}", folder.path().display());
         let levels: Levels = level.parse().expect("legal");
@@ -122,7 +122,7 @@ mod tests {
 
     /// What a start does about it is decided when all ranks know.
     #[test]
-    fn a_folder_that_is_not_there_or_a_link_is_a_disk_that_fails() {
+    fn missing_or_linked_folder_is_a_failed_disk() {
         let above = tempfile::tempdir().expect("a folder");
         let fails = |folder: &Path, named: &Path| {
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");

@@ -172,7 +172,7 @@ mod tests {
     use skt_checkpoint::checkpoint::store::Files;
 
     #[test]
-    fn a_fault_whose_mark_cannot_be_left_strikes_when_it_can() {
+    fn fault_is_injected_once_its_mark_can_be_written() {
         let above = tempfile::tempdir().unwrap();
         let folder = above.path().join("store");
         let inject: Inject = "flip:0@column:8".parse().unwrap();

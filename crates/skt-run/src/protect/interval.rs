@@ -252,14 +252,17 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_that_checkpoints_would_eat_up_is_stretched_and_told() {
+    fn interval_shorter_than_its_checkpoint_is_stretched() {
         let cheap = schedule(Every::Seconds(2.0), 0.1);
         assert_eq!((cheap.next_due(0), cheap.warning(0)), (3, None));
         let dear = schedule(Every::Seconds(2.0), 2.0);
         assert!((18..24).contains(&dear.next_due(0)), "{}", dear.next_due(0));
-        let told = dear.warning(0).expect("a warning");
-        assert!(told.starts_with("--checkpoint-every 2s: a checkpoint takes 2.000 s: "), "{told}");
-        assert!(told.contains("between two is 18.000 s"), "{told}");
+        let warning_text = dear.warning(0).expect("a warning");
+        assert!(
+            warning_text.starts_with("--checkpoint-every 2s: a checkpoint takes 2.000 s: "),
+            "{warning_text}"
+        );
+        assert!(warning_text.contains("between two is 18.000 s"), "{warning_text}");
         // Panels are taken as they are given.
         let panels = schedule(Every::Panels(2), 5.0);
         assert_eq!(panels.next_due(0), 2);

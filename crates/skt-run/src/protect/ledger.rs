@@ -24,7 +24,7 @@ const NUMBERS_MAX: u64 = 1 << 48;
 
 /// The results of the tests of a run, by their numbers.
 pub type Results = BTreeMap<usize, Vec<u8>>;
-/// How a segment says that no start has noted which tests have no images.
+/// The value in a segment if no start has noted which tests have no images.
 const NOTHING: NoImages = NoImages { after: u64::MAX, levels: 0 };
 
 /// The results of finished tests, in this process and on its node.
@@ -120,10 +120,10 @@ impl<'a> Ledger<'a> {
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
         // All ranks have looked before any segment is removed.
         if is_keeper && own.life != 0 && !has_it {
-            // This node took no part in the run so far, because each start writes its ledger
-            // before it has data of a test. The run has not reached the tests after its first
-            // unfinished one, and would skip tests if it found data of such a test here. The
-            // node's own ledger, which says whose data that is, is replaced last.
+            // This node took no part in the run so far, because each start writes its ledger before
+            // it has data of a test. The run has not reached the tests after its first unfinished
+            // one, and would skip tests if it found data of such a test here. The node's own
+            // ledger, which identifies whose data that is, is replaced last.
             sweep_tests(store, run, |test| test > ledger.done())?;
         }
         ledger.keep()?;
@@ -155,7 +155,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Adds rank 0's results, to be read by [`result::read`], by the numbers of their tests, and
-    /// the starts that unreachable segments of these may name. The inner result says whether this
+    /// the starts that unreachable segments of these may name. The inner result is whether this
     /// process could write them; earlier results stay in any case. Collective.
     ///
     /// # Errors
@@ -437,7 +437,7 @@ mod tests {
     use skt_checkpoint::checkpoint::store::Files;
     use skt_solver::comm::threads;
 
-    /// What each rank finds, each with a folder of its own; then a result is added.
+    /// What each rank finds, each with a separate folder; then a result is added.
     fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let ran = threads::run(folders.len(), |world| {
             let store = Files::in_folder(folders[world.rank()].path());
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn any_node_that_is_left_tells_all() {
+    fn any_remaining_node_has_the_whole_ledger() {
         let mut nodes = folders(3);
         let none = Vec::<Vec<u8>>::new();
         assert_eq!(start(&nodes, false, b"one"), [none.clone(), none.clone(), none]);
@@ -474,7 +474,7 @@ mod tests {
     /// The note lives as long as the ledger's run, even if most nodes are lost. It holds for these
     /// levels only, and until images are seen.
     #[test]
-    fn what_a_start_has_seen_of_images_is_known_to_later_ones() {
+    fn image_state_of_a_start_is_known_to_later_ones() {
         let mut nodes = folders(2);
         let known =
             |nodes: &[tempfile::TempDir], is_afresh, levels, note: Option<Option<usize>>| {
@@ -532,9 +532,9 @@ mod tests {
         assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
     }
 
-    /// Only a ledger that this start made and that says nothing goes with a refused start.
+    /// Only an empty ledger that this start made goes with a refused start.
     #[test]
-    fn a_refused_start_removes_the_ledger_that_says_nothing() {
+    fn refused_start_removes_its_empty_ledger() {
         let nodes = folders(2);
         let refused = |note: Option<&[u8]>| {
             let ran = threads::run(nodes.len(), |world| {
@@ -566,7 +566,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_comes_back_does_not_bring_back_a_run_that_was_given_up() {
+    fn returning_node_does_not_restore_an_abandoned_run() {
         let mut nodes = folders(2);
         start(&nodes, false, b"old");
         start(&nodes, false, b"older still");
@@ -578,7 +578,7 @@ mod tests {
 
     /// The run would skip the tests before the one of which the node has data.
     #[test]
-    fn a_node_that_comes_back_brings_no_later_test_of_a_run_that_was_given_up() {
+    fn returning_node_has_no_later_test_of_an_abandoned_run() {
         let mut nodes = folders(2);
         start(&nodes, false, b"old");
         let data = |node: &tempfile::TempDir, role: &str| {
@@ -611,7 +611,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_with_the_highest_number_is_not_counted_on_from() {
+    fn highest_segment_number_does_not_overflow() {
         let nodes = folders(1);
         let store = Files::in_folder(nodes[0].path());
         let highest = SegmentName::new("run", &format!("{ROLE}{}", u64::MAX), 0).unwrap();
@@ -628,7 +628,7 @@ mod tests {
 
     /// Segments outlive the program: a newer one must read and write the same bytes.
     #[test]
-    fn the_bytes_of_a_segment_stay_what_they_are() {
+    fn bytes_of_a_segment_match_its_format() {
         let content = Content {
             life: 7,
             left: vec![StartId { number: 3, nonce: 4 }],
@@ -654,7 +654,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_segment_is_passed_by() {
+    fn torn_segment_is_skipped() {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
         let begun = Results::from([(4, vec![2; 9])]);

@@ -1,4 +1,4 @@
-//! What a report tells of the levels of images.
+//! What a report contains about the levels of images.
 
 use crate::record::LevelFacts;
 use skt_checkpoint::checkpoint::level::LevelReport;

@@ -41,7 +41,7 @@ pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_config::protection::{Every, Inject, MOST_MEMBERS, Settings, What, read_domains};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
-    header_layout, memory_split, memory_words, process_rows, segment_bytes, segment_layout,
+    format_memory, header_layout, memory_split, process_rows, segment_bytes, segment_layout,
     smallest_group,
 };
 pub use wrong::Wrong;

@@ -50,7 +50,7 @@ pub(super) struct Known {
     /// Seconds of the run when the data was saved from which the start resumes.
     pub saved_seconds: f64,
     /// Seconds of the run that have passed in any case.
-    pub least_seconds: f64,
+    pub seconds_min: f64,
 }
 
 impl Recorder {
@@ -102,11 +102,11 @@ impl Recorder {
         known: Known,
         restart: Restart,
     ) -> Result<(), CommError> {
-        let Known { saved_seconds, least_seconds } = known;
+        let Known { saved_seconds, seconds_min } = known;
         let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
-        let resumed = self.kept.origin.resume(comm, reading, least_seconds + here_seconds)?;
+        let resumed = self.kept.origin.resume(comm, reading, seconds_min + here_seconds)?;
         self.before_seconds = resumed.elapsed_seconds;
-        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(least_seconds);
+        let start_seconds = (resumed.elapsed_seconds - here_seconds).max(seconds_min);
         let restart = Restart {
             start_seconds,
             lost_seconds: start_seconds - saved_seconds,

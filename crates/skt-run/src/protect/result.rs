@@ -124,9 +124,9 @@ mod tests {
     use super::super::history::{RESTARTS_KEPT, remember};
     use super::super::split::state_bytes;
     use super::*;
-    use crate::record::energy::{EnergyReading, MOST_PARTS, NodeWatts, Nodes};
+    use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX};
     use crate::record::{
-        DetailedTiming, MemorySplit, Mended, Protection, Samples, Stall, Unverified,
+        DetailedTiming, MemorySplit, Protection, RepairedRank, Samples, Stall, Unverified,
     };
     use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 
@@ -152,7 +152,7 @@ mod tests {
                 median_watts: LONG,
                 largest: node(LONG),
             }),
-            watts: vec![Some(12_345_678.9); MOST_PARTS],
+            watts: vec![Some(12_345_678.9); PARTS_MAX],
         }
     }
 
@@ -244,7 +244,7 @@ mod tests {
                 checks: u64::MAX,
                 mended_rows: u64::MAX,
                 mended: vec![
-                    Mended {
+                    RepairedRank {
                         host: "h".repeat(64),
                         rank: MANY,
                         process_row: MANY,
@@ -256,7 +256,7 @@ mod tests {
                         checks: u64::MAX,
                         is_origin: false,
                     };
-                    Protection::MENDED_KEPT
+                    Protection::REPAIRED_KEPT
                 ],
                 unverified: vec![
                     Unverified {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_comes_back_as_it_was() {
+    fn result_survives_a_round_trip() {
         let (history, samples) = (history(3, 2), samples());
         let want = TestRecord {
             events: history.events(LONG),

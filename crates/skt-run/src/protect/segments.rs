@@ -22,7 +22,7 @@ const TOUCHED_BYTES: usize = 256 << 20;
 const SILENT_SECONDS: f64 = 2.0;
 const WAITS: &str =
     "waits for another start of the same run to end, which still holds its memory here";
-static SAID: Once = Once::new();
+static REPORTED: Once = Once::new();
 
 /// The process of a rank, by its threads.
 #[derive(Clone, Copy)]
@@ -60,7 +60,7 @@ impl Process for RankProcess<'_> {
     fn waits(&self, seconds: f64) {
         heartbeat::wait(seconds, seconds as u64, 0.0);
         if seconds > SILENT_SECONDS && launcher_rank::is_first() {
-            SAID.call_once(|| messages::print(format_args!("{WAITS}")));
+            REPORTED.call_once(|| messages::print(format_args!("{WAITS}")));
         }
     }
 
@@ -88,12 +88,12 @@ pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 /// When the store cannot be listed.
 pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let stubs = store.stubs()?;
-    let is_told = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
+    let is_reported = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
     let line = |stub: &Stub| {
         let (location, why) = (&stub.location, stub.why());
         format!("{location} is not used: {why} (`skt-hpl store clean --force` removes it)")
     };
-    Ok(stubs.iter().filter(is_told).map(line).collect())
+    Ok(stubs.iter().filter(is_reported).map(line).collect())
 }
 
 /// The highest test of `run` that has segments on this node.
@@ -113,7 +113,7 @@ pub fn store_flag(store: &str) -> String {
     }
 }
 
-/// Says what runs other than `run` have left without a process on this node, in the store of this
+/// Lists what runs other than `run` have left without a process on this node, in the store of this
 /// name.
 ///
 /// # Errors
@@ -174,7 +174,7 @@ mod tests {
     use skt_solver::comm::{Comm as _, threads};
 
     #[test]
-    fn who_opens_a_run_holds_it_until_its_end() {
+    fn opened_run_is_held_until_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let ran = threads::run(2, |comm| {
             let (store, team) = (Files::in_folder(folder.path()), Team::solo());

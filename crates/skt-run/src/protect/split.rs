@@ -72,17 +72,17 @@ pub fn smallest_group<'a>(
 
 /// Doubles of the solver's memory with checksums, on the rank that needs the most.
 fn abft_doubles(spec: &TestSpec) -> usize {
-    most_of_any_rank(spec, abft::doubles)
+    max_of_ranks(spec, abft::doubles)
 }
 
 /// Bytes of the region of every rank, from the first on, that matter at a cut with checksums: the
 /// content of an image.
 pub(super) fn abft_image_bytes(spec: &TestSpec) -> usize {
-    CLOCK_BYTES + most_of_any_rank(spec, abft::image_doubles) * size_of::<f64>()
+    CLOCK_BYTES + max_of_ranks(spec, abft::image_doubles) * size_of::<f64>()
 }
 
 /// The largest number of doubles of any rank; `doubles` gives that of one rank.
-fn most_of_any_rank(
+fn max_of_ranks(
     spec: &TestSpec,
     doubles: impl Fn(&Params, Cyclic, usize, LocalShape) -> usize,
 ) -> usize {
@@ -100,7 +100,7 @@ fn widest(spec: &TestSpec) -> [usize; 2] {
 }
 
 /// 64 PiB, more than any node has. Copies and parities of it take a few times as much.
-const MOST_REGION_BYTES: u128 = 1 << 56;
+const REGION_BYTES_MAX: u128 = 1 << 56;
 
 /// How the memory of the largest rank of a test is divided, in groups of `geometry` (Tang et al.,
 /// TPDS 2018, table 1, for any number of parities), or without checkpoints if `None`. In bytes; a
@@ -130,7 +130,7 @@ pub fn memory_split(
     };
     let shape = region_shape(spec, settings);
     // A segment counts its bytes in 64 bits, including copies and parities.
-    if shape.rows as u128 * shape.pitch_bytes as u128 > MOST_REGION_BYTES {
+    if shape.rows as u128 * shape.pitch_bytes as u128 > REGION_BYTES_MAX {
         return MemorySplit { matrix: u64::MAX, work_space, ..MemorySplit::default() };
     }
     let (_, layout) = segment_layout(spec, settings, geometry);
@@ -152,15 +152,15 @@ pub fn memory_split(
 }
 
 /// [`memory_split`] of a test with checksums as its report has it: what the solver keeps in the
-/// segment beside the matrix is work space, not header.
+/// segment in addition to the matrix is work space, not header.
 pub(super) fn abft_reported_split(
     spec: &TestSpec,
     settings: &Settings,
     geometry: Geometry,
 ) -> MemorySplit {
     let split = memory_split(spec, settings, Some(geometry));
-    let beside = (abft_doubles(spec) * size_of::<f64>()) as u64 - split.matrix;
-    let (header, work_space) = (split.header - beside, split.work_space + beside);
+    let moved = (abft_doubles(spec) * size_of::<f64>()) as u64 - split.matrix;
+    let (header, work_space) = (split.header - moved, split.work_space + moved);
     MemorySplit { header, work_space, ..split }
 }
 
@@ -211,7 +211,7 @@ pub fn segment_layout(
 
 /// The memory of a test in words, with the share that the method leaves to the matrix in theory
 /// (Tang et al., TPDS 2018, eq. 6 to 8, for any number of parities) and in these bytes.
-pub fn memory_words(settings: &Settings, geometry: Geometry, split: &MemorySplit) -> String {
+pub fn format_memory(settings: &Settings, geometry: Geometry, split: &MemorySplit) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
     if settings.method == Method::Abft {
@@ -288,8 +288,8 @@ mod tests {
             let split = memory_split(&spec, &settings, Some(geometry));
             let (rows, cols) = (n as f64 / p as f64, n as f64 / q as f64);
             let exchanged = if p > 1 { 3.0 } else { 0.0 };
-            let beside = 3.0 * 192.0 * rows + (2.0 + exchanged) * 192.0 * cols + n as f64;
-            let by_hand = 8.0 * (rows * cols + beside);
+            let other = 3.0 * 192.0 * rows + (2.0 + exchanged) * 192.0 * cols + n as f64;
+            let by_hand = 8.0 * (rows * cols + other);
             // Rows begin on cache lines, areas on pages.
             let off = split.total() as f64 / by_hand - 1.0;
             assert!((0.0..0.002).contains(&off), "{p} x {q}: {off}");
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn without_checkpoints_it_is_what_the_test_says() {
+    fn memory_without_checkpoints_matches_the_test() {
         let spec = test_spec(1000);
         let split = memory_split(&spec, &Settings::none(), None);
         let most = (0..4).map(|mycol| ptest::rank_bytes(&spec, 0, mycol)).max().unwrap();

@@ -1,10 +1,10 @@
-//! What the user is told of wrong numbers in the matrix of a test with checksums.
+//! What is reported to the user about wrong numbers in the matrix of a test with checksums.
 
 use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
 use crate::heartbeat::{self, CorruptionReport};
-use crate::record::{Mended, Protection};
+use crate::record::{Protection, RepairedRank};
 use skt_config::protection::Settings;
 use skt_solver::pgesv::abft::{CheckEvery, CorrectedRank};
 use skt_solver::pgesv::wrong::{NotCorrected, WrongNumbers};
@@ -41,8 +41,8 @@ impl Wrong {
         settings: &Settings,
         images: Option<&Images>,
     ) -> Self {
-        let told = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
-        let mut sentences = vec![told, what_now(settings, images)];
+        let found = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
+        let mut sentences = vec![found, what_now(settings, images)];
         sentences.extend(another_time(wrong.why, settings));
         Self {
             what: sentences.join(". "),
@@ -52,7 +52,7 @@ impl Wrong {
     }
 }
 
-/// Tells what the user can do with this run.
+/// Explains what the user can do with this run.
 fn what_now(settings: &Settings, images: Option<&Images>) -> String {
     let start_over = match settings.on_loss {
         OnLoss::Restart => "start over with --resume never".to_owned(),
@@ -82,7 +82,7 @@ fn what_now(settings: &Settings, images: Option<&Images>) -> String {
     }
 }
 
-/// Tells which settings would have mended the wrong number, if any would.
+/// Explains which settings would have corrected the wrong number, if any would.
 fn another_time(why: NotCorrected, settings: &Settings) -> Option<String> {
     match (why, settings.parities, settings.check_every) {
         (NotCorrected::OneChecksum, ..) => Some(
@@ -105,18 +105,23 @@ fn another_time(why: NotCorrected, settings: &Settings) -> Option<String> {
 }
 
 /// Adds the ranks whose rows one check has recomputed to those of earlier checks.
-pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[CorrectedRank], hosts: &[String]) {
+pub(super) fn note_repaired(
+    list: &mut Vec<RepairedRank>,
+    ranks: &[CorrectedRank],
+    hosts: &[String],
+) {
     for &CorrectedRank { rank, process_row, process_column, rows, first_row, column, is_origin } in
         ranks
     {
-        let is_same = |mended: &&mut Mended| (mended.rank, mended.is_origin) == (rank, is_origin);
-        if let Some(mended) = list.iter_mut().find(is_same) {
-            mended.rows += rows as u64;
-            mended.checks += 1;
-            mended.last_column = column;
+        let is_same =
+            |repaired: &&mut RepairedRank| (repaired.rank, repaired.is_origin) == (rank, is_origin);
+        if let Some(repaired) = list.iter_mut().find(is_same) {
+            repaired.rows += rows as u64;
+            repaired.checks += 1;
+            repaired.last_column = column;
             continue;
         }
-        let mended = Mended {
+        let repaired = RepairedRank {
             host: hosts[rank].clone(),
             rank,
             process_row,
@@ -128,16 +133,16 @@ pub(super) fn note_mended(list: &mut Vec<Mended>, ranks: &[CorrectedRank], hosts
             checks: 1,
             is_origin,
         };
-        if list.len() < Protection::MENDED_KEPT {
-            list.push(mended);
+        if list.len() < Protection::REPAIRED_KEPT {
+            list.push(repaired);
         } else if is_origin && let Some(other) = list.iter_mut().rfind(|other| !other.is_origin) {
-            *other = mended;
+            *other = repaired;
         }
     }
 }
 
-/// Tells a supervisor of the ranks that certainly gave the wrong numbers of a check.
-pub(super) fn charge_origins(ranks: &[CorrectedRank], hosts: &[String]) {
+/// Reports to a supervisor the ranks that certainly gave the wrong numbers of a check.
+pub(super) fn report_origins(ranks: &[CorrectedRank], hosts: &[String]) {
     for rank in ranks.iter().filter(|rank| rank.is_origin) {
         heartbeat::report_corruption(CorruptionReport {
             host: hosts[rank.rank].clone(),
@@ -150,8 +155,8 @@ pub(super) fn charge_origins(ranks: &[CorrectedRank], hosts: &[String]) {
     }
 }
 
-/// Tells a supervisor of the rank that gave wrong numbers which end the run, if it is certain.
-pub(super) fn charge_suspect(wrong: &WrongNumbers, hosts: &[String]) {
+/// Reports to a supervisor the rank that gave wrong numbers which end the run, if it is certain.
+pub(super) fn report_suspect(wrong: &WrongNumbers, hosts: &[String]) {
     if let [rank] = wrong.suspects[..]
         && wrong.process_column.is_some()
     {
@@ -195,42 +200,42 @@ mod tests {
         CheckEvery::Panels(panels.try_into().expect("not 0"))
     }
 
-    fn told(why: NotCorrected, settings: &Settings, images: Option<&Images>) -> String {
+    fn advice(why: NotCorrected, settings: &Settings, images: Option<&Images>) -> String {
         let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned);
         Wrong::new(&wrong(why), &hosts, settings, images).what
     }
 
     #[test]
-    fn hosts_are_named_and_advice_is_of_what_the_run_does_not_have() {
-        let one = told(NotCorrected::OneChecksum, &settings(1, CheckEvery::Auto), None);
+    fn hosts_are_named_and_advice_suits_the_settings() {
+        let one = advice(NotCorrected::OneChecksum, &settings(1, CheckEvery::Auto), None);
         assert!(one.contains("; rank 2 (n2) noticed. The wrong number comes from rank 1 (n1) of"));
         assert!(one.contains("With --parities 2 or 3"), "{one}");
         assert!(one.contains("has no --level: start over with --resume never"), "{one}");
         for check in [CheckEvery::Auto, every(7), every(1)] {
-            let two = told(NotCorrected::Eliminated, &settings(2, check), None);
+            let two = advice(NotCorrected::Eliminated, &settings(2, check), None);
             assert!(!two.contains("--parities"), "{two}");
             assert_eq!(two.contains("--check-every"), check != every(1), "{two}");
         }
-        let lost = |parities| told(NotCorrected::OneIsLeft, &settings(parities, every(1)), None);
+        let lost = |parities| advice(NotCorrected::OneIsLeft, &settings(parities, every(1)), None);
         assert!(lost(2).contains("--parities 3") && !lost(3).contains("--parities"));
     }
 
     #[test]
-    fn the_same_command_goes_on_only_where_it_can() {
+    fn same_command_is_advised_only_where_it_can_continue() {
         let plain = settings(2, every(1));
         let images = Images { level: "local:/l".into(), epoch: 3, is_suspect: false };
-        let back = told(NotCorrected::Again, &plain, Some(&images));
+        let back = advice(NotCorrected::Again, &plain, Some(&images));
         assert!(
             back.ends_with("The same command goes back to the images of checkpoint 3 in local:/l")
         );
         let suspect = Images { is_suspect: true, ..images };
-        let maybe = told(NotCorrected::Again, &plain, Some(&suspect));
+        let maybe = advice(NotCorrected::Again, &plain, Some(&suspect));
         assert!(maybe.contains("older ones or, where there are none, says so; then start over"));
         let outlived = Settings { on_loss: OnLoss::Recover, ..plain.clone() };
-        let cleans = told(NotCorrected::Again, &outlived, None);
+        let cleans = advice(NotCorrected::Again, &outlived, None);
         assert!(cleans.contains("`skt-hpl store clean --run r` on each host"), "{cleans}");
         assert!(!cleans.contains("--resume never") && !cleans.contains("same command"));
-        assert!(!told(NotCorrected::Again, &plain, None).contains("same command"));
+        assert!(!advice(NotCorrected::Again, &plain, None).contains("same command"));
     }
 
     #[test]
@@ -246,23 +251,23 @@ mod tests {
             is_origin: rank == 3,
         };
         let mut list = Vec::new();
-        note_mended(&mut list, &[rank(3, 2, 64), rank(5, 1, 64)], &hosts);
-        note_mended(&mut list, &[rank(3, 4, 128)], &hosts);
-        let of = |mended: &Mended| (mended.rank, mended.rows, mended.first_row);
+        note_repaired(&mut list, &[rank(3, 2, 64), rank(5, 1, 64)], &hosts);
+        note_repaired(&mut list, &[rank(3, 4, 128)], &hosts);
+        let of = |repaired: &RepairedRank| (repaired.rank, repaired.rows, repaired.first_row);
         assert_eq!(list.iter().map(of).collect::<Vec<_>>(), [(3, 6, 164), (5, 1, 164)]);
         assert_eq!(
             (list[0].host.as_str(), list[0].first_column, list[0].last_column),
             ("n3", 64, 128)
         );
         let many: Vec<CorrectedRank> = (0..20).map(|number| rank(number, 1, 192)).collect();
-        note_mended(&mut list, &many, &hosts);
-        assert_eq!((list.len(), list[0].rows), (Protection::MENDED_KEPT, 7));
+        note_repaired(&mut list, &many, &hosts);
+        assert_eq!((list.len(), list[0].rows), (Protection::REPAIRED_KEPT, 7));
         let late = CorrectedRank { is_origin: true, ..rank(19, 1, 256) };
-        note_mended(&mut list, &[late], &hosts);
+        note_repaired(&mut list, &[late], &hosts);
         let last = list.last().expect("some");
         assert_eq!(
             (list.len(), last.rank),
-            (Protection::MENDED_KEPT, 19),
+            (Protection::REPAIRED_KEPT, 19),
             "an origin takes a place"
         );
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use skt_terms::median::median;
 
 use crate::record::energy::{
-    self, EnergyReading, LEAST_SECONDS, NodeEnergy, NodeWatts, Nodes, RankEnergy,
+    self, EnergyReading, NodeEnergy, NodeWatts, Nodes, RankEnergy, SECONDS_MIN,
 };
 use skt_solver::comm::{Comm, CommError, collect};
 
@@ -19,7 +19,7 @@ pub fn gather<C: Comm>(
     seconds: f64,
     measure: impl FnOnce() -> RankEnergy,
 ) -> Result<Vec<EnergyReading>, CommError> {
-    if seconds < LEAST_SECONDS {
+    if seconds < SECONDS_MIN {
         return Ok(Vec::new());
     }
     let own = measure();
@@ -27,18 +27,18 @@ pub fn gather<C: Comm>(
     let bytes = if is_any { serde_json::to_vec(&own).expect("plain data") } else { Vec::new() };
     let all = collect::gather_bytes(comm, &bytes, 0)?;
     let mut readings = all.map_or(Vec::new(), |all| {
-        serde_json::to_vec(&of_ranks(&all, seconds)).expect("plain data")
+        serde_json::to_vec(&readings_of_ranks(&all, seconds)).expect("plain data")
     });
     collect::broadcast_bytes(comm, &mut readings, 0)?;
     Ok(serde_json::from_slice(&readings).expect("what rank 0 sent"))
 }
 
-fn of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<EnergyReading> {
+fn readings_of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<EnergyReading> {
     let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("what a rank sent");
     let all: Vec<RankEnergy> = all.iter().filter(|bytes| !bytes.is_empty()).map(read).collect();
     let meter = all.iter().find_map(|rank| rank.meter.clone());
     let nodes = machines(all.iter().filter_map(|rank| rank.node.as_ref()));
-    meter.into_iter().chain(of_nodes(&nodes, seconds)).collect()
+    meter.into_iter().chain(reading_of_nodes(&nodes, seconds)).collect()
 }
 
 /// One node of each machine: one that could read the counters, if there is any.
@@ -60,7 +60,7 @@ fn machines<'a>(nodes: impl Iterator<Item = &'a NodeEnergy>) -> Vec<&'a NodeEner
 }
 
 /// The reading of a job with these nodes; `None` if none of them has measured anything.
-fn of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<EnergyReading> {
+fn reading_of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<EnergyReading> {
     let mut measured: Vec<&NodeEnergy> =
         nodes.iter().copied().filter(|node| node.seconds > 0.0).collect();
     let watts = |node: &NodeEnergy| node.joules / node.seconds;
@@ -169,17 +169,17 @@ mod tests {
     }
 
     #[test]
-    fn power_at_a_time_that_one_node_does_not_know_is_left_out() {
+    fn power_unknown_on_one_node_is_left_out() {
         let (a, mut b) = (node("a", 300.0, 10.0), node("b", 100.0, 8.0));
         (b.watts[4], b.source) = (None, "Cray pm_counters".into());
-        let reading = of_nodes(&[&a, &b], 10.0).unwrap();
+        let reading = reading_of_nodes(&[&a, &b], 10.0).unwrap();
         assert_eq!(reading.watts[3..6], [Some(400.0), None, Some(400.0)]);
         assert_eq!(reading.source, "Cray pm_counters; on other nodes RAPL");
         assert_eq!(reading.nodes.unwrap().median_watts, 200.0);
     }
 
     #[test]
-    fn without_counters_there_is_nothing_and_short_tests_are_not_measured() {
+    fn missing_counters_and_short_tests_give_no_reading() {
         assert_eq!(gathered(2, 5.0, |_| RankEnergy::default()), [vec![], vec![]]);
         assert_eq!(gathered(2, 0.9, |_| panic!("it is too short")), [vec![], vec![]]);
     }

@@ -14,8 +14,8 @@ use skt_solver::comm::{Comm, CommError, Tag, collect};
 
 const TAG_TRIP: Tag = 0x171;
 const TAG_TIMES: Tag = 0x172;
-/// Number of hosts that a host exchanges messages with: two more links at each end tell a slow link
-/// from a slow host.
+/// Number of hosts that a host exchanges messages with: two more links at each end distinguish a
+/// slow link from a slow host.
 const ROUNDS: usize = 3;
 /// Doubles of a message, 64 KiB: it takes long both where the latency is large and where the
 /// bandwidth is small.
@@ -155,7 +155,7 @@ mod tests {
     use skt_solver::comm::threads::run;
 
     #[test]
-    fn all_times_come_to_rank_0() {
+    fn rank_0_receives_all_times() {
         // Several ranks a host, in any order.
         for hosts in [vec!["a", "a", "b", "c", "b"], vec!["a", "b", "c", "d", "e", "f", "a"]] {
             let all = run(hosts.len(), |comm| {

@@ -1,7 +1,7 @@
 //! Brings the rates of all ranks' products to rank 0, while the matrix is factored and afterwards.
 //!
 //! A rank sends each window of its rates when it is complete, in a message of some bytes, and waits
-//! for nothing. Rank 0 takes what has arrived when a window of its own is complete. All are taken
+//! for nothing. Rank 0 takes what has arrived when one of its windows is complete. All are taken
 //! when the factorization has ended on all ranks; then rank 0 also collects all windows once more,
 //! so that the report does not depend on the earlier messages.
 
@@ -17,8 +17,8 @@ use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_solver::pgesv::{Rates, SolveError};
 
 const TAG_RATES: Tag = 0x170;
-/// Smaller tests end before a rank could be said to be slow.
-const LEAST_N: usize = 2000;
+/// Smaller tests end before a rank could be identified as slow.
+const N_MIN: usize = 2000;
 
 /// The rates of a test on one rank; on rank 0, of all ranks.
 pub struct RateWatch<'c, C: Comm> {
@@ -28,7 +28,7 @@ pub struct RateWatch<'c, C: Comm> {
     /// How often the host's CPUs have been throttled when the test began.
     throttled_before: Vec<Option<u64>>,
     /// Windows that this rank has sent or, on rank 0, noted.
-    told: usize,
+    sent_windows: usize,
     /// Messages that this rank has sent.
     sent: u64,
     sends: VecDeque<C::Send>,
@@ -47,7 +47,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     /// # Errors
     /// When a rank is lost.
     pub fn begin(comm: &'c C, number: usize, spec: &TestSpec) -> Result<Option<Self>, CommError> {
-        if spec.n < LEAST_N || comm.size() < 2 {
+        if spec.n < N_MIN || comm.size() < 2 {
             return Ok(None);
         }
         let rates = Rates::new(spec.n, spec.nb);
@@ -70,7 +70,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
             threads: spec.threads,
             columns: rates.windows().columns(spec.n, spec.nb),
             throttled_before: throttled(&root),
-            told: 0,
+            sent_windows: 0,
             sent: 0,
             sends: VecDeque::new(),
             ranks,
@@ -90,17 +90,17 @@ impl<'c, C: Comm> RateWatch<'c, C> {
             self.sends.pop_front();
         }
         let complete = rates.complete();
-        if self.told == complete {
+        if self.sent_windows == complete {
             return Ok(None);
         }
-        for window in self.told..complete {
-            let rate = self.of_window(rates, window);
+        for window in self.sent_windows..complete {
+            let rate = self.window_rate(rates, window);
             match self.ranks.first_mut() {
                 Some(mine) => note(mine, window, rate),
                 None => self.send(window, rate)?,
             }
         }
-        self.told = complete;
+        self.sent_windows = complete;
         if self.ranks.is_empty() {
             return Ok(None);
         }
@@ -114,7 +114,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     }
 
     /// The window `window` of `rates`, with the mean of the threads' seconds.
-    fn of_window(&self, rates: &Rates, window: usize) -> Rate {
+    fn window_rate(&self, rates: &Rates, window: usize) -> Rate {
         let Rate { gflops, seconds } = rates.window_rate(window);
         Rate { gflops, seconds: seconds / self.threads as f32 }
     }
@@ -149,7 +149,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     /// When a rank is lost.
     pub fn finish(mut self, rates: Option<&Rates>) -> Result<Option<SlowReport>, CommError> {
         let windows = rates.map_or(0, |rates| rates.windows().count());
-        let windows = (0..windows).map(|window| self.of_window(rates.expect("counted"), window));
+        let windows = (0..windows).map(|window| self.window_rate(rates.expect("counted"), window));
         let windows = windows.flat_map(|Rate { gflops, seconds }| [gflops, seconds]);
         let windows: Vec<f32> = windows.collect();
         let now = throttled(&Root::this_machine());
@@ -209,7 +209,7 @@ fn throttled(root: &Root) -> Vec<Option<u64>> {
     throttling::events_of_cpus(root, &online(root))
 }
 
-/// The CPUs of this host; none where the kernel does not tell.
+/// The CPUs of this host; none where the kernel does not list them.
 fn online(root: &Root) -> Vec<usize> {
     topology::online(root).unwrap_or_default().iter().map(|cpu| cpu.id).collect()
 }

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// The shortest test whose energy is measured, in seconds: counters are read once a second.
-pub const LEAST_SECONDS: f64 = 1.0;
-/// The largest number of parts of a test whose power is told: enough for a line across a page.
-pub const MOST_PARTS: usize = 100;
+pub const SECONDS_MIN: f64 = 1.0;
+/// The largest number of parts of a test whose power is reported: enough for a line across a page.
+pub const PARTS_MAX: usize = 100;
 /// The name of what `--power-command` and `--power-csv` read.
 pub const METER: &str = "meter";
 /// The share of the time that must be measured before Gflop/s per watt are derived.
@@ -45,8 +45,8 @@ pub struct EnergyReading {
     pub source: String,
     /// What the source covers, in words.
     pub covers: String,
-    /// The level of the measurement in the methodology of the Green500: 1, 2 or 3 if the user says
-    /// so. Counters of nodes have none.
+    /// The level of the measurement in the methodology of the Green500: 1, 2 or 3 if the user
+    /// claims one. Counters of nodes have none.
     pub level: Option<u8>,
     /// Joules of the measured part of the timed part.
     pub joules: f64,
@@ -58,7 +58,7 @@ pub struct EnergyReading {
     pub gflops_per_watt: Option<f64>,
     /// The nodes, if the source measures each.
     pub nodes: Option<Nodes>,
-    /// Mean watts of equal parts of the timed part, at most [`MOST_PARTS`]; `None` for a part of
+    /// Mean watts of equal parts of the timed part, at most [`PARTS_MAX`]; `None` for a part of
     /// which they are not known.
     pub watts: Vec<Option<f64>>,
 }
@@ -79,9 +79,9 @@ impl EnergyReading {
     }
 }
 
-/// The number of parts of a test of this many seconds whose power is told.
+/// The number of parts of a test of this many seconds whose power is reported.
 pub fn parts(seconds: f64) -> usize {
-    (seconds as usize).clamp(1, MOST_PARTS)
+    (seconds as usize).clamp(1, PARTS_MAX)
 }
 
 /// Watts with the digits that a counter has; more would only fill reports.
@@ -98,13 +98,13 @@ pub fn over_time(reading: &EnergyReading, seconds: f64) -> Vec<(f64, f64)> {
     reading.watts.iter().enumerate().filter_map(point).collect()
 }
 
-/// What the counters of a node say of the timed part of a test.
+/// What the counters of a node measured in the timed part of a test.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NodeEnergy {
     /// The node's name.
     pub host: String,
-    /// The id of the start of its machine: containers of one machine have names of their own, and
-    /// the same counters. Empty if the system does not tell it.
+    /// The id of the start of its machine: containers of one machine have different names, and the
+    /// same counters. Empty if the system does not report it.
     pub boot_id: String,
     /// The name of its counters; empty if none can be read.
     pub source: String,
@@ -123,7 +123,7 @@ pub struct NodeEnergy {
 pub struct RankEnergy {
     /// On the first rank of each node: what it knows of its node.
     pub node: Option<NodeEnergy>,
-    /// On rank 0: what the meter of the site says.
+    /// On rank 0: the energy by the meter of the site.
     pub meter: Option<EnergyReading>,
 }
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_rate_a_watt_of_a_part() {
+    fn partial_power_gives_no_rate_per_watt() {
         assert_eq!(reading().rated(400.0, 50.0).gflops_per_watt, Some(4.0));
         assert_eq!(reading().rated(400.0, 51.0).gflops_per_watt, None);
         let nodes = |measured| Some(Nodes { all: 2, measured, ..Nodes::default() });
@@ -161,6 +161,6 @@ mod tests {
         let points = over_time(&EnergyReading { watts, ..EnergyReading::default() }, 8.0);
         assert_eq!(points, [(1.0, 1.0), (5.0, 3.1), (7.0, 4.0)]);
         assert_eq!(over_time(&EnergyReading::default(), 8.0), []);
-        assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, MOST_PARTS));
+        assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, PARTS_MAX));
     }
 }

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_two_meanings_is_refused_at_its_place() {
+    fn ambiguous_text_is_refused_at_its_place() {
         for (text, line, column, why) in [
             ("5,5\t412,5", 1, 9, "3 fields in place of 2"),
             ("5,500,412,5", 1, 7, "4 fields in place of 2"),
@@ -324,7 +324,7 @@ mod tests {
         }
     }
 
-    /// The forms without a header as a grammar of its own: what the reader is compared with.
+    /// A separate grammar of the forms without a header: what the reader is compared with.
     fn is_documented(line: &str) -> bool {
         let is_number = |text: &str| {
             let digits =

@@ -27,7 +27,7 @@ pub use event::Event;
 pub use level::LevelFacts;
 pub use memory_split::MemorySplit;
 pub use outcome::{MAX_ROUNDING_RESIDUAL, Norms, Outcome};
-pub use protection::{Mended, Protection, Unverified};
+pub use protection::{Protection, RepairedRank, Unverified};
 pub use restart::{Replacement, Restart};
 pub use run_facts::RunFacts;
 pub use samples::{Sample, Samples};

@@ -14,7 +14,7 @@ pub const LONGEST_BETWEEN: f64 = 60.0;
 /// more exact.
 const TOLERANCE: f64 = 0.01;
 /// More than any site takes.
-const MOST_WATTS: f64 = 1e9;
+const WATTS_MAX: f64 = 1e9;
 
 /// Why a meter's log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -89,7 +89,7 @@ impl PowerLog {
     /// # Errors
     /// What is wrong, if the reading is none or is older than the one before.
     pub fn add(&mut self, (seconds, watts): (f64, f64)) -> Result<(), &'static str> {
-        if !(0.0..=MOST_WATTS).contains(&watts) || !seconds.is_finite() {
+        if !(0.0..=WATTS_MAX).contains(&watts) || !seconds.is_finite() {
             return Err("this is no power in watts");
         }
         let Some((before, earlier)) = self.last else {
@@ -126,7 +126,7 @@ impl PowerLog {
     }
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
-    /// if nothing is. `covers` says in words what the meter covers.
+    /// if nothing is. `covers` describes what the meter covers.
     pub fn over(&self, end: f64, seconds: f64, covers: &str) -> Option<EnergyReading> {
         let begin = end - seconds;
         let energy = self.curve.over(begin, end);
@@ -151,7 +151,7 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Reads a log whose clock is `offset` seconds behind that of the run.
+    /// Reads a log whose clock is `offset` seconds late compared with that of the run.
     ///
     /// # Errors
     /// The file cannot be read, a line has none of the documented forms, or there is no reading.
@@ -192,7 +192,7 @@ impl LogFile {
     }
 }
 
-/// Reads the text of a log, which may have no reading, or says which line is wrong.
+/// Reads the text of a log, which may have no reading, or returns which line is wrong.
 ///
 /// # Errors
 /// The number of the line, from 1, and what is wrong with it.
@@ -230,8 +230,8 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_with_a_clock_of_its_own() {
-        // The meter is an hour and 0.25 s behind.
+    fn meter_with_another_clock_is_corrected() {
+        // The meter is an hour and 0.25 s late.
         let log = file(&log(101), 3600.25).unwrap();
         let reading = log.over("test 1", 8650.5, 20.5).unwrap();
         // From 29.75 to 50.25 s of the log, at 1400 W in the middle.
@@ -264,8 +264,8 @@ mod tests {
             ("1;412,5\n2;412,5\n", "line 1, column 3: `412,5` is no power"),
             ("", "log.csv' has no reading"),
         ] {
-            let said = file(text, 0.0).unwrap_err().to_string();
-            assert!(said.contains(why), "{text:?}: {said}");
+            let message = file(text, 0.0).unwrap_err().to_string();
+            assert!(message.contains(why), "{text:?}: {message}");
         }
         assert!(file("\u{feff}time;power [kW]\r\n5;0.1\r\n", 0.0).is_ok());
         let missing = LogFile::read(Path::new("/nonexistent/log"), 0.0).unwrap_err().to_string();

@@ -66,9 +66,9 @@ pub struct Protection {
     #[serde(default)]
     pub mended_rows: u64,
     /// The ranks whose wrong rows were recomputed, as far as it is certain that the wrong numbers
-    /// come from their process columns; at most [`Self::MENDED_KEPT`].
+    /// come from their process columns; at most [`Self::REPAIRED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mended: Vec<Mended>,
+    pub mended: Vec<RepairedRank>,
     /// The process rows in which data was decoded while no checksum was left to verify it; at most
     /// [`Self::UNVERIFIED_KEPT`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -86,14 +86,14 @@ impl Protection {
     /// Largest number of entries in [`Self::unverified`].
     pub const UNVERIFIED_KEPT: usize = 8;
     /// Largest number of entries in [`Self::mended`].
-    pub const MENDED_KEPT: usize = 8;
+    pub const REPAIRED_KEPT: usize = 8;
 }
 
 /// A rank whose wrong rows of the matrix were recomputed. A wrong number spreads to lower rows of
 /// its process column, so several ranks of that column may be listed because of one number. Checks
 /// that name the rank as the origin and checks that do not are in separate entries.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Mended {
+pub struct RepairedRank {
     /// The rank's host.
     pub host: String,
     /// The rank's number in the run.

@@ -56,7 +56,7 @@ pub struct Restart {
 
 impl Restart {
     /// The ranks that were rebuilt: their numbers, or how many, if there are many.
-    pub fn rebuilt_words(&self) -> String {
+    pub fn format_rebuilt(&self) -> String {
         match &self.rebuilt_ranks[..] {
             [] => "no rank had to be rebuilt".to_owned(),
             ranks if ranks.len() <= 8 => format!("ranks rebuilt: {ranks:?}"),
@@ -64,9 +64,9 @@ impl Restart {
         }
     }
 
-    /// What a start says when it has resumed the run.
-    pub fn resuming_words(&self) -> String {
-        let (rebuilt, damaged) = (self.rebuilt_words(), self.damage_words());
+    /// The line that a start prints when it has resumed the run.
+    pub fn format_resumption(&self) -> String {
+        let (rebuilt, damaged) = (self.format_rebuilt(), self.format_damage());
         let from = match self.epoch {
             0 => String::new(),
             epoch => format!("from checkpoint {epoch} "),
@@ -78,7 +78,7 @@ impl Restart {
     }
 
     /// A note on damaged memory, to follow the ranks that were rebuilt; empty if there is none.
-    pub fn damage_words(&self) -> String {
+    pub fn format_damage(&self) -> String {
         match self.damaged_blocks {
             0 => String::new(),
             blocks => format!("; damaged blocks of memory rebuilt: {blocks}"),

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn they_are_few_even_and_end_with_the_last() {
+    fn samples_are_few_even_and_end_with_the_last() {
         for panels in [0, 1, 2, 127, 128, 129, 200, 256, 257, 1000, 100_000] {
             let mut samples = Samples::default();
             for panel in 0..panels {

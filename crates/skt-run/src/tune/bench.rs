@@ -39,7 +39,7 @@ impl<'a, C: Comm> OnRanks<'a, C> {
         Self { ranks, began, budget_seconds, events, doing, trials, by_messages }
     }
 
-    /// Sets what the progress line says about the next trials.
+    /// Sets what the progress line shows for the next trials.
     pub fn now(&mut self, doing: &'static str) {
         self.doing = doing;
     }
@@ -164,8 +164,11 @@ mod tests {
         for (outcome, why) in wrong {
             let error = rate(&record(outcome)).unwrap_err();
             assert!(matches!(error, TuneError::Wrong { .. }), "{error}");
-            let said = error.to_string();
-            assert!(said.contains(why) && said.contains("--n 300 --p 1 --q 2 --nb 32 "), "{said}");
+            let message = error.to_string();
+            assert!(
+                message.contains(why) && message.contains("--n 300 --p 1 --q 2 --nb 32 "),
+                "{message}"
+            );
         }
         let skipped = Outcome::Skipped { reason: "no memory".into() };
         let error = rate(&record(skipped)).unwrap_err();

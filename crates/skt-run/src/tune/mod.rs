@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use bench::OnRanks;
 use parameter::{Parameter, with_values};
-use search::{Comparison, LEAST_PAIRS, Race, RaceVerdict, Search};
+use search::{Comparison, PAIRS_MIN, Race, RaceVerdict, Search};
 
 use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
@@ -101,7 +101,7 @@ pub enum TuneError {
     /// A trial is too long.
     #[error(
         "--n {n}: a trial takes about {seconds:.1} s by the rate of DGEMM, and {trials} of them \
-         more than --budget: give a smaller --n, or a --budget of {least_seconds:.0}s or more"
+         more than --budget: give a smaller --n, or a --budget of {seconds_min:.0}s or more"
     )]
     TooLong {
         /// Order of a trial.
@@ -111,13 +111,13 @@ pub enum TuneError {
         /// The number of trials needed to decide anything.
         trials: usize,
         /// The smallest sufficient budget, in seconds.
-        least_seconds: f64,
+        seconds_min: f64,
     },
 }
 
 /// The smallest order of a trial.
-pub const LEAST_N: usize = 128;
-/// Trials that fit into the budget, and the least and most seconds of one: shorter trials say
+pub const N_MIN: usize = 128;
+/// Trials that fit into the budget, and the least and most seconds of one: shorter trials predict
 /// little about a run, and of longer ones there are too few.
 const TRIALS_IN_BUDGET: f64 = 60.0;
 const TRIAL_SECONDS: (f64, f64) = (0.02, 2.0);
@@ -126,7 +126,7 @@ const SIZING_TRIALS: usize = 4;
 /// The factor by which the time of a trial may differ from its target.
 const SIZE_TOLERANCE: f64 = 1.3;
 /// Trials of the shortest decisive duel.
-const DUEL_TRIALS: usize = 2 * LEAST_PAIRS;
+const DUEL_TRIALS: usize = 2 * PAIRS_MIN;
 /// The residual threshold where the run has none, or one that no correct solution can meet, as each
 /// trial is checked.
 const THRESHOLD: f64 = 16.0;
@@ -177,7 +177,7 @@ fn first_trial(base: &RunSpec, ranks: usize) -> RunSpec {
 
 /// The order of a system that takes this number of operations, 2/3 N^3.
 fn order_for(operations: f64) -> usize {
-    ((1.5 * operations).cbrt() as usize).max(LEAST_N)
+    ((1.5 * operations).cbrt() as usize).max(N_MIN)
 }
 
 /// Finds the default trial, at the order that all trials have. The trials that find it also warm up
@@ -194,11 +194,11 @@ fn size<C: Comm>(
         let default = TestSpec { n, ..default.clone() };
         let seconds = 2.0 / 3.0 * (n as f64).powi(3) / rate;
         let trials = DUEL_TRIALS + 1;
-        let least_seconds = (trials as f64 * seconds).ceil();
-        if least_seconds > task.budget_seconds {
-            return Err(TuneError::TooLong { n, seconds, trials, least_seconds });
+        let seconds_min = (trials as f64 * seconds).ceil();
+        if seconds_min > task.budget_seconds {
+            return Err(TuneError::TooLong { n, seconds, trials, seconds_min });
         }
-        let fits = search.bench.fits(&most_memory(task, &default, ranks));
+        let fits = search.bench.fits(&largest_run(task, &default, ranks));
         fits.map_err(|why| JobError::Refused(why.to_string()))?;
         return match search.warm_up(&default)? {
             Some(_) => Ok(default),
@@ -210,7 +210,7 @@ fn size<C: Comm>(
     // Half of the time, as the matrix is also generated, twice.
     let mut test = TestSpec { n: order_for(rate * target_seconds / 2.0), ..default.clone() };
     for sizing in 1..=SIZING_TRIALS {
-        if let Err(why) = search.bench.fits(&most_memory(task, &test, ranks)) {
+        if let Err(why) = search.bench.fits(&largest_run(task, &test, ranks)) {
             test.n = why.largest_n.ok_or_else(|| JobError::Refused(why.to_string()))?;
         }
         let took_seconds = match search.warm_up(&test)? {
@@ -222,13 +222,13 @@ fn size<C: Comm>(
         if (1.0 / SIZE_TOLERANCE..SIZE_TOLERANCE).contains(&off) || sizing == SIZING_TRIALS {
             break;
         }
-        test.n = ((test.n as f64 * off.cbrt().clamp(0.5, 2.0)) as usize).max(LEAST_N);
+        test.n = ((test.n as f64 * off.cbrt().clamp(0.5, 2.0)) as usize).max(N_MIN);
     }
     Ok(test)
 }
 
 /// A run of tests at the order of `test` that need at least as much memory as any trial.
-fn most_memory(task: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
+fn largest_run(task: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
     let of = |parameter: Parameter| parameter.candidates(test, &task.base, ranks);
     let is_tuned = |parameter: &Parameter| task.parameters.contains(parameter);
     let mut spec = RunSpec { n: vec![test.n], ..with_values(&task.base, test) };

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn grids_of_many_ranks_begin_beside_the_default() {
+    fn grids_of_many_ranks_begin_next_to_the_default() {
         let base = RunSpec { n: vec![67_000], grids: vec![(100, 100)], ..base("nb = 192") };
         let current = base.tests().remove(0);
         let candidates = Parameter::Grid.candidates(&current, &base, 10_000);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_message_carries_is_idle() {
+    fn parameters_without_messages_are_idle() {
         let test = base("").tests().remove(0);
         let sent = |what: &[&str]| what.iter().map(|what| what.to_string()).collect::<Vec<_>>();
         for (parameter, what) in [(Parameter::Bcast, "panels"), (Parameter::Swap, ROWS_IN_HALVES)] {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn n_stays_and_what_is_chosen_comes_back() {
+    fn n_stays_and_chosen_values_survive_a_round_trip() {
         let base = base("nb = [100, 300]");
         let mut chosen = base.tests().remove(1);
         (chosen.n, chosen.depth, chosen.swap) = (500, 0, Swap::SpreadRoll);

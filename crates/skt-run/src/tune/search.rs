@@ -35,7 +35,7 @@ pub trait Bench<T> {
 pub struct Comparison {
     /// How much faster the candidate is, at the median of all pairs: 0.02 is 2 %.
     pub gain: f64,
-    /// The bound that the gain has to exceed; infinite for fewer than [`LEAST_PAIRS`] pairs.
+    /// The bound that the gain has to exceed; infinite for fewer than [`PAIRS_MIN`] pairs.
     pub noise: f64,
     /// Pairs of trials.
     pub pairs: usize,
@@ -51,10 +51,10 @@ impl Race {
 
 impl Comparison {
     /// The comparison from the logarithms of the ratios of rates, one for each pair.
-    fn of(ln_ratios: &[f64]) -> Self {
+    fn from_ratios(ln_ratios: &[f64]) -> Self {
         let pairs = ln_ratios.len();
         let noise = match pairs {
-            LEAST_PAIRS.. => quantile(pairs) * deviation(ln_ratios) / (pairs as f64).sqrt(),
+            PAIRS_MIN.. => quantile(pairs) * deviation(ln_ratios) / (pairs as f64).sqrt(),
             _ => f64::INFINITY,
         };
         let gain = median(ln_ratios.iter().copied()).unwrap_or(0.0).exp_m1();
@@ -68,9 +68,9 @@ impl Comparison {
 }
 
 /// The number of pairs below which a duel decides nothing.
-pub const LEAST_PAIRS: usize = 4;
+pub const PAIRS_MIN: usize = 4;
 /// The number of pairs after which an undecided duel is a tie.
-const MOST_PAIRS: usize = 8;
+const PAIRS_MAX: usize = 8;
 /// With more candidates than this, each has only one trial in the first heat.
 const FEW: usize = 3;
 /// How many times longer than expected a trial may take: none begins within that time of the end.
@@ -281,8 +281,8 @@ impl<B> Search<B> {
         Ok(alive.first().copied())
     }
 
-    /// Compares a challenger with the default until it is known which is faster, or that they
-    /// cannot be told apart. Also returns whether that was reached before time ended.
+    /// Compares a challenger with the default until it is known which is faster, or that they do
+    /// not differ measurably. Also returns whether that was reached before time ended.
     fn duel<T>(
         &mut self,
         candidates: &[T],
@@ -298,13 +298,13 @@ impl<B> Search<B> {
             let mut pairs = [[0.0; 2]; 2];
             for (pair, who) in [(0, 0), (0, challenger), (1, challenger), (1, 0)] {
                 let Some(rate) = self.rate(candidates, who, trials)? else {
-                    return Ok((Comparison::of(&ln_ratios), false));
+                    return Ok((Comparison::from_ratios(&ln_ratios), false));
                 };
                 pairs[pair][usize::from(who != 0)] = rate;
             }
             ln_ratios.extend(pairs.map(|[default, other]| (other / default).ln()));
         }
-        Ok((Comparison::of(&ln_ratios), true))
+        Ok((Comparison::from_ratios(&ln_ratios), true))
     }
 }
 
@@ -313,10 +313,10 @@ fn is_decided(ln_ratios: &[f64]) -> bool {
     match ln_ratios.len() {
         0 => false,
         // A challenger that has lost each time is not worth more of the budget.
-        1..LEAST_PAIRS => ln_ratios.iter().all(|ratio| *ratio <= 0.0),
-        MOST_PAIRS.. => true,
+        1..PAIRS_MIN => ln_ratios.iter().all(|ratio| *ratio <= 0.0),
+        PAIRS_MAX.. => true,
         _ => {
-            let comparison = Comparison::of(ln_ratios);
+            let comparison = Comparison::from_ratios(ln_ratios);
             comparison.is_better() || comparison.gain <= 0.0
         }
     }
@@ -424,13 +424,13 @@ mod tests {
     }
 
     #[test]
-    fn hiccups_make_nothing_better() {
+    fn slow_outliers_make_no_candidate_better() {
         let uneven = |seed| Simulated { hiccups: 0.1, ..Simulated::new(seed) };
         assert!(share(&[0.0; 5], uneven, |chosen| chosen == 0) > 0.95);
     }
 
     #[test]
-    fn the_budget_is_kept_and_what_it_cuts_short_is_told() {
+    fn budget_is_kept_and_truncation_is_reported() {
         for seed in 0..SEEDS {
             let end_seconds = 1.3 + seed as f64 / 10.0;
             let machine = Simulated { noise: 0.03, ..Simulated::new(seed) };
@@ -489,14 +489,14 @@ mod tests {
     }
 
     #[test]
-    fn bounds_are_students() {
+    fn confidence_bounds_follow_students_t() {
         // A sample of mean 2 and deviation 1.291.
-        let of = Comparison::of(&[0.5, 1.5, 2.5, 3.5].map(|x| x / 100.0));
+        let comparison = Comparison::from_ratios(&[0.5, 1.5, 2.5, 3.5].map(|x| x / 100.0));
         let want = 4.541 * 1.2909944 / 100.0 / 2.0;
-        assert!((of.noise.ln_1p() - want).abs() < 1e-8, "{of:?}");
-        assert!((of.gain.ln_1p() - 0.02).abs() < 1e-12 && !of.is_better());
-        assert!(Comparison::of(&[0.010, 0.011, 0.012, 0.011]).is_better());
-        assert!(!Comparison::of(&[0.5, 0.5]).is_better(), "too few");
+        assert!((comparison.noise.ln_1p() - want).abs() < 1e-8, "{comparison:?}");
+        assert!((comparison.gain.ln_1p() - 0.02).abs() < 1e-12 && !comparison.is_better());
+        assert!(Comparison::from_ratios(&[0.010, 0.011, 0.012, 0.011]).is_better());
+        assert!(!Comparison::from_ratios(&[0.5, 0.5]).is_better(), "too few");
         assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
     }
 }

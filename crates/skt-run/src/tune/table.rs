@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use skt_terms::median::median;
 
 use super::parameter::Parameter;
-use super::search::{Comparison, LEAST_PAIRS, Race, RaceVerdict};
+use super::search::{Comparison, PAIRS_MIN, Race, RaceVerdict};
 use super::{ParameterOutcome, Tuned, Tuning};
 
 const HEAD: &str =
@@ -73,7 +73,7 @@ fn percent(comparison: &Comparison) -> (String, String) {
     let dash = || "-".to_owned();
     match comparison.pairs {
         0 => (dash(), dash()),
-        1..LEAST_PAIRS => (format!("{:+.2}", 100.0 * comparison.gain), dash()),
+        1..PAIRS_MIN => (format!("{:+.2}", 100.0 * comparison.gain), dash()),
         _ => {
             (format!("{:+.2}", 100.0 * comparison.gain), format!("{:.2}", 100.0 * comparison.noise))
         }
@@ -176,7 +176,7 @@ exchanges and broadcasts weigh less; --n chooses another
     }
 
     #[test]
-    fn what_was_not_decided_is_told() {
+    fn undecided_races_are_reported() {
         let mut tuning = tuning();
         let ParameterOutcome::Raced(race) = &mut tuning.parameters[0].outcome else {
             unreachable!()
@@ -197,8 +197,9 @@ exchanges and broadcasts weigh less; --n chooses another
         tuning.together = Some(Comparison { gain: -0.05, noise: 0.01, pairs: 4 });
         let text = text(&tuning);
         assert!(text.contains("# together: -5.00 % over the defaults"), "{text}");
-        let said = "# all changes together are not faster, the defaults stay: --p 1 --q 2 --nb 32 ";
-        assert!(text.contains(said), "{text}");
+        let remark =
+            "# all changes together are not faster, the defaults stay: --p 1 --q 2 --nb 32 ";
+        assert!(text.contains(remark), "{text}");
     }
 
     #[test]

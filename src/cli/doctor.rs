@@ -115,7 +115,7 @@ fn of_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
     if !launcher_rank::is_first() {
         return Ok(0);
     }
-    let facts = gather::of_tree(&root, &root.folder().display().to_string());
+    let facts = gather::from_tree(&root, &root.folder().display().to_string());
     if facts.counters.cpus.is_empty() {
         let what = format!("{}: no sys/devices/system/cpu/online there", facts.host);
         return Err(DoctorError::Other(what));

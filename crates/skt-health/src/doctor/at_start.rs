@@ -1,4 +1,4 @@
-//! What a run reports by itself in its header: findings from settings alone, which take no time.
+//! What a run reports in its header: findings from settings alone, which take no time.
 
 use super::facts::{HostFacts, RankFacts};
 use super::finding::{Finding, FindingKind};
@@ -7,8 +7,8 @@ use super::rules;
 use skt_host::counters::{Counters, Root};
 use skt_host::launcher_rank;
 
-/// Kinds that a run does not report by itself: its own setup reports ranks that share cores, and
-/// the others cost little or nothing in most runs.
+/// Kinds that a run does not report in its header: its own setup reports ranks that share cores,
+/// and the others cost little or nothing in most runs.
 const LEFT_OUT: [FindingKind; 5] = [
     FindingKind::SharedCores,
     FindingKind::TooFewCores,
@@ -26,10 +26,10 @@ pub fn findings(
     idle_cores: Option<usize>,
 ) -> Vec<Finding> {
     let counters = Counters::read(&Root::this_machine());
-    of_counters(host, counters, masks, threads, idle_cores)
+    from_counters(host, counters, masks, threads, idle_cores)
 }
 
-fn of_counters(
+fn from_counters(
     host: &str,
     counters: Counters,
     masks: &[Vec<usize>],
@@ -47,7 +47,7 @@ fn of_counters(
     let ranks = masks.iter().enumerate().map(rank).collect();
     let (host, is_launched) = (host.to_owned(), launcher_rank::is_launched());
     let facts = HostFacts { host, counters, trial: None, ranks, is_launched, idle_cores };
-    let mut found = rules::of_settings(&facts);
+    let mut found = rules::for_settings(&facts);
     found.retain(|finding| !LEFT_OUT.contains(&finding.kind));
     found
 }

@@ -13,7 +13,7 @@ use skt_host::counters::processor::Processor;
 pub struct HostFacts {
     /// The host's name.
     pub host: String,
-    /// What the host says of itself.
+    /// Counters and settings of the host.
     pub counters: Counters,
     /// The BLAS of its ranks and trials of its kernels, if they were measured.
     pub trial: Option<Trial>,
@@ -36,7 +36,7 @@ pub struct RankFacts {
     pub allowed_nodes: Vec<usize>,
     /// The rank's threads.
     pub threads: usize,
-    /// The kernel of its BLAS, if the library tells it.
+    /// The kernel of its BLAS, if the library reports it.
     pub kernel: Option<String>,
     /// What was measured, with all ranks at work.
     pub measured: Option<RankMeasurement>,
@@ -59,9 +59,9 @@ pub struct RankMeasurement {
     pub vector_gigahertz: Option<f64>,
     /// Bytes of the rank's private memory on each node.
     pub node_bytes: BTreeMap<usize, u64>,
-    /// Events of throttling on the host meanwhile.
+    /// Events of throttling on the host during the measurement.
     pub throttled: u64,
-    /// The share of the host's time that its hypervisor gave to others meanwhile.
+    /// The share of the host's time that its hypervisor gave to others during the measurement.
     pub stolen_share: f64,
 }
 
@@ -105,7 +105,7 @@ impl HostFacts {
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
-    /// The nominal clock in GHz, if the host tells it.
+    /// The nominal clock in GHz, if the host reports it.
     pub fn nominal_gigahertz(&self) -> Option<f64> {
         let base = self.counters.frequencies.cpus.first().and_then(|clock| clock.base_khz);
         base.or(self.counters.processor.named_khz).map(|khz| khz as f64 / 1e6)

@@ -1,4 +1,4 @@
-//! A finding: what is wrong, by how much, what mends it, and what that would bring.
+//! A finding: what is wrong, by how much, what corrects it, and what that would gain.
 
 use serde::{Deserialize, Serialize};
 
@@ -96,8 +96,8 @@ pub struct Finding {
     pub what: String,
     /// By how much, with where that comes from.
     pub measured: String,
-    /// The command that mends it, or what to do.
+    /// The command that corrects it, or what to do.
     pub remedy: String,
-    /// What that would bring; `None` if that cannot be told beforehand.
+    /// What that would gain; `None` if it cannot be predicted.
     pub gain: Option<Gain>,
 }

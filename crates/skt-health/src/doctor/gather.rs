@@ -14,7 +14,7 @@ use skt_solver::blas::library;
 use skt_solver::comm::{Comm, CommError, collect};
 
 /// The most names that each host looks up.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// Why the facts cannot be collected.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +48,7 @@ struct RankReport {
     failed: Option<String>,
 }
 
-/// What the first rank of a host tells of it.
+/// What the first rank of a host reports about it.
 #[derive(Serialize, Deserialize)]
 struct HostReport {
     counters: Counters,
@@ -99,7 +99,7 @@ pub fn gather<C: Comm>(
     let first = is_first.then(|| HostReport {
         trial: measured.as_ref().map(|measured| {
             let units = measured.units(&counters.processor);
-            trial::of(&blas, &counters.processor, measured.best_gflops, units)
+            trial::try_kernels(&blas, &counters.processor, measured.best_gflops, units)
         }),
         view: view(&places, world.rank()),
         counters: counters.clone(),
@@ -107,8 +107,8 @@ pub fn gather<C: Comm>(
     let allowed_nodes = counters.allowed_nodes;
     let (rank, kernel) = (world.rank(), blas.kernel);
     let facts = RankFacts { rank, mask, allowed_nodes, threads, kernel, measured };
-    let told = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
-    let bytes = serde_json::to_vec(&told).expect("plain data");
+    let report = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
+    let bytes = serde_json::to_vec(&report).expect("plain data");
     let all = collect::gather_bytes(world, &bytes, 0)?;
     all.map(|all| by_host(&all, is_launched)).transpose()
 }
@@ -123,30 +123,30 @@ fn places<C: Comm>(world: &C, mask: &[usize]) -> Result<Vec<(String, Vec<usize>)
 /// What this host knows of the names of all, if there are several.
 fn view(places: &[(String, Vec<usize>)], rank: usize) -> Option<View> {
     let names: BTreeSet<&String> = places.iter().map(|(host, _)| host).collect();
-    let names: Vec<String> = names.into_iter().take(MOST_NAMES).cloned().collect();
+    let names: Vec<String> = names.into_iter().take(MAX_NAMES).cloned().collect();
     (names.len() > 1).then(|| names::look_up(&places[rank].0, &names))
 }
 
 fn by_host(all: &[Vec<u8>], is_launched: bool) -> Result<Gathered, GatherError> {
     let (mut hosts, mut views): (Vec<HostFacts>, Vec<View>) = (Vec::new(), Vec::new());
     for bytes in all {
-        let told: RankReport = serde_json::from_slice(bytes).expect("what a rank sent");
-        if let Some(why) = told.failed {
-            return Err(GatherError::Measure { rank: told.facts.rank, host: told.host, why });
+        let report: RankReport = serde_json::from_slice(bytes).expect("what a rank sent");
+        if let Some(why) = report.failed {
+            return Err(GatherError::Measure { rank: report.facts.rank, host: report.host, why });
         }
-        if let Some(HostReport { counters, trial, view }) = told.first {
-            let (host, ranks) = (told.host.clone(), Vec::new());
+        if let Some(HostReport { counters, trial, view }) = report.first {
+            let (host, ranks) = (report.host.clone(), Vec::new());
             hosts.push(HostFacts { host, counters, trial, ranks, is_launched, idle_cores: None });
             views.extend(view);
         }
-        let host = hosts.iter_mut().find(|host| host.host == told.host);
-        host.expect("its first rank came before").ranks.push(told.facts);
+        let host = hosts.iter_mut().find(|host| host.host == report.host);
+        host.expect("its first rank came before").ranks.push(report.facts);
     }
     Ok((hosts, views))
 }
 
 /// The facts of a machine of which only the files under `root` are known; nothing is measured.
-pub fn of_tree(root: &Root, host: &str) -> HostFacts {
+pub fn from_tree(root: &Root, host: &str) -> HostFacts {
     let counters = Counters::read(root);
     let mask = counters.allowed_cpus.clone();
     let threads = placement::cores_in(&counters.cpus, &mask).len();

@@ -58,13 +58,13 @@ pub fn fitting(library: &str, processor: &Processor) -> Vec<(&'static str, &'sta
     let Some(variable) = variable(library) else { return Vec::new() };
     let Some(vectors) = processor.vectors else { return Vec::new() };
     let names: &[&str] = match library {
-        "OpenBLAS" => of_openblas(vectors, processor),
-        _ => of_blis(vectors, processor),
+        "OpenBLAS" => openblas_kernels(vectors, processor),
+        _ => blis_kernels(vectors, processor),
     };
     names.iter().map(|name| (variable, *name)).collect()
 }
 
-fn of_openblas(vectors: Vectors, processor: &Processor) -> &'static [&'static str] {
+fn openblas_kernels(vectors: Vectors, processor: &Processor) -> &'static [&'static str] {
     match (vectors, processor.arm_part) {
         (Vectors::Avx512, _) => &["SkylakeX", "Haswell"],
         (Vectors::Avx2, _) => &["Haswell"],
@@ -80,7 +80,7 @@ fn of_openblas(vectors: Vectors, processor: &Processor) -> &'static [&'static st
     }
 }
 
-fn of_blis(vectors: Vectors, processor: &Processor) -> &'static [&'static str] {
+fn blis_kernels(vectors: Vectors, processor: &Processor) -> &'static [&'static str] {
     match (vectors, processor.is_amd, processor.arm_part) {
         (Vectors::Avx512, true, _) => &["zen4", "zen3"],
         (Vectors::Avx512, false, _) => &["skx", "haswell"],
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn fitting_kernels_are_known_and_as_wide_as_the_processors_vectors() {
+    fn fitting_kernels_are_as_wide_as_the_processors_vectors() {
         let processors = [
             with(Vectors::Avx512, true, None),
             with(Vectors::Avx512, false, None),

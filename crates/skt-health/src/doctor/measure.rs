@@ -40,7 +40,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),
         throttled: throttling::max_events_between(&throttled, &events),
-        // Unknown time is not said to be stolen.
+        // Unknown time does not count as stolen.
         stolen_share: load::read(&root)
             .zip(ticks)
             .map_or(0.0, |(now, then)| now.stolen_share(then)),
@@ -51,7 +51,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
 /// With `vectors`, vector instructions run before each window. `None` where this program has no
 /// loop for it.
 fn clock(team: &Team, vectors: bool) -> Option<f64> {
-    /// Seconds of processor time for the windows: governors look at a core's load every 10 ms or
+    /// Seconds of processor time for the windows: governors sample a core's load every 10 ms or
     /// so, and raise the clock of one that has slept.
     const SECONDS: f64 = 0.05;
     cycles()?;
@@ -110,7 +110,8 @@ mod tests {
     fn what_is_measured_is_of_a_processor_of_our_time() {
         let measured = measure(&Team::solo(), &[0]).expect("memory");
         assert!(measured.best_gflops >= measured.mean_gflops, "{measured:?}");
-        // Beside other work the thread may have had a core for a hundredth of the time.
+        // With other work on the machine the thread may have had a core for a hundredth of the
+        // time.
         assert!(measured.mean_gflops > 0.0, "{measured:?}");
         assert!(measured.cpu_share > 0.0 && measured.cpu_share <= 1.0, "{measured:?}");
         if let Some(gigahertz) = measured.light_gigahertz {

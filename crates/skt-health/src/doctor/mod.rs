@@ -3,9 +3,9 @@
 //! [`facts`] holds what is known of each host and rank, from the counters of
 //! [`skt_host::counters`] and from a measurement of some seconds ([`measure`], [`trial`]).
 //! [`diagnose`] is pure: from facts to findings. Each file of [`rules`] has the rules of one idea;
-//! to add one, add a function there and its line in `rules::of_host`. [`gather`] collects the facts
-//! of all ranks, [`crate::supervisor::reach`] looks at hosts on which no rank runs yet, and
-//! [`report`] shows the result. [`at_start`] has what a run tells by itself.
+//! to add one, add a function there and its line in `rules::for_host`. [`gather`] collects the
+//! facts of all ranks, [`crate::supervisor::reach`] probes hosts on which no rank runs yet, and
+//! [`report`] shows the result. [`at_start`] has what a run reports in its header.
 
 pub mod at_start;
 pub mod facts;
@@ -27,7 +27,7 @@ use finding::Finding;
 /// The findings on all hosts, those that promise most first. The same finding on several hosts is
 /// one.
 pub fn diagnose(hosts: &[HostFacts]) -> Vec<Finding> {
-    let mut found = joined(hosts.iter().flat_map(rules::of_host));
+    let mut found = joined(hosts.iter().flat_map(rules::for_host));
     found.extend(rules::uneven::slow_ranks(hosts));
     found.extend(rules::uneven::mixed_kernels(hosts));
     sort(&mut found);
@@ -40,7 +40,7 @@ pub fn sort(found: &mut [Finding]) {
     found.sort_by(|a, b| times(b).total_cmp(&times(a)));
 }
 
-/// Joins findings of several hosts that say the same; the measurement is that of the host with the
+/// Joins findings of several hosts that are equal; the measurement is that of the host with the
 /// largest gain.
 pub fn joined(all: impl Iterator<Item = Finding>) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();

@@ -12,9 +12,9 @@ use skt_solver::blas::library;
 /// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;
 /// Hosts that the text describes; the JSON report has all.
-const MOST_HOSTS: usize = 8;
+const MAX_HOSTS: usize = 8;
 /// Hosts that the text names for a finding.
-const MOST_NAMES: usize = 4;
+const MAX_NAMES: usize = 4;
 
 /// The whole result; `docs/doctor.schema.json` describes its JSON.
 #[derive(Debug, Clone, Serialize)]
@@ -93,10 +93,10 @@ impl DoctorReport {
     /// The report as text.
     pub fn text(&self) -> String {
         let mut text = String::new();
-        for host in self.hosts.iter().take(MOST_HOSTS) {
+        for host in self.hosts.iter().take(MAX_HOSTS) {
             text += &host.text();
         }
-        if let Some(more @ 1..) = self.hosts.len().checked_sub(MOST_HOSTS) {
+        if let Some(more @ 1..) = self.hosts.len().checked_sub(MAX_HOSTS) {
             let _ = writeln!(text, "and {more} more host(s)");
         }
         if let Some(hosts) = self.listed_well {
@@ -140,8 +140,8 @@ fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
 
 /// The first hosts, and the number of the others.
 pub(super) fn host_words(hosts: &[String]) -> String {
-    let first = hosts.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>().join(", ");
-    match hosts.len().checked_sub(MOST_NAMES) {
+    let first = hosts.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
+    match hosts.len().checked_sub(MAX_NAMES) {
         Some(more @ 1..) => format!("{first} and {more} more"),
         _ => first,
     }

@@ -158,7 +158,7 @@ fn epyc_with_four_nodes_a_socket() {
     assert_eq!(bound.measured, "cores of node 1, memory of node 0 alone");
 }
 
-/// HBM and memory behind CXL are nodes without cores.
+/// HBM and memory on CXL are nodes without cores.
 #[test]
 fn a_node_of_memory_alone_is_no_wrong_one() {
     let (epyc, nodes) = epyc_of_four_nodes();
@@ -179,13 +179,13 @@ fn peak(host: HostFacts) -> String {
 }
 
 #[test]
-fn the_peak_is_told_with_the_cores_and_the_clock_that_give_it() {
+fn the_peak_is_printed_with_its_cores_and_clock() {
     let xeon = machine(XEON, 4, 1);
     clocks(&xeon, 4, "performance", "intel_pstate", [1000, 2600, 3900]);
     let on_one = with(&xeon, &vec![vec![0]; 4], 1);
     let want = "peak : 83.2 Gflop/s by 1 core(s) x 32 flop a cycle x 2.60 GHz (nominal)";
     assert_eq!(peak(on_one), want);
-    // Drivers of AMD tell the highest clock alone.
+    // Drivers of AMD report the highest clock only.
     let epyc = machine(EPYC, 1, 1);
     epyc.file(&format!("{CPU}/cpu0/cpufreq/cpuinfo_max_freq"), "3500000\n");
     epyc.file(&format!("{CPU}/cpu0/cpufreq/scaling_governor"), "performance\n");
@@ -279,7 +279,7 @@ fn laptop_with_fast_and_slow_cores() {
 
 /// Ranks send findings as JSON, which has no infinity.
 #[test]
-fn a_core_that_counts_for_nothing_gives_a_finding_that_can_be_sent() {
+fn a_core_without_weight_gives_a_finding_that_can_be_sent() {
     let odd = machine(PI5, 2, 1);
     odd.file(&format!("{CPU}/cpu0/cpu_capacity"), "1024\n");
     odd.file(&format!("{CPU}/cpu1/cpu_capacity"), "0\n");
@@ -362,7 +362,7 @@ fn a_hot_server_whose_memory_fails() {
     assert!(errors.what.contains("slow or wrong"), "{}", errors.what);
 }
 
-/// A virtual machine tells of no clock, no node and no throttling.
+/// A virtual machine reports no clock, no node and no throttling.
 #[test]
 fn a_virtual_machine_with_four_ranks_on_one_of_two_cores() {
     let vm = machine(EPYC, 2, 1);
@@ -420,7 +420,7 @@ fn ranks_with_another_kernel_than_the_others_are_found() {
 }
 
 #[test]
-fn hosts_with_the_same_finding_are_told_once_and_a_slow_one_by_name() {
+fn hosts_with_the_same_finding_share_a_line_with_the_slowest() {
     let vm = machine(EPYC, 1, 1);
     vm.file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
     let host = |name: &str, rate: f64| {

@@ -1,5 +1,5 @@
 //! Tries other kernels of the BLAS: the library chooses its kernel when it is loaded, so each trial
-//! is a process of its own, with the variable that names the kernel.
+//! is a separate process, with the variable that names the kernel.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -28,7 +28,7 @@ const TURNS: usize = 2;
 pub struct Trial {
     /// The library.
     pub library: String,
-    /// The library's version, if it says one.
+    /// The library's version, if it reports one.
     pub version: Option<String>,
     /// The kernel in use.
     pub kernel: Option<String>,
@@ -70,7 +70,7 @@ pub fn answer() -> Result<Answer, NoWorkSpace> {
 
 /// The BLAS `blas`, with trials of kernels that fit the processor better if the one in use is
 /// doubtful. `best_gflops` is its rate on a core, `units_gflops` what the vector units do.
-pub fn of(
+pub fn try_kernels(
     blas: &BlasInfo,
     processor: &Processor,
     best_gflops: f64,
@@ -118,7 +118,7 @@ fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: RunTrial) {
     }
 }
 
-/// Runs a trial in a process of its own; `None` if it fails or takes too long.
+/// Runs a trial in a separate process; `None` if it fails or takes too long.
 fn run(change: Option<(&str, &str)>, patience: Duration) -> Option<Answer> {
     let mut command = Command::new(env::current_exe().ok()?);
     command.args(["doctor", FLAG]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_of_each_kernel_counts_and_one_that_is_not_there_is_left_out() {
+    fn the_best_trial_of_each_kernel_counts_missing_ones_do_not() {
         let calls = std::cell::Cell::new(0.0);
         let run = |change: Option<(&str, &str)>| {
             calls.set(calls.get() + 1.0);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn helper_cores_are_told_where_there_are_some() {
+    fn helper_cores_are_reported_if_there_are_any() {
         let helped = Environment { helper_cpus: vec![3, 7], ..environment() };
         let notes = helped.notes();
         let last = notes.last().unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_of_a_machine_that_tells_nothing() {
+    fn notes_of_a_machine_without_information() {
         let mut unknown = environment();
         unknown.host.cpu_model = None;
         unknown.host.sockets = None;

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_tell_nothing_are_trusted() {
+    fn hosts_without_information_are_trusted() {
         assert_eq!(check(1 << 20, &[host("a", 1, None, None)], bytes_for), Ok(()));
     }
 

@@ -27,13 +27,13 @@ pub struct DgemmSelfTest {
 
 /// The least number of calls, however long one takes: the first touches memory and wakes the core
 /// up.
-const LEAST_CALLS: usize = 3;
+const MIN_CALLS: usize = 3;
 
 /// SSE2 does at most 4 flop a cycle. A processor with AVX2 does at least 8, and runs at up to one
 /// and a half times its nominal frequency.
-const LEAST_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
+const MIN_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
 /// The least rate of any processor of this century.
-const LEAST_FLOPS_A_CYCLE: f64 = 1.5;
+const MIN_FLOPS_A_CYCLE: f64 = 1.5;
 
 /// Rates of DGEMM in Gflop/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,7 +92,7 @@ fn dgemm_by(
     const ONE: usize = ROWS * COLS + DEPTH * (ROWS + COLS);
     let threads = team.threads();
     // Each thread writes its own operands first, so that they are in memory near to it, and so that
-    // the others do not sleep meanwhile.
+    // the others do not sleep during that.
     let parts: Vec<Mutex<Option<PageBuf>>> = (0..threads).map(|_| Mutex::new(None)).collect();
     let failed = Mutex::new(None);
     let begin = |thread: usize| match PageBuf::new(ONE) {
@@ -142,10 +142,10 @@ fn measure_by(
     let (mut all, mut warm) = (0.0, start);
     let mut before = start;
     let mut calls = 0;
-    while calls < LEAST_CALLS || before - start < budget_seconds {
+    while calls < MIN_CALLS || before - start < budget_seconds {
         let flops = run();
         let after = clock_seconds();
-        // A clock too coarse to see the call says nothing about its rate.
+        // A clock too coarse to see the call cannot measure its rate.
         if after > before {
             best = best.max(flops / (after - before) / 1e9);
         }
@@ -163,7 +163,7 @@ fn measure_by(
 
 /// The least share of the peak that DGEMM reaches if the BLAS is made for the processor and nothing
 /// else uses the cores: such a BLAS reaches nine tenths, two threads on a core half.
-const LEAST_OF_PEAK: f64 = 0.6;
+const MIN_OF_PEAK: f64 = 0.6;
 
 /// How warnings about the rate of DGEMM begin.
 const OF_RATE: &str = "DGEMM does ";
@@ -201,20 +201,20 @@ pub fn warnings(
         ));
     }
     if let Some(peak) = peak_gflops_per_core {
-        if gflops_per_core < LEAST_OF_PEAK * peak {
+        if gflops_per_core < MIN_OF_PEAK * peak {
             found.push(format!(
                 "{OF_RATE}{gflops_per_core:.1} of the {peak:.1} Gflop/s that a core can do, at \
                  least {:.0} % are expected: either several threads or other programs share the \
                  cores, or {} is not made for this processor; {DOCTOR}",
-                100.0 * LEAST_OF_PEAK,
+                100.0 * MIN_OF_PEAK,
                 blas.library
             ));
         }
     } else if let Some(gigahertz) = nominal_gigahertz.filter(|gigahertz| *gigahertz > 0.0) {
         let a_cycle = gflops_per_core / gigahertz;
         let least = match has_avx2 {
-            Some(true) => LEAST_FLOPS_A_CYCLE_AVX2,
-            _ => LEAST_FLOPS_A_CYCLE,
+            Some(true) => MIN_FLOPS_A_CYCLE_AVX2,
+            _ => MIN_FLOPS_A_CYCLE,
         };
         if a_cycle < least {
             found.push(format!(
@@ -256,7 +256,7 @@ mod tests {
             1e12
         };
         assert_eq!(measure_by(|| now.get(), run, 1.0).0, 10.0);
-        assert_eq!(calls.get(), LEAST_CALLS);
+        assert_eq!(calls.get(), MIN_CALLS);
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_peak_is_told_whatever_the_clock() {
+    fn half_of_the_peak_is_reported_at_any_clock() {
         let good = blas("OpenBLAS", Some("SkylakeX"));
         let found = warnings(25.5, Some(56.3), &good, Some(true), Some(2.6));
         assert_eq!(found.len(), 1);

@@ -44,14 +44,14 @@ pub fn blame(groups: &[NodeGroup], known: &BTreeSet<usize>) -> Blame {
         !nodes.iter().any(|node| known.contains(node) || named.contains(node))
     };
     let open: Vec<usize> = bad.iter().copied().filter(|index| is_open(index, &named)).collect();
-    named.extend(most_often(groups, &open, &clear));
+    named.extend(in_several_groups(groups, &open, &clear));
     let unexplained = open.into_iter().filter(|index| is_open(index, &named)).collect();
     Blame { nodes: named, unexplained }
 }
 
 /// For each of the groups `open` whose members are all clear: the member that is in more of these
 /// groups than any other member, if it is in two at least.
-fn most_often(groups: &[NodeGroup], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
+fn in_several_groups(groups: &[NodeGroup], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
     let all_clear = |nodes: &[usize]| nodes.iter().all(|node| clear.contains(node));
     let groups: Vec<&NodeGroup> =
         open.iter().map(|&index| &groups[index]).filter(|group| all_clear(&group.nodes)).collect();
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_whose_groups_are_all_bad_is_named_and_its_partners_are_not() {
+    fn only_the_node_whose_groups_are_all_bad_is_named() {
         let of: [(&[usize], bool); 4] =
             [(&[0, 1], true), (&[2, 3], false), (&[0, 2], true), (&[1, 3], false)];
         assert_eq!(found(&of), (vec![0], vec![]));

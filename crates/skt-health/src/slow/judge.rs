@@ -3,7 +3,7 @@
 //! ```text
 //! lag       1 - rate / median of the rates of its kind, in the same window
 //! onset     parts the windows with at least half of the lag at the end from the others
-//! named     from the onset to the end the lag lasts, and is large beside the spread
+//! named     from the onset to the end the lag lasts, and is large relative to the spread
 //! ```
 //!
 //! Windows are compared only with the same windows of other ranks, because the rate depends on the
@@ -16,36 +16,38 @@ use super::{RankRates, Rate, SlowRank};
 
 /// Shorter windows are joined. Half a second is five periods of a control group's quota (100 ms)
 /// and many time slices of a scheduler, so that a joined window has the rate of a longer time.
-const LEAST_SECONDS: f64 = 0.5;
+const MIN_SECONDS: f64 = 0.5;
 /// The fewest joined windows for which a lag must last, two seconds at least: interrupts, timers
 /// and daemons are done earlier.
-const LEAST_WINDOWS: usize = 4;
-/// A lag must last for at least one in this many windows: a shorter one says little about a node.
-const LEAST_PART: usize = 8;
+const MIN_WINDOWS: usize = 4;
+/// A lag must last for at least one in this many windows: a shorter one is no evidence of a slow
+/// node.
+const MIN_PART: usize = 8;
 /// The share of windows that agree with the onset, before and after it: one in five may be off.
 const AGREEING: f64 = 0.8;
 /// The least lag. Processors of one kind differ by some per cent under the same limit of power, and
 /// so do products whose shapes differ by a block.
-const LEAST_LAG: f64 = 0.1;
+const MIN_LAG: f64 = 0.1;
 /// The least lag of one of two or three ranks: how much equal ranks differ on this machine is only
-/// seen with more. Two ranks that nobody slowed, on a machine of two cores that others kept busy,
+/// seen with more. Two ranks that nothing slowed, on a machine of two cores that others kept busy,
 /// were up to 17 % apart for a whole run.
-const LEAST_LAG_OF_FEW: f64 = 0.18;
+const MIN_LAG_OF_FEW: f64 = 0.18;
 /// The largest number of ranks that counts as few.
 const FEW: usize = 3;
-/// How many times the spread the lag of a single rank must be, see [`least_spreads`]. One normal
+/// How many times the spread the lag of a single rank must be, see [`min_spreads`]. One normal
 /// value in 700 is beyond three standard deviations; the lag is a median of several.
-const LEAST_SPREADS: f64 = 3.0;
+const MIN_SPREADS: f64 = 3.0;
 /// The standard deviation of normal values, in their median absolute deviations.
 const DEVIATIONS: f64 = 1.4826;
 /// The spread of the others is that of this many of them at most: more would change little, and
 /// thousands of ranks would take long.
-const MOST_OTHERS: usize = 64;
+const MAX_OTHERS: usize = 64;
 /// A larger number of spreads is reported as this one.
-const MOST_SPREADS: f64 = 99.0;
+const MAX_SPREADS: f64 = 99.0;
 
-/// The `ranks` whose products are slow beside those of the ranks with the same kind of processor,
-/// the slowest first. Windows begin at `columns`, the last of which is the order of the matrix.
+/// The `ranks` whose products are slow relative to those of the ranks with the same kind of
+/// processor, the slowest first. Windows begin at `columns`, the last of which is the order of the
+/// matrix.
 ///
 /// Of an even number of rates the median is here the better one of the middle two: of two ranks,
 /// the faster one.
@@ -73,7 +75,7 @@ fn judge_kind(columns: &[usize], alike: &[&RankRates]) -> Vec<SlowRank> {
     };
     let known: Vec<usize> = (0..judged).filter(is_known).collect();
     let joined = join(alike, &known);
-    if alike.len() < 2 || joined.len() < LEAST_WINDOWS {
+    if alike.len() < 2 || joined.len() < MIN_WINDOWS {
         return Vec::new();
     }
     let lags = lags(alike, &joined);
@@ -94,7 +96,7 @@ fn judge_kind(columns: &[usize], alike: &[&RankRates]) -> Vec<SlowRank> {
     (0..alike.len()).filter_map(of_rank).collect()
 }
 
-/// Joins windows until each takes [`LEAST_SECONDS`] on the rank that needs longest.
+/// Joins windows until each takes [`MIN_SECONDS`] on the rank that needs longest.
 fn join<'w>(alike: &[&RankRates], known: &'w [usize]) -> Vec<&'w [usize]> {
     let seconds = |window: usize| {
         alike.iter().map(|rank| f64::from(rank.windows[window].seconds)).fold(0.0, f64::max)
@@ -103,7 +105,7 @@ fn join<'w>(alike: &[&RankRates], known: &'w [usize]) -> Vec<&'w [usize]> {
     for (end, &window) in (1..).zip(known) {
         sum += seconds(window);
         // A rounding error must not make a window of half a second longer.
-        if sum > LEAST_SECONDS * (1.0 - 1e-6) {
+        if sum > MIN_SECONDS * (1.0 - 1e-6) {
             joined.push(&known[begin..end]);
             (begin, sum) = (end, 0.0);
         }
@@ -144,11 +146,11 @@ fn rate(rank: &RankRates, windows: &[usize]) -> f64 {
 /// The lag of the rank `index` at the end, and how many spreads that is, if the rank is slow.
 fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     let own = &lags[index];
-    let least_lag = if lags.len() <= FEW { LEAST_LAG_OF_FEW } else { LEAST_LAG };
-    let least = LEAST_WINDOWS.max(own.len().div_ceil(LEAST_PART));
+    let min_lag = if lags.len() <= FEW { MIN_LAG_OF_FEW } else { MIN_LAG };
+    let least = MIN_WINDOWS.max(own.len().div_ceil(MIN_PART));
     let at_end = median(own[own.len() - least..].iter().copied());
-    // A rank that is not behind has no onset.
-    if at_end < least_lag {
+    // A rank that does not lag has no onset.
+    if at_end < min_lag {
         return None;
     }
     let half = at_end / 2.0;
@@ -162,15 +164,15 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
         return None;
     }
     let lag = median(after.iter().copied());
-    let spreads = (lag / spread(lags, index, onset)).min(MOST_SPREADS);
-    (lag >= least_lag && spreads >= least_spreads(lags.len())).then_some((lag, spreads))
+    let spreads = (lag / spread(lags, index, onset)).min(MAX_SPREADS);
+    (lag >= min_lag && spreads >= min_spreads(lags.len())).then_some((lag, spreads))
 }
 
 /// How many times the spread the lag of one of `ranks` ranks must be. The more ranks, the farther
 /// out is the farthest of them by noise alone: the tail of normal values beyond z falls as
 /// `exp(-z^2 / 2)`, so that z grows by this for the same chance to name one of them.
-pub(super) fn least_spreads(ranks: usize) -> f64 {
-    (LEAST_SPREADS.powi(2) + 2.0 * (ranks as f64).ln()).sqrt()
+pub(super) fn min_spreads(ranks: usize) -> f64 {
+    (MIN_SPREADS.powi(2) + 2.0 * (ranks as f64).ln()).sqrt()
 }
 
 /// The window that parts the others best: most of those from it on have at least the lag `half`,
@@ -195,7 +197,7 @@ fn onset(lags: &[f64], half: f64) -> usize {
 /// The standard deviation that a lag is compared with, from window `onset` on: over the windows of
 /// the rank, over those of another rank (the median), or between other ranks, whichever is largest.
 pub(super) fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
-    let step = lags.len().div_ceil(MOST_OTHERS);
+    let step = lags.len().div_ceil(MAX_OTHERS);
     let others = || {
         let others = (0..lags.len()).step_by(step).filter(|other| *other != index);
         others.map(|other| &lags[other][onset..])

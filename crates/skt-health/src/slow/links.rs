@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! lag       logarithm of time / median of the links' median times
-//! slow      the lag is large in all samples, and beside the spread of the other links
+//! slow      the lag is large in all samples, and relative to the spread of the other links
 //! named     a host all of whose links are slow, if its partners have others; else the link
 //! ```
 
@@ -14,15 +14,15 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use super::blame::{NodeGroup, blame};
-use super::judge::{least_spreads, median, spread};
+use super::judge::{median, min_spreads, spread};
 
 /// The least lag: links of different lengths through a network differ by less.
-const LEAST_TIMES: f64 = 2.0;
+const MIN_TIMES: f64 = 2.0;
 /// The least lag of one of few links, whose spread is not well known.
-const LEAST_TIMES_OF_FEW: f64 = 3.0;
+const MIN_TIMES_OF_FEW: f64 = 3.0;
 /// The largest number of links that counts as few.
 const FEW: usize = 6;
-/// The fewest links that are compared: with two, nothing tells which one is as it should be.
+/// The fewest links that are compared: of two, either one could be normal.
 pub const LEAST_LINKS: usize = 3;
 /// The samples of each link, before a test and after it. Occasional delays, such as interrupts, do
 /// not hit all samples of a link, not even on one of a thousand links.
@@ -73,7 +73,7 @@ impl SlowLink {
         format!("{} {:.1}x", self.ends(), self.times)
     }
 
-    /// What the report says of it.
+    /// The line of the report about it.
     pub fn words(&self) -> String {
         let Self { times, times_before, .. } = self;
         let ends = self.ends();
@@ -129,7 +129,7 @@ fn lags(times: &[Times]) -> Vec<Vec<f64>> {
 
 /// Which links are slow.
 fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
-    let least = if lags.len() <= FEW { LEAST_TIMES_OF_FEW } else { LEAST_TIMES }.ln();
+    let least = if lags.len() <= FEW { MIN_TIMES_OF_FEW } else { MIN_TIMES }.ln();
     let is_late = |own: &Vec<f64>| own.iter().all(|lag| *lag >= least);
     // One of four hosts has half of all links: late links must not make the spread.
     let mut compared = vec![Vec::new()];
@@ -137,7 +137,7 @@ fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
     let mut is_slow = |own: &Vec<f64>| {
         compared[0].clone_from(own);
         let spread = spread(&compared, 0, 0);
-        median(own.iter().copied()) >= least_spreads(lags.len()) * spread
+        median(own.iter().copied()) >= min_spreads(lags.len()) * spread
     };
     lags.iter().map(|own| is_late(own) && is_slow(own)).collect()
 }

@@ -1,9 +1,9 @@
-//! Ranks whose products are slow beside those of their kind.
+//! Ranks whose products are slow relative to those of their kind.
 //!
-//! Each rank measures the rate of its own products: the operations of the trailing update by the
-//! seconds inside the BLAS. No wait is in it, so that a rank that waits for a slow one is not slow
-//! itself. [`judge()`] compares the ranks, window by window of the panels. [`links`] compares the
-//! links between their hosts.
+//! Each rank measures the rate of the products that it computes: the operations of the trailing
+//! update by the seconds inside the BLAS. No wait is in it, so that a rank that waits for a slow
+//! one is not slow itself. [`judge()`] compares the ranks, window by window of the panels.
+//! [`links`] compares the links between their hosts.
 
 pub mod blame;
 mod judge;
@@ -17,7 +17,7 @@ pub use skt_solver::pgesv::Rate;
 pub use skt_solver::pgesv::windows::{MOST, Windows};
 
 /// Most ranks whose windows are kept for the JSON report.
-const MOST_KEPT: usize = 4096;
+const MAX_KEPT: usize = 4096;
 
 /// The products of a rank, window by window.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -45,7 +45,7 @@ pub struct SlowRank {
     /// By how much its rate is below the median of the ranks with the same kind of processor, in
     /// per cent, from `since_column` on.
     pub percent_behind: f64,
-    /// The number of columns that were eliminated when it fell behind.
+    /// The number of columns that were eliminated when its lag began.
     pub since_column: usize,
     /// How many times larger this is than the spread of the rates, its own and those of the others;
     /// at most 99.
@@ -109,7 +109,7 @@ impl SlowReport {
         links: Option<Vec<SlowLink>>,
     ) -> Self {
         let named = Named::new(&columns, &ranks, links);
-        if ranks.len() > MOST_KEPT {
+        if ranks.len() > MAX_KEPT {
             ranks.clear();
         }
         Self { named, columns, ranks }

@@ -8,7 +8,7 @@ use super::{finding, list};
 use skt_host::placement::SAME_KIND;
 
 /// The least gain that is worth a finding.
-const LEAST_GAIN: f64 = 1.05;
+const MIN_GAIN: f64 = 1.05;
 
 /// Finds mixed and idle cores.
 pub fn findings(host: &HostFacts) -> Vec<Finding> {
@@ -36,7 +36,7 @@ fn mixed(host: &HostFacts) -> Option<Finding> {
     }
     let slowest = speeds.values().copied().fold(f64::INFINITY, f64::min);
     let times = fast.len() as f64 * fastest / (threads as f64 * slowest);
-    if times < LEAST_GAIN {
+    if times < MIN_GAIN {
         return None;
     }
     let cpus = list(fast.iter().copied());

@@ -21,7 +21,7 @@ pub fn settings(host: &HostFacts) -> Vec<Finding> {
     [governor(host), cap(host), boost(host), firmware(host)].into_iter().flatten().collect()
 }
 
-/// Findings from the clocks that were measured, and from what was counted meanwhile.
+/// Findings from the clocks that were measured, and from what was counted during the measurement.
 pub fn measured(host: &HostFacts) -> Vec<Finding> {
     [throttled(host), low(host), falling(host)].into_iter().flatten().collect()
 }

@@ -7,11 +7,11 @@ use super::finding;
 use skt_host::counters::processor::Vectors;
 
 /// The least gain that is worth a finding: trials differ by some percent.
-const LEAST_GAIN: f64 = 1.1;
+const MIN_GAIN: f64 = 1.1;
 
 /// The least gain over a kernel that is made for the vectors of the processor: it is the library's
 /// own choice, and on a busy host trials differ by more.
-const LEAST_GAIN_OF_FITTING: f64 = 1.25;
+const MIN_GAIN_OF_FITTING: f64 = 1.25;
 
 /// Rates within this share are equal.
 const EQUAL: f64 = 0.95;
@@ -26,7 +26,7 @@ pub fn old(host: &HostFacts) -> Option<Finding> {
     let times = best.gflops / now;
     let (has, made_for) = (host.counters.processor.vectors, vectors_of(kernel));
     let fits = made_for.is_some() && made_for >= has;
-    if times < if fits { LEAST_GAIN_OF_FITTING } else { LEAST_GAIN } {
+    if times < if fits { MIN_GAIN_OF_FITTING } else { MIN_GAIN } {
         return None;
     }
     let name_of = |vectors: Option<Vectors>, otherwise| vectors.map_or(otherwise, Vectors::name);

@@ -49,7 +49,7 @@ fn policy(host: &HostFacts) -> Option<Finding> {
 /// The largest share of a rank's memory on other nodes than those of its cores.
 const AWAY: f64 = 0.2;
 
-/// A rank whose memory is on other nodes although it may take memory of its own nodes.
+/// A rank whose memory is on other nodes although it may take memory of the nodes of its cores.
 fn away(host: &HostFacts) -> Option<Finding> {
     let share = |rank: &RankFacts| {
         let bytes = &rank.measured.as_ref()?.node_bytes;

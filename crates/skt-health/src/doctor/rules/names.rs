@@ -11,11 +11,11 @@ use super::super::names::View;
 /// knows harms nothing.
 pub fn findings(views: &[View], is_listed: bool) -> Vec<Finding> {
     let names: BTreeSet<&String> = views.iter().flat_map(|view| view.names.keys()).collect();
-    names.into_iter().flat_map(|name| of_name(name, views, is_listed)).collect()
+    names.into_iter().flat_map(|name| for_name(name, views, is_listed)).collect()
 }
 
-fn of_name(name: &str, views: &[View], is_listed: bool) -> Vec<Finding> {
-    // What a host says of its own name matters to no other.
+fn for_name(name: &str, views: &[View], is_listed: bool) -> Vec<Finding> {
+    // How a host resolves its name matters to no other.
     let others = || views.iter().filter(|view| !is_own(&view.host, name));
     let unknown: Vec<(&str, &str)> = others()
         .filter_map(|view| {

@@ -6,7 +6,7 @@ use super::finding;
 use skt_host::counters::power::Found;
 
 /// Finds counters that are there and that only root may read. A host without counters has nothing
-/// to mend.
+/// to correct.
 pub fn unreadable(host: &HostFacts) -> Option<Finding> {
     let Found::Forbidden(source) = &host.counters.power else { return None };
     let files: Vec<String> =

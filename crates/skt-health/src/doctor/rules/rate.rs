@@ -5,11 +5,11 @@ use super::super::finding::{Finding, FindingKind, Gain};
 use super::finding;
 
 /// The least share of the time that threads have a core on a host that does nothing else.
-const LEAST_SHARE: f64 = 0.9;
+const MIN_SHARE: f64 = 0.9;
 /// The largest share of the time that a hypervisor may take.
-const MOST_STOLEN: f64 = 0.05;
+const MAX_STOLEN: f64 = 0.05;
 /// The least share of the vector units that DGEMM reaches ([`crate::environment`]).
-const LEAST_OF_UNITS: f64 = 0.6;
+const MIN_OF_UNITS: f64 = 0.6;
 
 /// Kinds that explain why threads lack a core, or time.
 const CROWDED: [FindingKind; 4] = [
@@ -26,7 +26,7 @@ pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
         return Vec::new();
     }
     let others = others(host);
-    // The best call of a crowded core tells nothing of the BLAS.
+    // The best call of a crowded core is no measure of the BLAS.
     let below = below(host).filter(|_| others.is_none() && !knows(&[FindingKind::BlasKernel]));
     others.into_iter().chain(below).collect()
 }
@@ -34,10 +34,10 @@ pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
 fn others(host: &HostFacts) -> Option<Finding> {
     let share = host.mean(|measured| Some(measured.cpu_share))?;
     let stolen = host.measured().map(|measured| measured.stolen_share).fold(0.0, f64::max);
-    if share >= LEAST_SHARE && stolen <= MOST_STOLEN {
+    if share >= MIN_SHARE && stolen <= MAX_STOLEN {
         return None;
     }
-    let (what, remedy) = if stolen > MOST_STOLEN {
+    let (what, remedy) = if stolen > MAX_STOLEN {
         (
             "the hypervisor gives the cores to other machines",
             "a machine of its own: dedicated or isolated cores of the cloud",
@@ -67,7 +67,7 @@ fn others(host: &HostFacts) -> Option<Finding> {
 fn below(host: &HostFacts) -> Option<Finding> {
     let best = host.mean(|measured| Some(measured.best_gflops))?;
     let units = host.mean(|measured| measured.units(&host.counters.processor))?;
-    if best >= LEAST_OF_UNITS * units {
+    if best >= MIN_OF_UNITS * units {
         return None;
     }
     let measured = format!(

@@ -66,7 +66,7 @@ proptest! {
         prop_assert!(named[0].rank == which && off <= N / 20, "{:?}, not {}", named, columns[onset]);
         let behind = 100.0 * (1.0 - 1.0 / times);
         prop_assert!((named[0].percent_behind - behind).abs() < 10.0, "{:?}, not {}", named, behind);
-        prop_assert!(named[0].spreads >= LEAST_SPREADS);
+        prop_assert!(named[0].spreads >= MIN_SPREADS);
     }
 
     #[test]
@@ -141,7 +141,7 @@ proptest! {
         };
         let ranks: Vec<RankRates> = rates.into_iter().enumerate().map(of_rank).collect();
         for slow in judge(&columns, &ranks) {
-            prop_assert!(slow.percent_behind >= 100.0 * LEAST_LAG && slow.percent_behind <= 100.0);
+            prop_assert!(slow.percent_behind >= 100.0 * MIN_LAG && slow.percent_behind <= 100.0);
             prop_assert!(columns.contains(&slow.since_column));
         }
     }

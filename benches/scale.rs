@@ -123,7 +123,7 @@ fn count(work: Work) {
         Work::Solve { k, cols } => units::solve(k as f64, cols as f64),
         Work::Panel { rows, jb, p } => units::panel(rows as f64, jb as f64, p),
         Work::Read { entries } => {
-            Counts::of(&[(Unit::StreamedByte, (entries * size_of::<f64>()) as f64)])
+            Counts::from_list(&[(Unit::StreamedByte, (entries * size_of::<f64>()) as f64)])
         }
     };
     let mut done = DONE.get();
@@ -182,29 +182,29 @@ impl Guard for Clocked<'_> {
 struct Progress {
     n: f64,
     start: Instant,
-    told: Instant,
+    printed: Instant,
 }
 
 impl Progress {
-    fn tell(&mut self, what: &str) {
+    fn print(&mut self, what: &str) {
         if io::stderr().is_terminal() {
             eprint!("\r{:5.0} s  {what:<60}", self.start.elapsed().as_secs_f64());
         }
-        self.told = Instant::now();
+        self.printed = Instant::now();
     }
 }
 
 impl RunEvents for Progress {
     fn phase(&mut self, phase: Phase) {
-        self.tell(phase.name());
+        self.print(phase.name());
     }
 
     fn columns(&mut self, done: usize, _: usize, _: f64) {
         let left = 1.0 - done as f64 / self.n;
         let share = 1.0 - left * left * left;
-        if self.told.elapsed().as_secs_f64() > 1.0 && share > 0.0 {
+        if self.printed.elapsed().as_secs_f64() > 1.0 && share > 0.0 {
             let rest = self.start.elapsed().as_secs_f64() * (1.0 / share - 1.0);
-            self.tell(&format!("{:3.0} % of the operations, {rest:.0} s left", 100.0 * share));
+            self.print(&format!("{:3.0} % of the operations, {rest:.0} s left", 100.0 * share));
         }
     }
 }
@@ -225,7 +225,7 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
             .map_err(|why| SolveError::Memory { what: "the matrix", why: why.to_string() })?;
         let mut guard = Clocked { plain, comm: &world, start: Cell::new(world.now()) };
         let now = Instant::now();
-        let mut progress = Progress { n: spec.n as f64, start: now, told: now };
+        let mut progress = Progress { n: spec.n as f64, start: now, printed: now };
         let events: &mut dyn RunEvents =
             if world.rank() == 0 { &mut progress } else { &mut Silent };
         ptest::run(&grid, &Team::solo(), &spec, &mut guard, false, events)
@@ -286,8 +286,8 @@ fn main() -> ExitCode {
         println!("{line}");
         let Some(path) = &args.json else { return Ok(()) };
         let file = OpenOptions::new().create(true).append(true).open(path);
-        let said = |why| format!("'{}' cannot be written: {why}", path.display());
-        file.and_then(|mut file| writeln!(file, "{line}")).map_err(said)
+        let failed = |why| format!("'{}' cannot be written: {why}", path.display());
+        file.and_then(|mut file| writeln!(file, "{line}")).map_err(failed)
     });
     match written {
         Ok(()) => ExitCode::SUCCESS,

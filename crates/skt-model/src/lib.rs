@@ -19,7 +19,7 @@
 //! `skt-studies`.
 //!
 //! Times are seconds, memory is bytes, rates are flop/s or bytes/s, shares are
-//! fractions between 0 and 1; every name says which.
+//! fractions between 0 and 1; every name has its unit.
 
 #![warn(missing_docs)]
 

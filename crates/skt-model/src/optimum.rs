@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_a_root_or_says_there_is_none() {
+    fn finds_a_root_or_returns_none() {
         let root = root_log(1.0, 100.0, |x| x - 42.0).unwrap();
         assert!((root - 42.0).abs() < 1e-6);
         assert_eq!(root_log(1.0, 10.0, |x| x + 1.0), None);

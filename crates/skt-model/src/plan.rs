@@ -39,7 +39,7 @@ const PARITIES: [usize; 4] = [1, 2, 3, 4];
 /// The numbers of checksum columns that are tried.
 const CHECKSUMS: RangeInclusive<usize> = 1..=3;
 /// The largest number of ranks of a process row with checksums.
-const MOST_WIDE: usize = 255;
+const MAX_WIDTH: usize = 255;
 
 /// The largest relative gain in rate that does not justify checkpoints or a larger group: runs of
 /// the same configuration differ by more, while in a larger group more nodes depend on each other
@@ -295,8 +295,8 @@ impl PlannedMachine {
     fn usable_bytes(&self, protocol: Protocol, group: Group, (p, q): (usize, usize)) -> f64 {
         let (p, q, ranks) = (p as f64, q as f64, self.ranks_per_node as f64);
         let share = protocol.available_fraction(group);
-        let beside = 8.0 * ranks * 3.0 * self.nb as f64 * (1.0 / p + 1.0 / q);
-        let linear = beside * (share * self.nodes as f64 / 8.0).sqrt();
+        let panels = 8.0 * ranks * 3.0 * self.nb as f64 * (1.0 / p + 1.0 / q);
+        let linear = panels * (share * self.nodes as f64 / 8.0).sqrt();
         let memory = self.node_memory_bytes;
         let root = 2.0 * memory / (linear + (linear * linear + 4.0 * memory).sqrt());
         (root * root).min(memory * (1.0 - WORKSPACE_FRACTION))
@@ -416,7 +416,7 @@ impl PlannedMachine {
     fn widths(&self) -> impl Iterator<Item = usize> {
         let (nodes, ranks) = (self.nodes, self.nodes * self.ranks_per_node);
         let whole = move |width: &usize| nodes.is_multiple_of(*width);
-        let longest = (2..=nodes.min(MOST_WIDE)).filter(whole).max().unwrap_or(0);
+        let longest = (2..=nodes.min(MAX_WIDTH)).filter(whole).max().unwrap_or(0);
         (2..=longest).filter(whole).filter(move |width| *width == longest || width * width >= ranks)
     }
 
@@ -731,7 +731,7 @@ mod tests {
     /// A checkpoint that does not stop the solver costs it only the time of the copy, and the cores
     /// that encode.
     #[test]
-    fn what_is_encoded_beside_the_solver_costs_cores_and_no_time() {
+    fn encoding_on_helper_cores_costs_cores_and_no_time() {
         let at_once = cluster(64, YEAR_SECONDS);
         let overlapped = at_once.encoding(Encoder::Overlapped);
         // 8 cores, of which the solver has 4.
@@ -741,7 +741,7 @@ mod tests {
             let plan = machine.plan().unwrap();
             plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()]
         };
-        let (stands, goes_on, beside) = (best(&at_once), best(&overlapped), best(&helped));
+        let (stands, goes_on, by_helpers) = (best(&at_once), best(&overlapped), best(&helped));
         assert_eq!(stands.job.overlap_fraction, 0.0);
         let copied = |c: &Candidate| {
             let bytes = 8.0 * (c.n as f64).powi(2) / 64.0 * Saved::Corner.mean_fraction_by_time();
@@ -749,20 +749,20 @@ mod tests {
         };
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(is_near(goes_on.job.overlap_fraction, 0.75 * (1.0 - copied(&goes_on))));
-        assert!(is_near(beside.job.overlap_fraction, 1.0 - copied(&beside)));
+        assert!(is_near(by_helpers.job.overlap_fraction, 1.0 - copied(&by_helpers)));
         assert!(goes_on.expected.efficiency > stands.expected.efficiency);
-        assert!(beside.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
+        assert!(by_helpers.expected_gflops < 0.6 * goes_on.expected_gflops, "half of the cores");
         assert_eq!(helped.encoding(Encoder::AtOnce), at_once);
         // Of 12 cores, 3 helper cores leave 2 ranks of 4 threads, with one core idle.
         let uneven =
             PlannedMachine { cores_per_node: 12, helper_cores: 3, ranks_per_node: 2, ..at_once };
         assert_eq!(uneven.encoding(Encoder::AtOnce).ranks_per_node, 3);
-        let parts = beside.time_parts();
+        let parts = by_helpers.time_parts();
         let all = parts.work_seconds
             + parts.checkpoints_seconds
             + parts.outages_seconds
             + parts.lost_seconds;
-        assert!((all / beside.expected.time_seconds - 1.0).abs() < 1e-6);
+        assert!((all / by_helpers.expected.time_seconds - 1.0).abs() < 1e-6);
         for protocol in [Protocol::None, Protocol::Single, Protocol::Double, Protocol::Abft] {
             let others = helped.plan().unwrap().candidates.into_iter();
             let mut others = others.filter(|c| c.job.protocol == protocol);
@@ -779,16 +779,16 @@ mod tests {
     /// A slow network makes an encoding take longer than the best interval, so that checkpoints
     /// during the computation follow one another without a gap.
     #[test]
-    fn work_beside_checkpoints_counts_in_their_number() {
+    fn work_during_checkpoints_counts_in_their_number() {
         let mut machine = PlannedMachine { helper_cores: 4, ranks_per_node: 1, ..cluster(64, 2e7) };
         machine.network.transfer_seconds_per_byte = 1e-8;
         let plan = machine.encoding(Encoder::Helpers).plan().unwrap();
         let best = &plan.candidates[plan.best_of(Protocol::SelfCheckpoint, 0.99).unwrap()];
         let (job, interval_seconds) = (&best.job, best.expected.interval_seconds);
-        let beside_seconds = job.overlap_fraction * job.checkpoint_seconds;
-        assert!(beside_seconds > 0.1 * interval_seconds);
+        let overlap_seconds = job.overlap_fraction * job.checkpoint_seconds;
+        assert!(overlap_seconds > 0.1 * interval_seconds);
         let work_seconds =
-            best.checkpoints() * (interval_seconds + beside_seconds) + interval_seconds;
+            best.checkpoints() * (interval_seconds + overlap_seconds) + interval_seconds;
         assert!((work_seconds / job.work_seconds - 1.0).abs() < 1e-12, "{best:?}");
         let parts = best.time_parts();
         let all = parts.work_seconds
@@ -819,9 +819,9 @@ mod tests {
         let with = with.unwrap();
         for protocol in [Protocol::None, Protocol::Abft] {
             let of = |plan: &Plan| plan.candidates[plan.best_of(protocol, 0.99).unwrap()];
-            let (alone, beside) = (of(&without), of(&with));
-            assert_eq!((alone.n, alone.grid), (beside.n, beside.grid));
-            let ratio = beside.expected_gflops / alone.expected_gflops;
+            let (alone, helped) = (of(&without), of(&with));
+            assert_eq!((alone.n, alone.grid), (helped.n, helped.grid));
+            let ratio = helped.expected_gflops / alone.expected_gflops;
             assert!((ratio - 1.0).abs() < 1e-9, "{protocol:?}: {ratio}");
         }
     }
@@ -868,7 +868,7 @@ mod tests {
     }
 
     /// 200 nodes of 128 cores and 512 GiB, each with an MTBF of five years.
-    fn of_large_nodes() -> PlannedMachine {
+    fn large_nodes() -> PlannedMachine {
         PlannedMachine {
             ranks_per_node: 8,
             threads: 16,
@@ -893,7 +893,7 @@ mod tests {
         let machine = PlannedMachine {
             network: network_of_large_nodes(1e-10, 1e-10),
             copy_bytes_per_second: 10e9,
-            ..of_large_nodes()
+            ..large_nodes()
         };
         let plan = machine.plan().unwrap();
         let choice = plan.choice();
@@ -913,7 +913,7 @@ mod tests {
         let machine = PlannedMachine {
             core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
             network: network_of_large_nodes(4e-11, 5e-11),
-            ..of_large_nodes()
+            ..large_nodes()
         };
         let plan = machine.plan().unwrap();
         let choice = plan.choice();
@@ -1063,11 +1063,11 @@ mod tests {
         let (one, three) = (of_abft(1), of_abft(3));
         assert_eq!((one.grid, three.grid), ((4, 47), (4, 45)));
         // Panels and buffers of two ranks, 3 NB (N/4 + N/47) doubles each, take more than 4 %.
-        let beside_bytes = 2.0 * 8.0 * 3.0 * 256.0 * (1.0 / 4.0 + 1.0 / 47.0);
+        let panel_bytes = 2.0 * 8.0 * 3.0 * 256.0 * (1.0 / 4.0 + 1.0 / 47.0);
         let all = one.memory.total_bytes();
         let n = (all * 47.0 / 48.0 * 96.0 / 8.0f64).sqrt();
         assert!(all < 0.96 * 64e9);
-        assert!(((all + beside_bytes * n) / 64e9 - 1.0).abs() < 1e-12);
+        assert!(((all + panel_bytes * n) / 64e9 - 1.0).abs() < 1e-12);
         assert!((one.memory.workspace_bytes / all - 47.0 / 48.0).abs() < 1e-12);
         assert_eq!(one.memory.copies_bytes, 0.0);
         assert_eq!(one.n, (n / 256.0) as usize * 256);
@@ -1097,7 +1097,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hopeless_machine_gets_the_surest_and_is_told() {
+    fn a_hopeless_machine_gets_the_safest_protocol_and_a_warning() {
         let plan = cluster(100, 0.15 * HOUR_SECONDS).plan().unwrap();
         assert!(!plan.keeps_data);
         // A run that never ends has a rate of 0, and is lost work.

@@ -7,14 +7,14 @@
 //! where it takes sqrt(2 C_l/M_l) of the time.
 //!
 //! Derived here, beyond the paper: an image is written while the work continues, so C is only what
-//! the work loses meanwhile, an image can be restored W seconds after the state that it holds, and
+//! the work loses during it, an image can be restored W seconds after the state that it holds, and
 //! periods shorter than W are impossible. An image is made of a checkpoint in memory, so its period
 //! is a whole number of their periods. The failure-free waste and the waste of failures are
 //! composed instead of added, as failures strike the time of checkpoints, too.
 //!
-//! Left out: two failures in one period ([`Validity`] says where they count); the additional image
-//! of the first checkpoint after a restart (at most C_l per failure of any level); that a failure
-//! of level l may find a newer image on a level above.
+//! Left out: two failures in one period ([`Validity`] describes where they count); the additional
+//! image of the first checkpoint after a restart (at most C_l per failure of any level); that a
+//! failure of level l may find a newer image on a level above.
 
 mod planned;
 
@@ -166,9 +166,10 @@ impl Levels {
     pub fn validity(&self, schedule: &Schedule) -> Validity {
         let levels = [&self.memory].into_iter().chain(&self.images);
         let each = levels.zip(self.periods_seconds(schedule));
-        let said: Vec<Validity> = each.map(|(level, period)| level.validity(period)).collect();
+        let validities: Vec<Validity> =
+            each.map(|(level, period)| level.validity(period)).collect();
         let worst = [Validity::NoPeriod, Validity::FirstOrderDoubtful];
-        worst.into_iter().find(|one| said.contains(one)).unwrap_or(Validity::Valid)
+        worst.into_iter().find(|one| validities.contains(one)).unwrap_or(Validity::Valid)
     }
 
     /// The images of least waste if a checkpoint in memory follows each `work_seconds` of work: for

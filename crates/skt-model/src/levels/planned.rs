@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn without_checkpoints_there_are_no_images_and_bad_storage_is_refused() {
+    fn no_images_without_checkpoints_and_bad_storage_is_refused() {
         let reliable = PlannedMachine { node_mtbf_seconds: 1e6 * YEAR_SECONDS, ..machine() };
         let plan = reliable.plan().unwrap();
         assert_eq!(plan.choice().job.protocol, Protocol::None);

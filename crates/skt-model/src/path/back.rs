@@ -5,7 +5,7 @@ use skt_terms::layout::Cyclic;
 use super::RunParams;
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Unit};
-use super::walk::{Walk, most_from};
+use super::walk::{Walk, max_held_from};
 
 const DOUBLE: f64 = 8.0;
 
@@ -19,8 +19,8 @@ pub(super) fn substitute(walk: &mut Walk) {
     let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
     let machine = *walk.machine;
     let message = |bytes: f64| machine.message_seconds + bytes * machine.message_byte_seconds;
-    let stream = |entries: f64| Counts::of(&[(Unit::StreamedByte, entries * DOUBLE)]);
-    let copy = |entries: f64| Counts::of(&[(Unit::CopiedByte, 2.0 * entries * DOUBLE)]);
+    let stream = |entries: f64| Counts::from_list(&[(Unit::StreamedByte, entries * DOUBLE)]);
+    let copy = |entries: f64| Counts::from_list(&[(Unit::CopiedByte, 2.0 * entries * DOUBLE)]);
     // Seconds to send data from all other ranks of a process column to one, at once.
     let gathered = |doubles: f64| match p {
         1 => 0.0,
@@ -29,7 +29,8 @@ pub(super) fn substitute(walk: &mut Walk) {
     let share = 1.0 / q as f64;
     let (holder, taker) = (cols.owner(n), cols.owner(n - 1));
     if holder != taker {
-        let sent = walk.clocks[holder].after(Part::Back, message(most_from(rows, 0, n) * DOUBLE));
+        let sent =
+            walk.clocks[holder].after(Part::Back, message(max_held_from(rows, 0, n) * DOUBLE));
         walk.clocks[taker] = walk.clocks[taker].and(sent);
     }
     let levels = f64::from(p.next_power_of_two().ilog2());
@@ -51,10 +52,10 @@ pub(super) fn substitute(walk: &mut Walk) {
         clock = clock.after(Part::Back, machine.seconds(&triangle));
         clock = clock.after(Part::Back, levels * message(jb * DOUBLE));
         let near_first = (k + 1).saturating_sub(q) * nb;
-        let near = most_from(rows, near_first, top);
+        let near = max_held_from(rows, near_first, top);
         clock = clock.after(Part::Back, machine.seconds(&stream(near * jb)));
         handed = Some(clock.after(Part::Back, message(near * DOUBLE)));
-        let far = most_from(rows, 0, near_first);
+        let far = max_held_from(rows, 0, near_first);
         walk.clocks[column] = clock.after(Part::Back, machine.seconds(&stream(far * jb)));
         walk.counts.back.add(&triangle, share * own);
         walk.counts.back.add(&copy(2.0 * jb * jb), share * own);

@@ -35,7 +35,7 @@ pub struct Fit {
 
 /// Fits a machine to those of `runs` that used messages and had one thread per rank, because the
 /// walk derives teams from the rates of one core. Units that none of them needs keep the seconds of
-/// `start` (a run with P = Q = 1 says nothing about messages).
+/// `start` (a run with P = Q = 1 has no messages to measure).
 ///
 /// # Errors
 /// [`ModelError::Fit`] if the runs are too few or too similar.
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn least_squares_finds_what_made_the_numbers() {
+    fn fit_recovers_the_coefficients() {
         let a: Vec<Vec<f64>> = (0..6).map(|i| vec![1.0, f64::from(i), f64::from(i * i)]).collect();
         let b: Vec<f64> = a.iter().map(|row| 2.0 * row[0] + 0.5 * row[1] + 3.0 * row[2]).collect();
         let x = non_negative_least_squares(&a, &b);
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_negative_is_zero_and_the_rest_is_best_without_it() {
+    fn negative_coefficients_become_zero_and_the_rest_is_refitted() {
         // b falls with i, so the slope would be negative, and the constant is the mean.
         let a: Vec<Vec<f64>> = (0..5).map(|i| vec![1.0, f64::from(i)]).collect();
         let b = [5.0, 4.0, 3.0, 2.0, 1.0];

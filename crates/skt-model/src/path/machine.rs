@@ -58,7 +58,7 @@ pub struct Counts([f64; UNITS]);
 
 impl Counts {
     /// The listed numbers; all others are 0.
-    pub fn of(list: &[(Unit, f64)]) -> Self {
+    pub fn from_list(list: &[(Unit, f64)]) -> Self {
         let mut counts = Self::default();
         for &(unit, count) in list {
             counts.0[unit as usize] += count;

@@ -74,7 +74,7 @@ const HALF_COLUMNS: usize = 16;
 
 /// The largest number of steps of a walk, which takes some ten seconds: it suffices for a matrix of
 /// order 14,529,408 on 128 x 192 processes with NB = 192.
-const MOST_STEPS: usize = 30_000_000;
+const MAX_STEPS: usize = 30_000_000;
 
 /// Number of steps of an estimate, which takes less than a tenth of a second.
 const ESTIMATE_STEPS: usize = 200_000;
@@ -115,14 +115,14 @@ impl RunParams {
         within(
             "N / NB (P + Q + DEPTH), the steps of the walk,",
             panels.saturating_mul(a_panel),
-            0..=MOST_STEPS,
+            0..=MAX_STEPS,
             "at most 30000000; take a larger NB",
         )?;
         Ok(())
     }
 
     /// Whether the rows of `cols` local columns are exchanged in halves, which hides their messages
-    /// behind the product as far as it is long enough.
+    /// during the product as far as it is long enough.
     pub(super) fn is_in_halves(&self, cols: f64) -> bool {
         self.halves && self.p > 1 && cols >= (2 * HALF_COLUMNS * self.swap_threshold) as f64
     }
@@ -216,7 +216,7 @@ pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, Model
     machine.validate()?;
     run.validate_numbers()?;
     let wanted = (ESTIMATE_STEPS / (run.p + run.q)).max(4 * run.q);
-    let most = (MOST_STEPS / (run.p + run.q + run.depth.min(run.panels()))).max(1);
+    let most = (MAX_STEPS / (run.p + run.q + run.depth.min(run.panels()))).max(1);
     let stride = (run.panels() / wanted).max(run.panels().div_ceil(most));
     run.validate_steps(run.panels().div_ceil(stride))?;
     let slowed = machine.slowed(stride as f64);

@@ -20,16 +20,16 @@ struct Factored {
     arrivals: bcast::Arrivals,
 }
 
-/// What happens while rows are exchanged.
+/// What overlaps an exchange of rows.
 #[derive(Clone, Copy)]
-struct Beside {
+struct Overlap {
     /// When the rank has finished sending panels, in seconds from the start of the run.
     port_seconds: f64,
     /// Seconds of the product that hides messages: that of both halves if there are halves, else 0.
     product_seconds: f64,
 }
 
-impl Beside {
+impl Overlap {
     /// Seconds that rows, whose messages take `message_seconds`, wait for the port, less what is
     /// hidden: the rows of the right half follow the panel, while the product of the left half
     /// runs.
@@ -118,7 +118,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Applies panel `current` to the columns right of the look-ahead; meanwhile panel `ahead` is
+    /// Applies panel `current` to the columns right of the look-ahead, while panel `ahead` is
     /// brought up to date, factored and broadcast.
     fn update(&mut self, current: usize, ahead: Option<usize>) {
         let q = self.run.q;
@@ -144,8 +144,8 @@ impl<'a> Walk<'a> {
             let core_seconds = self.machine.seconds(&product);
             let threads = self.run.threads as f64;
             let hides = if self.run.is_in_halves(cols) { core_seconds / threads } else { 0.0 };
-            let beside = Beside { port_seconds, product_seconds: hides };
-            clock = self.exchange_and_solve(clock, column, current, cols, beside, threads);
+            let overlap = Overlap { port_seconds, product_seconds: hides };
+            clock = self.exchange_and_solve(clock, column, current, cols, overlap, threads);
             let start = clock;
             if advances && !goes_first {
                 let advanced = self.advance(clock, ahead.expect("it is the owner"), 1);
@@ -200,8 +200,8 @@ impl<'a> Walk<'a> {
         for k in next - self.factored.len()..next {
             clock = self.wait_for(clock, column, k);
             let port_seconds = self.port_seconds(clock, column);
-            let beside = Beside { port_seconds, product_seconds: 0.0 };
-            clock = self.exchange_and_solve(clock, column, k, cols, beside, team);
+            let overlap = Overlap { port_seconds, product_seconds: 0.0 };
+            clock = self.exchange_and_solve(clock, column, k, cols, overlap, team);
             let (below, jb) = (self.below(k), self.width(k) as f64);
             let product = self.product(below.most, cols, jb, true);
             let seconds = self.machine.seconds(&product) / team;
@@ -236,7 +236,7 @@ impl<'a> Walk<'a> {
         column: usize,
         k: usize,
         cols: f64,
-        beside: Beside,
+        overlap: Overlap,
         threads: f64,
     ) -> Moment {
         if cols == 0.0 {
@@ -251,14 +251,14 @@ impl<'a> Walk<'a> {
         let copy_seconds = machine.seconds(&copies) / copying;
         let messages = exchange.messages(run.swap, run.swap_threshold, cols);
         let all_seconds = machine.seconds(&messages);
-        let message_seconds = (all_seconds - beside.product_seconds).max(0.0);
+        let message_seconds = (all_seconds - overlap.product_seconds).max(0.0);
         let solve = work::solve(jb, cols);
         let solve_seconds = machine.seconds(&solve) / threads;
         let keep = if run.p > 1 { work::keep(jb, run.p, cols) } else { Counts::default() };
         let keep_seconds = machine.seconds(&keep);
         let share = 1.0 / run.q as f64;
         let clock = clock.after(Part::Rows, copy_seconds);
-        let queued_seconds = beside.queued_seconds(clock, all_seconds);
+        let queued_seconds = overlap.queued_seconds(clock, all_seconds);
         let phases = &mut self.phases[column];
         phases.swap += copy_seconds
             + queued_seconds
@@ -372,7 +372,7 @@ impl<'a> Walk<'a> {
         let RunParams { n, nb, p, .. } = *self.run;
         let first = ((self.panel(k) + 1) * nb).min(n);
         Below {
-            most: most_from(Cyclic::rows(nb, p), first, n),
+            most: max_held_from(Cyclic::rows(nb, p), first, n),
             mean: (n - first) as f64 / p as f64,
         }
     }
@@ -434,7 +434,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The largest number of the indices `first..n` that any process holds.
-pub(super) fn most_from(map: Cyclic, first: usize, n: usize) -> f64 {
+pub(super) fn max_held_from(map: Cyclic, first: usize, n: usize) -> f64 {
     let held = |me: usize| map.count_before(n, me) - map.count_before(first, me);
     (0..map.procs).map(held).max().expect("a process") as f64
 }
@@ -511,8 +511,8 @@ mod tests {
     #[test]
     fn half_of_a_product_that_is_left_over_hides_the_wait() {
         let queued = |port_seconds, product_seconds, message_seconds| {
-            let beside = Beside { port_seconds, product_seconds };
-            beside.queued_seconds(Moment::default(), message_seconds)
+            let overlap = Overlap { port_seconds, product_seconds };
+            overlap.queued_seconds(Moment::default(), message_seconds)
         };
         assert_eq!(queued(10.0, 0.0, 6.0), 10.0);
         assert_eq!(queued(10.0, 6.0, 6.0), 10.0);

@@ -26,7 +26,7 @@ const PIVOT_HEAD: f64 = 4.0;
 /// of 1024 rows unless `whole`.
 pub fn product(rows: f64, cols: f64, k: f64, whole: bool) -> Counts {
     let calls = if whole { 1.0 } else { products(rows) };
-    Counts::of(&[
+    Counts::from_list(&[
         (Unit::ProductFlop, 2.0 * rows * cols * k),
         (Unit::ProductEntry, rows * cols),
         (Unit::PackedEntry, k * (calls * cols + rows)),
@@ -46,12 +46,12 @@ pub(super) fn products_while_passing_on(rows: f64) -> f64 {
 
 /// The triangular solve `U = L1^-1 A1` with `k` rows, on `cols` columns.
 pub fn solve(k: f64, cols: f64) -> Counts {
-    Counts::of(&[(Unit::SolveFlop, k * k * cols)])
+    Counts::from_list(&[(Unit::SolveFlop, k * k * cols)])
 }
 
 /// Copies of a rank's share of the `k` rows of U back into A, where P > 1.
 pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
-    Counts::of(&[(Unit::CopiedByte, 2.0 * DOUBLE * k / p as f64 * cols)])
+    Counts::from_list(&[(Unit::CopiedByte, 2.0 * DOUBLE * k / p as f64 * cols)])
 }
 
 /// The factorization of a panel of `jb` columns, with `rows` rows of a rank below its diagonal
@@ -63,7 +63,7 @@ pub(super) fn keep(k: f64, p: usize, cols: f64) -> Counts {
 /// share. The rank's own rows are copied in, L1 and L2 out.
 pub fn panel(rows: f64, jb: f64, p: usize) -> Counts {
     let (even, cube) = (1.0 / p as f64, jb * jb * jb);
-    Counts::of(&[
+    Counts::from_list(&[
         (Unit::PanelColumn, jb),
         (Unit::PanelEntry, (rows + jb * (1.0 + even) / 2.0) * jb),
         (Unit::PanelFlop, rows * jb * jb + cube / 6.0 + cube * even / 2.0),
@@ -92,7 +92,7 @@ pub(super) fn pivots(jb: f64, p: usize) -> Counts {
     let leaning = if p.is_power_of_two() { 0.0 } else { 2.0 };
     let steps = jb * (f64::from(p.ilog2()) + leaning);
     let bytes = DOUBLE * (PIVOT_HEAD + 2.0 * jb);
-    Counts::of(&[(Unit::Message, steps), (Unit::MessageByte, steps * bytes)])
+    Counts::from_list(&[(Unit::Message, steps), (Unit::MessageByte, steps * bytes)])
 }
 
 /// Bytes of a panel's message, see `pgesv::panel`.
@@ -140,7 +140,7 @@ impl RowExchange {
     /// positions. U is solved where it arrives.
     pub(super) fn copies(&self, cols: f64) -> (Counts, Counts) {
         let entries =
-            |rows: f64, bytes: f64| Counts::of(&[(Unit::CopiedByte, rows * cols * bytes)]);
+            |rows: f64, bytes: f64| Counts::from_list(&[(Unit::CopiedByte, rows * cols * bytes)]);
         if self.p == 1 {
             // Two rows are read and two written, in place.
             let all = entries(self.jb, 4.0 * DOUBLE);
@@ -166,7 +166,7 @@ impl RowExchange {
             Swap::Mix => self.p > 2 && cols > threshold as f64,
         };
         let (messages, rows) = if long { self.long } else { self.binary };
-        Counts::of(&[(Unit::Message, messages), (Unit::MessageByte, rows * cols * DOUBLE)])
+        Counts::from_list(&[(Unit::Message, messages), (Unit::MessageByte, rows * cols * DOUBLE)])
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_of_two_shares_is_half_a_difference_above_the_mean() {
+    fn the_larger_of_two_shares_exceeds_the_mean_by_half_the_gap() {
         // E max(X, Y) = mean + E|X - Y| / 2, about sigma / sqrt(pi) above the mean for large means.
         let mean: f64 = 96.0;
         let want = mean + (mean / std::f64::consts::PI).sqrt();

@@ -192,7 +192,7 @@ fn look_ahead_hides_broadcasts() {
 }
 
 #[test]
-fn deeper_look_ahead_brings_nothing_while_the_newest_panel_is_waited_for() {
+fn deeper_look_ahead_gains_nothing_if_the_newest_panel_is_late() {
     let machine = networked(5.0, 1.0);
     let run_at =
         |depth| plain(&RunParams { depth, ..run(16_384, 128, 2, 8) }, &machine).time_seconds;
@@ -314,16 +314,16 @@ fn reports(machine: &Machine, noise: f64) -> Vec<MeasuredTest> {
         for nb in [48, 64, 128, 192, 256] {
             for (p, q) in [(1, 1), (1, 2), (2, 1), (3, 1)] {
                 let run = RunParams { swap: Swap::Mix, ..run(n, nb, p, q) };
-                let said = plain(&run, machine);
+                let prediction = plain(&run, machine);
                 // The signs follow no unit of work.
                 let sign =
                     |i: usize| if (index + nb / 16 + p + i).is_multiple_of(2) { 1.0 } else { -1.0 };
-                let mut mean = said.mean;
+                let mut mean = prediction.mean;
                 mean.panel *= 1.0 + noise * sign(0);
                 mean.swap *= 1.0 + noise * sign(1);
                 mean.update *= 1.0 + noise * sign(2);
                 mean.back *= 1.0 + noise * sign(3);
-                let time_seconds = said.time_seconds;
+                let time_seconds = prediction.time_seconds;
                 reports.push(MeasuredTest { run, time_seconds, mean, shared: false });
             }
         }
@@ -354,7 +354,7 @@ fn noise_in_reports_moves_predictions_little() {
 }
 
 #[test]
-fn a_fit_keeps_what_no_report_tells_and_says_so() {
+fn a_fit_keeps_unmeasured_coefficients_and_reports_them() {
     let machine = GOLDEN;
     let alone: Vec<MeasuredTest> =
         reports(&machine, 0.0).into_iter().filter(|m| m.run.p * m.run.q == 1).collect();

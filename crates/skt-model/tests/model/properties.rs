@@ -122,7 +122,7 @@ proptest! {
         let p = job(1).loss_probability_per_failure();
         let first = (size - 1) as f64 * 90.0 / (3600.0 * mtbf_hours);
         prop_assert!((p / first - 1.0).abs() < 0.05, "{p} {first}");
-        // The best interval is at least as good as others.
+        // The best interval is not worse than any other.
         let best = job(1).best_interval_seconds().unwrap();
         let time = |i| job(1).expect(i).unwrap().time_seconds;
         prop_assert!(time(best) <= time(1.3 * best) && time(best) <= time(0.7 * best));

@@ -232,7 +232,7 @@ fn measure<C: Comm>(
 }
 
 fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
-    let say = |line: &str| {
+    let print = |line: &str| {
         if world.rank() == 0 {
             println!("{line}");
         }
@@ -243,12 +243,12 @@ fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
     let stream = rate(world, bytes, || codec::copy(black_box(&src), black_box(&mut dst)))?;
     let xor = rate(world, bytes, || codec::fma(Coef::Gf(1), black_box(&src), &mut dst))?;
     drop((src, dst));
-    say(&format!(
+    print(&format!(
         "{} ranks, {} MiB each: memcpy {copy:.2} GB/s, streaming copy {stream:.2}, XOR into {xor:.2}",
         world.size(),
         bytes >> 20
     ));
-    say(
+    print(
         "ranks        codec  m encoder   encode    flush  checkpoint  of ring  rebuild   memcpy    GB/s a rank",
     );
     for (codec, parities) in
@@ -258,7 +258,7 @@ fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
             continue;
         }
         for line in measure(world, run, (codec, parities))? {
-            say(&line);
+            print(&line);
         }
     }
     Ok(())

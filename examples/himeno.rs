@@ -84,7 +84,7 @@ struct Problem<'a> {
 impl<'a> Problem<'a> {
     fn new(comm: &'a MpiComm, args: &Args) -> Self {
         let (lines, width) = (args.lines(), args.width());
-        let block = Block::of(comm.rank(), comm.size(), lines - 2);
+        let block = Block::new(comm.rank(), comm.size(), lines - 2);
         let array = |value: f32| vec![value; (block.count + 2) * lines * width];
         let a = [1.0, 1.0, 1.0, 1.0 / 6.0].map(array);
         let (b, c, wrk1, bnd) = ([0.0; 3].map(array), [1.0; 3].map(array), array(0.0), array(1.0));
@@ -192,7 +192,7 @@ impl Client for Args {
     }
 
     fn regions(&self, ranks: usize) -> Vec<Region> {
-        let planes = Block::of(0, ranks, self.lines() - 2).count + 2;
+        let planes = Block::new(0, ranks, self.lines() - 2).count + 2;
         vec![Region::of::<f32>(planes * self.lines() * self.width())]
     }
 

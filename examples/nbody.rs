@@ -101,7 +101,7 @@ impl Noise {
 
 /// The position and velocity of a body of a Plummer sphere in equilibrium, which is cut off where
 /// it has 99 % of its mass (Aarseth, Henon and Wielen, 1974, "A comparison of numerical methods for
-/// the study of star cluster dynamics"). Each body has random numbers of its own.
+/// the study of star cluster dynamics"). Each body draws its own random numbers.
 fn plummer(body: usize) -> (Vector, Vector) {
     let mut noise = Noise(SplitMix64::seed_from_u64((body as u64) << 32));
     let radius = ((0.99 * noise.next()).powf(-2.0 / 3.0) - 1.0).powf(-0.5);
@@ -142,7 +142,7 @@ impl Problem<'_> {
         a.fill([0.0; 3]);
         for hop in 0..size {
             let owner = (me + size - hop) % size;
-            let others = &theirs[..Block::of(owner, size, self.block.total).count];
+            let others = &theirs[..Block::new(owner, size, self.block.total).count];
             for (i, a) in a.iter_mut().enumerate() {
                 potential += self.pull(&x[i], (owner == me).then_some(i), others, a);
             }
@@ -196,11 +196,11 @@ impl Client for Args {
     }
 
     fn regions(&self, ranks: usize) -> Vec<Region> {
-        vec![Region::of::<Vector>(Block::of(0, ranks, self.bodies as usize).count); 2]
+        vec![Region::of::<Vector>(Block::new(0, ranks, self.bodies as usize).count); 2]
     }
 
     fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
-        let block = Block::of(comm.rank(), comm.size(), self.bodies as usize);
+        let block = Block::new(comm.rank(), comm.size(), self.bodies as usize);
         let problem = Problem { comm, args: self, block, mass: 1.0 / f64::from(self.bodies) };
         let mut a = vec![[0.0; 3]; problem.block.count];
         let found = saved.state::<State>();

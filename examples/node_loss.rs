@@ -48,7 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("Now n2 loses its power after a third of the columns:");
     let mut job = start(&cluster, &n, FOLDER, true)?;
-    let told = job.stderr.take().map(|said| std::thread::spawn(move || tell(said)));
+    let printer =
+        job.stderr.take().map(|stderr| std::thread::spawn(move || print_own_lines(stderr)));
     wait_for_column(&cluster, &mut job, n.parse::<usize>()? / 3)?;
     println!("--- power off: n2{}", if silent { ", its link first: no last packet" } else { "" });
     if silent {
@@ -57,14 +58,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         cluster.power_off("n2")
     }
     let status = job.wait()?;
-    if let Some(told) = told {
-        let _ = told.join();
+    if let Some(printer) = printer {
+        let _ = printer.join();
     }
     let disturbed = x_of(&cluster, FOLDER)?;
     let report = fs::read_to_string(cluster.shared().join(format!("{FOLDER}.report")))?;
     for line in report.lines() {
-        let told = ["WR", "WC", "||Ax", "# x:", "# checkpoints", "# restart"];
-        if told.iter().any(|start| line.starts_with(start)) {
+        let starts = ["WR", "WC", "||Ax", "# x:", "# checkpoints", "# restart"];
+        if starts.iter().any(|start| line.starts_with(start)) {
             println!("{line}");
         }
     }
@@ -113,9 +114,9 @@ fn remove_marks(cluster: &ClusterBox) -> Result<(), Box<dyn Error>> {
 
 /// Prints the supervisor's own lines, without Open MPI's lines about the loss, and without the
 /// warning that nodes have an IPC namespace each, which makes them nodes here.
-fn tell(said: ChildStderr) {
+fn print_own_lines(stderr: ChildStderr) {
     let mut is_table = false;
-    for line in BufReader::new(said).lines().map_while(Result::ok) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
         is_table |= line.starts_with("failure ");
         let is_own = is_table || line.starts_with("launch ") || line.contains(" group(s) of ");
         if is_own && !line.contains("IPC namespace") {
@@ -125,7 +126,12 @@ fn tell(said: ChildStderr) {
 }
 
 /// Starts `skt-hpl launch` on the head node.
-fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child, Box<dyn Error>> {
+fn start(
+    cluster: &ClusterBox,
+    n: &str,
+    state: &str,
+    is_printed: bool,
+) -> Result<Child, Box<dyn Error>> {
     let script = format!(
         "exec bin/skt-hpl launch --hosts hosts --spares spares --agent /mnt/bin/agent \
          --state {state} --json {state}.json --launcher openmpi {} -- --json {state}.run.json --n {n} --p 1 --q 4 --nb 128 \
@@ -134,7 +140,7 @@ fn start(cluster: &ClusterBox, n: &str, state: &str, told: bool) -> Result<Child
     );
     let mut command = cluster.on_head("/bin/sh");
     command.args(["-c", &script]).stdin(Stdio::null());
-    command.stderr(if told { Stdio::piped() } else { Stdio::null() });
+    command.stderr(if is_printed { Stdio::piped() } else { Stdio::null() });
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     Ok(command.spawn()?)
 }
@@ -147,8 +153,8 @@ fn wait_for_column(
     let file = cluster.shared().join(FOLDER).join("attempt-1.err");
     let start = Instant::now();
     loop {
-        let said = fs::read_to_string(&file).unwrap_or_default();
-        let columns = said.split("\"column\":").skip(1).filter_map(|rest| {
+        let log = fs::read_to_string(&file).unwrap_or_default();
+        let columns = log.split("\"column\":").skip(1).filter_map(|rest| {
             let digits = rest.find(|c: char| !c.is_ascii_digit())?;
             rest[..digits].parse::<usize>().ok()
         });

@@ -149,12 +149,12 @@ impl Client for Args {
     }
 
     fn regions(&self, ranks: usize) -> Vec<Region> {
-        let rows = Block::of(0, ranks, self.size).count;
+        let rows = Block::new(0, ranks, self.size).count;
         vec![Region::of::<f64>(rows * self.size); 3]
     }
 
     fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
-        let block = Block::of(comm.rank(), comm.size(), self.size);
+        let block = Block::new(comm.rank(), comm.size(), self.size);
         let problem = Problem { comm, size: self.size, block };
         let points = problem.points();
         let mut q = vec![0.0; points];

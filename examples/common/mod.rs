@@ -51,7 +51,7 @@ pub trait Client: Parser {
     fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Self::Solved, Failure>;
     /// Prints the result. Called on rank 0.
     fn print(&self, solved: &Self::Solved);
-    /// Whether the result is right, as far as that can be told.
+    /// Whether the result is right, as far as that can be checked.
     fn is_right(&self, solved: &Self::Solved) -> bool;
 }
 
@@ -64,7 +64,7 @@ pub struct Drilled<'a> {
 
 impl Drilled<'_> {
     /// Called before each iteration: takes a checkpoint if one is due, and kills this process if
-    /// `--inject` says so.
+    /// `--inject` requires it.
     pub fn before<S: Pod>(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
         if iteration > 0 && iteration.is_multiple_of(self.every) {
             self.saved.checkpoint(state)?;
@@ -97,7 +97,7 @@ pub struct Block {
 impl Block {
     /// The block of `rank`. All blocks have the same size, except that the last ones may be smaller
     /// or empty.
-    pub fn of(rank: usize, ranks: usize, total: usize) -> Self {
+    pub fn new(rank: usize, ranks: usize, total: usize) -> Self {
         let block = total.div_ceil(ranks);
         let first = (rank * block).min(total);
         Self { first, count: block.min(total - first), total }
@@ -113,7 +113,7 @@ pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, Com
 }
 
 /// Computes the result, or finds what an earlier start has computed; reports it; cleans up. The
-/// exit code says whether the result is right.
+/// exit code is 0 if the result is right.
 fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
     let &Flags { every, ref run_id, ref inject } = client.flags();
     let run_id = run_id.as_deref().unwrap_or(C::NAME);

@@ -330,7 +330,7 @@ fn reports_for_people() {
 fn tar(report: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(report);
     let run = NamedRun { name: "run.json".into(), report: RunReport::parse(&text).unwrap() };
-    let archive = bundle::of_report(&text, &run, Vec::new()).unwrap();
+    let archive = bundle::from_report(&text, &run, Vec::new()).unwrap();
     let mut tar = Vec::new();
     GzDecoder::new(&archive[..]).read_to_end(&mut tar).unwrap();
     tar

@@ -111,7 +111,7 @@ fn pack(
     if let Some(log) = &args.power_csv {
         extra.push(("power.csv", fs::read(log).map_err(ToolError::file("read", log))?));
     }
-    let packed = bundle::of_report(text, &run, extra);
+    let packed = bundle::from_report(text, &run, extra);
     let packed = packed.map_err(|why| usage(format!("'{from}': {why}")))?;
     output::write_bytes(archive, &packed, args.force)?;
     if !run.report.finished {
@@ -126,8 +126,8 @@ fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, ToolError>
     top500::sheet(runs, &Given { rpeak_gflops, power_kilowatts, power_level }).map_err(usage)
 }
 
-/// Adds what the log says to all completed tests that are long enough to be measured, in place of
-/// what a meter has said during the run.
+/// Adds the readings of the log to all completed tests that are long enough to be measured, in
+/// place of those that a meter printed during the run.
 fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), ToolError> {
     for run in runs {
         for (number, test) in (1..).zip(&mut run.report.tests) {

@@ -9,7 +9,7 @@ use super::reader::{RankPart, SlowPart};
 use skt_health::slow::{SlowRank, upper_median};
 
 /// Most rows; with more ranks a row shows the slowest of several.
-const MOST_ROWS: usize = 256;
+const MAX_ROWS: usize = 256;
 const WIDTH: f64 = 900.0;
 const LEFT: f64 = 170.0;
 /// Pixels right of the map, for words about slow ranks.
@@ -37,7 +37,7 @@ pub fn svg(slow: &SlowPart) -> Option<String> {
     let hosts = hosts_in_order(&ranks);
     ranks.sort_by_key(|rank| (hosts[rank.host.as_str()], rank.rank));
     let lags = lags(&ranks, windows);
-    let rows: Vec<&[&RankPart]> = ranks.chunks(ranks.len().div_ceil(MOST_ROWS).max(1)).collect();
+    let rows: Vec<&[&RankPart]> = ranks.chunks(ranks.len().div_ceil(MAX_ROWS).max(1)).collect();
     if rows.is_empty() {
         return None;
     }
@@ -74,8 +74,8 @@ fn hosts_in_order<'a>(ranks: &[&'a RankPart]) -> BTreeMap<&'a str, usize> {
     hosts
 }
 
-/// How far each rank is behind the median of its kind in each window, in per cent; `None` where
-/// nothing was measured.
+/// The lag of each rank relative to the median of its kind in each window, in per cent; `None`
+/// where nothing was measured.
 fn lags(ranks: &[&RankPart], windows: usize) -> Vec<Vec<Option<f64>>> {
     let rates: Vec<Vec<Option<f64>>> = ranks.iter().map(|rank| rank.rates()).collect();
     let rate = |rank: usize, window: usize| rates[rank].get(window).copied().flatten();
@@ -172,7 +172,7 @@ fn host_names(svg: &mut String, rows: &[&[&RankPart]], height: f64) {
     }
 }
 
-/// Writes beside the rows of slow ranks by how much they are behind, where there is space.
+/// Writes the lag of slow ranks next to their rows, where there is space.
 fn slow_names(svg: &mut String, slow: &SlowPart, rows: &[&[&RankPart]], height: f64) {
     let mut free = f64::NEG_INFINITY;
     for (row, of_row) in rows.iter().enumerate() {

@@ -18,7 +18,7 @@ section{border-top:2px solid #ddd;margin-top:2.5rem}.bad{color:#a40000;font-weig
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
 
 /// Number of tests in a chart; with more it is not readable. The table has all of them.
-const MOST_TESTS_IN_A_CHART: usize = 12;
+const MAX_TESTS_IN_A_CHART: usize = 12;
 
 /// A run with its name on the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -229,13 +229,13 @@ fn charted(
     is_shown: impl Fn(&TestReport) -> bool,
 ) -> Vec<(usize, &TestReport)> {
     let shown = (1..).zip(&report.tests).filter(|(_, test)| is_shown(test));
-    shown.take(MOST_TESTS_IN_A_CHART).collect()
+    shown.take(MAX_TESTS_IN_A_CHART).collect()
 }
 
 /// The addition to a chart's title if it does not show all tests.
-fn of_how_many(report: &RunReport, shown: usize) -> String {
+fn shown_of_all(report: &RunReport, shown: usize) -> String {
     match report.tests.len() {
-        all if all > shown && shown == MOST_TESTS_IN_A_CHART => {
+        all if all > shown && shown == MAX_TESTS_IN_A_CHART => {
             format!(", the first {shown} of {all} tests")
         }
         _ => String::new(),
@@ -269,7 +269,7 @@ fn phases(report: &RunReport) -> Option<Figure> {
         .map_or(String::new(), |(name, percent)| format!(", without {name} ({percent:.0} %)"));
     Some(Figure {
         id: "phases",
-        title: format!("Where the time went{but_for}{}", of_how_many(report, tests.len())),
+        title: format!("Where the time went{but_for}{}", shown_of_all(report, tests.len())),
         caption: "Seconds by phase, the largest of any rank.".into(),
         body: Body::Bars(Bars {
             category_label: "test",
@@ -281,7 +281,7 @@ fn phases(report: &RunReport) -> Option<Figure> {
     })
 }
 
-/// Removes the phase beside which no other would be visible, and returns its name and its share in
+/// Removes the phase that would make all others invisible, and returns its name and its share in
 /// percent.
 fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> {
     let sums: Vec<f64> = series.iter().map(|(_, seconds)| seconds.iter().sum()).collect();
@@ -309,7 +309,7 @@ fn timeline(report: &RunReport) -> Option<String> {
          height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" font-size=\"12\" \
          font-family=\"DejaVu Sans,Verdana,sans-serif\" role=\"img\">\n\
          <title>Timeline of the tests</title>\n",
-        of_how_many(report, tests.len())
+        shown_of_all(report, tests.len())
     );
     for (row, numbered) in tests.iter().enumerate() {
         strip(&mut svg, numbered, ROW * row as f64, scale);
@@ -640,9 +640,9 @@ mod tests {
     }
 
     #[test]
-    fn charts_tell_tests_of_one_order_apart_and_how_many_they_leave_out() {
+    fn charts_label_tests_of_equal_order_and_count_omitted_ones() {
         let page = |tests| page(&[NamedRun { name: "a".into(), report: run_of(tests, 90.0) }]);
-        let (some, many) = (page(3), page(MOST_TESTS_IN_A_CHART + 2));
+        let (some, many) = (page(3), page(MAX_TESTS_IN_A_CHART + 2));
         for number in 1..=3 {
             assert!(some.contains(&format!(">{number}. N=100 NB=8<")), "{some}");
         }
@@ -652,7 +652,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_beside_which_no_other_is_seen_is_left_out_and_named() {
+    fn a_dwarfing_phase_is_left_out_of_the_chart_and_named() {
         let series = |update: f64| {
             vec![("panel".to_owned(), vec![1.0, 2.0]), ("update".to_owned(), vec![update, update])]
         };

@@ -54,7 +54,7 @@ pub fn read(path: &Path) -> Result<Vec<MeasuredTest>, ReadError> {
 /// Reads the tests from text, as [`read`] does from a file.
 ///
 /// # Errors
-/// The text is not a report; the error says why.
+/// The text is not a report; the error has the reason.
 pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
     let report: Report = reader::from_json(text)?;
     reader::check_format(&report.format)?;
@@ -116,7 +116,7 @@ mod tests {
         r#"{"panel": 1, "swap": 0, "bcast": 0, "update": 0.5, "back": 0, "other": 0}"#;
 
     #[test]
-    fn reports_tell_what_went_by_messages() {
+    fn reports_distinguish_messages() {
         let shared = r#", "transport": "shared""#;
         let by = |list: &str| test(shared, &format!(r#", "by_messages": [{list}]"#)).shared;
         assert!(!by(r#""panels", "rows""#));

@@ -200,7 +200,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             protection.checks, protection.mended_rows
         ));
     }
-    lines.extend(protection.mended.iter().map(mended_line));
+    lines.extend(protection.mended.iter().map(repaired_line));
     lines.extend(protection.checksum_costs.map(|costs| {
         let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = costs;
         format!(
@@ -224,14 +224,14 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             restart.format_rebuilt(),
             restart.lost_seconds,
             restart.recover_seconds,
-            mended_words(restart)
+            format_survived_loss(restart)
         )
     }));
     lines.extend(protection.restarts.iter().filter_map(replacement_line));
-    let mended = protection.restarts.iter().filter(|restart| restart.mended_seconds.is_some());
-    match mended.count() {
+    let survived = protection.restarts.iter().filter(|restart| restart.mended_seconds.is_some());
+    match survived.count() {
         0 => {}
-        mended => lines.push(format!("# losses: the job went on after {mended} of them")),
+        count => lines.push(format!("# losses: the job went on after {count} of them")),
     }
     let rebuilt = |restart: &Restart| !restart.rebuilt_ranks.is_empty();
     if protection.restarts.iter().any(rebuilt) {
@@ -244,11 +244,12 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     lines
 }
 
-/// Describes a rank whose wrong numbers were mended.
-fn mended_line(mended: &RepairedRank) -> String {
-    let RepairedRank { host, rank, rows, first_row, first_column, last_column, .. } = mended;
-    let rows_word = if *rows == 1 { "row" } else { "rows" };
-    if mended.is_origin {
+/// Describes a rank whose wrong numbers were repaired.
+fn repaired_line(repaired: &RepairedRank) -> String {
+    let (host, rank, rows) = (&repaired.host, repaired.rank, repaired.rows);
+    let (first_column, last_column) = (repaired.first_column, repaired.last_column);
+    let rows_word = if rows == 1 { "row" } else { "rows" };
+    if repaired.is_origin {
         return format!(
             "# wrong: {host} rank {rank}: {rows} {rows_word} mended, first at column {first_column}"
         );
@@ -259,9 +260,9 @@ fn mended_line(mended: &RepairedRank) -> String {
         format!("columns {first_column} to {last_column}")
     };
     format!(
-        "# mended: {host} rank {rank}: {rows} {rows_word}, first row {first_row}, at {at}; the wrong \
+        "# mended: {host} rank {rank}: {rows} {rows_word}, first row {}, at {at}; the wrong \
          number is of this rank or of another one of process column {}",
-        mended.process_column
+        repaired.first_row, repaired.process_column
     )
 }
 
@@ -279,7 +280,7 @@ fn replacement_line(restart: &Restart) -> Option<String> {
 }
 
 /// Describes a loss that the job has survived.
-fn mended_words(restart: &Restart) -> String {
+fn format_survived_loss(restart: &Restart) -> String {
     let Some(seconds) = restart.mended_seconds else { return String::new() };
     let undone = match restart.undone_ranks {
         0 => "nothing was computed again".to_owned(),
@@ -354,13 +355,13 @@ fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
 
 /// Shortest times, in seconds at the rate of the self-test, of tests whose product is compared with
 /// the self-test, and of tests whose efficiency is judged. Shorter tests are slow by nature.
-const LEAST_IDEAL_SECONDS: [f64; 2] = [1.0, 10.0];
+const MIN_IDEAL_SECONDS: [f64; 2] = [1.0, 10.0];
 /// Smallest share of the self-test's rate of a product without a warning. A slower one did not have
 /// all cores for itself, or they ran at a lower frequency, or NB is too small for the BLAS.
-const LEAST_PRODUCT_SHARE: f64 = 0.5;
+const MIN_PRODUCT_SHARE: f64 = 0.5;
 /// Smallest efficiency of a long test without a warning. On any machine, a less efficient one has a
 /// problem.
-const LEAST_EFFICIENCY: f64 = 0.25;
+const MIN_EFFICIENCY: f64 = 0.25;
 
 /// Warns of a test that is slower than it should be.
 fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
@@ -369,13 +370,13 @@ fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
     let restarted = record.protection.as_ref().is_some_and(|it| !it.restarts.is_empty());
     let share = efficiency(record, per_core);
     let ideal_seconds = share * time;
-    let [of_product, of_test] = LEAST_IDEAL_SECONDS;
+    let [of_product, of_test] = MIN_IDEAL_SECONDS;
     // After a restart the phases cover only the last start.
     if restarted || ideal_seconds < of_product {
         return None;
     }
     let product_gflops = record.gflops * time / mean.update / (p * q * threads) as f64;
-    if product_gflops < LEAST_PRODUCT_SHARE * per_core {
+    if product_gflops < MIN_PRODUCT_SHARE * per_core {
         return Some(format!(
             "# warning: the product ran at {:.0} % of the DGEMM self-test: other programs or ranks \
              share its cores, their clock has fallen since, or NB = {nb} is too small for this BLAS",
@@ -384,7 +385,7 @@ fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
     }
     let others = mean.named().into_iter().filter(|(name, _)| *name != "update");
     let (name, seconds) = others.max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (share < LEAST_EFFICIENCY && ideal_seconds >= of_test).then(|| {
+    (share < MIN_EFFICIENCY && ideal_seconds >= of_test).then(|| {
         format!(
             "# warning: {:.0} % of the DGEMM self-test is little, though its product was fast: \
              `{name}` took {:.0} % of the time",
@@ -468,8 +469,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mended_rank_has_a_line_of_fixed_form() {
-        let mended = |rows: u64, last_column: usize, is_origin: bool| RepairedRank {
+    fn a_repaired_rank_has_a_line_of_fixed_form() {
+        let repaired = |rows: u64, last_column: usize, is_origin: bool| RepairedRank {
             host: "n2".into(),
             rank: 5,
             process_row: 1,
@@ -485,7 +486,7 @@ mod tests {
             method: Method::Abft.name().into(),
             checks: 9,
             mended_rows: 6,
-            mended: vec![mended(3, 640, true), mended(1, 640, false), mended(2, 704, false)],
+            mended: vec![repaired(3, 640, true), repaired(1, 640, false), repaired(2, 704, false)],
             ..Protection::default()
         };
         let lines = table(&TestRecord { protection: Some(protection), ..record() }, None);
@@ -552,7 +553,7 @@ mod tests {
 
     /// 24 cores of 100 Gflop/s, for 1000 s, most of which the product of a sound test takes.
     #[test]
-    fn a_test_that_is_slower_than_its_self_test_is_told_with_the_reason() {
+    fn a_test_slower_than_its_self_test_is_reported_with_the_reason() {
         let warned = |gflops: f64, time_seconds: f64, mean: Phases, restarts: Vec<Restart>| {
             let phases = PhaseTable { mean, max: mean };
             let protection = Some(Protection { restarts, ..Protection::default() });

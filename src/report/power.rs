@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_said() {
+    fn missing_measurements_are_reported() {
         let whole = reading().rated(400.0, 50.0);
         assert_eq!(
             total_line(&whole),

@@ -248,7 +248,7 @@ pub struct ParametersPart {
     pub p: usize,
     /// Process columns.
     pub q: usize,
-    /// Checksum columns beside them, with abft.
+    /// Checksum columns in addition to them, with abft.
     pub checksums: usize,
     /// Threads per rank.
     pub threads: usize,
@@ -281,7 +281,7 @@ pub fn read_text(path: &Path) -> Result<String, ReadError> {
         .map_err(|error| io(io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())))
 }
 
-/// Parses JSON text, or says what is wrong with it.
+/// Parses JSON text, or returns what is wrong with it.
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
     serde_json::from_str(text).map_err(|error| shown_message(&error.to_string()))
 }
@@ -315,7 +315,7 @@ impl RunReport {
     /// Reads the text of a report, as [`RunReport::read`] does with a file.
     ///
     /// # Errors
-    /// The text is not a report; the error says why.
+    /// The text is not a report; the error has the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Self = from_json(text)?;
         check_format(&report.format)?;
@@ -373,8 +373,8 @@ mod tests {
             (r#"{"power": [{}, {"mean_watts": -4}]}"#, "test 2: \"mean_watts\" is -4"),
         ] {
             let text = format!(r#"{{"format": "skt-hpl report", "tests": [{{}}, {test}]}}"#);
-            let said = RunReport::parse(&text).unwrap_err();
-            assert!(said.starts_with(why), "{said}");
+            let message = RunReport::parse(&text).unwrap_err();
+            assert!(message.starts_with(why), "{message}");
         }
     }
 }

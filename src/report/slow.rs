@@ -5,22 +5,22 @@ use std::collections::BTreeSet;
 use skt_health::slow::{Named, SlowRank, SlowReport};
 
 /// Most slow ranks, and most slow links, that have a line each.
-const MOST_LINES: usize = 16;
+const MAX_LINES: usize = 16;
 
 /// The lines of the text report, without newlines.
 pub(super) fn lines(report: &SlowReport) -> Vec<String> {
     let Named { ranks, links } = &report.named;
-    let mut lines: Vec<String> = ranks.iter().take(MOST_LINES).map(line).collect();
-    let rest = ranks.get(MOST_LINES..).unwrap_or_default();
+    let mut lines: Vec<String> = ranks.iter().take(MAX_LINES).map(line).collect();
+    let rest = ranks.get(MAX_LINES..).unwrap_or_default();
     if !rest.is_empty() {
         let hosts: BTreeSet<&str> = rest.iter().map(|slow| slow.host.as_str()).collect();
         lines.push(format!("# slow: {} more ranks, on {} host(s)", rest.len(), hosts.len()));
     }
     let links = links.as_deref().unwrap_or_default();
-    let listed = links.iter().take(MOST_LINES);
+    let listed = links.iter().take(MAX_LINES);
     lines.extend(listed.map(|link| format!("# slow link: {}", link.words())));
-    if links.len() > MOST_LINES {
-        lines.push(format!("# slow link: {} more", links.len() - MOST_LINES));
+    if links.len() > MAX_LINES {
+        lines.push(format!("# slow link: {} more", links.len() - MAX_LINES));
     }
     lines
 }

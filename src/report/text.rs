@@ -2,7 +2,7 @@
 //!
 //! Without the lines that begin with `#`, which are our own, the report is the reference's, line by
 //! line (HPL 2.3, `HPL_pdinfo`, `HPL_pdtest` and `main`): programs that read the output of `xhpl`
-//! match its words and count its lines. Only the banner says which program this is.
+//! match its words and count its lines. Only the banner names this program.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

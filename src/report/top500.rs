@@ -156,7 +156,7 @@ impl Sheet {
             "over the whole core phase of this very run, of all that the level asks for; \
              --power-kw, --power-csv, or run --power-command",
         );
-        // The level of a meter says nothing of a power that is given.
+        // The level of a meter does not apply to a power that is given.
         let of_meter = measured.filter(|_| given.power_kilowatts.is_none());
         let level = given.power_level.or(of_meter.and_then(|reading| reading.level));
         self.field(

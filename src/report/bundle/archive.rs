@@ -11,17 +11,17 @@ use tar::{Archive, Builder, Entry, EntryType, Header};
 use super::{BundleError, Member};
 
 /// The bytes that an archive of any size may hold.
-const LEAST_LIMIT: u64 = 256 << 20;
+const MIN_LIMIT: u64 = 256 << 20;
 /// The largest ratio of unpacked to packed bytes: a report has about 10, and a file that is made to
 /// fill the memory has 1000.
-const MOST_TIMES: u64 = 100;
+const MAX_RATIO: u64 = 100;
 /// The modification time of each file, as the same report is to give the same archive: 1980, which
 /// no tool takes for a mistake.
 const TIME: u64 = 315_532_800;
 
 /// The most bytes that an archive of this size may hold.
-fn most_bytes(packed: usize) -> u64 {
-    LEAST_LIMIT.max(MOST_TIMES * packed as u64)
+fn max_bytes(packed: usize) -> u64 {
+    MIN_LIMIT.max(MAX_RATIO * packed as u64)
 }
 
 /// Whether these bytes are compressed as an archive is; JSON never begins so.
@@ -53,7 +53,7 @@ pub fn pack(folder: &str, members: &[Member]) -> Vec<u8> {
 /// # Errors
 /// It is damaged, holds more than a report of its size, or has anything but plain files, each once.
 pub fn unpack(bytes: &[u8]) -> Result<Vec<Member>, BundleError> {
-    let (mut tar, most) = (Vec::new(), most_bytes(bytes.len()));
+    let (mut tar, most) = (Vec::new(), max_bytes(bytes.len()));
     let mut unzipped = GzDecoder::new(bytes).take(most + 1);
     unzipped.read_to_end(&mut tar).map_err(damaged)?;
     if tar.len() as u64 > most {
@@ -164,12 +164,12 @@ mod tests {
         for end in [2, 12, whole.len() / 2, whole.len() - 1] {
             assert!(matches!(unpack(&whole[..end]), Err(BundleError::Damaged(_))), "{end}");
         }
-        let zeros = io::repeat(0).take(LEAST_LIMIT + 1);
+        let zeros = io::repeat(0).take(MIN_LIMIT + 1);
         let mut bomb = Vec::new();
         flate2::read::GzEncoder::new(zeros, Compression::fast()).read_to_end(&mut bomb).unwrap();
-        assert!(most_bytes(bomb.len()) == LEAST_LIMIT, "{}", bomb.len());
+        assert!(max_bytes(bomb.len()) == MIN_LIMIT, "{}", bomb.len());
         assert!(matches!(unpack(&bomb), Err(BundleError::TooLarge(256))));
         // A report of 300 MiB takes about 30.
-        assert!(most_bytes(30 << 20) > 300 << 20);
+        assert!(max_bytes(30 << 20) > 300 << 20);
     }
 }

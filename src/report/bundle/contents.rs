@@ -8,14 +8,14 @@ use crate::report::html::{self, NamedRun};
 use crate::report::reader::RunReport;
 use skt_config::Format;
 
-/// A file that the archive gets beside those that follow from the report.
+/// A file that the archive gets in addition to those that follow from the report.
 pub type Extra = (&'static str, Vec<u8>);
 
 /// The archive of a report, given as text and as it was read.
 ///
 /// # Errors
 /// [`BundleError::Older`].
-pub fn of_report(text: &str, run: &NamedRun, extra: Vec<Extra>) -> Result<Vec<u8>, BundleError> {
+pub fn from_report(text: &str, run: &NamedRun, extra: Vec<Extra>) -> Result<Vec<u8>, BundleError> {
     let report = &run.report;
     let lines = report.text_report.as_ref().ok_or(BundleError::Older)?;
     let shown = |text: &str| printable(text).into_owned().into_bytes();
@@ -54,7 +54,7 @@ fn command_line(report: &RunReport) -> String {
     words.join(" ") + "\n"
 }
 
-/// What the report says of the program, the machine and the libraries, a line a fact.
+/// The program, the machine and the libraries according to the report, one fact per line.
 fn environment(text: &str) -> String {
     let report: Value = serde_json::from_str(text).unwrap_or_default();
     let mut lines = String::new();

@@ -9,7 +9,7 @@ mod contents;
 mod sums;
 
 pub use archive::is_archive;
-pub use contents::{Extra, of_report};
+pub use contents::{Extra, from_report};
 
 /// The JSON report in an archive, as the run wrote it.
 pub const REPORT: &str = "run.json";

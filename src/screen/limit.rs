@@ -10,12 +10,12 @@ use skt_host::wait_clock::WaitClock;
 
 use skt_solver::comm::mpi::FailureWatch;
 
-/// The time between two looks at the clock of a rank that computes.
+/// The period at which the clock of a rank that computes is read.
 const TICK: Duration = Duration::from_millis(20);
 /// A limit of which a 64th, the most that counts between two looks, is some ticks.
 const COUNTED: Duration = Duration::from_secs(10);
 
-/// A point in time that the waits of a rank look at.
+/// A point in time that ends the waits of a rank.
 #[derive(Debug, Clone)]
 pub struct Limit(Arc<Mutex<State>>);
 
@@ -37,7 +37,7 @@ impl Default for Limit {
                 thread::sleep(TICK);
             }
         };
-        // Where no thread starts, neither do those that measure, which is an error of its own.
+        // Where no thread starts, neither do those that measure, which is a separate error.
         let _ = thread::Builder::new().name("time limit".to_owned()).spawn(tick);
         limit
     }
@@ -55,7 +55,7 @@ impl Limit {
 
     /// The time `seconds` from now.
     pub fn after(&self, seconds: f64) -> Duration {
-        // A day is as good as for ever, and does not overflow.
+        // A day is practically unlimited, and does not overflow.
         self.now() + Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS))
     }
 
@@ -105,7 +105,7 @@ mod tests {
         assert!(limit.is_over() && watch().unwrap().is_some());
     }
 
-    /// Nobody looks at the limit of a rank that computes; its time counts all the same.
+    /// The time of a rank that computes counts, although it does not check the limit.
     #[test]
     fn time_without_a_look_counts() {
         let (begun, limit) = (Instant::now(), Limit::default());

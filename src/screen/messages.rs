@@ -1,4 +1,4 @@
-//! What the first rank of a node tells rank 0, and what rank 0 tells all ranks.
+//! What the first rank of a node reports to rank 0, and what rank 0 sends to all ranks.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use super::results::{Events, Solve};
 use skt_solver::comm::{Comm, CommError, Tag};
 
 /// The tag of messages to rank 0.
-const TAG_TOLD: Tag = 0x160;
+const TAG_REPORT: Tag = 0x160;
 /// The tag of messages from rank 0.
 const TAG_INSTRUCTION: Tag = 0x161;
 /// The longest message in bytes: a longer one is none of ours.
-const MOST_BYTES: u64 = 1 << 24;
+const MAX_BYTES: u64 = 1 << 24;
 /// Between two looks for messages.
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
@@ -25,10 +25,10 @@ pub enum NodeReport {
         dgemm_gflops: Option<f64>,
         /// The bandwidth of its memory.
         memory_gigabytes_a_second: Option<f64>,
-        /// Bytes of memory that are free there, if it tells.
+        /// Bytes of memory that are free there, if it is known.
         free_bytes: Option<u64>,
     },
-    /// The node has solved a system by itself.
+    /// The node has solved a system alone.
     Solved(Solve),
     /// The node has taken part in a stage of teams.
     Joined {
@@ -41,18 +41,18 @@ pub enum NodeReport {
     },
     /// The node is done.
     Done(Events),
-    /// The node cannot go on.
+    /// The node cannot continue.
     Failed(String),
 }
 
-/// What rank 0 says to all ranks before each part.
+/// What rank 0 sends to all ranks before each part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Instruction {
     /// Solve systems of this order.
     Solve {
         /// The order.
         n: usize,
-        /// How many, each node by itself.
+        /// How many, each node alone.
         rounds: usize,
         /// Nodes that do not take part.
         lost: Vec<usize>,
@@ -66,7 +66,7 @@ pub enum Instruction {
         /// The longest time.
         seconds: f64,
     },
-    /// Tell what was counted.
+    /// Report what was counted.
     Count,
     /// End, with this exit code.
     End(u8),
@@ -95,7 +95,7 @@ fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Re
     let mut len = [0u64];
     world.recv(&mut len, from, tag)?;
     let wrong = |what: String| CommError::Transport { call: "screen", what };
-    if len[0] > MOST_BYTES {
+    if len[0] > MAX_BYTES {
         return Err(wrong(format!("rank {from} sends {} bytes", len[0])));
     }
     let mut bytes = vec![0u8; len[0] as usize];
@@ -103,12 +103,12 @@ fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Re
     serde_json::from_slice(&bytes).map_err(|why| wrong(format!("rank {from} sends {why}")))
 }
 
-/// Tells rank 0.
+/// Sends a report to rank 0.
 ///
 /// # Errors
 /// When rank 0 cannot be reached.
-pub fn tell<C: Comm>(world: &C, told: &NodeReport) -> Result<(), CommError> {
-    send(world, told, 0, TAG_TOLD)
+pub fn send_report<C: Comm>(world: &C, report: &NodeReport) -> Result<(), CommError> {
+    send(world, report, 0, TAG_REPORT)
 }
 
 /// Sends an instruction to a rank.
@@ -141,12 +141,12 @@ pub fn collect<C: Comm>(
     while !awaited.is_empty() {
         let (mut still, mut is_idle) = (Vec::new(), true);
         for rank in awaited {
-            if !world.probe(rank, TAG_TOLD)? {
+            if !world.probe(rank, TAG_REPORT)? {
                 still.push(rank);
                 continue;
             }
             is_idle = false;
-            if take(rank, receive(world, rank, TAG_TOLD)?) {
+            if take(rank, receive(world, rank, TAG_REPORT)?) {
                 still.push(rank);
             }
         }
@@ -172,25 +172,26 @@ mod tests {
         let silent = run_ranks(4, |world| {
             if world.rank() > 0 {
                 if world.rank() < 3 {
-                    tell(&world, &NodeReport::Failed(format!("of {}", world.rank()))).unwrap();
+                    send_report(&world, &NodeReport::Failed(format!("of {}", world.rank())))
+                        .unwrap();
                 }
                 world.barrier().unwrap();
                 assert_eq!(await_instruction(&world).unwrap(), Instruction::End(1));
                 return Ok::<_, CommError>(Vec::new());
             }
-            // All who say anything have said it: the time is for the silent one alone.
+            // All others have sent their reports: the time is for the silent one alone.
             world.barrier().unwrap();
             let begun = Instant::now();
             let is_over = || begun.elapsed() > Duration::from_millis(20);
-            let mut said = Vec::new();
-            let take = |rank, told| {
-                said.push((rank, told));
+            let mut received = Vec::new();
+            let take = |rank, report| {
+                received.push((rank, report));
                 false
             };
             let silent = collect(&world, is_over, vec![1, 2, 3], take).unwrap();
-            said.sort_by_key(|(rank, _)| *rank);
+            received.sort_by_key(|(rank, _)| *rank);
             let words = |rank| (rank, NodeReport::Failed(format!("of {rank}")));
-            assert_eq!(said, [words(1), words(2)]);
+            assert_eq!(received, [words(1), words(2)]);
             (1..4).for_each(|rank| instruct(&world, &Instruction::End(1), rank).unwrap());
             Ok(silent)
         });

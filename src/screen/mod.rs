@@ -1,9 +1,9 @@
-//! Which nodes of an allocation are bad: slow, wrong, behind a slow link, or out of reach.
+//! Which nodes of an allocation are bad: slow, wrong, on a slow link, or out of reach.
 //!
 //! All nodes do the same work, so each is the measure of the others. [`run`] has them solve the
-//! same system, each by itself and then in the pairs and groups of [`schedule`], and collects
+//! same system, each alone and then in the pairs and groups of [`schedule`], and collects
 //! [`results`]. [`verdict`] is pure: from results to one verdict a host and a list of slow links;
-//! [`blame`](skt_health::slow::blame) says which member of a pair is at fault. [`report`] shows
+//! [`blame`](skt_health::slow::blame) finds which member of a pair is at fault. [`report`] shows
 //! the verdicts.
 
 pub mod limit;

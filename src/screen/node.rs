@@ -27,7 +27,7 @@ const NB: usize = 192;
 /// Seconds of DGEMM from which N follows.
 const DGEMM_SECONDS: f64 = 0.3;
 
-/// Why a rank cannot take part, or go on.
+/// Why a rank cannot take part, or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ScreenError {
     /// Another rank was lost or is late.
@@ -41,7 +41,7 @@ pub enum ScreenError {
     Host(String),
 }
 
-/// What a rank tells all others at the start.
+/// What a rank sends to all others at the start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Place {
     host: String,
@@ -62,7 +62,7 @@ pub struct Crew<C: Comm> {
     pub ranks: Vec<Vec<usize>>,
     /// The node of this rank.
     pub node: usize,
-    /// Whether this rank speaks for its node.
+    /// Whether this rank reports for its node.
     pub is_first: bool,
     /// The stages of teams.
     pub stages: Vec<Stage>,
@@ -175,7 +175,7 @@ impl<C: Comm> Crew<C> {
     }
 
     /// Takes part in stage `stage` with systems of order `n`, for about `seconds` at most. The
-    /// nodes `lost` take no part. Returns what this rank's node has to tell.
+    /// nodes `lost` take no part. Returns the report of this rank's node.
     pub fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> NodeReport {
         let nothing = NodeReport::Joined { link: None, solve: None, lost: None };
         let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
@@ -185,13 +185,13 @@ impl<C: Comm> Crew<C> {
         }
         let mut link = None;
         let solved = self.join_team(team, comm, n, seconds, &mut link);
-        let is_told = self.node == team[0];
+        let is_reporter = self.node == team[0];
         let (solve, lost) = match solved {
-            Ok(solve) => (solve.filter(|_| is_told), None),
+            Ok(solve) => (solve.filter(|_| is_reporter), None),
             Err(why) => (None, Some(why.to_string())),
         };
         let link = link.map(|link| (Some(link.gigabytes_a_second), Some(link.microseconds)));
-        NodeReport::Joined { link: link.filter(|_| is_told), solve, lost }
+        NodeReport::Joined { link: link.filter(|_| is_reporter), solve, lost }
     }
 
     fn join_team(
@@ -232,10 +232,10 @@ impl<C: Comm> Crew<C> {
         Events { celsius, ..HostCounts::read(&root, &self.cpus).since(&self.before) }
     }
 
-    /// Adds what the nodes of a stage told, by node, to the results.
-    pub fn add_stage(&self, stage: usize, told: &[Option<NodeReport>], results: &mut Results) {
+    /// Adds the reports of the nodes of a stage, by node, to the results.
+    pub fn add_stage(&self, stage: usize, reports: &[Option<NodeReport>], results: &mut Results) {
         for team in &self.stages[stage] {
-            let joined = |node: &usize| match &told[*node] {
+            let joined = |node: &usize| match &reports[*node] {
                 Some(NodeReport::Joined { link, solve, lost }) => {
                     Some((*link, solve.clone(), lost.clone()))
                 }
@@ -311,7 +311,7 @@ fn kind(places: &[Place], of_node: &[usize]) -> NodeKind {
     NodeKind { processor, blas, ranks: of_node.len(), threads }
 }
 
-/// Starts the threads of a rank, each on a core of its own where there are enough.
+/// Starts the threads of a rank, each on its own core where there are enough.
 fn start_team(
     counters: &Counters,
     places: &[Place],
@@ -383,7 +383,7 @@ fn test(n: usize, ranks: usize, threads: usize) -> TestSpec {
 }
 
 /// The most bytes that one of the `ranks` ranks of a node needs for a system of order `n` that the
-/// node solves by itself.
+/// node solves alone.
 pub fn bytes_a_rank(n: usize, ranks: usize) -> u64 {
     ptest::rank_bytes(&test(n, ranks, 1), 0, 0)
 }
@@ -451,7 +451,7 @@ mod tests {
         }
     }
 
-    /// The CPUs of the host that compares say nothing about those of others.
+    /// The CPUs of the host that compares are no evidence about those of others.
     #[test]
     fn a_node_has_the_threads_that_its_own_host_counts() {
         let places = [place("small", 1), place("large", 4096)];
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_an_unreadable_counter_are_not_those_of_the_screening() {
+    fn errors_of_an_unreadable_counter_are_not_counted() {
         let tree = Tree::new();
         let count = |corrected: &str| {
             tree.file("sys/devices/system/edac/mc/mc0/ce_count", corrected);

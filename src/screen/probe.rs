@@ -15,14 +15,14 @@ use skt_solver::team::Team;
 /// The processor time of a thread for which the memory is measured, and the least number of passes:
 /// other programs on the core make some passes longer, but not all.
 const MEMORY_SECONDS: f64 = 0.3;
-const LEAST_PASSES: usize = 5;
+const MIN_PASSES: usize = 5;
 /// How long a link is measured: many time slices of a scheduler.
 const LINK_SECONDS: f64 = 1.0;
 /// The three arrays of all threads of a node together take this number of times the caches of the
 /// last level, which then serve an eighth of the accesses at most.
 const TIMES_THE_CACHES: u64 = 8;
 /// The least doubles of an array of a thread: 24 MiB for the three, where the caches are not known.
-const LEAST_DOUBLES: u64 = 1 << 20;
+const MIN_DOUBLES: u64 = 1 << 20;
 /// The share of the free memory that the arrays may take.
 const SHARE_OF_MEMORY: u64 = 4;
 /// Bytes of the first message, and of the largest, over a link.
@@ -51,9 +51,9 @@ pub fn memory_gigabytes_a_second(team: &Team, threads: usize) -> Option<f64> {
 /// Doubles of each of the three arrays of one of `threads` threads.
 fn doubles_of_arrays(caches_bytes: Option<u64>, free_bytes: Option<u64>, threads: usize) -> usize {
     let each = |bytes: u64| bytes / (3 * size_of::<f64>() as u64 * threads as u64);
-    let wanted = each(TIMES_THE_CACHES * caches_bytes.unwrap_or(0)).max(LEAST_DOUBLES);
+    let wanted = each(TIMES_THE_CACHES * caches_bytes.unwrap_or(0)).max(MIN_DOUBLES);
     let most = free_bytes.map_or(u64::MAX, |bytes| each(bytes / SHARE_OF_MEMORY));
-    wanted.min(most.max(LEAST_DOUBLES)) as usize
+    wanted.min(most.max(MIN_DOUBLES)) as usize
 }
 
 /// The bandwidth of this thread, on arrays of `doubles` doubles: that of its fastest pass, as
@@ -68,7 +68,7 @@ fn triad(doubles: usize) -> Option<f64> {
     };
     let (mut a, b, c) = (array(0.0)?, array(1.0)?, array(2.0)?);
     let (start, mut passes, mut fastest_seconds) = (thread_cpu_seconds(), 0, f64::INFINITY);
-    while passes < LEAST_PASSES || thread_cpu_seconds() - start < MEMORY_SECONDS {
+    while passes < MIN_PASSES || thread_cpu_seconds() - start < MEMORY_SECONDS {
         let pass = Instant::now();
         triad::pass(3.0, &c, &b, &mut a);
         std::hint::black_box(&mut a);

@@ -90,7 +90,7 @@ impl ScreenReport<'_> {
                 text,
                 "{host:width$}  {:11}  {}",
                 verdict.state.word(),
-                said(node, verdict)
+                describe_host(node, verdict)
             );
         }
         for (index, why) in &self.verdicts.links {
@@ -210,9 +210,9 @@ impl<'a> HostEntry<'a> {
     }
 }
 
-/// What is said of a host: the reasons, or its figures; and events that are no reason by
+/// The description of a host: the reasons, or its figures; and events that are no reason by
 /// themselves.
-fn said(node: &ScreenedNode, verdict: &HostVerdict) -> String {
+fn describe_host(node: &ScreenedNode, verdict: &HostVerdict) -> String {
     let mut words = verdict.reasons.clone();
     if words.is_empty() {
         words.extend(rate_of(node).map(|rate| format!("{} Gflop/s", digits(rate))));
@@ -240,7 +240,7 @@ fn is_rank(name: &str) -> bool {
 fn kind_line(kind: &NodeKind, rates: &[f64], tolerance: f64, unit: &str) -> String {
     let NodeKind { processor, blas, ranks, threads } = kind;
     let of = format!("{processor}, {ranks} rank(s) of {threads} thread(s), {blas}");
-    let Some(spread) = Spread::of(rates) else {
+    let Some(spread) = Spread::from_rates(rates) else {
         return format!("{of}: one {unit}, compared with none\n");
     };
     let rate = digits(spread.reference);
@@ -317,7 +317,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
     }
 
     #[test]
-    fn systems_without_a_result_are_told() {
+    fn systems_without_a_result_are_reported() {
         let mut results = results();
         (results.joints[0].solve, results.joints[0].lost) = (None, Some(SLOW_LINK.into()));
         let verdicts = judge(&results, 0.1);
@@ -328,7 +328,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
 
     #[test]
     fn two_hosts_have_no_spread_and_ranks_are_called_so() {
-        let said = |names: &[&str]| {
+        let summary = |names: &[&str]| {
             let mut results = Results { links: vec![], joints: vec![], ..results() };
             results.nodes.truncate(names.len());
             for (node, name) in results.nodes.iter_mut().zip(names) {
@@ -342,12 +342,12 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
             "\n2 host(s): 2 ok; N=5000\n{kind}: 2 hosts, the faster one 101.0 Gflop/s, slow if \
              over 10.0 % less\n"
         );
-        assert_eq!(said(&["n1", "n2"]), want);
+        assert_eq!(summary(&["n1", "n2"]), want);
         let want = format!(
             "\n3 rank(s): 2 ok, 1 slow; N=5000\n{kind}: 3 ranks, 100.0 Gflop/s +- 1.5 %, slow \
              if over 10.0 % less\n"
         );
-        assert_eq!(said(&["n1/0", "n1/1", "n1/2"]), want);
+        assert_eq!(summary(&["n1/0", "n1/1", "n1/2"]), want);
     }
 
     #[test]

@@ -36,13 +36,13 @@ pub struct NodeKind {
 pub struct ScreenedNode {
     /// The name of its host.
     pub host: String,
-    /// The kind of the nodes that it is compared with; `None` if it never told.
+    /// The kind of the nodes that it is compared with; `None` if it never reported.
     pub kind: Option<NodeKind>,
     /// DGEMM on all its threads, before the first system, in Gflop/s.
     pub dgemm_gflops: Option<f64>,
     /// The bandwidth of its memory, in 10^9 bytes a second.
     pub memory_gigabytes_a_second: Option<f64>,
-    /// The systems that it solved by itself, in order.
+    /// The systems that it solved alone, in order.
     pub solves: Vec<Solve>,
     /// What it counted from the first system to the last.
     pub events: Option<Events>,
@@ -59,7 +59,7 @@ pub struct Solve {
     pub scaled_residual: Option<f64>,
     /// The fingerprint of all bits of x; `None` if there is no x.
     pub x: Option<String>,
-    /// What is wrong with the result by itself: a residual or a pivot.
+    /// What is wrong with the result without comparison: a residual or a pivot.
     pub wrong: Option<String>,
 }
 

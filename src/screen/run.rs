@@ -1,14 +1,14 @@
-//! The screening: rank 0 says what is next, all nodes do it at once, and rank 0 collects.
+//! The screening: rank 0 announces what is next, all nodes do it at once, and rank 0 collects.
 //!
 //! ```text
 //! ready     DGEMM and memory of each node               -> N
-//! solve     the same system some times, each node by itself
+//! solve     the same system some times, each node alone
 //! join      stages of pairs and groups: links, and systems together
 //! count     errors of the memory, throttling, temperature
 //! ```
 //!
 //! No part waits for all ranks. A node that does not answer within the limit of a part is lost: it
-//! takes no part in what follows, and the others go on.
+//! takes no part in what follows, and the others continue.
 
 use std::time::{Duration, Instant};
 
@@ -40,14 +40,14 @@ const SLOWEST: f64 = 8.0;
 /// The share of the nodes' median free memory that a matrix may take.
 const SHARE_OF_MEMORY: f64 = 0.5;
 /// The least N: smaller systems take no time that can be compared.
-const LEAST_N: usize = 1000;
+const MIN_N: usize = 1000;
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
     /// The order of the systems; `None`: it follows from the rates.
     pub n: Option<usize>,
-    /// Systems that each node solves by itself.
+    /// Systems that each node solves alone.
     pub rounds: usize,
     /// The time for all, if all is well.
     pub seconds: f64,
@@ -77,7 +77,7 @@ pub enum ScreeningEnd {
     Followed(u8),
 }
 
-/// Screens all nodes of `world`. All waits of `world` look at `limit`. Collective.
+/// Screens all nodes of `world`. All waits of `world` end at `limit`. Collective.
 ///
 /// # Errors
 /// When rank 0 is lost, or this rank cannot take part.
@@ -115,20 +115,20 @@ pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), Screen
     Ok(())
 }
 
-/// Does what rank 0 says, until it says the end.
+/// Follows the instructions of rank 0, until it ends the screening.
 fn follow<C: Comm>(
     world: &C,
     crew: &Crew<C>,
     limit: &Limit,
     start_seconds: f64,
 ) -> Result<u8, ScreenError> {
-    let tell = |told: Result<NodeReport, ScreenError>| {
+    let send = |report: Result<NodeReport, ScreenError>| {
         // The limit of the part may have passed.
         limit.set(GRACE_SECONDS);
-        let told = told.unwrap_or_else(|why| NodeReport::Failed(why.to_string()));
-        if crew.is_first { messages::tell(world, &told) } else { Ok(()) }
+        let report = report.unwrap_or_else(|why| NodeReport::Failed(why.to_string()));
+        if crew.is_first { messages::send_report(world, &report) } else { Ok(()) }
     };
-    tell(crew.ready())?;
+    send(crew.ready())?;
     let (mut longest, mut order_of, mut stage) = (start_seconds, 0, 0);
     loop {
         limit.set(longest + 3.0 * GRACE_SECONDS);
@@ -144,10 +144,10 @@ fn follow<C: Comm>(
                     limit.set(limit.seconds_to(until));
                     let solved = crew.solve_alone(n);
                     let has_failed = solved.is_err();
-                    if let Some(told) =
+                    if let Some(report) =
                         solved.map(|solve| solve.map(NodeReport::Solved)).transpose()
                     {
-                        tell(told)?;
+                        send(report)?;
                     }
                     if has_failed {
                         break;
@@ -157,13 +157,13 @@ fn follow<C: Comm>(
             Instruction::Join { lost, seconds } => {
                 longest = seconds;
                 limit.set(seconds);
-                let told = crew.join(stage, order_of, &lost, seconds);
+                let report = crew.join(stage, order_of, &lost, seconds);
                 stage += 1;
-                tell(Ok(told))?;
+                send(Ok(report))?;
             }
             Instruction::Count => {
                 longest = FLOOR_SECONDS;
-                tell(Ok(NodeReport::Done(crew.events())))?;
+                send(Ok(NodeReport::Done(crew.events())))?;
             }
             Instruction::End(code) => return Ok(code),
         }
@@ -185,7 +185,7 @@ struct Lead<'a, C: Comm> {
 
 impl<C: Comm> Lead<'_, C> {
     fn all(&mut self) -> Result<(), ScreenError> {
-        self.say("DGEMM and memory", self.request.seconds);
+        self.announce("DGEMM and memory", self.request.seconds);
         let shares = self.ready()?;
         let parts = self.request.rounds + self.crew.stages.len();
         let each_seconds = self.request.seconds / parts as f64;
@@ -221,7 +221,7 @@ impl<C: Comm> Lead<'_, C> {
     }
 
     /// Announces a part, with the time that is left if all is well.
-    fn say(&mut self, what: &str, left_seconds: f64) {
+    fn announce(&mut self, what: &str, left_seconds: f64) {
         let (hosts, left) = (self.crew.nodes.len(), units::span(left_seconds));
         self.progress.phase(&format!("screen: {what} on {hosts} node(s), ETA {left}"));
     }
@@ -268,14 +268,14 @@ impl<C: Comm> Lead<'_, C> {
             world,
             || limit.now() > until,
             awaited,
-            |rank, told| match told {
+            |rank, report| match report {
                 NodeReport::Failed(why) => {
                     results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
                     // Another rank of the node may be the reason.
                     *is_any_silent = true;
                     false
                 }
-                told => take(results, node_of(rank), told),
+                report => take(results, node_of(rank), report),
             },
         )?;
         for rank in silent {
@@ -306,8 +306,9 @@ impl<C: Comm> Lead<'_, C> {
             limit_bytes: None,
         };
         let mut shares: Vec<HostShare> = self.crew.nodes.iter().map(share).collect();
-        let mut take = |results: &mut Results, index: usize, told| {
-            if let NodeReport::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } = told
+        let mut take = |results: &mut Results, index: usize, report| {
+            if let NodeReport::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } =
+                report
             {
                 let node = &mut results.nodes[index];
                 node.dgemm_gflops = dgemm_gflops;
@@ -317,8 +318,8 @@ impl<C: Comm> Lead<'_, C> {
             false
         };
         match self.crew.ready() {
-            Ok(told) => {
-                take(&mut self.results, self.crew.node, told);
+            Ok(report) => {
+                take(&mut self.results, self.crew.node, report);
             }
             Err(why) => self.own_failure(DOING, &why),
         }
@@ -326,7 +327,7 @@ impl<C: Comm> Lead<'_, C> {
         Ok(shares)
     }
 
-    /// Has each node solve systems by itself, each of which is expected to take `expected` seconds.
+    /// Has each node solve systems alone, each of which is expected to take `expected` seconds.
     fn solve(&mut self, n: usize, expected: f64) -> Result<(), ScreenError> {
         let rounds = self.request.rounds;
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
@@ -337,7 +338,7 @@ impl<C: Comm> Lead<'_, C> {
         let parts = rounds + self.crew.stages.len();
         for round in 0..rounds {
             let what = format!("N={n}, each by itself, round {} of {rounds}", round + 1);
-            self.say(&what, expected * (parts - round) as f64);
+            self.announce(&what, expected * (parts - round) as f64);
             if is_out {
                 break;
             }
@@ -353,9 +354,9 @@ impl<C: Comm> Lead<'_, C> {
                 }
             }
         }
-        self.collect(until, "solving alone", |results, node, told| {
+        self.collect(until, "solving alone", |results, node, report| {
             let solves = &mut results.nodes[node].solves;
-            if let NodeReport::Solved(solve) = told {
+            if let NodeReport::Solved(solve) = report {
                 solves.push(solve);
             }
             solves.len() < rounds
@@ -367,7 +368,7 @@ impl<C: Comm> Lead<'_, C> {
         let stages = self.crew.stages.len();
         let size = self.crew.stages[stage].first().map_or(0, Vec::len);
         let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
-        self.say(&what, expected * (stages - stage) as f64);
+        self.announce(&what, expected * (stages - stage) as f64);
         let seconds = FLOOR_SECONDS + PATIENCE * expected;
         let until = self.limit.after(seconds + GRACE_SECONDS);
         let mut lost = self.lost();
@@ -379,8 +380,8 @@ impl<C: Comm> Lead<'_, C> {
         self.limit.set(seconds);
         let mut all: Vec<Option<NodeReport>> = vec![None; self.crew.nodes.len()];
         all[self.crew.node] = Some(self.crew.join(stage, n, &lost, seconds));
-        self.collect(until, "solving in a team", |_, node, told| {
-            all[node] = Some(told);
+        self.collect(until, "solving in a team", |_, node, report| {
+            all[node] = Some(report);
             false
         })?;
         self.crew.add_stage(stage, &all, &mut self.results);
@@ -393,8 +394,8 @@ impl<C: Comm> Lead<'_, C> {
         let node = self.crew.node;
         self.results.nodes[node].events = Some(self.crew.events());
         let until = self.limit.after(FLOOR_SECONDS);
-        self.collect(until, "counting", |results, node, told| {
-            if let NodeReport::Done(events) = told {
+        self.collect(until, "counting", |results, node, report| {
+            if let NodeReport::Done(events) = report {
                 results.nodes[node].events = Some(events);
             }
             false
@@ -409,13 +410,13 @@ fn order(dgemm_gflops: &[f64], seconds: f64, shares: &[HostShare]) -> usize {
     let by_time = (1.5 * operations).cbrt();
     let bytes = median_bytes(shares).map_or(f64::INFINITY, |bytes| SHARE_OF_MEMORY * bytes);
     let by_memory = (bytes / size_of::<f64>() as f64).sqrt();
-    (by_time.min(by_memory) as usize / 100 * 100).max(LEAST_N)
+    (by_time.min(by_memory) as usize / 100 * 100).max(MIN_N)
 }
 
-/// The median of the free memory of the nodes that tell theirs.
+/// The median of the free memory of the nodes that report theirs.
 fn median_bytes(shares: &[HostShare]) -> Option<f64> {
-    let told = shares.iter().filter_map(|share| share.available_bytes);
-    skt_terms::median::median(told.map(|bytes| bytes as f64))
+    let known = shares.iter().filter_map(|share| share.available_bytes);
+    skt_terms::median::median(known.map(|bytes| bytes as f64))
 }
 
 /// The nodes that have no memory for a system of order `n`, each with what it lacks.
@@ -454,7 +455,7 @@ fn nodes_behind_slow_links(results: &Results, n: usize, seconds: f64) -> Vec<usi
     (0..results.nodes.len()).filter(are_slow).collect()
 }
 
-/// What is said of a node that took no part at all.
+/// The entry of a node that took no part at all.
 pub fn unreached(host: &str, why: &str) -> ScreenedNode {
     ScreenedNode { host: host.to_owned(), lost: Some(why.to_owned()), ..ScreenedNode::default() }
 }
@@ -471,7 +472,7 @@ mod tests {
         assert_eq!(order(&[1.0, 1000.0, 1000.0], 10.0, &[]), 20_800);
         assert_eq!(order(&[1000.0], 10.0, &shares(&[16 << 30])), 20_800);
         assert_eq!(order(&[1000.0], 10.0, &shares(&[1 << 30])), 8_100);
-        assert_eq!(order(&[0.1], 0.1, &[]), LEAST_N);
+        assert_eq!(order(&[0.1], 0.1, &[]), MIN_N);
     }
 
     fn shares(free_bytes: &[u64]) -> Vec<HostShare> {

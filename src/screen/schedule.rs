@@ -2,8 +2,8 @@
 
 use skt_terms::tournament;
 
-/// Stages of pairs: with three, a slow link is told from a slow node by two other pairs of each of
-/// its ends.
+/// Stages of pairs: with three, a slow link is distinguished from a slow node by two other pairs of
+/// each of its ends.
 const PAIR_STAGES: usize = 3;
 /// Nodes of a group.
 const GROUP: usize = 4;
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_meets_different_partners_and_is_at_one_place_at_a_time() {
+    fn each_node_meets_different_partners_one_at_a_time() {
         for nodes in 0..70 {
             let (mut met, mut partners) = (BTreeSet::new(), BTreeMap::<usize, usize>::new());
             for stage in stages(nodes) {

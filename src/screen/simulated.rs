@@ -14,12 +14,12 @@ use super::verdict::{HostState, TOLERANCE, judge};
 /// How a hostile node behaves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
-    /// The node tells the x on which all such nodes agree, with a good residual.
+    /// The node reports the x on which all such nodes agree, with a good residual.
     Collusion,
     /// The node's rates are no numbers.
     NoNumber,
-    /// The node tells rates of every size: here a thousand times those of others, in another round
-    /// a thousandth.
+    /// The node reports rates of every size: here a thousand times those of others, in another
+    /// round a thousandth.
     Lies,
     /// The node has another x each time.
     Unsteady,
@@ -29,7 +29,7 @@ enum Fault {
     Slow,
     /// The node's link is slow.
     SlowLink,
-    /// The node says that all its links are slow, and fails residuals with others.
+    /// The node reports that all its links are slow, and fails residuals with others.
     Slander,
     /// The node stops answering after the first round.
     Silent,

@@ -26,7 +26,7 @@ impl Spread {
     /// The spread of `rates`, positive numbers; `None` of fewer than two.
     ///
     /// Of two rates the higher one is the reference: nothing makes a sound thing too fast.
-    pub fn of(rates: &[f64]) -> Option<Self> {
+    pub fn from_rates(rates: &[f64]) -> Option<Self> {
         let reference = match rates {
             [] | [_] => return None,
             [a, b] => a.max(*b),
@@ -63,8 +63,8 @@ mod tests {
 
     #[test]
     fn one_rate_has_no_measure_and_of_two_the_lower_is_slow() {
-        assert_eq!(Spread::of(&[4.0]), None);
-        let two = Spread::of(&[4.0, 2.0]).unwrap();
+        assert_eq!(Spread::from_rates(&[4.0]), None);
+        let two = Spread::from_rates(&[4.0, 2.0]).unwrap();
         assert_eq!(
             (two.reference, two.is_slow(2.0, 0.1), two.is_slow(4.0, 0.1)),
             (4.0, true, false)
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn what_scatters_is_not_slow() {
-        let quiet = Spread::of(&[100.0, 100.0, 99.0, 101.0, 80.0]).unwrap();
+        let quiet = Spread::from_rates(&[100.0, 100.0, 99.0, 101.0, 80.0]).unwrap();
         assert_eq!(quiet.reference, 100.0);
         assert!(quiet.is_slow(80.0, 0.1) && !quiet.is_slow(99.0, 0.1) && !quiet.is_slow(80.0, 0.3));
-        let noisy = Spread::of(&[100.0, 60.0, 140.0, 130.0, 80.0]).unwrap();
+        let noisy = Spread::from_rates(&[100.0, 60.0, 140.0, 130.0, 80.0]).unwrap();
         assert!(!noisy.is_slow(60.0, 0.1), "{noisy:?}");
         assert!(noisy.is_slow(1.0, 0.1), "no noise makes a hundredth: {noisy:?}");
     }
@@ -85,7 +85,7 @@ mod tests {
     fn a_few_rates_of_any_size_do_not_move_the_measure() {
         let mut rates: Vec<f64> = (0..90).map(|i| 100.0 + f64::from(i % 5)).collect();
         rates.extend([1e300, 1e-300, 1e9, 5.0, 1.0, 0.5, 1e12, 3.0, 2.0, 1.0]);
-        let spread = Spread::of(&rates).unwrap();
+        let spread = Spread::from_rates(&rates).unwrap();
         assert!((100.0..=104.0).contains(&spread.reference), "{spread:?}");
         assert!(spread.deviation < 0.03, "{spread:?}");
     }

@@ -1,8 +1,9 @@
 //! From results to verdicts: a pure function.
 //!
-//! A node is judged by itself (residuals, pivots, x of its own rounds, errors that its memory
-//! told), then against the nodes of its kind: x by majority, bit for bit; rates against their
-//! median. Then the systems that several nodes solved together, and the links, are judged, and
+//! A node is judged alone (residuals, pivots, x of the rounds without others, errors that its
+//! memory reported), then against the nodes of its kind: x by majority, bit for bit; rates against
+//! their median. Then the systems that several nodes solved together, and the links, are judged,
+//! and
 //! [`blame`] finds the node that explains what is bad there. A node is named only where the results
 //! leave no other explanation; where two differ and nothing decides, both get the verdict `differ`.
 
@@ -29,8 +30,8 @@ pub enum HostState {
     Ok,
     /// The node computes, reads its memory or reaches the others more slowly than its kind.
     Slow,
-    /// The node's result differs from that of others, or its team has none, and nothing says whose
-    /// fault that is.
+    /// The node's result differs from that of others, or its team has none, and the fault cannot be
+    /// attributed.
     Differ,
     /// The node's result is wrong.
     Wrong,
@@ -54,7 +55,7 @@ impl HostState {
     }
 }
 
-/// What is said of a host.
+/// The verdict on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostVerdict {
     /// The worst of what was found.
@@ -109,7 +110,7 @@ pub fn judge(results: &Results, tolerance: f64) -> Verdicts {
 }
 
 impl Found<'_> {
-    fn tell(&mut self, node: usize, state: HostState, reason: String) {
+    fn add(&mut self, node: usize, state: HostState, reason: String) {
         self.by_node[node].push((state, reason));
     }
 
@@ -127,7 +128,7 @@ impl Found<'_> {
         let results = self.results;
         for (index, node) in results.nodes.iter().enumerate() {
             for reason in wrong_by_itself(node) {
-                self.tell(index, HostState::Wrong, reason);
+                self.add(index, HostState::Wrong, reason);
             }
         }
     }
@@ -150,7 +151,7 @@ impl Found<'_> {
                     for index in against {
                         let all = votes.len();
                         let why = format!("its x differs from that of {count} of {all} like it");
-                        self.tell(index, HostState::Wrong, why);
+                        self.add(index, HostState::Wrong, why);
                     }
                 }
                 Ballot::Open => {
@@ -160,7 +161,7 @@ impl Found<'_> {
                         let why = format!(
                             "its x differs from that of {other}: cannot say which is right"
                         );
-                        self.tell(index, HostState::Differ, why);
+                        self.add(index, HostState::Differ, why);
                     }
                 }
             }
@@ -190,13 +191,13 @@ impl Found<'_> {
                     digits(spread.reference),
                     spread.count
                 );
-                self.tell(index, HostState::Slow, why);
+                self.add(index, HostState::Slow, why);
             }
         }
     }
 
     /// The nodes that are slower than their kind in `rate`, with their rates. A node whose result
-    /// is wrong may tell wrong rates, too: it is no measure of others.
+    /// is wrong may report wrong rates, too: it is no measure of others.
     fn slow_ones(
         &self,
         rate: fn(&ScreenedNode) -> Option<f64>,
@@ -213,7 +214,7 @@ impl Found<'_> {
         let mut slow = Vec::new();
         for of_kind in by_kind.values() {
             let rates: Vec<f64> = of_kind.iter().map(|(_, rate)| *rate).collect();
-            let Some(spread) = Spread::of(&rates) else { continue };
+            let Some(spread) = Spread::from_rates(&rates) else { continue };
             let is_slow = |(_, rate): &&(usize, f64)| spread.is_slow(*rate, tolerance);
             slow.extend(of_kind.iter().filter(is_slow).map(|&(index, rate)| (index, rate, spread)));
         }
@@ -231,12 +232,13 @@ impl Found<'_> {
             } else {
                 HostState::Unreachable
             };
-            self.tell(index, state, why.clone());
+            self.add(index, state, why.clone());
         }
     }
 
     /// Judges systems that several nodes solved together. A system with a node that is known to be
-    /// wrong says nothing about its partners, so each node that is named may decide a further vote.
+    /// wrong is no evidence about its partners, so each node that is named may decide a further
+    /// vote.
     fn by_joints(&mut self) {
         let results = self.results;
         let mut known = self.nodes_that_are(&[HostState::Wrong]);
@@ -246,7 +248,7 @@ impl Found<'_> {
             let found = wrong_joints(results, &left);
             let (named, unexplained) = explain(&left, &found);
             for (node, reason) in &named {
-                self.tell(*node, HostState::Wrong, reason.clone());
+                self.add(*node, HostState::Wrong, reason.clone());
             }
             if named.is_empty() {
                 let open = found.open.iter().flatten();
@@ -260,14 +262,14 @@ impl Found<'_> {
         }
     }
 
-    /// Tells that one of these nodes is wrong, and nothing says which.
+    /// Records that one of these nodes is wrong, where the results do not show which.
     fn differ(&mut self, nodes: &[usize], why: &str) {
         let names: Vec<&str> =
             nodes.iter().map(|&node| self.results.nodes[node].host.as_str()).collect();
         let names = names.join(", ");
         for &node in nodes {
             let why = format!("{names} together: {why}: cannot say which of them");
-            self.tell(node, HostState::Differ, why);
+            self.add(node, HostState::Differ, why);
         }
     }
 
@@ -277,8 +279,8 @@ impl Found<'_> {
         let tolerance = tolerance.max(WIDE_TOLERANCE);
         let rate = |link: &Link| sound_rate(link.gigabytes_a_second);
         let rates: Vec<f64> = links.iter().filter_map(rate).collect();
-        // Of two links nothing says that they are of one kind.
-        let spread = Spread::of(&rates).filter(|spread| spread.count > 2);
+        // Two links are not known to be of one kind.
+        let spread = Spread::from_rates(&rates).filter(|spread| spread.count > 2);
         let at_once = medians_at_once(links);
         let slow = links.iter().zip(at_once).map(|(link, at_once)| match rate(link) {
             None => true,
@@ -314,7 +316,7 @@ impl Found<'_> {
             let of = links.iter().filter(|link| link.nodes.contains(&node)).count();
             let words = words(first);
             let why = format!("{count} of its {of} links are slow; to {other}: {words}");
-            self.tell(node, HostState::Slow, why);
+            self.add(node, HostState::Slow, why);
         }
         blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
     }
@@ -334,25 +336,28 @@ impl Found<'_> {
             };
             joint.lost.as_deref() == Some(SLOW_LINK) || slow.iter().any(has)
         };
-        let tells = |joint: &&Joint| joint.solve.is_some() || !has_slow_link(joint);
-        let told: Vec<&Joint> = results.joints.iter().filter(tells).collect();
+        let is_evidence = |joint: &&Joint| joint.solve.is_some() || !has_slow_link(joint);
+        let evidence: Vec<&Joint> = results.joints.iter().filter(is_evidence).collect();
         let group = |joint: &&Joint| NodeGroup {
             nodes: joint.nodes.clone(),
             is_bad: joint.solve.is_none(),
         };
-        let groups: Vec<NodeGroup> = told.iter().map(group).collect();
+        let groups: Vec<NodeGroup> = evidence.iter().map(group).collect();
         let known =
             self.nodes_that_are(&[HostState::Slow, HostState::Wrong, HostState::Unreachable]);
         let blamed = blame(&groups, &known);
         for node in blamed.nodes {
-            let of_node = || told.iter().filter(|joint| joint.nodes.contains(&node));
+            let of_node = || evidence.iter().filter(|joint| joint.nodes.contains(&node));
             let bad: Vec<&&Joint> = of_node().filter(|joint| joint.solve.is_none()).collect();
             let (bad_times, times, why) = (bad.len(), of_node().count(), why_missing(bad[0]));
             let why = format!("no result with others {bad_times} of {times} times: {why}");
-            self.tell(node, HostState::Unreachable, why);
+            self.add(node, HostState::Unreachable, why);
         }
         for index in blamed.unexplained {
-            self.differ(&told[index].nodes, &format!("no result: {}", why_missing(told[index])));
+            self.differ(
+                &evidence[index].nodes,
+                &format!("no result: {}", why_missing(evidence[index])),
+            );
         }
         missing
     }
@@ -471,7 +476,7 @@ fn majority(votes: &[(usize, &str)]) -> Ballot {
     }
 }
 
-/// What is said of teams whose x differ where none has the majority.
+/// The reason for teams whose x differ where none has the majority.
 const OPEN: &str = "x differs from that of other such teams";
 
 /// Joint systems that are wrong, as indices.
@@ -532,26 +537,26 @@ fn wrong_joints(results: &Results, joints: &[&Joint]) -> WrongJoints {
 
 /// The nodes that explain wrong joint systems, each with the reason, and those that none explains.
 fn explain(joints: &[&Joint], found: &WrongJoints) -> (BTreeMap<usize, String>, Vec<usize>) {
-    // Systems that say nothing neither clear nor accuse.
-    let says = |index: &usize| {
+    // Systems without evidence neither clear nor blame.
+    let is_evidence = |index: &usize| {
         !found.missing.contains(index) && !found.open.iter().flatten().any(|open| open == index)
     };
-    let told: Vec<usize> = (0..joints.len()).filter(says).collect();
+    let evidence: Vec<usize> = (0..joints.len()).filter(is_evidence).collect();
     let group = |&index: &usize| NodeGroup {
         nodes: joints[index].nodes.clone(),
         is_bad: found.wrong.contains_key(&index),
     };
-    let groups: Vec<NodeGroup> = told.iter().map(group).collect();
+    let groups: Vec<NodeGroup> = evidence.iter().map(group).collect();
     let blamed = blame(&groups, &BTreeSet::new());
     let reason = |node: usize| {
         let has = |index: &&usize| joints[**index].nodes.contains(&node);
-        let times = told.iter().filter(has).count();
+        let times = evidence.iter().filter(has).count();
         let bad: Vec<usize> = found.wrong.keys().filter(has).copied().collect();
         let (bad_times, why) = (bad.len(), &found.wrong[&bad[0]]);
         format!("wrong together with others {bad_times} of {times} times: {why}")
     };
     let named = blamed.nodes.into_iter().map(|node| (node, reason(node))).collect();
-    (named, blamed.unexplained.into_iter().map(|index| told[index]).collect())
+    (named, blamed.unexplained.into_iter().map(|index| evidence[index]).collect())
 }
 
 #[cfg(test)]
@@ -745,7 +750,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_link_is_told_from_a_node_whose_links_are_slow() {
+    fn a_slow_link_differs_from_a_node_whose_links_are_slow() {
         let mut results = sound(8);
         results.links[3].gigabytes_a_second = Some(0.1);
         let verdicts = judge(&results, TOLERANCE);

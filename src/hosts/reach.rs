@@ -29,7 +29,7 @@ const AT_ONCE: usize = 32;
 /// Names in a question, which is one argument of the agent: Linux allows 128 KiB, and names have at
 /// most 255 bytes. A host is asked one question, so that it takes one connection: other hosts are
 /// asked for the names that are left.
-const MOST_NAMES: usize = 256;
+const MAX_NAMES: usize = 256;
 
 /// What is known of the hosts of a list.
 pub struct Looked {
@@ -41,7 +41,7 @@ pub struct Looked {
     pub unknown_here: Vec<String>,
 }
 
-/// Looks at the hosts of a list from this host, which is called `here`, with the command `agent`.
+/// Probes the hosts of a list from this host, which is called `here`, with the command `agent`.
 pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let view = names::look_up(here, &names);
@@ -73,7 +73,7 @@ pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
 #[derive(Debug)]
 struct Answer {
     view: View,
-    /// What it calls itself, if it says so.
+    /// What it calls itself, if it reports that.
     own_name: Option<String>,
 }
 
@@ -105,7 +105,7 @@ fn ask_all(
     agent: &str,
     patience: Duration,
 ) -> (Vec<Answer>, Vec<Finding>) {
-    let parts: Vec<&[String]> = names.chunks(MOST_NAMES).collect();
+    let parts: Vec<&[String]> = names.chunks(MAX_NAMES).collect();
     let next = Mutex::new(hosts.iter().enumerate());
     let answers: Mutex<BTreeMap<&str, Result<Answer, String>>> = Mutex::default();
     let work = || {
@@ -124,14 +124,14 @@ fn ask_all(
         }
         work();
     });
-    let (mut told, mut lost) = (Vec::new(), Vec::new());
+    let (mut received, mut lost) = (Vec::new(), Vec::new());
     for (host, answer) in answers.into_inner().expect("no thread panics") {
         match answer {
-            Ok(answer) => told.push(answer),
+            Ok(answer) => received.push(answer),
             Err(why) => lost.push(out_of_reach(host, "the agent of launchers fails", &why)),
         }
     }
-    (told, lost)
+    (received, lost)
 }
 
 /// The last line of an answer begins with this; then comes what the host calls itself.
@@ -159,13 +159,13 @@ fn ask<'a>(
     let mut text = String::new();
     for names in parts {
         let left = patience.saturating_sub(begun.elapsed());
-        let (told, is_late) = match run(host, &question(names), agent, left) {
+        let (output, is_late) = match run(host, &question(names), agent, left) {
             Err(why) if text.is_empty() => return Err(why),
             // The agent fails after it has reached the host.
             Err(_) => break,
             Ok(answer) => answer,
         };
-        text += &told;
+        text += &output;
         if is_late {
             break;
         }
@@ -197,8 +197,8 @@ fn run(
     let text = out.text().map_err(failed)?;
     match status {
         Some(status) if !text.lines().any(|line| line.starts_with(END)) => {
-            let said = err.text().map_err(failed)?;
-            Err(format!("{status}: {}", said.lines().last().unwrap_or("it says nothing")))
+            let message = err.text().map_err(failed)?;
+            Err(format!("{status}: {}", message.lines().last().unwrap_or("it says nothing")))
         }
         _ => Ok((text, status.is_none())),
     }
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_say_what_they_call_themselves() {
+    fn hosts_report_their_own_names() {
         let (_folder, agent) = agent("uname() { echo node7; }; eval \"$2\"\n");
         let looked = look("here", &hosts(&["127.0.0.1"]), &agent);
         assert_eq!(looked.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
@@ -284,7 +284,7 @@ mod tests {
         agent: &str,
         patience: Duration,
     ) -> Result<Answer, String> {
-        ask(host, names.chunks(MOST_NAMES), agent, patience)
+        ask(host, names.chunks(MAX_NAMES), agent, patience)
     }
 
     fn hosts(names: &[&str]) -> Vec<Host> {
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_whose_agent_fails_is_named_with_what_it_says() {
+    fn a_host_whose_agent_fails_is_named_with_its_message() {
         let (_folder, agent) =
             agent("[ $1 = 127.0.0.2 ] && echo Permission denied >&2 && exit 255; sh -c \"$2\"\n");
         let found = findings("here", &hosts(&["127.0.0.1", "127.0.0.2"]), &agent);
@@ -355,13 +355,13 @@ mod tests {
 
     /// A later connection may be refused.
     #[test]
-    fn a_host_that_has_answered_a_question_is_reached_though_another_one_fails() {
+    fn a_host_that_answered_one_question_of_two_is_reached() {
         let (_folder, agent) = agent(
             "[ -e $0.begun ] && exit 255; : > $0.begun; getent() { echo 10.0.0.1; }; eval \"$2\"\n",
         );
-        let names = many_names(MOST_NAMES + 1);
+        let names = many_names(MAX_NAMES + 1);
         let view = asked("n1", &names, &agent, NO_LIMIT).unwrap().view;
-        assert_eq!(view.names.len(), MOST_NAMES);
+        assert_eq!(view.names.len(), MAX_NAMES);
         assert!(view.names.values().all(Result::is_ok));
     }
 
@@ -382,15 +382,15 @@ mod tests {
     fn each_host_is_asked_one_question_and_each_name_is_asked_for() {
         let (folder, agent) =
             agent("echo $1 >> $0.asked; getent() { echo 10.0.0.1; }; eval \"$2\"\n");
-        let names = many_names(2 * MOST_NAMES + 1);
+        let names = many_names(2 * MAX_NAMES + 1);
         let (answers, lost) = ask_all(&names[..7], &names, &agent, NO_LIMIT);
         assert_eq!((answers.len(), lost), (7, vec![]));
         let asked = std::fs::read_to_string(folder.path().join("agent.asked")).unwrap();
         assert_eq!(asked.lines().collect::<BTreeSet<_>>().len(), 7, "{asked}");
         assert_eq!(asked.lines().count(), 7, "{asked}");
-        let told: BTreeSet<_> =
+        let asked_names: BTreeSet<_> =
             answers.iter().flat_map(|answer| answer.view.names.keys()).collect();
-        assert_eq!(told.len(), names.len());
+        assert_eq!(asked_names.len(), names.len());
         for (hosts, questions) in [(1, 1), (1, 5), (2, 5), (4, 5), (5, 5), (7, 5), (10, 5)] {
             let of = |host| questions_for(host, hosts, questions).collect::<Vec<_>>();
             let all: Vec<usize> = (0..hosts).flat_map(of).collect();

@@ -20,12 +20,12 @@ use skt_launch::hosts::Host;
 use skt_launch::launcher::{self, JobSpec, Launcher};
 use skt_launch::process;
 
-/// How long a launcher may take to end once it has nothing more to say.
+/// How long a launcher may take to end once it has no more output.
 pub const END_PATIENCE: Duration = Duration::from_secs(20);
 /// Lines of the launcher that are kept to find the host that died.
-const MOST_LINES: usize = 400;
+const MAX_LINES: usize = 400;
 /// The longest result: some thousand nodes.
-const MOST_BYTES: u64 = 1 << 28;
+const MAX_BYTES: u64 = 1 << 28;
 
 /// How a screening is started.
 pub struct Screening<'a> {
@@ -45,7 +45,7 @@ pub struct Screening<'a> {
     pub command: &'a [String],
     /// The longest time of a start.
     pub longest: Duration,
-    /// How long the launcher may take to end once it has nothing more to say.
+    /// How long the launcher may take to end once it has no more output.
     pub end_patience: Duration,
 }
 
@@ -256,7 +256,7 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> 
         .map_err(failed)?;
     let out = child.stdout.take().expect("piped");
     let err = child.stderr.take().expect("piped");
-    let out = LineReader::start(out, MOST_BYTES, |result: &mut Option<Vec<u8>>, line| {
+    let out = LineReader::start(out, MAX_BYTES, |result: &mut Option<Vec<u8>>, line| {
         if result.is_none() && line.starts_with(b"{") {
             *result = Some(line);
         }
@@ -311,7 +311,7 @@ fn forward(lines: &mut VecDeque<String>, line: Vec<u8>) {
     }
     messages::print(format_args!("{line}"));
     lines.push_back(line);
-    if lines.len() > MOST_LINES {
+    if lines.len() > MAX_LINES {
         lines.pop_front();
     }
 }
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_a_launcher_that_does_not_end_are_read_and_nothing_of_it_is_left() {
+    fn a_launcher_that_does_not_end_is_killed_and_its_results_read() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
         let script = format!(

@@ -1,4 +1,4 @@
-//! The commands that a user is told to run, for the launcher that this machine has.
+//! The commands that a user is advised to run, for the launcher that this machine has.
 
 use std::env;
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! `skt-hpl doctor`: says why this machine, or the hosts of a job, are slow.
+//! `skt-hpl doctor`: reports why this machine, or the hosts of a job, are slow.
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ impl From<CommError> for DoctorError {
 pub fn execute(args: &DoctorArgs) -> ExitCode {
     let done = match args {
         DoctorArgs { one_trial: true, .. } => one_trial(),
-        DoctorArgs { root: Some(folder), .. } => of_tree(args, Root::at(folder)),
+        DoctorArgs { root: Some(folder), .. } => from_tree(args, Root::at(folder)),
         _ if launcher_rank::size().is_some() => under_launcher(args),
         _ => alone(args),
     };
@@ -111,7 +111,7 @@ fn one_trial() -> Result<u8, DoctorError> {
     Ok(0)
 }
 
-fn of_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
+fn from_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
     if !launcher_rank::is_first() {
         return Ok(0);
     }
@@ -126,7 +126,7 @@ fn of_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
 
 fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
     kernel::take_one_that_fits(&streams::closed());
-    let listed = of_listed_hosts(args)?;
+    let listed = read_listed_hosts(args)?;
     let mut codes = run_ranks(1, |world| look(&world, args, false, listed.clone()));
     codes.pop().expect("one rank")
 }
@@ -135,7 +135,7 @@ fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
     kernel::take_one_that_fits(&streams::closed());
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
     let listed =
-        if launcher_rank::is_first() { of_listed_hosts(args) } else { Ok(Listed::default()) };
+        if launcher_rank::is_first() { read_listed_hosts(args) } else { Ok(Listed::default()) };
     let world = run::start_mpi()?;
     let comm = world.comm().map_err(JobError::from)?;
     let mut is_good = [u8::from(listed.is_ok())];
@@ -156,7 +156,7 @@ struct Listed {
 }
 
 /// Tries the hosts of the list that the user named.
-fn of_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
+fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
     let Some(path) = &args.hosts else { return Ok(Listed::default()) };
     let file = path.display().to_string();
     let read = fs::read_to_string(path);
@@ -167,7 +167,7 @@ fn of_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
     Ok(Listed { found, well })
 }
 
-/// Looks at all ranks of `world`. All of them return the exit code. Collective.
+/// Diagnoses the hosts of all ranks of `world`. All of them return the exit code. Collective.
 fn look<C: Comm>(
     world: &C,
     args: &DoctorArgs,

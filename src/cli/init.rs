@@ -142,7 +142,7 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     }
     if args.memory_gib.is_none() {
         warn_of_too_few_cores(args, ranks)?;
-        say_what_is_left()?;
+        warn_of_memory_that_is_left()?;
     }
     if args.tune {
         tune(&command_line(args, spec, ranks, format, path, Some(path)))
@@ -296,7 +296,7 @@ fn warn_of_too_few_cores(args: &InitArgs, ranks: usize) -> Result<(), ConfigErro
 }
 
 /// Names memory that others hold and that would allow a larger N.
-fn say_what_is_left() -> Result<(), ConfigError> {
+fn warn_of_memory_that_is_left() -> Result<(), ConfigError> {
     let stores = [("sysv", StoreKind::SysV { huge_pages: false }), ("posix", StoreKind::Posix)];
     for (name, kind) in stores {
         let left = protect::left_by_others(&*kind.open(), name, None);
@@ -388,19 +388,19 @@ struct Room {
     pace: Pace,
 }
 
-/// The speed of the machine, as the flags say or as it is measured.
+/// The speed of the machine, from the flags or measured.
 fn pace(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Pace, ConfigError> {
     if args.time.is_none() {
-        return Pace::of_one_core();
+        return Pace::measure_one_core();
     }
     let cores = ranks * args.threads;
     match (args.gflops, &args.report) {
         (Some(gflops), _) => Ok(Pace::given(gflops, cores)),
         (None, Some(path)) => {
             let fitted = fit_memory(args, ranks, available_bytes)?;
-            Pace::of_report(path, &fitted.spec)
+            Pace::from_report(path, &fitted.spec)
         }
-        (None, None) => Pace::of_all_cores(cores),
+        (None, None) => Pace::measure_all_cores(cores),
     }
 }
 
@@ -574,7 +574,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_core_is_measured_on_one() {
-        assert!(Pace::of_one_core().unwrap().core_flops() > 0.0);
+        assert!(Pace::measure_one_core().unwrap().core_flops() > 0.0);
         assert_eq!(blas_threads().unwrap_or(1), 1);
     }
 
@@ -784,7 +784,7 @@ mod tests {
 
     #[test]
     fn the_time_of_the_model_grows_with_n_and_is_within_the_limit() {
-        let pace = Pace::of_one_core().unwrap();
+        let pace = Pace::measure_one_core().unwrap();
         let machine = Room { ranks: 4, available_bytes: 1 << 44, pace };
         let mut before = 0;
         for seconds in [1.0, 60.0, 3600.0] {

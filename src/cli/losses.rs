@@ -1,7 +1,7 @@
 //! `--on-loss recover` and `replace`: a job that outlives the loss of ranks.
 //!
 //! An *attempt* is all that a start of the job does, from distributing the configuration to
-//! clearing up, on a communicator of its own. The matrix and the words that record the progress are
+//! clearing up, on its own communicator. The matrix and the words that record the progress are
 //! in memory that outlives a process, so a later attempt finds them just as a start does. A loss
 //! ends the attempt on all ranks, and the surviving ranks begin the next one:
 //!
@@ -28,7 +28,7 @@ use skt_run::protect::{OnLoss, RankInRun, Settings};
 use skt_solver::comm::Comm as _;
 use skt_solver::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 
-/// What rank 0 tells all ranks to run.
+/// What rank 0 sends to all ranks as the job to run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct JobRequest {
     pub spec: RunSpec,
@@ -77,7 +77,7 @@ const EXIT_SHIFT: u32 = 8;
 const EXIT_BITS: i32 = 0xff;
 
 impl AttemptEnd {
-    fn of(attempt: &Result<Finished, JobError>) -> Self {
+    fn from_attempt(attempt: &Result<Finished, JobError>) -> Self {
         match attempt {
             Err(error) if error.is_loss() => Self::Lost,
             Ok(Finished { exit, is_reported: true, is_cleared: false }) => Self::Left(*exit),
@@ -88,7 +88,7 @@ impl AttemptEnd {
     fn word(self) -> i32 {
         let (bits, exit) = match self {
             Self::Lost => (NOT_REPORTED, EXIT_BITS),
-            // A rank that has ended knows that all others have, or will be told of a loss.
+            // A rank that has ended knows that all others have, or will be notified of a loss.
             Self::Ended => (ENDED | NOT_REPORTED, EXIT_BITS),
             Self::Left(exit) => (0, EXIT_BITS & !i32::from(exit.code())),
         };
@@ -97,7 +97,7 @@ impl AttemptEnd {
 }
 
 impl AfterAttempt {
-    fn of(all: i32) -> Self {
+    fn from_agreed(all: i32) -> Self {
         if all & ENDED != 0 {
             Self::End
         } else if all & NOT_REPORTED != 0 {
@@ -129,9 +129,9 @@ pub fn outlive(
         }
         ranks = comm.size();
         let attempt = run_on(&comm, &mut job);
-        let is_mended = job.lost_at.replace(Instant::now()).is_some();
-        match AfterAttempt::of(ulfm.agree(AttemptEnd::of(&attempt).word())) {
-            AfterAttempt::End => return attempt.map(|finished| exit_after(&finished, is_mended)),
+        let is_resumed = job.lost_at.replace(Instant::now()).is_some();
+        match AfterAttempt::from_agreed(ulfm.agree(AttemptEnd::from_attempt(&attempt).word())) {
+            AfterAttempt::End => return attempt.map(|finished| exit_after(&finished, is_resumed)),
             AfterAttempt::RemoveRest(exit) => {
                 let JobRequest { spec, settings, .. } =
                     job.request.as_ref().expect("the run of a whole report");
@@ -149,22 +149,24 @@ pub fn outlive(
 /// The exit code of a job whose last attempt came to its end. If a later attempt refused to run
 /// after a loss, for instance because the lost rank still holds memory, the next start may run: the
 /// input is that of the earlier attempt, which ran.
-fn exit_after(finished: &Finished, is_mended: bool) -> Exit {
+fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
     match finished {
-        Finished { exit: Exit::BadInput, is_reported: false, .. } if is_mended => Exit::Interrupted,
+        Finished { exit: Exit::BadInput, is_reported: false, .. } if is_resumed => {
+            Exit::Interrupted
+        }
         finished => finished.exit,
     }
 }
 
 /// Whether the job can run on the ranks of `comm`, with the same result on all of them; if not, the
-/// exit code. `is_mended` says that these ranks are what a loss has left of a job.
+/// exit code. `is_resumed` means that these ranks are what a loss has left of a job.
 pub fn has_ranks(
     world: &MpiWorld,
     comm: &MpiComm,
     (spec, settings): (&RunSpec, &Settings),
-    is_mended: bool,
+    is_resumed: bool,
 ) -> Result<(), Exit> {
-    let say = |text: String| {
+    let print = |text: String| {
         if comm.rank() == 0 {
             messages::print(format_args!("{text}"));
         }
@@ -175,19 +177,19 @@ pub fn has_ranks(
     let replaces = settings.on_loss == OnLoss::Replace;
     let how = if replaces { "replace" } else { "recover" };
     if let Err(why) = world.ulfm() {
-        say(format!("error: --on-loss {how}: {why}"));
+        print(format!("error: --on-loss {how}: {why}"));
         return Err(Exit::BadInput);
     }
     let whole = spec.tests().iter().map(TestSpec::ranks).max().unwrap_or(0);
     // Any process column may be missing.
     let without = spec.tests().iter().map(|test| test.p * test.q).max().unwrap_or(0);
-    let needed = if replaces && is_mended { without } else { whole };
+    let needed = if replaces && is_resumed { without } else { whole };
     let spares = comm.size().checked_sub(needed);
-    match (spares, is_mended) {
+    match (spares, is_resumed) {
         (None, _) => {
             let nothing =
                 if replaces { ", or says that nothing is left to go on from" } else { "" };
-            say(format!(
+            print(format!(
                 "error: a rank is lost, {} are left, and the grid needs {needed}: the same command \
                  goes on where the run was{nothing}",
                 comm.size()
@@ -195,19 +197,19 @@ pub fn has_ranks(
             return Err(Exit::Interrupted);
         }
         (Some(_), true) if replaces => {
-            say("a rank is lost: the others go on without its process column".to_owned());
+            print("a rank is lost: the others go on without its process column".to_owned());
         }
         (Some(spares), true) => {
-            say(format!("a rank is lost: the others go on, {spares} spare rank(s) are left"));
+            print(format!("a rank is lost: the others go on, {spares} spare rank(s) are left"));
         }
         (Some(1..), false) if replaces => {
-            say(format!(
+            print(format!(
                 "error: --on-loss replace has no use for spare ranks: start the job on {needed}, \
                  or take recover"
             ));
             return Err(Exit::BadInput);
         }
-        (Some(0), false) if !replaces => say(format!(
+        (Some(0), false) if !replaces => print(format!(
             "warning: --on-loss recover: the grid needs all {needed} ranks, none is spare: a loss \
              ends the job"
         )),
@@ -222,25 +224,25 @@ mod tests {
 
     /// What ranks with these ends do.
     fn verdict(ends: &[AttemptEnd]) -> AfterAttempt {
-        AfterAttempt::of(ends.iter().fold(-1, |all, end| all & end.word()))
+        AfterAttempt::from_agreed(ends.iter().fold(-1, |all, end| all & end.word()))
     }
 
     #[test]
     fn what_ran_before_a_loss_may_run_again() {
         let ended = |exit, is_reported| Finished { exit, is_reported, is_cleared: is_reported };
-        for (finished, is_mended, exit) in [
+        for (finished, is_resumed, exit) in [
             (ended(Exit::BadInput, false), true, Exit::Interrupted),
             (ended(Exit::BadInput, false), false, Exit::BadInput),
             // The report names the tests that were skipped.
             (ended(Exit::BadInput, true), true, Exit::BadInput),
             (ended(Exit::ResidualFailed, true), true, Exit::ResidualFailed),
         ] {
-            assert_eq!(exit_after(&finished, is_mended), exit, "{finished:?}, {is_mended}");
+            assert_eq!(exit_after(&finished, is_resumed), exit, "{finished:?}, {is_resumed}");
         }
     }
 
     #[test]
-    fn one_loss_that_was_noticed_is_enough_unless_the_report_is_whole() {
+    fn one_noticed_loss_starts_again_unless_the_report_is_complete() {
         use AttemptEnd::{Ended, Left, Lost};
         assert_eq!(verdict(&[Ended, Ended]), AfterAttempt::End);
         assert_eq!(verdict(&[Ended, Lost, Ended]), AfterAttempt::Again);

@@ -73,7 +73,7 @@ fn unknown(error: &Error) -> Option<String> {
     })
 }
 
-/// Says how `plan` counts ranks, where the user tried to give their number.
+/// Explains how `plan` counts ranks, where the user tried to give their number.
 fn explain_ranks_of_plan(error: &mut Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
     if ["--ranks", "--ranks-per-node", "--np"].contains(&given.as_str()) {
@@ -84,7 +84,7 @@ fn explain_ranks_of_plan(error: &mut Error) {
     }
 }
 
-/// Says that the values of a list have commas between them, where the user wrote blanks, as in
+/// Explains that the values of a list have commas between them, where the user wrote blanks, as in
 /// HPL.dat.
 fn explain_lists(error: &mut Error, command: &Command, words: &[&str]) {
     if !error.use_stderr() {

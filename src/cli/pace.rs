@@ -18,7 +18,7 @@ use skt_solver::team::Team;
 /// Seconds of DGEMM on all cores: long enough for a power limit of the processor to act.
 const DGEMM_SECONDS: f64 = 1.0;
 /// The share of the time for which threads that are alone on their cores have them.
-const LEAST_CPU_SHARE: f64 = 0.95;
+const MIN_CPU_SHARE: f64 = 0.95;
 
 /// An order and a process grid.
 type Shape = (usize, (usize, usize));
@@ -43,11 +43,11 @@ impl Pace {
     ///
     /// # Errors
     /// The BLAS cannot allocate work space.
-    pub fn of_one_core() -> Result<Self, ConfigError> {
-        Ok(Self::of_model(1e9 * plan::core_gflops_here()?, String::new()))
+    pub fn measure_one_core() -> Result<Self, ConfigError> {
+        Ok(Self::from_model(1e9 * plan::core_gflops_here()?, String::new()))
     }
 
-    fn of_model(core_flops: f64, source: String) -> Self {
+    fn from_model(core_flops: f64, source: String) -> Self {
         Self { gflops: None, core_flops, over_model: 1.0, source, known: RefCell::default() }
     }
 
@@ -56,7 +56,7 @@ impl Pace {
     ///
     /// # Errors
     /// The cores are not known, or the BLAS cannot allocate work space.
-    pub fn of_all_cores(cores: usize) -> Result<Self, ConfigError> {
+    pub fn measure_all_cores(cores: usize) -> Result<Self, ConfigError> {
         let fault = |why: String| ConfigError::Machine { what: why };
         library::use_one_thread();
         let cores = cores.min(machine::cores()?);
@@ -70,13 +70,13 @@ impl Pace {
              may be off by more: --report FILE takes the JSON report of a shorter run",
             if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
         );
-        if rates.cpu_share < LEAST_CPU_SHARE {
+        if rates.cpu_share < MIN_CPU_SHARE {
             let lost = 100.0 * (1.0 - rates.cpu_share);
             source += &format!(
                 "\nwarning: other programs took {lost:.0} % of the cores while DGEMM was measured"
             );
         }
-        Ok(Self::of_model(1e9 * gflops, source))
+        Ok(Self::from_model(1e9 * gflops, source))
     }
 
     /// One rate for every order, in Gflop/s, of a machine with this number of cores.
@@ -87,7 +87,7 @@ impl Pace {
             "at {gflops} Gflop/s, as given. The rate of a smaller N is lower, so a rate that was \
              measured at a larger N makes the run longer than asked for"
         );
-        Self { gflops: Some(gflops), ..Self::of_model(core_flops, source) }
+        Self { gflops: Some(gflops), ..Self::from_model(core_flops, source) }
     }
 
     /// The pace of the model, as much faster or slower as the largest test in the JSON report
@@ -95,7 +95,7 @@ impl Pace {
     ///
     /// # Errors
     /// The report cannot be read, or has no such test.
-    pub fn of_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
+    pub fn from_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
         let fault = |what: String| ConfigError::Machine { what };
         let tests = measured::read(path).map_err(|why| fault(why.to_string()))?;
         let (p, q) = spec.grids[0];
@@ -109,7 +109,7 @@ impl Pace {
                 path.display()
             )));
         };
-        let core = Self::of_one_core()?;
+        let core = Self::measure_one_core()?;
         let by_model = estimate_seconds(&test.run, &core.machine());
         let by_model = by_model.map_err(|why| fault(why.to_string()))?;
         let source = format!(
@@ -136,7 +136,7 @@ impl Pace {
     }
 
     /// Seconds of the timed part of the run `spec`, with its first values, at the order `n`; `None`
-    /// if the model has no time for so many ranks.
+    /// if the model has no time for that number of ranks.
     pub fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
         if let Some(gflops) = self.gflops {
             return Some(operations(n) / (1e9 * gflops));

@@ -1,4 +1,4 @@
-//! `skt-hpl path`: predicts where the time of a run goes on a machine that is not available,
+//! `skt-hpl path`: predicts how a run spends its time on a machine that is not available,
 //! and which changes would make it faster.
 
 use std::fmt::Write as _;
@@ -131,7 +131,7 @@ Lists are combined; the fastest combination is shown in full.
 'unhidden' is what a part takes if nothing hides it: panels, pivots and broadcasts one after the
 other, and the rest on a mean rank. The model has no contention, noise or checkpoints.";
 
-/// Predicts, fits or compares, as the flags say.
+/// Predicts, fits or compares, according to the flags.
 ///
 /// # Errors
 /// A flag is not legal, a file cannot be read or written, or the reports do not fit.
@@ -298,7 +298,7 @@ fn predictions(
 /// A change's name, and the prediction with it.
 type Changed = (&'static str, Prediction);
 
-/// Predictions: without halves, then with each change of the solver by itself, then with all of
+/// Predictions: without halves, then with each change of the solver alone, then with all of
 /// these changes.
 fn changed(run: &RunParams, machine: &Machine) -> Result<Vec<Changed>, ToolError> {
     let none = Changes::default();

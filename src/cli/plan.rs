@@ -404,7 +404,7 @@ fn rate_over_model(
 /// The BLAS cannot allocate work space.
 pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     const SECONDS: f64 = 0.3;
-    // A BLAS uses all cores unless it is told otherwise.
+    // A BLAS uses all cores unless it is limited.
     library::use_one_thread();
     selftest::dgemm_gflops(&Team::solo(), SECONDS)
         .map_err(|why| ConfigError::Machine { what: why.to_string() })

@@ -79,16 +79,16 @@ pub struct RunArgs {
     /// Protection against the loss of nodes.
     #[command(flatten)]
     pub protect: ProtectArgs,
-    /// Number of ranks of the job, once it is certain; until then, what the launcher says counts.
+    /// Number of ranks of the job, once it is certain; until then, the launcher's number counts.
     #[arg(skip)]
     pub ranks: Option<usize>,
-    /// The variables that say how many threads a rank runs, if they count, see [`super::xhpl`].
+    /// The variables that set the number of threads of a rank, if they count, see [`super::xhpl`].
     #[arg(skip)]
     pub thread_variables: Option<ThreadVariables>,
     /// Whether the program was called `xhpl`, see [`super::xhpl`].
     #[arg(skip)]
     pub as_reference: bool,
-    /// What is to be said of arguments that are ignored, as the reference ignores its own.
+    /// Messages about arguments that are ignored, as the reference ignores its own.
     #[arg(skip)]
     pub ignored: Vec<String>,
 }
@@ -154,7 +154,7 @@ pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
     Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
 }
 
-/// What a configuration file says; nothing by default.
+/// The contents of a configuration file; nothing by default.
 #[derive(Default)]
 struct ConfigSource {
     text: Option<ConfigText>,
@@ -234,14 +234,15 @@ pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> Ex
 /// Distributes the run: rank 0 reads the configuration, reports what is wrong with it, and sends it
 /// to the other ranks. After a loss, the first surviving rank sends what it knows. `None` if there
 /// is nothing that can run.
-fn tell_job<'j>(
+fn share_job<'j>(
     comm: &MpiComm,
     args: &RunArgs,
     job: &'j mut KeptJob,
 ) -> Result<Option<&'j JobRequest>, JobError> {
     let mut bytes = Vec::new();
     if comm.rank() == 0 {
-        bytes = told(job, || load_for(args, comm.size()).inspect_err(|why| refuse(args, why)));
+        bytes =
+            request_bytes(job, || load_for(args, comm.size()).inspect_err(|why| refuse(args, why)));
     }
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
     job.request = if bytes.is_empty() {
@@ -254,10 +255,13 @@ fn tell_job<'j>(
     Ok(job.request.as_ref())
 }
 
-/// What rank 0 tells the other ranks: the run that it knows, else the one that `load` reads;
-/// nothing if that fails. Rank 0 keeps the run meanwhile: if a rank is lost before all have heard
-/// of it, the next attempt must not read another one, for fewer ranks.
-fn told(job: &mut KeptJob, load: impl FnOnce() -> Result<JobRequest, ConfigError>) -> Vec<u8> {
+/// What rank 0 sends to the other ranks: the run that it knows, else the one that `load` reads;
+/// nothing if that fails. Rank 0 keeps the run: if a rank is lost before all have received
+/// it, the next attempt must not read another one, for fewer ranks.
+fn request_bytes(
+    job: &mut KeptJob,
+    load: impl FnOnce() -> Result<JobRequest, ConfigError>,
+) -> Vec<u8> {
     if job.request.is_none() {
         job.request = load().ok();
     }
@@ -268,9 +272,9 @@ fn told(job: &mut KeptJob, load: impl FnOnce() -> Result<JobRequest, ConfigError
 /// Prints why there is nothing that can run; under the name `xhpl` also in the words of the
 /// reference, which programs look for.
 fn refuse(args: &RunArgs, why: &ConfigError) {
-    let said = why.to_string();
-    messages::print(format_args!("error: {said}"));
-    if !args.as_reference || !said.starts_with(DEFAULT_FILE) {
+    let message = why.to_string();
+    messages::print(format_args!("error: {message}"));
+    if !args.as_reference || !message.starts_with(DEFAULT_FILE) {
         return;
     }
     if let ConfigError::TooFewRanks { need, .. } = why {
@@ -290,7 +294,7 @@ fn run_on(
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::set_writer(comm.rank() == 0);
-    let Some(JobRequest { spec, settings, configuration }) = tell_job(comm, args, job)? else {
+    let Some(JobRequest { spec, settings, configuration }) = share_job(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
     if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
@@ -368,7 +372,7 @@ fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     for warning in of_arguments.chain(of_file).chain(of_variables.into_iter().flatten()) {
         messages::print(format_args!("warning: {warning}"));
     }
-    // `launch` has told its user.
+    // `launch` has reported it.
     if settings.method_for(ranks) != Method::None && heartbeat::run().is_none() {
         let unknown = settings.time_limit.unknown_end(|name| std::env::var(name).ok());
         unknown.iter().for_each(|why| messages::print(format_args!("warning: {why}")));
@@ -411,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_replace_what_the_file_says_and_leave_the_rest() {
+    fn flags_replace_settings_of_the_file_and_leave_the_rest() {
         let (_folder, file) = folder();
         let flags = "--n 30,40,50 --bcast 1ringM,5 --pfact left --swap long --pmap column \
                      --threshold -1 --equil no --align 64 --threads 2 --out report.txt";
@@ -432,7 +436,7 @@ mod tests {
     /// A comparison without protection uses the file as it is; protection that the same command
     /// line asks for is refused.
     #[test]
-    fn a_flag_that_switches_protection_off_leaves_out_what_the_file_says_of_it() {
+    fn ft_none_ignores_the_checkpoint_settings_of_the_file() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("f.toml");
         let table = "method = \"self\"\nparities = 1\nlevel = \"local:/x\"\nhelper_cores = 1\n";
@@ -441,20 +445,20 @@ mod tests {
         let load = |flags: &[&str]| {
             let checked = load_or(&args(&[&["--config", file], flags].concat(), 2), missing())?;
             let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
-            let said = checked.warnings.iter().map(ToString::to_string);
+            let warnings = checked.warnings.iter().map(ToString::to_string);
             Ok::<_, ConfigError>((
                 settings,
-                said.filter(|said| said.contains("--ft none")).collect(),
+                warnings.filter(|warning| warning.contains("--ft none")).collect(),
             ))
         };
-        let (settings, said): (_, Vec<String>) = load(&["--ft", "none"]).unwrap();
+        let (settings, warnings): (_, Vec<String>) = load(&["--ft", "none"]).unwrap();
         assert_eq!((settings.method, settings.levels.0.len()), (Method::None, 0));
         let not_used = |line: usize, key: &str| {
             format!("{file}:{line}: checkpoint.{key}: is not used with --ft none")
         };
-        assert_eq!(said, [not_used(6, "level"), not_used(7, "helper_cores")]);
-        let (settings, said) = load(&[]).unwrap();
-        assert_eq!((settings.levels.0.len(), said.len()), (1, 0));
+        assert_eq!(warnings, [not_used(6, "level"), not_used(7, "helper_cores")]);
+        let (settings, warnings) = load(&[]).unwrap();
+        assert_eq!((settings.levels.0.len(), warnings.len()), (1, 0));
         let refused = load(&["--ft", "none", "--level", "local:/y"]).unwrap_err().to_string();
         assert!(refused.starts_with("--level: "), "{refused}");
         let by_file = folder.path().join("none.toml");
@@ -465,16 +469,16 @@ mod tests {
         assert!(Settings::read(&checked.checkpoint, &checked.spec).is_err());
     }
 
-    /// A rank may be lost while rank 0 tells the run, again and again.
+    /// A rank may be lost each time that rank 0 sends the run.
     #[test]
-    fn a_run_that_was_read_is_the_one_that_is_told() {
+    fn a_run_that_was_read_once_is_sent_again_after_a_loss() {
         let (_folder, file) = folder();
         let load = || load_for(&args(&["--config", file.to_str().unwrap()], 2), 2);
         let mut job = KeptJob::default();
-        let first = told(&mut job, load);
+        let first = request_bytes(&mut job, load);
         assert!(!first.is_empty());
         for _ in 0..2 {
-            assert_eq!(told(&mut job, || unreachable!("it is read once")), first);
+            assert_eq!(request_bytes(&mut job, || unreachable!("it is read once")), first);
         }
     }
 

@@ -42,8 +42,8 @@ const FOUND: u8 = 1;
 const PATIENCE: f64 = 10.0;
 /// Seconds after which a screening is given up at the earliest, see [`PATIENCE`].
 const FLOOR_SECONDS: f64 = 900.0;
-/// More than the parts of a screening, each of which has a limit of its own.
-const MOST_PARTS: f64 = 10.0;
+/// More than the parts of a screening, each of which has its own limit.
+const MAX_PARTS: f64 = 10.0;
 
 /// The exit codes, in the help.
 pub const AFTER_HELP: &str = "\
@@ -309,7 +309,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
 /// parts have limits that bind, which follow from the measured rates.
 fn longest(args: &ScreenArgs) -> Duration {
     let seconds = match args.n {
-        Some(_) => MOST_PARTS * LONGEST_SECONDS,
+        Some(_) => MAX_PARTS * LONGEST_SECONDS,
         None => FLOOR_SECONDS + PATIENCE * args.time,
     };
     Duration::from_secs_f64(seconds)

@@ -238,7 +238,7 @@ pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), 
         return Ok(());
     }
     match lines {
-        Lines::Runs => runs::write(&runs::of(&segments, &stubs), now, out)?,
+        Lines::Runs => runs::write(&runs::from_segments(&segments, &stubs), now, out)?,
         Lines::Segments => list_segments(segments, stubs, now, out)?,
     }
     Ok(())
@@ -413,7 +413,7 @@ pub fn clean(
             outcomes.push((segment, cleaned::outcome(store, segment, options)?));
             Ok::<_, StoreError>(())
         });
-        // What was removed before an error is told, too.
+        // What was removed before an error is reported, too.
         cleaned::write(&outcomes, lines, out)?;
         all?;
         done += cleaned::sum(&outcomes);

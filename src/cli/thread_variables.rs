@@ -1,5 +1,5 @@
-//! The variables that say how many threads a BLAS runs: with a threaded BLAS under the reference,
-//! they give the threads of a rank.
+//! The variables that set the number of threads of a BLAS: with a threaded BLAS under the
+//! reference, they give the threads of a rank.
 
 use std::fmt;
 

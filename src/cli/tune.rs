@@ -30,7 +30,7 @@ use skt_solver::comm::{Comm as _, collect};
 
 const TUNING: &str = "Tuning";
 /// The shortest budget that holds the setup of a job and a comparison.
-const LEAST_BUDGET_SECONDS: f64 = 1.0;
+const MIN_BUDGET_SECONDS: f64 = 1.0;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
@@ -97,11 +97,11 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
             Err(error) => messages::print(format_args!("error: {error}")),
         }
     }
-    let Some((base, settings)) = tell(comm, job.as_ref())? else {
+    let Some((base, settings)) = share_job(comm, job.as_ref())? else {
         return Ok(Exit::BadInput);
     };
-    let told = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
-    let task = job.as_ref().map_or(&told, |job| &job.task);
+    let whole = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
+    let task = job.as_ref().map_or(&whole, |job| &job.task);
     let options =
         JobOptions { mpi_library: Some(world.library_version()), ..JobOptions::default() };
     let output = OutputOptions { progress: args.progress, ..OutputOptions::default() };
@@ -118,9 +118,12 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
 
 /// Distributes the run and its protection from rank 0 to the other ranks; `None` if rank 0 has
 /// none.
-fn tell(comm: &MpiComm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settings)>, JobError> {
-    let told = job.map(|job| (&job.task.base, &job.settings));
-    let mut bytes = serde_json::to_vec(&told).expect("plain data");
+fn share_job(
+    comm: &MpiComm,
+    job: Option<&TuneJob>,
+) -> Result<Option<(RunSpec, Settings)>, JobError> {
+    let message = job.map(|job| (&job.task.base, &job.settings));
+    let mut bytes = serde_json::to_vec(&message).expect("plain data");
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
     serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))
 }
@@ -187,11 +190,11 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
         return Err(ConfigError::Exists { file: path.display().to_string() });
     }
     args.out.as_deref().map_or(Ok(()), output::must_be_writable)?;
-    if args.budget < LEAST_BUDGET_SECONDS {
+    if args.budget < MIN_BUDGET_SECONDS {
         return Err(ConfigError::OutOfRange {
             at: At::named("--budget", &ValueSource::Flag),
             value: format!("{}s", args.budget),
-            legal: format!("{LEAST_BUDGET_SECONDS}s or more"),
+            legal: format!("{MIN_BUDGET_SECONDS}s or more"),
         });
     }
     if let Some(inject) = args.protect.inject.first() {
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_a_file_stays_and_a_file_without_one_has_that_of_the_flag() {
+    fn the_order_of_a_file_stays_else_the_flag_sets_it() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.toml");
         let read = |table: &str| {

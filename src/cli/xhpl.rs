@@ -1,10 +1,10 @@
 //! The program under the name `xhpl`: what a user of the reference expects of it.
 //!
-//! There are no subcommands, and no flag is needed: HPL.dat in the current folder says all. The
-//! reference ignores its arguments, so those that are not ours are ignored. Nothing is protected
-//! unless `--ft` is given, as checkpoints in memory would need half of what a reference's N fills.
-//! Illegal values are replaced as in the reference, nothing is written but the report, and the exit
-//! code is 0 once all tests are reported, whatever their residuals, and 1 for bad input.
+//! There are no subcommands, and no flag is needed: HPL.dat in the current folder has all settings.
+//! The reference ignores its arguments, so those that are not ours are ignored. Nothing is
+//! protected unless `--ft` is given, as checkpoints in memory would need half of what a reference's
+//! N fills. Illegal values are replaced as in the reference, nothing is written but the report, and
+//! the exit code is 0 once all tests are reported, whatever their residuals, and 1 for bad input.
 
 use std::borrow::Cow;
 use std::env;
@@ -134,7 +134,7 @@ fn words_of_flag(word: &str, after: &[OsString], command: &clap::Command) -> usi
     }
 }
 
-/// What is said of the words `others`: that they are ignored, and what has their effect. The run is
+/// Messages about the words `others`: that they are ignored, and what has their effect. The run is
 /// that of `config`, else of HPL.dat.
 fn ignored(others: &[OsString], config: Option<&Path>, command: &clap::Command) -> Vec<String> {
     if others.is_empty() {
@@ -240,11 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ignored_is_said_with_what_has_its_effect() {
-        let said = |line: &str| parse(&words(line)).unwrap().ignored.join("\n");
-        assert_eq!(said("xhpl --n 5"), "");
+    fn ignored_flags_are_reported_with_their_replacements() {
+        let ignored = |line: &str| parse(&words(line)).unwrap().ignored.join("\n");
+        assert_eq!(ignored("xhpl --n 5"), "");
         assert_eq!(
-            said("xhpl -p -s 2480 -f other.dat"),
+            ignored("xhpl -p -s 2480 -f other.dat"),
             "ignored, as HPL ignores its arguments: -p -s 2480 -f other.dat. HPL.dat is run; with an \
              effect here: --p, --n 2480, --config other.dat"
         );
@@ -254,7 +254,7 @@ mod tests {
             ("xhpl doctor", "HPL.dat is run; with an effect here: `skt-hpl doctor`"),
             ("xhpl -c a.dat 7", "7. a.dat is run"),
         ] {
-            assert!(said(line).ends_with(end), "{line}: {}", said(line));
+            assert!(ignored(line).ends_with(end), "{line}: {}", ignored(line));
         }
     }
 

@@ -15,7 +15,7 @@ pub enum CleanOutcome {
     Removed,
     /// The segment is kept.
     Kept(Reason),
-    /// Another process has removed the segment meanwhile, or has begun to use it.
+    /// Another process has removed the segment since it was listed, or has begun to use it.
     Changed,
 }
 
@@ -45,7 +45,7 @@ pub fn outcome(
         return Ok(CleanOutcome::Kept(reason));
     }
     let name = &segment.name;
-    // A segment that a process has begun to use meanwhile is kept.
+    // A segment that a process has begun to use since then is kept.
     let is_removed = if options.force { store.remove(name)? } else { store.remove_unused(name)? };
     Ok(if is_removed { CleanOutcome::Removed } else { CleanOutcome::Changed })
 }
@@ -95,11 +95,11 @@ pub fn write(
         return outcomes.iter().try_for_each(|(segment, outcome)| line(segment, *outcome, out));
     }
     let mut kinds: Vec<CleanOutcome> =
-        outcomes.iter().map(|(_, outcome)| of_run(*outcome)).collect();
+        outcomes.iter().map(|(_, outcome)| run_outcome(*outcome)).collect();
     kinds.sort_unstable();
     kinds.dedup();
     for kind in kinds {
-        let of_kind = || outcomes.iter().filter(|(_, outcome)| of_run(*outcome) == kind);
+        let of_kind = || outcomes.iter().filter(|(_, outcome)| run_outcome(*outcome) == kind);
         let bytes = of_kind().map(|(segment, _)| segment.bytes as u64).sum();
         let (what, sum) = (segments(of_kind().count()), units::bytes(bytes));
         let run = outcomes[0].0.name.run();
@@ -123,9 +123,9 @@ pub fn write(
     Ok(())
 }
 
-/// The outcome under which a line of a run counts a segment: the line does not tell whether a live
-/// process is attached to the segment or has created it.
-fn of_run(outcome: CleanOutcome) -> CleanOutcome {
+/// The outcome under which a line of a run counts a segment: the line does not distinguish whether
+/// a live process is attached to the segment or has created it.
+fn run_outcome(outcome: CleanOutcome) -> CleanOutcome {
     match outcome {
         CleanOutcome::Kept(Reason::Live) => CleanOutcome::Kept(Reason::Attached),
         outcome => outcome,

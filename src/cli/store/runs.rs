@@ -30,7 +30,7 @@ pub struct RunLine<'a> {
 }
 
 /// The lines of all runs in the order of their names, then one per state of stubs.
-pub fn of<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> Vec<RunLine<'a>> {
+pub fn from_segments<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> Vec<RunLine<'a>> {
     let line = |of_run: &'a [SegmentInfo]| RunLine {
         run: of_run[0].name.run(),
         state: state_of_run(of_run),

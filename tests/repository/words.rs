@@ -24,6 +24,9 @@ const CLEAN: [&str; 16] = [
     "crates/skt-store",
     "crates/skt-terms",
     "examples",
+    "src/hosts",
+    "src/report",
+    "src/screen",
 ];
 
 /// Words and phrases of comments, in lower case, and what to write instead.

@@ -12,7 +12,7 @@
 //! test ends, and takes everything with it: the nodes' processes live in its pid namespace, and all
 //! files in its memory. Nothing has a name outside, so nothing can be left over.
 //!
-//! Nodes see this machine's files. Folders that each node has of its own (/tmp, /dev/shm), and
+//! Nodes see this machine's files. Private folders of each node (/tmp, /dev/shm), and
 //! those that the box puts in place of others (/mnt, and for some daemons /run and the home), hide
 //! what is in them, except for the checkout and the target folder, wherever these are.
 //!

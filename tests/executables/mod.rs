@@ -2,7 +2,7 @@
 //!
 //! A file that is open for writing cannot be executed (ETXTBSY), and a process that another test
 //! starts at that moment inherits the open file until it executes its own program. So each of these
-//! files is written by a process of its own, which alone has it open.
+//! files is written by a separate process, which alone has it open.
 #![allow(dead_code)] // Each test uses its part.
 
 use std::io::Write as _;

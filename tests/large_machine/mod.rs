@@ -54,7 +54,7 @@ pub fn slow(command: &mut Command, times: &[(&str, &str)]) -> Planted {
 }
 
 /// The environment of ranks on nodes that share the folder `here`, which they call `there`, so that
-/// they get what these variables say, which are named without their `SKT_LARGE_`. After the run
+/// they get these variables, which are named without their `SKT_LARGE_`. After the run
 /// comes [`assert_planted`].
 pub fn on_nodes(here: &Path, there: &str, times: &[(&str, &str)]) -> Vec<(String, String)> {
     // A process that has the library keeps its file when another takes the name.

@@ -45,7 +45,7 @@ fn a_run_that_is_done_leaves_a_record() {
 }
 
 /// The first reason is the node that the agent cannot reach; as nothing was started, no data is
-/// said to be kept.
+/// reported as kept.
 #[test]
 fn a_refused_agent_is_told_and_leaves_a_record() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -37,7 +37,7 @@ impl Run {
         self.folder.path()
     }
 
-    /// The supervisor of two ranks that are as slow as `times` says.
+    /// The supervisor of two ranks that are as slow as given by `times`.
     fn launch(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> (Command, Planted) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
         command.args(["launch", "--np", "2", "--launcher", "openmpi", "--max-restarts", "3"]);

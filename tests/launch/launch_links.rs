@@ -231,7 +231,7 @@ impl Case {
     }
 }
 
-/// Random losses, each in a run of its own. `scripts/soak-node-loss --random` runs it:
+/// Random losses, each in a separate run. `scripts/soak-node-loss --random` runs it:
 /// `SKT_HPL_ROUNDS` runs from seed `SKT_HPL_SEED` on, none begun after `SKT_HPL_SECONDS`.
 #[test]
 #[ignore = "takes minutes"]

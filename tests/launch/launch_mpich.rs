@@ -16,7 +16,7 @@ scenarios! {
     the_launcher_killed
 }
 
-/// Hydra starts a program for Open MPI as so many single processes.
+/// Hydra starts a program for Open MPI as single processes.
 #[test]
 fn a_program_for_another_mpi_is_refused_at_once() {
     if Command::new("mpiexec.hydra").arg("--version").output().is_err() {

@@ -170,7 +170,7 @@ fn dead_links_beyond_the_spares_are_refused_by_name() {
     assert!(why.ends_with("spare nodes needed: 2, left: 1"), "{why}");
 }
 
-/// Pairs of dead links, each in a run of its own. `scripts/soak-node-loss --pairs` runs it:
+/// Pairs of dead links, each in a separate run. `scripts/soak-node-loss --pairs` runs it:
 /// `SKT_HPL_ROUNDS` pairs from number `SKT_HPL_SEED` on, none begun after `SKT_HPL_SECONDS`.
 #[test]
 #[ignore = "takes minutes"]

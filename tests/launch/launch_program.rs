@@ -191,7 +191,7 @@ fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
 }
 
 /// Rank 0 is killed, and its memory stays held for longer than a start waits: `skt_init` refuses,
-/// and the program ends with a code of its own.
+/// and the program ends with its own exit code.
 #[test]
 fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
@@ -359,7 +359,7 @@ fn a_program_that_dies_once_all_is_reported_is_no_success() {
     }
 }
 
-/// The supervisor is killed, its job runs on, and the program is built anew before the next
+/// The supervisor is killed, its job runs on, and the program is rebuilt before the next
 /// command.
 #[test]
 fn a_job_of_a_program_that_has_changed_since_is_not_taken_over() {

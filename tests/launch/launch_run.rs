@@ -254,7 +254,7 @@ fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
 }
 
 /// The machine of the supervisor is gone for good, with the launcher on it: the same command on
-/// another machine resumes the run, once the user has said that the first one is lost.
+/// another machine resumes the run, once the user has confirmed that the first one is lost.
 #[test]
 fn a_lost_head_node_is_replaced_by_another_machine() {
     let Some(cluster) = cluster(4, 1) else { return };
@@ -353,7 +353,8 @@ fn more_losses_than_the_code_covers() {
 #[test]
 fn stopped_in_order_and_resumed() {
     let Some(cluster) = cluster(4, 0) else { return };
-    // The run is long enough: ranks continue for a second when their launcher is told to end.
+    // The run is long enough: ranks continue for a second when their launcher gets the signal to
+    // end.
     let run = run().replace(N, "3600");
     let first = launch(&cluster, false, "", &run);
     wait_for("a checkpoint", || beats(&cluster, 1).iter().any(|beat| beat["phase"] == "stamp"));
@@ -409,7 +410,7 @@ fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
 }
 
-/// Makes the state folder a file system of its own, so small that a test can fill it.
+/// Makes the state folder a separate file system, so small that a test can fill it.
 fn mount_state_folder(cluster: &Alone) {
     let script = "mkdir -m 700 skt-hpl.launch; \
                   mount -t tmpfs -o size=16m,mode=700 state skt-hpl.launch";

@@ -1,4 +1,4 @@
-//! `skt-hpl screen` on a cluster of namespaces whose nodes are slow, wrong, behind a slow link, or
+//! `skt-hpl screen` on a cluster of namespaces whose nodes are slow, wrong, on a slow link, or
 //! out of reach: with `--hosts`, and under Slurm's `srun`. Eight nodes share the processors of this
 //! machine, so each computes slower than its share of a busy machine is, and faults are large.
 

@@ -1,5 +1,5 @@
-//! A run on a cluster of namespaces says which link between its nodes is slow, or which node has
-//! slow links only, and never says so of others. All nodes share the processors of this machine, so
+//! A run on a cluster of namespaces reports which link between its nodes is slow, or which node has
+//! slow links only, and never blames others. All nodes share the processors of this machine, so
 //! a message may wait for its rank's time slice.
 
 use crate::cluster_box::SHARED;
@@ -15,7 +15,7 @@ fn cluster() -> Option<Alone> {
 }
 
 /// Runs the benchmark on `grid`, with these variables of the preloaded library, without
-/// `SKT_LARGE_`. Calls `disturb` when the clock runs. Returns what is said of links.
+/// `SKT_LARGE_`. Calls `disturb` when the clock runs. Returns the lines about links.
 fn run(
     cluster: &Alone,
     grid: &str,

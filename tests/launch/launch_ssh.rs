@@ -33,7 +33,7 @@ impl Parts {
     }
 }
 
-/// Loses one node, or two at once, of a run of its own, the `round`-th here.
+/// Loses one node, or two at once, of a separate run, the `round`-th here.
 fn lose(kind: Kind, round: usize, loss: Loss, count: usize) -> Option<Parts> {
     let mut cluster = cluster(kind, 4, 2)?;
     // Two that follow each other have different processors in the box, as their spares do.

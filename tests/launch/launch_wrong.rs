@@ -1,4 +1,4 @@
-//! `skt-hpl launch` where a node computes wrong: it is named, and nobody else, and a spare takes
+//! `skt-hpl launch` where a node computes wrong: it alone is named, and a spare takes
 //! its place if that is wanted.
 
 use std::fs;
@@ -18,7 +18,7 @@ struct Case {
     grid: (usize, usize),
     /// Panels from one check to the next.
     check_every: usize,
-    /// About one number goes wrong for so many 10^9 operations, of about 11.
+    /// About one number goes wrong for this many 10^9 operations, of about 11.
     flip_gflop: f64,
     seed: u64,
     replaces: bool,
@@ -31,12 +31,12 @@ enum Fate {
     Replaced,
     /// The run passed on its first nodes.
     Passed,
-    /// The run was refused, since a wrong number could not be mended.
+    /// The run was refused, since a wrong number could not be repaired.
     Refused,
 }
 
 impl Case {
-    /// Plays the case on a box, and asserts that the result is right or refused, and that nobody
+    /// Plays the case on a box, and asserts that the result is right or refused, and that no one
     /// but the culprit is blamed. `None` if there can be no box.
     fn play(&self) -> Option<Fate> {
         let (p, q) = self.grid;
@@ -96,7 +96,7 @@ impl Case {
     }
 }
 
-/// A wrong number in a column that is factored before a check cannot be mended, so not each run
+/// A wrong number in a column that is factored before a check cannot be repaired, so not each run
 /// comes to its end.
 #[test]
 fn a_node_that_computes_wrong_is_replaced_and_the_run_passes() {

@@ -33,7 +33,7 @@ type Shape = (usize, usize, usize, usize);
 fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Job {
     let flags =
         format!("--n {n} --nb 32 --p {p} --q {q} --parities {checksums} --progress off {flags}");
-    // Ranks in the middle of a product finish it when they are told to end.
+    // Ranks in the middle of a product finish it when they get the signal to end.
     Job::new(Path::new(PROGRAM), ranks, name, &flags).told_to_end()
 }
 
@@ -91,7 +91,7 @@ fn an_undisturbed_run_has_the_bits_of_one_without_checksums() {
     }
 }
 
-/// Some ranks, no more than there are checksums, die again and again, with or without their
+/// Some ranks, no more than there are checksums, die repeatedly, with or without their
 /// memory: each time the next start continues, and the run ends with the right result.
 #[test]
 fn ranks_killed_at_any_time() {
@@ -167,7 +167,7 @@ fn a_flipped_bit_is_told_or_mended() {
         assert_eq!(ended.code, Some(2), "{text}");
         assert_eq!(text.matches("error: ").count(), 1, "one rank speaks: {text}");
         says.iter().for_each(|says| assert!(text.contains(says), "{says}: {text}"));
-        // No rank aborts the others, and none says that the run can continue.
+        // No rank aborts the others, and none reports that the run can continue.
         let no_abort = ["MPI_ABORT", "ended by a signal", "goes on"];
         let says_not = says_not.iter().chain(&no_abort);
         says_not.for_each(|says| assert!(!text.contains(says), "{says}: {text}"));
@@ -185,8 +185,8 @@ fn a_flipped_bit_is_told_or_mended() {
     assert!(anew.ok && anew.text.contains("computed anew: 0"), "{}", anew.text);
     job.assert_nothing_is_left();
 
-    // With two checksums, the rank that gave the wrong number is named, but it is too late to mend
-    // it.
+    // With two checksums, the rank that gave the wrong number is named, but it is too late to
+    // repair it.
     let job = with_checksums((1, 2, 2, 1500), "late", &late);
     let origin = format!("The wrong number comes from rank 1 ({}) of process column 1, ", host());
     let two =
@@ -230,7 +230,7 @@ fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
     let (job, ended) = start_twice((2, 2, 1, 500), "elsewhere", 4);
     let what = "(process row 1), at column ";
     assert!(!ended.ok && ended.text.contains(what), "{}", ended.text);
-    // One checksum does not tell the process column, and an exchange may have moved the row.
+    // One checksum does not locate the process column, and an exchange may have moved the row.
     let origin = "Any rank may have given the wrong number";
     assert!(ended.text.contains(origin), "{}", ended.text);
     let anew = job.start(&["--resume", "never"]);
@@ -282,7 +282,8 @@ fn all_ranks_killed_at_once() {
     assert!(went_on + refused > 0, "no job was killed while it computed");
 }
 
-/// If the launcher is told to end, or is lost, no rank ends within a part, and none is torn.
+/// If the launcher gets the signal to end, or is lost, no rank ends within a part, and none is
+/// torn.
 #[test]
 fn the_end_of_the_launcher_tears_no_memory() {
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
@@ -294,7 +295,7 @@ fn the_end_of_the_launcher_tears_no_memory() {
         // A launcher that is killed leaves its own files.
         let own = TempDir::new_in("/dev/shm").expect("a folder");
         let folder = own.path().to_str().expect("a plain name");
-        // Nor does it pass on what ranks say then.
+        // Nor does it pass on what ranks print then.
         let own_file = format!("exec \"$0\" \"$@\" 2>> {folder}/said");
         let job = job.launched(
             &[

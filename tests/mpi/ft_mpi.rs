@@ -138,7 +138,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
     let method = |step, flags| Place { flags, ..first(step, &format!("{step}:epoch=3")) };
     let never: &[&str] = &["--resume", "never"];
     let flush = [format!("{a}@flush:epoch=3"), format!("{a}@recover-flush:epoch=3")];
-    // The second start is told the result, and does not come to its end either.
+    // The second start is sent the result, and does not come to its end either.
     let told = |step: &'static str| Place {
         may_lose: false,
         ..place(step, &[format!("{a}@marked"), format!("{a}@{step}:epoch=8")])

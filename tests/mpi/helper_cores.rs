@@ -1,7 +1,7 @@
 //! `--helper-cores` under mpirun: which thread runs where, what is refused, and that a restart with
 //! another number of helper cores ends with the same bits.
 //!
-//! Each rank has a host name and claims of its own, and so, as far as it knows, all cores of this
+//! Each rank has a host name and its own claims, and so, as far as it knows, all cores of this
 //! machine.
 
 use std::collections::BTreeMap;
@@ -18,10 +18,10 @@ use skt_host::placement::HostCpus;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 const RANKS: usize = 2;
 const SYSTEM: &str = "--p 1 --q 2 --checkpoint-every 2p! --progress off";
-/// Runs the program `$0` on a host of its own.
+/// Runs the program `$0` on a separate host.
 const ON_OWN_HOST: &str = "hostname n$OMPI_COMM_WORLD_RANK && exec \"$0\" \"$@\"";
 
-/// Where one rank with one thread should run on this machine beside one helper core; `None` if
+/// Where one rank with one thread should run on this machine next to one helper core; `None` if
 /// there are not two cores.
 #[track_caller]
 fn expected() -> Option<HelperCores> {
@@ -39,7 +39,7 @@ fn unshare() -> Vec<&'static str> {
     }
 }
 
-/// The command that gives its program a host name of its own, if the system permits it.
+/// The command that gives its program its own host name, if the system permits it.
 #[track_caller]
 fn own_host() -> Option<Vec<&'static str>> {
     let mut unshare = unshare();

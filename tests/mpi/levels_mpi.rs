@@ -327,7 +327,8 @@ fn the_cost_of_images_says_nothing_where_a_time_is_given() {
     assert!(!ended.text.contains(STRETCHED), "{}", ended.text);
 }
 
-/// What a run says of a level whose images cost too much to be written as often as the user asks.
+/// What a run reports about a level whose images cost too much to be written as often as the user
+/// asks.
 const STRETCHED: &str = "to cost at most a tenth of the time; every=0.001s! takes them";
 
 /// The three syncs of an image take 0.9 s, also of one rank alone, and an image at each checkpoint
@@ -426,7 +427,7 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
     }
 }
 
-/// Another user has taken the name of the run's folder: images are written beside it, and found
+/// Another user has taken the name of the run's folder: images are written next to it, and found
 /// there when all memory is lost.
 #[test]
 fn a_name_that_another_user_has_taken_costs_no_images() {
@@ -490,7 +491,7 @@ fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
     ended
 }
 
-/// A job of two tests, which dies in the start that is told to.
+/// A job of two tests, which dies in the start that is configured to.
 fn of_two_tests(name: &str, folder: &TempDir) -> Job {
     let mut job = hpl(name, "");
     job.flags.drain(..2);

@@ -1,5 +1,6 @@
-//! `mkl_rt` is told which layer to take before any of its functions is called: at the first call it
-//! loads its layers, and by default one that ends the process if there is no OpenMP library.
+//! `mkl_rt` is configured which layer to take before any of its functions is called: at the first
+//! call it loads its layers, and by default one that ends the process if there is no OpenMP
+//! library.
 
 use crate::mpirun::{mpirun, shared_library};
 

@@ -63,7 +63,7 @@ fn mpirun(folder: &Path, ranks: usize, flags: &[&str]) -> Ended {
 /// Runs the program under this `mpirun`.
 fn run(folder: &Path, mut command: Command, flags: &[&str]) -> Ended {
     // By default a run continues from the data of another run of the same configuration: these must
-    // be runs of their own, also beside another test run.
+    // be runs of their own, also next to another test run.
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let job = JOBS.fetch_add(1, Ordering::Relaxed);
     let run_id = format!("mpi_run-{}-{job}", std::process::id());

@@ -1,6 +1,6 @@
 //! Several runs on one machine: each pins its threads to cores that no other process is pinned to.
 //!
-//! Each test runs in namespaces of its own, whose runs see only each other.
+//! Each test runs in its own namespaces, whose runs see only each other.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ fn two_cores() -> Option<[usize; 2]> {
     two
 }
 
-/// A shell in namespaces of its own, on these cores. `None` if the system permits none.
+/// A shell in its own namespaces, on these cores. `None` if the system permits none.
 #[track_caller]
 fn shell_on(cores: &[usize], folder: &Path, script: &str) -> Option<Command> {
     // SAFETY: geteuid cannot fail and touches no memory.
@@ -79,7 +79,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Starts a script whose `run K` starts the long run K behind the words in `$launcher`.
+    /// Starts a script whose `run K` starts the long run K after the words in `$launcher`.
     fn start(cores: &[usize], script: &str) -> Option<Self> {
         let folder = TempDir::new().unwrap();
         // Jobs that start at once get in each other's way if they share a session folder.

@@ -75,7 +75,7 @@ fn screen(faults: &[(&str, &str)]) -> Ended {
     let mut command = command(4, folder.path());
     let planted = large_machine::slow(&mut command, &[faults, &[EVENLY]].concat());
     let mut child = command.spawn().expect("mpirun");
-    // Nobody reads what the launcher says of exit codes.
+    // The launcher's messages about exit codes are not read.
     let err = child.stderr.take().expect("piped");
     std::thread::spawn(move || {
         BufReader::new(err).lines().map_while(Result::ok).for_each(|line| eprintln!("{line}"));

@@ -1,7 +1,7 @@
 //! Ranks that report different host names, as containers do, but see one store: they are one job
 //! with one store, are killed, and end with the same x.
 //!
-//! The tests need the right to make namespaces; without it they say so.
+//! The tests need the right to make namespaces; without it they report that they are skipped.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -11,7 +11,7 @@ use crate::skipped::skipped;
 use skt_checkpoint::checkpoint::segments::Plain;
 use tempfile::TempDir;
 
-/// Gives each rank a host name of its own.
+/// Gives each rank its own host name.
 const AS_NODE: &str = "exec unshare --uts sh -c 'hostname box$OMPI_COMM_WORLD_RANK; exec \"$0\" \"$@\"' \"$0\" \"$@\"";
 
 #[track_caller]

@@ -41,7 +41,7 @@ impl Killed {
         self.command(run, "256", "off").args(flags).output().unwrap()
     }
 
-    /// A run of order `n`, with progress shown as `progress` says.
+    /// A run of order `n`, with progress shown as given by `progress`.
     fn command(&self, run: &str, n: &str, progress: &str) -> Command {
         self.command_by(&[], run, n, progress)
     }
@@ -49,7 +49,7 @@ impl Killed {
     /// A run whose ranks are started by the command `starter`.
     fn command_by(&self, starter: &[&str], run: &str, n: &str, progress: &str) -> Command {
         let mut command = mpirun(2);
-        // A rank that is told to end says what stays.
+        // A rank that gets the signal to end reports what stays.
         as_installed(&mut command);
         command.args(["--bind-to", "none"]).args(starter).arg(env!("CARGO_BIN_EXE_skt-hpl"));
         command.args("--nb 32 --p 1 --q 2 --checkpoint-every 1p --run-id".split(' '));
@@ -138,7 +138,7 @@ fn at_work(run: &str) -> (Killed, Child) {
     // The mpirun of Open MPI 5 does not pass on what ranks write while it ends.
     let own_file = ["sh", "-c", "exec \"$0\" \"$@\" 2>> said"];
     let mut command = killed.command_by(&own_file, run, "8000", "plain");
-    // In a process group of its own, as a shell starts it.
+    // In a separate process group, as a shell starts it.
     command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.spawn().unwrap();
     while !killed.said().contains("factoring") {
@@ -188,7 +188,7 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
 fn are_gone(ranks: &[String]) {
     let (start, is_there) = (Instant::now(), |pid: &String| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-        // Z: the main thread has ended, and nobody has waited for it yet. Locks are held, and
+        // Z: the main thread has ended, and no process has waited for it yet. Locks are held, and
         // memory is torn down, until the last of the other threads has ended, too.
         let is_zombie = |state: String| state.rsplit(") ").next().unwrap().starts_with('Z');
         let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count);

@@ -24,7 +24,7 @@ fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
     run_by(mpirun::mpirun(ranks), folder, flags)
 }
 
-/// Runs the program by a launcher that has an environment of its own.
+/// Runs the program by a launcher that has its own environment.
 fn run_by(mut launcher: Command, folder: &Path, flags: &str) -> Ended {
     let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let started = Instant::now();
@@ -171,7 +171,7 @@ fn trials_are_checked_and_protected_as_told_and_leave_nothing() {
     assert!(ended.err.contains("note: --ft self: no checkpoint is due"), "{}", ended.err);
 }
 
-/// Two ranks on each of two hosts: a preloaded library gives the names, and a folder of its own to
+/// Two ranks on each of two hosts: a preloaded library gives the names, and a separate folder to
 /// the store of each host.
 const TWO_HOSTS: &str = r#"
 #include <stdio.h>

@@ -4,8 +4,8 @@
 //!
 //! The tests need Open MPI 5. If the system's `mpirun` has no ULFM, the wheel of Open MPI 5 is
 //! installed below the target folder; a program that was built with Open MPI 4 runs on it as well.
-//! If that fails, the tests say so and do nothing. They take a sample by default; `SKT_FT_SOAK=1`
-//! continues until fifty losses have been survived each way.
+//! If that fails, the tests report that and do nothing. They take a sample by default;
+//! `SKT_FT_SOAK=1` continues until fifty losses have been survived each way.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,7 @@ use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
-/// Runs a command; the error says why it did not end well.
+/// Runs a command; the error has the reason why it did not end well.
 fn ran(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|why| format!("{command:?}: {why}"))?;
     let said = [output.stdout, output.stderr].concat();
@@ -299,7 +299,7 @@ fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
     job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
-/// After a second loss nothing is left, and each later start says so, until one begins again.
+/// After a second loss nothing is left, and each later start reports that, until one begins again.
 #[test]
 fn a_second_loss_ends_a_run_without_checksums() {
     let Some(mpi) = mpi() else { return };

@@ -40,7 +40,7 @@ fn folder(spec: &RunSpec) -> TempDir {
     folder
 }
 
-/// The link `name` in a folder of its own.
+/// The link `name` in a separate folder.
 fn link(name: &str) -> TempDir {
     let bin = TempDir::new().expect("a folder");
     symlink(env!("CARGO_BIN_EXE_skt-hpl"), bin.path().join(name)).unwrap();
@@ -105,7 +105,7 @@ fn progress_and_detailed_timing_are_the_lines_of_the_reference() {
     assert_eq!(ours.len(), theirs.len());
 }
 
-/// What the lines say agrees with the table of phases, of which some are the same.
+/// What the lines print agrees with the table of phases, of which some are the same.
 #[test]
 fn detailed_timing_agrees_with_the_phases() {
     // Without recursion most of the panel's time is that of `pfact`, which is to be some hundredths
@@ -217,7 +217,7 @@ fn a_refused_input_is_also_refused_in_the_words_of_the_reference() {
     assert!(code == Some(1) && !err.contains("HPL ERROR"), "{err}");
 }
 
-/// The reference ignores its arguments; what they are called here is said once.
+/// The reference ignores its arguments; what they are called here is printed once.
 #[test]
 fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
     let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
@@ -276,7 +276,7 @@ fn the_first_result_is_in_the_line_of_the_reference() {
     }
 }
 
-/// In a namespace of its own, where nothing else leaves any shared memory.
+/// In a separate namespace, where nothing else leaves any shared memory.
 #[test]
 fn no_shared_memory_is_left() {
     let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };

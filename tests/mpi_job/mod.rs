@@ -1,4 +1,4 @@
-//! A job under mpirun with a run id of its own, for tests that kill it and start it again.
+//! A job under mpirun with its own run id, for tests that kill it and start it again.
 
 #![allow(dead_code)] // not every suite needs all of it
 
@@ -22,7 +22,7 @@ const LAUNCHER_LIMIT: Duration = Duration::from_secs(60);
 /// How long a launcher may take to end when its ranks have ended.
 const LAUNCHER_PATIENCE: Duration = Duration::from_secs(10);
 
-/// A job with a run id of its own; dropping it removes its segments.
+/// A job with its own run id; dropping it removes its segments.
 pub struct Job {
     program: PathBuf,
     run: String,
@@ -34,7 +34,7 @@ pub struct Job {
     times: Vec<(&'static str, &'static str)>,
     /// What the ranks of the last start get from that library.
     planted: RefCell<Option<Planted>>,
-    /// Whether the launcher tells the ranks that are left to end before it kills them.
+    /// Whether the launcher signals the ranks that are left to end before it kills them.
     tells: bool,
     /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
     /// what that library keeps in shared memory, which stays when a rank is killed.
@@ -139,7 +139,7 @@ impl Job {
         self
     }
 
-    /// The job with a launcher that tells the ranks that are left to end before it kills them.
+    /// The job with a launcher that signals the ranks that are left to end before it kills them.
     pub fn told_to_end(mut self) -> Self {
         self.tells = true;
         self
@@ -190,7 +190,7 @@ impl Job {
             .expect("mpirun, of Open MPI")
     }
 
-    /// Waits for the end, and calls `poll` meanwhile.
+    /// Waits for the end, and calls `poll` until then.
     pub fn wait(&self, mut child: Child, mut poll: impl FnMut()) -> Ended {
         fn read(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<String> {
             std::thread::spawn(move || {
@@ -209,7 +209,7 @@ impl Job {
             }
             // The mpirun of Open MPI 4 may fail to notice that a rank died in MPI_Init. A moment
             // without ranks is how every run ends.
-            // A look at all processes takes as long as the pause between two polls.
+            // A scan of all processes takes as long as the pause between two polls.
             if looked_at.elapsed() > Duration::from_millis(100) {
                 looked_at = Instant::now();
                 seen_at = if self.processes().is_empty() { seen_at } else { Some(looked_at) };

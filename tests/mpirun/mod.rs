@@ -100,13 +100,13 @@ const PATIENCE: &str = "OMPI_MCA_odls_base_sigkill_timeout";
 
 const BLAS_THREADS: &str = "OPENBLAS_NUM_THREADS";
 
-/// Makes the launcher as slow as users have it: it finds its network itself, and tells the ranks
+/// Makes the launcher as slow as users have it: it finds its network itself, and signals the ranks
 /// that are left to end a second before it kills them.
 pub fn as_installed(launcher: &mut Command) -> &mut Command {
     launcher.env_remove("OMPI_MCA_pml").env_remove(PATIENCE).env_remove(BLAS_THREADS)
 }
 
-/// Gives a job a folder of its own for the files of Open MPI. By default all jobs of a user share
+/// Gives a job a separate folder for the files of Open MPI. By default all jobs of a user share
 /// one, which the job that ends last removes: a job that starts just then fails ("unable to create
 /// the desired directory"). A program that is started without mpirun is a job, too.
 pub fn own_session(job: &mut Command) {
@@ -133,7 +133,7 @@ fn remove_old_sessions(sessions: &Path) {
     }
 }
 
-/// Reads a pipe of a job to its end beside the test, so that the job never waits for a reader.
+/// Reads a pipe of a job to its end during the test, so that the job never waits for a reader.
 pub fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
         let mut text = String::new();

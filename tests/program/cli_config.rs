@@ -10,7 +10,7 @@ use crate::executables;
 use crate::mpirun::own_session;
 use tempfile::TempDir;
 
-/// The program in a folder of its own, without a launcher's environment.
+/// The program in a separate folder, without a launcher's environment.
 struct Program {
     folder: TempDir,
 }
@@ -364,7 +364,7 @@ fn convert_goes_both_ways_and_says_what_is_lost() {
     program.write("b.toml", &toml);
     let (dat, _) = program.done(&["convert", "b.toml", "--to", "dat"]);
     assert_eq!(dat, program.read("HPL.dat"));
-    // A name that says no form gets the other form.
+    // A name without a known form gets the other form.
     for (from, to, toml) in
         [("HPL.dat", "y", true), ("b.toml", "z", false), ("b.toml", "z.TOML", true)]
     {
@@ -474,8 +474,8 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
         dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
     assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
-    // A short run has no checkpoint due: the memory is left to the matrix, and the user is told.
-    // So little memory is short work on a machine that gives a hundredth of a core, too.
+    // A short run has no checkpoint due: the memory is left to the matrix, and the user is
+    // notified. So little memory is short work on a machine that gives a hundredth of a core, too.
     let short = ["init", "--force", "--ranks", "6", "--memory-gib", "0.1"];
     let (_, said) = program.done(&short);
     assert!(said.contains("without checkpoints; run it with\n") && said.contains(" --ft none\n"));

@@ -1,4 +1,4 @@
-//! The configurations in `hpl-configs/` are legal and fit what their comments say.
+//! The configurations in `hpl-configs/` are legal and agree with their comments.
 
 use std::fs;
 use std::path::{Path, PathBuf};

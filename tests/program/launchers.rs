@@ -1,5 +1,5 @@
 //! What the program makes of its launcher: an MPI that does not know it, and a Slurm that does not
-//! tell the end of its jobs.
+//! report the end of its jobs.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -55,7 +55,7 @@ fn a_rank_that_waits_for_the_first_to_end_keeps_its_code() {
         mask.is_some_and(|mask| mask >> (Signal::SIGTERM as i32 - 1) & 1 == 1)
     };
     while !catches_sigterm() {
-        // It ends by itself after a second.
+        // It ends without a signal after a second.
         assert!(rank.try_wait().expect("our child").is_none(), "it has not caught SIGTERM");
         thread::sleep(Duration::from_millis(1));
     }

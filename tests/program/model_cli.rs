@@ -232,7 +232,7 @@ fn plan_takes_the_best_of_unequal_nodes() {
     assert!(why.contains("e.g. 6x256,2x128"), "{why}");
 }
 
-/// A run accepts what is written, also where checkpoints beside the solver follow each other at
+/// A run accepts what is written, also where checkpoints next to the solver follow each other at
 /// once. Of a machine on which no run ever ends, the words are still numbers.
 #[test]
 fn plan_writes_what_a_run_accepts() {
@@ -270,7 +270,7 @@ fn plan_leaves_no_failures_to_images_that_are_not_written() {
     assert!(toml.contains("level = \"global:/gpfs,every="), "{toml}");
 }
 
-/// The gain by the checkpoints is told apart from that of the shorter run.
+/// The gain by the checkpoints is distinguished from that of the shorter run.
 #[test]
 fn why_there_are_no_checkpoints_is_told_in_parts() {
     let folder = tempfile::tempdir().unwrap();
@@ -498,7 +498,7 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
     let sheet = stdout(folder.path(), &["report", "--top500", "a.json"]);
     let blank = sheet.lines().find(|line| line.starts_with("Average power")).unwrap();
     assert!(blank.ends_with("____"), "{blank}");
-    // The level of a meter says nothing of a power from elsewhere.
+    // The level of a meter does not apply to a power from elsewhere.
     report["tests"][0]["power"] = serde_json::json!([{"source": "meter", "covers": "all", "level": 1,
         "joules": 10668.0, "mean_watts": 120.0, "measured_seconds": 88.9, "gflops_per_watt": 0.0005}]);
     fs::write(&file, report.to_string()).unwrap();
@@ -548,13 +548,14 @@ fn plan_expects_what_earlier_runs_reached_of_the_model() {
     let words = stdout(folder.path(), &with(&["--report", "a.json"]));
     assert!(words.contains("90.0 % of the model's rate, as in 1 test(s)"), "{words}");
     assert!(!words.contains("shared memory"), "{words}");
-    // Ranks that read each other's memory say less of many nodes. A run of any size counts.
+    // Ranks that read each other's memory are less evidence about many nodes. A run of any size
+    // counts.
     let large = path_report(20_000_000, 256, &serde_json::json!({"update": 1e6}), "null");
     let large = large.replace(r#""p": 1, "q": 1"#, r#""p": 256, "q": 256, "transport": "shared""#);
     fs::write(folder.path().join("large.json"), large).unwrap();
     let words = stdout(folder.path(), &with(&["--report", "large.json"]));
     assert!(words.contains("; some used shared memory, and runs on several nodes"), "{words}");
-    // A test that is too small to count says nothing of them, either.
+    // A test that is too small to count is no evidence about them, either.
     let small = path_report(1000, 128, &phases, "null");
     let small = small.replace(r#""p": 1, "q": 1"#, r#""p": 1, "q": 2, "transport": "shared""#);
     fs::write(folder.path().join("small.json"), small).unwrap();

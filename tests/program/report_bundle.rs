@@ -36,7 +36,7 @@ fn done(folder: &Path, args: &str) -> Output {
     output
 }
 
-/// Asserts that an archive is refused, that nothing is written, and what is said.
+/// Asserts that an archive is refused, that nothing is written, and checks the message.
 #[track_caller]
 fn refused(folder: &Path, archive: &str, why: &str) {
     let before = names(folder);

@@ -66,7 +66,7 @@ const OF_A_RUN: &[(&str, &str)] = &[
     ("whether a file is a report", r"High-Performance Linpack benchmark"),
 ];
 
-/// What the report says, of a test and of all.
+/// The lines of the report, of a test and of all.
 fn said(name: &str, test: usize) -> &'static str {
     match name {
         "n" => ["35", "0"][test],

@@ -144,8 +144,8 @@ fn is_within_part(at: At) -> bool {
     ["product", "done", "take back", "undone", "partly"].contains(&at.name)
 }
 
-/// Lets a rank die at each step; a rank that hears of another's death continues to the end of its
-/// part.
+/// Lets a rank die at each step; a rank that is notified of another's death continues to the end of
+/// its part.
 struct Dying {
     point: Point,
     trail: Arc<Mutex<Trail>>,

@@ -264,7 +264,7 @@ fn victims(job: &Job, lost: &HashSet<usize>, random: &mut Random) -> HashSet<usi
     victims
 }
 
-/// Any ranks die at any time, again and again, also in recoveries; with at most m ranks of a
+/// Any ranks die at any time and repeatedly, also in recoveries; with at most m ranks of a
 /// process row missing at a time, nothing is refused, and x is right.
 #[test]
 fn losses_in_recoveries_lose_nothing() {
@@ -877,8 +877,8 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
     }
 }
 
-/// Once one rank has reported that the checksums contradict the matrix, and all have heard it, the
-/// loss of that rank does not revoke the report.
+/// Once one rank has reported that the checksums contradict the matrix, and all have received that,
+/// the loss of that rank does not revoke the report.
 #[test]
 fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let (nb, cut, matrix) = (8, 5, Matrix::random(96, 3));
@@ -941,7 +941,7 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
         let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
         solved.map(|solution| (solution.x, watcher.mended_rows))
     });
-    // A rank that fails ends the others, which only hear of the failure.
+    // A rank that fails ends the others, which are only notified of the failure.
     let is_told = |error: &AbftError| {
         matches!(error, AbftError::Solve(SolveError::Wrong(_) | SolveError::Pivot { .. }))
     };

@@ -36,7 +36,7 @@ fn job((p, q, m): (usize, usize, usize), depth: usize, check: CheckEvery, seed: 
 }
 
 /// Makes one wrong number, stops before a cut or where a start begins to factor, and records what
-/// it is told.
+/// is reported.
 #[derive(Clone, Default)]
 struct Watch {
     flip: Option<(usize, Flip)>,
@@ -189,7 +189,7 @@ fn a_wrong_number_in_another_process_row_is_told_before_a_rebuilding() {
     let flip = Flip { place: (40, 20), bit: 56 };
     let memory = without(&stopped(&job, 4, (2, flip), 4), &[0]);
     let (fate, start) = finish(&job, &memory, 2);
-    // With one checksum nothing tells the process column, and rows may have moved before.
+    // With one checksum nothing locates the process column, and rows may have moved before.
     assert_eq!(fate, Fate::Wrong { process_row: 1, ranks: vec![] });
     assert_eq!(finish(&job, &start.memory, 3).0, Fate::Refused);
 }
@@ -222,8 +222,8 @@ fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
     }
 }
 
-/// A check at the end of a group mends a number of a finished column before the group's checksums
-/// are summed anew: sums of the wrong number would contradict the old checksums, and end the run.
+/// A check at the end of a group repairs a number of a finished column before the group's checksums
+/// are summed again: sums of the wrong number would contradict the old checksums, and end the run.
 #[test]
 fn a_finished_column_that_a_check_mends_is_not_told_as_wrong() {
     let job = job((1, 2, 2), 1, every(1), 3);
@@ -559,7 +559,7 @@ impl Pair {
         deadly(self.job.ranks(), random.below(1 << 20) as u64, kills, linger)
     }
 
-    /// Starts the job; returns its outcome and what the ranks were told.
+    /// Starts the job; returns its outcome and what was reported to the ranks.
     fn start(
         &mut self,
         memory: &Memory,
@@ -744,8 +744,8 @@ fn a_flip_and_a_loss_end_right_or_by_name() {
     assert!(of(End::Mended) > pairs / 50 && of(End::Refused) > pairs / 50);
 }
 
-/// A rank is named as the origin only where nobody else can be: whatever flips and wherever rows
-/// move meanwhile, no innocent rank is ever named. Most flips are named, as most rows stay.
+/// A rank is named as the origin only where no other can be: whatever flips and wherever rows
+/// move until then, no innocent rank is ever named. Most flips are named, as most rows stay.
 #[test]
 fn no_innocent_rank_is_named_as_the_origin() {
     let (mut named, mut mended, seed) = (0, 0, seed("SKT_ABFT_SEED"));

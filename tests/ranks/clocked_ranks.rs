@@ -80,8 +80,8 @@ fn count(work: Work) {
     }
 }
 
-/// The products of all ranks, `rows x cols x k`, are those of the elimination: none is told twice,
-/// and none is left out.
+/// The products of all ranks, `rows x cols x k`, are those of the elimination: none is reported
+/// twice, and none is left out.
 #[test]
 fn the_solver_tells_of_all_its_products() {
     use_one_thread();

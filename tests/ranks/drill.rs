@@ -132,7 +132,7 @@ pub struct Work {
     pub found: FoundRun,
     pub resumed: bool,
     pub protection: Protection,
-    /// Seconds of the run, and the first value that an observer was told.
+    /// Seconds of the run, and the first value that an observer received.
     pub seconds: f64,
     pub first_told_seconds: f64,
 }

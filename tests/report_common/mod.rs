@@ -171,7 +171,7 @@ pub fn record(spec: TestSpec) -> TestRecord {
     }
 }
 
-/// What a source says of a test of 5 s at 92.125 Gflop/s: 921.25 W.
+/// The reading of a source for a test of 5 s at 92.125 Gflop/s: 921.25 W.
 pub fn power(source: &str, nodes: Option<Nodes>) -> EnergyReading {
     let reading = EnergyReading {
         source: source.to_string(),

@@ -9,7 +9,7 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The schema in `text`, which may have no other keywords than those of JSON Schema: by itself
+    /// The schema in `text`, which may have no other keywords than those of JSON Schema: by default
     /// a validator ignores a misspelt one.
     pub fn new(text: &str) -> Self {
         const DRAFT: &str = "https://json-schema.org/draft/2020-12/schema";

@@ -88,7 +88,7 @@ impl Checkout {
         self.run(&self.repository().join("scripts/release"), words)
     }
 
-    /// The script refuses, says why, and leaves everything as it was.
+    /// The script refuses, prints why, and leaves everything as it was.
     #[track_caller]
     fn refuses(&self, words: &str, why: &str) {
         let before = self.git("status --porcelain");

@@ -29,7 +29,7 @@ const STARTS: &str = "#!/bin/sh\n\
     exit \"$code\"\n";
 const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
 
-/// A stand-in for PBS's, which tells how often the job was started only if `RUN_COUNT` is set.
+/// A stand-in for PBS's, which reports how often the job was started only if `RUN_COUNT` is set.
 const QSTAT: &str = "#!/bin/sh\n\
     echo Job Id: 7\n\
     echo '    Resource_List.walltime = 04:00:00'\n\
@@ -167,7 +167,7 @@ fn what_fails_in_each_job_is_not_queued_for_ever() {
             [lost, lost, "0\n", lost, lost, lost].map(|ends| batch.run(&script(name), ends).0);
         assert_eq!(codes, [75, 75, 0, 75, 75, 2].map(Some), "{name}");
         assert!(!batch.at("images/failed").exists(), "{name}");
-        // A job that lost its nodes has come further all the same, if it has images of two epochs.
+        // A job that lost its nodes has nevertheless progressed if it has images of two epochs.
         for _ in 0..4 {
             assert_eq!(batch.run(&script(name), "255\n255\n137 2\n").0, Some(75), "{name}");
         }
@@ -241,7 +241,7 @@ fn a_pbs_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
     }
 }
 
-/// Slurm tells a job its end from version 23.02 on; before, its queue does.
+/// Slurm reports a job's end time from version 23.02 on; before, its queue does.
 #[test]
 fn a_slurm_job_of_any_version_knows_its_end() {
     let batch = Batch::new();
@@ -284,7 +284,7 @@ fn a_job_that_cannot_learn_its_end_does_not_start() {
     }
 }
 
-/// qsub passes on no variable that it is not told of.
+/// qsub passes on no variable that is not named.
 #[test]
 fn a_pbs_job_that_submits_itself_keeps_its_images_and_its_level() {
     for name in ["pbs.sh", "pbs-launch.sh"] {

@@ -1,4 +1,4 @@
-//! Every suite is part of a test program, and what `scripts/test` says of programs and suites
+//! Every suite is part of a test program, and what `scripts/test` lists of programs and suites
 //! holds.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ fn programs() -> BTreeMap<String, PathBuf> {
     let members = entries(&root.join("crates")).into_values().chain([root.to_owned()]);
     let tests = members.flat_map(|member| entries(&member.join("tests")));
     let main = |(name, path): (String, PathBuf)| {
-        // A folder that is a package of its own has no main.rs, which Cargo would take for a
+        // A folder that is a separate package has no main.rs, which Cargo would take for a
         // program of the package around it, too.
         let files = [path.join("main.rs"), path.join(&name).with_extension("rs"), path];
         let main = files.into_iter().find(|file| file.is_file())?;
@@ -28,7 +28,7 @@ fn programs() -> BTreeMap<String, PathBuf> {
     tests.filter_map(main).collect()
 }
 
-/// Files beside the main file of a program that is a folder.
+/// Files next to the main file of a program that is a folder.
 fn suites(main: &Path) -> BTreeMap<String, PathBuf> {
     let folder = main.parent().unwrap();
     let own = main.file_stem().unwrap().to_str().unwrap();

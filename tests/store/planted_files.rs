@@ -54,7 +54,7 @@ fn save(folder: &Path, state: &Value) {
 const LAUNCH: &str = "launch --state s --np 1 --launcher openmpi --launcher-program /nonexistent \
                       -- --n 100";
 
-/// A process that poses as the launcher of start `token`, in a group of its own.
+/// A process that poses as the launcher of start `token`, in a separate group.
 fn stand_in(token: &str) -> Child {
     let mut command = Command::new("sleep");
     command.arg("1000").env("SKT_HPL_HEARTBEAT", token).process_group(0);

@@ -1,5 +1,5 @@
 //! A limit of the machine is reported at creation, by its name, and never as a SIGBUS later. Each
-//! test runs itself once more in a namespace of its own with a low limit; if the system grants no
+//! test runs itself once more in a separate namespace with a low limit; if the system grants no
 //! namespaces, it is skipped.
 
 use std::os::fd::AsRawFd;
@@ -309,7 +309,7 @@ fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
     assert_eq!(code, Some(2), "{text}");
     let has = format!("its store {} has ", folder.display());
     assert!(text.contains(&has) && text.contains(" and the segments of 2 ranks need"), "{text}");
-    // What the message says to do is enough: a smaller N, or a larger file system.
+    // What the message advises is enough: a smaller N, or a larger file system.
     let between = |start: &str, end: &str| {
         let (_, rest) = text.split_once(start).unwrap_or_else(|| panic!("no `{start}`: {text}"));
         rest.split(end).next().unwrap().trim().to_owned()

@@ -1,8 +1,8 @@
 //! Other users plant segments in a store and take names: no run continues from a planted segment,
 //! or is stopped by a taken name. Damaged segments of one's own are reported and replaced.
 //!
-//! The tests need the rights of root, to act as other users; without them each test says so. System
-//! V segments belong to the whole machine, so each test has a namespace of its own for them.
+//! The tests need the rights of root, to act as other users; without them each test reports that.
+//! System V segments belong to the whole machine, so each test has a separate namespace for them.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -19,7 +19,7 @@ use skt_hpl::cli::store::{self, CleanOptions, Lines};
 use skt_run::protect::hold::RunLock;
 use tempfile::TempDir;
 
-/// A user id that nobody has.
+/// A user id that no account has.
 const OTHER: u32 = 54_321;
 const PAGE_BYTES: usize = 4096;
 

@@ -58,7 +58,7 @@ impl Fixture {
     }
 
     /// Runs a child of this test binary that creates rank 0 filled with 0xab, reports it, and then
-    /// acts as `mode` says.
+    /// acts according to `mode`.
     fn child(&self, mode: &str) -> std::process::Child {
         self.child_with("state", mode)
     }
@@ -493,7 +493,7 @@ fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
             found => found,
         };
         std::thread::scope(|scope| {
-            // Another thread removes segments that nobody uses.
+            // Another thread removes segments that no process uses.
             scope.spawn(|| {
                 while goes_on() {
                     f.store.remove_unused(&name).unwrap();

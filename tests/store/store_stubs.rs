@@ -1,8 +1,8 @@
 //! A death between the creation of a segment and the writing of its first page: the remains are
 //! recognized as ours and removed by the next search; a segment that only looks similar stays.
 //!
-//! System V segments belong to the whole machine, so each test here has a namespace of its own for
-//! them; if the system grants none, it says so.
+//! System V segments belong to the whole machine, so each test here has a separate namespace for
+//! them; if the system grants none, it reports that.
 
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
@@ -35,7 +35,7 @@ fn name() -> SegmentName {
     SegmentName::new("stub", "state", 0).unwrap()
 }
 
-/// Not a test: begins to create a segment, and at the first stage acts as it is told.
+/// Not a test: begins to create a segment, and at the first stage acts as configured.
 #[test]
 #[ignore = "runs as a child of the tests below"]
 fn child_process() {

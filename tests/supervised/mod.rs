@@ -556,7 +556,7 @@ pub fn run() -> String {
 }
 
 /// The x of a run without a supervisor's help and without checkpoints, which all runs must have. It
-/// is kept in a file, because each test may be a process of its own.
+/// is kept in a file, because each test may be a separate process.
 pub fn undisturbed_x(cluster: &Alone) -> String {
     let program = cluster.kind.program().expect("installed");
     let built = fs::metadata(program).and_then(|meta| meta.modified()).expect("our program");
@@ -617,7 +617,7 @@ impl Ended {
     }
 }
 
-/// Waits until rank 0, on n1, has died at a step as it was told to, then powers `node` off: all
+/// Waits until rank 0, on n1, has died at a step as configured, then powers `node` off: all
 /// other ranks are still in that step.
 pub fn power_off_at(cluster: &mut Alone, start: usize, step: &str, node: &str) {
     wait_for(step, || {

@@ -100,7 +100,7 @@ fn check_configuration(text: &[u8], format: Format, lenient: bool) {
         + &toml::write_launch(&checked.launch);
     let again = self::checked(written.as_bytes(), Format::Toml, false).expect(&written);
     assert_eq!((&again.0.spec, &again.1), (spec, &settings), "{written}");
-    assert_eq!(said(&again.0.launch), said(&checked.launch), "{written}");
+    assert_eq!(printed(&again.0.launch), printed(&checked.launch), "{written}");
     match hpldat::write(spec) {
         Err(error) => assert_tame(&error.to_string()),
         Ok((written, lost)) => {
@@ -113,7 +113,7 @@ fn check_configuration(text: &[u8], format: Format, lenient: bool) {
 }
 
 /// The content of a table `[launch]`, without places.
-fn said(launch: &LaunchDraft) -> Vec<(usize, Vec<&str>)> {
+fn printed(launch: &LaunchDraft) -> Vec<(usize, Vec<&str>)> {
     launch
         .iter()
         .map(|(key, values)| {

@@ -237,11 +237,11 @@ impl ClusterBox {
         hosts.push('\n');
         let stdin = outer.stdin.as_mut().expect("piped");
         let _ = std::io::Write::write_all(stdin, hosts.as_bytes());
-        if !says_ready(&mut outer) {
+        if !prints_ready(&mut outer) {
             let _ = outer.kill();
-            let said = outer.wait_with_output().map(|out| out.stderr).unwrap_or_default();
-            let said = String::from_utf8_lossy(&said).trim().to_owned();
-            return Err(format!("namespaces are not allowed here: {said}"));
+            let printed = outer.wait_with_output().map(|out| out.stderr).unwrap_or_default();
+            let printed = String::from_utf8_lossy(&printed).trim().to_owned();
+            return Err(format!("namespaces are not allowed here: {printed}"));
         }
         let head = only_child(outer.id() as i32).ok_or("the head has no first process")?;
         let mut cluster =
@@ -326,8 +326,8 @@ impl ClusterBox {
             let out = sh.args(["-ec", &script, "sh", node, &address, &processor]).output();
             let out = out.map_err(|why| format!("cannot start nsenter: {why}"))?;
             if !out.status.success() {
-                let said = String::from_utf8_lossy(&out.stderr);
-                return Err(format!("sshd on {node}: {}", said.trim()));
+                let printed = String::from_utf8_lossy(&out.stderr);
+                return Err(format!("sshd on {node}: {}", printed.trim()));
             }
             self.sh_on_head(&format!(
                 "echo \"{node} $(cut -d' ' -f1,2 /mnt/ssh/{node}.pub)\" >> /mnt/ssh/known_hosts
@@ -360,9 +360,9 @@ impl ClusterBox {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|why| format!("cannot start nsenter: {why}"))?;
-        if !says_ready(&mut starter) {
-            let said = starter.wait_with_output().map(|out| out.stderr).unwrap_or_default();
-            return Err(format!("{node}: {}", String::from_utf8_lossy(&said).trim()));
+        if !prints_ready(&mut starter) {
+            let printed = starter.wait_with_output().map(|out| out.stderr).unwrap_or_default();
+            return Err(format!("{node}: {}", String::from_utf8_lossy(&printed).trim()));
         }
         let unshare = only_child(starter.id() as i32).ok_or("no unshare")?;
         let init = only_child(unshare).ok_or("the node has no first process")?;
@@ -582,7 +582,7 @@ pub fn with_cover(script: &str) -> String {
 }
 
 /// Reads the line `ready`; false if it does not come.
-fn says_ready(child: &mut Child) -> bool {
+fn prints_ready(child: &mut Child) -> bool {
     let mut line = String::new();
     let stdout = child.stdout.take().expect("piped");
     BufReader::new(stdout).read_line(&mut line).is_ok() && line.trim() == "ready"

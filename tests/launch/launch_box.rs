@@ -10,7 +10,7 @@ fn cluster(nodes: usize) -> Option<ClusterBox> {
     ClusterBox::new(nodes).inspect_err(|why| skipped(why)).ok()
 }
 
-fn said(command: &mut std::process::Command) -> String {
+fn printed(command: &mut std::process::Command) -> String {
     let out = command.output().expect("started");
     assert!(out.status.success(), "{command:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).trim().to_owned()
@@ -26,8 +26,11 @@ fn agent(cluster: &ClusterBox, node: &str, what: &str) -> std::process::Command 
 fn nodes_are_apart_and_reach_each_other() {
     let Some(cluster) = cluster(3) else { return };
     assert_eq!(cluster.remains(), Vec::<String>::new());
-    assert_eq!(said(&mut agent(&cluster, "n2", "hostname; pwd; ls /dev/shm")), "n2\n/mnt");
-    assert_eq!(said(&mut agent(&cluster, "n1", "ipcmk -M 4096 >/dev/null; touch /dev/shm/f")), "");
+    assert_eq!(printed(&mut agent(&cluster, "n2", "hostname; pwd; ls /dev/shm")), "n2\n/mnt");
+    assert_eq!(
+        printed(&mut agent(&cluster, "n1", "ipcmk -M 4096 >/dev/null; touch /dev/shm/f")),
+        ""
+    );
     assert_eq!((cluster.segment_bytes("n1"), cluster.segment_bytes("n2")), (4096, 0));
     assert_eq!(cluster.remains().len(), 2, "{:?}", cluster.remains());
     // A TCP connection from node to node, by bash.
@@ -42,7 +45,7 @@ fn nodes_are_apart_and_reach_each_other() {
         .unwrap();
     let connect = "for i in $(seq 300); do \
                    (exec 3<>/dev/tcp/n2/5000) 2>/dev/null && exit 0; sleep 0.2; done; exit 1";
-    said(cluster.on_node("n3", "bash").args(["-c", connect]));
+    printed(cluster.on_node("n3", "bash").args(["-c", connect]));
     assert!(server.wait().unwrap().success());
 }
 
@@ -51,11 +54,11 @@ fn nodes_see_the_checkout_and_the_target_folder() {
     let Some(cluster) = cluster(1) else { return };
     for file in [env!("CARGO_BIN_EXE_skt-hpl"), concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")]
     {
-        said(cluster.on_head("test").args(["-r", file]));
-        said(cluster.on_node("n1", "test").args(["-r", file]));
+        printed(cluster.on_head("test").args(["-r", file]));
+        printed(cluster.on_node("n1", "test").args(["-r", file]));
     }
     let witness = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).expect("our folder");
-    said(cluster.on_node("n1", "test").arg("-w").arg(witness.path()));
+    printed(cluster.on_node("n1", "test").arg("-w").arg(witness.path()));
     assert_eq!(cluster.remains(), Vec::<String>::new());
 }
 
@@ -63,7 +66,7 @@ fn nodes_see_the_checkout_and_the_target_folder() {
 fn power_off_takes_all_and_power_on_is_fresh() {
     let Some(mut cluster) = cluster(2) else { return };
     for silently in [false, true] {
-        said(&mut agent(
+        printed(&mut agent(
             &cluster,
             "n1",
             "ipcmk -M 4096; touch /tmp/x; sleep 1000 >/dev/null 2>&1 &",
@@ -79,9 +82,9 @@ fn power_off_takes_all_and_power_on_is_fresh() {
         assert_eq!(out.status.code(), Some(255));
         assert!(start.elapsed() > Duration::from_secs(2));
         cluster.power_on("n1").unwrap();
-        assert_eq!(said(&mut agent(&cluster, "n1", "hostname")), "n1");
+        assert_eq!(printed(&mut agent(&cluster, "n1", "hostname")), "n1");
         assert_eq!(cluster.remains(), Vec::<String>::new());
-        said(agent(&cluster, "n2", "ping -c1 -W2 n1 >/dev/null 2>&1 || bash -c 'exec 3<>/dev/tcp/n1/1' 2>&1 | grep -q refused").arg(""));
+        printed(agent(&cluster, "n2", "ping -c1 -W2 n1 >/dev/null 2>&1 || bash -c 'exec 3<>/dev/tcp/n1/1' 2>&1 | grep -q refused").arg(""));
     }
 }
 
@@ -103,7 +106,7 @@ fn a_cut_link_heals() {
 #[test]
 fn nothing_outlives_the_box() {
     let Some(cluster) = cluster(2) else { return };
-    said(&mut agent(&cluster, "n1", "sleep 54321 >/dev/null 2>&1 &"));
+    printed(&mut agent(&cluster, "n1", "sleep 54321 >/dev/null 2>&1 &"));
     let pid = cluster.pids("n1", "sleep").len();
     assert_eq!(pid, 2);
     let all: Vec<i32> = cluster.pids("n1", "sleep");

@@ -37,8 +37,8 @@ fn a_run_that_is_done_leaves_a_record() {
     let run = format!("launch-json-{}", std::process::id());
     let (output, record) =
         launch(folder.path(), &format!("{LOCAL} --np 2 -- --n 200 --nb 16 --run-id {run}"));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     published().check(&record);
     assert_eq!((&record["status"], &record["exit"]), (&"finished".into(), &0.into()));
     assert_eq!(record["starts"], 1);
@@ -47,7 +47,7 @@ fn a_run_that_is_done_leaves_a_record() {
 /// The first reason is the node that the agent cannot reach; as nothing was started, no data is
 /// reported as kept.
 #[test]
-fn a_refused_agent_is_told_and_leaves_a_record() {
+fn a_refused_agent_is_reported_and_leaves_a_record() {
     let folder = tempfile::tempdir().expect("a folder");
     let agent = folder.path().join("agent");
     let refused =
@@ -56,14 +56,17 @@ fn a_refused_agent_is_told_and_leaves_a_record() {
     fs::write(folder.path().join("hosts"), "n1\nn2\n").expect("our folder");
     let flags = "--hosts hosts --probe-limit 5s --agent ./agent -- --n 200 --p 1 --q 2";
     let (output, record) = launch(folder.path(), flags);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(75), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(75), "{printed}");
     published().check(&record);
     assert_eq!((&record["status"], &record["starts"]), (&"gave-up".into(), &0.into()));
-    let gave_up = said.lines().find(|line| line.contains("giving up: ")).expect("it says why");
+    let gave_up = printed.lines().find(|line| line.contains("giving up: ")).expect("it says why");
     let (first, _) = gave_up.split_once("cannot be used").expect("of nodes");
-    assert!(first.contains("giving up: n1 (") && first.contains("Connection refused"), "{said}");
-    assert!(said.contains("nothing was started") && !said.contains("survived is kept"), "{said}");
+    assert!(first.contains("giving up: n1 (") && first.contains("Connection refused"), "{printed}");
+    assert!(
+        printed.contains("nothing was started") && !printed.contains("survived is kept"),
+        "{printed}"
+    );
 }
 
 #[test]

@@ -23,7 +23,7 @@ struct Run {
 /// How a run ended.
 struct Ended {
     code: Option<i32>,
-    said: String,
+    printed: String,
     report: String,
 }
 
@@ -55,7 +55,7 @@ impl Run {
     /// A run of two ranks to its end.
     fn ended(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> Ended {
         let (mut command, planted) = self.launch(flags, run, times);
-        let ended = Ended::of(command.output().expect("started"));
+        let ended = Ended::from_output(command.output().expect("started"));
         planted.assert();
         ended
     }
@@ -80,16 +80,16 @@ impl Drop for Run {
 }
 
 impl Ended {
-    fn of(out: Output) -> Self {
+    fn from_output(out: Output) -> Self {
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (said, report) = (text(out.stderr), text(out.stdout));
-        eprintln!("{said}");
-        Self { code: out.status.code(), said, report }
+        let (printed, report) = (text(out.stderr), text(out.stdout));
+        eprintln!("{printed}");
+        Self { code: out.status.code(), printed, report }
     }
 
     fn passed_at_once(&self) -> &Self {
-        assert_eq!(self.code, Some(0), "{}\n{}", self.said, self.report);
-        assert!(self.said.contains("after 0 failure(s)"), "{}", self.said);
+        assert_eq!(self.code, Some(0), "{}\n{}", self.printed, self.report);
+        assert!(self.printed.contains("after 0 failure(s)"), "{}", self.printed);
         assert!(self.report.contains("PASSED"), "{}", self.report);
         self
     }
@@ -99,7 +99,7 @@ impl Ended {
 const SLOW_SYNCS: (&str, &str) = ("SYNC_SECONDS", "3");
 
 #[test]
-fn a_rank_that_writes_its_image_itself_is_not_taken_for_a_hung_one() {
+fn a_rank_that_writes_its_image_is_not_hung() {
     let run = Run::new("abft");
     // The run has one cut with an image.
     let flags = "--n 512 --nb 256 --p 1 --q 1 --ft abft --level local:";
@@ -110,7 +110,7 @@ fn a_rank_that_writes_its_image_itself_is_not_taken_for_a_hung_one() {
 }
 
 #[test]
-fn a_rank_that_waits_for_its_own_image_is_not_taken_for_a_hung_one() {
+fn a_rank_that_waits_for_its_image_is_not_hung() {
     let run = Run::new("self");
     let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
     let flags = format!("{flags}{},every=1ms!", run.images());
@@ -119,7 +119,7 @@ fn a_rank_that_waits_for_its_own_image_is_not_taken_for_a_hung_one() {
 
 /// The rank that sends heartbeats waits for a message of the rank that waits for its image.
 #[test]
-fn a_job_that_waits_for_the_image_of_another_rank_is_not_taken_for_a_hung_one() {
+fn a_job_that_waits_for_an_image_of_another_rank_is_not_hung() {
     let run = Run::new("other");
     let flags = "--n 768 --nb 256 --p 1 --q 2 --checkpoint-every 1p! --level local:";
     let flags = format!("{flags}{},every=1ms!", run.images());
@@ -127,19 +127,19 @@ fn a_job_that_waits_for_the_image_of_another_rank_is_not_taken_for_a_hung_one() 
 }
 
 #[test]
-fn steps_that_take_longer_than_hang_after_from_the_first_on_are_not_taken_for_a_hang() {
+fn steps_that_always_exceed_hang_after_are_no_hang() {
     let run = Run::new("steps");
     // The steps take 7.2, 4.0, 1.8 and 0.4 s.
     let flags = "--n 2048 --nb 512 --p 1 --q 2 --ft none";
     let ended = run.ended("--hang-after 2s", flags, &[("GFLOPS", "0.3")]);
     let words = "a step of this run takes up to";
-    assert!(ended.passed_at_once().said.contains(words), "{}", ended.said);
+    assert!(ended.passed_at_once().printed.contains(words), "{}", ended.printed);
 }
 
 /// Rank 1 is killed, and its memory stays held for longer than a working process is waited for, as
 /// with the memory of a large process.
 #[test]
-fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
+fn a_start_refused_by_a_dying_rank_is_repeated() {
     let run = Run::new("dying");
     let from = run.path().join("from-now-on");
     let flags = "--n 3000 --nb 50 --p 1 --q 2 --checkpoint-every 2p! --inject 1@column:1500";
@@ -155,13 +155,13 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
         thread::sleep(Duration::from_millis(5));
     }
     fs::write(&from, "").expect("our folder");
-    let ended = Ended::of(launch.wait_with_output().expect("ours"));
+    let ended = Ended::from_output(launch.wait_with_output().expect("ours"));
     planted.assert();
-    assert_eq!(ended.code, Some(0), "{}\n{}", ended.said, ended.report);
+    assert_eq!(ended.code, Some(0), "{}\n{}", ended.printed, ended.report);
     assert!(ended.report.contains("PASSED"), "{}", ended.report);
     // If the next start does not wait long enough, a later one does.
     let words = "processes of an earlier start, which end, still held what they had";
-    let held = ended.said.lines().filter(|line| line.contains("failed in phase changed"));
-    assert!({ held }.all(|line| line.contains(words)), "{}", ended.said);
-    assert!(!ended.said.contains("is running on host"), "{}", ended.said);
+    let held = ended.printed.lines().filter(|line| line.contains("failed in phase changed"));
+    assert!({ held }.all(|line| line.contains(words)), "{}", ended.printed);
+    assert!(!ended.printed.contains("is running on host"), "{}", ended.printed);
 }

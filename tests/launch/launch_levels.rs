@@ -66,7 +66,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
 }
 
 #[test]
-fn nothing_is_lost_but_time_when_the_power_fails_and_when_two_nodes_go() {
+fn power_failure_and_loss_of_two_nodes_cost_only_time() {
     let Some((cluster, ended)) = lose_all_and_then_too_many(&run()) else { return };
     ended.passed_with_the_same_x(&cluster);
 }

@@ -28,7 +28,7 @@ fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
         ["its link is dead", "a connection to it broke"].iter().any(|one| why.contains(one)),
         "{why}"
     );
-    assert!(ended.said.contains(&format!("{lost} lost: ")), "{}", ended.said);
+    assert!(ended.printed.contains(&format!("{lost} lost: ")), "{}", ended.printed);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_node_whose_link_is_dead_is_replaced() {
     cluster.cut_network_of_the_job("n3");
     let ended = launch.end(&cluster);
     ended.passed().replaced(0, "n3", "n5");
-    ended.tell("dead link", 0, cut);
+    ended.print("dead link", 0, cut);
     assert_link_named(&ended, 0, "n3");
     assert_eq!(ended.failures(), 1, "{}", ended.account);
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
@@ -58,7 +58,7 @@ fn two_nodes_whose_links_die_at_once_are_replaced() {
     let ended = launch.end(&cluster);
     ended.passed().replaced(0, "n1", "n5");
     ended.replaced(0, "n3", "n6");
-    ended.tell("two dead links", 0, cut);
+    ended.print("two dead links", 0, cut);
     ["n1", "n3"].iter().for_each(|node| assert_link_named(&ended, 0, node));
 }
 
@@ -88,7 +88,7 @@ fn a_link_that_is_dead_before_the_start_is_found() {
     let ended = launch(&cluster, true, "", &run()).end(&cluster);
     ended.passed();
     assert_eq!(ended.failures(), 0, "{}", ended.account);
-    assert!(ended.said.contains("n2 its link is dead"), "{}", ended.said);
+    assert!(ended.printed.contains("n2 its link is dead"), "{}", ended.printed);
     assert_eq!(ended.account["nodes"]["out"][0]["host"]["name"], "n2", "{}", ended.account);
 }
 
@@ -159,7 +159,7 @@ fn slow_ranks(cluster: &Alone) -> String {
 
 impl Case {
     /// The case of a seed: a dead link in three of five cases.
-    fn of(seed: u64, kind: Kind) -> Self {
+    fn from_seed(seed: u64, kind: Kind) -> Self {
         let mut random = SplitMix64::seed_from_u64(seed);
         let mut below = |most: u64| (random.next_u64() % most) as usize;
         let (flags, most) = METHODS[below(6)];
@@ -226,7 +226,7 @@ impl Case {
         let computing =
             again.iter().filter_map(|failure| failure["computing_unix"].as_f64()).next_back();
         let seconds = computing.map(|unix| unix - lost_unix).filter(|seconds| *seconds > 0.0);
-        let is_over = ended.said.contains("starting over from the seed");
+        let is_over = ended.printed.contains("starting over from the seed");
         Some((seconds.filter(|_| self.when != When::AtStart), is_over))
     }
 }
@@ -252,7 +252,7 @@ fn random_losses() {
             Ok("box") => Kind::Openmpi,
             _ => [Kind::Openmpi, Kind::Ssh][(seed % 2) as usize],
         };
-        let case = Case::of(seed, kind);
+        let case = Case::from_seed(seed, kind);
         eprintln!("SOAK {seed} begins: {case:?}");
         done += 1;
         match std::panic::catch_unwind(|| case.play()) {

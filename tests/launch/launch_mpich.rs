@@ -32,10 +32,10 @@ fn a_program_for_another_mpi_is_refused_at_once() {
     launch.args(["launch", "--launcher", "mpich", "--np", "2", "--"]).args(run);
     for (mut job, name) in [(plain, "mpiexec.hydra"), (launch, "launch")] {
         let ended = job.current_dir(folder.path()).output().expect(name);
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!((ended.status.code(), ended.stdout.len()), (Some(2), 0), "{name}: {said}");
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!((ended.status.code(), ended.stdout.len()), (Some(2), 0), "{name}: {printed}");
         let error = "error: the launcher has started 2 processes (PMI_SIZE), and MPI sees one";
-        assert_eq!(said.matches(error).count(), 1, "{name}: {said}");
-        assert!(!said.contains("start 2"), "{name}: {said}");
+        assert_eq!(printed.matches(error).count(), 1, "{name}: {printed}");
+        assert!(!printed.contains("start 2"), "{name}: {printed}");
     }
 }

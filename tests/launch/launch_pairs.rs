@@ -79,7 +79,7 @@ fn reference_x(kind: Kind) -> Option<String> {
 
 impl Pair {
     /// Pair `index` of all [`PAIRS`].
-    fn of(index: usize) -> Self {
+    fn from_index(index: usize) -> Self {
         let (first, rest) = (index % 4, index / 4);
         let (second, rest) = (SECONDS[rest % SECONDS.len()], rest / SECONDS.len());
         let (when, rest) = (MOMENTS[rest % MOMENTS.len()], rest / MOMENTS.len());
@@ -163,8 +163,8 @@ fn dead_links_beyond_the_spares_are_refused_by_name() {
     wait_for_column(&cluster, 1, 500);
     ["n2", "n4"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
     let ended = launch.end(&cluster);
-    assert_eq!(ended.code, Some(75), "{}", ended.said);
-    let why = ended.said.lines().rfind(|line| line.contains("giving up: ")).expect("a reason");
+    assert_eq!(ended.code, Some(75), "{}", ended.printed);
+    let why = ended.printed.lines().rfind(|line| line.contains("giving up: ")).expect("a reason");
     assert!(why.contains("out of the launcher's reach"), "{why}");
     assert!(why.contains("n2") && why.contains("n4") && !why.contains("n1"), "{why}");
     assert!(why.ends_with("spare nodes needed: 2, left: 1"), "{why}");
@@ -188,7 +188,7 @@ fn pairs_of_dead_links() {
         }
         // A step that has no common divisor with the number of pairs: few rounds are spread over
         // all kinds of pairs, and many play all.
-        let pair = Pair::of((seed as usize).wrapping_mul(37) % PAIRS);
+        let pair = Pair::from_index((seed as usize).wrapping_mul(37) % PAIRS);
         let mut random = SplitMix64::seed_from_u64(seed);
         let column = 400 + random.next_u64() % 500;
         let jitter = Duration::from_millis(random.next_u64() % 1000);

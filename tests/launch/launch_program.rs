@@ -58,7 +58,7 @@ fn launch_here(folder: &Path, program: &OsStr) -> Command {
 /// How the program ends if nothing is lost.
 fn undisturbed(cluster: &Alone, flags: &str, steps: &str) -> Ended {
     let ended = launch(cluster, false, &format!("{flags} --state plain"), steps).end(cluster);
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.printed);
     ended
 }
 
@@ -88,7 +88,7 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
     let steps = steps();
     let undisturbed =
         launch(&cluster, true, &format!("{HEAT} --state plain"), &steps).end(&cluster);
-    assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.said);
+    assert_eq!(undisturbed.code, Some(0), "{}", undisturbed.printed);
     assert!(undisturbed.report.starts_with("sum of squares "), "{}", undisturbed.report);
     assert_eq!((undisturbed.failures(), undisturbed.account["starts"].as_u64()), (0, Some(1)));
 
@@ -111,9 +111,9 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
         lost.push(node);
     }
     let ended = job.end(&cluster);
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
-    assert_eq!(ended.report, undisturbed.report, "{}", ended.said);
-    assert_eq!(ended.failures(), 3, "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.printed);
+    assert_eq!(ended.report, undisturbed.report, "{}", ended.printed);
+    assert_eq!(ended.failures(), 3, "{}", ended.printed);
     let how = ended.failure(0)["how"].as_str().expect("words");
     assert!(how.contains(&format!("on {killed} was killed by signal 9")), "{how}");
     ended.replaced(1, &lost[0], "n5");
@@ -144,19 +144,19 @@ fn a_program_on_devices_survives_the_loss_of_a_node() {
     wait_for_checkpoints(&cluster, 1, 2);
     cluster.power_off("n2");
     let ended = job.end(&cluster);
-    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
-    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.printed);
+    assert_eq!(ended.failures(), 1, "{}", ended.printed);
     ended.replaced(0, "n2", "n5");
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(0), "{}", ended.account);
-    assert!(ended.said.contains("continues from step "), "{}", ended.said);
+    assert!(ended.printed.contains("continues from step "), "{}", ended.printed);
     // The nodes that are left were asked before the program had reported where its data is.
-    assert!(!ended.said.contains("its segments are gone"), "{}", ended.said);
+    assert!(!ended.printed.contains("its segments are gone"), "{}", ended.printed);
     assert_clean(&cluster);
 }
 
 /// Two nodes lose their power at once, which groups of one parity do not survive without images.
 #[test]
-fn two_nodes_at_once_are_survived_with_two_parities_or_images_and_else_refused() {
+fn two_losses_at_once_need_two_parities_or_images() {
     let undisturbed = lost_two_at_once("", false);
     let level = ["SKT_LEVELS=global:/mnt/images,every=1ms!", "SKT_RUN_ID=images"];
     for variables in [&["SKT_PARITIES=2"][..], &level] {
@@ -165,14 +165,19 @@ fn two_nodes_at_once_are_survived_with_two_parities_or_images_and_else_refused()
         let flags = flags.join(" ");
         let Some(ended) = lost_two_at_once(&flags, true) else { return };
         let undisturbed = undisturbed.as_ref().expect("there is a box");
-        assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
-        assert!(ended.said.contains("continues from step "), "{}", ended.said);
+        assert_eq!(
+            (ended.code, &ended.report),
+            (Some(0), &undisturbed.report),
+            "{}",
+            ended.printed
+        );
+        assert!(ended.printed.contains("continues from step "), "{}", ended.printed);
     }
     let Some(refused) = lost_two_at_once("", true) else { return };
-    assert_eq!((refused.code, &*refused.report), (Some(2), ""), "{}", refused.said);
+    assert_eq!((refused.code, &*refused.report), (Some(2), ""), "{}", refused.printed);
     let lost = "lost ranks [1, 3] with 1 parities a group";
-    assert!(refused.said.contains(lost), "{}", refused.said);
-    assert!(refused.said.contains("data of earlier starts is kept"), "{}", refused.said);
+    assert!(refused.printed.contains(lost), "{}", refused.printed);
+    assert!(refused.printed.contains("data of earlier starts is kept"), "{}", refused.printed);
 }
 
 fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
@@ -193,7 +198,7 @@ fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
 /// Rank 0 is killed, and its memory stays held for longer than a start waits: `skt_init` refuses,
 /// and the program ends with its own exit code.
 #[test]
-fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
+fn a_start_refused_by_a_dying_rank_is_repeated() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 0) else { return };
     install_heat(&cluster);
     let (flags, steps) = ("--np 2 --program bin/heat", &steps());
@@ -208,9 +213,9 @@ fn a_start_that_meets_a_rank_of_the_last_one_still_dying_is_not_the_last() {
     wait_for("what stays behind", || !cluster.pids("n1", "large-machine").is_empty());
     signal(&cluster.pids("n1", "heat"), Signal::SIGKILL);
     let ended = job.end(&cluster);
-    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
-    assert!(ended.late_ends > 0, "no start has met it: {}", ended.said);
-    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.printed);
+    assert!(ended.late_ends > 0, "no start has met it: {}", ended.printed);
+    assert_eq!(ended.failures(), 1, "{}", ended.printed);
     assert_clean(&cluster);
 }
 
@@ -222,19 +227,19 @@ fn a_program_that_is_stopped_is_continued_by_the_same_command() {
     install_heat(&cluster);
     let (flags, steps) = ("--np 2 --program bin/heat", &steps());
     let undisturbed = undisturbed(&cluster, flags, steps);
-    for (start, told) in [(1, Signal::SIGTERM), (2, Signal::SIGINT), (3, Signal::SIGUSR1)] {
+    for (start, sent) in [(1, Signal::SIGTERM), (2, Signal::SIGINT), (3, Signal::SIGUSR1)] {
         let job = launch(&cluster, false, flags, steps);
         wait_for_checkpoints(&cluster, start, 1);
-        signal(&cluster.head_pids("skt-hpl"), told);
+        signal(&cluster.head_pids("skt-hpl"), sent);
         let ended = job.end(&cluster);
-        assert_eq!((ended.code, &*ended.report), (Some(75), ""), "{told}: {}", ended.said);
+        assert_eq!((ended.code, &*ended.report), (Some(75), ""), "{sent}: {}", ended.printed);
         let hint = "stopped; start the same command again to resume";
-        assert!(ended.said.contains(hint), "{told}: {}", ended.said);
-        assert!(cluster.pids("n1", "heat").is_empty(), "{told}: it runs on");
+        assert!(ended.printed.contains(hint), "{sent}: {}", ended.printed);
+        assert!(cluster.pids("n1", "heat").is_empty(), "{sent}: it runs on");
     }
     let ended = launch(&cluster, false, flags, steps).end(&cluster);
-    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.said);
-    assert!(ended.said.contains("continues from step "), "{}", ended.said);
+    assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.printed);
+    assert!(ended.printed.contains("continues from step "), "{}", ended.printed);
     assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(4)));
     assert_clean(&cluster);
 
@@ -245,7 +250,7 @@ fn a_program_that_is_stopped_is_continued_by_the_same_command() {
     wait_for("the program", || ["n1", "n2"].iter().all(|node| runs(node).expect("test").success()));
     signal(&cluster.head_pids("skt-hpl"), Signal::SIGUSR1);
     let ended = job.end(&cluster);
-    assert_eq!((ended.code, &*ended.report), (Some(75), "told\ntold\n"), "{}", ended.said);
+    assert_eq!((ended.code, &*ended.report), (Some(75), "told\ntold\n"), "{}", ended.printed);
 }
 
 /// A program without checkpoints and without MPI, that knows its rank.
@@ -255,27 +260,27 @@ fn script(cluster: &Alone, name: &str, body: &str) -> String {
 }
 
 #[test]
-fn a_program_that_refuses_ends_with_its_word_and_one_without_signs_is_left_alone() {
+fn a_refusing_program_ends_and_one_without_signs_continues() {
     let Some(cluster) = supervised::cluster(Kind::Openmpi, 2, 1) else { return };
     let body = "[ $OMPI_COMM_WORLD_RANK = 1 ] && exit 3\nsleep 600";
     let ended = launch(&cluster, true, &script(&cluster, "refuses", body), "a b").end(&cluster);
-    assert_eq!(ended.code, Some(3), "{}", ended.said);
-    assert!(ended.said.contains("rank 1 on n2 ended with code 3, and all nodes are well"));
+    assert_eq!(ended.code, Some(3), "{}", ended.printed);
+    assert!(ended.printed.contains("rank 1 on n2 ended with code 3, and all nodes are well"));
     let record = &ended.account;
-    assert_eq!((&record["starts"], &record["exit"]), (&1.into(), &3.into()), "{}", ended.said);
+    assert_eq!((&record["starts"], &record["exit"]), (&1.into(), &3.into()), "{}", ended.printed);
     assert_eq!(record["command"], serde_json::json!(["a", "b"]));
 
     // The limits of the benchmark would end it: a silence of 2 s, or 20 s of a phase.
     let flags = format!("--hang-after 2s {}", script(&cluster, "silent", "sleep 25\necho \"$@\""));
     let ended = launch(&cluster, true, &flags, "done --now").end(&cluster);
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
-    assert_eq!(ended.report, "done --now\ndone --now\n", "{}", ended.said);
-    assert_eq!(ended.account["starts"], 1, "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.printed);
+    assert_eq!(ended.report, "done --now\ndone --now\n", "{}", ended.printed);
+    assert_eq!(ended.account["starts"], 1, "{}", ended.printed);
 
     // It asks to be started again, once.
     let body = "[ -e /mnt/asked ] && exit 0\nsleep 1; touch /mnt/asked; exit 75";
     let ended = launch(&cluster, true, &script(&cluster, "again", body), "").end(&cluster);
-    assert_eq!((ended.code, ended.failures()), (Some(0), 1), "{}", ended.said);
+    assert_eq!((ended.code, ended.failures()), (Some(0), 1), "{}", ended.printed);
 }
 
 #[test]
@@ -288,15 +293,15 @@ fn a_node_without_the_program_is_replaced() {
         assert!(cluster.on_node(node, "sh").args(["-ec", &copy]).status().expect("sh").success());
     }
     let ended = launch(&cluster, true, "--np 2 --program /tmp/hello", "").end(&cluster);
-    assert_eq!(ended.code, Some(0), "{}", ended.said);
+    assert_eq!(ended.code, Some(0), "{}", ended.printed);
     let replaced = "n2 has no /tmp/hello that it can start; n3 takes its place";
-    assert!(ended.said.contains(replaced), "{}", ended.said);
+    assert!(ended.printed.contains(replaced), "{}", ended.printed);
     let mut hosts: Vec<&str> = ended.report.lines().collect();
     hosts.sort_unstable();
-    assert_eq!(hosts, ["n1", "n3"], "{}", ended.said);
+    assert_eq!(hosts, ["n1", "n3"], "{}", ended.printed);
     let ended = launch(&cluster, true, "--np 2 --program /tmp/nothing", "").end(&cluster);
-    assert_eq!(ended.code, Some(2), "{}", ended.said);
-    assert!(ended.said.contains("there is no /tmp/nothing here"), "{}", ended.said);
+    assert_eq!(ended.code, Some(2), "{}", ended.printed);
+    assert!(ended.printed.contains("there is no /tmp/nothing here"), "{}", ended.printed);
 }
 
 /// The second start reads the same file as the first, which is killed when it has written all.
@@ -317,23 +322,23 @@ fn what_a_program_reads_and_writes_passes_byte_by_byte() {
     let deck = || File::open(folder.path().join("deck")).expect("our file");
     let arguments = [&b"caf\xe9"[..], b"100%", b"", b"it's"].map(OsStr::from_bytes);
     let ended = launch_here(folder.path(), name).args(arguments).stdin(deck()).output().unwrap();
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert!(ended.status.success() && said.contains("after 1 failure(s)"), "{said}");
+    let printed = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.success() && printed.contains("after 1 failure(s)"), "{printed}");
     let one = b"in \xe9\nno endcaf\xe9.100%..it's.";
     assert_eq!(ended.stdout, one.repeat(2), "{}", String::from_utf8_lossy(&ended.stdout));
     let progress = b"caf\xe9\r12%";
     let progresses = ended.stderr.windows(progress.len()).filter(|bytes| bytes == progress);
-    assert_eq!(progresses.count(), 2, "{said}");
-    assert!(!said.contains("@skt-hpl-"), "{said}");
+    assert_eq!(progresses.count(), 2, "{printed}");
+    assert!(!printed.contains("@skt-hpl-"), "{printed}");
     assert_eq!(fs::read(folder.path().join("others")).expect("written"), b"", "rank 1 read it");
 
     let mut echo = Command::new("echo").arg("5").stdout(Stdio::piped()).spawn().expect("echo");
     assert!(echo.wait().expect("our child").success());
     let pipe = echo.stdout.take().expect("piped");
     let refused = launch_here(folder.path(), name).stdin(pipe).output().expect("launch");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!((refused.status.code(), &*refused.stdout), (Some(2), &b""[..]), "{said}");
-    assert!(said.contains("standard input is a pipe with data"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), &*refused.stdout), (Some(2), &b""[..]), "{printed}");
+    assert!(printed.contains("standard input is a pipe with data"), "{printed}");
 }
 
 #[test]
@@ -350,12 +355,12 @@ fn a_program_that_dies_once_all_is_reported_is_no_success() {
     ] {
         let program = format!("./{name}");
         let ended = launch_here(folder.path(), program.as_ref()).arg(how).output().expect("launch");
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(code), "{how}: {said}");
-        let last = said.lines().last().expect("a line");
+        let printed = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(code), "{how}: {printed}");
+        let last = printed.lines().last().expect("a line");
         let start = format!("exit code {code}: ");
-        assert!(last.contains(&start) && last.contains(words), "{how}: {said}");
-        assert!(!said.contains("start 2"), "{how}: {said}");
+        assert!(last.contains(&start) && last.contains(words), "{how}: {printed}");
+        assert!(!printed.contains("start 2"), "{how}: {printed}");
     }
 }
 
@@ -387,12 +392,19 @@ fn a_job_of_a_program_that_has_changed_since_is_not_taken_over() {
     fs::rename(at("program"), at("earlier")).expect("our file");
     fs::rename(at("rebuilt"), at("program")).expect("our file");
     let refused = launch().output().expect("launch");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!((refused.status.code(), &*refused.stdout), (Some(2), &b""[..]), "{said}");
-    assert!(said.contains("was started when") && said.contains("had other contents"), "{said}");
+    let printed = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!((refused.status.code(), &*refused.stdout), (Some(2), &b""[..]), "{printed}");
+    assert!(
+        printed.contains("was started when") && printed.contains("had other contents"),
+        "{printed}"
+    );
     fs::rename(at("earlier"), at("program")).expect("our file");
     fs::write(at("go"), "").expect("room");
     let ended = launch().output().expect("launch");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!((ended.status.code(), &*ended.stdout), (Some(0), &b"first\nfirst\n"[..]), "{said}");
+    let printed = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(
+        (ended.status.code(), &*ended.stdout),
+        (Some(0), &b"first\nfirst\n"[..]),
+        "{printed}"
+    );
 }

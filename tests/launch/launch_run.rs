@@ -60,7 +60,7 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
         // The second loss was not over when the third came.
         if index != 1 {
             let phase = &ended.failure(index)["phase"];
-            let seconds = ended.tell(&format!("power-off in {phase}"), index, off[index]);
+            let seconds = ended.print(&format!("power-off in {phase}"), index, off[index]);
             // It takes 2 to 5 s where the machine has nothing else to do.
             assert!(seconds < 60.0, "{lost} lost for {seconds} s: {}", ended.account);
         }
@@ -140,7 +140,7 @@ fn a_node_powered_off_after_the_report(step: &str) {
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(1)));
-    assert!(ended.said.contains("lost after its report was whole"), "{}", ended.said);
+    assert!(ended.printed.contains("lost after its report was whole"), "{}", ended.printed);
 }
 
 #[test]
@@ -162,14 +162,14 @@ fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
     cluster.cut("n1");
     let ended = first.end(&cluster);
     ended.passed().replaced(0, "n1", "n5");
-    assert!(ended.said.contains("n1: not reached"), "{}", ended.said);
+    assert!(ended.printed.contains("n1: not reached"), "{}", ended.printed);
     cluster.heal("n1");
     // The Open MPI daemon of the first run learns of that run's end only now.
     wait_for("the end of what the first run left on n1", || {
         ["orted", "prted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
     });
     let again = launch(&cluster, true, "", &run()).end(&cluster);
-    assert!(again.said.contains("segment(s) of an earlier run"), "{}", again.said);
+    assert!(again.printed.contains("segment(s) of an earlier run"), "{}", again.printed);
     // Once all nodes have been reached, the marks are removed, too.
     let remains = cluster.remains_after(PATIENCE);
     assert_eq!(remains, Vec::<String>::new());
@@ -189,19 +189,19 @@ fn a_start_that_is_declined_removes_nothing() {
         &format!("{} --checkpoint-every 2p! --inject 1@commit:epoch=2", run("1000")),
     )
     .end(&cluster);
-    assert_eq!(killed.code, Some(2), "{}", killed.said);
+    assert_eq!(killed.code, Some(2), "{}", killed.printed);
     // Locks of killed processes may be removed.
     let mebibytes = || cluster.segment_bytes("n1") >> 20;
     let before = mebibytes();
-    assert!(before > 0, "{}", killed.said);
+    assert!(before > 0, "{}", killed.printed);
     let other = launch(&cluster, false, "--state other", &run("100000000")).end(&cluster);
-    assert_eq!(other.code, Some(2), "{}", other.said);
-    assert!(other.said.contains("data of earlier starts is kept"), "{}", other.said);
-    assert_eq!(mebibytes(), before, "{}", other.said);
+    assert_eq!(other.code, Some(2), "{}", other.printed);
+    assert!(other.printed.contains("data of earlier starts is kept"), "{}", other.printed);
+    assert_eq!(mebibytes(), before, "{}", other.printed);
     let other = launch(&cluster, false, "--state another --start-over", &run("900")).end(&cluster);
-    assert_eq!(other.code, Some(2), "{}", other.said);
-    assert!(other.said.contains("made with other settings"), "{}", other.said);
-    assert_eq!(mebibytes(), before, "{}", other.said);
+    assert_eq!(other.code, Some(2), "{}", other.printed);
+    assert!(other.printed.contains("made with other settings"), "{}", other.printed);
+    assert_eq!(mebibytes(), before, "{}", other.printed);
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn a_lost_head_node_is_replaced_by_another_machine() {
     let hosts = fs::read_to_string(cluster.shared().join("etc-hosts")).expect("names");
     cluster.write("etc-hosts", &format!("{hosts}10.77.0.1 other\n"));
     let refused = launch(&cluster, true, "", &run()).end(&cluster);
-    assert_eq!(refused.code, Some(2), "{}", refused.said);
-    assert!(refused.said.contains("--head-lost"), "{}", refused.said);
+    assert_eq!(refused.code, Some(2), "{}", refused.printed);
+    assert!(refused.printed.contains("--head-lost"), "{}", refused.printed);
     let ended = launch(&cluster, true, "--head-lost", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     let restart = ended.report.lines().find(|line| line.starts_with("# restart: from checkpoint "));
@@ -302,9 +302,13 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     });
     let third = launch(&cluster, true, "", &run()).end(&cluster);
     assert_eq!(third.code, Some(2), "two at a time");
-    assert!(third.said.contains("another `skt-hpl launch` is at work"), "{}", third.said);
+    assert!(third.printed.contains("another `skt-hpl launch` is at work"), "{}", third.printed);
     let ended = second.end(&cluster);
-    assert!(ended.said.contains("start 1 of an earlier supervisor goes on"), "{}", ended.said);
+    assert!(
+        ended.printed.contains("start 1 of an earlier supervisor goes on"),
+        "{}",
+        ended.printed
+    );
     assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
 
     // The job dies, too.
@@ -327,7 +331,7 @@ fn spares_spent_and_a_node_that_comes_back() {
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     let ended = first.end(&cluster);
-    assert_eq!(ended.code, Some(75), "{}", ended.said);
+    assert_eq!(ended.code, Some(75), "{}", ended.printed);
     assert_eq!(ended.account["status"], "gave-up");
     let why = ended.account["reason"].as_str().unwrap();
     assert!(why.starts_with("n2 (") && why.ends_with("no spare node is left"), "{why}");
@@ -344,8 +348,12 @@ fn more_losses_than_the_code_covers() {
     wait_for_column(&cluster, 1, 800);
     cluster.power_cut(&["n2", "n3"]);
     let ended = first.end(&cluster);
-    assert_eq!(ended.code, Some(2), "{}", ended.said);
-    assert!(ended.said.contains("more is lost than the checkpoint can rebuild"), "{}", ended.said);
+    assert_eq!(ended.code, Some(2), "{}", ended.printed);
+    assert!(
+        ended.printed.contains("more is lost than the checkpoint can rebuild"),
+        "{}",
+        ended.printed
+    );
     let ended = launch(&cluster, true, "--start-over", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
 }
@@ -360,8 +368,8 @@ fn stopped_in_order_and_resumed() {
     wait_for("a checkpoint", || beats(&cluster, 1).iter().any(|beat| beat["phase"] == "stamp"));
     signal(&cluster.head_pids("skt-hpl"), Signal::SIGTERM);
     let ended = first.end(&cluster);
-    assert_eq!(ended.code, Some(75), "{}", ended.said);
-    assert!(ended.said.contains("start the same command again to resume"));
+    assert_eq!(ended.code, Some(75), "{}", ended.printed);
+    assert!(ended.printed.contains("start the same command again to resume"));
     assert!(cluster.segment_bytes("n1") > 1 << 20, "the checkpoint stays");
     assert!(cluster.pids("n1", "skt-hpl").is_empty(), "the job does not");
     let ended = launch(&cluster, false, "", &run).end(&cluster);
@@ -385,7 +393,7 @@ fn the_report_grows_and_has_the_tests_of_all_starts() {
     let ended = launch.end(&cluster);
     ended.passed().replaced(0, "n2", "n5");
     assert_clean(&cluster);
-    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    assert_eq!(ended.failures(), 1, "{}", ended.printed);
     let report = &ended.report;
     let once = |text: &str| assert_eq!(report.matches(text).count(), 1, "{text}\n{report}");
     // The result is in the report of each start, of which the last is whole.
@@ -405,8 +413,8 @@ fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
     fs::remove_dir_all(cluster.shared().join("skt-hpl.launch")).unwrap();
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
-    assert!(ended.said.contains("the job is watched on"), "{}", ended.said);
-    assert!(ended.said.contains("the state is saved again"), "{}", ended.said);
+    assert!(ended.printed.contains("the job is watched on"), "{}", ended.printed);
+    assert!(ended.printed.contains("the state is saved again"), "{}", ended.printed);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
 }
 
@@ -423,8 +431,8 @@ fn fill_state_folder(cluster: &Alone) {
 }
 
 fn assert_watched_on(ended: &Ended) {
-    assert!(ended.said.contains("No space left on device"), "{}", ended.said);
-    assert_eq!(ended.said.matches("the job is watched on").count(), 1, "{}", ended.said);
+    assert!(ended.printed.contains("No space left on device"), "{}", ended.printed);
+    assert_eq!(ended.printed.matches("the job is watched on").count(), 1, "{}", ended.printed);
 }
 
 #[test]
@@ -436,7 +444,7 @@ fn a_state_folder_that_is_full_does_not_stop_the_run() {
     fill_state_folder(&cluster);
     let ended = launch.end(&cluster);
     assert_watched_on(&ended);
-    assert_eq!(ended.passed().failures(), 0, "{}", ended.said);
+    assert_eq!(ended.passed().failures(), 0, "{}", ended.printed);
 }
 
 #[test]
@@ -454,7 +462,7 @@ fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     let ended = launch.end(&cluster);
     assert_watched_on(&ended);
     ended.passed().replaced(0, "n2", "n5");
-    assert_eq!(ended.failures(), 1, "{}", ended.said);
+    assert_eq!(ended.failures(), 1, "{}", ended.printed);
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
 }
 
@@ -471,8 +479,9 @@ fn a_node_whose_system_v_limits_are_low_is_replaced() {
     for (lost, why, by) in
         [("n2", "kernel.shmmax = 65536", "n5"), ("n3", "kernel.shmmni = 3", "n6")]
     {
-        let line = ended.said.lines().find(|line| line.contains(&format!("{by} takes its place")));
-        let line = line.unwrap_or_else(|| panic!("{}", ended.said));
+        let line =
+            ended.printed.lines().find(|line| line.contains(&format!("{by} takes its place")));
+        let line = line.unwrap_or_else(|| panic!("{}", ended.printed));
         assert!(line.contains(&format!("{lost} ")) && line.contains(why), "{line}");
     }
 }
@@ -487,7 +496,7 @@ fn a_node_whose_store_is_full_is_replaced() {
     let ended = launch(&cluster, true, "", &format!("{} --store posix", run())).end(&cluster);
     ended.passed();
     assert_eq!(ended.failures(), 0);
-    assert!(ended.said.contains("n5 takes its place"), "{}", ended.said);
+    assert!(ended.printed.contains("n5 takes its place"), "{}", ended.printed);
 }
 
 #[test]
@@ -497,28 +506,28 @@ fn a_missing_agent_is_bad_input() {
     let mut command = cluster.on_head("bin/skt-hpl");
     let out = command.arg("launch").args(flags.split(' ')).args(["--", "--n", "100"]).output();
     let out = out.unwrap();
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{said}");
+    let printed = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{printed}");
     assert!(
-        said.contains("cannot start /nonexistent/ssh, which runs commands on the nodes"),
-        "{said}"
+        printed.contains("cannot start /nonexistent/ssh, which runs commands on the nodes"),
+        "{printed}"
     );
 }
 
 #[test]
-fn bad_input_is_told_at_once_and_a_job_that_cannot_start_is_given_up() {
+fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
     let Some(cluster) = cluster(2, 0) else { return };
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.said.contains("--nb"), "{}", ended.said);
+    assert!(ended.printed.contains("--nb"), "{}", ended.printed);
     let ended = launch(&cluster, false, "--launcher-program /bin/false", "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.said.contains("gave no sign of life in 3 starts"), "{}", ended.said);
+    assert!(ended.printed.contains("gave no sign of life in 3 starts"), "{}", ended.printed);
     // A launcher that returns 0 and has done nothing is no success.
     let flags = "--launcher-program /bin/true --state other";
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.said.contains("the launcher ended with code 0"), "{}", ended.said);
+    assert!(ended.printed.contains("the launcher ended with code 0"), "{}", ended.printed);
 }
 
 /// Ten random failures in one run; `scripts/soak-node-loss` runs it.

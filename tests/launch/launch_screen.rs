@@ -33,7 +33,7 @@ fn cluster() -> Option<Alone> {
 struct Ended {
     code: Option<i32>,
     text: String,
-    said: String,
+    printed: String,
     document: Value,
     good: String,
     bad: String,
@@ -89,12 +89,12 @@ fn screen_at(cluster: &Alone, pace: &Pace, faults: &[(&str, &str)]) -> Ended {
 fn ended(cluster: &Alone, output: Output) -> Ended {
     large_machine::assert_planted(&cluster.shared());
     let read = |name: &str| fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
-    let (text, said) = (output.stdout, output.stderr);
+    let (text, printed) = (output.stdout, output.stderr);
     let document = serde_json::from_str(&read("screen.json")).unwrap_or(Value::Null);
     Ended {
         code: output.status.code(),
         text: String::from_utf8_lossy(&text).into_owned(),
-        said: String::from_utf8_lossy(&said).into_owned(),
+        printed: String::from_utf8_lossy(&printed).into_owned(),
         document,
         good: read("good"),
         bad: read("bad"),
@@ -106,7 +106,7 @@ impl Ended {
     #[track_caller]
     fn names(&self, bad: &[(&str, &str)]) {
         println!("{}", self.text);
-        assert!(!self.document.is_null(), "{}\n{}", self.said, self.text);
+        assert!(!self.document.is_null(), "{}\n{}", self.printed, self.text);
         Schema::new(include_str!("../../docs/screen.schema.json")).check(&self.document);
         let hosts = self.document["hosts"].as_array().expect("hosts");
         assert_eq!(hosts.len(), NODES, "{}", self.text);
@@ -114,7 +114,7 @@ impl Ended {
         for host in hosts {
             let name = host["host"].as_str().expect("a name");
             let want = bad.iter().find(|(bad, _)| *bad == name).map_or("ok", |(_, state)| state);
-            assert_eq!(host["state"], want, "{name}\n{}\n{}", self.text, self.said);
+            assert_eq!(host["state"], want, "{name}\n{}\n{}", self.text, self.printed);
             let list = if want == "ok" { &mut good } else { &mut others };
             list.push(format!("{name} slots=1\n"));
         }
@@ -150,40 +150,40 @@ fn lose_a_node(cluster: &mut Alone, lost: &str) -> (Ended, Duration) {
         stdout.read_to_end(&mut text).expect("text");
         text
     });
-    let mut said = Vec::new();
+    let mut printed = Vec::new();
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-    while !String::from_utf8_lossy(&said).contains("round 2 of") {
-        let count = stderr.read_until(b'\n', &mut said).expect("text");
-        assert!(count > 0, "it ends early: {}", String::from_utf8_lossy(&said));
+    while !String::from_utf8_lossy(&printed).contains("round 2 of") {
+        let count = stderr.read_until(b'\n', &mut printed).expect("text");
+        assert!(count > 0, "it ends early: {}", String::from_utf8_lossy(&printed));
     }
     cluster.power_off(lost);
     let off = Instant::now();
-    stderr.read_to_end(&mut said).expect("text");
+    stderr.read_to_end(&mut printed).expect("text");
     let (status, took) = (child.wait().expect("our child"), off.elapsed());
-    let output = Output { status, stdout: text.join().expect("a reader"), stderr: said };
+    let output = Output { status, stdout: text.join().expect("a reader"), stderr: printed };
     (ended(cluster, output), took)
 }
 
 #[test]
-fn a_node_that_dies_under_way_is_named_and_the_others_are_screened() {
+fn a_node_that_dies_is_named_and_the_others_are_screened() {
     let Some(mut cluster) = cluster() else { return };
     let (ended, _) = lose_a_node(&mut cluster, "n3");
     ended.names(&[("n3", "unreachable")]);
-    assert!(ended.said.contains("screen: n3 is lost: "), "{}", ended.said);
+    assert!(ended.printed.contains("screen: n3 is lost: "), "{}", ended.printed);
 }
 
 /// Under a launcher of the user's own the job ends with the node: promptly, with its name.
 pub fn a_node_that_dies_ends_the_job_under(kind: Kind) {
     let Some(mut cluster) = supervised::cluster(kind, NODES, 0) else { return };
     let (ended, took) = lose_a_node(&mut cluster, "n3");
-    println!("{kind:?}: {took:?}\n{}\n{}", ended.said, ended.text);
+    println!("{kind:?}: {took:?}\n{}\n{}", ended.printed, ended.text);
     assert!(took < LOSS_PATIENCE, "{took:?}");
-    assert_ne!(ended.code, Some(0), "{}", ended.said);
-    let named = ended.said.lines().any(|line| {
+    assert_ne!(ended.code, Some(0), "{}", ended.printed);
+    let named = ended.printed.lines().any(|line| {
         let mut words = line.split(|c: char| !c.is_ascii_alphanumeric());
         !line.starts_with("screen: ") && words.any(|word| word == "n3")
     });
-    assert!(named, "{}", ended.said);
+    assert!(named, "{}", ended.printed);
 }
 
 #[test]
@@ -223,7 +223,7 @@ mod timing {
 
     #[test]
     #[ignore = "timing: links of nodes that share busy cores scatter by more than a slow link"]
-    fn a_slow_link_a_wrong_node_and_one_out_of_reach_are_named_at_once() {
+    fn a_slow_link_a_wrong_and_an_unreachable_node_are_named() {
         let Some(mut cluster) = cluster() else { return };
         slow_link(&cluster, "n2");
         cluster.power_off("n7");

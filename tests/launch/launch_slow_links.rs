@@ -105,8 +105,8 @@ mod timing {
             let disturb = |cluster: &Alone| slow_link(cluster, "n3", 4);
             // Some seconds, in which the disturbance begins.
             let slowly = [("ALL_GFLOPS", "0.4")];
-            let said = run(&cluster, grid, &slowly, Some(disturb));
-            let [now, before] = only_link(&said, "n3 to n4: ");
+            let printed = run(&cluster, grid, &slowly, Some(disturb));
+            let [now, before] = only_link(&printed, "n3 to n4: ");
             assert!(now > 3.0 && before < now / 2.0, "{now} {before}");
         }
     }

@@ -63,17 +63,18 @@ impl Case {
 
     fn judge(&self, ended: &Ended, flips: usize) -> Fate {
         let (host, rank) = CULPRIT;
-        let context = format!("seed {}: {}\n{}", self.seed, ended.said, ended.report);
+        let context = format!("seed {}: {}\n{}", self.seed, ended.printed, ended.report);
         let culprit = format!("# wrong: {host} rank {rank}: ");
         let wrong = ended.report.lines().filter(|line| line.starts_with("# wrong: "));
         assert!(wrong.clone().all(|line| line.starts_with(&culprit)), "{context}");
-        let charged = ended.said.lines().filter(|line| line.contains("has computed wrong numbers"));
+        let blamed =
+            ended.printed.lines().filter(|line| line.contains("has computed wrong numbers"));
         let name = format!("{host} rank {rank} has");
-        assert!(charged.clone().all(|line| line.contains(&name)), "{context}");
+        assert!(blamed.clone().all(|line| line.contains(&name)), "{context}");
         if ended.code != Some(0) {
             // Which is no result: neither a wrong one nor a hang.
             let origin =
-                ended.said.lines().find(|line| line.contains("The wrong number comes from"));
+                ended.printed.lines().find(|line| line.contains("The wrong number comes from"));
             let origin = origin.unwrap_or_else(|| panic!("refused without a reason: {context}"));
             let (_, named) = origin.split_once("The wrong number comes from").expect("found");
             let (named, _) = named.split_once(", its memory").expect("the whole sentence");
@@ -87,10 +88,10 @@ impl Case {
                 assert!(replaced.iter().all(|change| change["lost"] == host), "{context}");
                 !replaced.is_empty()
             });
-        assert!(replaced || charged.count() < 2 || !self.replaces, "{context}");
+        assert!(replaced || blamed.count() < 2 || !self.replaces, "{context}");
         // With one process row, each number that goes wrong is its rank's.
-        let mended = ended.report.lines().any(|line| line.starts_with("# mended: "));
-        assert!(self.grid.0 > 1 || !mended, "{context}");
+        let repaired = ended.report.lines().any(|line| line.starts_with("# mended: "));
+        assert!(self.grid.0 > 1 || !repaired, "{context}");
         eprintln!("{flips} flips, {} named", wrong.count());
         if replaced { Fate::Replaced } else { Fate::Passed }
     }

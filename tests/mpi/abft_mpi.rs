@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::dice::{Dice, seed};
 use crate::large_machine;
-use crate::mpi_job::{Ended, Job, MOST_JOBS, When};
+use crate::mpi_job::{Ended, Job, MAX_JOBS, When};
 use crate::mpirun::shared_library;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
@@ -34,7 +34,7 @@ fn hpl((p, q, checksums, n): Shape, ranks: usize, name: &str, flags: &str) -> Jo
     let flags =
         format!("--n {n} --nb 32 --p {p} --q {q} --parities {checksums} --progress off {flags}");
     // Ranks in the middle of a product finish it when they get the signal to end.
-    Job::new(Path::new(PROGRAM), ranks, name, &flags).told_to_end()
+    Job::new(Path::new(PROGRAM), ranks, name, &flags).signalled_to_end()
 }
 
 fn with_checksums(shape: Shape, name: &str, flags: &str) -> Job {
@@ -101,7 +101,7 @@ fn ranks_killed_at_any_time() {
     let (mut kills, mut went_on, mut losses) = (0, 0, 0);
     let mut ratios = [const { Vec::new() }; 2];
     let mut number = 0;
-    while number < jobs || went_on == 0 && number < MOST_JOBS {
+    while number < jobs || went_on == 0 && number < MAX_JOBS {
         let shape = [(1, 2, 1, 3000), (1, 2, 2, 3000), (2, 2, 1, 2500)][number % 3];
         let (p, q, checksums, _) = shape;
         let width = q + checksums;
@@ -156,21 +156,21 @@ fn ranks_killed_at_any_time() {
 /// A wrong number ends the run before the residual would show it, and stays known to the next
 /// start; with two checksums it is corrected.
 #[test]
-fn a_flipped_bit_is_told_or_mended() {
+fn a_flipped_bit_is_reported_or_repaired() {
     let flip = "--inject flip:1@column:512";
     // No check falls between the flip and the end of its group, where only the checksums notice it.
     let late = format!("--check-every 1000 {flip}");
-    let told = |job: &Job, says: &[&str], says_not: &[&str]| {
+    let reported = |job: &Job, expected: &[&str], excluded: &[&str]| {
         let ended = job.start(&[]);
         // mpirun of Open MPI 5 wraps long lines.
         let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(ended.code, Some(2), "{text}");
         assert_eq!(text.matches("error: ").count(), 1, "one rank speaks: {text}");
-        says.iter().for_each(|says| assert!(text.contains(says), "{says}: {text}"));
+        expected.iter().for_each(|expected| assert!(text.contains(expected), "{expected}: {text}"));
         // No rank aborts the others, and none reports that the run can continue.
         let no_abort = ["MPI_ABORT", "ended by a signal", "goes on"];
-        let says_not = says_not.iter().chain(&no_abort);
-        says_not.for_each(|says| assert!(!text.contains(says), "{says}: {text}"));
+        let excluded = excluded.iter().chain(&no_abort);
+        excluded.for_each(|expected| assert!(!text.contains(expected), "{expected}: {text}"));
     };
     // One of the ranks is beyond the grid, and must learn of the end, too.
     let job = hpl((1, 2, 1, 1500), 4, "flip", &format!("--ft abft {late}"));
@@ -179,10 +179,14 @@ fn a_flipped_bit_is_told_or_mended() {
         ") noticed. Any rank may have given the wrong number. One parity notices",
         "has no --level: start over with --resume never. With --parities 2 or 3 a",
     ];
-    told(&job, &one, &[]);
-    told(&job, &["error: an earlier start found wrong numbers in the matrix"], &[]);
-    let anew = job.start(&["--resume", "never"]);
-    assert!(anew.ok && anew.text.contains("computed anew: 0"), "{}", anew.text);
+    reported(&job, &one, &[]);
+    reported(&job, &["error: an earlier start found wrong numbers in the matrix"], &[]);
+    let from_scratch = job.start(&["--resume", "never"]);
+    assert!(
+        from_scratch.ok && from_scratch.text.contains("computed anew: 0"),
+        "{}",
+        from_scratch.text
+    );
     job.assert_nothing_is_left();
 
     // With two checksums, the rank that gave the wrong number is named, but it is too late to
@@ -191,7 +195,7 @@ fn a_flipped_bit_is_told_or_mended() {
     let origin = format!("The wrong number comes from rank 1 ({}) of process column 1, ", host());
     let two =
         [&origin[..], "too late to correct it", "--check-every below 1000 panels notices more"];
-    told(&job, &two, &["--parities"]);
+    reported(&job, &two, &["--parities"]);
     assert!(job.start(&["--resume", "never"]).ok);
     job.assert_nothing_is_left();
 
@@ -233,8 +237,8 @@ fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
     // One checksum does not locate the process column, and an exchange may have moved the row.
     let origin = "Any rank may have given the wrong number";
     assert!(ended.text.contains(origin), "{}", ended.text);
-    let anew = job.start(&["--resume", "never"]);
-    assert!(anew.ok, "{}", anew.text);
+    let from_scratch = job.start(&["--resume", "never"]);
+    assert!(from_scratch.ok, "{}", from_scratch.text);
     let (job, ended) = start_twice((2, 2, 2, 500), "mended", 5);
     assert!(ended.ok && !ended.text.contains("computed anew: 0"), "{}", ended.text);
     assert!(ended.text.contains("ranks rebuilt: [0]"), "{}", ended.text);
@@ -254,7 +258,7 @@ fn all_ranks_killed_at_once() {
     let (ended, mut times) = undisturbed.start_timed();
     assert!(ended.ok, "{}", ended.text);
     let (mut over_before, mut went_on, mut refused, mut number) = (0, 0, 0, 0);
-    while number < jobs || went_on + refused == 0 && number < MOST_JOBS {
+    while number < jobs || went_on + refused == 0 && number < MAX_JOBS {
         let job = with_checksums(shape, &format!("all{number}"), "");
         let after = times.under_way.mul_f64(((number % jobs) as f64 + 0.5) / jobs as f64);
         number += 1;
@@ -291,7 +295,7 @@ fn the_end_of_the_launcher_tears_no_memory() {
         let flags = "--ft abft --n 2000 --nb 128 --p 1 --q 2 --parities 1 --progress live";
         let job = Job::new(Path::new(PROGRAM), 3, &format!("launcher-{signal}"), flags)
             .slowed(&[("ALL_GFLOPS", "1")])
-            .told_to_end();
+            .signalled_to_end();
         // A launcher that is killed leaves its own files.
         let own = TempDir::new_in("/dev/shm").expect("a folder");
         let folder = own.path().to_str().expect("a plain name");
@@ -305,17 +309,17 @@ fn the_end_of_the_launcher_tears_no_memory() {
             ]
             .concat(),
         );
-        let said = || std::fs::read_to_string(own.path().join("said")).unwrap_or_default();
+        let printed = || std::fs::read_to_string(own.path().join("said")).unwrap_or_default();
         let first = job.start_and(When::FromLaunch(Duration::ZERO), |mpirun| {
-            let is_at_work = said().contains(": column ");
+            let is_at_work = printed().contains(": column ");
             if is_at_work {
                 signal::kill(Pid::from_raw(mpirun as i32), signal).expect("a signal to a child");
             }
             is_at_work
         });
         assert!(!first.ok && first.x().is_none(), "{}", first.text);
-        let words = said().matches("ended by a signal").count();
-        assert_eq!(words, usize::from(signal == Signal::SIGINT), "{}", said());
+        let words = printed().matches("ended by a signal").count();
+        assert_eq!(words, usize::from(signal == Signal::SIGINT), "{}", printed());
         let ended = job.start(&[]);
         assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
         let line = ended.text.lines().find(|line| line.starts_with("# restart: at column"));
@@ -325,7 +329,7 @@ fn the_end_of_the_launcher_tears_no_memory() {
             ended.text
         );
         // On the screen, too, as soon as it resumes.
-        assert!(said().contains(": resuming at column "), "{}", said());
+        assert!(printed().contains(": resuming at column "), "{}", printed());
         job.assert_nothing_is_left();
     }
 }
@@ -362,11 +366,11 @@ fn one_death_tears_no_other_rank_where_products_are_slow() {
     let folder = TempDir::new().expect("a folder");
     let library = shared_library("slow_blas", SLOW_BLAS);
     let flags = "--ft abft --n 4000 --nb 256 --p 1 --q 2 --parities 1 --progress off";
-    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).told_to_end();
+    let job = Job::new(Path::new(PROGRAM), 3, "slow", flags).signalled_to_end();
     // The ranks have the BLAS of this library and the waits of the other.
     let preload = format!("LD_PRELOAD={library}:{}", large_machine::library());
-    let says = format!("SLOW_BLAS={}", folder.path().display());
-    let job = job.launched(&["-x", &preload, "-x", &says]);
+    let expected = format!("SLOW_BLAS={}", folder.path().display());
+    let job = job.launched(&["-x", &preload, "-x", &expected]);
     // Rank 1 is the owner of the next panel, which it advances first: it dies in that product.
     let victim = 1;
     let ended = job.start_and(When::FromLaunch(Duration::ZERO), |_| {
@@ -405,12 +409,14 @@ fn more_losses_than_checksums_are_refused_by_name() {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_would_do() {
-    let refused = |job: &Job, says: &[&str]| {
+    let refused = |job: &Job, expected: &[&str]| {
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
         // The mpirun of Open MPI 5 wraps long lines.
         let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        says.iter().for_each(|says| assert!(text.contains(says), "{says}: {}", ended.text));
+        expected
+            .iter()
+            .for_each(|expected| assert!(text.contains(expected), "{expected}: {}", ended.text));
     };
     let few = hpl((1, 2, 1, 100), 2, "few", "--ft abft");
     refused(&few, &["the 1 x 2 grid with 1 checksum column needs 3 ranks, this job has 2"]);

@@ -24,16 +24,16 @@ fn has_namespaces() -> bool {
 }
 
 #[test]
-fn the_demo_ends_well_and_says_so() {
+fn the_demo_succeeds_and_reports_it() {
     if !has_namespaces() {
         skipped("no namespaces here");
         return;
     }
     let output = demo("4000");
-    let (said, wrong) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success(), "{said}\n{wrong}");
+    let (printed, wrong) = (output.stdout, String::from_utf8_lossy(&output.stderr).into_owned());
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success(), "{printed}\n{wrong}");
     for words in ["power off: n2", "n5 takes its place", "same bits", "The nodes are clean"] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
 }

@@ -12,7 +12,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::dice::{Dice, seed};
-use crate::mpi_job::{Ended, Job, MOST_JOBS};
+use crate::mpi_job::{Ended, Job, MAX_JOBS};
 use crate::skipped::skipped;
 use crate::soak::is_soak;
 use skt_checkpoint::checkpoint::hook::StepName;
@@ -32,11 +32,11 @@ fn hpl(name: &str, flags: &str) -> Job {
         _ => String::new(),
     };
     let flags = format!("{SYSTEM} {order} --progress off {overlap} {flags}");
-    of(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
+    for_program(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), name, &flags)
 }
 
 /// Another program, started and killed as HPL is.
-fn of(program: &Path, name: &str, flags: &str) -> Job {
+fn for_program(program: &Path, name: &str, flags: &str) -> Job {
     Job::new(program, RANKS, name, flags)
 }
 
@@ -74,7 +74,7 @@ fn drill(name: &str, faults: &[String], lost: Option<usize>, flags: &str, restar
 
 /// What removes segments without processes between two starts removes the large ones, of all ranks.
 #[test]
-fn a_start_without_the_segments_of_the_one_before_says_so() {
+fn a_start_reports_missing_segments_of_the_one_before() {
     let gone = "warning: an earlier start of this run had begun test 1, and its segments are gone \
                 from all hosts: ";
     for (resume, passes) in [("auto", true), ("require", false), ("never", true)] {
@@ -98,7 +98,7 @@ fn a_start_without_the_segments_of_the_one_before_says_so() {
 }
 
 #[test]
-fn huge_pages_that_the_system_does_not_have_are_told_once() {
+fn missing_huge_pages_are_reported_once() {
     if std::fs::read_to_string("/proc/sys/vm/nr_hugepages").is_ok_and(|have| have.trim() != "0") {
         skipped("this system has pages set aside (vm.nr_hugepages)");
         return;
@@ -106,8 +106,8 @@ fn huge_pages_that_the_system_does_not_have_are_told_once() {
     let job = hpl("huge", "--store sysv-huge");
     let ended = job.start(&[]);
     assert!(ended.ok, "{}", ended.text);
-    let told = ended.text.matches("warning: rank 0: no huge pages, ordinary ones instead");
-    assert_eq!(told.count(), 1, "{}", ended.text);
+    let reported = ended.text.matches("warning: rank 0: no huge pages, ordinary ones instead");
+    assert_eq!(reported.count(), 1, "{}", ended.text);
     job.assert_nothing_is_left();
 }
 
@@ -139,7 +139,7 @@ fn places(a: usize, b: usize) -> Vec<Place> {
     let never: &[&str] = &["--resume", "never"];
     let flush = [format!("{a}@flush:epoch=3"), format!("{a}@recover-flush:epoch=3")];
     // The second start is sent the result, and does not come to its end either.
-    let told = |step: &'static str| Place {
+    let reported = |step: &'static str| Place {
         may_lose: false,
         ..place(step, &[format!("{a}@marked"), format!("{a}@{step}:epoch=8")])
     };
@@ -183,11 +183,11 @@ fn places(a: usize, b: usize) -> Vec<Place> {
         first("finish", "finish"),
         first("mark", "mark:chunk=0"),
         first("marked", "marked"),
-        told("marked"),
+        reported("marked"),
         first("clear", "clear"),
-        told("clear"),
+        reported("clear"),
         first("remove", "remove"),
-        told("remove"),
+        reported("remove"),
         place("column", &[format!("{a}@column:100")]),
         place("back", &[format!("{a}@back")]),
         place("time", &[format!("{a}@time:0")]),
@@ -263,7 +263,7 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
     assert_eq!(ended.all_x(), want, "{}", ended.text);
     let (mut kills, mut losses, mut starts, mut went_on, mut hung) = (0, 0, 0, 0, 0);
     let mut number = 0;
-    while number < jobs || went_on == 0 && number < MOST_JOBS {
+    while number < jobs || went_on == 0 && number < MAX_JOBS {
         let overlap = ["off", "on"][number % 2];
         let job = hpl(&format!("{name}{number}"), &format!("{flags} --overlap {overlap}"));
         // The same rank loses its memory each time.
@@ -282,11 +282,11 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
             starts += 1;
             hung += usize::from(ended.text.contains("mpirun hung"));
             went_on += usize::from(has_told || ended.text.contains("# restart: "));
-            let told = ended.all_x();
-            has_told |= !told.is_empty();
-            assert!(want.starts_with(&told), "seed {seed}: {}", ended.text);
+            let reported = ended.all_x();
+            has_told |= !reported.is_empty();
+            assert!(want.starts_with(&reported), "seed {seed}: {}", ended.text);
             assert!(
-                told.is_empty() || ended.text.contains("PASSED"),
+                reported.is_empty() || ended.text.contains("PASSED"),
                 "seed {seed}: {}",
                 ended.text
             );
@@ -295,7 +295,7 @@ fn random_kills(name: &str, flags: &str, jobs: usize) {
                 if went_on == 0 {
                     times.halve();
                 }
-                assert_eq!(told, want, "seed {seed}: {}", ended.text);
+                assert_eq!(reported, want, "seed {seed}: {}", ended.text);
                 let finished = format!("Finished {:6} tests", want.len());
                 assert!(ended.text.contains(&finished), "seed {seed}: {}", ended.text);
                 break;
@@ -326,8 +326,8 @@ fn lost_ranks_are_named_and_too_many_refused() {
     for _ in 0..2 {
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
-        let says = "group 0 has lost ranks [2, 3] with 1 parities a group";
-        assert!(ended.text.contains(says), "{}", ended.text);
+        let message = "group 0 has lost ranks [2, 3] with 1 parities a group";
+        assert!(ended.text.contains(message), "{}", ended.text);
         assert_eq!(job.segments(None).len(), 2);
     }
     let ended = job.start(&["--resume", "never"]);
@@ -400,12 +400,12 @@ fn a_torn_single_copy_is_named() {
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
     // A rank that had not begun to copy, or had ended it, when the job was killed is whole.
-    for says in [
+    for message in [
         "are here, but the run died while checkpoint 3 was being written",
         "Method `single` cannot survive a death within a checkpoint",
         "--ft self or --ft double",
     ] {
-        assert!(ended.text.contains(says), "{}", ended.text);
+        assert!(ended.text.contains(message), "{}", ended.text);
     }
     let ended = job.start(&["--resume", "never"]);
     assert!(ended.ok, "{}", ended.text);
@@ -424,7 +424,7 @@ fn result_lines(text: &str) -> Vec<&str> {
 /// A run that dies when its result is reported reports the same result again, to the last digit,
 /// whatever memory is lost, and computes nothing.
 #[test]
-fn a_result_is_told_again_and_not_computed_again() {
+fn a_result_is_reported_again_and_not_recomputed() {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("result.json");
     let flags = format!("--inject 1@encode:epoch=2 --inject 2@clear --json {}", json.display());
@@ -473,7 +473,7 @@ fn a_result_is_told_again_and_not_computed_again() {
 
 /// In a job of several tests the finished one is reported, and those after it run.
 #[test]
-fn a_run_goes_on_behind_a_test_that_is_told() {
+fn a_run_continues_after_a_reported_test() {
     let plain = hpl("behind-plain", "--ft none --n 150,200,250").start(&[]);
     let want = plain.all_x();
     assert_eq!(want.len(), 3, "{}", plain.text);
@@ -517,7 +517,7 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
     let flags = format!("--n 150,200,250 --out {} --json {}", file.display(), json.display());
     let job = hpl("report", &flags);
     let report = || std::fs::read_to_string(&file).expect("a report");
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     // These columns are beyond those of the earlier tests; the last test has 8 checkpoints.
     for (inject, done) in [("1@column:170", 1), ("2@column:230", 2), ("3@clear:epoch=8", 3)] {
         let ended = job.start(&["--inject", inject]);
@@ -525,13 +525,13 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
         let text = report();
         let lines = result_lines(&text).into_iter().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(text.matches(" PASSED").count(), done, "{inject}: {text}");
-        assert!(lines.starts_with(&told), "{inject}: {text}");
-        told = lines;
+        assert!(lines.starts_with(&reported), "{inject}: {text}");
+        reported = lines;
     }
     let ended = job.start(&["--resume", "require"]);
     assert!(ended.ok, "{}", ended.text);
     let text = report();
-    assert_eq!(result_lines(&text), told, "{text}");
+    assert_eq!(result_lines(&text), reported, "{text}");
     assert!(text.contains("# tests 1 to 3 were done by an earlier start"), "{text}");
     assert!(text.contains("Finished      3 tests") && text.contains("     3 tests completed and"));
     let json: serde_json::Value =
@@ -573,7 +573,7 @@ fn a_death_between_two_tests_loses_no_result() {
 /// A run that is begun again leaves nothing of later tests, from which a start after it could
 /// conclude that the earlier ones are done.
 #[test]
-fn what_is_begun_anew_is_computed_from_the_first_test_on() {
+fn a_restart_from_scratch_begins_with_the_first_test() {
     let want = hpl("anew-plain", "--ft none --n 150,250").start(&[]).all_x();
     let job = hpl("anew", "--n 150,250");
     assert!(!job.start(&["--inject", "1@column:200"]).ok, "in the second test");
@@ -590,10 +590,10 @@ fn runs_with_threads_go_on() {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     for threads in 2..=3 {
         let flags = format!("--n 1500 --nb 64 --p 1 --q 4 --threads {threads} --progress off");
-        let plain = of(program, "threads-none", &format!("{flags} --ft none")).start(&[]);
+        let plain = for_program(program, "threads-none", &format!("{flags} --ft none")).start(&[]);
         assert!(plain.ok, "{}", plain.text);
         let protected = format!("{flags} --checkpoint-every 3p! --inject 1@encode:epoch=3");
-        let job = of(program, &format!("threads-{threads}"), &protected);
+        let job = for_program(program, &format!("threads-{threads}"), &protected);
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
         job.lose(1);
@@ -617,10 +617,10 @@ fn example(name: &str) -> PathBuf {
 /// undisturbed.
 fn goes_on(name: &str, flags: &str, cases: &[&str]) -> String {
     let program = example(name);
-    let want = of(&program, name, flags).start(&[]);
+    let want = for_program(&program, name, flags).start(&[]);
     assert!(want.ok && want.x().is_some(), "{}", want.text);
     for (number, faults) in cases.iter().enumerate() {
-        let job = of(&program, &format!("{name}{number}"), &format!("{flags} {faults}"));
+        let job = for_program(&program, &format!("{name}{number}"), &format!("{flags} {faults}"));
         for fault in faults.split("--inject ").skip(1) {
             let ended = job.start(&[]);
             assert!(!ended.ok && ended.x().is_none(), "{fault}: {}", ended.text);
@@ -663,7 +663,7 @@ fn bodies_go_on() {
 /// The check of the example detects steps that are too long, and reports it by its exit code.
 #[test]
 fn bodies_in_too_long_steps_fail() {
-    let job = of(&example("nbody"), "nbody-long", "--bodies 150 --steps 20 --dt 0.5");
+    let job = for_program(&example("nbody"), "nbody-long", "--bodies 150 --steps 20 --dt 0.5");
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.text.contains("FAILED"), "{}", ended.text);
     job.assert_nothing_is_left();
@@ -695,8 +695,8 @@ fn the_himeno_benchmark_has_one_gosa_on_any_number_of_ranks() {
 
 /// The value of gosa, as the Himeno benchmark prints it.
 fn gosa_of(text: &str) -> f64 {
-    let told = text.split("gosa ").nth(1).and_then(|rest| rest.split_whitespace().next());
-    told.and_then(|gosa| gosa.parse().ok()).unwrap_or_else(|| panic!("no gosa: {text}"))
+    let reported = text.split("gosa ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    reported.and_then(|gosa| gosa.parse().ok()).unwrap_or_else(|| panic!("no gosa: {text}"))
 }
 
 /// Compares gosa with that of a serial solution in double precision. With the benchmark's

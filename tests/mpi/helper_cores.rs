@@ -83,7 +83,7 @@ fn look(job: &Job, threads: &mut Threads) {
 
 /// The method `double` encodes in the background only if it is asked to, or has a core for it.
 #[test]
-fn threads_beside_the_solver_are_pinned_to_the_helper_core() {
+fn helper_threads_are_pinned_to_the_helper_core() {
     let Some(HelperCores { solver, helper, kept }) = expected() else { return };
     let folder = tempfile::tempdir().unwrap();
     let (json, level) = (folder.path().join("run.json"), folder.path().display());

@@ -166,8 +166,8 @@ fn a_run_with_checksums_goes_on_from_its_images() {
     let job = abft("abft-all", &(level("local", &folder) + &injects(&faults)));
     lost_again_and_again(&job, faults.len(), &folder);
     let ended = job.start(&["--resume", "require"]);
-    for says in ["# images: local:", "in images of local:"] {
-        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    for message in ["# images: local:", "in images of local:"] {
+        assert!(ended.text.contains(message), "{message}: {}", ended.text);
     }
     check_abft_end(&job, &ended, &[&folder]);
 }
@@ -175,7 +175,7 @@ fn a_run_with_checksums_goes_on_from_its_images() {
 /// More ranks of a process row are lost than it has checksums, together with as many local images;
 /// the file system has them.
 #[test]
-fn a_process_row_that_has_lost_too_much_goes_on_from_the_level_that_has_enough() {
+fn a_process_row_that_lost_too_much_restarts_from_a_level() {
     let (near, far) = (folder(), folder());
     let flags =
         format!("{} {} --inject 1@column:160", level("local", &near), level("global", &far));
@@ -246,8 +246,8 @@ fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
     let ended = job.start(&[]);
     fs::remove_file(path).expect("it is as it was");
     fs::rename(&away, path).expect("back");
-    for says in ["error: level local:", "fails at process 0", "wrong numbers in the matrix"] {
-        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    for message in ["error: level local:", "fails at process 0", "wrong numbers in the matrix"] {
+        assert!(ended.text.contains(message), "{message}: {}", ended.text);
     }
     let ended = job.start(&[]);
     assert!(ended.text.contains("in images of local:"), "{}", ended.text);
@@ -290,7 +290,7 @@ fn the_level_that_has_enough_is_taken() {
 /// If no time is given, the first checkpoint has an image, and its cost decides when the next one
 /// is due: not in a run of this length.
 #[test]
-fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
+fn the_report_has_the_interval_that_follows_from_image_cost() {
     const MONTH_SECONDS: f64 = 30.0 * 86400.0;
     let folder = folder();
     let json = folder.path().with_extension("json");
@@ -300,16 +300,17 @@ fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
     let report = fs::read(&json).expect("the run has written it");
     fs::remove_file(&json).expect("it is there");
     let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
-    let told = &report["tests"][0]["protection"]["levels"][0];
-    let value = |name: &str| told[name].as_f64().unwrap_or_else(|| panic!("{name}: {told}"));
-    assert_eq!(value("images"), 1.0, "{told}");
+    let reported = &report["tests"][0]["protection"]["levels"][0];
+    let value =
+        |name: &str| reported[name].as_f64().unwrap_or_else(|| panic!("{name}: {reported}"));
+    assert_eq!(value("images"), 1.0, "{reported}");
     // The ranks have one thread. Stalls include those in which there was nothing to wait for.
     let cost = value("stall_seconds") + value("cpu_seconds");
     let best = (2.0 * MONTH_SECONDS * cost).sqrt().max(value("seconds"));
     let interval = value("interval_seconds");
-    assert!(interval >= value("seconds"), "{told}");
+    assert!(interval >= value("seconds"), "{reported}");
     // The rank counts that pays most for its image; these are the costs of rank 0.
-    assert!(interval > 0.7 * best && interval.is_finite(), "{best}: {told}");
+    assert!(interval > 0.7 * best && interval.is_finite(), "{best}: {reported}");
     let words = format!("# images: {level}: 1 image(s) a rank in ");
     let line = ended.text.lines().find(|line| line.starts_with(&words));
     let line = line.unwrap_or_else(|| panic!("{}", ended.text));
@@ -319,7 +320,7 @@ fn the_report_says_the_interval_that_the_cost_of_an_image_gives() {
 
 /// If the time between two images is given, the report names no other.
 #[test]
-fn the_cost_of_images_says_nothing_where_a_time_is_given() {
+fn the_cost_of_images_is_ignored_if_a_time_is_given() {
     let folder = folder();
     let ended = hpl("given", &level("local", &folder)).start(&[]);
     assert!(ended.ok && ended.text.contains("# images: local:"), "{}", ended.text);
@@ -374,20 +375,20 @@ fn what_does_not_work_is_refused_in_words() {
 
 /// A user tries a command with a small N first.
 #[test]
-fn a_folder_that_is_not_there_is_refused_also_where_no_checkpoint_is_due() {
+fn a_missing_folder_is_refused_even_if_no_checkpoint_is_due() {
     let folder = folder();
     let mut job = hpl("short", &format!("--level local:{}/nowhere", folder.path().display()));
     job.flags.iter_mut().filter(|flag| *flag == "2p!").for_each(|flag| *flag = "3h".to_owned());
     let ended = job.start(&[]);
-    let says = "nowhere is not there: create it on each node";
-    assert!(!ended.ok && ended.text.contains(says), "{}", ended.text);
+    let message = "nowhere is not there: create it on each node";
+    assert!(!ended.ok && ended.text.contains(message), "{}", ended.text);
     job.assert_nothing_is_left();
 }
 
 /// The folder of a level is no folder when a killed run starts again. Its contents stay: the run
 /// continues from memory or, if the images are needed, when they are back.
 #[test]
-fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
+fn a_level_that_fails_at_a_restart_does_not_end_the_run() {
     for is_memory_lost in [false, true] {
         let folder = folder();
         let (path, away) = (folder.path(), folder.path().with_extension("away"));
@@ -410,13 +411,13 @@ fn a_level_that_fails_at_a_restart_costs_the_level_and_not_the_run() {
         fs::remove_file(path).expect("it is as it was");
         fs::rename(&away, path).expect("back");
         assert_eq!(content(), before);
-        let says = if is_memory_lost {
+        let message = if is_memory_lost {
             ["error: level local:", "fails at process 0 (", "no node has memory"]
         } else {
             ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"]
         };
-        for says in [path.to_str().unwrap()].into_iter().chain(says) {
-            assert!(ended.text.contains(says), "{says}: {}", ended.text);
+        for message in [path.to_str().unwrap()].into_iter().chain(message) {
+            assert!(ended.text.contains(message), "{message}: {}", ended.text);
         }
         assert_eq!(ended.ok, !is_memory_lost, "{}", ended.text);
         if is_memory_lost {
@@ -452,7 +453,7 @@ fn a_name_that_another_user_has_taken_costs_no_images() {
 
 /// The folder of a level is no longer a folder when the second of two tests begins.
 #[test]
-fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
+fn a_level_that_fails_between_tests_does_not_end_the_run() {
     let folder = folder();
     let (path, away) = (folder.path(), folder.path().with_extension("away"));
     let mut job = hpl("between", "");
@@ -475,8 +476,8 @@ fn a_level_that_fails_between_two_tests_costs_the_level_and_not_the_run() {
     fs::remove_file(path).expect("it is as it was");
     fs::rename(&away, path).expect("back");
     assert!(ended.ok, "{}", ended.text);
-    for says in ["warning: no images of level local:", "2 tests with the following results"] {
-        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    for message in ["warning: no images of level local:", "2 tests with the following results"] {
+        assert!(ended.text.contains(message), "{message}: {}", ended.text);
     }
 }
 
@@ -492,7 +493,7 @@ fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
 }
 
 /// A job of two tests, which dies in the start that is configured to.
-fn of_two_tests(name: &str, folder: &TempDir) -> Job {
+fn with_two_tests(name: &str, folder: &TempDir) -> Job {
     let mut job = hpl(name, "");
     job.flags.drain(..2);
     let flags = format!("--n 250,350 {}", level("local", folder));
@@ -503,14 +504,14 @@ fn of_two_tests(name: &str, folder: &TempDir) -> Job {
 /// The level already fails when a killed run starts again in its first test: the next test has no
 /// images either, because the level has failed in this start.
 #[test]
-fn a_level_that_fails_from_a_restart_on_costs_the_level_and_not_the_tests_behind_it() {
+fn a_level_that_fails_after_a_restart_spares_later_tests() {
     let folder = folder();
-    let job = of_two_tests("behind", &folder);
+    let job = with_two_tests("behind", &folder);
     killed(&job, &["--inject", "1@column:200"]);
     let ended = without_the_folder(&folder, || job.start(&[]));
     assert!(ended.ok, "{}", ended.text);
-    for says in ["# restart: ", "2 tests with the following results"] {
-        assert!(ended.text.contains(says), "{says}: {}", ended.text);
+    for message in ["# restart: ", "2 tests with the following results"] {
+        assert!(ended.text.contains(message), "{message}: {}", ended.text);
     }
     let warnings = ended.text.matches("warning: no images of level local:").count();
     assert_eq!(warnings, 2, "one for each test: {}", ended.text);
@@ -519,9 +520,9 @@ fn a_level_that_fails_from_a_restart_on_costs_the_level_and_not_the_tests_behind
 /// The level fails from a restart on, and an earlier start has left images of the next test: the
 /// run ends before that test, and continues from its images when they are back.
 #[test]
-fn a_level_that_fails_from_a_restart_on_does_not_hide_the_images_of_a_later_test() {
+fn a_level_that_fails_after_a_restart_hides_no_later_images() {
     let folder = folder();
-    let job = of_two_tests("hidden", &folder);
+    let job = with_two_tests("hidden", &folder);
     killed(&job, &["--inject", "1@column:300"]);
     lose_all(&job);
     job.lose_results();
@@ -621,8 +622,8 @@ fn images_are_listed_and_removed() {
     assert_eq!(of_another.status.code(), Some(2), "there is nothing of it: {of_another:?}");
     assert_eq!(images(&folder).len(), files);
     let removed = store(&format!("clean --run {run}"));
-    let says = format!("removed {} image(s) of run {run}", files * RANKS);
-    assert!(removed.contains(&says), "{removed}");
+    let message = format!("removed {} image(s) of run {run}", files * RANKS);
+    assert!(removed.contains(&message), "{removed}");
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     assert!(store("list").ends_with(&format!("no images in {}\n", folder.path().display())));
 }

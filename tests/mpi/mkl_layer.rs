@@ -34,7 +34,7 @@ void dgemm_(void *a, void *b, void *c, void *d, void *e, void *f, void *g, void 
 "#;
 
 #[test]
-fn mkl_is_told_its_layer_first() {
+fn mkl_gets_its_layer_first() {
     let library = shared_library("fake_mkl", FAKE);
     let preload = format!("LD_PRELOAD={library}");
     let program = env!("CARGO_BIN_EXE_skt-hpl");

@@ -88,8 +88,8 @@ fn run(folder: &Path, mut command: Command, flags: &[&str]) -> Ended {
             // The ranks are in groups of their own; they end when mpirun does.
             let _ = killpg(Pid::from_raw(job.id() as i32), Signal::SIGKILL);
             let _ = job.wait();
-            let said = fs::read_to_string(&err).unwrap_or_default();
-            panic!("{command:?} hangs:\n{said}");
+            let printed = fs::read_to_string(&err).unwrap_or_default();
+            panic!("{command:?} hangs:\n{printed}");
         }
         thread::sleep(Duration::from_millis(10));
     };
@@ -206,7 +206,7 @@ fn the_second_generator_passes_and_is_named() {
 }
 
 #[test]
-fn a_failed_residual_ends_with_1_and_prints_the_norms_of_the_reference() {
+fn a_failed_residual_exits_with_1_and_prints_the_norms() {
     let ended = run_flags(4, "--n 500 --nb 32 --p 2 --q 2 --threshold 1e-30").expect(1);
     ended.expect_counts([0, 1, 0]);
     assert_eq!(ended.out.matches("...... FAILED\n").count(), 1);
@@ -303,7 +303,7 @@ fn json_satisfies_the_published_schema() {
 
 /// A meter of 100 W: the joules are the seconds times 100, also with checksums in the elimination.
 #[test]
-fn the_energy_of_a_run_is_what_the_meter_says() {
+fn the_energy_of_a_run_is_that_of_the_meter() {
     let meter = "while date '+%s.%N 100'; do sleep 0.2; done";
     for (ranks, method) in [(2, &[][..]), (3, &["--ft", "abft", "--q", "2"])] {
         let folder = folder();
@@ -338,7 +338,7 @@ fn the_energy_of_a_run_is_what_the_meter_says() {
 }
 
 #[test]
-fn a_meter_that_says_nothing_is_refused_at_the_start() {
+fn a_silent_meter_is_refused_at_the_start() {
     let folder = folder();
     for (meter, why) in [
         ("echo time watts", "--power-command has ended without a reading"),
@@ -350,7 +350,7 @@ fn a_meter_that_says_nothing_is_refused_at_the_start() {
 }
 
 #[test]
-fn the_report_goes_where_hpl_dat_says() {
+fn the_report_goes_to_the_device_of_hpl_dat() {
     let folder = folder();
     let output = skt_config::Output::File("HPL.out".into());
     write_dat(folder.path(), &RunSpec { output, n: vec![64], ..default_run() });
@@ -396,7 +396,7 @@ fn progress_is_on_standard_error_alone() {
 }
 
 #[test]
-fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
+fn commands_printed_by_init_and_plan_run_unchanged() {
     let folder = TempDir::with_prefix("a folder ").unwrap();
     let sh = |line: &str| {
         let mut shell = Command::new("sh");
@@ -415,8 +415,8 @@ fn the_commands_that_init_and_plan_print_can_be_run_as_they_stand() {
         "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
         "plan --cores-per-node 1 --memory-gib 0.02 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
     ] {
-        let (_, said) = sh(&format!("{program} {planned}"));
-        let printed = said.lines().find(|line| line.starts_with("  mpirun ")).expect(&said);
+        let (_, printed) = sh(&format!("{program} {planned}"));
+        let printed = printed.lines().find(|line| line.starts_with("  mpirun ")).expect(&printed);
         let (report, _) = sh(printed);
         assert!(report.contains("PASSED"), "{printed}: {report}");
         let cores = std::thread::available_parallelism().map_or(1, usize::from);

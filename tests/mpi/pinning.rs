@@ -205,7 +205,7 @@ fn a_busy_core_is_left_alone_and_a_sleeper_is_not() {
 }
 
 #[test]
-fn runs_that_are_bound_to_one_core_are_told_of_each_other() {
+fn runs_bound_to_one_core_are_warned_of_each_other() {
     let Some([first, second]) = two_cores() else { return };
     let script = format!("launcher='taskset -c {first}'; run 1 & run 2 &");
     let Some(mut runs) = Runs::start(&[first, second], &script) else { return };

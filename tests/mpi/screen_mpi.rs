@@ -98,16 +98,16 @@ fn sound_nodes_are_silent() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_refused_before_the_work_under_a_launcher_too() {
+fn an_unwritable_file_is_refused_first_under_a_launcher_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = mpirun(2);
     command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(["screen", "--good", "no/good"]);
     command.args(["--json", "screen.json"]).current_dir(folder.path()).stdin(Stdio::null());
     let ended = command.output().expect("mpirun");
-    let said = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(2), "{said}");
-    assert!(said.contains("no/good: cannot be written"), "{said}");
-    assert!(!folder.path().join("screen.json").exists(), "{said}");
+    let printed = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("no/good: cannot be written"), "{printed}");
+    assert!(!folder.path().join("screen.json").exists(), "{printed}");
 }
 
 #[test]

@@ -93,21 +93,21 @@ fn a_slow_rank_is_named_everywhere() {
         let (percent, column) = only_line(&out, slow);
         assert!((30.0..100.0).contains(&percent) && column < 1000, "{percent} % from {column}");
         assert!(err.contains(&format!(" rank {slow} -")), "{err}");
-        let told = &json["tests"][0]["slow"];
-        assert_eq!(told["named"][0]["rank"], slow, "{told}");
-        assert_eq!(told["ranks"].as_array().map(Vec::len), Some(ranks), "{told}");
-        let windows = told["columns"].as_array().expect("columns").len() - 1;
-        for rank in told["ranks"].as_array().expect("ranks") {
+        let reported = &json["tests"][0]["slow"];
+        assert_eq!(reported["named"][0]["rank"], slow, "{reported}");
+        assert_eq!(reported["ranks"].as_array().map(Vec::len), Some(ranks), "{reported}");
+        let windows = reported["columns"].as_array().expect("columns").len() - 1;
+        for rank in reported["ranks"].as_array().expect("ranks") {
             let rates = rank["gflops_a_thread"].as_str().expect("rates");
-            assert_eq!(rates.split(' ').count(), windows, "{told}");
-            assert!(rates.split(' ').take(windows / 2).all(|rate| rate != "-"), "{told}");
+            assert_eq!(rates.split(' ').count(), windows, "{reported}");
+            assert!(rates.split(' ').take(windows / 2).all(|rate| rate != "-"), "{reported}");
         }
     }
 }
 
 /// One rank has none to be compared with, and a small test takes too short a time.
 #[test]
-fn what_cannot_be_compared_is_not_told() {
+fn incomparable_ranks_are_not_reported() {
     for (ranks, flags) in [(1, "--n 2500 --p 1 --q 1"), (2, "--n 500 --p 1 --q 2")] {
         let folder = TempDir::new().expect("a folder");
         let json = folder.path().join("report.json");

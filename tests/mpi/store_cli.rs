@@ -33,7 +33,7 @@ impl Killed {
     }
 
     /// What the ranks of [`at_work`] have written to standard error.
-    fn said(&self) -> String {
+    fn printed(&self) -> String {
         std::fs::read_to_string(self.path().join("said")).unwrap_or_default()
     }
 
@@ -69,7 +69,7 @@ impl Killed {
 }
 
 #[test]
-fn what_a_killed_run_has_left_is_listed_and_kept_until_the_run_is_named() {
+fn segments_of_a_killed_run_are_kept_until_it_is_named() {
     let killed = Killed::new("left");
     let list = killed.store_command(&["list", "--segments"]);
     let lines: Vec<&str> = list.lines().skip(1).collect();
@@ -127,8 +127,8 @@ fn a_refused_first_start_leaves_nothing() {
     let refused = Killed { folder: TempDir::new().unwrap() };
     let output = refused.benchmark("none", &["--resume", "require"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--resume require"), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert!(printed.contains("--resume require"), "{printed}");
     assert_eq!(refused.store_command(&["list"]), "no segments\n");
 }
 
@@ -141,8 +141,8 @@ fn at_work(run: &str) -> (Killed, Child) {
     // In a separate process group, as a shell starts it.
     command.process_group(0).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut job = command.spawn().unwrap();
-    while !killed.said().contains("factoring") {
-        assert_eq!(job.try_wait().unwrap(), None, "{}", killed.said());
+    while !killed.printed().contains("factoring") {
+        assert_eq!(job.try_wait().unwrap(), None, "{}", killed.printed());
         std::thread::sleep(Duration::from_millis(5));
     }
     (killed, job)
@@ -180,8 +180,8 @@ fn signalled(run: &str, signal: Signal, whom: fn(i32) -> i32) -> (Killed, ExitSt
     let ended = job.wait_with_output().unwrap();
     // mpirun may return before the last of its ranks, which may still have to write, is gone.
     are_gone(&ranks);
-    let said = killed.said() + &String::from_utf8(ended.stderr).unwrap();
-    (killed, ended.status, said)
+    let printed = killed.printed() + &String::from_utf8(ended.stderr).unwrap();
+    (killed, ended.status, printed)
 }
 
 /// Waits until these processes have ended.
@@ -217,36 +217,37 @@ fn rank_0(mpirun: i32) -> i32 {
 }
 
 #[test]
-fn ctrl_c_says_once_what_stays_and_how_to_remove_it() {
-    let (killed, status, said) = signalled("ctrl-c", Signal::SIGINT, |mpirun| mpirun);
+fn ctrl_c_reports_once_what_stays_and_how_to_remove_it() {
+    let (killed, status, printed) = signalled("ctrl-c", Signal::SIGINT, |mpirun| mpirun);
     assert!(!status.success());
-    let lines: Vec<&str> = said.lines().filter(|line| line.contains("ended by a signal")).collect();
-    assert_eq!(lines.len(), 1, "{said}");
+    let lines: Vec<&str> =
+        printed.lines().filter(|line| line.contains("ended by a signal")).collect();
+    assert_eq!(lines.len(), 1, "{printed}");
     let clean = format!("`skt-hpl store clean --run ctrl-c --store {}`", killed.store());
-    assert!(lines[0].contains("Run ctrl-c keeps up to") && lines[0].contains(&clean), "{said}");
+    assert!(lines[0].contains("Run ctrl-c keeps up to") && lines[0].contains(&clean), "{printed}");
     let cleaned = killed.store_command(&["clean", "--run", "ctrl-c"]);
     assert!(cleaned.ends_with("; 0 kept\n"), "{cleaned}");
 }
 
 #[test]
 fn a_signalled_rank_still_dies_by_the_signal() {
-    let (_killed, status, said) = signalled("term", Signal::SIGTERM, rank_0);
-    assert_eq!(status.code(), Some(128 + 15), "{said}");
+    let (_killed, status, printed) = signalled("term", Signal::SIGTERM, rank_0);
+    assert_eq!(status.code(), Some(128 + 15), "{printed}");
     // Open MPI 5 breaks its lines elsewhere.
-    let words: Vec<&str> = said.split_whitespace().collect();
-    assert!(words.join(" ").contains("exited on signal 15"), "{said}");
-    assert_eq!(said.matches("ended by a signal").count(), 1, "{said}");
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert!(words.join(" ").contains("exited on signal 15"), "{printed}");
+    assert_eq!(printed.matches("ended by a signal").count(), 1, "{printed}");
 }
 
 #[test]
 fn what_others_keep_is_named_where_memory_lacks() {
     let killed = Killed::new("lies-about");
     let refused = killed.command("large", "4000000", "off").output().unwrap();
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("does not fit") && said.contains("(lies-about)"), "{said}");
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("does not fit") && printed.contains("(lies-about)"), "{printed}");
     let clean = format!("`skt-hpl store clean --run lies-about --store {}`", killed.store());
-    assert!(said.contains(&clean), "{said}");
+    assert!(printed.contains(&clean), "{printed}");
     // The memory is named neither to its own run, which uses it already, nor once it is gone.
     let own = killed.command("lies-about", "4000000", "off").output().unwrap();
     assert!(!String::from_utf8(own.stderr).unwrap().contains("of shared memory"));

@@ -13,7 +13,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
 fn job(ranks: usize, name: &str, flags: &str) -> Job {
     let flags = format!("--nb 64 --progress off {flags}");
-    Job::new(Path::new(PROGRAM), ranks, name, &flags).told_to_end()
+    Job::new(Path::new(PROGRAM), ranks, name, &flags).signalled_to_end()
 }
 
 /// The whole text in one line.

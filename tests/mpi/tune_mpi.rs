@@ -75,7 +75,7 @@ fn chosen<'a>(out: &'a str, flag: &str) -> &'a str {
 }
 
 #[test]
-fn what_tune_writes_is_what_its_table_says_and_runs() {
+fn the_file_of_tune_agrees_with_its_table_and_runs() {
     let folder = folder();
     let flags = "tune --config base.toml --n 400 --budget 8s --out tuned.toml --progress plain";
     let ended = run(folder.path(), 2, flags).expect(0);
@@ -151,7 +151,7 @@ fn a_wrong_result_ends_tuning_with_its_parameters() {
 }
 
 #[test]
-fn trials_are_checked_and_protected_as_told_and_leave_nothing() {
+fn trials_are_checked_and_protected_and_leave_nothing() {
     let folder = folder();
     let store = folder.path().join("store");
     fs::create_dir(&store).unwrap();
@@ -211,11 +211,11 @@ fn a_trial_that_all_ranks_refuse_ends_the_tuning() {
     let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");
     let reader = mpirun::reader(child.stderr.take().expect("piped"));
     let status = mpirun::status_within(&mut child, HANG_LIMIT);
-    let said = reader.join().expect("a reader");
-    assert_eq!(status.code(), Some(2), "{said}");
-    assert_eq!(said.matches("error: ").count(), 1, "{said}");
+    let printed = reader.join().expect("a reader");
+    assert_eq!(status.code(), Some(2), "{printed}");
+    assert_eq!(printed.matches("error: ").count(), 1, "{printed}");
     let hosts = ["failure domain `host0`", "failure domain `host1`"];
-    assert!(hosts.iter().any(|host| said.contains(host)), "{said}");
+    assert!(hosts.iter().any(|host| printed.contains(host)), "{printed}");
 }
 
 #[test]

@@ -24,9 +24,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 /// Runs a command; the error has the reason why it did not end well.
 fn ran(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|why| format!("{command:?}: {why}"))?;
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    if output.status.success() { Ok(said) } else { Err(format!("{command:?}: {said}")) }
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed).into_owned();
+    if output.status.success() { Ok(printed) } else { Err(format!("{command:?}: {printed}")) }
 }
 
 /// Installs Open MPI 5, if it is not there.
@@ -85,7 +85,7 @@ fn with_on_loss(mut job: Job, how: &str) -> Job {
 }
 
 /// Starts the job from the beginning.
-fn start_anew(mut job: Job) -> (Job, Ended) {
+fn start_from_scratch(mut job: Job) -> (Job, Ended) {
     job = with_on_loss(job, "restart");
     job.flags.retain(|flag| flag != "--inject" && !flag.contains("@column"));
     let ended = job.start(&["--resume", "never"]);
@@ -193,7 +193,7 @@ fn ranks_killed_at_any_time() {
             // A second loss of the process row tears its memory before the first is repaired.
             if done == 2 && next.text.contains("its checksums can rebuild 1") {
                 println!("job {number} is refused by name");
-                (job, next) = start_anew(job);
+                (job, next) = start_from_scratch(job);
             }
             assert_right(&next);
         }
@@ -202,8 +202,8 @@ fn ranks_killed_at_any_time() {
         seconds.extend(here);
     }
     // This ends about one job in eight, and so sometimes two of a few.
-    let most_again = if is_soak() { jobs / 3 } else { jobs - 1 };
-    assert!(again <= most_again, "{again} of {jobs} jobs had to be started again");
+    let max_again = if is_soak() { jobs / 3 } else { jobs - 1 };
+    assert!(again <= max_again, "{again} of {jobs} jobs had to be started again");
     assert!(!is_soak() || seconds.len() >= wanted, "{} losses were mended", seconds.len());
     let most = seconds.iter().copied().fold(0.0, f64::max);
     println!(
@@ -247,7 +247,7 @@ fn ranks_killed_at_any_time_are_not_needed() {
             again += 1;
             let next = job.start(&[]);
             if next.text.contains("nothing is left to rebuild from") {
-                assert_right(&start_anew(job).1)
+                assert_right(&start_from_scratch(job).1)
             } else {
                 assert_right(&next)
             }
@@ -279,7 +279,7 @@ fn the_loss_of_a_replaced_column_is_reported() {
 /// Under `launch`, the first of the remaining ranks writes the heartbeats: the supervisor gets the
 /// job's progress and its end.
 #[test]
-fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
+fn the_supervisor_follows_a_job_without_its_rank_0() {
     let Some(mpi) = mpi() else { return };
     let job = job(mpi, (1, 2, 1, 1200, 1), "launch", "--inject 0@column:350");
     let folder = TempDir::new().expect("a folder");
@@ -292,10 +292,10 @@ fn a_job_without_its_rank_0_is_heard_by_its_supervisor() {
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     command.env("OMPI_MCA_btl_sm_backing_directory", folder.path());
     command.arg("launch").args(flags.split_whitespace()).arg("--launcher-program").arg(launcher);
-    let said = ran(command.arg("--").args(["--run-id", job.run()]).args(&job.flags));
-    let said = said.unwrap_or_else(|why| panic!("{why}"));
-    assert!(said.contains("# losses: the job went on after 1 of them"), "{said}");
-    assert!(said.contains("the job is done, after 0 failure(s)"), "{said}");
+    let printed = ran(command.arg("--").args(["--run-id", job.run()]).args(&job.flags));
+    let printed = printed.unwrap_or_else(|why| panic!("{why}"));
+    assert!(printed.contains("# losses: the job went on after 1 of them"), "{printed}");
+    assert!(printed.contains("the job is done, after 0 failure(s)"), "{printed}");
     job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
@@ -314,7 +314,7 @@ fn a_second_loss_ends_a_run_without_checksums() {
         let text = next.text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("has gone on without process column 1"), "{}", next.text);
     }
-    let (job, ended) = start_anew(job);
+    let (job, ended) = start_from_scratch(job);
     assert_right(&ended);
     job.assert_no_more_is_left_than_locks_of_the_dead();
 }
@@ -410,7 +410,7 @@ fn assert_all_is_gone(job: &Job, folder: &TempDir) {
 /// A job that continues after a loss writes images, too: when all memory is lost later, a restart
 /// continues from after that loss.
 #[test]
-fn images_are_written_after_a_loss_that_was_mended() {
+fn images_are_written_after_a_survived_loss() {
     let Some(mpi) = mpi() else { return };
     let folder = TempDir::new().expect("a folder");
     let flags = format!("{} --inject 1@column:320 --inject 0@column:832", level(&folder));
@@ -447,7 +447,7 @@ fn start_and_lose_two(job: &Job, folder: &TempDir) -> Ended {
 /// Two ranks of a process row are lost with their memory, which is more than its checksum survives:
 /// if there are spare ranks for them, the same job continues from the images.
 #[test]
-fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
+fn a_loss_beyond_memory_is_recovered_from_images() {
     let Some(mpi) = mpi() else { return };
     let (mut jobs, mut mended) = (0, 0);
     while mended == 0 && jobs < 4 {
@@ -455,12 +455,12 @@ fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
         let job = job(mpi, (1, 2, 1, 1200, 2), &format!("beyond{jobs}"), &level(&folder));
         let ended = start_and_lose_two(&job, &folder);
         // Open MPI itself ends a rank whose message to a lost rank was in progress.
-        let is_mended = ended.code == Some(0);
-        let ended = if is_mended { ended } else { job.start(&[]) };
+        let is_survived = ended.code == Some(0);
+        let ended = if is_survived { ended } else { job.start(&[]) };
         assert!(column_of_images(&ended) > 0);
-        assert_eq!(mended_seconds(&ended).len(), usize::from(is_mended), "{}", ended.text);
+        assert_eq!(mended_seconds(&ended).len(), usize::from(is_survived), "{}", ended.text);
         assert_all_is_gone(&job, &folder);
-        (jobs, mended) = (jobs + 1, mended + usize::from(is_mended));
+        (jobs, mended) = (jobs + 1, mended + usize::from(is_survived));
     }
     assert!(mended > 0, "{jobs} jobs had to be started again");
 }
@@ -468,7 +468,7 @@ fn a_loss_that_is_too_much_for_memory_is_mended_from_images() {
 /// A job that has continued without a process column writes no images: the earlier ones stay, and
 /// after a second loss, which nothing in memory compensates, a restart continues from them.
 #[test]
-fn a_second_loss_without_checksums_is_followed_by_a_restart_from_images() {
+fn a_second_loss_without_checksums_restarts_from_images() {
     let Some(mpi) = mpi() else { return };
     for is_memory_lost in [false, true] {
         let folder = TempDir::new().expect("a folder");

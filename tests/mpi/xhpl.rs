@@ -202,7 +202,7 @@ fn illegal_values_are_replaced_and_only_the_report_is_left() {
 
 /// Where the input is refused, programs look for the reference's words.
 #[test]
-fn a_refused_input_is_also_refused_in_the_words_of_the_reference() {
+fn a_refused_input_has_the_message_of_the_reference() {
     let spec = RunSpec { nb: vec![32], grids: vec![(1, 1)], ..two_tests() };
     let folder = folder(&spec);
     let dat = folder.path().join("HPL.dat");
@@ -232,9 +232,9 @@ fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
         let n = if flags.contains("--n ") { 70 } else { 300 };
         let result = format!("\nWR11C2R4{n:12}    32     1     2 ");
         assert!(out.contains(&result), "{name} {flags}: {out}");
-        let said: Vec<&str> = err.lines().filter(|line| line.contains("ignored")).collect();
-        let [said] = said[..] else { panic!("{err}") };
-        assert!(said.starts_with("# warning: ") && said.ends_with(words), "{err}");
+        let printed: Vec<&str> = err.lines().filter(|line| line.contains("ignored")).collect();
+        let [printed] = printed[..] else { panic!("{err}") };
+        assert!(printed.starts_with("# warning: ") && printed.ends_with(words), "{err}");
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Job {
 }
 
 /// If no kill strikes the work in this many jobs, that is no luck.
-pub const MOST_JOBS: usize = 20;
+pub const MAX_JOBS: usize = 20;
 
 /// When processes are killed: counted from the launch, or from when all of them hold the run, which
 /// is before they look for data of an earlier start.
@@ -140,7 +140,7 @@ impl Job {
     }
 
     /// The job with a launcher that signals the ranks that are left to end before it kills them.
-    pub fn told_to_end(mut self) -> Self {
+    pub fn signalled_to_end(mut self) -> Self {
         self.tells = true;
         self
     }

@@ -90,8 +90,8 @@ pub fn preloadable(library: &Path) -> String {
         path
     };
     let loaded = Command::new("true").env("LD_PRELOAD", &name).output().expect("true");
-    let said = String::from_utf8_lossy(&loaded.stderr);
-    assert!(loaded.status.success() && said.is_empty(), "{name} is not preloaded: {said}");
+    let printed = String::from_utf8_lossy(&loaded.stderr);
+    assert!(loaded.status.success() && printed.is_empty(), "{name} is not preloaded: {printed}");
     name
 }
 

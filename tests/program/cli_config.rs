@@ -80,7 +80,7 @@ impl Program {
 const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
 
 #[test]
-fn without_a_configuration_it_says_how_to_get_one() {
+fn without_a_configuration_it_explains_how_to_get_one() {
     let program = Program::new();
     for args in [&[][..], &["run"], &["--nb", "64"]] {
         let error = program.refused(args);
@@ -198,7 +198,7 @@ fn a_bad_flag_is_named() {
 }
 
 #[test]
-fn under_a_launcher_one_rank_speaks_and_all_end_alike() {
+fn under_a_launcher_one_rank_prints_and_all_exit_alike() {
     let program = Program::new();
     let names =
         ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID", "MV2_COMM_WORLD_RANK"];
@@ -294,7 +294,7 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
 }
 
 #[test]
-fn one_rank_is_not_told_to_turn_off_checkpoints() {
+fn one_rank_is_not_advised_to_turn_off_checkpoints() {
     let program = Program::new();
     let error = program.refused(&["--n", "4000000", "--progress", "off"]);
     assert!(error.contains("N = 4000000 does not fit"), "{error}");
@@ -331,7 +331,7 @@ fn a_closed_pipe_is_no_panic() {
 }
 
 #[test]
-fn convert_goes_both_ways_and_says_what_is_lost() {
+fn convert_goes_both_ways_and_reports_what_is_lost() {
     let program = Program::new();
     program.write("a.toml", &format!("{TOML}generator = \"xoshiro\"\nthreads = 3\n"));
     let (_, error) = program.done(&["convert", "a.toml", "HPL.dat"]);
@@ -384,7 +384,7 @@ fn convert_goes_both_ways_and_says_what_is_lost() {
 }
 
 #[test]
-fn convert_is_lenient_when_told() {
+fn convert_is_lenient_with_the_flag() {
     let program = Program::new();
     program.write("a.toml", TOML);
     program.done(&["convert", "a.toml", "HPL.dat"]);
@@ -406,15 +406,18 @@ fn init_takes_the_n_that_fits_memory_and_time() {
         dat.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap()
     };
     let large = ["--ranks", "4", "--memory-gib", "1000", "--time", "1h"];
-    let (_, said) = init(&[&large[..], &["--gflops", "100"]].concat());
+    let (_, printed) = init(&[&large[..], &["--gflops", "100"]].concat());
     let seconds = |n: f64| n * n * (2.0 / 3.0 * n + 1.5) / 100e9;
     assert!(seconds(n()) <= 3600.0 && seconds(n() + 192.0) > 3600.0, "{}", n());
-    assert!(said.contains(", 59 min 57 s) on 4 ranks"), "{said}");
-    assert!(said.contains("the time (1 h 00 min) decides; the memory would hold N = "), "{said}");
-    assert!(said.contains("at 100 Gflop/s, as given"), "{said}");
-    let (_, said) = init(&["--ranks", "2", "--memory-gib", "0.1", "--time", "1000d"]);
-    assert!(said.contains("the memory decides: it holds no N that takes 1000 d"), "{said}");
-    assert!(said.contains("by the model, with DGEMM at "), "{said}");
+    assert!(printed.contains(", 59 min 57 s) on 4 ranks"), "{printed}");
+    assert!(
+        printed.contains("the time (1 h 00 min) decides; the memory would hold N = "),
+        "{printed}"
+    );
+    assert!(printed.contains("at 100 Gflop/s, as given"), "{printed}");
+    let (_, printed) = init(&["--ranks", "2", "--memory-gib", "0.1", "--time", "1000d"]);
+    assert!(printed.contains("the memory decides: it holds no N that takes 1000 d"), "{printed}");
+    assert!(printed.contains("by the model, with DGEMM at "), "{printed}");
     // A run of 100 s at N = 9600 that the model knows nothing about: 1000 times as long is N =
     // 96000, but for the smaller share of what is no product.
     let phases =
@@ -426,9 +429,12 @@ fn init_takes_the_n_that_fits_memory_and_time() {
             "swap": "mix", "swap_threshold": 64, "threads": 1}}]});
     program.write("run.json", &report.to_string());
     let of_run = ["--ranks", "4", "--memory-gib", "1000", "--report", "run.json"];
-    let (_, said) = init(&[&of_run[..], &["--time", "100s"]].concat());
-    assert_eq!(n(), 9600.0, "{said}");
-    assert!(said.contains("scaled to the 1 min 40 s that N = 9600 took in run.json"), "{said}");
+    let (_, printed) = init(&[&of_run[..], &["--time", "100s"]].concat());
+    assert_eq!(n(), 9600.0, "{printed}");
+    assert!(
+        printed.contains("scaled to the 1 min 40 s that N = 9600 took in run.json"),
+        "{printed}"
+    );
     init(&[&of_run[..], &["--time", "100000s"]].concat());
     assert!((93_000.0..120_000.0).contains(&n()), "{}", n());
     for (flags, want) in [
@@ -450,15 +456,15 @@ fn init_takes_the_n_that_fits_memory_and_time() {
 fn init_writes_what_fits_and_keeps_what_is_there() {
     let program = Program::new();
     let plain = ["init", "--ranks", "6", "--memory-gib", "8", "--ft", "none"];
-    let (_, said) = program.done(&plain);
-    let (start, rest) = said.split_once("-np 6 ").expect("a command to run");
-    assert!(start.contains("mpirun "), "{said}");
+    let (_, printed) = program.done(&plain);
+    let (start, rest) = printed.split_once("-np 6 ").expect("a command to run");
+    assert!(start.contains("mpirun "), "{printed}");
     let program_named = match env!("CARGO_BIN_EXE_skt-hpl") {
         path if path.contains(' ') => format!("'{path}'"),
         path => path.to_owned(),
     };
-    assert!(rest.starts_with(&format!("{program_named} --ft none\n")), "{said}");
-    assert!(said.contains("\n* --ft none    N = "), "{said}");
+    assert!(rest.starts_with(&format!("{program_named} --ft none\n")), "{printed}");
+    assert!(printed.contains("\n* --ft none    N = "), "{printed}");
     let dat = program.read("HPL.dat");
     let value = |line: usize| dat.lines().nth(line - 1).unwrap().split(' ').next().unwrap();
     assert_eq!((value(11), value(12)), ("2", "3"));
@@ -468,35 +474,40 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(8 * n * n < budget * 8 / 10 && 8 * n * n > budget * 6 / 10, "{n}");
 
     // A group of 6 keeps 5/12 of the memory.
-    let (dat_guarded, said) =
+    let (dat_guarded, printed) =
         program.done(&[&plain[..5], &["--ft", "self", "--out", "-"]].concat());
     let guarded: u64 =
         dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
-    assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {said}");
+    assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {printed}");
     // A short run has no checkpoint due: the memory is left to the matrix, and the user is
     // notified. So little memory is short work on a machine that gives a hundredth of a core, too.
     let short = ["init", "--force", "--ranks", "6", "--memory-gib", "0.1"];
-    let (_, said) = program.done(&short);
-    assert!(said.contains("without checkpoints; run it with\n") && said.contains(" --ft none\n"));
-    assert!(said.contains("as none: no checkpoint is due before the end"), "{said}");
-    let (_, said) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
-    assert!(said.contains("with self checkpoints"), "{said}");
-    let (own, without) = said.split_once("  --ft none    ").unwrap();
-    assert!(own.contains("--ft self\n"), "{said}");
-    assert!(without.starts_with(&format!("N = {n} (")), "{n}: {said}");
+    let (_, printed) = program.done(&short);
+    assert!(
+        printed.contains("without checkpoints; run it with\n") && printed.contains(" --ft none\n")
+    );
+    assert!(printed.contains("as none: no checkpoint is due before the end"), "{printed}");
+    let (_, printed) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    assert!(printed.contains("with self checkpoints"), "{printed}");
+    let (own, without) = printed.split_once("  --ft none    ").unwrap();
+    assert!(own.contains("--ft self\n"), "{printed}");
+    assert!(without.starts_with(&format!("N = {n} (")), "{n}: {printed}");
     // A run of days, with twenty TiB, has checkpoints.
     let large = ["--ranks", "16", "--memory-gib", "20000"];
-    let (_, said) = program.done(&[&["init", "--force"], &large[..]].concat());
-    assert!(said.contains("with self checkpoints") && said.contains("\n* --ft self "), "{said}");
-    assert!(said.contains("goes on from its last checkpoint"), "{said}");
-    let (_, said) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
-    let (own, without) = said.split_once("  --ft none    ").unwrap();
+    let (_, printed) = program.done(&[&["init", "--force"], &large[..]].concat());
+    assert!(
+        printed.contains("with self checkpoints") && printed.contains("\n* --ft self "),
+        "{printed}"
+    );
+    assert!(printed.contains("goes on from its last checkpoint"), "{printed}");
+    let (_, printed) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    let (own, without) = printed.split_once("  --ft none    ").unwrap();
     let rate = |text: &str| -> f64 {
         let (_, rate) = text.split_once(" GiB, about ").unwrap();
         rate.split_once(" Gflop/s)").unwrap().0.parse().unwrap()
     };
-    assert!(rate(own) > 0.0 && rate(without) >= rate(own), "{said}");
+    assert!(rate(own) > 0.0 && rate(without) >= rate(own), "{printed}");
     let dat = program.read("HPL.dat");
 
     let error = program.refused(&["init"]);
@@ -505,7 +516,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     program.done(&["init", "--force", "--ranks", "1"]);
     assert_ne!(program.read("HPL.dat"), dat);
 
-    let (_, said) = program.done(&[
+    let (_, printed) = program.done(&[
         "init",
         "--format",
         "toml",
@@ -519,13 +530,13 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     let toml = program.read("HPL.toml");
     assert!(toml.contains("\n[checkpoint]\n") && toml.contains("\nmethod = \"self\"\n"), "{toml}");
     assert!(toml.contains("\ngroup_size = 2\n") && toml.contains("\n# region = \"corner\"\n"));
-    assert!(said.contains("--config HPL.toml"), "{said}");
+    assert!(printed.contains("--config HPL.toml"), "{printed}");
     assert!(program.read("HPL.toml").contains("\nthreads = 2\n"));
     let (toml, _) = program.done(&["init", "--format", "toml", "--out", "-"]);
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
     // More cores than any machine that runs this test.
-    let (_, said) = program.done(&["init", "--force", "--ranks", "16", "--threads", "4096"]);
-    assert!(said.contains("warning: 16 ranks of 4096 thread(s) need 65536 cores"), "{said}");
+    let (_, printed) = program.done(&["init", "--force", "--ranks", "16", "--threads", "4096"]);
+    assert!(printed.contains("warning: 16 ranks of 4096 thread(s) need 65536 cores"), "{printed}");
 }
 
 #[test]
@@ -537,14 +548,14 @@ fn a_dash_is_standard_output_or_refused() {
     program.write("a.toml", TOML);
     let (dat, _) = program.done(&["convert", "a.toml", "-"]);
     assert_eq!(dat.lines().count(), 31);
-    let beside_a_report: [&[&str]; 5] = [
+    let next_to_a_report: [&[&str]; 5] = [
         &["--n", "100", "--json", "-"],
         &["launch", "--json", "-", "--", "--n", "100"],
         &["screen", "--good", "-"],
         &["screen", "--bad", "-"],
         &["path", "--n", "1000", "--save-machine", "-"],
     ];
-    for args in beside_a_report {
+    for args in next_to_a_report {
         let error = program.refused(args);
         assert!(error.contains("a file is needed"), "{args:?}: {error}");
     }
@@ -555,7 +566,7 @@ fn a_dash_is_standard_output_or_refused() {
 }
 
 #[test]
-fn a_json_report_that_cannot_be_written_is_named_as_the_user_did() {
+fn an_unwritable_json_report_is_named_as_the_user_did() {
     let program = Program::new();
     let error = program.refused(&["--n", "100", "--progress", "off", "--json", "nowhere/x"]);
     assert!(error.contains("'nowhere/x': No such file or directory"), "{error}");
@@ -563,7 +574,7 @@ fn a_json_report_that_cannot_be_written_is_named_as_the_user_did() {
 }
 
 #[test]
-fn plan_says_how_it_counts_ranks() {
+fn plan_explains_how_it_counts_ranks() {
     let program = Program::new();
     for flag in ["--ranks", "--ranks=8", "--ranks-per-node", "--np"] {
         let error = program.refused(&["plan", flag]);
@@ -592,8 +603,8 @@ fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
 fn init_starts_tune_on_the_file_that_it_has_written() {
     let record = "[ \"$1\" = --version ] || { cp HPL.* seen; echo \"$@\" >words; }";
     let (program, output) = init_tunes_with(record, &["--ft", "none"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{printed}");
     let words = program.read("words");
     let command = format!("-np 2 {} tune ", env!("CARGO_BIN_EXE_skt-hpl"));
     let (_, flags) = words.split_once(&command).expect(&words);
@@ -606,13 +617,13 @@ fn init_starts_tune_on_the_file_that_it_has_written() {
 }
 
 #[test]
-fn init_says_so_where_tuning_fails_and_keeps_the_file() {
+fn init_reports_failed_tuning_and_keeps_the_file() {
     let (program, output) = init_tunes_with("exit 3", &[]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("error: --tune: the file is written and not tuned"), "{said}");
-    let command = said.lines().last().unwrap();
-    assert!(command.ends_with(" tune --budget 60s --force --out HPL.dat --ft none"), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{printed}");
+    assert!(printed.contains("error: --tune: the file is written and not tuned"), "{printed}");
+    let command = printed.lines().last().unwrap();
+    assert!(command.ends_with(" tune --budget 60s --force --out HPL.dat --ft none"), "{printed}");
     assert!(program.read("HPL.dat").contains("NBs"));
 }
 

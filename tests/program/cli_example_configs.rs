@@ -52,7 +52,7 @@ fn all_are_legal_and_fill_whole_blocks() {
 }
 
 #[test]
-fn the_large_ones_take_at_most_four_fifths_of_the_memory_they_name() {
+fn large_ones_take_at_most_four_fifths_of_their_memory() {
     let machines = [
         ("one-node", 256),
         ("small-cluster", 8 * 256),

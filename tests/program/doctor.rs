@@ -84,7 +84,7 @@ fn counters_of_energy_are_named() {
 }
 
 #[test]
-fn hosts_of_a_list_that_are_well_are_told() {
+fn healthy_hosts_of_a_list_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     file(folder.path(), "hosts", "127.0.0.1\n127.0.0.2 slots=2\n");
     // An agent that runs the command here.

@@ -29,12 +29,12 @@ fn rank_of_two(rank: &str, command: &str) -> Output {
 fn ranks_that_mpi_does_not_connect_are_an_error_of_the_first() {
     for command in ["--n 100", "doctor --threads 1", "screen", "tune --n 100"] {
         let ended = rank_of_two("0", command);
-        let said = text(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(2), "{command}: {said}");
+        let printed = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{command}: {printed}");
         assert_eq!(text(&ended.stdout), "", "{command}");
         let want = "error: the launcher has started 2 processes (MV2_COMM_WORLD_SIZE), and MPI \
                     sees one: this program is built for ";
-        assert!(said.contains(want), "{command}: {said}");
+        assert!(printed.contains(want), "{command}: {printed}");
     }
     let ended = rank_of_two("1", "--n 100");
     assert_eq!((ended.status.code(), text(&ended.stderr).as_str()), (Some(2), ""));
@@ -64,8 +64,8 @@ fn a_rank_that_waits_for_the_first_to_end_keeps_its_code() {
 }
 
 #[test]
-fn an_unknown_end_of_a_slurm_job_is_told_unless_the_user_names_one() {
-    let said = |flags: &str| {
+fn an_unknown_slurm_end_is_reported_unless_the_user_gives_one() {
+    let printed = |flags: &str| {
         let mut job = mpirun(2);
         // mpirun itself is not to look for Slurm.
         job.args(["env", "SLURM_JOB_ID=7", PROGRAM, "--n", "200", "--progress", "off"]);
@@ -73,11 +73,11 @@ fn an_unknown_end_of_a_slurm_job_is_told_unless_the_user_names_one() {
         job.args(run.split_whitespace()).args(flags.split_whitespace());
         job.env_remove("SLURM_JOB_END_TIME");
         let ended = job.output().expect("mpirun");
-        let said = text(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(0), "{flags}: {said}");
-        said.matches("warning: the end of this Slurm job is not known").count()
+        let printed = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(0), "{flags}: {printed}");
+        printed.matches("warning: the end of this Slurm job is not known").count()
     };
-    assert_eq!(said("--ft self"), 1);
-    assert_eq!(said("--ft self --time-limit never"), 0);
-    assert_eq!(said("--ft none"), 0);
+    assert_eq!(printed("--ft self"), 1);
+    assert_eq!(printed("--ft self --time-limit never"), 0);
+    assert_eq!(printed("--ft none"), 0);
 }

@@ -60,38 +60,38 @@ fn bytes_beyond_64_bits_do_not_fit() {
 /// lacks it. Between that report and a run that passes, down to 1000 KiB, a run reports the limit,
 /// too, whatever it is that does not fit.
 #[test]
-fn no_address_space_for_the_blas_is_told() {
+fn lack_of_address_space_for_the_blas_is_reported() {
     for threads in [1, 2] {
         let is_enough = |most_kib: usize| {
             let flags = format!("--n 100 --nb 10 --progress off --threads {threads}");
             let output = run(Some(most_kib), &flags);
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
-            let is_told =
+            let is_reported =
                 ["work space of the BLAS", "(ulimit -v)"].iter().any(|&w| text.contains(w));
-            if is_told {
+            if is_reported {
                 assert_refused(&output, &["(ulimit -v)"]);
             }
-            (output.status.success(), is_told, text.into_owned())
+            (output.status.success(), is_reported, text.into_owned())
         };
         let mut enough_kib = 400_000;
         while !is_enough(enough_kib).0 {
             enough_kib += 100_000;
         }
-        let mut told_kib = enough_kib;
+        let mut reported_kib = enough_kib;
         loop {
-            told_kib -= 20_000;
-            match is_enough(told_kib) {
-                (true, ..) => enough_kib = told_kib,
+            reported_kib -= 20_000;
+            match is_enough(reported_kib) {
+                (true, ..) => enough_kib = reported_kib,
                 (false, _, text) if text.contains("work space of the BLAS") => break,
                 (false, ..) => {}
             }
         }
-        while enough_kib - told_kib > 1000 {
-            let between_kib = told_kib.midpoint(enough_kib);
+        while enough_kib - reported_kib > 1000 {
+            let between_kib = reported_kib.midpoint(enough_kib);
             match is_enough(between_kib) {
                 (true, ..) => enough_kib = between_kib,
-                (false, true, _) => told_kib = between_kib,
+                (false, true, _) => reported_kib = between_kib,
                 (false, false, text) => {
                     panic!("{between_kib} KiB are not enough, and it is not told: {text}")
                 }

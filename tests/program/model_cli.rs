@@ -105,7 +105,7 @@ fn plan_shows_a_handful_of_rows_and_all_on_request() {
 }
 
 #[test]
-fn plan_as_json_has_what_its_text_says() {
+fn plan_as_json_agrees_with_its_text() {
     let folder = tempfile::tempdir().unwrap();
     let json = plan_json(folder.path(), &[]);
     let words = stdout(folder.path(), &with(&[]));
@@ -140,7 +140,7 @@ fn plan_as_json_has_what_its_text_says() {
 }
 
 #[test]
-fn plan_gives_intervals_of_images_and_writes_them_into_the_configuration() {
+fn plan_writes_intervals_of_images_into_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let slow_cuts = ["--machine-mtbf-hours", "100"];
     let disks = with_all(&slow_cuts, &["--local-gbs", "2", "--local-folder", "/scratch/hpl"]);
@@ -179,7 +179,7 @@ fn plan_gives_intervals_of_images_and_writes_them_into_the_configuration() {
 }
 
 #[test]
-fn plan_tells_how_many_spares_it_takes() {
+fn plan_prints_how_many_spares_it_takes() {
     let folder = tempfile::tempdir().unwrap();
     let machine = ["plan", "--nodes", "1024", "--cores-per-node", "64", "--threads", "16"];
     let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
@@ -272,20 +272,20 @@ fn plan_leaves_no_failures_to_images_that_are_not_written() {
 
 /// The gain by the checkpoints is distinguished from that of the shorter run.
 #[test]
-fn why_there_are_no_checkpoints_is_told_in_parts() {
+fn the_reason_for_no_checkpoints_is_printed_in_parts() {
     let folder = tempfile::tempdir().unwrap();
     let machine = ["plan", "--nodes", "32", "--cores-per-node", "64", "--threads", "64"];
     let rates = ["--memory-gib", "512", "--gflops-per-core", "20", "--copy-gbs", "20"];
     let others = ["--bandwidth-gbs", "25", "--node-mtbf-hours", "8000"];
     let text = stdout(folder.path(), &with_all(&with_all(&machine, &rates), &others));
     assert!(text.contains("\nChoice: no checkpoint\nWhy: with self checkpoints "), "{text}");
-    let said = "changed by +1.29 %, +0.20 % by the checkpoints, less than 0.3 %; the rest is that \
+    let printed = "changed by +1.29 %, +0.20 % by the checkpoints, less than 0.3 %; the rest is that \
                 of any shorter run\n";
-    assert!(text.contains(said), "{text}");
+    assert!(text.contains(printed), "{text}");
 }
 
 #[test]
-fn cores_that_no_rank_uses_are_told() {
+fn cores_that_no_rank_uses_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let plan = |extra: &[&str]| {
         let rates = ["--memory-gib", "64", "--gflops-per-core", "40", "--copy-gbs", "20"];
@@ -532,12 +532,12 @@ fn plan_json(folder: &Path, extra: &[&str]) -> serde_json::Value {
 fn plan_expects_what_earlier_runs_reached_of_the_model() {
     let folder = tempfile::tempdir().unwrap();
     // One rank at 90 % of the model's rate, with cores of 40 Gflop/s.
-    let said = stdout(
+    let printed = stdout(
         folder.path(),
         &["path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
     );
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let seconds = said["runs"][0]["time_seconds"].as_f64().unwrap() / 0.9;
+    let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let seconds = printed["runs"][0]["time_seconds"].as_f64().unwrap() / 0.9;
     let phases = serde_json::json!({"update": seconds});
     fs::write(folder.path().join("a.json"), path_report(4000, 128, &phases, "null")).unwrap();
     let efficiency = |extra: &[&str]| {
@@ -641,20 +641,20 @@ fn a_machine_is_fitted_saved_and_read_again() {
     let mut reports = Vec::new();
     for n in [3000, 4000, 6000] {
         for nb in [64, 128, 256] {
-            let said = stdout(
+            let printed = stdout(
                 folder.path(),
                 &["path", "--json", "--n", &n.to_string(), "--nb", &nb.to_string()],
             );
-            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
-            let report = path_report(n, nb, &said["runs"][0]["phases_mean_seconds"], "null");
+            let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
+            let report = path_report(n, nb, &printed["runs"][0]["phases_mean_seconds"], "null");
             reports.push(format!("{n}-{nb}.json"));
             fs::write(folder.path().join(reports.last().unwrap()), report).unwrap();
         }
     }
     let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
     let fit = with_all(&["path", "--save-machine", "m.json", "--fit"], &reports);
-    let said = stdout(folder.path(), &fit);
-    assert!(said.contains("product") && said.contains("Gflop/s"), "{said}");
+    let printed = stdout(folder.path(), &fit);
+    assert!(printed.contains("product") && printed.contains("Gflop/s"), "{printed}");
     let check = with_all(&["path", "--machine", "m.json", "--check"], &reports);
     let table = stdout(folder.path(), &check);
     assert!(table.contains("N 6000, NB 128") && table.contains("9 tests"), "{table}");
@@ -665,7 +665,7 @@ fn a_machine_is_fitted_saved_and_read_again() {
 }
 
 #[test]
-fn reports_and_flags_that_the_critical_path_cannot_use_are_refused() {
+fn unusable_reports_and_flags_are_refused_by_path() {
     let folder = tempfile::tempdir().unwrap();
     let phases = serde_json::json!({"update": 0.4});
     fs::write(folder.path().join("ft.json"), path_report(3000, 64, &phases, "{}")).unwrap();

@@ -63,7 +63,7 @@ fn whole() -> TestRecord {
 }
 
 fn beat() -> Heartbeat {
-    let charge = CorruptionReport {
+    let blame = CorruptionReport {
         host: "n1".into(),
         rank: 3,
         checks: 1,
@@ -84,7 +84,7 @@ fn beat() -> Heartbeat {
         elapsed_seconds: 1.25,
         exit: Some(1),
         report_lines: Some(80),
-        corruption: vec![charge],
+        corruption: vec![blame],
         keeps: None,
     }
 }

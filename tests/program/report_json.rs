@@ -199,7 +199,7 @@ fn the_schema_refuses_what_is_wrong() {
 }
 
 #[test]
-fn a_document_says_what_is_known() {
+fn a_document_has_what_is_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     let spec = small_run();

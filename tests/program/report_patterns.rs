@@ -67,7 +67,7 @@ const OF_A_RUN: &[(&str, &str)] = &[
 ];
 
 /// The lines of the report, of a test and of all.
-fn said(name: &str, test: usize) -> &'static str {
+fn printed(name: &str, test: usize) -> &'static str {
     match name {
         "n" => ["35", "0"][test],
         "nb" => "4",
@@ -89,7 +89,7 @@ fn public_patterns_of_hpl_find_what_they_look_for() {
             assert_eq!(found.len(), times, "{who}: {pattern}");
             for (test, captures) in found.iter().enumerate() {
                 for name in regex.capture_names().flatten() {
-                    assert_eq!(&captures[name], said(name, test), "{who}: {name} of {pattern}");
+                    assert_eq!(&captures[name], printed(name, test), "{who}: {name} of {pattern}");
                 }
             }
         }

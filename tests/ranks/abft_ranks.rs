@@ -326,10 +326,11 @@ fn all_die_at_once() {
                 let row = (0..job.spec.p).find(|&row| of_row(row).len() > m);
                 let what = format!("{}, seed {seed}, step {step}, torn {torn:?}", job.name());
                 let next = job.start(&left.memory, &patient(ranks, seed), 2);
-                let is_anew = matches!(&next.outcome.results[0], Ok(s) if s.resumed.is_none());
+                let is_from_scratch =
+                    matches!(&next.outcome.results[0], Ok(s) if s.resumed.is_none());
                 match row {
                     // Before panel 0 has been exchanged everywhere, the run begins again.
-                    Some(row) if !is_anew => {
+                    Some(row) if !is_from_scratch => {
                         assert_refused(&next.outcome.results, (row, &of_row(row), m), &what);
                         refused += 1;
                     }
@@ -845,20 +846,21 @@ fn images_of_each_cut_lead_to_x() {
 /// Why the ranks cannot continue from what is in memory.
 fn refusal(job: &Job, memory: &mut Memory) -> Option<AbftRefusal> {
     let own: Vec<Mutex<Vec<f64>>> = memory.drain(..).map(Mutex::new).collect();
-    let said = run(job.ranks(), |comm| {
+    let printed = run(job.ranks(), |comm| {
         let mut memory = own[comm.rank()].lock().expect("one thread has it");
         job.on(&comm, &mut memory, |system, memory| system.refusal(memory))
     });
     memory.extend(own.into_iter().map(|memory| memory.into_inner().expect("not poisoned")));
-    let said: Vec<Option<AbftRefusal>> = said.into_iter().map(|said| said.expect("told")).collect();
-    assert!(said.iter().all(|other| *other == said[0]), "{said:?}");
-    said[0].clone()
+    let printed: Vec<Option<AbftRefusal>> =
+        printed.into_iter().map(|printed| printed.expect("told")).collect();
+    assert!(printed.iter().all(|other| *other == printed[0]), "{printed:?}");
+    printed[0].clone()
 }
 
 /// A wrong number that has not been noticed when another rank of its process row is lost is
 /// reported, not corrected: the rebuilt data compensates it, so two process columns are wrong.
 #[test]
-fn what_is_wrong_before_a_loss_is_told_behind_it() {
+fn corruption_before_a_loss_is_reported_after_it() {
     let matrix = Matrix::random(96, 5);
     let job = Job { spec: spec(96, 8, 1, 3), weights: Weights::new(3, 2), matrix, check: RARE };
     let mut memory = images(&job, 4);
@@ -871,9 +873,9 @@ fn what_is_wrong_before_a_loss_is_told_behind_it() {
     for lost in [0, 2, 3, 4] {
         let start = job.start(&without(&memory, &[lost]), &SimOptions::new(job.ranks(), 1), 2);
         let ended = start.outcome.results;
-        let is_told =
+        let is_reported =
             ended.iter().any(|ended| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_)))));
-        assert!(is_told, "rank {lost}: {ended:?}");
+        assert!(is_reported, "rank {lost}: {ended:?}");
     }
 }
 
@@ -892,19 +894,19 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
         let options = SimOptions { trace: true, ..deadly(job.ranks(), 1, kills, linger) };
         job.start_watched(&job.untouched(), &options, 1, &mut watchers)
     };
-    let told = start(Vec::new());
-    let results = &told.outcome.results;
-    let is_told =
+    let reported = start(Vec::new());
+    let results = &reported.outcome.results;
+    let is_reported =
         |ended: &Result<_, AbftError>| matches!(ended, Err(AbftError::Solve(SolveError::Wrong(_))));
-    assert!(results.iter().all(is_told), "{results:?}");
+    assert!(results.iter().all(is_reported), "{results:?}");
     assert!(matches!(
-        refusal(&job, &mut without(&told.memory, &[3])),
+        refusal(&job, &mut without(&reported.memory, &[3])),
         Some(AbftRefusal::Wrong { .. })
     ));
     // Until the other ranks learn of it, only the rank of the checksums has noticed it. The first
     // time, each rank writes that nothing is wrong.
     let of_3 = |line: &String| line.ends_with(" rank 3: wrong 0");
-    let mut written = (1..).zip(&told.outcome.trace).filter(|(_, line)| of_3(line));
+    let mut written = (1..).zip(&reported.outcome.trace).filter(|(_, line)| of_3(line));
     let (noticed, _): (u64, _) = written.nth(1).expect("noticed");
     let is_known_to_3_alone = |memory: &Memory| {
         let is_wrong = |left: &Memory| {
@@ -942,10 +944,10 @@ fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
         solved.map(|solution| (solution.x, watcher.mended_rows))
     });
     // A rank that fails ends the others, which are only notified of the failure.
-    let is_told = |error: &AbftError| {
+    let is_reported = |error: &AbftError| {
         matches!(error, AbftError::Solve(SolveError::Wrong(_) | SolveError::Pivot { .. }))
     };
-    if ranks.iter().any(|rank| rank.as_ref().is_err_and(is_told)) {
+    if ranks.iter().any(|rank| rank.as_ref().is_err_and(is_reported)) {
         return Fate::Alarm;
     }
     let first = ranks.into_iter().next().expect("rank 0");
@@ -982,8 +984,8 @@ fn print_outcomes(outcomes: &Outcomes) {
         "| checksums | bits | told | told in vain | mended | harmless |\n|---|---|---|---|---|---|"
     );
     for (checksums, of_checksums) in ["1", "2"].iter().zip(outcomes) {
-        for ((bits, _), [told, in_vain, mended, harmless]) in BITS.iter().zip(of_checksums) {
-            println!("| {checksums} | {bits} | {told} | {in_vain} | {mended} | {harmless} |");
+        for ((bits, _), [reported, in_vain, mended, harmless]) in BITS.iter().zip(of_checksums) {
+            println!("| {checksums} | {bits} | {reported} | {in_vain} | {mended} | {harmless} |");
         }
     }
 }
@@ -991,7 +993,7 @@ fn print_outcomes(outcomes: &Outcomes) {
 /// A flip of any bit, at any position and time, whose effect would fail the residual is reported;
 /// several checksums correct it if they check before the column is finished.
 #[test]
-fn a_flipped_bit_is_told_or_mended() {
+fn a_flipped_bit_is_reported_or_repaired() {
     let flips = std::env::var("SKT_FLIPS").map_or(250, |flips| flips.parse().expect("a number"));
     let (mut random, mut outcomes) = (Random::new(11), Outcomes::default());
     let every = |panels| CheckEvery::Panels(NonZeroUsize::new(panels).expect("not 0"));

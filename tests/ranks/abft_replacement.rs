@@ -207,7 +207,7 @@ fn later(job: &Job, left: &Start, gone: &[usize], seed: u64) -> Vec<Result<Solve
 /// longer a cut, a later start continues from them; from then on it refuses by name, until x is
 /// there.
 #[test]
-fn a_further_death_is_told_and_never_gives_a_wrong_x() {
+fn a_further_death_is_reported_and_never_gives_a_wrong_x() {
     let (mut went_on, mut refused, mut solved) = (0, 0, 0);
     for (number, spec) in specs().into_iter().enumerate() {
         let job = job(spec.clone(), Matrix::random(spec.n, 11));

@@ -184,7 +184,7 @@ fn matrix_of(job: &Job, rank: usize) -> (Range<usize>, LocalShape) {
 /// The process column of the lost rank is decoded on all process rows, so a row in which nothing is
 /// lost must agree before. With one checksum the start is refused by name, and so is the next one.
 #[test]
-fn a_wrong_number_in_another_process_row_is_told_before_a_rebuilding() {
+fn corruption_in_another_row_is_reported_before_rebuilding() {
     let job = job((2, 2, 1), 1, every(1000), 3);
     let flip = Flip { place: (40, 20), bit: 56 };
     let memory = without(&stopped(&job, 4, (2, flip), 4), &[0]);
@@ -197,7 +197,7 @@ fn a_wrong_number_in_another_process_row_is_told_before_a_rebuilding() {
 /// With two checksums the rank is located, and its rows are corrected before anything is decoded
 /// from them; the healthy checksum is not blamed.
 #[test]
-fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
+fn corruption_in_another_row_is_repaired_before_rebuilding() {
     let job = job((2, 2, 2), 1, every(1000), 3);
     for rank in 4..8 {
         let flip = Flip { place: (40, 20), bit: 56 };
@@ -225,7 +225,7 @@ fn a_wrong_number_in_another_process_row_is_mended_before_a_rebuilding() {
 /// A check at the end of a group repairs a number of a finished column before the group's checksums
 /// are summed again: sums of the wrong number would contradict the old checksums, and end the run.
 #[test]
-fn a_finished_column_that_a_check_mends_is_not_told_as_wrong() {
+fn a_finished_column_that_a_check_repairs_is_not_reported() {
     let job = job((1, 2, 2), 1, every(1), 3);
     let nowhere = (1000, Flip { place: (0, 0), bit: 0 });
     let ends_at_4 = stopped(&job, 0, nowhere, 4);
@@ -244,7 +244,7 @@ fn a_finished_column_that_a_check_mends_is_not_told_as_wrong() {
 /// A start that dies between rebuilding and its first check leaves nothing that the next start
 /// would correct wrongly.
 #[test]
-fn a_death_before_the_first_check_mends_nothing_wrong() {
+fn a_death_before_the_first_check_repairs_correctly() {
     let job = job((1, 2, 2), 1, every(1000), 3);
     for lost in [0, 2, 3] {
         let flip = Flip { place: (80, 20), bit: 56 };
@@ -264,7 +264,7 @@ fn a_death_before_the_first_check_mends_nothing_wrong() {
 /// be checked: a wrong number there makes the residual fail, and the run reports the process row
 /// and the time, also if later starts continue from there.
 #[test]
-fn what_no_checksum_can_see_is_told_with_its_process_row() {
+fn undetectable_corruption_is_reported_with_its_process_row() {
     let job = job((2, 2, 1), 1, every(1000), 3);
     let flip = Flip { place: (40, 20), bit: 56 };
     let memory = without(&stopped(&job, 4, (4, flip), 4), &[3]);
@@ -284,7 +284,7 @@ fn what_no_checksum_can_see_is_told_with_its_process_row() {
 /// A wrong number is reported before the checksums replace the lost process column, because nothing
 /// would contradict it afterwards.
 #[test]
-fn a_wrong_number_is_told_before_checksums_take_the_place_of_a_process_column() {
+fn corruption_is_reported_before_checksums_replace_a_column() {
     let job = job((2, 2, 1), 1, every(1000), 3);
     let flip = Flip { place: (40, 20), bit: 56 };
     let goes_on = |wrong: usize| {
@@ -303,7 +303,7 @@ fn a_wrong_number_is_told_before_checksums_take_the_place_of_a_process_column() 
 /// group. All ranks learn of it at the same cut, and several checksums locate its process column,
 /// whichever it is.
 #[test]
-fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() {
+fn corruption_noticed_late_is_reported_by_all_with_its_column() {
     for (shape, depth) in [((1, 2, 1), 1), ((1, 2, 2), 1), ((2, 2, 2), 0), ((2, 3, 3), 1)] {
         let (job, m) = (job(shape, depth, every(1000), 5), shape.2);
         for (rank, cut) in (0..job.ranks()).flat_map(|rank| [2, 3, 4].map(|cut| (rank, cut))) {
@@ -314,7 +314,7 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
             let place = (40, if is_factored { NB } else { 0 });
             watches[rank].flip = Some((cut, Flip { place, bit: 56 }));
             let start = job.start_watched(&job.untouched(), &patient(&job, 2), 1, &mut watches);
-            let told: Vec<_> = start
+            let reported: Vec<_> = start
                 .outcome
                 .results
                 .iter()
@@ -323,8 +323,9 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
                     other => panic!("{}, rank {rank} at {cut}: {other:?}", job.name()),
                 })
                 .collect();
-            let (wrong, what) = (&told[0], format!("{}, rank {rank}: {:?}", job.name(), told[0]));
-            assert!(told.iter().all(|other| other == wrong), "all alike: {what}");
+            let (wrong, what) =
+                (&reported[0], format!("{}, rank {rank}: {:?}", job.name(), reported[0]));
+            assert!(reported.iter().all(|other| other == wrong), "all alike: {what}");
             assert!(wrong.is_known_to_all && wrong.rows > 0, "{what}");
             assert!(wrong.noticed_by % job.width() >= job.spec.q, "a checksum: {what}");
             assert_eq!(wrong.noticed_by / job.width(), wrong.process_row, "{what}");
@@ -354,33 +355,33 @@ fn a_wrong_number_that_is_noticed_late_is_told_by_all_with_its_process_column() 
 /// A wrong number that cannot be located is reported with the reason and the suspects: with one
 /// checksum, with one checksum left after a loss, and with two wrong process columns in one row.
 #[test]
-fn what_cannot_be_located_is_told_with_its_reason() {
-    let told = |job: &Job, memory: &Memory| {
+fn corruption_without_a_location_is_reported_with_its_reason() {
+    let reported = |job: &Job, memory: &Memory| {
         let start = job.start(memory, &patient(job, 2), 2);
         let results = start.outcome.results.into_iter();
-        let told = results.map(|result| match result {
+        let reported = results.map(|result| match result {
             Err(AbftError::Solve(SolveError::Wrong(wrong))) => *wrong,
             other => panic!("{}: {other:?}", job.name()),
         });
-        let told: Vec<_> = told.collect();
-        assert!(told.iter().all(|other| *other == told[0]), "{told:?}");
-        told.into_iter().next().expect("a rank")
+        let reported: Vec<_> = reported.collect();
+        assert!(reported.iter().all(|other| *other == reported[0]), "{reported:?}");
+        reported.into_iter().next().expect("a rank")
     };
     let flip = Flip { place: (40, 20), bit: 56 };
     let one = job((2, 2, 1), 1, every(1000), 3);
-    let wrong = told(&one, &stopped(&one, 4, (4, flip), 4));
+    let wrong = reported(&one, &stopped(&one, 4, (4, flip), 4));
     assert_eq!((wrong.why, wrong.rows, wrong.process_row), (NotCorrected::OneChecksum, 1, 1));
     assert_eq!((wrong.row, wrong.column), (Cyclic::rows(NB, 2).global(40, 1), 4 * NB));
     assert_eq!((wrong.suspects, wrong.noticed_by), (vec![], 5));
     let two = job((1, 2, 2), 1, every(1000), 3);
-    let wrong = told(&two, &without(&stopped(&two, 1, (4, flip), 4), &[0]));
+    let wrong = reported(&two, &without(&stopped(&two, 1, (4, flip), 4), &[0]));
     assert_eq!((wrong.why, wrong.suspects), (NotCorrected::OneIsLeft, vec![1, 2, 3]));
     // Two process columns are wrong in the same row.
     let three = job((1, 3, 3), 1, every(1000), 3);
     let mut memory = stopped(&three, 1, (4, flip), 4);
     let (a, shape) = matrix_of(&three, 2);
     memory[2][a.start + 40 * shape.lda + shape.cols - 1] += 1.0;
-    let wrong = told(&three, &memory);
+    let wrong = reported(&three, &memory);
     assert_eq!((wrong.why, wrong.process_column), (NotCorrected::Scattered, None));
     assert_eq!(wrong.suspects, (0..6).collect::<Vec<_>>());
 }
@@ -496,20 +497,21 @@ fn losses(job: &Job, random: &mut Random) -> Vec<usize> {
     for row in (0..job.spec.p).map(|by| (first + by) % job.spec.p) {
         let most = if row == first || random.below(4) == 0 { m } else { 0 };
         let least = usize::from(row == first);
-        let mut of_row: Vec<usize> = (row * width..(row + 1) * width).collect();
+        let mut count_of_row: Vec<usize> = (row * width..(row + 1) * width).collect();
         for _ in 0..least + random.below(most + 1 - least) {
-            lost.push(of_row.swap_remove(random.below(of_row.len())));
+            lost.push(count_of_row.swap_remove(random.below(count_of_row.len())));
         }
     }
     lost
 }
 
 /// The number of these ranks that are in process row `row`.
-fn of_row(job: &Job, ranks: &[usize], row: usize) -> usize {
-    let mut of_row: Vec<&usize> = ranks.iter().filter(|&rank| rank / job.width() == row).collect();
-    of_row.sort_unstable();
-    of_row.dedup();
-    of_row.len()
+fn count_of_row(job: &Job, ranks: &[usize], row: usize) -> usize {
+    let mut count_of_row: Vec<&usize> =
+        ranks.iter().filter(|&rank| rank / job.width() == row).collect();
+    count_of_row.sort_unstable();
+    count_of_row.dedup();
+    count_of_row.len()
 }
 
 /// The outcome of a flip and a loss.
@@ -622,7 +624,7 @@ impl Pair {
             left.lost,
             PLACES[place]
         );
-        self.assert_is_told_rightly(&fate, &watches, &left.lost, &what);
+        self.assert_is_reported_correctly(&fate, &watches, &left.lost, &what);
         if has_failed(&fate) && place != 5 {
             self.assert_is_hidden_by_the_loss(&at_the_loss, &first, &lost, &what);
         }
@@ -638,7 +640,8 @@ impl Pair {
         let (fate, start, watches) = self.start(&left.memory, &options, 2, None);
         left.memory = start.memory;
         let with_victim: Vec<usize> = left.lost.iter().copied().chain([victim]).collect();
-        let fits = of_row(&self.job, &with_victim, victim / width) <= self.job.weights.checksums();
+        let fits =
+            count_of_row(&self.job, &with_victim, victim / width) <= self.job.weights.checksums();
         if fits && self.random.below(2) == 0 {
             left.memory[victim].clear();
             left.lost = with_victim;
@@ -654,7 +657,13 @@ impl Pair {
     /// Asserts that the ranks that may be wrong are named, that no healthy rank is blamed, and that
     /// a wrong solution comes with the process rows that have lost as many ranks as they have
     /// checksums.
-    fn assert_is_told_rightly(&self, fate: &Fate, watches: &[Watch], lost: &[usize], what: &str) {
+    fn assert_is_reported_correctly(
+        &self,
+        fate: &Fate,
+        watches: &[Watch],
+        lost: &[usize],
+        what: &str,
+    ) {
         let is_of_column = |other: &usize| other % self.job.width() == self.rank % self.job.width();
         if let Fate::Wrong { ranks, .. } = fate {
             let is_named = ranks.is_empty() || ranks.iter().any(is_of_column);
@@ -664,7 +673,7 @@ impl Pair {
             let unverified = &watches[0].unverified;
             assert!(!unverified.is_empty(), "a wrong solution that nobody explains: {what}");
             for Unverified { row, .. } in unverified {
-                let lost = of_row(&self.job, lost, *row);
+                let lost = count_of_row(&self.job, lost, *row);
                 assert!(lost == self.job.weights.checksums(), "row {row} has lost {lost}: {what}");
             }
         }
@@ -680,7 +689,7 @@ impl Pair {
         what: &str,
     ) {
         let (mut memory, m) = (memory.clone(), self.job.weights.checksums());
-        for row in (0..self.job.spec.p).filter(|&row| of_row(&self.job, lost, row) == m) {
+        for row in (0..self.job.spec.p).filter(|&row| count_of_row(&self.job, lost, row) == m) {
             let is_whole =
                 |&&rank: &&usize| rank / self.job.width() == row && !first.trails[rank].is_torn();
             let Some(&kept) = lost.iter().find(is_whole) else { return };

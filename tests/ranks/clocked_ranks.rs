@@ -83,19 +83,19 @@ fn count(work: Work) {
 /// The products of all ranks, `rows x cols x k`, are those of the elimination: none is reported
 /// twice, and none is left out.
 #[test]
-fn the_solver_tells_of_all_its_products() {
+fn the_solver_reports_all_its_products() {
     use_one_thread();
     for spec in specs() {
         let ranks = threads::run(spec.p * spec.q, |world| {
             work::listen(WorkListener { begins: Some(count), ..WorkListener::default() });
             solve(&world, &spec).map(|_| MULTIPLIED.get())
         });
-        let told: usize = ranks.into_iter().map(|rank| rank.expect("it is solved")).sum();
+        let reported: usize = ranks.into_iter().map(|rank| rank.expect("it is solved")).sum();
         let TestSpec { n, nb, .. } = spec;
         let product = |first: usize| {
             let next = (first + nb).min(n);
             (n - next) * (n + 1 - next) * (next - first)
         };
-        assert_eq!(told, (0..n).step_by(nb).map(product).sum::<usize>(), "{spec:?}");
+        assert_eq!(reported, (0..n).step_by(nb).map(product).sum::<usize>(), "{spec:?}");
     }
 }

@@ -8,7 +8,7 @@ use skt_run::protect::{self, Settings};
 use skt_solver::grid::Cyclic;
 
 #[test]
-fn segments_take_what_the_formula_says() {
+fn segments_take_the_bytes_of_the_formula() {
     let (mut cases, mut worst) = (0, 0f64);
     for (p, q) in [(1, 2), (2, 2), (2, 4)] {
         for parities in [1, 2] {

@@ -546,7 +546,7 @@ fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
 }
 
 #[test]
-fn where_no_node_stayed_up_the_wall_clock_adds_and_never_takes_away() {
+fn the_wall_clock_only_adds_if_no_node_stayed_up() {
     let (work, _) = restarted(|now| ClockReading {
         boot: 1,
         uptime_seconds: 1.0,

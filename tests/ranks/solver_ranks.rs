@@ -488,7 +488,7 @@ impl Comm for Watched {
 /// between products, also if no other panel is being broadcast. The rank's second thread calls it,
 /// too, but never at the same time.
 #[test]
-fn a_panel_that_is_passed_on_is_looked_after_meanwhile() {
+fn a_panel_that_is_forwarded_is_polled_during_the_update() {
     for depth in 0..2 {
         // The first updates have two products each.
         let spec = TestSpec { depth, transport: Transport::Messages, ..base(1400, 128, 1, 2) };

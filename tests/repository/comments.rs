@@ -59,14 +59,14 @@ fn doc_comments_stand_alone_and_lines_end() {
         sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut files);
     }
     assert!(files.len() > 400, "{}", files.len());
-    let told = files.iter().flat_map(|file| {
+    let reported = files.iter().flat_map(|file| {
         let text = fs::read_to_string(file).expect("a source");
         flaws(&text)
             .into_iter()
             .map(move |(line, what)| format!("{}:{line}: {what}", file.display()))
     });
-    let told: Vec<String> = told.collect();
-    assert!(told.is_empty(), "say what the subject is; wrap:\n{}", told.join("\n"));
+    let reported: Vec<String> = reported.collect();
+    assert!(reported.is_empty(), "say what the subject is; wrap:\n{}", reported.join("\n"));
 }
 
 #[test]

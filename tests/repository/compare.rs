@@ -17,7 +17,7 @@ const RESULT: &str =
     "WR00L2L2         100    10     1     1               0.00              1.0e+00";
 
 #[test]
-fn results_are_found_where_the_device_of_the_configuration_sends_them() {
+fn results_are_found_at_the_device_of_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
     // Ranks are started by hand, so one suffices.
@@ -46,17 +46,17 @@ fn results_are_found_where_the_device_of_the_configuration_sends_them() {
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .output()
             .expect("python3");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         let wrong = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success(), "device {device}: {said}\n{wrong}");
-        assert!(said.contains("ratio      median"), "device {device}: {said}");
+        assert!(output.status.success(), "device {device}: {printed}\n{wrong}");
+        assert!(printed.contains("ratio      median"), "device {device}: {printed}");
     }
 }
 
 /// Both programs are stand-ins; the reference's second run waits until the comparison is ended,
 /// by a signal that comes while the launcher is started, or later.
 #[test]
-fn an_interrupted_comparison_prints_the_medians_so_far_and_the_warnings() {
+fn an_interrupted_comparison_prints_medians_and_warnings() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         for comes_while_it_starts in [false, true] {
             is_interrupted(signal, comes_while_it_starts);
@@ -113,13 +113,13 @@ fn is_interrupted(signal: Signal, comes_while_it_starts: bool) {
         kill(Pid::from_raw(child.id() as i32), signal).unwrap();
     }
     let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(128 + signal as i32), "{said}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(128 + signal as i32), "{printed}");
     for line in ["skt-hpl    median     1.00", "reference  median     1.00", "ratio      median"] {
-        assert!(said.contains(line), "{line}: {said}");
+        assert!(printed.contains(line), "{line}: {printed}");
     }
     assert!(kill(Pid::from_raw(pid), None).is_err(), "the reference still runs");
-    assert!(said.contains("# warning  : cores are shared  (in 2 of 2 runs)"), "{said}");
+    assert!(printed.contains("# warning  : cores are shared  (in 2 of 2 runs)"), "{printed}");
     let last = String::from_utf8_lossy(&output.stderr);
     assert!(last.contains("kept in memory"), "what the interrupted run said: {last}");
 }

@@ -104,8 +104,8 @@ fn a_second_fit_and_runs_over_links() {
         .collect();
     assert_eq!(shown, cells);
     let (least, most) = (100.0 * over_links.0, 100.0 * over_links.1);
-    let said = format!("over links of 2 and 10 Gbit/s by {least:.1} to {most:.1} %");
-    assert!(MODEL.contains(&said), "docs/model.md does not say: {said}");
+    let printed = format!("over links of 2 and 10 Gbit/s by {least:.1} to {most:.1} %");
+    assert!(MODEL.contains(&printed), "docs/model.md does not say: {printed}");
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn runs_that_the_fit_has_not_seen() {
         }
         if files == "check-1x2" {
             let others = 100.0 * (sum - worst) / (count - 1.0);
-            let said = format!("the other eight tests of its row are off by {others:.1} %");
-            assert!(runs.len() == 9 && NOTEBOOK.contains(&said), "{said}");
+            let printed = format!("the other eight tests of its row are off by {others:.1} %");
+            assert!(runs.len() == 9 && NOTEBOOK.contains(&printed), "{printed}");
         }
         let mean = 100.0 * sum / count;
         means = (means.0.min(mean), means.1.max(mean));
@@ -163,20 +163,23 @@ fn runs_that_the_fit_has_not_seen() {
     let [panel, swap, bcast, update, back] = own;
     let between = |(least, most): (f64, f64)| format!("{least:.0} to {most:.0} %");
     let all = runs("check-").len();
-    for said in [
+    for printed in [
         format!("the update is off by {:.1} to {:.0} %", update.0, update.1),
         format!("the panel by {}, the row exchange by {}", between(panel), between(swap)),
         format!("broadcasts by {}, the back substitution by {}", between(bcast), between(back)),
         format!("(two cores, {tests} tests by messages"),
         format!("prints {all}"),
     ] {
-        assert!(NOTEBOOK.contains(&said), "docs/measurements/notebook.md does not say: {said}");
+        assert!(
+            NOTEBOOK.contains(&printed),
+            "docs/measurements/notebook.md does not say: {printed}"
+        );
     }
-    for said in [
+    for printed in [
         format!("times are off by {:.1} to {:.1} % on average", means.0, means.1),
         format!("At N = 10000 the times are within {:.1} %", 100.0 * at_10000),
     ] {
-        assert!(MODEL.contains(&said), "docs/model.md does not say: {said}");
+        assert!(MODEL.contains(&printed), "docs/model.md does not say: {printed}");
     }
 }
 
@@ -254,8 +257,8 @@ fn the_comparisons_with_the_reference_are_those_of_the_raw_runs() {
     let all = [zen3, zen4, zen5];
     let least = all.iter().map(|gain| gain.0).min().unwrap();
     let most = all.iter().map(|gain| gain.1).max().unwrap();
-    let said = format!("it is {least} to {most} % faster than HPL 2.3");
-    assert!(README.contains(&said), "README.md does not say: {said}");
+    let printed = format!("it is {least} to {most} % faster than HPL 2.3");
+    assert!(README.contains(&printed), "README.md does not say: {printed}");
 }
 
 #[test]
@@ -318,7 +321,7 @@ fn larger_machines_on_paper() {
 }
 
 #[test]
-fn simulated_ranks_beside_the_model() {
+fn simulated_ranks_agree_with_the_model() {
     let runs = raw_runs("2026-11-24-simulated-ranks.jsonl");
     let row = |simulated: &serde_json::Value| {
         let count = |field: &str| simulated[field].as_u64().unwrap() as usize;
@@ -483,7 +486,7 @@ fn the_comparison_over_links_is_that_of_the_raw_runs() {
 }
 
 #[test]
-fn the_comparison_with_mkls_factorization_is_that_of_the_raw_runs() {
+fn the_comparison_with_mkl_is_that_of_the_raw_runs() {
     let rows = table(NOTEBOOK, "| N, processor | `dgetrf`");
     assert_eq!(rows.len(), 7);
     for row in rows {

@@ -25,9 +25,9 @@ impl Machine {
     }
 
     /// The output of a line of shell after needs.sh, on both streams; `$HERE` is the folder.
-    fn says(&self, line: &str) -> String {
+    fn prints(&self, line: &str) -> String {
         let path = format!("{}:{}", self.0.path().display(), std::env::var("PATH").unwrap());
-        let said = Command::new("bash")
+        let printed = Command::new("bash")
             .args(["-euo", "pipefail", "-c"])
             .arg(format!("exec 2>&1; . scripts/needs.sh; {line}"))
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
@@ -35,7 +35,7 @@ impl Machine {
             .env("HERE", self.0.path())
             .output()
             .unwrap();
-        String::from_utf8(said.stdout).unwrap()
+        String::from_utf8(printed.stdout).unwrap()
     }
 }
 
@@ -43,41 +43,46 @@ const MISSING: &str = "echo $(missing_packages build)";
 
 #[test]
 fn a_machine_that_has_built_this_test_lacks_nothing() {
-    assert_eq!(Machine::new().says(MISSING), "\n");
+    assert_eq!(Machine::new().prints(MISSING), "\n");
 }
 
 #[test]
-fn a_compiler_without_a_c_library_lacks_it_and_hides_nothing_else() {
+fn a_compiler_without_a_c_library_hides_nothing_else() {
     let machine = Machine::new().with("cc", "echo 'stdlib.h: no such file' >&2; exit 1");
-    let said = machine.says(MISSING);
-    assert!(said.starts_with("libc6-dev"), "{said}");
-    assert!(!said.contains("mpi") && !said.contains("clang"), "{said}");
+    let printed = machine.prints(MISSING);
+    assert!(printed.starts_with("libc6-dev"), "{printed}");
+    assert!(!printed.contains("mpi") && !printed.contains("clang"), "{printed}");
 }
 
 #[test]
 fn an_mpi_that_compiles_nothing_is_missing() {
     let machine = Machine::new().with("mpicc", "exit 1");
-    assert!(machine.says(MISSING).contains("lib"), "{}", machine.says(MISSING));
-    let said = machine.says("export MPICC=$HERE/mpicc; missing_packages build || echo refused");
-    assert!(said.contains("/mpicc cannot be used: ") && said.ends_with("refused\n"), "{said}");
+    assert!(machine.prints(MISSING).contains("lib"), "{}", machine.prints(MISSING));
+    let printed =
+        machine.prints("export MPICC=$HERE/mpicc; missing_packages build || echo refused");
+    assert!(
+        printed.contains("/mpicc cannot be used: ") && printed.ends_with("refused\n"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn the_compiler_of_one_mpi_with_the_mpirun_of_another_is_refused() {
+fn compiler_and_mpirun_of_different_mpis_are_refused() {
     let other = "case $(mpi_of_compiler) in openmpi) echo HYDRA ;; *) echo 'Open MPI' ;; esac";
     let machine = Machine::new().with("mpirun", "cat \"$HERE/version\"");
     let line = format!("{other} >$HERE/version; missing_packages build || echo refused");
-    let said = machine.says(&line);
-    assert!(said.contains("are not of one MPI") && said.ends_with("refused\n"), "{said}");
+    let printed = machine.prints(&line);
+    assert!(printed.contains("are not of one MPI") && printed.ends_with("refused\n"), "{printed}");
 }
 
 #[test]
 fn a_blas_that_cannot_be_linked_is_missing() {
     let machine = Machine::new().with("pkg-config", "echo -lno-such-openblas");
-    assert_eq!(machine.says(&format!("unset SKT_HPL_BLAS; {MISSING}")), "libopenblas-dev\n");
-    let said = machine.says("export SKT_HPL_BLAS=no-such; missing_packages build || echo refused");
-    assert!(said.contains("SKT_HPL_BLAS=no-such cannot be used: "), "{said}");
-    assert!(said.ends_with("refused\n"), "{said}");
+    assert_eq!(machine.prints(&format!("unset SKT_HPL_BLAS; {MISSING}")), "libopenblas-dev\n");
+    let printed =
+        machine.prints("export SKT_HPL_BLAS=no-such; missing_packages build || echo refused");
+    assert!(printed.contains("SKT_HPL_BLAS=no-such cannot be used: "), "{printed}");
+    assert!(printed.ends_with("refused\n"), "{printed}");
 }
 
 #[test]
@@ -85,19 +90,19 @@ fn what_devices_need_is_missing_for_their_tests_alone() {
     let body =
         "case \"$*\" in *-lOpenCL* | *-lamdhip64*) exit 1 ;; *) exec /usr/bin/cc \"$@\" ;; esac";
     let machine = Machine::new().with("cc", body);
-    assert_eq!(machine.says("echo $(missing_packages test)"), "\n");
-    let said = machine.says("echo $(missing_packages device)");
-    assert_eq!(said, "pocl-opencl-icd ocl-icd-opencl-dev opencl-headers libamdhip64-dev\n");
-    let said = machine.says("export CUDA_HOME=/nowhere; install_cuda || echo refused");
-    assert!(said.contains("CUDA_HOME=/nowhere has no include/cuda.h: "), "{said}");
-    assert!(said.ends_with("refused\n"), "{said}");
+    assert_eq!(machine.prints("echo $(missing_packages test)"), "\n");
+    let printed = machine.prints("echo $(missing_packages device)");
+    assert_eq!(printed, "pocl-opencl-icd ocl-icd-opencl-dev opencl-headers libamdhip64-dev\n");
+    let printed = machine.prints("export CUDA_HOME=/nowhere; install_cuda || echo refused");
+    assert!(printed.contains("CUDA_HOME=/nowhere has no include/cuda.h: "), "{printed}");
+    assert!(printed.ends_with("refused\n"), "{printed}");
 }
 
 #[test]
 fn libclang_is_what_bindgen_would_load() {
     let machine = Machine::new().with("only/libclang-20.so", "exit 0");
     let with = |folder: &str, files: &str| {
-        machine.says(&format!(
+        machine.prints(&format!(
             "real=$(readlink -f \"$(bindgens_libclang)\"); mkdir $HERE/{folder}
              for file in {files}; do ln -s \"$real\" $HERE/{folder}/$file; done
              ln -s /nowhere/libclang.so.99 $HERE/{folder}/libclang.so.99
@@ -107,7 +112,7 @@ fn libclang_is_what_bindgen_would_load() {
     };
     // A name is not enough: a script, another library, a dangling link.
     assert_eq!(with("only/2", ""), "\n");
-    assert_eq!(machine.says("export LIBCLANG_PATH=$HERE/only; have_libclang && echo there"), "");
+    assert_eq!(machine.prints("export LIBCLANG_PATH=$HERE/only; have_libclang && echo there"), "");
     assert_eq!(with("cpp", "libclang-cpp.so libclang-cpp.so.14"), "\n");
     // One of the four names is enough, and the highest version is taken.
     assert_eq!(with("a", "libclang.so.1"), "libclang.so.1\nthere\n");
@@ -118,28 +123,28 @@ fn libclang_is_what_bindgen_would_load() {
     );
     // An llvm-config whose folder has no libclang does not hide the others.
     let machine = Machine::new().with("llvm-config", "echo /nowhere");
-    assert_eq!(machine.says("unset LIBCLANG_PATH; have_libclang && echo there"), "there\n");
-    let said =
-        machine.says("export LIBCLANG_PATH=/nowhere; missing_packages build || echo refused");
-    assert!(said.contains("LIBCLANG_PATH=/nowhere cannot be used: "), "{said}");
+    assert_eq!(machine.prints("unset LIBCLANG_PATH; have_libclang && echo there"), "there\n");
+    let printed =
+        machine.prints("export LIBCLANG_PATH=/nowhere; missing_packages build || echo refused");
+    assert!(printed.contains("LIBCLANG_PATH=/nowhere cannot be used: "), "{printed}");
 }
 
 #[test]
-fn a_newer_rust_of_rustup_is_taken_before_an_older_one_of_the_system() {
+fn a_newer_rust_of_rustup_precedes_an_older_system_one() {
     let old = Machine::new()
         .with("rustc", "echo 'rustc 1.63.0 (x 2022-01-01)'")
         .with("cargo", "echo 'cargo 1.63.0'");
     let line = "have_rust && rustc --version";
-    assert_eq!(old.says(&format!("rust_folder=/nowhere; {line}")), "");
+    assert_eq!(old.prints(&format!("rust_folder=/nowhere; {line}")), "");
     let both = old
         .with("home/rustc", "echo 'rustc 1.95.0 (x 2026-01-01)'")
         .with("home/cargo", "echo 'cargo 1.95.0'");
     let line = format!("rust_folder=$HERE/home; {line}");
-    assert_eq!(both.says(&line), "rustc 1.95.0 (x 2026-01-01)\n");
+    assert_eq!(both.prints(&line), "rustc 1.95.0 (x 2026-01-01)\n");
     // The default of rustup is older, its stable version is not.
     let version = "test \"$RUSTUP_TOOLCHAIN\" = stable && echo 'x 1.95.0' || echo 'x 1.70.0'";
     let default_is_older = both.with("home/rustc", version).with("home/cargo", version);
-    assert_eq!(default_is_older.says(&line), "x 1.95.0\n");
+    assert_eq!(default_is_older.prints(&line), "x 1.95.0\n");
 }
 
 #[test]
@@ -156,17 +161,17 @@ fn nothing_is_installed_unless_that_is_asked_for() {
         ("export SKT_HPL_INSTALL=1", "needs build"),
         ("export SKT_HPL_INSTALL=no", "scripts/quickstart"),
     ] {
-        let said =
-            machine.says(&format!("unset SKT_HPL_BLAS; {install}; {command} || echo refused"));
-        assert!(said.contains("missing: libopenblas-dev"), "{command}: {said}");
-        assert!(said.contains("SKT_HPL_INSTALL=yes installs"), "{command}: {said}");
+        let printed =
+            machine.prints(&format!("unset SKT_HPL_BLAS; {install}; {command} || echo refused"));
+        assert!(printed.contains("missing: libopenblas-dev"), "{command}: {printed}");
+        assert!(printed.contains("SKT_HPL_INSTALL=yes installs"), "{command}: {printed}");
         assert_eq!(log(), "", "{install}; {command}");
     }
     for (install, command) in [
         ("export SKT_HPL_INSTALL=yes", "needs build"),
         ("unset SKT_HPL_INSTALL", "scripts/quickstart"),
     ] {
-        machine.says(&format!("unset SKT_HPL_BLAS; {install}; {command} || echo refused"));
+        machine.prints(&format!("unset SKT_HPL_BLAS; {install}; {command} || echo refused"));
         assert!(
             log().contains("install -q -y --no-install-recommends libopenblas-dev"),
             "{}",
@@ -180,29 +185,29 @@ fn nothing_is_installed_unless_that_is_asked_for() {
 fn the_last_line_of_the_tests_counts_those_that_were_skipped() {
     let body = "case $1 in test) printf \"$SAYS\"; exit $CODE ;; *) echo cargo 1.95.0 ;; esac";
     let machine = Machine::new().with("cargo", body);
-    let says = |text: &str, code: i32| {
-        machine.says(&format!(
+    let prints = |text: &str, code: i32| {
+        machine.prints(&format!(
             "export SAYS='{text}' CODE={code}; scripts/test --timing && echo passed || echo failed"
         ))
     };
-    let none = says("test a ... ok\\n", 0);
+    let none = prints("test a ... ok\\n", 0);
     assert!(
         none.contains("\n== all passed, 0 skipped (") && none.ends_with("\npassed\n"),
         "{none}"
     );
     let line = "skipped: a::b: no namespaces: here\\n";
-    let twice = says(&format!("test c ... {line}{line}skipped: d.rs:7: not root\\nok\\n"), 0);
+    let twice = prints(&format!("test c ... {line}{line}skipped: d.rs:7: not root\\nok\\n"), 0);
     assert!(twice.contains("\n== all passed, 2 skipped ("), "{twice}");
     assert!(twice.contains("\nskipped: a::b: no namespaces: here\nskipped: d.rs:7: "), "{twice}");
-    let failed = says(&format!("{line}test a ... FAILED\\n"), 101);
+    let failed = prints(&format!("{line}test a ... FAILED\\n"), 101);
     assert!(!failed.contains("all passed") && failed.ends_with("\nfailed\n"), "{failed}");
 }
 
 #[test]
-fn quickstart_says_why_no_configuration_fits() {
+fn quickstart_reports_why_no_configuration_fits() {
     let machine = Machine::new()
         .with("cargo", "[ $1 = build ] || echo cargo 1.95.0")
         .with("release/skt-hpl", "echo 'error: no memory' >&2; exit 2");
-    let said = machine.says("CARGO_TARGET_DIR=$HERE scripts/quickstart || echo refused");
-    assert!(said.ends_with("error: no memory\nrefused\n"), "{said}");
+    let printed = machine.prints("CARGO_TARGET_DIR=$HERE scripts/quickstart || echo refused");
+    assert!(printed.ends_with("error: no memory\nrefused\n"), "{printed}");
 }

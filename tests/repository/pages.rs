@@ -96,7 +96,7 @@ README.md
 "##;
 
 #[test]
-fn a_page_that_is_right_passes_and_what_is_not_run_is_told() {
+fn a_correct_page_passes_and_skipped_commands_are_reported() {
     let Some((code, printed)) = verdict(MARKS_OF_RIGHT, RIGHT) else { return };
     assert_eq!(code, 0, "{printed}");
     let not_run = "page.md:6: sleep 1000\n    not run: it takes too long\n";
@@ -125,7 +125,7 @@ fn the_script_needs_no_git() {
 }
 
 #[test]
-fn a_command_that_does_not_do_what_the_page_says_is_found() {
+fn a_command_that_contradicts_the_page_is_found() {
     is_wrong("", "```sh\nskt-hpl --no-such-flag\n```\n", "ended with 2, not 0");
     let exits = "page.md\n  exits with 2\n    true\n";
     is_wrong(exits, "```sh\ntrue\n```\n", "ended with 0, not 2");

@@ -74,14 +74,14 @@ impl Checkout {
             .envs(["AUTHOR", "COMMITTER"].map(|who| (format!("GIT_{who}_EMAIL"), "a@test")))
             .output()
             .unwrap();
-        let said = [ended.stdout, ended.stderr].concat();
-        (ended.status.code(), String::from_utf8(said).unwrap())
+        let printed = [ended.stdout, ended.stderr].concat();
+        (ended.status.code(), String::from_utf8(printed).unwrap())
     }
 
     fn git(&self, words: &str) -> String {
-        let (code, said) = self.run(Path::new("git"), words);
-        assert_eq!(code, Some(0), "git {words}: {said}");
-        said
+        let (code, printed) = self.run(Path::new("git"), words);
+        assert_eq!(code, Some(0), "git {words}: {printed}");
+        printed
     }
 
     fn release(&self, words: &str) -> (Option<i32>, String) {
@@ -92,9 +92,9 @@ impl Checkout {
     #[track_caller]
     fn refuses(&self, words: &str, why: &str) {
         let before = self.git("status --porcelain");
-        let (code, said) = self.release(words);
-        assert_eq!(code, Some(1), "{said}");
-        assert!(said.contains(why), "{said}");
+        let (code, printed) = self.release(words);
+        assert_eq!(code, Some(1), "{printed}");
+        assert!(printed.contains(why), "{printed}");
         assert_eq!(self.git("status --porcelain"), before);
         assert_eq!(self.git("rev-list --count HEAD").trim(), "1");
     }
@@ -103,8 +103,8 @@ impl Checkout {
 #[test]
 fn all_files_name_the_version_of_the_program() {
     let checked = Command::new(root().join("scripts/release")).arg("--check").output().unwrap();
-    let said = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
-    assert_eq!(said.trim(), env!("CARGO_PKG_VERSION"));
+    let printed = String::from_utf8_lossy(&[checked.stdout, checked.stderr].concat()).into_owned();
+    assert_eq!(printed.trim(), env!("CARGO_PKG_VERSION"));
 }
 
 #[test]
@@ -115,15 +115,18 @@ fn a_release_sets_the_version_commits_and_tags() {
     fs::write(checkout.repository().join("CHANGELOG.md"), changes).unwrap();
     checkout.git("commit --quiet --all --amend --message first");
 
-    let (code, said) = checkout.release("7.8.9 --dry-run");
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("+version = \"7.8.9\"") && said.contains("- New words."), "{said}");
-    assert!(!said.contains("-1.8.9"), "{said}");
+    let (code, printed) = checkout.release("7.8.9 --dry-run");
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(
+        printed.contains("+version = \"7.8.9\"") && printed.contains("- New words."),
+        "{printed}"
+    );
+    assert!(!printed.contains("-1.8.9"), "{printed}");
     assert_eq!(checkout.git("status --porcelain"), "");
     assert_eq!(checkout.git("tag --list"), "");
 
-    let (code, said) = checkout.release("7.8.9");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = checkout.release("7.8.9");
+    assert_eq!(code, Some(0), "{printed}");
     assert_eq!(checkout.git("status --porcelain"), "");
     assert_eq!(checkout.git("log -1 --format=%s"), "Release 7.8.9\n");
     let tag = checkout.git("tag --list --format=%(contents) v7.8.9");
@@ -142,8 +145,8 @@ fn a_release_sets_the_version_commits_and_tags() {
     let dates = checkout.read("CITATION.cff");
     assert_eq!(dates.matches("\ndate-released: 2").count(), 1, "{dates}");
     // What is released is not released again.
-    let (code, said) = checkout.release("7.8.9");
-    assert!(code == Some(1) && said.contains("the tag v7.8.9 is there"), "{said}");
+    let (code, printed) = checkout.release("7.8.9");
+    assert!(code == Some(1) && printed.contains("the tag v7.8.9 is there"), "{printed}");
 }
 
 #[test]

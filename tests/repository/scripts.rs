@@ -27,7 +27,7 @@ const STARTS: &str = "#!/bin/sh\n\
     for ranks in 0-7 8-15; do touch -d '1 day' $of/t0.r$ranks.a1.2.e$epoch; done\n\
     done\n\
     exit \"$code\"\n";
-const SAYS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
+const PRINTS: &str = "#!/bin/sh\necho \"$(basename \"$0\") $*\" >> \"$LOG\"\n";
 
 /// A stand-in for PBS's, which reports how often the job was started only if `RUN_COUNT` is set.
 const QSTAT: &str = "#!/bin/sh\n\
@@ -45,7 +45,7 @@ impl Batch {
             ("srun", STARTS),
             ("mpirun", STARTS),
             ("skt-hpl", STARTS),
-            ("scontrol", SAYS),
+            ("scontrol", PRINTS),
             ("qsub", "#!/bin/sh\necho \"qsub $* IMAGES=$IMAGES LEVEL=$LEVEL\" >> \"$LOG\"\n"),
             ("squeue", &format!("#!/bin/sh\necho {SLURM_END}\n")),
             ("qstat", QSTAT),
@@ -222,7 +222,7 @@ fn launch_starts_ranks_again_itself_and_is_queued_again_at_75() {
 
 /// The launcher of the job before may have been on a node that is lost.
 #[test]
-fn a_slurm_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
+fn a_restarted_slurm_job_waits_for_no_launcher_elsewhere() {
     let (batch, path) = (Batch::new(), script("slurm-launch.sh"));
     let (_, log) = batch.run(&path, "0\n");
     assert!(!log.contains("--head-lost"), "{log}");
@@ -232,7 +232,7 @@ fn a_slurm_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
 
 /// PBS starts a job whose first node was lost again, elsewhere.
 #[test]
-fn a_pbs_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
+fn a_restarted_pbs_job_waits_for_no_launcher_elsewhere() {
     let (batch, path) = (Batch::new(), script("pbs-launch.sh"));
     for (runs, is_again) in [(None, false), (Some("1"), false), (Some("2"), true)] {
         let (ended, log) = batch.run_with(&path, "0\n", runs.map(|runs| ("RUN_COUNT", runs)));
@@ -246,9 +246,9 @@ fn a_pbs_job_that_is_started_again_waits_for_no_launcher_elsewhere() {
 fn a_slurm_job_of_any_version_knows_its_end() {
     let batch = Batch::new();
     for name in ["slurm.sh", "slurm-launch.sh"] {
-        for (told, want) in [(None, "@2000000000"), (Some("1234567890"), "@1234567890")] {
-            let told = told.map(|end| ("SLURM_JOB_END_TIME", end));
-            let (_, log) = batch.run_with(&script(name), "0\n", told);
+        for (reported, want) in [(None, "@2000000000"), (Some("1234567890"), "@1234567890")] {
+            let reported = reported.map(|end| ("SLURM_JOB_END_TIME", end));
+            let (_, log) = batch.run_with(&script(name), "0\n", reported);
             assert!(log.contains(&format!(" --time-limit {want} ")), "{name}: {log}");
         }
     }
@@ -371,7 +371,8 @@ fn help_of_each_script_is_all_that_it_does() {
             .current_dir(nowhere.path())
             .output()
             .unwrap();
-        let [out, err] = [ended.stdout, ended.stderr].map(|said| String::from_utf8(said).unwrap());
+        let [out, err] =
+            [ended.stdout, ended.stderr].map(|printed| String::from_utf8(printed).unwrap());
         let name = file.file_name().unwrap().to_str().unwrap();
         assert_eq!((ended.status.code(), err.as_str()), (Some(0), ""), "{name}: {out}");
         assert!(out.contains(name), "{name}: {out}");

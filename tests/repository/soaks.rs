@@ -142,8 +142,8 @@ fn a_soak_passes_if_tests_ran_and_all_passed() {
         let place = Place::new().with("cargo", &body);
         for words in ["soak-node-loss 2", "soak-screen 2"] {
             let ended = place.script(words).output().unwrap();
-            let said = String::from_utf8_lossy(&ended.stdout);
-            assert_eq!(ended.status.success(), passes, "{words} {says:?} {code}: {said}");
+            let printed = String::from_utf8_lossy(&ended.stdout);
+            assert_eq!(ended.status.success(), passes, "{words} {says:?} {code}: {printed}");
         }
     }
 }

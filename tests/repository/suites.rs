@@ -95,7 +95,7 @@ fn the_quick_tier_is_made_of_what_there_is() {
 /// `scripts/test` counts the lines of tests/skipped. A test that prints something else, or nothing
 /// that is seen, would count as passed.
 #[test]
-fn tests_that_are_skipped_say_so_in_one_way() {
+fn skipped_tests_report_it_in_one_way() {
     let printed =
         ["println!(\"skipped", "println!(\"SKIPPED", "println!(\"not run", "println!(\"not tested"];
     let shared = entries(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
@@ -114,7 +114,7 @@ fn tests_that_are_skipped_say_so_in_one_way() {
 
 /// `scripts/test --timing` finds these tests by the name of their module.
 #[test]
-fn tests_that_compare_times_are_ignored_in_a_module_of_their_own() {
+fn tests_that_compare_times_are_ignored_in_their_module() {
     let mut count = 0;
     for main in programs().into_values() {
         for path in suites(&main).into_values().chain([main]) {

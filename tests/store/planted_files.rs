@@ -20,8 +20,8 @@ fn run(folder: &Path, args: &str) -> (Option<i32>, String) {
         .current_dir(folder)
         .output()
         .expect("our program");
-    let said = [out.stdout, out.stderr].concat();
-    (out.status.code(), String::from_utf8_lossy(&said).into_owned())
+    let printed = [out.stdout, out.stderr].concat();
+    (out.status.code(), String::from_utf8_lossy(&printed).into_owned())
 }
 
 /// A folder that all may write to, as /tmp is, but without the sticky bit, which only restricts
@@ -90,28 +90,28 @@ fn reports_are_not_written_through_links_of_other_users() {
         "run --n 60 --ft none --json link",
         "init --force --out link",
     ] {
-        let (code, said) = run(path, args);
-        assert_eq!(code, Some(2), "{args}: {said}");
-        assert!(said.contains("it belongs to user 65534"), "{args}: {said}");
+        let (code, printed) = run(path, args);
+        assert_eq!(code, Some(2), "{args}: {printed}");
+        assert!(printed.contains("it belongs to user 65534"), "{args}: {printed}");
         assert_eq!(fs::read_to_string(path.join("victim")).unwrap(), "dear", "{args}");
     }
     // A user's own link is followed.
     fs::remove_file(path.join("link")).unwrap();
     symlink("victim", path.join("link")).unwrap();
-    let (code, said) = run(path, "run --n 60 --ft none --out link --json own.json");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = run(path, "run --n 60 --ft none --out link --json own.json");
+    assert_eq!(code, Some(0), "{printed}");
     assert!(fs::read_to_string(path.join("victim")).unwrap().contains("PASSED"));
     assert!(fs::read_to_string(path.join("own.json")).unwrap().contains("\"finished\": true"));
-    let (code, said) = run(path, "run --n 60 --ft none --out /dev/stdout");
-    assert_eq!((code, said.contains("PASSED")), (Some(0), true), "{said}");
+    let (code, printed) = run(path, "run --n 60 --ft none --out /dev/stdout");
+    assert_eq!((code, printed.contains("PASSED")), (Some(0), true), "{printed}");
 }
 
 #[test]
 fn a_state_that_others_can_write_starts_and_ends_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
-    let (_, said) = run(path, LAUNCH);
-    assert!(said.contains("cannot start /nonexistent"), "{said}");
+    let (_, printed) = run(path, LAUNCH);
+    assert!(printed.contains("cannot start /nonexistent"), "{printed}");
     let mode = |name: &str| fs::metadata(path.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("s"), mode("s/state.json")), (0o700, 0o600));
     // If the state named it, a process of ours would be killed, because it sends no heartbeat.
@@ -120,29 +120,32 @@ fn a_state_that_others_can_write_starts_and_ends_nothing() {
     planted["launcher"] = process(&child, &planted["supervisor"]);
     save(path, &planted);
     let launch = LAUNCH.replace(" -- ", " --hang-after 100ms -- ");
-    let (code, said) = run(path, &launch);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("is none of this run"), "{said}");
+    let (code, printed) = run(path, &launch);
+    assert_eq!(code, Some(2), "{printed}");
+    assert!(printed.contains("is none of this run"), "{printed}");
     if can_plant() {
         for name in ["s/state.json", "s"] {
             chown(path.join(name), Some(NOBODY), None).unwrap();
-            let (code, said) = run(path, &launch);
-            assert_eq!(code, Some(2), "{said}");
-            assert!(said.contains(&format!("{name}: belongs to user 65534, not to 0")), "{said}");
+            let (code, printed) = run(path, &launch);
+            assert_eq!(code, Some(2), "{printed}");
+            assert!(
+                printed.contains(&format!("{name}: belongs to user 65534, not to 0")),
+                "{printed}"
+            );
             chown(path.join(name), Some(0), None).unwrap();
         }
     }
     fs::set_permissions(path.join("s"), fs::Permissions::from_mode(0o777)).unwrap();
-    let (code, said) = run(path, &launch);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("others may write to it (mode 777)"), "{said}");
+    let (code, printed) = run(path, &launch);
+    assert_eq!(code, Some(2), "{printed}");
+    assert!(printed.contains("others may write to it (mode 777)"), "{printed}");
     assert!(state(path)["launcher"].is_object(), "nothing was changed");
     assert!(fs::exists(format!("/proc/{}/fd", child.id())).unwrap(), "it still runs");
     end(child);
 }
 
 #[test]
-fn a_start_that_its_supervisor_could_not_note_is_ended_and_its_number_not_used_again() {
+fn an_unrecorded_start_ends_and_its_number_is_not_reused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     // Killed between the start of a launcher and the saving of its process, as if that start had
@@ -151,8 +154,8 @@ fn a_start_that_its_supervisor_could_not_note_is_ended_and_its_number_not_used_a
     let before = state(path);
     assert_eq!((&before["attempt"], &before["launcher"]), (&json!(1), &Value::Null));
     let mut child = stand_in(&format!("{}.1", before["run"].as_str().unwrap()));
-    let (_, said) = run(path, LAUNCH);
-    assert!(said.contains("1 process(es) that an earlier supervisor had started"), "{said}");
+    let (_, printed) = run(path, LAUNCH);
+    assert!(printed.contains("1 process(es) that an earlier supervisor had started"), "{printed}");
     assert!(!child.wait().unwrap().success());
     assert_eq!(state(path)["attempt"], 2);
     assert!(path.join("s/attempt-1.out").exists() && path.join("s/attempt-2.out").exists());

@@ -209,8 +209,8 @@ fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
     drop(store.create(&name(0), 8).unwrap());
     std::fs::remove_dir(&path).unwrap();
     let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
-    let told = (0..8).filter(|spare| refuses(&store, libc::RLIMIT_NOFILE, Some(next + spare)));
-    assert!(told.count() > 0, "never seen");
+    let reported = (0..8).filter(|spare| refuses(&store, libc::RLIMIT_NOFILE, Some(next + spare)));
+    assert!(reported.count() > 0, "never seen");
 }
 
 /// Runs the benchmark on two ranks.
@@ -229,31 +229,31 @@ fn a_limit_that_stays_is_no_interruption() {
     let test = "a_limit_that_stays_is_no_interruption";
     let Some(_) = inside(test, "echo 65536 > /proc/sys/kernel/shmmax") else { return };
     let output = benchmark(&["--n", "512", "--checkpoint-every", "2p!"]);
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("kernel.shmmax"), "{said}");
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(printed.contains("kernel.shmmax"), "{printed}");
+    assert_eq!(output.status.code(), Some(2), "{printed}");
 }
 
 /// The run would compute for hours, and lose everything with its processes.
 #[test]
-fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed() {
+fn a_store_that_ends_with_its_processes_is_refused_first() {
     let test = "a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed";
     let setup = "echo 1 > /proc/sys/kernel/shm_rmid_forced; mount -t tmpfs none /dev/shm";
     let Some(_) = inside(test, setup) else { return };
     let run = |flags: &str| {
         let flags: Vec<&str> = "--n 512".split(' ').chain(flags.split_whitespace()).collect();
         let output = benchmark(&flags);
-        let said = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), said, String::from_utf8(output.stdout).unwrap())
+        let printed = String::from_utf8(output.stderr).unwrap();
+        (output.status.code(), printed, String::from_utf8(output.stdout).unwrap())
     };
-    let (code, said, report) = run("");
-    assert_eq!(code, Some(2), "{said}");
+    let (code, printed, report) = run("");
+    assert_eq!(code, Some(2), "{printed}");
     for words in ["kernel.shm_rmid_forced = 1", "--store posix", "--ft none"] {
-        assert!(said.contains(words), "{words}: {said}");
+        assert!(printed.contains(words), "{words}: {printed}");
     }
     assert!(!report.contains("PASSED"), "{report}");
-    let (code, said, report) = run("--store posix");
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed, report) = run("--store posix");
+    assert_eq!(code, Some(0), "{printed}");
     assert!(report.contains("segments in the store posix"), "{report}");
     assert_eq!(run("--ft none").0, Some(0));
 }
@@ -261,7 +261,7 @@ fn a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed()
 /// Open MPI's files in /dev/shm stay when ranks are killed; the next start removes them, and no
 /// files of others.
 #[test]
-fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
+fn the_next_start_removes_shared_memory_of_open_mpi() {
     let test = "what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start";
     let Some(_) = inside(test, "mount -t tmpfs none /dev/shm") else { return };
     let files = || {
@@ -277,35 +277,35 @@ fn what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start() {
     let flags: Vec<&str> = flags.split(' ').collect();
     let killed = benchmark(&flags);
     assert!(!killed.status.success());
-    let said = String::from_utf8(killed.stderr).unwrap();
-    assert!(said.contains("--inject 1@column:200: rank 1 dies"), "{said}");
+    let printed = String::from_utf8(killed.stderr).unwrap();
+    assert!(printed.contains("--inject 1@column:200: rank 1 dies"), "{printed}");
     if files().len() == 1 {
         skipped("this MPI leaves no files");
     }
     let ended = benchmark(&flags);
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert!(ended.status.success(), "{said}");
-    assert!(said.contains("has struck it, and this one does not"), "{said}");
+    let printed = String::from_utf8(ended.stderr).unwrap();
+    assert!(ended.status.success(), "{printed}");
+    assert!(printed.contains("has struck it, and this one does not"), "{printed}");
     assert_eq!(files(), [other]);
 }
 
 /// A run that mpirun starts gets the same warnings as one that `skt-hpl launch` starts.
 #[test]
-fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
+fn a_run_is_warned_of_what_may_remove_its_segments() {
     let test = "a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice";
     let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
-    let said = |flags: &[&str]| {
+    let printed = |flags: &[&str]| {
         let output = benchmark(flags);
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
-    let (code, text) = said(&["--n", "200"]);
+    let (code, text) = printed(&["--n", "200"]);
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(text.matches("an IPC namespace of its own").count(), 1, "{text}");
-    let (_, text) = said(&["--n", "200", "--ft", "none"]);
+    let (_, text) = printed(&["--n", "200", "--ft", "none"]);
     assert!(!text.contains("an IPC namespace of its own"), "it has no segments: {text}");
     // The second test would not get the memory that it needs when the first one is done.
     let store = format!("file:{}", folder.display());
-    let (code, text) = said(&["--n", "64,512", "--store", &store]);
+    let (code, text) = printed(&["--n", "64,512", "--store", &store]);
     assert_eq!(code, Some(2), "{text}");
     let has = format!("its store {} has ", folder.display());
     assert!(text.contains(&has) && text.contains(" and the segments of 2 ranks need"), "{text}");
@@ -315,14 +315,14 @@ fn a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice() {
         rest.split(end).next().unwrap().trim().to_owned()
     };
     let largest = between("The largest N that fits there is ", "\n");
-    let (code, text_of_largest) = said(&["--n", &largest, "--store", &store]);
+    let (code, text_of_largest) = printed(&["--n", &largest, "--store", &store]);
     assert_eq!(code, Some(0), "{text_of_largest}");
     let next = (largest.parse::<usize>().unwrap() + 1).to_string();
-    assert_eq!(said(&["--n", &next, "--store", &store]).0, Some(2), "{next}");
+    assert_eq!(printed(&["--n", &next, "--store", &store]).0, Some(2), "{next}");
     let remount = between("(as root: ", ")");
     assert!(remount.ends_with(&format!("M {}", folder.display())), "{remount}");
     assert!(Command::new("sh").args(["-c", &remount]).status().unwrap().success());
-    let (code, text) = said(&["--n", "64,512", "--store", &store]);
+    let (code, text) = printed(&["--n", "64,512", "--store", &store]);
     assert_eq!(code, Some(0), "{text}");
 }
 
@@ -335,12 +335,16 @@ fn a_json_report_without_room_costs_no_line_of_the_report() {
     for ft in ["none", "self"] {
         let flags = ["--n", &orders.join(","), "--ft", ft, "--json", json.to_str().unwrap()];
         let output = benchmark(&flags);
-        let said = String::from_utf8(output.stderr).unwrap();
+        let printed = String::from_utf8(output.stderr).unwrap();
         let report = String::from_utf8(output.stdout).unwrap();
-        assert!(said.contains("error: cannot write the JSON report"), "{said}");
-        assert!(said.contains("the report itself is whole"), "{said}");
-        assert_eq!(said.matches("warning: cannot write the JSON report").count(), 1, "{said}");
-        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(printed.contains("error: cannot write the JSON report"), "{printed}");
+        assert!(printed.contains("the report itself is whole"), "{printed}");
+        assert_eq!(
+            printed.matches("warning: cannot write the JSON report").count(),
+            1,
+            "{printed}"
+        );
+        assert_eq!(output.status.code(), Some(2), "{printed}");
         assert!(report.contains("    20 tests completed and passed residual checks"), "{report}");
         assert!(report.contains("End of Tests."), "{report}");
         // The part that could be written is a whole document.

@@ -121,9 +121,9 @@ fn a_segment_that_another_user_gives_away_is_none() {
     assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
     assert_eq!(store.list().unwrap(), []);
     // The segment is reported, and stops no run.
-    let told = skt_run::protect::doubtful(&store).unwrap();
+    let reported = skt_run::protect::doubtful(&store).unwrap();
     let words = format!("made by user {OTHER} and given to this one");
-    assert!(told.len() == 1 && told[0].contains(&words), "{told:?}");
+    assert!(reported.len() == 1 && reported[0].contains(&words), "{reported:?}");
     assert_eq!(store.remove_dead_stubs().unwrap(), []);
     drop(store.create(&name(), 8).unwrap());
     assert_eq!(store.peek(&name(), &mut []).unwrap(), Some(8));
@@ -166,7 +166,7 @@ fn damage(shmid: i32) {
 }
 
 #[test]
-fn a_damaged_lock_mends_itself_and_one_in_use_is_held() {
+fn a_damaged_lock_is_repaired_and_one_in_use_is_held() {
     if !can_be_others() {
         return;
     }

@@ -202,7 +202,7 @@ fn an_incomplete_segment_is_listed_never_attached_and_replaced() {
 }
 
 #[test]
-fn a_kill_at_any_stage_of_a_creation_leaves_what_can_be_told_and_removed() {
+fn a_killed_creation_leaves_what_is_recognized_and_removed() {
     on_every_store("stage", |f| {
         for stage in [Stage::Named, Stage::Reserved] {
             let mode = format!("die at {stage:?}");
@@ -333,7 +333,7 @@ fn stale_segments_are_listed_and_cleaned() {
 
 /// At the end of a run, all ranks of a node remove segments at the same time.
 #[test]
-fn of_many_that_remove_a_segment_one_does_and_none_fails() {
+fn many_removals_of_a_segment_succeed_once_without_errors() {
     on_every_store("race", |f| {
         for rank in 0..100 {
             let name = f.name(rank);
@@ -404,7 +404,7 @@ fn memory_that_is_not_there_is_refused_at_creation() {
 }
 
 #[test]
-fn a_huge_page_is_given_or_its_lack_told() {
+fn a_huge_page_is_given_or_its_lack_reported() {
     let f = Fixture::new(StoreKind::SysV { huge_pages: true }, "huge", None);
     let segment = f.store.create(&f.name(0), BYTES).unwrap();
     match segment.note() {
@@ -417,7 +417,7 @@ fn a_huge_page_is_given_or_its_lack_told() {
 }
 
 #[test]
-fn files_are_private_and_what_is_damaged_is_told_and_makes_way() {
+fn files_are_private_and_damaged_ones_are_replaced() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let store = Files::in_folder(folder.path());
@@ -483,7 +483,7 @@ fn a_file_that_was_damaged_and_is_whole_by_now_stays() {
 /// A process that has made or found the segment of a name has it alone, also if it is removed at
 /// the same instant, as when its holder gives up a lock.
 #[test]
-fn of_many_that_take_and_remove_a_segment_one_has_it_at_a_time() {
+fn a_segment_taken_and_removed_by_many_has_one_owner() {
     on_every_store("holders", |f| {
         let (name, holders, taken) = (f.name(0), AtomicU32::new(0), AtomicU32::new(0));
         let begun = Instant::now();
@@ -571,7 +571,7 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
 }
 
 #[test]
-fn a_creation_whose_segment_is_removed_by_force_does_not_have_it() {
+fn a_creation_loses_a_segment_removed_by_force() {
     on_every_store("robbed", |f| {
         let at = |stage: Stage| {
             if stage == Stage::Named {

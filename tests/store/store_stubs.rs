@@ -239,7 +239,7 @@ fn what_only_looks_like_it_stays() {
 }
 
 #[test]
-fn files_have_no_name_until_they_say_whose_they_are() {
+fn files_have_no_name_until_they_have_their_owner() {
     let folder = TempDir::new().unwrap();
     for kind in [format!("file:{}", folder.path().display()), "posix".to_owned()] {
         let pid = killed(&kind);

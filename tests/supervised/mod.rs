@@ -233,8 +233,8 @@ fn start_slurm(cluster: &mut ClusterBox) -> Result<(), String> {
             .env("SLURM_CONF", "/mnt/slurm.conf")
             .output();
         let out = out.expect("nsenter");
-        let said = String::from_utf8_lossy(&out.stderr).into_owned();
-        if out.status.success() { Ok(()) } else { Err(format!("{script}: {said}")) }
+        let printed = String::from_utf8_lossy(&out.stderr).into_owned();
+        if out.status.success() { Ok(()) } else { Err(format!("{script}: {printed}")) }
     };
     cluster.write("slurm.conf", SLURM_CONF);
     for name in ["slurmctld", "slurmscriptd", "slurmd"] {
@@ -287,7 +287,7 @@ impl std::ops::DerefMut for Alone {
 /// A supervisor on the head of a box.
 pub struct Launch {
     pub child: Child,
-    said: Growing,
+    printed: Growing,
     report: Growing,
 }
 
@@ -298,15 +298,15 @@ struct Growing {
 }
 
 impl Growing {
-    /// With `is_told` each line is shown at once, so that a test that waits in vain shows what it
+    /// With `is_reported` each line is shown at once, so that a test that waits in vain shows what it
     /// waited for.
-    fn of(pipe: impl Read + Send + 'static, is_told: bool) -> Self {
+    fn from_pipe(pipe: impl Read + Send + 'static, is_reported: bool) -> Self {
         let so_far = Arc::new(Mutex::new(String::new()));
         let text = Arc::clone(&so_far);
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(pipe).split(b'\n').map_while(Result::ok) {
                 let line = String::from_utf8_lossy(&line).into_owned() + "\n";
-                if is_told {
+                if is_reported {
                     eprint!("{line}");
                 }
                 *text.lock().expect("no panic") += &line;
@@ -329,7 +329,7 @@ impl Growing {
 /// How a supervisor ended.
 pub struct Ended {
     pub code: Option<i32>,
-    pub said: String,
+    pub printed: String,
     pub report: String,
     /// The account of the supervisor, without late ends.
     pub account: Value,
@@ -372,9 +372,9 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         .stderr(Stdio::piped())
         .spawn()
         .expect("nsenter");
-    let report = Growing::of(child.stdout.take().expect("piped"), false);
-    let said = Growing::of(child.stderr.take().expect("piped"), true);
-    Launch { child, said, report }
+    let report = Growing::from_pipe(child.stdout.take().expect("piped"), false);
+    let printed = Growing::from_pipe(child.stderr.take().expect("piped"), true);
+    Launch { child, printed, report }
 }
 
 impl Launch {
@@ -385,7 +385,7 @@ impl Launch {
 
     /// Waits until the supervisor has written `words`.
     pub fn wait_for_words(&self, words: &str) {
-        wait_for(words, || self.said.so_far().contains(words));
+        wait_for(words, || self.printed.so_far().contains(words));
     }
 
     /// Waits until the second start of the job, or a later one, is in this phase.
@@ -418,7 +418,7 @@ impl Launch {
             Schema::new(include_str!("../../docs/launch.schema.json")).check(&account);
         }
         let (account, late_ends) = without_late_ends(account);
-        Ended { code, said: self.said.end(), report: self.report.end(), account, late_ends }
+        Ended { code, printed: self.printed.end(), report: self.report.end(), account, late_ends }
     }
 }
 
@@ -448,11 +448,11 @@ fn without_late_ends(mut account: Value) -> (Value, usize) {
 impl Ended {
     pub fn x(&self) -> &str {
         let line = self.report.lines().find(|line| line.starts_with("# x: "));
-        line.unwrap_or_else(|| panic!("no fingerprint of x:\n{}\n{}", self.report, self.said))
+        line.unwrap_or_else(|| panic!("no fingerprint of x:\n{}\n{}", self.report, self.printed))
     }
 
     pub fn passed(&self) -> &Self {
-        assert_eq!(self.code, Some(0), "{}\n{}", self.said, self.report);
+        assert_eq!(self.code, Some(0), "{}\n{}", self.printed, self.report);
         assert!(self.report.contains("PASSED"), "{}", self.report);
         self
     }
@@ -530,9 +530,9 @@ fn remove_marks(cluster: &Alone) {
         };
         // The process that made the marks may not have ended yet.
         wait_for("the end of all ranks", || cluster.pids(&node, "skt-hpl").is_empty());
-        let said = clean();
+        let printed = clean();
         let other =
-            said.lines().find(|line| line.starts_with("removed") && !line.contains("ended"));
+            printed.lines().find(|line| line.starts_with("removed") && !line.contains("ended"));
         assert_eq!(other, None, "{node}");
     }
 }
@@ -610,7 +610,7 @@ impl Ended {
     }
 
     /// Prints and returns the seconds from `since` until the job computed again.
-    pub fn tell(&self, what: &str, index: usize, since: f64) -> f64 {
+    pub fn print(&self, what: &str, index: usize, since: f64) -> f64 {
         let seconds = self.failure(index)["computing_unix"].as_f64().expect("a time") - since;
         eprintln!("{what}: computing again after {seconds:.2} s");
         seconds

@@ -29,7 +29,7 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    ended.tell("power-off", 0, off);
+    ended.print("power-off", 0, off);
     assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
 }
 
@@ -52,7 +52,7 @@ fn powered_off_under_checksums(kind: Kind, flags: &str) -> Option<(Ended, f64)> 
 /// where it was.
 pub fn a_node_powered_off_under_checksums(kind: Kind) {
     let Some((ended, off)) = powered_off_under_checksums(kind, "") else { return };
-    ended.tell("power-off under checksums", 0, off);
+    ended.print("power-off under checksums", 0, off);
     let report = &ended.report;
     let restart = report.lines().find(|line| line.starts_with("# restart: at column "));
     let restart = restart.unwrap_or_else(|| panic!("{report}"));
@@ -68,7 +68,7 @@ pub fn a_node_powered_off_under_checksums_with_images(kind: Kind) {
     let Some((ended, off)) = powered_off_under_checksums(kind, level) else { return };
     let is_from = |line: &&str| line.starts_with("# restart: ");
     let how = ended.report.lines().find(is_from).expect("a restart").to_owned();
-    ended.tell(&how, 0, off);
+    ended.print(&how, 0, off);
 }
 
 pub fn a_node_powered_off_without_a_last_packet(kind: Kind) {
@@ -79,7 +79,7 @@ pub fn a_node_powered_off_without_a_last_packet(kind: Kind) {
     cluster.power_off_silently("n3");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n3", "n5");
-    ended.tell("silent power-off", 0, off);
+    ended.print("silent power-off", 0, off);
 }
 
 pub fn a_rank_killed(kind: Kind) {

@@ -93,7 +93,7 @@ fn start_from_scratch(mut job: Job) -> (Job, Ended) {
 }
 
 /// The seconds from noticing each loss to continuing, in order.
-fn mended_seconds(ended: &Ended) -> Vec<f64> {
+fn recovery_seconds(ended: &Ended) -> Vec<f64> {
     let lines = ended.text.lines().filter(|line| line.starts_with("# restart:"));
     let seconds = lines.filter_map(|line| {
         let (_, rest) = line.split_once("in the same job, ")?;
@@ -181,7 +181,7 @@ fn ranks_killed_at_any_time() {
         let (ended, done) = start_and_lose(&job, &losses);
         let what: Vec<_> =
             losses[..done].iter().map(|l| (l.rank, l.after, l.with_memory)).collect();
-        let here = mended_seconds(&ended);
+        let here = recovery_seconds(&ended);
         println!("job {number} of {shape:?}: lost {what:?}; went on after {here:?} s");
         // Open MPI itself ends a rank whose message to the lost rank was in progress.
         if ended.code == Some(0) {
@@ -236,7 +236,7 @@ fn ranks_killed_at_any_time_are_not_needed() {
              {is_replaced}, went on after {:?} s",
             loss.rank,
             ended.code,
-            mended_seconds(&ended)
+            recovery_seconds(&ended)
         );
         replaced += usize::from(is_replaced);
         // Before the run has begun, nothing can be replaced; and Open MPI itself ends a rank whose
@@ -271,7 +271,7 @@ fn the_loss_of_a_replaced_column_is_reported() {
         assert_right(&ended);
         let line = format!("# replaced: process column {column} by the checksums, at column ");
         assert!(ended.text.contains(&line), "{}", ended.text);
-        assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
+        assert_eq!(recovery_seconds(&ended).len(), 1, "{}", ended.text);
         job.assert_no_more_is_left_than_locks_of_the_dead();
     }
 }
@@ -368,7 +368,7 @@ fn one_after_the_other() {
     let job = job(mpi, (1, 2, 1, 1200, 2), "two", inject);
     let ended = job.start(&[]);
     assert_right(&ended);
-    assert_eq!(mended_seconds(&ended).len(), 2, "{}", ended.text);
+    assert_eq!(recovery_seconds(&ended).len(), 2, "{}", ended.text);
     assert!(ended.text.contains("# losses: the job went on after 2 of them"), "{}", ended.text);
     job.assert_nothing_is_left();
 }
@@ -383,7 +383,7 @@ fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
     assert!(first.text.contains("2 are left, and the grid needs 3"), "{}", first.text);
     let ended = job.start(&[]);
     assert_right(&ended);
-    assert_eq!(mended_seconds(&ended).len(), 1, "{}", ended.text);
+    assert_eq!(recovery_seconds(&ended).len(), 1, "{}", ended.text);
     job.assert_nothing_is_left();
 }
 
@@ -421,7 +421,7 @@ fn images_are_written_after_a_survived_loss() {
     let ended = job.start(&["--resume", "require"]);
     let column = column_of_images(&ended);
     assert!((384..=832).contains(&column), "{column}: {}", ended.text);
-    assert_eq!(mended_seconds(&ended).len(), 1, "the images are of after the loss");
+    assert_eq!(recovery_seconds(&ended).len(), 1, "the images are of after the loss");
     assert_all_is_gone(&job, &folder);
 }
 
@@ -458,7 +458,7 @@ fn a_loss_beyond_memory_is_recovered_from_images() {
         let is_survived = ended.code == Some(0);
         let ended = if is_survived { ended } else { job.start(&[]) };
         assert!(column_of_images(&ended) > 0);
-        assert_eq!(mended_seconds(&ended).len(), usize::from(is_survived), "{}", ended.text);
+        assert_eq!(recovery_seconds(&ended).len(), usize::from(is_survived), "{}", ended.text);
         assert_all_is_gone(&job, &folder);
         (jobs, mended) = (jobs + 1, mended + usize::from(is_survived));
     }
@@ -499,7 +499,7 @@ fn to_restart_is_the_default() {
     assert_eq!(first.x(), None, "{}", first.text);
     let ended = job.start(&[]);
     assert_right(&ended);
-    assert!(ended.text.contains("# restart:") && mended_seconds(&ended).is_empty());
+    assert!(ended.text.contains("# restart:") && recovery_seconds(&ended).is_empty());
     job.assert_nothing_is_left();
 }
 

@@ -108,8 +108,8 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
     let protection = replaced.protection.as_mut().expect("it is protected");
     protection.restarts[0].replacement =
         Some(Replacement { process_column: 2, decoded_bytes: 1 << 40, decode_seconds: 0.25 });
-    let mut mended = record(test());
-    let protection = mended.protection.as_mut().expect("it is protected");
+    let mut repaired = record(test());
+    let protection = repaired.protection.as_mut().expect("it is protected");
     (protection.checks, protection.mended_rows) = (9, 3);
     protection.mended = vec![RepairedRank {
         host: "n2".to_string(),
@@ -131,7 +131,7 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
         record_with(test(), Outcome::Skipped { reason: "not enough memory".to_string() }),
         timeless,
         replaced,
-        mended,
+        repaired,
     ]
 }
 
@@ -215,12 +215,12 @@ fn a_document_has_what_is_known() {
     assert_eq!(killed["command_line"], json!(["skt-hpl", "--json", "a b.json"]));
     assert_eq!(killed["parameters"]["grids"], json!([{"p": 1, "q": 1}]));
     assert_eq!(killed["parameters"]["bcast"], json!(["2ringM"]));
-    let [passed, failed, _, broke, skipped, _, replaced, mended] =
+    let [passed, failed, _, broke, skipped, _, replaced, repaired] =
         killed["tests"].as_array().unwrap().as_slice()
     else {
         panic!("eight tests")
     };
-    let rank = &mended["protection"]["mended"][0];
+    let rank = &repaired["protection"]["mended"][0];
     assert_eq!((&rank["host"], &rank["rank"], &rank["rows"]), (&json!("n2"), &json!(5), &json!(3)));
     assert_eq!(passed["protection"].get("mended"), None, "nothing was mended there");
     assert_eq!(passed["variant"], json!("WR13R2C4"));

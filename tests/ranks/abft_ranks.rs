@@ -866,8 +866,8 @@ fn corruption_before_a_loss_is_reported_after_it() {
     let mut memory = images(&job, 4);
     let place = memory[1].iter().rposition(|value| *value != 0.0).expect("a matrix");
     memory[1][place] += 1.0;
-    let mended = job.finish(&memory, 1, 2);
-    assert!(job.matrix.residual(&mended.x) < 16.0, "nothing is lost");
+    let repaired = job.finish(&memory, 1, 2);
+    assert!(job.matrix.residual(&repaired.x) < 16.0, "nothing is lost");
     let healthy = job.finish(&without(&memory, &[1]), 1, 2);
     assert!(job.matrix.residual(&healthy.x) < 16.0, "it was lost itself");
     for lost in [0, 2, 3, 4] {
@@ -962,7 +962,7 @@ enum Outcome {
     NodeReport,
     /// The flip is reported, though without checks the residual passes.
     ToldInVain,
-    Mended,
+    Repaired,
     /// The flip is not noticed, and the residual passes.
     Harmless,
 }
@@ -984,8 +984,8 @@ fn print_outcomes(outcomes: &Outcomes) {
         "| checksums | bits | told | told in vain | mended | harmless |\n|---|---|---|---|---|---|"
     );
     for (checksums, of_checksums) in ["1", "2"].iter().zip(outcomes) {
-        for ((bits, _), [reported, in_vain, mended, harmless]) in BITS.iter().zip(of_checksums) {
-            println!("| {checksums} | {bits} | {reported} | {in_vain} | {mended} | {harmless} |");
+        for ((bits, _), [reported, in_vain, repaired, harmless]) in BITS.iter().zip(of_checksums) {
+            println!("| {checksums} | {bits} | {reported} | {in_vain} | {repaired} | {harmless} |");
         }
     }
 }
@@ -1015,10 +1015,10 @@ fn a_flipped_bit_is_reported_or_repaired() {
         let outcome = match checked {
             Fate::Alarm if fails(unchecked) => Outcome::NodeReport,
             Fate::Alarm => Outcome::ToldInVain,
-            Fate::Solved(residual, mended) => {
+            Fate::Solved(residual, repaired) => {
                 assert!(residual < 16.0, "a wrong answer: {}", what());
-                assert!(mended == 0 || m > 1, "{}", what());
-                if mended > 0 { Outcome::Mended } else { Outcome::Harmless }
+                assert!(repaired == 0 || m > 1, "{}", what());
+                if repaired > 0 { Outcome::Repaired } else { Outcome::Harmless }
             }
         };
         // A flip that is hardly more than rounding may be reported when it can no longer be
@@ -1030,7 +1030,7 @@ fn a_flipped_bit_is_reported_or_repaired() {
         outcomes[m - 1][bits][outcome as usize] += 1;
     }
     print_outcomes(&outcomes);
-    for outcome in [Outcome::NodeReport, Outcome::Mended, Outcome::Harmless] {
+    for outcome in [Outcome::NodeReport, Outcome::Repaired, Outcome::Harmless] {
         let count: usize = outcomes.iter().flatten().map(|counts| counts[outcome as usize]).sum();
         assert!(count > flips / 50, "{outcome:?}: {outcomes:?}");
     }

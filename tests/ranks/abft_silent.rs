@@ -42,8 +42,8 @@ struct Watch {
     flip: Option<(usize, Flip)>,
     stop_at: Option<usize>,
     stops_early: bool,
-    mended_rows: usize,
-    mended: Vec<CorrectedRank>,
+    repaired_rows: usize,
+    repaired: Vec<CorrectedRank>,
     has_flipped: bool,
     /// Number of columns that are eliminated.
     columns: usize,
@@ -80,8 +80,8 @@ impl SolverEvents for Watch {
     }
 
     fn checked(&mut self, found: Checked) {
-        self.mended_rows += found.corrected_rows;
-        self.mended.extend(found.corrected);
+        self.repaired_rows += found.corrected_rows;
+        self.repaired.extend(found.corrected);
     }
 }
 
@@ -112,7 +112,7 @@ fn patient(job: &Job, seed: u64) -> SimOptions {
 #[derive(Debug, Clone, PartialEq)]
 enum Fate {
     /// A solution, with this residual and this number of rows that were computed again.
-    Solved { residual: f64, mended_rows: usize },
+    Solved { residual: f64, repaired_rows: usize },
     /// The checksums contradict a process row, because of one of these ranks.
     Wrong { process_row: usize, ranks: Vec<usize> },
     /// The next start is refused.
@@ -145,8 +145,8 @@ fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
         return Fate::Died;
     }
     let solution = first.expect("solved");
-    let mended_rows = watches[0].mended_rows;
-    Fate::Solved { residual: job.matrix.residual(&solution.x), mended_rows }
+    let repaired_rows = watches[0].repaired_rows;
+    Fate::Solved { residual: job.matrix.residual(&solution.x), repaired_rows }
 }
 
 /// Continues to the end.
@@ -205,8 +205,8 @@ fn corruption_in_another_row_is_repaired_before_rebuilding() {
         let mut watches = watches(&job);
         let start = job.start_watched(&memory, &patient(&job, 2), 2, &mut watches);
         let fate = fate(&job, &start, &watches);
-        let Fate::Solved { mended_rows: 1, .. } = fate else { panic!("rank {rank}: {fate:?}") };
-        let mended = CorrectedRank {
+        let Fate::Solved { repaired_rows: 1, .. } = fate else { panic!("rank {rank}: {fate:?}") };
+        let repaired = CorrectedRank {
             rank,
             process_row: 1,
             process_column: rank - 4,
@@ -216,7 +216,7 @@ fn corruption_in_another_row_is_repaired_before_rebuilding() {
             // A start that resumes does not know which rows have moved.
             is_origin: false,
         };
-        assert!(watches.iter().all(|watch| watch.mended == [mended]), "all ranks know it");
+        assert!(watches.iter().all(|watch| watch.repaired == [repaired]), "all ranks know it");
         assert!(is_right(&fate), "rank {rank}: {fate:?}");
         assert_eq!(solved(&start).unverified, [], "all process rows were checked");
     }
@@ -236,7 +236,7 @@ fn a_finished_column_that_a_check_repairs_is_not_reported() {
         let number = &mut memory[rank][a.start + 3 * shape.lda + NB];
         *number = f64::from_bits(number.to_bits() ^ 1 << 56);
         let (fate, _) = finish(&job, &memory, 2);
-        assert!(matches!(fate, Fate::Solved { mended_rows: 1, .. }), "rank {rank}: {fate:?}");
+        assert!(matches!(fate, Fate::Solved { repaired_rows: 1, .. }), "rank {rank}: {fate:?}");
         assert!(is_right(&fate), "rank {rank}: {fate:?}");
     }
 }
@@ -540,7 +540,7 @@ struct Pair {
     rank: usize,
     /// Number of steps of the job.
     steps: usize,
-    mended_rows: usize,
+    repaired_rows: usize,
 }
 
 /// What a loss left.
@@ -572,10 +572,10 @@ impl Pair {
         let mut watches = watches(&self.job);
         watches[self.rank].flip = flip;
         let start = self.job.start_watched(memory, options, id, &mut watches);
-        let most = watches.iter().map(|watch| watch.mended_rows).max().expect("a rank");
-        self.mended_rows += most;
+        let most = watches.iter().map(|watch| watch.repaired_rows).max().expect("a rank");
+        self.repaired_rows += most;
         let column = self.rank % self.job.width();
-        let mut named = watches.iter().flat_map(|watch| &watch.mended);
+        let mut named = watches.iter().flat_map(|watch| &watch.repaired);
         let healthy = named.find(|named| named.process_column != column);
         assert_eq!(healthy, None, "{}: the flip was on rank {}", self.job.name(), self.rank);
         (fate(&self.job, &start, &watches), start, watches)
@@ -702,7 +702,7 @@ impl Pair {
     fn end(&self, fate: &Fate, is_before: bool) -> End {
         match fate {
             Fate::Solved { .. } if !is_right(fate) => End::Hidden,
-            Fate::Solved { .. } if self.mended_rows > 0 => End::Mended,
+            Fate::Solved { .. } if self.repaired_rows > 0 => End::Mended,
             Fate::Solved { .. } => End::Right,
             Fate::Wrong { .. } | Fate::Refused if is_before => End::NodeReport,
             Fate::Wrong { .. } | Fate::Refused => End::Refused,
@@ -737,7 +737,7 @@ fn a_flip_and_a_loss_end_right_or_by_name() {
         let matrix = Matrix::random(N, number);
         let job = Job { spec, weights: weights.clone(), matrix, check };
         let (rank, steps) = (random.below(job.ranks()), *steps);
-        if let Some((place, end)) = (Pair { job, random, rank, steps, mended_rows: 0 }).run() {
+        if let Some((place, end)) = (Pair { job, random, rank, steps, repaired_rows: 0 }).run() {
             ends[m - 1][place][end as usize] += 1;
             done += 1;
         }
@@ -757,7 +757,7 @@ fn a_flip_and_a_loss_end_right_or_by_name() {
 /// move until then, no innocent rank is ever named. Most flips are named, as most rows stay.
 #[test]
 fn no_innocent_rank_is_named_as_the_origin() {
-    let (mut named, mut mended, seed) = (0, 0, seed("SKT_ABFT_SEED"));
+    let (mut named, mut repaired, seed) = (0, 0, seed("SKT_ABFT_SEED"));
     let mut dice = Random::new(seed);
     for (shape, period) in [
         ((1, 3, 2), 1),
@@ -777,15 +777,15 @@ fn no_innocent_rank_is_named_as_the_origin() {
             let start = job.start_watched(&job.untouched(), &patient(&job, 2), 1, &mut watches);
             let context =
                 format!("seed {seed}: {shape:?}, {period}, rank {rank}, {place:?} at {cut}");
-            let origins = watches[0].mended.iter().filter(|mended| mended.is_origin);
-            let origins: Vec<usize> = origins.map(|mended| mended.rank).collect();
+            let origins = watches[0].repaired.iter().filter(|repaired| repaired.is_origin);
+            let origins: Vec<usize> = origins.map(|repaired| repaired.rank).collect();
             assert!(origins.iter().all(|&named| named == rank), "{context}: {origins:?}");
-            mended += usize::from(watches[0].mended_rows > 0);
+            repaired += usize::from(watches[0].repaired_rows > 0);
             named += usize::from(!origins.is_empty());
             if let Fate::Wrong { ranks, .. } = fate(&job, &start, &watches) {
                 assert!(ranks.is_empty() || ranks.contains(&rank), "{context}: {ranks:?}");
             }
         }
     }
-    assert!(mended > 120 && 2 * named > mended, "seed {seed}: {named} of {mended} are named");
+    assert!(repaired > 120 && 2 * named > repaired, "seed {seed}: {named} of {repaired} are named");
 }

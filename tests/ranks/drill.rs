@@ -134,7 +134,7 @@ pub struct Work {
     pub protection: Protection,
     /// Seconds of the run, and the first value that an observer received.
     pub seconds: f64,
-    pub first_told_seconds: f64,
+    pub first_value_seconds: f64,
 }
 
 impl Ran {
@@ -368,10 +368,10 @@ impl Cluster {
         if !resumed {
             ptest::generate(&grid, &team, spec, guard.matrix());
         }
-        let mut watcher = Watcher { killer, first_told_seconds: f64::NAN };
+        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN };
         let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut watcher)?;
         let (protection, seconds) = (guard.protection(), guard.seconds());
-        let first_told_seconds = watcher.first_told_seconds;
+        let first_value_seconds = watcher.first_value_seconds;
         let done = guard.finish(&write_result(residual, &x))?;
         // What is reported is what is kept.
         assert_eq!(read_result(done.result()).1, x);
@@ -379,7 +379,7 @@ impl Cluster {
         Ok(Ran {
             x,
             residual,
-            work: Some(Work { found, resumed, protection, seconds, first_told_seconds }),
+            work: Some(Work { found, resumed, protection, seconds, first_value_seconds }),
         })
     }
 }
@@ -461,7 +461,7 @@ impl Hook for Killer {
 
 struct Watcher {
     killer: Arc<Killer>,
-    first_told_seconds: f64,
+    first_value_seconds: f64,
 }
 
 impl Watcher {
@@ -479,8 +479,8 @@ impl RunEvents for Watcher {
     }
 
     fn columns(&mut self, done: usize, _: usize, elapsed_seconds: f64) {
-        if self.first_told_seconds.is_nan() {
-            self.first_told_seconds = elapsed_seconds;
+        if self.first_value_seconds.is_nan() {
+            self.first_value_seconds = elapsed_seconds;
         }
         self.die(|when| matches!(when, When::Columns(columns) if *columns <= done));
     }

@@ -537,8 +537,8 @@ fn a_wall_clock_that_is_set_between_starts_changes_no_time() {
         let [restart] = &work.protection.restarts[..] else { panic!("one restart") };
         let first = restart.start_seconds - restart.lost_seconds;
         assert!(first > 0.0 && restart.lost_seconds > 0.0, "{restart:?}");
-        assert!(restart.start_seconds < work.first_told_seconds, "progress is the run's");
-        assert!(work.first_told_seconds < work.seconds && work.seconds < real_seconds);
+        assert!(restart.start_seconds < work.first_value_seconds, "progress is the run's");
+        assert!(work.first_value_seconds < work.seconds && work.seconds < real_seconds);
         assert!(!restart.is_by_wall_clock);
         assert!((restart.wall_clock_step_seconds - off).abs() < HOUR, "{off}: {restart:?}");
         assert_eq!(clock_note(restart).is_some(), off != 0.0);

@@ -64,7 +64,7 @@ fn flip_page(segment: &SegmentInfo, at: usize, bit: usize) {
 struct Tally {
     cases: usize,
     untouched: usize,
-    mended: usize,
+    repaired: usize,
     lost: usize,
     refused: usize,
 }
@@ -73,7 +73,7 @@ impl Tally {
     fn add(&mut self, other: Self) {
         self.cases += other.cases;
         self.untouched += other.untouched;
-        self.mended += other.mended;
+        self.repaired += other.repaired;
         self.lost += other.lost;
         self.refused += other.refused;
     }
@@ -163,10 +163,10 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
             assert!(ran.residual < spec.threshold, "{label}: residual {}", ran.residual);
             assert_eq!(bits(&ran.x), want, "{label}: another x");
             let lost = ran.work().found.lost.len();
-            let mended = ran.work().protection.restarts.last().map_or(0, |r| r.damaged_blocks);
-            tally.mended += usize::from(mended > 0);
+            let repaired = ran.work().protection.restarts.last().map_or(0, |r| r.damaged_blocks);
+            tally.repaired += usize::from(repaired > 0);
             tally.lost += usize::from(lost > losses);
-            tally.untouched += usize::from(mended == 0 && lost == losses);
+            tally.untouched += usize::from(repaired == 0 && lost == losses);
         }
     }
     // Data that the store no longer recognizes as its own stays, because its owner is unknown.
@@ -197,16 +197,16 @@ fn a_flipped_bit_is_rebuilt_or_refused() {
     }
     println!("part, lost ranks, parities: cases, not needed, mended, taken as lost, refused");
     for ((class, losses, parities), tally) in &table {
-        let Tally { cases, untouched, mended, lost, refused } = tally;
+        let Tally { cases, untouched, repaired, lost, refused } = tally;
         println!(
-            "{class:10} {losses} {parities}: {cases:5} {untouched:5} {mended:5} {lost:5} {refused:5}"
+            "{class:10} {losses} {parities}: {cases:5} {untouched:5} {repaired:5} {lost:5} {refused:5}"
         );
     }
     let sum = |of: fn(&Tally) -> usize, class: &str| -> usize {
         table.iter().filter(|((name, ..), _)| *name == class).map(|(_, tally)| of(tally)).sum()
     };
     for class in ["copy", "parities", "checksums"] {
-        assert!(sum(|t| t.mended, class) > 0, "{class}");
+        assert!(sum(|t| t.repaired, class) > 0, "{class}");
         assert!(sum(|t| t.refused, class) > 0, "{class}");
     }
     assert!(sum(|t| t.lost, "identity") > 0);

@@ -115,7 +115,8 @@ fn runs_that_the_fit_has_not_seen() {
     let files = ["check-1x2", "check-2x1", "check-depth", "check-bcast"];
     assert_eq!(rows.len(), files.len());
     let mut tests = 0;
-    // For each phase the least and the largest error of all rows, in percent of the seconds of the phase.
+    // For each phase the least and the largest error of all rows, in percent of the seconds of the
+    // phase.
     let mut own = [(f64::INFINITY, 0.0f64); 5];
     let mut means = (f64::INFINITY, 0.0f64);
     let mut at_10000 = 0.0f64;

@@ -298,8 +298,8 @@ struct Growing {
 }
 
 impl Growing {
-    /// With `is_reported` each line is shown at once, so that a test that waits in vain shows what it
-    /// waited for.
+    /// With `is_reported` each line is shown at once, so that a test that waits in vain shows what
+    /// it waited for.
     fn from_pipe(pipe: impl Read + Send + 'static, is_reported: bool) -> Self {
         let so_far = Arc::new(Mutex::new(String::new()));
         let text = Arc::clone(&so_far);

@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::comments::sources;
 
 /// The folders that are checked.
-const CLEAN: [&str; 17] = [
+const CLEAN: [&str; 20] = [
     "benches",
     "crates/skt-checkpoint",
     "crates/skt-checkpoint-c",

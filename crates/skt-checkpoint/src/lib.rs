@@ -7,7 +7,7 @@
 //! | [`mover`] | memory that only calls of its owner can copy, as that of a device |
 //! | [`comm`] | messages between ranks: the crate `skt-comm` |
 //! | [`time_limit`] | the time that a job has |
-//! | [`sign`] | heartbeats for `skt-hpl launch` |
+//! | [`heartbeat`] | heartbeats for `skt-hpl launch` |
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | the protocol; codec and store: the crate `skt-store` |
 #![deny(unsafe_op_in_unsafe_fn)]

@@ -87,7 +87,8 @@ pub struct Heartbeat {
     pub token: String,
     /// The rank that writes the record.
     pub rank: usize,
-    /// What the job does, see [`begin_phase`](begin_phase); [`DONE`] in its last record.
+    /// The phase of the job: one of the constants here, a step of the checkpoint protocol, or a part
+    /// of a test; [`DONE`] in its last record.
     pub phase: String,
     /// Number of columns that are eliminated.
     pub column: usize,
@@ -110,7 +111,7 @@ pub struct Heartbeat {
     pub slow: Option<String>,
     /// Seconds since the process started to send heartbeats.
     pub elapsed_seconds: f64,
-    /// The exit code of the job, once its report is whole, see [`reported`](reported).
+    /// The exit code of the job, once its report is complete.
     pub exit: Option<u8>,
     /// Number of lines of the report that this process has written to standard output, once the
     /// report is whole.

@@ -293,7 +293,7 @@ fn clear<C: Comm>(
         }
         remove_images(world, settings, setup, |_| true)?;
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
-        protect::images::close_levels(&settings);
+        protect::images::close_levels(settings);
         interrupt::keep(false);
         // All ranks have unmapped their segments.
         warnings::print(&protect::tidy(setup.store)?);
@@ -308,7 +308,7 @@ fn clear<C: Comm>(
 /// When the store refuses.
 pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
     let store = settings.store.parse::<StoreKind>()?.open();
-    warnings::print(&protect::images::remove_images(&settings, |_| true));
+    warnings::print(&protect::images::remove_images(settings, |_| true));
     protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
     interrupt::keep(false);
     Ok(())

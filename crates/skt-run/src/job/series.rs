@@ -366,7 +366,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         let mut seen = vec![0; outlooks.len()];
         if self.setup.is_first_on_host {
-            for test in protect::images::tests_with_images(&settings)
+            for test in protect::images::tests_with_images(settings)
                 .into_iter()
                 .filter(|test| is_short(*test))
             {
@@ -388,11 +388,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         {
             return Ok(());
         }
-        let why = if setup.is_first_on_host {
-            protect::images::unreadable_level(&settings)
-        } else {
-            None
-        };
+        let why =
+            if setup.is_first_on_host { protect::images::unreadable_level(settings) } else { None };
         match setup::first_text(world, &why.unwrap_or_default())? {
             Some(why) => Err(JobError::Refused(why)),
             None => Ok(()),
@@ -414,7 +411,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         levels.sort_unstable();
         let levels = levels.join(",");
         let seen = if is_looking {
-            protect::images::has_images(&settings, |test| test > first)
+            protect::images::has_images(settings, |test| test > first)
         } else {
             Some(false)
         };
@@ -651,7 +648,7 @@ pub(super) fn remove_images<C: Comm>(
         return Ok(());
     }
     if setup.is_first_on_host {
-        warnings::print(&protect::images::remove_images(&settings, is_meant));
+        warnings::print(&protect::images::remove_images(settings, is_meant));
     }
     world.barrier()
 }

@@ -47,6 +47,4 @@
 #![warn(missing_docs)]
 
 pub mod cli;
-pub mod hosts;
 pub mod report;
-pub mod screen;

@@ -8,7 +8,6 @@ use clap::Args;
 use skt_terms::exit::Exit;
 
 use super::run;
-use crate::hosts::reach;
 use crate::report::output;
 use skt_config::ConfigError;
 use skt_health::doctor::finding::Finding;
@@ -23,6 +22,7 @@ use skt_host::messages;
 use skt_host::streams;
 use skt_launch::hosts::{self, HostsError};
 use skt_run::job::JobError;
+use skt_screen::hosts::reach;
 use skt_solver::comm::threads::run as run_ranks;
 use skt_solver::comm::{Comm, CommError, collect};
 

@@ -17,10 +17,10 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 use super::foreign;
 use super::run::RunArgs;
 use super::thread_variables::ThreadVariables;
-use crate::report::progress::ProgressMode;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{Format, Setting};
+use skt_run::progress::ProgressMode;
 use skt_solver::blas::library;
 
 const LONG_ABOUT: &str = "\

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use super::cformat::{c_exp, c_fixed};
-use super::progress::gflop_done;
+use skt_run::progress::gflop_done;
 use skt_run::record::TestRecord;
 
 /// The detailed timing of a test. As in the reference, a line without time is left out.

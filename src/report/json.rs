@@ -23,9 +23,9 @@ use skt_run::record::{
 };
 
 use super::phases;
-use super::progress::{fraction, gflop_done};
 use super::text::variant;
 use skt_host::clock;
+use skt_run::progress::{fraction, gflop_done};
 
 /// The version of the format, raised when a field changes its meaning or is removed.
 pub const FORMAT_VERSION: u32 = 1;

@@ -13,7 +13,6 @@ pub mod measured;
 pub mod output;
 pub mod phases;
 mod power;
-pub mod progress;
 pub mod reader;
 mod run_output;
 mod slow;
@@ -21,6 +20,5 @@ pub mod text;
 pub mod top500;
 
 pub use json::JsonReport;
-pub use progress::{Progress, ProgressMode};
 pub use run_output::{OutputOptions, RunOutput};
 pub use text::TextReport;

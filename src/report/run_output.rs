@@ -13,8 +13,8 @@ use skt_run::tuning::TUNING;
 
 use super::detailed::ColumnLines;
 use super::json::JsonReport;
-use super::progress::{Progress, ProgressMode};
 use super::text::{self, TextReport};
+use skt_run::progress::{Progress, ProgressMode};
 
 /// What a run prints and writes besides its text report, and what that contains.
 #[derive(Debug, Clone, Default)]

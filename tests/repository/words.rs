@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::comments::sources;
 
 /// The folders that are checked.
-const CLEAN: [&str; 20] = [
+const CLEAN: [&str; 19] = [
     "benches",
     "crates/skt-checkpoint",
     "crates/skt-checkpoint-c",
@@ -18,15 +18,14 @@ const CLEAN: [&str; 20] = [
     "crates/skt-launch",
     "crates/skt-model",
     "crates/skt-run",
+    "crates/skt-screen",
     "crates/skt-sim",
     "crates/skt-solver",
     "crates/skt-starter",
     "crates/skt-store",
     "crates/skt-terms",
     "examples",
-    "src/hosts",
     "src/report",
-    "src/screen",
     "tests",
 ];
 

@@ -6,6 +6,7 @@
 //! | [`ptest`] | one test: generate, solve, time, check |
 //! | [`protect`] | where the solver and the checkpoints meet |
 //! | [`record`] | what is known of a test: data that checkpoints keep and reports print |
+//! | [`progress`] | a line on standard error: what runs, how much is done, how long it takes |
 //! | [`events`] | what a run reports while it runs |
 //! | [`tune`] | the fastest parameters, by short tests |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -15,6 +16,7 @@ pub mod events;
 pub mod grace;
 pub mod heartbeat;
 pub mod job;
+pub mod progress;
 pub mod protect;
 pub mod ptest;
 pub mod record;

@@ -87,8 +87,8 @@ pub struct Heartbeat {
     pub token: String,
     /// The rank that writes the record.
     pub rank: usize,
-    /// The phase of the job: one of the constants here, a step of the checkpoint protocol, or a part
-    /// of a test; [`DONE`] in its last record.
+    /// The phase of the job: one of the constants here, a step of the checkpoint protocol, or a
+    /// part of a test; [`DONE`] in its last record.
     pub phase: String,
     /// Number of columns that are eliminated.
     pub column: usize,

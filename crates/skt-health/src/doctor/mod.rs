@@ -4,7 +4,7 @@
 //! [`skt_host::counters`] and from a measurement of some seconds ([`measure`], [`trial`]).
 //! [`diagnose`] is pure: from facts to findings. Each file of [`rules`] has the rules of one idea;
 //! to add one, add a function there and its line in `rules::for_host`. [`gather`] collects the
-//! facts of all ranks, [`crate::supervisor::reach`] probes hosts on which no rank runs yet, and
+//! facts of all ranks, `doctor --hosts` probes hosts on which no rank runs yet, and
 //! [`report`] shows the result. [`at_start`] has what a run reports in its header.
 
 pub mod at_start;

@@ -4,8 +4,11 @@
 //! same system, each alone and then in the pairs and groups of [`schedule`], and collects
 //! [`results`]. [`verdict`] is pure: from results to one verdict a host and a list of slow links;
 //! [`blame`](skt_health::slow::blame) finds which member of a pair is at fault. [`report`] shows
-//! the verdicts.
+//! the verdicts. [`hosts`] probes a list of hosts before ranks run there.
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]
 
+pub mod hosts;
 pub mod limit;
 pub mod messages;
 pub mod node;

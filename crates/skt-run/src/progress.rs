@@ -177,7 +177,7 @@ impl Drop for Progress {
 
 /// The operations of the first `done` of `n` columns, in 10^9: an LU of order n costs 2/3 n^3, and
 /// one of order n - done remains.
-pub(super) fn gflop_done(done: usize, n: usize) -> f64 {
+pub fn gflop_done(done: usize, n: usize) -> f64 {
     gflop_total(n) * fraction(done, n)
 }
 
@@ -187,7 +187,7 @@ fn gflop_total(n: usize) -> f64 {
 }
 
 /// The share of the operations that is done: `1 - ((n - done) / n)^3`.
-pub(super) fn fraction(done: usize, n: usize) -> f64 {
+pub fn fraction(done: usize, n: usize) -> f64 {
     if n == 0 {
         return 1.0;
     }

@@ -19,8 +19,8 @@ use super::messages::{self, Instruction, NodeReport};
 use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
-use crate::report::progress::Progress;
 use skt_health::environment::preflight::{self, HostShare};
+use skt_run::progress::Progress;
 use skt_solver::comm::Comm;
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
@@ -463,7 +463,7 @@ pub fn unreached(host: &str, why: &str) -> ScreenedNode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::screen::verdict::judge;
+    use crate::verdict::judge;
     use skt_solver::comm::threads::run as run_ranks;
 
     #[test]

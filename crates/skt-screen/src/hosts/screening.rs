@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::reach;
-use crate::screen::results::Results;
-use crate::screen::run::unreached;
+use crate::results::Results;
+use crate::run::unreached;
 use skt_checkpoint::heartbeat;
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_host::messages;

@@ -10,14 +10,16 @@ use crate::mpirun::mpirun;
 use crate::skipped::skipped;
 use skt_checkpoint::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
 
-/// Runs `test` of this binary in new namespaces after `setup`, a line of shell in which `$DIR` is
+/// Runs the test that calls this in new namespaces after `setup`, a line of shell in which `$DIR` is
 /// an empty folder. Returns the folder if this process is the one that runs inside.
 #[track_caller]
-fn inside(test: &str, setup: &str) -> Option<PathBuf> {
+fn inside<Test: Fn()>(_: Test, setup: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("STORE_LIMITS_DIR") {
         return Some(folder.into());
     }
-    let (folder, test) = (tempfile::TempDir::new().unwrap(), format!("store_limits::{test}"));
+    let folder = tempfile::TempDir::new().unwrap();
+    // Without the name of the crate.
+    let (_, test) = std::any::type_name::<Test>().split_once("::").unwrap();
     let unshare = |script: &str| {
         let mut command = Command::new("unshare");
         // SAFETY: geteuid cannot fail and touches no memory.
@@ -25,7 +27,7 @@ fn inside(test: &str, setup: &str) -> Option<PathBuf> {
             command.arg("--map-root-user");
         }
         command.args(["--ipc", "--mount", "sh", "-ec", script]);
-        command.arg(std::env::current_exe().unwrap()).args([&test, "--exact", "--nocapture"]);
+        command.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
         command.env("STORE_LIMITS_DIR", folder.path());
         command
     };
@@ -50,8 +52,11 @@ fn name(rank: u32) -> SegmentName {
 
 #[test]
 fn a_full_tmpfs_is_an_error_at_creation() {
-    let test = "a_full_tmpfs_is_an_error_at_creation";
-    let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
+    let Some(folder) =
+        inside(a_full_tmpfs_is_an_error_at_creation, "mount -t tmpfs -o size=1m none $DIR")
+    else {
+        return;
+    };
     let store = Files::in_folder(&folder);
     let free = |store: &Files| store.hazards(512 << 10, 512 << 10);
     assert!(!free(&store).iter().any(|trap| matches!(trap, StoreHazard::SmallFolder { .. })));
@@ -67,9 +72,8 @@ fn a_full_tmpfs_is_an_error_at_creation() {
 
 #[test]
 fn the_largest_segment_is_named_as_the_limit() {
-    let test = "the_largest_segment_is_named_as_the_limit";
     let setup = "echo 65536 > /proc/sys/kernel/shmmax";
-    let Some(_) = inside(test, setup) else { return };
+    let Some(_) = inside(the_largest_segment_is_named_as_the_limit, setup) else { return };
     let refused = SysV::new(false).create(&name(0), 65536).unwrap_err();
     assert!(
         matches!(refused, StoreError::Limit { limit: "kernel.shmmax", enough: 73728, .. }),
@@ -86,9 +90,8 @@ fn the_largest_segment_is_named_as_the_limit() {
 
 #[test]
 fn all_segments_together_are_named_as_the_limit() {
-    let test = "all_segments_together_are_named_as_the_limit";
     let setup = "echo 10 > /proc/sys/kernel/shmall";
-    let Some(_) = inside(test, setup) else { return };
+    let Some(_) = inside(all_segments_together_are_named_as_the_limit, setup) else { return };
     let store = SysV::new(false);
     // Segments of 5 and of 6 pages, the last of which is almost empty.
     let _first = store.create(&name(0), (3 << 12) + 8).unwrap();
@@ -102,8 +105,11 @@ fn all_segments_together_are_named_as_the_limit() {
 
 #[test]
 fn the_number_of_segments_is_named_as_the_limit() {
-    let test = "the_number_of_segments_is_named_as_the_limit";
-    let Some(_) = inside(test, "echo 2 > /proc/sys/kernel/shmmni") else { return };
+    let Some(_) =
+        inside(the_number_of_segments_is_named_as_the_limit, "echo 2 > /proc/sys/kernel/shmmni")
+    else {
+        return;
+    };
     let store = SysV::new(false);
     let _segments = [0, 1].map(|rank| store.create(&name(rank), 8).unwrap());
     let refused = store.create(&name(2), 8).unwrap_err();
@@ -113,11 +119,10 @@ fn the_number_of_segments_is_named_as_the_limit() {
 #[test]
 fn a_low_memory_limit_is_an_error_and_not_a_kill() {
     // A /proc/meminfo with little memory imitates a machine that has no more.
-    let test = "a_low_memory_limit_is_an_error_and_not_a_kill";
     let setup = "echo 'MemAvailable: 200000 kB' > $DIR/meminfo; \
                  mount --bind $DIR/meminfo /proc/meminfo; \
                  mkdir -p $DIR/shm; mount -t tmpfs none $DIR/shm";
-    let Some(folder) = inside(test, setup) else { return };
+    let Some(folder) = inside(a_low_memory_limit_is_an_error_and_not_a_kill, setup) else { return };
     let files = Files::in_folder(&folder.join("shm"));
     // Files take their memory at once, System V segments when they are touched.
     for (store, takes_late) in [(&SysV::new(false) as &dyn Store, true), (&files, false)] {
@@ -176,8 +181,9 @@ fn a_folder_that_is_not_there_or_is_not_ours_stays_so() {
 
 #[test]
 fn a_low_limit_of_address_space_is_named_as_the_limit() {
-    let test = "a_low_limit_of_address_space_is_named_as_the_limit";
-    let Some(folder) = inside(test, "true") else { return };
+    let Some(folder) = inside(a_low_limit_of_address_space_is_named_as_the_limit, "true") else {
+        return;
+    };
     let stores: [Box<dyn Store>; 2] =
         [Box::new(SysV::new(false)), Box::new(Files::in_folder(&folder))];
     for store in stores {
@@ -190,8 +196,9 @@ fn a_low_limit_of_address_space_is_named_as_the_limit() {
 
 #[test]
 fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
-    let test = "a_segment_that_cannot_be_looked_at_keeps_its_name";
-    let Some(folder) = inside(test, "true") else { return };
+    let Some(folder) = inside(a_segment_that_cannot_be_looked_at_keeps_its_name, "true") else {
+        return;
+    };
     let refuses = |store: &dyn Store, resource, most| {
         let second = under(resource, most, || store.create(&name(0), 8));
         assert!(second.is_err(), "{resource} {most:?}: {second:?}");
@@ -226,8 +233,11 @@ fn benchmark(flags: &[&str]) -> Output {
 
 #[test]
 fn a_limit_that_stays_is_no_interruption() {
-    let test = "a_limit_that_stays_is_no_interruption";
-    let Some(_) = inside(test, "echo 65536 > /proc/sys/kernel/shmmax") else { return };
+    let Some(_) =
+        inside(a_limit_that_stays_is_no_interruption, "echo 65536 > /proc/sys/kernel/shmmax")
+    else {
+        return;
+    };
     let output = benchmark(&["--n", "512", "--checkpoint-every", "2p!"]);
     let printed = String::from_utf8(output.stderr).unwrap();
     assert!(printed.contains("kernel.shmmax"), "{printed}");
@@ -237,9 +247,10 @@ fn a_limit_that_stays_is_no_interruption() {
 /// The run would compute for hours, and lose everything with its processes.
 #[test]
 fn a_store_that_ends_with_its_processes_is_refused_first() {
-    let test = "a_store_that_goes_with_its_processes_is_refused_before_anything_is_computed";
     let setup = "echo 1 > /proc/sys/kernel/shm_rmid_forced; mount -t tmpfs none /dev/shm";
-    let Some(_) = inside(test, setup) else { return };
+    let Some(_) = inside(a_store_that_ends_with_its_processes_is_refused_first, setup) else {
+        return;
+    };
     let run = |flags: &str| {
         let flags: Vec<&str> = "--n 512".split(' ').chain(flags.split_whitespace()).collect();
         let output = benchmark(&flags);
@@ -262,8 +273,11 @@ fn a_store_that_ends_with_its_processes_is_refused_first() {
 /// files of others.
 #[test]
 fn the_next_start_removes_shared_memory_of_open_mpi() {
-    let test = "what_open_mpi_leaves_in_shared_memory_goes_with_the_next_start";
-    let Some(_) = inside(test, "mount -t tmpfs none /dev/shm") else { return };
+    let Some(_) =
+        inside(the_next_start_removes_shared_memory_of_open_mpi, "mount -t tmpfs none /dev/shm")
+    else {
+        return;
+    };
     let files = || {
         let names = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = names.map(|name| name.into_string().unwrap()).collect();
@@ -292,8 +306,12 @@ fn the_next_start_removes_shared_memory_of_open_mpi() {
 /// A run that mpirun starts gets the same warnings as one that `skt-hpl launch` starts.
 #[test]
 fn a_run_is_warned_of_what_may_remove_its_segments() {
-    let test = "a_run_is_told_of_what_may_take_its_segments_and_of_what_does_not_suffice";
-    let Some(folder) = inside(test, "mount -t tmpfs -o size=1m none $DIR") else { return };
+    let Some(folder) = inside(
+        a_run_is_warned_of_what_may_remove_its_segments,
+        "mount -t tmpfs -o size=1m none $DIR",
+    ) else {
+        return;
+    };
     let printed = |flags: &[&str]| {
         let output = benchmark(flags);
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
@@ -328,8 +346,12 @@ fn a_run_is_warned_of_what_may_remove_its_segments() {
 
 #[test]
 fn a_json_report_without_room_costs_no_line_of_the_report() {
-    let test = "a_json_report_without_room_costs_no_line_of_the_report";
-    let Some(folder) = inside(test, "mount -t tmpfs -o size=48k none $DIR") else { return };
+    let Some(folder) = inside(
+        a_json_report_without_room_costs_no_line_of_the_report,
+        "mount -t tmpfs -o size=48k none $DIR",
+    ) else {
+        return;
+    };
     let json = folder.join("report.json");
     let orders: Vec<String> = (1..=20).map(|order: u32| (order * 8).to_string()).collect();
     for ft in ["none", "self"] {

@@ -10,8 +10,8 @@ use crate::mpirun::mpirun;
 use crate::skipped::skipped;
 use skt_checkpoint::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
 
-/// Runs the test that calls this in new namespaces after `setup`, a line of shell in which `$DIR` is
-/// an empty folder. Returns the folder if this process is the one that runs inside.
+/// Runs the test that calls this in new namespaces after `setup`, a line of shell in which `$DIR`
+/// is an empty folder. Returns the folder if this process is the one that runs inside.
 #[track_caller]
 fn inside<Test: Fn()>(_: Test, setup: &str) -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("STORE_LIMITS_DIR") {

@@ -536,32 +536,18 @@ fn checkpoint_headers() {
 }
 
 fn beat() -> Heartbeat {
-    Heartbeat {
-        token: "t1".into(),
-        rank: 0,
-        phase: "factor".into(),
-        column: 512,
-        steps: 3,
-        pieces: 0,
-        expected_seconds: 0.0,
-        n: 4000,
-        slow: None,
-        elapsed_seconds: 1.25,
-        exit: None,
-        report_lines: None,
-        corruption: Vec::new(),
-        keeps: None,
-    }
+    let first = Heartbeat::new("t1".into(), 0, "factor");
+    Heartbeat { column: 512, steps: 3, n: 4000, elapsed_seconds: 1.25, ..first }
 }
 
 /// Lines of rank 0 with heartbeats.
 #[test]
-fn signs_of_life() {
+fn heartbeats() {
     let done = Heartbeat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
     let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(5.0));
     let mut now_seconds = 0.0;
-    campaign("signs_of_life", &corpus, &JSON, 5000, |input| {
+    campaign("heartbeats", &corpus, &JSON, 5000, |input| {
         for line in String::from_utf8_lossy(input).lines() {
             let Some((_, beat)) = Heartbeat::find(line, "t1") else { continue };
             assert_eq!(Heartbeat::find(&beat.line(), "t1").unwrap().1, beat);

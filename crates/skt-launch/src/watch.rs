@@ -425,22 +425,8 @@ mod tests {
     use super::*;
 
     fn beat(phase: &str, column: usize) -> Heartbeat {
-        Heartbeat {
-            token: String::new(),
-            rank: 0,
-            phase: phase.to_owned(),
-            column,
-            steps: 0,
-            pieces: 0,
-            expected_seconds: 0.0,
-            n: 1000,
-            slow: None,
-            elapsed_seconds: 0.0,
-            exit: None,
-            report_lines: None,
-            corruption: Vec::new(),
-            keeps: None,
-        }
+        let first = Heartbeat::new(String::new(), 0, phase);
+        Heartbeat { column, n: 1000, elapsed_seconds: 0.0, ..first }
     }
 
     fn watch() -> HeartbeatWatch {

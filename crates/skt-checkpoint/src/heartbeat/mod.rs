@@ -283,22 +283,8 @@ mod tests {
     }
 
     fn beat() -> Heartbeat {
-        Heartbeat {
-            token: "t1".into(),
-            rank: 0,
-            phase: "factor".into(),
-            column: 512,
-            steps: 0,
-            pieces: 0,
-            expected_seconds: 0.0,
-            n: 4000,
-            slow: None,
-            elapsed_seconds: 1.25,
-            exit: None,
-            report_lines: None,
-            corruption: Vec::new(),
-            keeps: None,
-        }
+        let first = Heartbeat::new("t1".into(), 0, FACTOR);
+        Heartbeat { column: 512, n: 4000, elapsed_seconds: 1.25, ..first }
     }
 
     #[test]

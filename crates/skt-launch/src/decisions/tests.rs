@@ -64,23 +64,8 @@ pub(super) fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
 }
 
 pub(super) fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
-    let (token, phase) = (String::new(), phase.to_owned());
-    Event::Heartbeat(Heartbeat {
-        token,
-        rank: 0,
-        phase,
-        column,
-        steps: 0,
-        pieces: 0,
-        expected_seconds: 0.0,
-        n: 1000,
-        slow: None,
-        elapsed_seconds: 0.0,
-        exit,
-        report_lines: None,
-        corruption: Vec::new(),
-        keeps: None,
-    })
+    let first = Heartbeat::new(String::new(), 0, phase);
+    Event::Heartbeat(Heartbeat { column, n: 1000, elapsed_seconds: 0.0, exit, ..first })
 }
 
 fn full_disk() -> StateError {

@@ -30,8 +30,8 @@ pub(super) struct Pace {
     gflops: Option<f64>,
     /// The rate of DGEMM on a core, in operations per second.
     core_flops: f64,
-    /// Measured seconds over those of the model; 1 if nothing was measured.
-    over_model: f64,
+    /// Seconds of a run as measured and as the model estimates them; equal without a run.
+    measured_and_modelled: (f64, f64),
     /// Where the rate is from, and how sure it is.
     source: String,
     /// The model's seconds by order and grid: of many ranks each takes some 10 ms.
@@ -48,7 +48,13 @@ impl Pace {
     }
 
     fn from_model(core_flops: f64, source: String) -> Self {
-        Self { gflops: None, core_flops, over_model: 1.0, source, known: RefCell::default() }
+        Self {
+            gflops: None,
+            core_flops,
+            measured_and_modelled: (1.0, 1.0),
+            source,
+            known: RefCell::default(),
+        }
     }
 
     /// The pace of the model, with the rate of DGEMM on up to `cores` cores of this machine at
@@ -118,7 +124,7 @@ impl Pace {
             test.run.n,
             path.display()
         );
-        Ok(Self { over_model: test.time_seconds / by_model, source, ..core })
+        Ok(Self { measured_and_modelled: (test.time_seconds, by_model), source, ..core })
     }
 
     /// The rate of DGEMM on a core, in operations per second.
@@ -160,7 +166,10 @@ impl Pace {
             // Ranks of one host read each other's rows, without halves.
             halves: false,
         };
-        estimate_seconds(&run, &self.machine()).ok().map(|seconds| seconds * self.over_model)
+        let (measured, modelled) = self.measured_and_modelled;
+        // In this order the measured run itself takes exactly its time: an N that fits is not
+        // refused for a rounding error.
+        estimate_seconds(&run, &self.machine()).ok().map(|seconds| measured * (seconds / modelled))
     }
 }
 
@@ -182,4 +191,23 @@ pub(super) fn too_short(limit_seconds: f64, n: usize, seconds: Option<f64>) -> C
         }
     };
     ConfigError::BadText { at: At::named("--time", &ValueSource::Flag), what }
+}
+
+#[cfg(test)]
+mod tests {
+    use skt_config::{Format, parse};
+
+    use super::*;
+
+    #[test]
+    fn measured_run_takes_exactly_its_time() {
+        let toml = b"n = 9600\nnb = 192\np = 2\nq = 2\n";
+        let spec = parse(toml, "t", Format::Toml, false).unwrap().spec;
+        for rate in 1..200 {
+            let mut pace = Pace::from_model(1e9 * f64::from(rate) / 7.0, String::new());
+            let modelled = pace.seconds_of_model(&spec, 9600).unwrap();
+            pace.measured_and_modelled = (100.0, modelled);
+            assert_eq!(pace.seconds(&spec, 9600), Some(100.0), "{rate}");
+        }
+    }
 }

@@ -46,7 +46,6 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
-use crate::report::output;
 use skt_health::environment::kernel;
 use skt_host::launcher_rank;
 use skt_host::messages;
@@ -204,7 +203,7 @@ fn refuse(
     code: impl Fn(Exit) -> u8,
 ) -> u8 {
     if launcher_rank::is_first() {
-        output::die_quietly_on_closed_pipe();
+        streams::die_quietly_on_closed_pipe();
         mistakes::explain(&mut error, cli, args);
         if error.use_stderr() {
             messages::print(format_args!("{}", error.render()));
@@ -243,7 +242,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     if !matches!(command, Command::Store(_)) && !launcher_rank::is_first() {
         return Exit::Passed.into();
     }
-    output::die_quietly_on_closed_pipe();
+    streams::die_quietly_on_closed_pipe();
     if matches!(command, Command::Init(_) | Command::Plan(_)) {
         // These subcommands measure the rate of a core.
         kernel::take_one_that_fits(&streams::closed());

@@ -4,20 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use nix::sys::signal::{SigHandler, Signal, signal};
 use nix::unistd::{AccessFlags, access};
 use skt_terms::shown::printable;
 
 use skt_config::ConfigError;
 use skt_host::outfile;
 use skt_host::streams;
-
-/// Lets a closed pipe end the process, as other text tools do (`| head`). The benchmark must not
-/// call this: there a broken connection must stay an error that the transport can handle.
-pub fn die_quietly_on_closed_pipe() {
-    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
-    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
-}
 
 /// A writer through which text leaves the program: [`printable`], whatever others have put into it.
 pub struct SafeText<W>(pub W);
@@ -44,12 +36,8 @@ pub fn print(text: &str) -> Result<(), ConfigError> {
 }
 
 fn print_bytes(bytes: &[u8]) -> Result<(), ConfigError> {
-    let write = || {
-        let mut stdout = streams::stdout()?.lock();
-        stdout.write_all(bytes)?;
-        stdout.flush()
-    };
-    write().map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
+    streams::print(bytes)
+        .map_err(|source| ConfigError::Write { file: "standard output".to_owned(), source })
 }
 
 /// Whether a path means standard output: `-`.

@@ -1,7 +1,9 @@
 //! Standard output and standard error, which may have been closed before the program started.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::atomic::{AtomicU8, Ordering};
+
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 /// Bit `n` is set if the process was started with its file descriptor `n` closed.
 static CLOSED: AtomicU8 = AtomicU8::new(0);
@@ -43,4 +45,21 @@ pub fn stdout() -> io::Result<io::Stdout> {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     Ok(io::stdout())
+}
+
+/// Writes bytes to standard output, and flushes it.
+///
+/// # Errors
+/// Standard output was closed when the process started, or cannot be written.
+pub fn print(bytes: &[u8]) -> io::Result<()> {
+    let mut stdout = stdout()?.lock();
+    stdout.write_all(bytes)?;
+    stdout.flush()
+}
+
+/// Lets a closed pipe end the process, as other text tools do (`| head`). The benchmark must not
+/// call this: there a broken connection must stay an error that the transport can handle.
+pub fn die_quietly_on_closed_pipe() {
+    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
+    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }

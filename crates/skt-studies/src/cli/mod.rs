@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
-use skt_host::{launcher_rank, messages, outfile};
+use skt_host::{launcher_rank, messages, outfile, streams};
 use skt_model::plot::Figure;
 use skt_model::{HOUR_SECONDS, YEAR_SECONDS};
 use skt_terms::exit::Exit;
@@ -97,7 +97,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             if launcher_rank::is_first() {
-                output::die_quietly_on_closed_pipe();
+                streams::die_quietly_on_closed_pipe();
                 // If even this cannot be written, there is no way to report it.
                 let _ = error.print();
             }
@@ -108,7 +108,7 @@ pub fn main() -> ExitCode {
     if !launcher_rank::is_first() {
         return Exit::Passed.into();
     }
-    output::die_quietly_on_closed_pipe();
+    streams::die_quietly_on_closed_pipe();
     match execute(&cli.command) {
         Ok(()) => Exit::Passed.into(),
         Err(error) => {

@@ -4,30 +4,19 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use nix::sys::signal::{SigHandler, Signal, signal};
 use skt_host::{outfile, streams};
 use skt_model::plot::Figure;
 use skt_terms::shown::printable;
 
 use crate::StudyError;
 
-/// Lets a closed pipe end the process, as other text tools do (`| head`).
-pub(super) fn die_quietly_on_closed_pipe() {
-    // SAFETY: SIG_DFL installs no handler, so no code of ours runs in signal context.
-    let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
-}
-
 /// Writes text to standard output.
 ///
 /// # Errors
 /// The text cannot be written.
 pub(super) fn print(text: &str) -> Result<(), StudyError> {
-    let write = || {
-        let mut stdout = streams::stdout()?.lock();
-        stdout.write_all(printable(text).as_bytes())?;
-        stdout.flush()
-    };
-    write().map_err(|source| StudyError::Write { file: "standard output".into(), source })
+    let written = streams::print(printable(text).as_bytes());
+    written.map_err(|source| StudyError::Write { file: "standard output".into(), source })
 }
 
 /// Writes a figure in the format that the extension of `path` names; an existing file is

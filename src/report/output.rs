@@ -1,7 +1,6 @@
 //! Writes the command line's own text to standard output and to files.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use nix::unistd::{AccessFlags, access};
@@ -108,27 +107,17 @@ pub fn write_bytes(path: &Path, bytes: &[u8], force: bool) -> Result<(), ConfigE
         return print_bytes(bytes);
     }
     let file = path.display().to_string();
-    let open = if force { outfile::create(path) } else { outfile::create_new(path) };
-    let write = |mut open: File| {
-        // What a full disk leaves of a new file would be in the way of the next try.
-        let remove = |_: &io::Error| {
-            if !force {
-                drop(fs::remove_file(path))
-            }
-        };
-        open.write_all(bytes).inspect_err(remove)
-    };
-    match open.and_then(write) {
-        Ok(()) => Ok(()),
-        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {
-            Err(ConfigError::Exists { file })
-        }
-        Err(source) => Err(ConfigError::Write { file, source }),
-    }
+    let write = if force { outfile::write } else { outfile::write_new };
+    write(path, bytes).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => ConfigError::Exists { file },
+        _ => ConfigError::Write { file, source },
+    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]

@@ -67,6 +67,15 @@ pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }
 
+/// Creates `path` as [`create_new`] does, and writes all of `bytes`. What a full disk leaves of the
+/// new file is removed: it would be in the way of the next try.
+///
+/// # Errors
+/// See [`create_new`]; also, the bytes cannot be written.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    create_new(path)?.write_all(bytes).inspect_err(|_| drop(fs::remove_file(path)))
+}
+
 /// The regular file that [`replace`] must replace for `path`: `path` itself, or the file that a
 /// link there leads to, so that the link is not replaced.
 ///

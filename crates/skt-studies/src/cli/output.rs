@@ -1,7 +1,6 @@
 //! Writes standard output and files.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::Path;
 
 use skt_host::{outfile, streams};
@@ -29,16 +28,9 @@ pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<
         StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
     })?;
     let file = path.display().to_string();
-    let open = if force { outfile::create(path) } else { outfile::create_new(path) };
-    let mut open = open.map_err(|source| match source.kind() {
-        io::ErrorKind::AlreadyExists => StudyError::Exists { file: file.clone() },
-        _ => StudyError::Write { file: file.clone(), source },
-    })?;
-    open.write_all(printable(&text).as_bytes()).map_err(|source| {
-        // What a full disk leaves of a new file would be in the way of the next try.
-        if !force {
-            drop(fs::remove_file(path));
-        }
-        StudyError::Write { file, source }
+    let write = if force { outfile::write } else { outfile::write_new };
+    write(path, printable(&text).as_bytes()).map_err(|source| match source.kind() {
+        io::ErrorKind::AlreadyExists => StudyError::Exists { file },
+        _ => StudyError::Write { file, source },
     })
 }

@@ -5,17 +5,16 @@ mod executables;
 #[path = "../skipped/mod.rs"]
 mod skipped;
 
+mod batch;
 mod comments;
-mod compare;
 mod dependencies;
 mod docs_numbers;
-mod import_cycles;
-mod needs;
+mod imports;
 mod pages;
 mod protocol_steps;
 mod release;
 mod scripts;
-mod soaks;
+mod stand_ins;
 mod suites;
 mod time_limits;
 mod words;

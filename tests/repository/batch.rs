@@ -1,0 +1,269 @@
+//! The batch scripts of `docs/batch/`, with stand-ins for the launchers and the batch system: how
+//! each reacts to each exit code, and that ranks get cores for their threads.
+
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::stand_ins::StandIns;
+
+/// A stand-in that logs how it was called, and ends with the next code of the file `codes`. A
+/// number after the code is that of epochs of which it writes images, newer than all that is there.
+const STARTS: &str = "echo \"$(basename \"$0\") $*\" >> \"$HERE/log\"\n\
+    read -r code epochs < \"$HERE/codes\"\n\
+    sed -i 1d \"$HERE/codes\"\n\
+    of=images/skt-hpl-images.0.run\n\
+    mkdir -p $of\n\
+    find $of -type f -exec touch -d 2001-01-01 {} +\n\
+    for epoch in $(seq \"${epochs:-0}\"); do\n\
+    for ranks in 0-7 8-15; do touch -d '1 day' $of/t0.r$ranks.a1.2.e$epoch; done\n\
+    done\n\
+    exit \"$code\"";
+
+/// A stand-in for PBS's, which reports how often the job was started only if `RUN_COUNT` is set.
+const QSTAT: &str = "echo Job Id: 7\n\
+    echo '    Resource_List.walltime = 04:00:00'\n\
+    [ -z \"$RUN_COUNT\" ] || echo \"    run_count = $RUN_COUNT\"";
+
+/// A batch system in which each start of a run ends with the next of some codes.
+struct Batch(StandIns);
+
+impl Batch {
+    fn new() -> Self {
+        let flux = "case $1 in hostlist) echo n1; exit ;; job) echo 14400; exit ;; esac\n";
+        let programs = StandIns::new()
+            .with("srun", STARTS)
+            .with("mpirun", STARTS)
+            .with("skt-hpl", STARTS)
+            .with("flux", &format!("{flux}{STARTS}"))
+            .with("scontrol", "echo \"scontrol $*\" >> \"$HERE/log\"")
+            .with("qsub", "echo \"qsub $* IMAGES=$IMAGES LEVEL=$LEVEL\" >> \"$HERE/log\"")
+            // The end of the job.
+            .with("squeue", "echo 2033-05-18T03:33:20")
+            .with("qstat", QSTAT)
+            .with("bjobs", "echo '4:00 L'");
+        fs::copy(script("job.sh"), programs.at("job.sh")).unwrap();
+        fs::write(programs.at("nodes"), "n1\n".repeat(64)).unwrap();
+        Self(programs)
+    }
+
+    /// The script's exit code, and the commands that it called, one per line.
+    fn run(&self, name: &str, codes: &str) -> (i32, String) {
+        self.run_with(name, codes, None)
+    }
+
+    /// Runs the script as `run` does, with a variable of the environment and its value.
+    fn run_with(&self, name: &str, codes: &str, variable: Option<(&str, &str)>) -> (i32, String) {
+        let (here, nodes) = (self.0.at(""), self.0.at("nodes"));
+        fs::write(self.0.at("codes"), codes).unwrap();
+        fs::write(self.0.at("log"), "").unwrap();
+        let mut command = self.0.command("bash");
+        for unset in ["SLURM_JOB_END_TIME", "IMAGES", "LEVEL", "SLURM_RESTART_COUNT", "RUN_COUNT"] {
+            command.env_remove(unset);
+        }
+        command.envs(["SLURM_SUBMIT_DIR", "PBS_O_WORKDIR", "LS_SUBCWD"].map(|it| (it, &here)));
+        command.envs(["PBS_NODEFILE", "LSB_DJOB_HOSTFILE"].map(|it| (it, &nodes)));
+        command.envs(["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].map(|it| (it, "7")));
+        command.env("SLURM_CPUS_PER_TASK", "8").env("TZ", "UTC").envs(variable);
+        let ended = command.arg(script(name)).current_dir(here).output().unwrap();
+        (ended.status.code().unwrap(), fs::read_to_string(self.0.at("log")).unwrap())
+    }
+}
+
+fn script(name: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/batch").join(name)
+}
+
+/// Scripts in which the job's own launcher starts the ranks.
+const PLAIN: [&str; 4] = ["slurm.sh", "pbs.sh", "lsf.sh", "flux.sh"];
+const LAUNCH: [&str; 4] = ["slurm-launch.sh", "pbs-launch.sh", "lsf-launch.sh", "flux-launch.sh"];
+
+fn all() -> impl Iterator<Item = &'static str> {
+    PLAIN.into_iter().chain(LAUNCH)
+}
+
+/// Number of lines that start ranks.
+fn starts(log: &str) -> usize {
+    log.lines().filter(|line| line.contains("--config cluster.toml")).count()
+}
+
+fn is_queued_again(log: &str) -> bool {
+    log.contains("scontrol requeue 7") || log.contains("qsub -v IMAGES,LEVEL pbs")
+}
+
+#[test]
+fn an_interrupted_run_is_repeated_and_a_result_ends_it() {
+    let batch = Batch::new();
+    let ends = |name: &str, codes: &str, code: i32, count: usize| {
+        let (ended, log) = batch.run(name, codes);
+        assert_eq!((ended, starts(&log)), (code, count), "{name} {codes:?}: {log}");
+        // LSF requeues by the exit code; Flux leaves it to the user.
+        let must = code == 75 && (name.starts_with("slurm") || name.starts_with("pbs"));
+        assert_eq!(is_queued_again(&log), must, "{name} {codes:?}: {log}");
+    };
+    for name in PLAIN {
+        ends(name, "0\n", 0, 1);
+        ends(name, "1\n", 1, 1);
+        ends(name, "2\n", 2, 1);
+        // The program does not start.
+        ends(name, "127\n", 127, 1);
+        // A plain launcher whose rank was killed returns 137.
+        ends(name, "137\n0\n", 0, 2);
+        ends(name, "205\n137\n1\n", 1, 3);
+        ends(name, "137\n137\n205\n", 75, 3);
+        // The time is up.
+        ends(name, "137\n75\n", 75, 2);
+    }
+    // `launch` starts the ranks again itself.
+    for name in LAUNCH {
+        [0, 1, 2, 75].map(|code| ends(name, &format!("{code}\n"), code, 1));
+    }
+}
+
+#[test]
+fn what_fails_in_each_job_is_not_queued_for_ever() {
+    for name in PLAIN {
+        let batch = Batch::new();
+        let lost = "101\n101\n101\n";
+        let codes = [lost, lost, "0\n", lost, lost, lost].map(|ends| batch.run(name, ends).0);
+        assert_eq!(codes, [75, 75, 0, 75, 75, 2], "{name}");
+        assert!(!batch.0.at("images/failed").exists(), "{name}");
+        // A job that lost its nodes has nevertheless progressed if it has images of two epochs.
+        for _ in 0..4 {
+            assert_eq!(batch.run(name, "255\n255\n137 2\n").0, 75, "{name}");
+        }
+    }
+}
+
+/// A job whose time is over has kept something if it has images of two epochs: the files of one may
+/// be those of images that failed.
+#[test]
+fn a_job_that_keeps_no_images_is_not_queued_for_ever() {
+    for name in all() {
+        let batch = Batch::new();
+        let jobs = ["75\n", "75 1\n", "75 2\n", "75\n", "75 2\n", "75\n", "75\n", "75\n"];
+        let ended = jobs.map(|job| batch.run(name, job));
+        let codes = ended.each_ref().map(|(code, _)| *code);
+        assert_eq!(codes, [75, 75, 75, 75, 75, 75, 75, 2], "{name}");
+        assert!(!is_queued_again(&ended[7].1), "{name}");
+        assert!(!batch.0.at("images/failed").exists(), "{name}");
+        // A result ends the count.
+        for (job, code) in [("75\n", 75), ("75\n", 75), ("1\n", 1), ("75\n", 75), ("75\n", 75)] {
+            assert_eq!(batch.run(name, job).0, code, "{name}");
+        }
+    }
+}
+
+#[test]
+fn what_is_missing_ends_a_job_and_queues_no_other() {
+    for name in all() {
+        // Jobs that cannot be counted, as where a quota is used up.
+        let batch = Batch::new();
+        fs::create_dir_all(batch.0.at("images/failed")).unwrap();
+        let (code, log) = batch.run(name, "75\n");
+        assert!(code == 2 && !is_queued_again(&log), "{name}: {log}");
+        // A time limit in the past would end each job at once.
+        let ends_unknown = ["squeue", "qstat", "bjobs", "flux"];
+        let batch = Batch(ends_unknown.iter().fold(batch.0, |it, name| it.with(name, "exit 1")));
+        let (code, log) = batch.run(name, "0\n");
+        assert_eq!((code, starts(&log)), (2, 0), "{name}: {log}");
+        fs::remove_file(batch.0.at("job.sh")).unwrap();
+        assert_eq!(batch.run(name, "0\n"), (2, String::new()), "{name}");
+    }
+}
+
+/// The launcher of the job before may have been on a node that is lost.
+#[test]
+fn a_restarted_job_waits_for_no_launcher_elsewhere() {
+    let batch = Batch::new();
+    for (name, variable, is_again) in [
+        ("slurm-launch.sh", None, false),
+        ("slurm-launch.sh", Some(("SLURM_RESTART_COUNT", "1")), true),
+        ("pbs-launch.sh", None, false),
+        ("pbs-launch.sh", Some(("RUN_COUNT", "1")), false),
+        ("pbs-launch.sh", Some(("RUN_COUNT", "2")), true),
+    ] {
+        let (ended, log) = batch.run_with(name, "0\n", variable);
+        assert_eq!((ended, starts(&log)), (0, 1), "{variable:?}: {log}");
+        assert_eq!(log.contains(" launch --head-lost "), is_again, "{variable:?}: {log}");
+    }
+}
+
+/// What is asked for when the job is submitted may differ from what the script asks for. Slurm
+/// reports a job's end time from version 23.02 on; before, its queue does.
+#[test]
+fn a_job_learns_the_time_that_it_has() {
+    let batch = Batch::new();
+    let end = |name: &str, reported| -> u64 {
+        let (_, log) = batch.run_with(name, "0\n", reported);
+        let end = log.split(" --time-limit @").nth(1).and_then(|rest| rest.split(' ').next());
+        end.and_then(|end| end.parse().ok()).unwrap_or_else(|| panic!("{name}: {log}"))
+    };
+    for name in all() {
+        if name.starts_with("slurm") {
+            assert_eq!(end(name, None), 2_000_000_000, "{name}");
+            let reported = Some(("SLURM_JOB_END_TIME", "1234567890"));
+            assert_eq!(end(name, reported), 1_234_567_890, "{name}");
+        } else {
+            let in_time =
+                || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 4 * 3600 - 60;
+            let before = in_time();
+            assert!((before..=in_time()).contains(&end(name, None)), "{name}");
+        }
+    }
+}
+
+/// qsub passes on no variable that is not named.
+#[test]
+fn a_resubmitted_pbs_job_keeps_its_images_and_level() {
+    for name in ["pbs.sh", "pbs-launch.sh"] {
+        let batch = Batch::new();
+        let level = "global:/parallel/fs,mtbf=7d,keep=3";
+        let (_, log) = batch.run_with(name, "75\n", Some(("LEVEL", level)));
+        assert!(log.contains(&format!("qsub -v IMAGES,LEVEL {name} IMAGES=/")), "{name}: {log}");
+        assert!(log.contains(&format!("/images LEVEL={level}\n")), "{name}: {log}");
+        let images = batch.0.at("others").display().to_string();
+        let (_, log) = batch.run_with(name, "75\n", Some(("IMAGES", &images)));
+        assert!(log.contains(&format!("IMAGES={images} LEVEL=global:{images}\n")), "{name}: {log}");
+    }
+}
+
+/// Two jobs with a folder each disturb each other neither by the state of `launch` nor by a host
+/// file.
+#[test]
+fn what_launch_keeps_follows_the_images() {
+    let batch = Batch::new();
+    for name in LAUNCH {
+        let images = batch.0.at(&format!("{name}.images")).display().to_string();
+        let (_, log) = batch.run_with(name, "0\n", Some(("IMAGES", &images)));
+        assert!(log.contains(&format!(" --state {images}/launch ")), "{name}: {log}");
+    }
+    assert!(!batch.0.at("hosts").exists());
+}
+
+/// A plan may have no checkpoints, and so no images.
+#[test]
+fn images_are_left_out_where_the_level_is_empty() {
+    let batch = Batch::new();
+    for name in all() {
+        let (_, log) = batch.run(name, "0\n");
+        assert!(log.contains(" --level global:/"), "{name}: {log}");
+        let (ended, log) = batch.run_with(name, "0\n", Some(("LEVEL", "")));
+        assert_eq!((ended, starts(&log)), (0, 1), "{name}: {log}");
+        assert!(!log.contains("--level"), "{name}: {log}");
+    }
+}
+
+#[test]
+fn ranks_get_cores_for_their_eight_threads() {
+    let batch = Batch::new();
+    for (name, words) in PLAIN.into_iter().zip([
+        "srun --cpus-per-task=8 ",
+        " --map-by ppr:8:node --bind-to none -np 64 ",
+        " --map-by ppr:8:node --bind-to none -np 64 ",
+        " --ntasks=64 --cores-per-task=8 ",
+    ]) {
+        let (_, log) = batch.run(name, "0\n");
+        assert!(log.contains(words), "{name}: {log}");
+    }
+}

@@ -1,35 +1,21 @@
-#!/usr/bin/env python3
-"""How compare and table3 start programs, so that an interrupt leaves none."""
+"""How compare and table3 run programs, so that an interrupt leaves none."""
 
-import os
 import signal
 import subprocess
-import threading
+import sys
+
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: sys.exit(128 + number))
 
 
-class Launchers:
-    """Starts launchers, which end their ranks, and ends with an interrupt the one that runs. A thread
-    does that: Python would run a handler only once the main thread, which may have begun to read from
-    the launcher just then, has read something."""
-
-    def __init__(self):
-        self.running = None
-        self.status = None  # of this script after an interrupt
-        told, tell = os.pipe()
-        os.set_blocking(tell, False)
-        signal.set_wakeup_fd(tell)
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: None)
-        threading.Thread(target=self.interrupts, args=(told,), daemon=True).start()
-
-    def interrupts(self, told):
-        while number := os.read(told, 1):
-            self.status = 128 + number[0]
-            if self.running:
-                self.running.terminate()
-
-    def start(self, command, **options):
-        self.running = subprocess.Popen(command, **options)
-        if self.status:
-            self.running.terminate()
-        return self.running
+def run(command, **options):
+    """Runs a launcher, and returns its exit code and what it printed. An interrupt ends it, and it
+    ends its ranks; what they say then of the memory that they keep is printed."""
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options) as launcher:
+        try:
+            text = launcher.communicate()[0]
+        except BaseException:
+            launcher.terminate()
+            print(launcher.communicate()[0], end="", file=sys.stderr)
+            raise
+    return launcher.returncode, text

@@ -84,73 +84,25 @@ mpi_of_mpirun() {
     esac
 }
 
-# The libclang that bindgen, which the MPI binding runs, loads: among the files
-# that clang-sys finds, the first of the highest version that the names tell.
-bindgens_libclang() (
-    shopt -s nullglob nocaseglob
-    IFS=:
-    files=()
-    if [ -f "${LIBCLANG_PATH:-}" ]; then
-        files=("$LIBCLANG_PATH")
-    elif [ -n "${LIBCLANG_PATH+set}" ]; then
-        files=("$LIBCLANG_PATH"/libclang*)
-    else
-        prefix=$("${LLVM_CONFIG_PATH:-llvm-config}" --prefix 2>/dev/null) &&
-            files=("$prefix"/{bin,lib,lib64}/libclang*)
-        for folder in ${LD_LIBRARY_PATH:-} ${LIBRARY_PATH:-}; do
-            files+=("$folder"/libclang*)
-        done
-        files+=(/usr/local/llvm*/lib*/libclang* /usr/local/lib*{/*/*,/*,}/libclang*
-            /usr/lib*{/*/*,/*,}/libclang*)
-    fi
-    for file in "${files[@]}"; do
-        name=${file##*/}
-        case $name in
-        *-cpp.*) continue ;;
-        libclang.so) version= ;;
-        libclang.so.*) version=${name#libclang.so.} ;;
-        libclang-*.so | libclang-*.so.*) version=${name#libclang-} version=${version%???} ;;
-        *) continue ;;
-        esac
-        # 64-bit ELF; a link that leads nowhere is not.
-        if [ "$(od -An -tx1 -N5 "$file" 2>/dev/null)" = ' 7f 45 4c 46 02' ]; then
-            echo "$version|$file"
-        fi
-    done | sort -s -t '|' -k1,1Vr | sed -n '1s/^[^|]*|//p'
-)
+is_any_there() {
+    local file
+    for file; do [ ! -e "$file" ] || return 0; done
+    return 1
+}
 
-# Reads headers with a libclang, as bindgen does: argv is the library, a header,
-# flags. Fails also where the library is there and the compiler's own headers,
-# which Debian has in another package, are not.
-CLANG_PROBE='
-#include <dlfcn.h>
-int main(int argc, char **argv) {
-    void *library = dlopen(argv[1], RTLD_NOW);
-    if (!library) return 1;
-    void *(*index)(int, int) = dlsym(library, "clang_createIndex");
-    void *(*parse)(void *, const char *, char **, int, void *, unsigned, unsigned) =
-        dlsym(library, "clang_parseTranslationUnit");
-    unsigned (*complaints)(void *) = dlsym(library, "clang_getNumDiagnostics");
-    if (!index || !parse || !complaints) return 1;
-    void *unit = parse(index(0, 0), argv[2], argv + 3, argc - 3, 0, 0, 0);
-    return !unit || complaints(unit) != 0;
-}'
-
-# Whether bindgen finds a libclang, and it works if the C compiler does.
+# Whether bindgen, which the MPI binding runs, finds a libclang, with the compiler's own headers,
+# which Debian has in another package.
 have_libclang() {
-    local library folder status=0
-    library=$(bindgens_libclang)
-    [ -n "$library" ] || return
-    have_cc || return 0
-    folder=$(mktemp -d)
-    printf '#include <stddef.h>\n#include <stdlib.h>\n' >"$folder/probe.h"
-    # bindgen adds these two: flags of the user, and the headers of a clang.
-    # shellcheck disable=SC2046,SC2086
-    { cc -x c - -o "$folder/probe" -ldl <<<"$CLANG_PROBE" &&
-        "$folder/probe" "$library" "$folder/probe.h" ${BINDGEN_EXTRA_CLANG_ARGS:-} \
-            $(have clang && echo "-isystem$(clang -print-resource-dir)/include"); } >/dev/null 2>&1 || status=1
-    rm -r "$folder"
-    return $status
+    local prefix libraries=(/usr{,/local}/lib*/{,*/,llvm*/lib/}libclang{,-[0-9]*}.so*)
+    if [ -n "${LIBCLANG_PATH+set}" ]; then
+        libraries=("$LIBCLANG_PATH"/libclang{,-[0-9]*}.so*)
+        [ -d "$LIBCLANG_PATH" ] || libraries=("$LIBCLANG_PATH")
+    elif prefix=$(llvm-config --prefix 2>/dev/null); then
+        libraries+=("$prefix"/lib*/libclang{,-[0-9]*}.so*)
+    fi
+    is_any_there "${libraries[@]}" || return
+    [ -n "${LIBCLANG_PATH+set}" ] ||
+        is_any_there /usr/{,local/}lib*/{,llvm*/lib/}clang/*/include/stddef.h "$prefix"/lib*/clang/*/include/stddef.h
 }
 
 is_new_enough() {

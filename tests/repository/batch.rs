@@ -116,7 +116,7 @@ fn an_interrupted_run_is_repeated_and_a_result_ends_it() {
     }
     // `launch` starts the ranks again itself.
     for name in LAUNCH {
-        [0, 1, 2, 75].map(|code| ends(name, &format!("{code}\n"), code, 1));
+        [0, 1, 2, 75].iter().for_each(|&code| ends(name, &format!("{code}\n"), code, 1));
     }
 }
 

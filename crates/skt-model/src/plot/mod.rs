@@ -137,6 +137,23 @@ pub enum Body {
     },
 }
 
+impl Body {
+    /// One chart of lines, without a title of its own.
+    pub fn lines(x: Axis, y: Axis, series: Vec<Series>) -> Self {
+        Self::Lines(LineChart { title: String::new(), x, y, series })
+    }
+
+    /// One chart of bars; `category` is the label and the column name of the categories.
+    pub fn bars(
+        (category_label, category_column): (&'static str, &'static str),
+        categories: Vec<String>,
+        y: Axis,
+        series: Vec<(String, Vec<f64>)>,
+    ) -> Self {
+        Self::Bars(Bars { category_label, category_column, categories, y, series })
+    }
+}
+
 /// A figure with its name and its explanation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Figure {

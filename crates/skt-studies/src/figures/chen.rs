@@ -1,10 +1,10 @@
 //! Figures for Chen and Dongarra, and for Bautista Gomez et al.
 
-use super::{log_steps, sample};
+use super::{Content, log_steps, sample};
 use crate::StudyError;
 use crate::bautista::Costs;
 use skt_model::chen::{Code, Network};
-use skt_model::plot::{Axis, Body, Figure, LineChart, Series};
+use skt_model::plot::{Axis, Body, Series};
 use skt_model::{ModelError, optimum};
 
 /// A current network: 2 us, 10 GB/s, sums at 20 GB/s.
@@ -16,7 +16,7 @@ const NETWORK: Network = Network {
 const CHECKPOINT_BYTES: f64 = 1e9;
 const WITH: &str = "Latency 2 us, 10 GB/s, weighted sums at 2 x 20 GB/s";
 
-pub(super) fn over_processes() -> Result<Figure, StudyError> {
+pub(super) fn over_processes() -> Result<Content, StudyError> {
     let counts = || (2..=20).map(|e| f64::from(1u32 << e));
     let chosen = |f: fn(usize) -> Result<f64, ModelError>| sample(counts(), |p| f(p as usize));
     let series = vec![
@@ -41,23 +41,16 @@ pub(super) fn over_processes() -> Result<Figure, StudyError> {
             chosen(|_| NETWORK.localized_seconds(4, CHECKPOINT_BYTES))?,
         ),
     ];
-    Ok(Figure {
-        id: "chen-encoding-processes",
-        title: "Encoding one checkpoint, over the number of processes".into(),
-        caption: format!(
-            "Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process. k is the number of \
-             simultaneous failures borne."
-        ),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("processes p", "processes"),
-            y: Axis::log("time of one encoding (s)", "encoding_seconds"),
-            series,
-        }),
-    })
+    let caption = format!(
+        "Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process. k is the number of \
+         simultaneous failures borne."
+    );
+    let x = Axis::log("processes p", "processes");
+    let y = Axis::log("time of one encoding (s)", "encoding_seconds");
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn over_failures() -> Result<Figure, StudyError> {
+pub(super) fn over_failures() -> Result<Content, StudyError> {
     let over =
         |f: fn(usize) -> Result<f64, ModelError>| sample((1..=8).map(f64::from), |k| f(k as usize));
     let series = vec![
@@ -78,20 +71,13 @@ pub(super) fn over_failures() -> Result<Figure, StudyError> {
             over(|k| NETWORK.localized_seconds(k, CHECKPOINT_BYTES))?,
         ),
     ];
-    Ok(Figure {
-        id: "chen-encoding-failures",
-        title: "Encoding one checkpoint, over the failures borne".into(),
-        caption: format!("Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process."),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::linear("simultaneous failures borne, k", "failures_borne"),
-            y: Axis::log("time of one encoding (s)", "encoding_seconds"),
-            series,
-        }),
-    })
+    let caption = format!("Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process.");
+    let x = Axis::linear("simultaneous failures borne, k", "failures_borne");
+    let y = Axis::log("time of one encoding (s)", "encoding_seconds");
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn over_segment() -> Result<Figure, StudyError> {
+pub(super) fn over_segment() -> Result<Content, StudyError> {
     let series = [16usize, 256, 4096]
         .into_iter()
         .map(|p| {
@@ -114,23 +100,16 @@ pub(super) fn over_segment() -> Result<Figure, StudyError> {
     }
     let mut series = series;
     series.push(Series::measured("optimal segment", optima));
-    Ok(Figure {
-        id: "chen-segment",
-        title: "Pipelined chain, over the size of a segment".into(),
-        caption: format!(
-            "Chen and Dongarra, section 3.3: (p-2+m/s)(alpha+(beta+2 gamma)s), least at \
-             s = sqrt(m alpha/((p-2)(beta+2 gamma))). {WITH}, 1 GB a process."
-        ),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("segment (bytes)", "segment_bytes"),
-            y: Axis::log("time of one encoding (s)", "encoding_seconds").between(0.1, 100.0),
-            series,
-        }),
-    })
+    let caption = format!(
+        "Chen and Dongarra, section 3.3: (p-2+m/s)(alpha+(beta+2 gamma)s), least at \
+         s = sqrt(m alpha/((p-2)(beta+2 gamma))). {WITH}, 1 GB a process."
+    );
+    let x = Axis::log("segment (bytes)", "segment_bytes");
+    let y = Axis::log("time of one encoding (s)", "encoding_seconds").between(0.1, 100.0);
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn over_size() -> Result<Figure, StudyError> {
+pub(super) fn over_size() -> Result<Content, StudyError> {
     let over = |f: fn(f64) -> Result<f64, ModelError>| sample(log_steps(1e4, 1e11, 80), f);
     let series = vec![
         Series::line(
@@ -147,20 +126,13 @@ pub(super) fn over_size() -> Result<Figure, StudyError> {
         ),
         Series::line("localized, k = 1", over(|m| NETWORK.localized_seconds(1, m))?),
     ];
-    Ok(Figure {
-        id: "chen-checkpoint-size",
-        title: "Encoding one checkpoint, over its size".into(),
-        caption: format!("Chen and Dongarra, eq. 2 and 6 to 9. {WITH}."),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("checkpoint of a process, m (bytes)", "checkpoint_bytes"),
-            y: Axis::log("time of one encoding (s)", "encoding_seconds"),
-            series,
-        }),
-    })
+    let caption = format!("Chen and Dongarra, eq. 2 and 6 to 9. {WITH}.");
+    let x = Axis::log("checkpoint of a process, m (bytes)", "checkpoint_bytes");
+    let y = Axis::log("time of one encoding (s)", "encoding_seconds");
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn hybrid() -> Result<Figure, StudyError> {
+pub(super) fn hybrid() -> Result<Content, StudyError> {
     let costs = |cores| Costs { cores_per_node: cores, copy_seconds: 2.0, encode_seconds: 20.0 };
     let percent = |f: &dyn Fn(f64) -> Result<f64, ModelError>| {
         sample(log_steps(30.0, 10_000.0, 100), |t| f(t).map(|x| 100.0 * x))
@@ -178,20 +150,13 @@ pub(super) fn hybrid() -> Result<Figure, StudyError> {
         costs(16).time_division_overhead(t).unwrap_or(f64::NAN)
             - costs(16).hybrid_overhead(t).unwrap_or(f64::NAN)
     });
-    Ok(Figure {
-        id: "bautista-hybrid",
-        title: "A helper core against stopping to encode".into(),
-        caption: format!(
-            "Bautista Gomez et al., section 5.1, both sides as fractions: 1/N + t_cpy/T against \
-             t_enc/T, with a copy of 2 s and an encoding of 20 s. With 16 cores the helper is \
-             cheaper below an interval of {:.0} s (N (t_enc - t_cpy)).",
-            crossing_seconds.unwrap_or(f64::NAN)
-        ),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("checkpoint interval (s)", "interval_seconds"),
-            y: Axis::log("overhead (%)", "overhead_percent"),
-            series,
-        }),
-    })
+    let caption = format!(
+        "Bautista Gomez et al., section 5.1, both sides as fractions: 1/N + t_cpy/T against \
+         t_enc/T, with a copy of 2 s and an encoding of 20 s. With 16 cores the helper is \
+         cheaper below an interval of {:.0} s (N (t_enc - t_cpy)).",
+        crossing_seconds.unwrap_or(f64::NAN)
+    );
+    let x = Axis::log("checkpoint interval (s)", "interval_seconds");
+    let y = Axis::log("overhead (%)", "overhead_percent");
+    Ok((caption, Body::lines(x, y, series)))
 }

@@ -8,16 +8,19 @@ mod path;
 mod tang;
 
 use crate::StudyError;
+use crate::bosilca::Platform;
 use skt_model::ModelError;
-use skt_model::plot::Figure;
+use skt_model::plot::{Body, Figure};
 
 pub use page::index_page;
 
-/// A function that makes a figure.
-type Maker = fn() -> Result<Figure, StudyError>;
+/// The caption and the charts of a figure.
+type Content = (String, Body);
 
-/// All figures with their titles, in the order of the index page. The titles are kept here as some
-/// figures take seconds to make.
+/// A function that makes a figure.
+type Maker = fn() -> Result<Content, StudyError>;
+
+/// All figures with their titles, in the order of the index page.
 const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("tang-04-efficiency", "HPL performance over the order of the matrix", tang::efficiency_fit),
     ("tang-05-top10", "Efficiency of the ten largest machines with less memory", tang::top10),
@@ -38,39 +41,44 @@ const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("chen-segment", "Pipelined chain, over the size of a segment", chen::over_segment),
     ("chen-checkpoint-size", "Encoding one checkpoint, over its size", chen::over_size),
     ("bautista-hybrid", "A helper core against stopping to encode", chen::hybrid),
-    ("bosilca-08a-current", "Waste on current platforms", bosilca::current),
-    ("bosilca-08b-exascale-1000s", "Waste at exascale, C = 1000 s", bosilca::exascale_1000),
-    ("bosilca-08c-exascale-100s", "Waste at exascale, C = 100 s", bosilca::exascale_100),
-    ("bosilca-09-exascale-nominal", "Waste at exascale, C = 64,000 s", bosilca::exascale_nominal),
-    (
-        "bosilca-10-parameters-titan",
-        "Titan: what the parameters do, MTBF of 20 years",
-        bosilca::parameters_titan,
-    ),
-    (
-        "bosilca-11-parameters-k",
-        "K-Computer: what the parameters do, MTBF of 500 years",
-        bosilca::parameters_k,
-    ),
+    ("bosilca-08a-current", "Waste on current platforms", || {
+        bosilca::waste("fig. 8(a).", &[Platform::TITAN, Platform::K_COMPUTER])
+    }),
+    ("bosilca-08b-exascale-1000s", "Waste at exascale, C = 1000 s", || {
+        bosilca::waste("fig. 8(b).", &exascale(1_000.0))
+    }),
+    ("bosilca-08c-exascale-100s", "Waste at exascale, C = 100 s", || {
+        bosilca::waste("fig. 8(c).", &exascale(100.0))
+    }),
+    ("bosilca-09-exascale-nominal", "Waste at exascale, C = 64,000 s", || {
+        let caption = "section 5: with the predicted I/O bandwidth no protocol progresses.";
+        bosilca::waste(caption, &[Platform::EXASCALE_SLIM, Platform::EXASCALE_FAT])
+    }),
+    ("bosilca-10-parameters-titan", "Titan: what the parameters do, MTBF of 20 years", || {
+        bosilca::parameters("10", &Platform::TITAN, 20.0)
+    }),
+    ("bosilca-11-parameters-k", "K-Computer: what the parameters do, MTBF of 500 years", || {
+        bosilca::parameters("11", &Platform::K_COMPUTER, 500.0)
+    }),
     (
         "bosilca-12-parameters-slim-1000s",
         "Exascale-Slim: what the parameters do, MTBF of 500 years",
-        bosilca::parameters_slim_1000,
+        || bosilca::parameters("12", &exascale(1_000.0)[0], 500.0),
     ),
     (
         "bosilca-13-parameters-fat-1000s",
         "Exascale-Fat: what the parameters do, MTBF of 100 years",
-        bosilca::parameters_fat_1000,
+        || bosilca::parameters("13", &exascale(1_000.0)[1], 100.0),
     ),
     (
         "bosilca-14-parameters-slim-100s",
         "Exascale-Slim: what the parameters do, MTBF of 100 years",
-        bosilca::parameters_slim_100,
+        || bosilca::parameters("14", &exascale(100.0)[0], 100.0),
     ),
     (
         "bosilca-15-parameters-fat-100s",
         "Exascale-Fat: what the parameters do, MTBF of 20 years",
-        bosilca::parameters_fat_100,
+        || bosilca::parameters("15", &exascale(100.0)[1], 20.0),
     ),
     (
         "self-memory-parities",
@@ -122,12 +130,21 @@ pub fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// [`StudyError::UnknownFigure`], which lists the known names.
 pub fn make(name: &str) -> Result<Figure, StudyError> {
     match CATALOGUE.iter().find(|(known, ..)| *known == name) {
-        Some((.., maker)) => maker(),
+        Some((id, title, maker)) => {
+            let (caption, body) = maker()?;
+            Ok(Figure { id, title: (*title).into(), caption, body })
+        }
         None => Err(StudyError::UnknownFigure {
             name: name.into(),
             known: names().collect::<Vec<_>>().join(", "),
         }),
     }
+}
+
+/// The slim and the fat platform at exascale with this time of a checkpoint.
+fn exascale(checkpoint_seconds: f64) -> [Platform; 2] {
+    [Platform::EXASCALE_SLIM, Platform::EXASCALE_FAT]
+        .map(|platform| platform.with_checkpoint_seconds(checkpoint_seconds))
 }
 
 /// `count` values from `low` to `high` in equal ratios.

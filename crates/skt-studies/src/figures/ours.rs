@@ -1,20 +1,20 @@
 //! Figures of our own: m parities, scale, spares, and the simulator.
 
-use super::{log_steps, sample};
+use super::{Content, log_steps, sample};
 use crate::StudyError;
 use crate::bosilca::{Platform, WasteModel};
 use crate::sim::coordinated::Protection;
 use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use skt_model::chen::{Code, Network};
 use skt_model::inmemory::{Expectation, InMemoryJob};
-use skt_model::plot::{Axis, Body, Figure, LineChart, Series};
+use skt_model::plot::{Axis, Body, LineChart, Series};
 use skt_model::tang::memory::Protocol;
 use skt_model::{Group, HOUR_SECONDS, ModelError, YEAR_SECONDS, optimum};
 
 const CONFIDENCE: f64 = 0.99;
 const SEED: u64 = 2018;
 
-pub(super) fn memory_of_parities() -> Result<Figure, StudyError> {
+pub(super) fn memory_of_parities() -> Result<Content, StudyError> {
     let series = (1..=4usize)
         .map(|m| {
             let sizes = (2 * m..=32).filter(|n| *n >= 2).map(|n| n as f64);
@@ -25,17 +25,10 @@ pub(super) fn memory_of_parities() -> Result<Figure, StudyError> {
             Ok(Series::line(format!("m = {m}"), points))
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    Ok(Figure {
-        id: "self-memory-parities",
-        title: "Memory left by the self-checkpoint with m parities".into(),
-        caption: "(n-m)/(2n): Tang et al., eq. 6, for m parities.".into(),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::linear("group size n (members)", "group_size_members"),
-            y: Axis::linear("available memory (%)", "available_memory_percent").between(20.0, 50.0),
-            series,
-        }),
-    })
+    let caption = "(n-m)/(2n): Tang et al., eq. 6, for m parities.".into();
+    let x = Axis::linear("group size n (members)", "group_size_members");
+    let y = Axis::linear("available memory (%)", "available_memory_percent").between(20.0, 50.0);
+    Ok((caption, Body::lines(x, y, series)))
 }
 
 /// The job of the figures over scale: a day's run on nodes with an MTBF of 5 years.
@@ -70,7 +63,7 @@ const DAY_JOB: &str = "24 h of work, nodes of 5 years MTBF, groups of 16, checkp
                        parity, outages of 60 s and 20 s of rebuild, each run at its best \
                        interval; abft with process rows of 16 and steps of 10 s";
 
-pub(super) fn scale_efficiency() -> Result<Figure, StudyError> {
+pub(super) fn scale_efficiency() -> Result<Content, StudyError> {
     let over_nodes = |protocol, parities| {
         sample(log_steps(100.0, 1e6, 60), |nodes| {
             Ok(100.0 * day_expected(protocol, parities, nodes as usize)?.efficiency)
@@ -82,22 +75,14 @@ pub(super) fn scale_efficiency() -> Result<Figure, StudyError> {
             .push(Series::line(format!("self, m = {m}"), over_nodes(Protocol::SelfCheckpoint, m)?));
     }
     series.push(Series::line("abft, m = 1", over_nodes(Protocol::Abft, 1)?));
-    Ok(Figure {
-        id: "self-scale-efficiency",
-        title: "Efficiency of abort-and-restart over the number of nodes".into(),
-        caption: format!(
-            "Expected work over expected time, exact for exponential failures. {DAY_JOB}."
-        ),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("nodes", "nodes"),
-            y: Axis::linear("efficiency (%)", "efficiency_percent").between(0.0, 100.0),
-            series,
-        }),
-    })
+    let caption =
+        format!("Expected work over expected time, exact for exponential failures. {DAY_JOB}.");
+    let x = Axis::log("nodes", "nodes");
+    let y = Axis::linear("efficiency (%)", "efficiency_percent").between(0.0, 100.0);
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn scale_probability() -> Result<Figure, StudyError> {
+pub(super) fn scale_probability() -> Result<Content, StudyError> {
     let over_nodes = |protocol, parities| {
         sample(log_steps(100.0, 1e6, 60), |nodes| {
             // Below 1e-16, the complement of a float near 1 is noise.
@@ -113,21 +98,13 @@ pub(super) fn scale_probability() -> Result<Figure, StudyError> {
             .push(Series::line(format!("self, m = {m}"), over_nodes(Protocol::SelfCheckpoint, m)?));
     }
     series.push(Series::line("abft, m = 1", over_nodes(Protocol::Abft, 1)?));
-    Ok(Figure {
-        id: "self-scale-probability",
-        title: "Probability that data are lost".into(),
-        caption: format!("For none: that anything fails. {DAY_JOB}."),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("nodes", "nodes"),
-            y: Axis::log("probability of loss (fraction)", "loses_data_fraction")
-                .between(1e-12, 2.0),
-            series,
-        }),
-    })
+    let caption = format!("For none: that anything fails. {DAY_JOB}.");
+    let x = Axis::log("nodes", "nodes");
+    let y = Axis::log("probability of loss (fraction)", "loses_data_fraction").between(1e-12, 2.0);
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn spares() -> Result<Figure, StudyError> {
+pub(super) fn spares() -> Result<Content, StudyError> {
     let series = [1_000usize, 10_000, 100_000]
         .into_iter()
         .map(|nodes| {
@@ -143,20 +120,13 @@ pub(super) fn spares() -> Result<Figure, StudyError> {
             Ok(Series::line(format!("{nodes} nodes"), points))
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    Ok(Figure {
-        id: "self-spares",
-        title: "Probability that the spares suffice".into(),
-        caption: format!("Self-checkpoint with two parities. {DAY_JOB}."),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("spare nodes", "spare_nodes"),
-            y: Axis::linear("probability (%)", "spares_suffice_percent").between(0.0, 105.0),
-            series,
-        }),
-    })
+    let caption = format!("Self-checkpoint with two parities. {DAY_JOB}.");
+    let x = Axis::log("spare nodes", "spare_nodes");
+    let y = Axis::linear("probability (%)", "spares_suffice_percent").between(0.0, 105.0);
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn platforms() -> Result<Figure, StudyError> {
+pub(super) fn platforms() -> Result<Content, StudyError> {
     let panels = Platform::ALL
         .iter()
         .map(|platform| {
@@ -173,18 +143,14 @@ pub(super) fn platforms() -> Result<Figure, StudyError> {
             })
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    Ok(Figure {
-        id: "self-platforms",
-        title: "Checkpoints in memory on the platforms of Bosilca et al.".into(),
-        caption:
-            "Exact waste at the best period, exponential failures. COORD-IO writes all memory \
-                  to the I/O system (table 2). The self-checkpoint encodes its share of the memory \
-                  over each processor's port (Chen and Dongarra, eq. 8, sums as fast as the port) \
-                  and copies it at the same speed; 60 s of downtime. Waste is of time: the \
-                  self-checkpoint also halves the memory."
-                .into(),
-        body: Body::Panels { columns: 2, panels },
-    })
+    let caption =
+        "Exact waste at the best period, exponential failures. COORD-IO writes all memory \
+         to the I/O system (table 2). The self-checkpoint encodes its share of the memory \
+         over each processor's port (Chen and Dongarra, eq. 8, sums as fast as the port) \
+         and copies it at the same speed; 60 s of downtime. Waste is of time: the \
+         self-checkpoint also halves the memory."
+            .into();
+    Ok((caption, Body::Panels { columns: 2, panels }))
 }
 
 fn io_waste(platform: &Platform) -> Result<Vec<(f64, f64)>, ModelError> {
@@ -260,7 +226,7 @@ fn seen_waste(period_seconds: f64, summary: &Summary) -> (f64, f64, f64) {
     (period_seconds / HOUR_SECONDS, waste.mean, waste.half_width(CONFIDENCE))
 }
 
-pub(super) fn simulated_coordinated() -> Result<Figure, StudyError> {
+pub(super) fn simulated_coordinated() -> Result<Content, StudyError> {
     let model = WasteModel::coordinated(120.0, 120.0, 60.0, 0.3);
     let mtbf_seconds = 4.0 * HOUR_SECONDS;
     let hours = |seconds: f64| seconds / HOUR_SECONDS;
@@ -274,23 +240,22 @@ pub(super) fn simulated_coordinated() -> Result<Figure, StudyError> {
             batch(1_000, law, 300).run(&stable(&model, period_seconds, 200.0), &|_| {})?;
         seen.push(seen_waste(period_seconds, &summary));
     }
-    Ok(Figure {
-        id: "simulated-coordinated",
-        title: "Coordinated checkpoints: two formulas and a simulation".into(),
-        caption: "C = R = 120 s, D = 60 s, alpha = 0.3, platform MTBF 4 h, exponential. Eq. 5 of \
-                  Bosilca et al. adds overheads that should be composed and holds for T below 0.1 \
-                  MTBF (0.4 h); the exact form holds for any period. Bars: 99 % confidence, 300 \
-                  runs of 200 periods."
-            .into(),
-        body: waste_over_period(vec![
+    let caption = "C = R = 120 s, D = 60 s, alpha = 0.3, platform MTBF 4 h, exponential. Eq. 5 of \
+                   Bosilca et al. adds overheads that should be composed and holds for T below 0.1 \
+                   MTBF (0.4 h); the exact form holds for any period. Bars: 99 % confidence, 300 \
+                   runs of 200 periods."
+        .into();
+    Ok((
+        caption,
+        waste_over_period(vec![
             Series::line("eq. 5 (first order)", curve(&|t| model.waste(t, mtbf_seconds))),
             Series::line("exact", curve(&|t| model.exact_coordinated_waste(t, mtbf_seconds))),
             Series::measured("simulated", seen),
         ]),
-    })
+    ))
 }
 
-pub(super) fn simulated_hierarchical() -> Result<Figure, StudyError> {
+pub(super) fn simulated_hierarchical() -> Result<Content, StudyError> {
     let mtbf_seconds = 20.0 * HOUR_SECONDS;
     let mut series = Vec::new();
     for groups in [1usize, 64] {
@@ -326,20 +291,16 @@ pub(super) fn simulated_hierarchical() -> Result<Figure, StudyError> {
         series.push(Series::line(format!("composed, G = {groups}"), composed));
         series.push(Series::measured(format!("simulated, G = {groups}"), seen));
     }
-    Ok(Figure {
-        id: "simulated-hierarchical",
-        title: "Hierarchical checkpoints: formula and simulation".into(),
-        caption:
-            "G C_0 = 1200 s, R_0 = C_0, D = 60 s, alpha = 0.3, lambda = 0.98, rho = 1.5, beta \
-                  = 2e-5 /s, platform MTBF 20 h. Bars: 99 % confidence, 200 runs of 200 periods. \
-                  Eq. 15 adds two overheads, composed they lie on the simulation; both are \
-                  meant for T below 2 h."
-                .into(),
-        body: waste_over_period(series),
-    })
+    let caption =
+        "G C_0 = 1200 s, R_0 = C_0, D = 60 s, alpha = 0.3, lambda = 0.98, rho = 1.5, beta \
+         = 2e-5 /s, platform MTBF 20 h. Bars: 99 % confidence, 200 runs of 200 periods. \
+         Eq. 15 adds two overheads, composed they lie on the simulation; both are \
+         meant for T below 2 h."
+            .into();
+    Ok((caption, waste_over_period(series)))
 }
 
-pub(super) fn simulated_laws() -> Result<Figure, StudyError> {
+pub(super) fn simulated_laws() -> Result<Content, StudyError> {
     const NODES: usize = 1_000;
     let mtbf_seconds = 4.0 * HOUR_SECONDS;
     let node = mtbf_seconds * NODES as f64;
@@ -370,17 +331,13 @@ pub(super) fn simulated_laws() -> Result<Figure, StudyError> {
         }
         series.push(Series::measured(name, seen));
     }
-    Ok(Figure {
-        id: "simulated-laws",
-        title: "Laws of failure of one mean".into(),
-        caption:
-            "1000 nodes, platform MTBF 4 h, C = R = 120 s, D = 60 s, eight days of work. In a \
-                  machine that has run for long only the mean counts; a machine of new nodes with \
-                  infant mortality (Weibull, k < 1) fails far more often at first. Bars: 99 % \
-                  confidence, 200 runs."
-                .into(),
-        body: waste_over_period(series),
-    })
+    let caption =
+        "1000 nodes, platform MTBF 4 h, C = R = 120 s, D = 60 s, eight days of work. In a \
+         machine that has run for long only the mean counts; a machine of new nodes with \
+         infant mortality (Weibull, k < 1) fails far more often at first. Bars: 99 % \
+         confidence, 200 runs."
+            .into();
+    Ok((caption, waste_over_period(series)))
 }
 
 /// Seconds of work in the runs in which losses are counted.
@@ -429,7 +386,7 @@ fn seen_to_keep(group: Group, outage_seconds: f64) -> Result<(f64, f64), StudyEr
     Ok(kept.interval(CONFIDENCE))
 }
 
-pub(super) fn simulated_loss() -> Result<Figure, StudyError> {
+pub(super) fn simulated_loss() -> Result<Content, StudyError> {
     let mut series = Vec::new();
     for (parities, size) in [(1usize, 8usize), (1, 16), (2, 16)] {
         let group = Group::new(size, parities)?;
@@ -442,18 +399,11 @@ pub(super) fn simulated_loss() -> Result<Figure, StudyError> {
         }
         series.push(Series::measured(format!("simulated, n = {size}, m = {parities}"), seen));
     }
-    Ok(Figure {
-        id: "simulated-loss",
-        title: "Probability to keep the data: formula and simulation".into(),
-        caption:
-            "64 nodes, platform MTBF 5000 s, 50,000 s of work: far worse than any machine, so \
-                  that losses can be counted. Bars: 99 % confidence, 4000 runs."
-                .into(),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("outage after a failure (s)", "outage_seconds"),
-            y: Axis::linear("probability (fraction)", "keeps_data_fraction").between(0.0, 1.05),
-            series,
-        }),
-    })
+    let caption =
+        "64 nodes, platform MTBF 5000 s, 50,000 s of work: far worse than any machine, so \
+         that losses can be counted. Bars: 99 % confidence, 4000 runs."
+            .into();
+    let x = Axis::log("outage after a failure (s)", "outage_seconds");
+    let y = Axis::linear("probability (fraction)", "keeps_data_fraction").between(0.0, 1.05);
+    Ok((caption, Body::lines(x, y, series)))
 }

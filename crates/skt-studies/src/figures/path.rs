@@ -2,10 +2,11 @@
 
 use skt_terms::choice::{Bcast, Swap};
 
+use super::Content;
 use crate::StudyError;
 use skt_model::ModelError;
 use skt_model::path::{Changes, Machine, Part, RunParams, predict};
-use skt_model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+use skt_model::plot::{Axis, Body, Series};
 
 const GIB: f64 = (1u32 << 30) as f64;
 
@@ -55,11 +56,9 @@ fn variants(run: RunParams) -> [(&'static str, RunParams, Changes); 3] {
 }
 
 fn over_ranks(
-    id: &'static str,
-    title: &str,
     caption: String,
     order: impl Fn((usize, usize)) -> usize,
-) -> Result<Figure, StudyError> {
+) -> Result<Content, StudyError> {
     let mut lines: [(&str, Vec<(f64, f64)>); 3] = Default::default();
     for grid in GRIDS {
         let variants = variants(run(order(grid), grid));
@@ -70,39 +69,28 @@ fn over_ranks(
         }
     }
     let series = lines.into_iter().map(|(name, points)| Series::line(name, points)).collect();
-    Ok(Figure {
-        id,
-        title: title.into(),
-        caption,
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::log("ranks (processes)", "ranks_processes"),
-            y: Axis::linear("of DGEMM on all cores (%)", "efficiency_percent"),
-            series,
-        }),
-    })
+    let caption = caption;
+    let x = Axis::log("ranks (processes)", "ranks_processes");
+    let y = Axis::linear("of DGEMM on all cores (%)", "efficiency_percent");
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn weak_scaling() -> Result<Figure, StudyError> {
+pub(super) fn weak_scaling() -> Result<Content, StudyError> {
     over_ranks(
-        "path-weak-scaling",
-        "Our solver on full memory, 16 GiB of matrix a rank",
         format!("The walk over our own critical path. {ASSUMED} Here 16 GiB a rank are taken."),
         |grid| order(16.0, grid),
     )
 }
 
-pub(super) fn strong_scaling() -> Result<Figure, StudyError> {
+pub(super) fn strong_scaling() -> Result<Content, StudyError> {
     const N: usize = 768 * 384;
     over_ranks(
-        "path-strong-scaling",
-        "Our solver on one matrix, N = 294,912",
         format!("The walk over our own critical path, the same matrix on more ranks. {ASSUMED}"),
         |_| N,
     )
 }
 
-pub(super) fn parts() -> Result<Figure, StudyError> {
+pub(super) fn parts() -> Result<Content, StudyError> {
     let shown: Vec<Part> = Part::ALL.into_iter().filter(|&part| part != Part::Product).collect();
     let series = [(16, 16), (128, 192)]
         .into_iter()
@@ -114,16 +102,8 @@ pub(super) fn parts() -> Result<Figure, StudyError> {
             Ok((format!("{} x {} ranks", grid.0, grid.1), shown.iter().map(share).collect()))
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    Ok(Figure {
-        id: "path-parts",
-        title: "The critical path without the matrix product".into(),
-        caption: format!("16 GiB of matrix a rank. {ASSUMED}"),
-        body: Body::Bars(Bars {
-            category_label: "part",
-            category_column: "part",
-            categories: shown.iter().map(|part| part.name().to_string()).collect(),
-            y: Axis::linear("on the critical path (% of the time)", "time_percent"),
-            series,
-        }),
-    })
+    let caption = format!("16 GiB of matrix a rank. {ASSUMED}");
+    let y = Axis::linear("on the critical path (% of the time)", "time_percent");
+    let categories = shown.iter().map(|part| part.name().to_string()).collect();
+    Ok((caption, Body::bars(("part", "part"), categories, y, series)))
 }

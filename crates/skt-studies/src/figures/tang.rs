@@ -1,10 +1,10 @@
 //! Figures of Tang et al., TPDS 2018.
 
-use super::{log_steps, sample, steps};
+use super::{Content, log_steps, sample, steps};
 use crate::StudyError;
 use crate::tang::reliability::Run;
 use crate::tang::top10 as list;
-use skt_model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+use skt_model::plot::{Axis, Body, LineChart, Series};
 use skt_model::tang::memory::Protocol;
 use skt_model::tang::volume::Saved;
 use skt_model::tang::{efficiency, interval};
@@ -13,62 +13,49 @@ use skt_model::{Group, HOUR_SECONDS, ModelError};
 /// Runs without checkpoint of table 3: order and seconds.
 const TABLE_3: [(f64, f64); 3] = [(129_280.0, 426.18), (154_880.0, 709.84), (234_240.0, 2_338.64)];
 
-pub(super) fn efficiency_fit() -> Result<Figure, StudyError> {
+pub(super) fn efficiency_fit() -> Result<Content, StudyError> {
     let gflops = |(n, seconds): (f64, f64)| n * n * (2.0 * n / 3.0 + 1.5) / seconds / 1e9;
     let measured: Vec<(f64, f64)> = TABLE_3.map(|point| (point.0, gflops(point))).to_vec();
     let fit = efficiency::Efficiency::fit(&measured)?;
     let curve = sample(steps(20e3, 260e3, 100), |n| Ok(fit.at(n)))?;
-    Ok(Figure {
-        id: "tang-04-efficiency",
-        title: "HPL performance over the order of the matrix".into(),
-        caption: format!(
-            "Rate N/(aN+b) (Tang et al., eq. 2) fitted to the three runs without checkpoint of \
-             their table 3 (128 processes). Limit {:.0} Gflop/s, half of it at N = {:.0}. The \
-             points of their figure 4 are not printed.",
-            fit.limit(),
-            fit.half_of_limit()
-        ),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::linear("order N of the matrix (rows)", "n_rows"),
-            y: Axis::linear("performance (Gflop/s)", "performance_gflops"),
-            series: vec![
-                Series::line("N/(aN+b), fitted", curve),
-                Series::measured("measured, table 3", measured.iter().map(|&(n, g)| (n, g, 0.0))),
-            ],
-        }),
-    })
+    let caption = format!(
+        "Rate N/(aN+b) (Tang et al., eq. 2) fitted to the three runs without checkpoint of \
+         their table 3 (128 processes). Limit {:.0} Gflop/s, half of it at N = {:.0}. The \
+         points of their figure 4 are not printed.",
+        fit.limit(),
+        fit.half_of_limit()
+    );
+    let series = vec![
+        Series::line("N/(aN+b), fitted", curve),
+        Series::measured("measured, table 3", measured.iter().map(|&(n, g)| (n, g, 0.0))),
+    ];
+    let x = Axis::linear("order N of the matrix (rows)", "n_rows");
+    let y = Axis::linear("performance (Gflop/s)", "performance_gflops");
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn top10() -> Result<Figure, StudyError> {
+pub(super) fn top10() -> Result<Content, StudyError> {
     let machines = &list::JUNE_2017;
     let with = |fraction: f64| -> Vec<f64> {
         machines.iter().map(|m| 100.0 * m.efficiency_with_memory(fraction)).collect()
     };
     let gain = list::mean_relative_gain(machines, 1.0 / 3.0, 0.5);
-    Ok(Figure {
-        id: "tang-05-top10",
-        title: "Efficiency of the ten largest machines with less memory".into(),
-        caption: format!(
-            "TOP500 list of June 2017; lower bound of Tang et al., eq. 5 (a = 1). A half of the \
-             memory gives on average {:.2} % more than a third; the paper prints 11.96 %.",
-            100.0 * gain
-        ),
-        body: Body::Bars(Bars {
-            category_label: "machine",
-            category_column: "machine",
-            categories: machines.iter().map(|m| m.name.to_string()).collect(),
-            y: Axis::linear("HPL efficiency (% of peak)", "efficiency_percent").between(0.0, 100.0),
-            series: vec![
-                ("all memory (official)".into(), with(1.0)),
-                ("half of the memory".into(), with(0.5)),
-                ("a third of the memory".into(), with(1.0 / 3.0)),
-            ],
-        }),
-    })
+    let caption = format!(
+        "TOP500 list of June 2017; lower bound of Tang et al., eq. 5 (a = 1). A half of the \
+         memory gives on average {:.2} % more than a third; the paper prints 11.96 %.",
+        100.0 * gain
+    );
+    let y = Axis::linear("HPL efficiency (% of peak)", "efficiency_percent").between(0.0, 100.0);
+    let categories = machines.iter().map(|m| m.name.to_string()).collect();
+    let series = vec![
+        ("all memory (official)".into(), with(1.0)),
+        ("half of the memory".into(), with(0.5)),
+        ("a third of the memory".into(), with(1.0 / 3.0)),
+    ];
+    Ok((caption, Body::bars(("machine", "machine"), categories, y, series)))
 }
 
-pub(super) fn memory() -> Result<Figure, StudyError> {
+pub(super) fn memory() -> Result<Content, StudyError> {
     let sizes = [2usize, 3, 4, 8, 16];
     let series = [Protocol::Single, Protocol::SelfCheckpoint, Protocol::Double]
         .into_iter()
@@ -80,23 +67,18 @@ pub(super) fn memory() -> Result<Figure, StudyError> {
             Ok((format!("{} checkpoint", protocol.name()), available))
         })
         .collect::<Result<Vec<_>, ModelError>>()?;
-    Ok(Figure {
-        id: "tang-10-memory",
-        title: "Memory left to the application".into(),
-        caption: "Tang et al., eq. 6 to 8, one parity. The single checkpoint does not bear a \
-                  failure while it is updated."
-            .into(),
-        body: Body::Bars(Bars {
-            category_label: "group size (processes)",
-            category_column: "group_size_processes",
-            categories: sizes.map(|n| n.to_string()).to_vec(),
-            y: Axis::linear("available memory (%)", "available_memory_percent").between(0.0, 60.0),
-            series,
-        }),
-    })
+    let caption = "Tang et al., eq. 6 to 8, one parity. The single checkpoint does not bear a \
+                   failure while it is updated."
+        .into();
+    let y = Axis::linear("available memory (%)", "available_memory_percent").between(0.0, 60.0);
+    let categories = sizes.map(|n| n.to_string()).to_vec();
+    Ok((
+        caption,
+        Body::bars(("group size (processes)", "group_size_processes"), categories, y, series),
+    ))
 }
 
-pub(super) fn failures() -> Result<Figure, StudyError> {
+pub(super) fn failures() -> Result<Content, StudyError> {
     let mtbf_axis = || Axis::log("MTBF of the system (hours)", "system_mtbf_hours");
     let with_outage = |outage_seconds: f64| {
         sample(log_steps(0.1, 10.0, 80), |hours| {
@@ -117,17 +99,16 @@ pub(super) fn failures() -> Result<Figure, StudyError> {
             Ok(1.0 - run.success_self()?)
         })
     };
-    Ok(Figure {
-        id: "tang-11-failures",
-        title: "Efficiency and loss under failures, 256K nodes".into(),
-        caption:
-            "Tang et al., eq. 9 and 10 with a checkpoint of 16 s (their section 7.3), and eq. \
-                  14 in groups of 16 with a recovery of 20 s. An outage of 0 s leaves only a \
-                  checkpoint time a failure, 92 s is detection, restart and recovery on Tianhe-2. \
-                  The paper's marks: 15 and 30 min, 1 and 3 h; it does not print the length of the \
-                  run. Eq. 10 leaves out the work lost at each failure."
-                .into(),
-        body: Body::Panels {
+    let caption =
+        "Tang et al., eq. 9 and 10 with a checkpoint of 16 s (their section 7.3), and eq. \
+         14 in groups of 16 with a recovery of 20 s. An outage of 0 s leaves only a \
+         checkpoint time a failure, 92 s is detection, restart and recovery on Tianhe-2. \
+         The paper's marks: 15 and 30 min, 1 and 3 h; it does not print the length of the \
+         run. Eq. 10 leaves out the work lost at each failure."
+            .into();
+    Ok((
+        caption,
+        Body::Panels {
             columns: 2,
             panels: vec![
                 LineChart {
@@ -152,35 +133,29 @@ pub(super) fn failures() -> Result<Figure, StudyError> {
                 },
             ],
         },
-    })
+    ))
 }
 
-pub(super) fn reliability() -> Result<Figure, StudyError> {
+pub(super) fn reliability() -> Result<Content, StudyError> {
     let over_hours = |success: fn(&Run) -> Result<f64, ModelError>| {
         sample(steps(0.0, 200.0, 101), |hours| {
             success(&Run::figure_12(hours * HOUR_SECONDS)).map(|p| 100.0 * p)
         })
     };
-    Ok(Figure {
-        id: "tang-12-reliability",
-        title: "Probability to complete".into(),
-        caption: "Tang et al., eq. 11 to 16: 160,000 processes in groups of 16, MTBF of 5 h, \
-                  checkpoints of 20 s every 13.6 min, recovery in 20 s. At 100 h: self over 99 %, \
-                  single 61 % (it fails in 39 %)."
-            .into(),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::linear("length of the run (hours)", "run_hours"),
-            y: Axis::linear("probability to complete (%)", "success_percent").between(0.0, 105.0),
-            series: vec![
-                Series::line("self checkpoint", over_hours(Run::success_self)?),
-                Series::line("single checkpoint", over_hours(Run::success_single)?),
-            ],
-        }),
-    })
+    let caption = "Tang et al., eq. 11 to 16: 160,000 processes in groups of 16, MTBF of 5 h, \
+                   checkpoints of 20 s every 13.6 min, recovery in 20 s. At 100 h: self over 99 %, \
+                   single 61 % (it fails in 39 %)."
+        .into();
+    let series = vec![
+        Series::line("self checkpoint", over_hours(Run::success_self)?),
+        Series::line("single checkpoint", over_hours(Run::success_single)?),
+    ];
+    let x = Axis::linear("length of the run (hours)", "run_hours");
+    let y = Axis::linear("probability to complete (%)", "success_percent").between(0.0, 105.0);
+    Ok((caption, Body::lines(x, y, series)))
 }
 
-pub(super) fn volumes() -> Result<Figure, StudyError> {
+pub(super) fn volumes() -> Result<Content, StudyError> {
     let name = |saved: Saved| match saved {
         Saved::Whole => "(a) whole matrix",
         Saved::Side => "(b) right side",
@@ -203,14 +178,13 @@ pub(super) fn volumes() -> Result<Figure, StudyError> {
             })
             .collect(),
     };
-    Ok(Figure {
-        id: "tang-14-volumes",
-        title: "What a checkpoint saves while the matrix shrinks".into(),
-        caption: "Tang et al., fig. 14, eq. 17 to 20. Spaced equally in columns the three save \
-                  3 : 1.5 : 1 in all; spaced equally in time, as an optimal interval asks for, \
-                  1 : 3/4 : 3/5, since the first columns take longest."
-            .into(),
-        body: Body::Panels {
+    let caption = "Tang et al., fig. 14, eq. 17 to 20. Spaced equally in columns the three save \
+                   3 : 1.5 : 1 in all; spaced equally in time, as an optimal interval asks for, \
+                   1 : 3/4 : 3/5, since the first columns take longest."
+        .into();
+    Ok((
+        caption,
+        Body::Panels {
             columns: 2,
             panels: vec![
                 panel(
@@ -225,5 +199,5 @@ pub(super) fn volumes() -> Result<Figure, StudyError> {
                 ),
             ],
         },
-    })
+    ))
 }

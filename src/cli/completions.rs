@@ -26,9 +26,6 @@ pub struct CompletionsArgs {
 }
 
 /// Writes completions to standard output.
-///
-/// # Errors
-/// The text cannot be written.
 pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     let shell = match args.shell {
         ShellName::Bash => Shell::Bash,

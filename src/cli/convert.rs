@@ -50,9 +50,6 @@ pub struct ConvertArgs {
 }
 
 /// Converts a configuration.
-///
-/// # Errors
-/// The input is not legal, or the output cannot be written.
 pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let file = args.input.display().to_string();
     let from = Format::of(&args.input);

@@ -32,7 +32,7 @@ const FLAGS: &[(&str, &str)] = &[
 
 /// What the flag `word`, as it is written, with the word after it is called in `command`: a flag of
 /// the same letters, or the one that does the same.
-pub fn flag_here(word: &str, next: Option<&str>, command: &Command) -> Option<String> {
+pub(crate) fn flag_here(word: &str, next: Option<&str>, command: &Command) -> Option<String> {
     let (name, value) = match word.trim_start_matches('-').split_once('=') {
         Some((name, value)) => (name, Some(value)),
         None => (word.trim_start_matches('-'), None),
@@ -67,7 +67,7 @@ fn name_here(name: &str, value: Option<&str>, command: &Command) -> Option<Strin
 }
 
 /// Whether a word that is no flag means a configuration.
-pub fn is_configuration(word: &str) -> bool {
+pub(crate) fn is_configuration(word: &str) -> bool {
     let path = Path::new(word);
     !word.starts_with('-') && (Format::named_by(path).is_some() || path.is_file())
 }

@@ -37,7 +37,7 @@ pub struct InitArgs {
     /// Memory to plan for, in GiB, e.g. for another machine [default: what is available on this
     /// machine]
     #[arg(long, value_name = "GIB")]
-    pub memory_gib: Option<f64>,
+    pub(crate) memory_gib: Option<f64>,
     /// Time that the timed part may take, e.g. 1h: a smaller N than the memory holds, if need be
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<f64>,
@@ -89,9 +89,6 @@ pub struct InitArgs {
 }
 
 /// Writes the configuration and shows how to run it.
-///
-/// # Errors
-/// A flag is not legal, the machine has too little memory, or the file cannot be written.
 pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     let (path, format) = file(args)?;
     if args.tune {

@@ -160,7 +160,7 @@ fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
 
 /// Whether the job can run on the ranks of `comm`, with the same result on all of them; if not, the
 /// exit code. `is_resumed` means that these ranks are what a loss has left of a job.
-pub fn has_ranks(
+pub(crate) fn has_ranks(
     world: &MpiWorld,
     comm: &MpiComm,
     (spec, settings): (&RunSpec, &Settings),

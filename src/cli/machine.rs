@@ -9,9 +9,6 @@ use skt_host::memory;
 
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.
-///
-/// # Errors
-/// The system does not report the CPUs of this process.
 pub fn cores() -> Result<usize, ConfigError> {
     let no_cpus = |what: String| ConfigError::Machine { what };
     let allowed = current_mask().map_err(|why| {
@@ -28,9 +25,6 @@ pub fn cores() -> Result<usize, ConfigError> {
 
 /// Bytes that this process can still allocate: what the system has available, or what its memory
 /// cgroup leaves, whichever is less.
-///
-/// # Errors
-/// The system does not report the available memory.
 pub fn available_bytes() -> Result<u64, ConfigError> {
     let memory = memory::this_process();
     let system = memory.available_bytes.ok_or_else(|| ConfigError::Machine {

@@ -18,9 +18,6 @@ pub struct ManArgs {
 }
 
 /// Writes the man pages.
-///
-/// # Errors
-/// The pages cannot be written.
 pub fn execute(args: &ManArgs) -> Result<(), ConfigError> {
     let fault = |file: String| move |source| ConfigError::Write { file, source };
     match &args.out {

@@ -7,36 +7,36 @@
 //! [`Command`], and a line in `dispatch`.
 
 mod by_hand;
-pub mod completions;
-pub mod convert;
-pub mod doctor;
+mod completions;
+mod convert;
+mod doctor;
 mod flags;
 mod foreign;
-pub mod init;
-pub mod launch;
+mod init;
+mod launch;
 mod losses;
-pub mod machine;
-pub mod man;
+mod machine;
+mod man;
 mod mistakes;
 mod node_memory;
-pub mod overrides;
+mod overrides;
 mod pace;
 pub mod path;
-pub mod plan;
+mod plan;
 mod plan_levels;
 mod plan_report;
-pub mod probe;
-pub mod protect;
-pub mod rank;
-pub mod report;
-pub mod run;
-pub mod screen;
-pub mod status;
+mod probe;
+mod protect;
+mod rank;
+mod report;
+mod run;
+mod screen;
+mod status;
 pub mod store;
 mod thread_variables;
-pub mod tool_error;
-pub mod tune;
-pub mod xhpl;
+mod tool_error;
+mod tune;
+mod xhpl;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -121,7 +121,7 @@ fn long_version() -> String {
     args_conflicts_with_subcommands = true,
     max_term_width = 100
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do; the benchmark runs if no subcommand is given.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -132,7 +132,7 @@ pub struct Cli {
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the benchmark, as without a subcommand
     #[command(after_help = AFTER_HELP)]
     Run(Box<run::RunArgs>),

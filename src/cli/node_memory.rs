@@ -4,7 +4,7 @@ use skt_terms::ranges::above_zero;
 
 /// Nodes with equal memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Alike {
+pub(crate) struct Alike {
     /// Number of these nodes.
     pub nodes: usize,
     /// Memory of each, in GiB.
@@ -22,9 +22,6 @@ pub enum NodeMemory {
 
 /// Parses the value of a flag. A list must have its numbers of nodes, as a comma alone could be a
 /// decimal one.
-///
-/// # Errors
-/// The legal values.
 pub fn parse(text: &str) -> Result<NodeMemory, String> {
     if let Ok(gib) = above_zero(text) {
         return Ok(NodeMemory::Equal(gib));

@@ -25,9 +25,6 @@ impl Flag for Param {
 
 impl Overrides {
     /// The flags as a draft that overrides a file's draft. `out` names the report's file.
-    ///
-    /// # Errors
-    /// `out` cannot be the name of a file.
     pub fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {

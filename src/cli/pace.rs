@@ -40,10 +40,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// The pace of the model, with the rate of DGEMM on one core of this machine.
-    ///
-    /// # Errors
-    /// The BLAS cannot allocate work space.
-    pub fn measure_one_core() -> Result<Self, ConfigError> {
+    pub(crate) fn measure_one_core() -> Result<Self, ConfigError> {
         Ok(Self::from_model(1e9 * plan::core_gflops_here()?, String::new()))
     }
 
@@ -59,10 +56,7 @@ impl Pace {
 
     /// The pace of the model, with the rate of DGEMM on up to `cores` cores of this machine at
     /// once.
-    ///
-    /// # Errors
-    /// The cores are not known, or the BLAS cannot allocate work space.
-    pub fn measure_all_cores(cores: usize) -> Result<Self, ConfigError> {
+    pub(crate) fn measure_all_cores(cores: usize) -> Result<Self, ConfigError> {
         let fault = |why: String| ConfigError::Machine { what: why };
         library::use_one_thread();
         let cores = cores.min(machine::cores()?);
@@ -98,9 +92,6 @@ impl Pace {
 
     /// The pace of the model, as much faster or slower as the largest test in the JSON report
     /// `path` on as many ranks and threads as `spec`.
-    ///
-    /// # Errors
-    /// The report cannot be read, or has no such test.
     pub fn from_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
         let fault = |what: String| ConfigError::Machine { what };
         let tests = measured::read(path).map_err(|why| fault(why.to_string()))?;
@@ -128,7 +119,7 @@ impl Pace {
     }
 
     /// The rate of DGEMM on a core, in operations per second.
-    pub fn core_flops(&self) -> f64 {
+    pub(crate) fn core_flops(&self) -> f64 {
         self.core_flops
     }
 

@@ -32,7 +32,7 @@ pub struct PathArgs {
     pub n: Option<usize>,
     /// Memory per rank for the matrix, in GiB; N follows from it
     #[arg(long, value_parser = above_zero, value_name = "GIB", conflicts_with = "n")]
-    pub memory_gib: Option<f64>,
+    pub(crate) memory_gib: Option<f64>,
     /// Blocking factors
     #[arg(long, value_name = "NB,..", value_delimiter = ',', default_value = "192")]
     pub nb: Vec<usize>,
@@ -69,11 +69,11 @@ pub struct PathArgs {
     pub fit: Vec<PathBuf>,
     /// Leave smaller tests out of the fit: data that fits into caches is faster
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
-    pub fit_from: usize,
+    pub(crate) fit_from: usize,
     /// Write the machine to this file
     #[arg(long, value_name = "FILE", value_parser = flags::file_beside_a_report())]
     #[arg(help_heading = MACHINE)]
-    pub save_machine: Option<PathBuf>,
+    pub(crate) save_machine: Option<PathBuf>,
     /// DGEMM rate of a core, in Gflop/s; the rates of solve and panel scale with it [default: the
     /// machine's]
     #[arg(long, value_parser = above_zero, value_name = "GFLOPS", help_heading = MACHINE)]
@@ -132,9 +132,6 @@ Lists are combined; the fastest combination is shown in full.
 other, and the rest on a mean rank. The model has no contention, noise or checkpoints.";
 
 /// Predicts, fits or compares, according to the flags.
-///
-/// # Errors
-/// A flag is not legal, a file cannot be read or written, or the reports do not fit.
 pub fn execute(args: &PathArgs) -> Result<(), ToolError> {
     let fitted = fitted(args)?;
     let machine = machine(args, fitted.as_ref().map(|fit| fit.machine))?;

@@ -60,7 +60,7 @@ pub struct PlanArgs {
     /// plan takes the nodes with the highest expected rate [default: what is available on this
     /// machine]
     #[arg(long, value_parser = node_memory::parse, value_name = "GIB")]
-    pub memory_gib: Option<NodeMemory>,
+    pub(crate) memory_gib: Option<NodeMemory>,
     /// Part of that memory that the run may take
     #[arg(long, value_parser = share_above_zero, value_name = "0..1", default_value_t = 0.8)]
     pub memory_fraction: f64,
@@ -77,11 +77,11 @@ pub struct PlanArgs {
     /// Rate of copies and sums in a node's memory, in GB/s [default: measured on one core of this
     /// machine]
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
-    pub copy_gbs: Option<f64>,
+    pub(crate) copy_gbs: Option<f64>,
     /// Measured rate of a checkpoint: GB of its matrix that a node saves per second, with one
     /// parity [default: computed from --bandwidth-gbs and --copy-gbs]
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
-    pub checkpoint_gbs: Option<f64>,
+    pub(crate) checkpoint_gbs: Option<f64>,
     /// Mean time between failures of one node, in hours
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = 43_800.0)]
     pub node_mtbf_hours: f64,
@@ -121,10 +121,6 @@ pub struct PlanArgs {
 }
 
 /// Prints the plan and writes the configuration.
-///
-/// # Errors
-/// A flag is not legal, a report cannot be read, the machine has too little memory, or the file
-/// cannot be written.
 pub fn execute(args: &PlanArgs) -> Result<(), ToolError> {
     let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {
@@ -399,9 +395,6 @@ fn rate_over_model(
 }
 
 /// The rate of DGEMM in the shape of the trailing update, on one core of this machine, in Gflop/s.
-///
-/// # Errors
-/// The BLAS cannot allocate work space.
 pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     const SECONDS: f64 = 0.3;
     // A BLAS uses all cores unless it is limited.

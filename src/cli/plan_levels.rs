@@ -19,26 +19,23 @@ use skt_terms::ranges::above_zero;
 pub struct LevelArgs {
     /// Plan images of checkpoints on the nodes' own disks, with this bandwidth per node, in GB/s
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
-    pub local_gbs: Option<f64>,
+    pub(crate) local_gbs: Option<f64>,
     /// Plan images on a file system that all nodes share, with this total bandwidth, in GB/s
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
-    pub global_gbs: Option<f64>,
+    pub(crate) global_gbs: Option<f64>,
     /// Mean time between events that destroy the memory of all nodes, such as power cuts, in hours
     #[arg(long, value_parser = above_zero, value_name = "HOURS", default_value_t = IMAGES_MTBF_SECONDS / HOUR_SECONDS)]
-    pub machine_mtbf_hours: f64,
+    pub(crate) machine_mtbf_hours: f64,
     /// Folder of the images on the nodes' own disks, for the configuration
     #[arg(long, value_name = "FOLDER", requires = "local_gbs")]
-    pub local_folder: Option<String>,
+    pub(crate) local_folder: Option<String>,
     /// Folder of the images on the shared file system, for the configuration
     #[arg(long, value_name = "FOLDER", requires = "global_gbs")]
-    pub global_folder: Option<String>,
+    pub(crate) global_folder: Option<String>,
 }
 
 impl LevelArgs {
     /// The levels of the chosen candidate; `None` if no flag asks for levels.
-    ///
-    /// # Errors
-    /// See [`Storage::plan`].
     pub(super) fn plan(
         &self,
         machine: &PlannedMachine,
@@ -58,9 +55,6 @@ impl LevelArgs {
     }
 
     /// The setting for the levels that pay and have a folder; `None` if there are none.
-    ///
-    /// # Errors
-    /// A configuration cannot name a folder.
     pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, ToolError> {
         let mut words = Vec::new();
         for level in levels.iter().filter(|level| level.pays()) {

@@ -16,9 +16,6 @@ pub(super) struct Basis {
 }
 
 /// Describes the plan, with the lines `images` on levels; with `all`, every candidate.
-///
-/// # Errors
-/// See [`PlannedMachine::what_ifs`].
 pub(super) fn describe(
     basis: &Basis,
     plan: &Plan,
@@ -168,9 +165,6 @@ pub(super) fn protection(candidate: &Candidate) -> String {
 
 /// The names of the [`Encoder`]s, each with the rate of the best self checkpoints. `plan` is the
 /// plan of the machine as it is.
-///
-/// # Errors
-/// See [`PlannedMachine::plan`].
 fn encoders(machine: &PlannedMachine, plan: &Plan) -> Result<Vec<(&'static str, f64)>, ModelError> {
     let all = [
         ("at_once", Encoder::AtOnce),
@@ -429,9 +423,6 @@ fn uncertain(plan: &Plan, machine: &PlannedMachine) -> Result<String, ModelError
 }
 
 /// The plan as JSON, with all candidates, and with the `levels` of images if they were asked for.
-///
-/// # Errors
-/// See [`PlannedMachine::what_ifs`].
 pub(super) fn json(
     basis: &Basis,
     plan: &Plan,

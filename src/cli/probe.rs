@@ -45,9 +45,6 @@ fn purposes() -> impl TypedValueParser<Value = Purpose> {
 }
 
 /// Answers one question after the other.
-///
-/// # Errors
-/// An answer cannot be written.
 pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
     // This process is no rank, and lists of processes should show so.
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");

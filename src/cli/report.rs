@@ -39,15 +39,15 @@ pub struct ReportArgs {
     pub rpeak_gflops: Option<f64>,
     /// Mean power over the core phase, in kW
     #[arg(long, value_parser = above_zero, value_name = "KW", requires = "top500")]
-    pub power_kw: Option<f64>,
+    pub(crate) power_kw: Option<f64>,
     /// Log of the site's power meter, from which the power of the timed parts follows: lines with
     /// seconds since 1970 and watts, e.g. `1700000000.5,412.5`; a header may name columns and unit
     #[arg(long, value_name = "FILE", conflicts_with = "power_kw")]
-    pub power_csv: Option<PathBuf>,
+    pub(crate) power_csv: Option<PathBuf>,
     /// Seconds to add to the times of that log, to have those of the clock of rank 0
     #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = finite,
         allow_negative_numbers = true, requires = "power_csv")]
-    pub power_clock_offset: f64,
+    pub(crate) power_clock_offset: f64,
     /// Level of the measurement in the methodology of the Green500, which nobody but you can know
     #[arg(long, value_name = "1|2|3", value_parser = clap::value_parser!(u8).range(1..=3),
         requires = "top500")]
@@ -58,9 +58,6 @@ pub struct ReportArgs {
 }
 
 /// Writes the page or the sheet.
-///
-/// # Errors
-/// A report cannot be read or has no test to submit, or the output cannot be written.
 pub fn execute(args: &ReportArgs) -> Result<(), ToolError> {
     let texts = args.reports.iter().map(|path| reader::read_text(path));
     let texts: Vec<String> = texts.collect::<Result<_, _>>()?;

@@ -36,9 +36,6 @@ pub enum StatusError {
 }
 
 /// Prints the status.
-///
-/// # Errors
-/// See [`StatusError`].
 pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let folder = StateFolder::new(&args.state);
     // Asked first: a supervisor that ends in between has written its last state by then.

@@ -115,9 +115,6 @@ pub enum Lines {
 }
 
 /// Carries out the subcommand, on each process of a job for its host.
-///
-/// # Errors
-/// See [`StoreCommandError`].
 pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
     let mut out = Vec::new();
     if launcher_rank::size().is_some_and(|size| size > 1) {
@@ -227,9 +224,6 @@ pub struct Cleaned {
 }
 
 /// Writes one line per run that has segments here, or one per segment.
-///
-/// # Errors
-/// The store cannot be listed, or `out` cannot be written.
 pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), StoreCommandError> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
     let now = host::now_unix_seconds();
@@ -395,9 +389,6 @@ fn state_of_stub(stub: &Stub) -> &'static str {
 
 /// Removes segments of this program that there is no reason to keep, and writes what was done with
 /// those of each run, in one line or in one per segment.
-///
-/// # Errors
-/// The store cannot be listed, a segment cannot be removed, or `out` cannot be written.
 pub fn clean(
     store: &dyn Store,
     options: &CleanOptions,

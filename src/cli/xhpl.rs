@@ -46,7 +46,7 @@ Exit codes:
     after_help = AFTER_HELP,
     max_term_width = 100
 )]
-pub struct Xhpl {
+pub(crate) struct Xhpl {
     /// Flags of the benchmark.
     #[command(flatten)]
     pub run: RunArgs,
@@ -60,9 +60,6 @@ pub fn is_named(args: &[OsString]) -> bool {
 }
 
 /// Parses the command line of `xhpl`.
-///
-/// # Errors
-/// The error of clap.
 pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     let mut command = Xhpl::command();
     command.build();

@@ -4,7 +4,7 @@
 //! round the exact binary value to nearest, ties to even, so only the notation differs.
 
 /// Formats like `%{width}.{precision}e`: the exponent has a sign and at least two digits.
-pub fn c_exp(value: f64, width: usize, precision: usize) -> String {
+pub(crate) fn c_exp(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
     }
@@ -19,7 +19,7 @@ pub fn c_exp(value: f64, width: usize, precision: usize) -> String {
 }
 
 /// Formats like `%{width}.{precision}f`.
-pub fn c_fixed(value: f64, width: usize, precision: usize) -> String {
+pub(crate) fn c_fixed(value: f64, width: usize, precision: usize) -> String {
     if !value.is_finite() {
         return format!("{:>width$}", non_finite(value));
     }

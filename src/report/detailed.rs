@@ -25,14 +25,11 @@ pub(super) fn text(record: &TestRecord) -> String {
 }
 
 /// Writes a line for each panel that is eliminated.
-pub struct ColumnLines<W: Write>(pub W);
+pub(crate) struct ColumnLines<W: Write>(pub W);
 
 impl<W: Write> ColumnLines<W> {
     /// Writes a line: `done` of `n` columns are eliminated, `elapsed_seconds` after the first
     /// start.
-    ///
-    /// # Errors
-    /// The line cannot be written.
     pub fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) -> io::Result<()> {
         // The reference writes its line before it factors a panel, and so none at the end.
         if done < n {

@@ -59,9 +59,6 @@ impl JsonReport {
     }
 
     /// Adds a test, and the lines of the text report since the last call, and writes the document.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn test(&mut self, record: &TestRecord, lines: &str) -> Result<(), ReportError> {
         self.document.add(record);
         self.document.text_report.push_str(lines);
@@ -70,9 +67,6 @@ impl JsonReport {
 
     /// Adds the last lines of the text report, marks the run as finished and writes the document
     /// for the last time.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn finish(&mut self, lines: &str) -> Result<(), ReportError> {
         self.document.text_report.push_str(lines);
         self.document.finished = true;

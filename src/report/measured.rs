@@ -43,18 +43,12 @@ struct Parameters {
 
 /// Reads the tests of a report (`--json`) that passed or were not checked, ran without checkpoints,
 /// and have their phases.
-///
-/// # Errors
-/// The file cannot be read, or is not a report of this program.
 pub fn read(path: &Path) -> Result<Vec<MeasuredTest>, ReadError> {
     parse(&reader::read_text(path)?)
         .map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
 }
 
 /// Reads the tests from text, as [`read`] does from a file.
-///
-/// # Errors
-/// The text is not a report; the error has the reason.
 pub fn parse(text: &str) -> Result<Vec<MeasuredTest>, String> {
     let report: Report = reader::from_json(text)?;
     reader::check_format(&report.format)?;

@@ -2,15 +2,15 @@
 //! to.
 
 pub mod bundle;
-pub mod cformat;
-pub mod detailed;
+mod cformat;
+mod detailed;
 mod escape;
 mod heat_map;
 pub mod html;
-pub mod json;
+mod json;
 mod levels;
 pub mod measured;
-pub mod output;
+pub(crate) mod output;
 pub mod phases;
 mod power;
 pub mod reader;

@@ -11,7 +11,7 @@ use skt_host::outfile;
 use skt_host::streams;
 
 /// A writer through which text leaves the program: [`printable`], whatever others have put into it.
-pub struct SafeText<W>(pub W);
+pub(crate) struct SafeText<W>(pub W);
 
 impl<W: io::Write> io::Write for SafeText<W> {
     /// Takes whole texts only, as `write!` and `write_all` pass them.
@@ -27,9 +27,6 @@ impl<W: io::Write> io::Write for SafeText<W> {
 }
 
 /// Writes text to standard output, [`printable`].
-///
-/// # Errors
-/// The text cannot be written.
 pub fn print(text: &str) -> Result<(), ConfigError> {
     print_bytes(printable(text).as_bytes())
 }
@@ -40,15 +37,16 @@ fn print_bytes(bytes: &[u8]) -> Result<(), ConfigError> {
 }
 
 /// Whether a path means standard output: `-`.
-pub fn is_stdout(path: &Path) -> bool {
+pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
 /// Prints a report as `text`, and writes it as `json` to a file; `-` has it printed as JSON alone.
-///
-/// # Errors
-/// Either cannot be written.
-pub fn print_and_write(text: &str, json: &str, file: Option<&Path>) -> Result<(), ConfigError> {
+pub(crate) fn print_and_write(
+    text: &str,
+    json: &str,
+    file: Option<&Path>,
+) -> Result<(), ConfigError> {
     if !file.is_some_and(is_stdout) {
         print(text)?;
     }
@@ -60,7 +58,7 @@ pub fn print_and_write(text: &str, json: &str, file: Option<&Path>) -> Result<()
 ///
 /// # Errors
 /// The system does not let this process write there.
-pub fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
+pub(crate) fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let there = if path.exists() { path } else { folder.unwrap_or(Path::new(".")) };
     match access(there, AccessFlags::W_OK) {
@@ -73,10 +71,7 @@ pub fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
 
 /// Refuses a report that would replace one of `others`, which are files and what they are. Devices
 /// may be named as often as one likes.
-///
-/// # Errors
-/// [`ConfigError::Replaces`].
-pub fn must_not_replace(
+pub(crate) fn must_not_replace(
     report: &Path,
     others: &[(&Path, &'static str)],
 ) -> Result<(), ConfigError> {
@@ -94,14 +89,11 @@ pub fn must_not_replace(
 ///
 /// # Errors
 /// The file exists, or cannot be written.
-pub fn write_file(path: &Path, text: &str, force: bool) -> Result<(), ConfigError> {
+pub(crate) fn write_file(path: &Path, text: &str, force: bool) -> Result<(), ConfigError> {
     write_bytes(path, printable(text).as_bytes(), force)
 }
 
 /// Writes a file that is no text, as [`write_file`] does.
-///
-/// # Errors
-/// The file exists, or cannot be written.
 pub fn write_bytes(path: &Path, bytes: &[u8], force: bool) -> Result<(), ConfigError> {
     if is_stdout(path) {
         return print_bytes(bytes);

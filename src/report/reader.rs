@@ -184,7 +184,7 @@ pub struct TestReport {
     /// The rates of all ranks, and the ranks that are slow.
     pub slow: Option<SlowPart>,
     /// The slow links, the slowest first.
-    pub slow_links: Option<Vec<SlowLink>>,
+    pub(crate) slow_links: Option<Vec<SlowLink>>,
 }
 
 /// The rates of all ranks, and the ranks that are slow.
@@ -202,7 +202,7 @@ pub struct SlowPart {
 /// The rates of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct RankPart {
+pub(crate) struct RankPart {
     /// The rank's host.
     pub host: String,
     /// The rank's number in the run.
@@ -267,10 +267,7 @@ impl ParametersPart {
 }
 
 /// The text of a file written by `--json`, which may be in an archive.
-///
-/// # Errors
-/// The file cannot be read, or the archive is refused.
-pub fn read_text(path: &Path) -> Result<String, ReadError> {
+pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
     let io = |source| ReadError::Io { path: path.to_path_buf(), source };
     let bytes = fs::read(path).map_err(io)?;
     if bundle::is_archive(&bytes) {
@@ -296,26 +293,16 @@ pub(crate) fn check_format(format: &str) -> Result<(), String> {
 
 impl RunReport {
     /// Reads a file written by `--json`, or an archive with one.
-    ///
-    /// # Errors
-    /// The file cannot be read, is not JSON, or is another kind of document; the archive is
-    /// refused.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         Self::parse_from(path, &read_text(path)?)
     }
 
     /// Reads the text of the file `path`, as [`read_text`] gives it.
-    ///
-    /// # Errors
-    /// The text is not a report.
     pub fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
         Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }
 
     /// Reads the text of a report, as [`RunReport::read`] does with a file.
-    ///
-    /// # Errors
-    /// The text is not a report; the error has the reason.
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Self = from_json(text)?;
         check_format(&report.format)?;

@@ -26,7 +26,7 @@ pub struct OutputOptions {
     /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
     /// Whether each panel gets a line on standard output, as the reference's progress report.
-    pub progress_report: bool,
+    pub(crate) progress_report: bool,
     /// Whether the text report has the reference's detailed timing.
     pub detailed_timing: bool,
     /// Whether our own lines do not come before the first result, as in the reference.

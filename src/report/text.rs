@@ -44,9 +44,6 @@ The following parameter values will be used:
 ";
 
 /// Opens the output that HPL.dat names; an existing file is replaced, as in the reference.
-///
-/// # Errors
-/// The file cannot be created, or the stream is closed.
 pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, ReportError> {
     // Without a buffer, a system call for each line would take longer than a small test.
     Ok(match output {
@@ -135,7 +132,7 @@ impl<'a, W: Write> TextReport<'a, W> {
 
     /// Sets whether each test has the reference's detailed timing.
     #[must_use]
-    pub fn with_detailed_timing(mut self, detailed_timing: bool) -> Self {
+    pub(crate) fn with_detailed_timing(mut self, detailed_timing: bool) -> Self {
         self.detailed_timing = detailed_timing;
         self
     }
@@ -150,15 +147,12 @@ impl<'a, W: Write> TextReport<'a, W> {
     /// Sets whether our own lines for the header follow the first result, so that programs that
     /// count lines find it where the reference has it.
     #[must_use]
-    pub fn with_late_notes(mut self, are_late: bool) -> Self {
+    pub(crate) fn with_late_notes(mut self, are_late: bool) -> Self {
         self.are_notes_late = are_late;
         self
     }
 
     /// Writes the banner, the explanation, the parameters, and how results are checked.
-    ///
-    /// # Errors
-    /// The report cannot be written.
     pub fn header(&mut self) -> io::Result<()> {
         let rule = "=".repeat(80);
         writeln!(self.out, "{rule}\n{}\n{rule}", banner())?;
@@ -174,9 +168,6 @@ impl<'a, W: Write> TextReport<'a, W> {
     }
 
     /// Writes one test: its line, its residual, and where its time went.
-    ///
-    /// # Errors
-    /// The report cannot be written.
     pub fn test(&mut self, record: &TestRecord) -> io::Result<()> {
         self.counts.add(&record.outcome);
         if let Outcome::Skipped { reason } = &record.outcome {
@@ -198,9 +189,6 @@ impl<'a, W: Write> TextReport<'a, W> {
     }
 
     /// Writes a line of our own between tests.
-    ///
-    /// # Errors
-    /// The report cannot be written.
     pub fn note(&mut self, note: &str) -> io::Result<()> {
         write_note(&mut self.out, note)?;
         self.out.flush()
@@ -208,9 +196,6 @@ impl<'a, W: Write> TextReport<'a, W> {
 
     /// Writes the last lines of the report, with the number of tests by result, and returns the
     /// numbers.
-    ///
-    /// # Errors
-    /// The report cannot be written.
     pub fn summary(&mut self) -> io::Result<Counts> {
         let (double, single) = ("=".repeat(80), "-".repeat(80));
         self.header_notes()?;
@@ -493,7 +478,7 @@ fn skip_text(spec: &TestSpec) -> String {
 
 /// An error in the words of the reference (`HPL_pwarn`), which programs look for, with the line of
 /// its source (HPL 2.3) that reports it.
-pub fn reference_error(line: usize, function: &str, what: &str) -> String {
+pub(crate) fn reference_error(line: usize, function: &str, what: &str) -> String {
     format!(
         "HPL ERROR from process # 0, on line {line} of function {function}:\n>>> {what} <<<\n\n"
     )

@@ -39,9 +39,6 @@ pub struct Half {
 const BLANK: &str = "____________________";
 
 /// The submission as text.
-///
-/// # Errors
-/// [`NothingToSubmit`] if no test passed its check.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit> {
     let (run, best) = runs
         .iter()

@@ -173,7 +173,7 @@ pub type CheckpointDraft = BTreeMap<Setting, Value>;
 
 /// Number of checksum columns that a draft asks for, in addition to the Q process columns of the
 /// data. A value that is not legal is refused later, where the settings are read.
-pub fn checksum_columns(draft: &CheckpointDraft) -> usize {
+pub(crate) fn checksum_columns(draft: &CheckpointDraft) -> usize {
     let text = |setting| draft.get(&setting).map(|value: &Value| value.text.as_str());
     if text(Setting::Method) != Some(Method::Abft.name()) {
         return 0;

@@ -442,7 +442,7 @@ pub struct Misplaced {
     /// What is wrong with it, as a question.
     pub what: String,
     /// The first line that may be wrong: all lines before it are where they belong.
-    pub first_doubtful: usize,
+    pub(crate) first_doubtful: usize,
     /// Whether the lines that follow are where they belong.
     pub is_alone: bool,
 }

@@ -26,9 +26,6 @@ fn ignored_lines() -> usize {
 /// Reads the text of an HPL.dat. `file` is its name in messages. With `lenient`, text in the
 /// position of a number is read as C's `atoi` does, with a warning; ranges are left to
 /// [`super::validate()`].
-///
-/// # Errors
-/// The first line that cannot be read, by number.
 pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warning>), ConfigError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let what = "looks like UTF-16; save it as plain text (ASCII or UTF-8)".to_owned();

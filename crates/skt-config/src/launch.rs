@@ -186,9 +186,6 @@ pub struct LaunchSettings {
 
 impl LaunchSettings {
     /// The settings that a draft describes, with the defaults of the rows for what it leaves out.
-    ///
-    /// # Errors
-    /// The first setting whose value is not legal.
     pub fn read(draft: &LaunchDraft) -> Result<Self, ConfigError> {
         let mut settings = Self::default();
         for row in LAUNCH {

@@ -85,9 +85,6 @@ impl Format {
 }
 
 /// Reads a file of at most 1 MiB.
-///
-/// # Errors
-/// The file cannot be read, or is larger.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
     let name = path.display().to_string();
     let mut bytes = Vec::new();
@@ -113,9 +110,6 @@ pub struct ConfigText {
 }
 
 /// Reads a configuration's text into a draft, with warnings.
-///
-/// # Errors
-/// The text is not a configuration of this form.
 pub fn read_draft(
     bytes: &[u8],
     file: &str,
@@ -129,9 +123,6 @@ pub fn read_draft(
 }
 
 /// Reads and checks a configuration's text; `file` is its name in messages.
-///
-/// # Errors
-/// See [`ConfigError`].
 pub fn parse(
     bytes: &[u8],
     file: &str,

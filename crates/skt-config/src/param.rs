@@ -10,14 +10,14 @@ use super::spec::RunSpec;
 use super::value::{DatLine, INT_MAX, Row, Table, Written, settings};
 
 /// The largest number of values in a list (`HPL_MAX_PARAM`).
-pub const MAX_LIST: usize = 20;
+pub(crate) const MAX_LIST: usize = 20;
 
 /// The heading of the flags that define the problem.
-pub const PROBLEM: &str = "Problem (a list replaces the file's list)";
+pub(crate) const PROBLEM: &str = "Problem (a list replaces the file's list)";
 /// The heading of the flags of the panel.
-pub const PANEL: &str = "Panel factorization";
+pub(crate) const PANEL: &str = "Panel factorization";
 /// The heading of the flags of communication.
-pub const COMMUNICATION: &str = "Communication";
+pub(crate) const COMMUNICATION: &str = "Communication";
 /// The heading of the flags that change nothing here.
 pub const IGNORED: &str = "Accepted as in HPL.dat, without effect";
 
@@ -327,7 +327,7 @@ settings! {
 pub(super) const NO_COMMENT: &str = "-";
 
 /// All parameters: those of HPL.dat in its order, then ours.
-pub fn in_dat_order() -> Vec<&'static Row<Param>> {
+pub(crate) fn in_dat_order() -> Vec<&'static Row<Param>> {
     let mut rows: Vec<_> = PARAMS.iter().collect();
     rows.sort_by_key(|row| row.dat.map_or(usize::MAX, |dat| dat.line));
     rows

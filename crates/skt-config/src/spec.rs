@@ -23,9 +23,6 @@ pub enum Output {
 impl Output {
     /// The file named `name`: the file names `stdout` and `stderr` become `./stdout` and
     /// `./stderr`, so that each form of configuration can hold them.
-    ///
-    /// # Errors
-    /// The name cannot be that of a file; says why.
     pub fn file(name: &str) -> Result<Output, &'static str> {
         if name.is_empty() {
             return Err("the report goes to a file, but no file name is given");
@@ -40,9 +37,6 @@ impl Output {
     }
 
     /// Standard output for `stdout`, standard error for `stderr`, or else a file.
-    ///
-    /// # Errors
-    /// The name cannot be that of a file; says why.
     pub fn from_name(name: &str) -> Result<Output, &'static str> {
         match name {
             "stdout" => Ok(Output::Stdout),
@@ -53,7 +47,7 @@ impl Output {
 }
 
 /// A title line in the form that is kept: one line, no control characters, no blanks at its end.
-pub fn clean_title(text: &str) -> String {
+pub(crate) fn clean_title(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     text.trim_start_matches('\u{feff}').trim_end().to_owned()
 }

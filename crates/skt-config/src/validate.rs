@@ -306,7 +306,7 @@ impl Checker<'_> {
 
 /// Parses a whole number with an optional sign, and nothing else. Numbers beyond 128 bits become
 /// the smallest or the largest, which is out of any range as well.
-pub fn parse_whole(text: &str) -> Option<i128> {
+pub(crate) fn parse_whole(text: &str) -> Option<i128> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
@@ -316,7 +316,7 @@ pub fn parse_whole(text: &str) -> Option<i128> {
 }
 
 /// Reads a text as C's `atoi` does: its leading whole number, else 0.
-pub fn leading_whole(text: &str) -> i128 {
+pub(crate) fn leading_whole(text: &str) -> i128 {
     let sign = usize::from(text.starts_with(['+', '-']));
     let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
     parse_whole(&text[..sign + digits]).unwrap_or(0)

@@ -97,7 +97,7 @@ impl DatLine {
 pub const INT_MAX: usize = i32::MAX as usize;
 
 /// Where the typed value of a setting is.
-pub type Access<S> = fn(&mut <S as Table>::Typed) -> &mut <S as Table>::Field;
+pub(crate) type Access<S> = fn(&mut <S as Table>::Typed) -> &mut <S as Table>::Field;
 
 /// All facts about a setting: its key in a table of TOML, its flag, their texts, and the typed
 /// value. The flag, its help, the comments of a written configuration, the messages of errors and
@@ -221,7 +221,7 @@ impl<S: Table> Row<S> {
     }
 
     /// Whether the default is a value and not a description.
-    pub fn has_default_value(&self) -> bool {
+    pub(crate) fn has_default_value(&self) -> bool {
         !self.default.is_empty() && !self.default.starts_with('(')
     }
 

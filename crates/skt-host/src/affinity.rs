@@ -5,9 +5,6 @@ use std::io;
 const WORD_BITS: usize = u64::BITS as usize;
 
 /// The CPUs that the calling thread may run on.
-///
-/// # Errors
-/// The system's error.
 pub fn current_mask() -> io::Result<Vec<usize>> {
     mask_of(0)
 }
@@ -16,7 +13,7 @@ pub fn current_mask() -> io::Result<Vec<usize>> {
 ///
 /// # Errors
 /// The system's error; `ESRCH` if there is no such thread.
-pub fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
+pub(crate) fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
     // The kernel refuses a buffer shorter than its own mask, and does not report how long that is.
     let mut words = vec![0u64; 16];
     loop {

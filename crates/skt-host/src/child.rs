@@ -9,9 +9,6 @@ use crate::wait_clock::WaitClock;
 const POLL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Waits for the end of `child`. `None` if it was killed, as it had not ended after `patience`.
-///
-/// # Errors
-/// When the system cannot report the child's status.
 pub fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<ExitStatus>> {
     if until(patience, || Ok(child.try_wait()?.is_some()))? {
         return child.wait().map(Some);
@@ -22,9 +19,6 @@ pub fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<Exi
 }
 
 /// Polls until `is_done` is true. Returns whether that was so within `patience`.
-///
-/// # Errors
-/// The first one of `is_done`.
 pub fn until(
     patience: Duration,
     mut is_done: impl FnMut() -> std::io::Result<bool>,

@@ -10,9 +10,6 @@ const MAX_THREADS: usize = 256;
 
 /// Calls `work` with each item, on a thread for each, up to 256. The threads are detached. If there
 /// are more items, or the system gives fewer threads, each thread takes several.
-///
-/// # Errors
-/// When the system gives no thread at all: `work` is not called.
 pub fn each<T, W>(items: Vec<T>, work: W) -> io::Result<()>
 where
     T: Send + 'static,

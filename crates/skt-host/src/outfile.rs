@@ -52,9 +52,6 @@ pub fn create(path: &Path) -> io::Result<File> {
 }
 
 /// Creates `path`, which must not exist, not even as a link.
-///
-/// # Errors
-/// The path exists, or the system refuses.
 pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }

@@ -30,7 +30,7 @@ impl Tree {
 }
 
 /// The range of a package of Xeon, in uJ.
-pub const RANGE_UJ: u64 = 262_143_328_850;
+pub(crate) const RANGE_UJ: u64 = 262_143_328_850;
 
 /// A zone of RAPL whose counter reads `energy_uj`.
 pub fn zone(tree: &Tree, zone: &str, name: &str, energy_uj: u64) {

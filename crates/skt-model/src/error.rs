@@ -43,25 +43,16 @@ pub enum ModelError {
 }
 
 /// Returns `value` if it is finite and above zero.
-///
-/// # Errors
-/// [`ModelError::OutOfRange`] otherwise.
 pub fn positive(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
     check(parameter, value, value > 0.0, "a finite number above 0")
 }
 
 /// Returns `value` if it is finite and not below zero.
-///
-/// # Errors
-/// [`ModelError::OutOfRange`] otherwise.
 pub fn non_negative(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
     check(parameter, value, value >= 0.0, "a finite number, 0 or above")
 }
 
 /// Returns `value` if it is between 0 and 1, both included.
-///
-/// # Errors
-/// [`ModelError::OutOfRange`] otherwise.
 pub fn fraction(parameter: &'static str, value: f64) -> Result<f64, ModelError> {
     check(parameter, value, (0.0..=1.0).contains(&value), "a fraction from 0 to 1")
 }

@@ -235,9 +235,6 @@ impl Plan {
 
 impl PlannedMachine {
     /// Checks the machine.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("nodes", self.nodes, 1, "1 or more")?;
         at_least("ranks_per_node", self.ranks_per_node, 1, "1 or more")?;
@@ -353,9 +350,6 @@ impl PlannedMachine {
 
     /// The planned run with half of the MTBF and, if the time of a checkpoint was computed, with
     /// checkpoints that take four times as long.
-    ///
-    /// # Errors
-    /// See [`InMemoryJob::expect`].
     pub fn what_ifs(&self, plan: &Plan) -> Result<Vec<WhatIf>, ModelError> {
         let job = plan.choice().job;
         let mut changed = vec![(

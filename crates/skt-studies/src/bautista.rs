@@ -18,9 +18,6 @@ pub struct Costs {
 
 impl Costs {
     /// Checks the costs.
-    ///
-    /// # Errors
-    /// There is no core, or a time is below zero.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("cores_per_node", self.cores_per_node, 1, "1 or more")?;
         non_negative("copy_seconds", self.copy_seconds)?;
@@ -42,9 +39,6 @@ impl Costs {
     }
 
     /// Overhead of stopping the application to encode: `t_enc / T`, a fraction.
-    ///
-    /// # Errors
-    /// See [`Costs::hybrid_overhead`].
     pub fn time_division_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;
@@ -53,9 +47,6 @@ impl Costs {
 
     /// The interval below which the hybrid scheme is cheaper, in seconds: `T < N_cpn (t_enc -
     /// t_cpy)`; 0 if it never is.
-    ///
-    /// # Errors
-    /// See [`Costs::validate`].
     pub fn break_even_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         let saved_seconds = (self.encode_seconds - self.copy_seconds).max(0.0);

@@ -10,7 +10,7 @@ use skt_checkpoint::checkpoint::store::{SegmentInfo, Store, StoreError};
 
 /// What was done with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CleanOutcome {
+pub(crate) enum CleanOutcome {
     /// The segment is removed.
     Removed,
     /// The segment is kept.
@@ -21,7 +21,7 @@ pub enum CleanOutcome {
 
 /// Why a segment is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reason {
+pub(crate) enum Reason {
     /// A process is attached.
     Attached,
     /// The process that created the segment is alive.
@@ -33,9 +33,6 @@ pub enum Reason {
 }
 
 /// Removes a segment unless there is a reason to keep it.
-///
-/// # Errors
-/// The system refuses.
 pub fn outcome(
     store: &dyn Store,
     segment: &SegmentInfo,

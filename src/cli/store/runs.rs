@@ -20,7 +20,7 @@ const STATES: [(&str, &[&str]); 5] = [
 
 /// The segments of a run on this host, or those of one state that name no run.
 #[derive(Debug, PartialEq, Eq)]
-pub struct RunLine<'a> {
+pub(crate) struct RunLine<'a> {
     run: &'a str,
     state: &'static str,
     segments: usize,
@@ -30,7 +30,7 @@ pub struct RunLine<'a> {
 }
 
 /// The lines of all runs in the order of their names, then one per state of stubs.
-pub fn from_segments<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> Vec<RunLine<'a>> {
+pub(crate) fn from_segments<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> Vec<RunLine<'a>> {
     let line = |of_run: &'a [SegmentInfo]| RunLine {
         run: of_run[0].name.run(),
         state: state_of_run(of_run),
@@ -79,7 +79,7 @@ pub fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()>
 }
 
 /// Writes a title and one line per run of `all`, the images in `folder` in the order of their runs.
-pub fn write_images(
+pub(crate) fn write_images(
     all: &[StoredImages],
     folder: &Path,
     now: u64,

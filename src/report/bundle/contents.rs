@@ -12,9 +12,6 @@ use skt_config::Format;
 pub type Extra = (&'static str, Vec<u8>);
 
 /// The archive of a report, given as text and as it was read.
-///
-/// # Errors
-/// [`BundleError::Older`].
 pub fn from_report(text: &str, run: &NamedRun, extra: Vec<Extra>) -> Result<Vec<u8>, BundleError> {
     let report = &run.report;
     let lines = report.text_report.as_ref().ok_or(BundleError::Older)?;

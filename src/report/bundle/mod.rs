@@ -56,9 +56,6 @@ pub enum BundleError {
 }
 
 /// The text of the JSON report in an archive, all of whose checksums are right.
-///
-/// # Errors
-/// See [`BundleError`].
 pub fn read(bytes: &[u8]) -> Result<String, BundleError> {
     let members = archive::unpack(bytes)?;
     sums::check(&members)?;

@@ -253,9 +253,6 @@ impl Reader<'_> {
 }
 
 /// The failure domain of each host that the draft's file names; empty without a file.
-///
-/// # Errors
-/// When the file cannot be read, or a line is no pair of host and domain.
 pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>, ConfigError> {
     let Some(value) = draft.get(&Setting::Domains) else { return Ok(BTreeMap::new()) };
     let file = value.text.clone();

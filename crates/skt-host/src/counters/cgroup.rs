@@ -13,7 +13,7 @@ pub enum Version {
 
 /// A hierarchy of control groups that may have a controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hierarchy {
+pub(crate) struct Hierarchy {
     /// The version of its files.
     pub version: Version,
     mount: PathBuf,
@@ -32,7 +32,7 @@ impl Hierarchy {
 
 /// The hierarchies of a process that may have the controller `controller` (`memory`, `cpu`), from
 /// `/proc/self/cgroup` (lines `id:controllers:path`) and `/proc/self/mountinfo`.
-pub fn hierarchies(cgroups: &str, mountinfo: &str, controller: &str) -> Vec<Hierarchy> {
+pub(crate) fn hierarchies(cgroups: &str, mountinfo: &str, controller: &str) -> Vec<Hierarchy> {
     let mut found = Vec::new();
     for line in cgroups.lines() {
         let mut parts = line.splitn(3, ':');

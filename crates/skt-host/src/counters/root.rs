@@ -31,9 +31,6 @@ impl Root {
     }
 
     /// The text of the file `path`, as [`Root::text`], or why it cannot be read.
-    ///
-    /// # Errors
-    /// Those of the system.
     pub fn read(&self, path: &str) -> io::Result<String> {
         // Some files of other systems hold bytes that are no UTF-8.
         let bytes = fs::read(self.0.join(path))?;

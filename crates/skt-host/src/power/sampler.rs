@@ -74,9 +74,6 @@ impl Shared {
 
 impl Sampler {
     /// Starts to sample `source` under `root`.
-    ///
-    /// # Errors
-    /// When the system gives no thread.
     pub fn start(root: Root, source: EnergySource) -> io::Result<Self> {
         let state =
             Mutex::new(SamplerState { tracker: Tracker::new(source.clone()), is_over: false });

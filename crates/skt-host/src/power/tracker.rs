@@ -8,7 +8,7 @@ const LONGEST_BETWEEN: f64 = 60.0;
 
 /// The readings of a source, one after the other.
 #[derive(Debug, Clone)]
-pub struct Tracker {
+pub(crate) struct Tracker {
     source: EnergySource,
     last: Option<(f64, CounterReading)>,
     curve: Curve,
@@ -47,11 +47,6 @@ impl Tracker {
     /// Power over time so far.
     pub fn curve(&self) -> &Curve {
         &self.curve
-    }
-
-    /// The source that is read.
-    pub fn source(&self) -> &EnergySource {
-        &self.source
     }
 }
 

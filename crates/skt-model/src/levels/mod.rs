@@ -55,9 +55,6 @@ pub struct Level {
 
 impl Level {
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         non_negative("cost_seconds", self.cost_seconds)?;
         non_negative("write_seconds", self.write_seconds)?;
@@ -69,9 +66,6 @@ impl Level {
     /// The period of least waste, in seconds, from one checkpoint of the level to the next: `T =
     /// max(sqrt(2 M C), W)`. The waste falls up to the root and rises after it, so W is best if it
     /// is longer.
-    ///
-    /// # Errors
-    /// See [`Level::validate`].
     pub fn best_period_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok(young_seconds(self.mtbf_seconds, self.cost_seconds)?.max(self.write_seconds))
@@ -124,9 +118,6 @@ pub struct Levels {
 
 impl Levels {
     /// Checks all levels.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         self.memory.validate()?;
         self.images.iter().try_for_each(Level::validate)

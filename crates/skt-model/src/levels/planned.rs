@@ -73,9 +73,6 @@ impl PlannedLevel {
 
 impl Storage {
     /// Checks the bandwidths and the MTBF.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         for (name, rate) in [
             ("local_bytes_per_second", self.local_bytes_per_second),
@@ -89,9 +86,6 @@ impl Storage {
 
     /// The levels of images for a candidate, the nearest first; empty if it takes no checkpoints
     /// that images could be made of (protocols other than self and double).
-    ///
-    /// # Errors
-    /// See [`Storage::validate`] and [`crate::inmemory::InMemoryJob::validate`].
     pub fn plan(
         &self,
         machine: &PlannedMachine,

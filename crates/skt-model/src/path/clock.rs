@@ -43,7 +43,7 @@ pub type Parts = [f64; PARTS];
 
 /// A moment, and the parts of the chain of events that led to it, which always sum up to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Moment {
+pub(crate) struct Moment {
     /// Seconds from the start.
     pub at_seconds: f64,
     /// The time at this moment, by part.

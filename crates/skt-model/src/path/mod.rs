@@ -90,9 +90,6 @@ impl RunParams {
     }
 
     /// Checks the parameters of a run that may be too long to be walked ([`estimate_seconds`]).
-    ///
-    /// # Errors
-    /// The first number that is out of its range.
     pub fn validate_numbers(&self) -> Result<(), ModelError> {
         const INT_MAX: usize = i32::MAX as usize;
         const NB_MAX: usize = 1 << 16;
@@ -193,9 +190,6 @@ pub struct PhaseCounts {
 }
 
 /// Predicts the time of `run` on `machine`.
-///
-/// # Errors
-/// A parameter is outside of its range.
 pub fn predict(
     run: &RunParams,
     machine: &Machine,
@@ -209,9 +203,6 @@ pub fn predict(
 /// Seconds that `run` takes on `machine`, whatever its number of panels: of many panels, only one
 /// of several is walked, but at least `4 Q` of them as far as the limit of steps permits. The
 /// result is within 1 % of [`predict`] for runs that [`predict`] can walk.
-///
-/// # Errors
-/// A parameter is outside of its range.
 pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, ModelError> {
     machine.validate()?;
     run.validate_numbers()?;

@@ -118,9 +118,6 @@ pub fn with_memory(e1: f64, memory_fraction: f64, a: f64) -> Result<f64, ModelEr
 
 /// The lower bound of [`with_memory`] over all `a` > 1, attained as a -> 1 (eq. 5, the inequality).
 /// It applies to a machine of which only Rmax is known.
-///
-/// # Errors
-/// See [`with_memory`].
 pub fn with_memory_lower_bound(e1: f64, memory_fraction: f64) -> Result<f64, ModelError> {
     with_memory(e1, memory_fraction, 1.0)
 }

@@ -4,9 +4,6 @@ use crate::ModelError;
 use crate::error::{non_negative, positive};
 
 /// The interval between checkpoints to first order, in seconds: `sqrt(2 M delta)` (Young, 1974).
-///
-/// # Errors
-/// The MTBF is not above 0, or the checkpoint time is negative.
 pub fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     positive("mtbf_seconds", mtbf_seconds)?;
     non_negative("checkpoint_seconds", checkpoint_seconds)?;
@@ -16,9 +13,6 @@ pub fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, 
 /// The interval from the end of a checkpoint to the start of the next, in seconds: `tau = sqrt(2 M
 /// d) [1 + 1/3 (d/2M)^(1/2) + 1/9 (d/2M)] - d`, Tang et al., TPDS 2018, eq. 9, after Daly, FGCS 22,
 /// 2006; and `tau = M` if `d >= 2M`, as in Daly's paper; Tang et al. leave this case out.
-///
-/// # Errors
-/// The MTBF is not above 0, or the checkpoint time is negative.
 pub fn daly_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     let young_seconds = young_seconds(mtbf_seconds, checkpoint_seconds)?;
     let ratio = checkpoint_seconds / (2.0 * mtbf_seconds);
@@ -36,9 +30,6 @@ pub fn daly_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, M
 /// is all that a failure costs besides one checkpoint time: detection, relaunch, rebuild. The
 /// equation leaves out the work that is lost at each failure (half an interval), which
 /// [`crate::exact`] includes.
-///
-/// # Errors
-/// The MTBF is not above 0, or a checkpoint or outage time is negative.
 pub fn efficiency(
     mtbf_seconds: f64,
     checkpoint_seconds: f64,

@@ -50,9 +50,6 @@ impl WasteModel {
     }
 
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         at_least("groups", self.groups, 1, "1 or more")?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
@@ -210,9 +207,6 @@ impl WasteModel {
 
     /// The period of least waste among those of at most a tenth of the MTBF (eq. 14), as in the
     /// paper's figures.
-    ///
-    /// # Errors
-    /// See [`WasteModel::best_period`].
     pub fn best_valid_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, VALID_PERIOD_SHARE * platform_mtbf_seconds)
     }

@@ -25,9 +25,6 @@ pub(super) struct CompletionsArgs {
 }
 
 /// Writes the man pages.
-///
-/// # Errors
-/// The pages cannot be written.
 pub(super) fn write_man(args: &ManArgs) -> Result<(), StudyError> {
     fs::create_dir_all(&args.out)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out))
@@ -35,9 +32,6 @@ pub(super) fn write_man(args: &ManArgs) -> Result<(), StudyError> {
 }
 
 /// Writes completions to standard output.
-///
-/// # Errors
-/// The text cannot be written.
 pub(super) fn write_completions(args: &CompletionsArgs) -> Result<(), StudyError> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "skt-studies", &mut text);

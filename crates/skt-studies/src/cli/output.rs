@@ -10,9 +10,6 @@ use skt_terms::shown::printable;
 use crate::StudyError;
 
 /// Writes text to standard output.
-///
-/// # Errors
-/// The text cannot be written.
 pub(super) fn print(text: &str) -> Result<(), StudyError> {
     let written = streams::print(printable(text).as_bytes());
     written.map_err(|source| StudyError::Write { file: "standard output".into(), source })
@@ -20,9 +17,6 @@ pub(super) fn print(text: &str) -> Result<(), StudyError> {
 
 /// Writes a figure in the format that the extension of `path` names; an existing file is
 /// overwritten only with `force`.
-///
-/// # Errors
-/// The extension names no format, the file exists, or it cannot be written.
 pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
     let text = figure.text_for(path).ok_or_else(|| {
         StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))

@@ -12,9 +12,6 @@ use skt_model::HOUR_SECONDS;
 use skt_model::error::at_least;
 
 /// Simulates the job that the flags describe.
-///
-/// # Errors
-/// A flag is not legal, or a trace cannot be read.
 pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
     at_least("nodes", args.nodes, 1, "1 or more")?;
     let batch = Batch {

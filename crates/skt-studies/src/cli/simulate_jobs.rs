@@ -16,9 +16,6 @@ use skt_model::tang::memory::Protocol;
 use skt_model::{Group, HOUR_SECONDS, optimum};
 
 /// The law by which nodes fail.
-///
-/// # Errors
-/// A trace cannot be read, or a number is outside of its range.
 pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     if let Some(path) = &args.trace {
         let text = fs::read_to_string(path).map_err(StudyError::file("read", path))?;
@@ -48,9 +45,6 @@ fn system_mtbf_seconds(args: &SimulateArgs) -> Result<f64, StudyError> {
 pub(super) type Formula = (&'static str, String, f64);
 
 /// A job whose nodes checkpoint at the same time, in memory or to stable storage, or not at all.
-///
-/// # Errors
-/// A number is outside of its range.
 pub(super) fn coordinated(
     args: &SimulateArgs,
 ) -> Result<(CoordinatedJob, Vec<Formula>), StudyError> {
@@ -176,9 +170,6 @@ fn best_interval_seconds(model: &WasteModel, mtbf_seconds: f64) -> f64 {
 }
 
 /// A job of groups that checkpoint one after the other, with message logging.
-///
-/// # Errors
-/// A flag does not apply to such a job, or a number is outside of its range.
 pub(super) fn hierarchical(
     args: &SimulateArgs,
 ) -> Result<(HierarchicalJob, Vec<Formula>), StudyError> {
@@ -263,9 +254,6 @@ impl Levelled {
 }
 
 /// The job that these flags describe, with levels of images of `node_bytes` per node.
-///
-/// # Errors
-/// A flag does not apply together with levels, or a number is outside of its range.
 pub(super) fn levelled(
     args: &SimulateArgs,
     stated: &StatedLevels,

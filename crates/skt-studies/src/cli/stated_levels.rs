@@ -88,9 +88,6 @@ impl FromStr for StatedLevels {
 
 impl StatedLevels {
     /// The levels below the level `memory`, on `nodes` nodes, each with images of `node_bytes`.
-    ///
-    /// # Errors
-    /// A number is outside of its range.
     pub(super) fn below(
         &self,
         memory: Level,

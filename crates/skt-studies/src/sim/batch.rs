@@ -43,9 +43,6 @@ impl Batch {
     }
 
     /// Runs `job` as [`Batch::run`] does, and returns every outcome in the order of the runs.
-    ///
-    /// # Errors
-    /// See [`Batch::run`].
     pub fn outcomes(
         &self,
         job: &impl Job,
@@ -100,13 +97,13 @@ pub struct Summary {
     /// The share of runs that lost their data at least once.
     pub lost_data: Proportion,
     /// The share of runs that ended for lack of spares.
-    pub out_of_spares: Proportion,
+    pub(crate) out_of_spares: Proportion,
     /// The share of runs that were given up.
     pub timed_out: Proportion,
     /// Number of failures per run.
     pub failures: Estimate,
     /// The share of time in downtime and recovery.
-    pub outage_fraction: Estimate,
+    pub(crate) outage_fraction: Estimate,
 }
 
 impl Summary {

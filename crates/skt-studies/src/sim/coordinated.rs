@@ -59,9 +59,6 @@ pub struct CoordinatedJob {
 
 impl CoordinatedJob {
     /// Checks the parameters.
-    ///
-    /// # Errors
-    /// The first parameter that is outside of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         if self.interval_seconds != f64::INFINITY {

@@ -46,13 +46,13 @@ pub struct RunOutcome {
     /// Number of failures of the job's nodes.
     pub failures: u64,
     /// Number of failures during a checkpoint.
-    pub failures_in_checkpoint: u64,
+    pub(crate) failures_in_checkpoint: u64,
     /// Number of failures during a downtime or a recovery.
-    pub failures_in_recovery: u64,
+    pub(crate) failures_in_recovery: u64,
     /// Number of completed checkpoints (of all groups, if there are several).
     pub checkpoints: u64,
     /// How many times data were lost and the work began again.
-    pub data_losses: u64,
+    pub(crate) data_losses: u64,
     /// Seconds spent in downtime and recovery.
     pub outage_seconds: f64,
 }

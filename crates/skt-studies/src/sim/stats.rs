@@ -73,7 +73,7 @@ impl Proportion {
 
 /// The z for which a standard normal variable is in (-z, z) with probability `confidence`: Acklam's
 /// rational approximation, with a relative error below 1.2e-9.
-pub fn normal_quantile(confidence: f64) -> f64 {
+pub(crate) fn normal_quantile(confidence: f64) -> f64 {
     let upper = 0.5 + confidence / 2.0;
     let q = upper - 0.5;
     if upper <= 0.975_75 {
@@ -118,7 +118,7 @@ pub fn normal_quantile(confidence: f64) -> f64 {
 /// The t for which a variable of Student's law with `freedom` degrees is in (-t, t) with
 /// probability `confidence`: Hill's expansion about the normal quantile (Cornish and Fisher),
 /// accurate to 1 % from 5 degrees on.
-pub fn student_quantile(confidence: f64, freedom: usize) -> f64 {
+pub(crate) fn student_quantile(confidence: f64, freedom: usize) -> f64 {
     let (z, n) = (normal_quantile(confidence), freedom as f64);
     let z2 = z * z;
     let g1 = (z2 + 1.0) / 4.0;

@@ -88,7 +88,7 @@ impl Trace {
     }
 
     /// The length of the record, in seconds.
-    pub fn span_seconds(&self) -> f64 {
+    pub(crate) fn span_seconds(&self) -> f64 {
         self.span_seconds
     }
 

@@ -53,38 +53,32 @@ impl Run {
     }
 
     /// `MTBF_group = N_t / N_g MTBF_system` (eq. 12).
-    pub fn group_mtbf_seconds(&self) -> f64 {
+    pub(crate) fn group_mtbf_seconds(&self) -> f64 {
         self.processes as f64 / self.group_size as f64 * self.system_mtbf_seconds
     }
 
     /// The exponent alpha of eq. 13: time spent in checkpoints over the MTBF. The paper writes it
     /// with a minus sign in both equations, which cannot be meant (the probability would be
     /// negative); here alpha >= 0 and P = exp(-alpha).
-    pub fn checkpoint_exponent(&self) -> f64 {
+    pub(crate) fn checkpoint_exponent(&self) -> f64 {
         let checkpoints = self.run_seconds / self.interval_seconds;
         self.checkpoint_seconds / self.system_mtbf_seconds * checkpoints
     }
 
     /// The exponent beta of eq. 14: time spent in recoveries over the group's MTBF. Its sign
     /// differs from the paper's for the same reason as that of [`Run::checkpoint_exponent`].
-    pub fn recovery_exponent(&self) -> f64 {
+    pub(crate) fn recovery_exponent(&self) -> f64 {
         let failures = self.run_seconds / self.system_mtbf_seconds;
         self.recovery_seconds / self.group_mtbf_seconds() * failures
     }
 
     /// `P_single = exp(-alpha - beta)` (eq. 15).
-    ///
-    /// # Errors
-    /// See [`Run::validate`].
     pub fn success_single(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok((-self.checkpoint_exponent() - self.recovery_exponent()).exp())
     }
 
     /// `P_self = exp(-beta)` (eq. 16).
-    ///
-    /// # Errors
-    /// See [`Run::validate`].
     pub fn success_self(&self) -> Result<f64, ModelError> {
         self.validate()?;
         Ok((-self.recovery_exponent()).exp())

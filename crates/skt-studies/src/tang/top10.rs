@@ -8,9 +8,9 @@ pub struct ListedMachine {
     /// The machine's name.
     pub name: &'static str,
     /// Measured performance, in Tflop/s.
-    pub rmax_tflops: f64,
+    pub(crate) rmax_tflops: f64,
     /// Peak performance, in Tflop/s.
-    pub rpeak_tflops: f64,
+    pub(crate) rpeak_tflops: f64,
 }
 
 impl ListedMachine {
@@ -20,7 +20,7 @@ impl ListedMachine {
     }
 
     /// The lower bound of the efficiency with a share of the memory: Tang et al., TPDS 2018, eq. 5.
-    pub fn efficiency_with_memory(&self, memory_fraction: f64) -> f64 {
+    pub(crate) fn efficiency_with_memory(&self, memory_fraction: f64) -> f64 {
         with_memory_lower_bound(self.efficiency(), memory_fraction)
             .expect("Rmax is below Rpeak in the table, the fraction comes from the caller's figure")
     }

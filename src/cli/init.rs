@@ -211,13 +211,10 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
     };
     let path = args.out.as_deref().unwrap_or(Path::new(default_name));
     if !output::is_stdout(path) && Format::of(path) != format {
-        return Err(ConfigError::BadText {
-            at: At::named("--out", &ValueSource::Flag),
-            what: format!(
-                "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
-                path.display()
-            ),
-        });
+        return Err(At::flag("--out").error(format!(
+            "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
+            path.display()
+        )));
     }
     Ok((path, format))
 }
@@ -233,7 +230,7 @@ fn can_tune(args: &InitArgs, path: &Path) -> Result<(), ConfigError> {
     } else {
         return Ok(());
     };
-    Err(ConfigError::BadText { at: At::named("--tune", &ValueSource::Flag), what: what.to_owned() })
+    Err(At::flag("--tune").error(what))
 }
 
 /// Runs the shell command `command`, which tunes the file that was written.
@@ -245,12 +242,10 @@ fn tune(command: &str) -> Result<(), ConfigError> {
         Ok(status) => status.to_string(),
         Err(error) => error.to_string(),
     };
-    Err(ConfigError::Machine {
-        what: format!(
-            "--tune: the file is written and not tuned, as this command failed ({why}); what it \
-             said is above; run it again when that is mended:\n  {command}"
-        ),
-    })
+    Err(ConfigError::Other(format!(
+        "--tune: the file is written and not tuned, as this command failed ({why}); what it said \
+         is above; run it again when that is mended:\n  {command}"
+    )))
 }
 
 /// N and rate as text, `N = 23040 (4.0 GiB, about 109 Gflop/s)`; with --time also the time.
@@ -297,7 +292,7 @@ fn warn_of_memory_that_is_left() -> Result<(), ConfigError> {
     let stores = [("sysv", StoreKind::SysV { huge_pages: false }), ("posix", StoreKind::Posix)];
     for (name, kind) in stores {
         let left = protect::left_by_others(&*kind.open(), name, None);
-        let left = left.map_err(|why| ConfigError::Machine { what: why.to_string() })?;
+        let left = left.map_err(|why| ConfigError::Other(why.to_string()))?;
         if let Some(left) = left {
             messages::print(format_args!("note: {left}"));
         }
@@ -349,7 +344,7 @@ fn command_line(
 
 fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
     let out_of_range = |flag: &str, value: String, legal: &str| ConfigError::OutOfRange {
-        at: At::named(flag, &ValueSource::Flag),
+        at: At::flag(flag),
         value,
         legal: legal.to_owned(),
     };
@@ -453,13 +448,11 @@ fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fit
     // Of equally good grids, the one nearest to a square is taken.
     let (largest, grid) = sized.max_by_key(|(blocks, _)| *blocks).expect("a grid");
     if largest == 0 {
-        return Err(ConfigError::Machine {
-            what: format!(
-                "{budget} bytes ({} of {available_bytes} available) hold not even one block of \
-                 {nb} for each of {ranks} ranks; give a larger --memory-fraction or fewer --ranks",
-                args.memory_fraction
-            ),
-        });
+        return Err(ConfigError::Other(format!(
+            "{budget} bytes ({} of {available_bytes} available) hold not even one block of {nb} \
+             for each of {ranks} ranks; give a larger --memory-fraction or fewer --ranks",
+            args.memory_fraction
+        )));
     }
     (spec.n, spec.grids) = (vec![largest * nb], vec![grid]);
     let mib = available_bytes >> 20;

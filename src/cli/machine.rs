@@ -10,9 +10,8 @@ use skt_host::memory;
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.
 pub fn cores() -> Result<usize, ConfigError> {
-    let no_cpus = |what: String| ConfigError::Machine { what };
     let allowed = current_mask().map_err(|why| {
-        no_cpus(format!("the CPUs of this process are not known ({why}); give --ranks"))
+        ConfigError::Other(format!("the CPUs of this process are not known ({why}); give --ranks"))
     })?;
     let first_sibling = |cpu: &usize| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
@@ -27,9 +26,9 @@ pub fn cores() -> Result<usize, ConfigError> {
 /// cgroup leaves, whichever is less.
 pub fn available_bytes() -> Result<u64, ConfigError> {
     let memory = memory::this_process();
-    let system = memory.available_bytes.ok_or_else(|| ConfigError::Machine {
-        what: "/proc/meminfo does not say how much memory is available; give --memory-gib"
-            .to_owned(),
+    let system = memory.available_bytes.ok_or_else(|| {
+        let what = "/proc/meminfo does not say how much memory is available; give --memory-gib";
+        ConfigError::Other(what.to_owned())
     })?;
     Ok(memory.cgroup.map_or(system, |group| group.left_bytes().min(system)))
 }

@@ -4,7 +4,7 @@ use clap::{Arg, ArgAction, Args};
 
 use super::flags::{self, Flag, Flags};
 use skt_config::param::Param;
-use skt_config::{At, ConfigError, Draft, Output, ValueSource};
+use skt_config::{At, ConfigError, Draft, Output};
 
 /// Flags that override a configuration. Values are kept as text, because the validator of
 /// configurations checks names and HPL.dat codes alike.
@@ -28,11 +28,8 @@ impl Overrides {
     pub fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {
-            let at = At::named("--out", &ValueSource::Flag);
             let named = if name == "-" { Ok(Output::Stdout) } else { Output::from_name(name) };
-            let output =
-                named.map_err(|what| ConfigError::BadText { at, what: what.to_owned() })?;
-            draft.output = Some(output);
+            draft.output = Some(named.map_err(|what| At::flag("--out").error(what))?);
         }
         draft.values.extend(self.given.0.clone());
         Ok(draft)

@@ -8,7 +8,7 @@ use skt_terms::units::span;
 
 use super::{machine, plan};
 use crate::report::measured;
-use skt_config::{At, ConfigError, RunSpec, ValueSource};
+use skt_config::{At, ConfigError, RunSpec};
 use skt_health::environment::selftest;
 use skt_model::path::{Machine, RunParams, estimate_seconds};
 use skt_run::tuning::TUNING;
@@ -57,12 +57,11 @@ impl Pace {
     /// The pace of the model, with the rate of DGEMM on up to `cores` cores of this machine at
     /// once.
     pub(crate) fn measure_all_cores(cores: usize) -> Result<Self, ConfigError> {
-        let fault = |why: String| ConfigError::Machine { what: why };
         library::use_one_thread();
         let cores = cores.min(machine::cores()?);
-        let team = Team::new(cores, |_| ()).map_err(|why| fault(why.to_string()))?;
+        let team = Team::new(cores, |_| ()).map_err(|why| ConfigError::Other(why.to_string()))?;
         let rates = selftest::dgemm_rates(&team, DGEMM_SECONDS);
-        let rates = rates.map_err(|why| fault(why.to_string()))?;
+        let rates = rates.map_err(|why| ConfigError::Other(why.to_string()))?;
         let gflops = rates.best / cores as f64;
         let mut source = format!(
             "by the model, with DGEMM at {gflops:.1} Gflop/s a core, measured here on {} at once. \
@@ -93,14 +92,13 @@ impl Pace {
     /// The pace of the model, as much faster or slower as the largest test in the JSON report
     /// `path` on as many ranks and threads as `spec`.
     pub fn from_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
-        let fault = |what: String| ConfigError::Machine { what };
-        let tests = measured::read(path).map_err(|why| fault(why.to_string()))?;
+        let tests = measured::read(path).map_err(|why| ConfigError::Other(why.to_string()))?;
         let (p, q) = spec.grids[0];
         let (ranks, threads) = (p * (q + spec.checksums), spec.threads);
         let of_these = |run: &RunParams| run.p * run.q == ranks && run.threads == threads;
         let tests = tests.into_iter().filter(|test| of_these(&test.run));
         let Some(test) = tests.max_by_key(|test| test.run.n) else {
-            return Err(fault(format!(
+            return Err(ConfigError::Other(format!(
                 "'{}' has no completed test without checkpoints (--ft none) on {ranks} rank(s) of \
                  {threads} thread(s); --ranks and --threads name those of another",
                 path.display()
@@ -108,7 +106,7 @@ impl Pace {
         };
         let core = Self::measure_one_core()?;
         let by_model = estimate_seconds(&test.run, &core.machine());
-        let by_model = by_model.map_err(|why| fault(why.to_string()))?;
+        let by_model = by_model.map_err(|why| ConfigError::Other(why.to_string()))?;
         let source = format!(
             "by the model, scaled to the {} that N = {} took in {}: the surer, the nearer that N",
             span(test.time_seconds),
@@ -181,7 +179,7 @@ pub(super) fn too_short(limit_seconds: f64, n: usize, seconds: Option<f64>) -> C
                 .to_owned()
         }
     };
-    ConfigError::BadText { at: At::named("--time", &ValueSource::Flag), what }
+    At::flag("--time").error(what)
 }
 
 #[cfg(test)]

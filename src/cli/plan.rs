@@ -400,7 +400,7 @@ pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     // A BLAS uses all cores unless it is limited.
     library::use_one_thread();
     selftest::dgemm_gflops(&Team::solo(), SECONDS)
-        .map_err(|why| ConfigError::Machine { what: why.to_string() })
+        .map_err(|why| ConfigError::Other(why.to_string()))
 }
 
 /// The rate of copies of 64 MiB, the best of five, in GB/s.

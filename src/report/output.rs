@@ -80,7 +80,10 @@ pub(crate) fn must_not_replace(
     let is_same = |other: &Path| is_file(report) && whole(report) == whole(other);
     match others.iter().find(|(other, _)| is_same(other)) {
         None => Ok(()),
-        Some((_, what)) => Err(ConfigError::Replaces { file: report.display().to_string(), what }),
+        Some((_, what)) => {
+            let what = format!("is {what}, and a report would replace it; name another file");
+            Err(ConfigError::NotAConfig { file: report.display().to_string(), what })
+        }
     }
 }
 

@@ -202,7 +202,7 @@ pub struct SlowPart {
 /// The rates of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub(crate) struct RankPart {
+pub struct RankPart {
     /// The rank's host.
     pub host: String,
     /// The rank's number in the run.

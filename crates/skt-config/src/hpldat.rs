@@ -137,12 +137,8 @@ impl<'a> Reader<'a> {
             7 => Output::Stderr,
             _ => {
                 let name = tokens(name_line).next().unwrap_or_default();
-                let name = std::str::from_utf8(name).map_err(|_| ConfigError::BadText {
-                    at: name_at.clone(),
-                    what: "the file name is not UTF-8".to_owned(),
-                })?;
-                Output::file(name)
-                    .map_err(|what| ConfigError::BadText { at: name_at, what: what.to_owned() })?
+                let named = std::str::from_utf8(name).map_err(|_| "the file name is not UTF-8");
+                named.and_then(Output::file).map_err(|what| name_at.error(what))?
             }
         });
         Ok(())
@@ -238,13 +234,11 @@ impl<'a> Reader<'a> {
         if got == 0 {
             return ConfigError::Empty { at, legal: info.legal_in_dat() };
         }
-        ConfigError::FewerValues {
-            at,
-            want: count.values,
-            got,
-            count_line: count.line,
-            found: if found.is_empty() { "end of line".to_owned() } else { shown(found) },
-        }
+        let Count { values: want, line } = count;
+        let found = if found.is_empty() { "end of line".to_owned() } else { shown(found) };
+        at.error(format!(
+            "{got} of {want} values found (line {line} says {want}); `{found}` is not a number"
+        ))
     }
 
     /// Reads a line with one value.
@@ -280,8 +274,7 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     };
     if name.is_empty() || name.bytes().any(|b| is_blank(&b)) {
         let what = format!("`{}` has blanks, which HPL.dat cannot hold", shown(name));
-        let at = At::named("output file name", &ValueSource::Default);
-        return Err(ConfigError::BadText { at, what });
+        return Err(At::named("output file name", &ValueSource::Default).error(what));
     }
     let mut out = format!("{}\n{}\n", spec.title[0], spec.title[1]);
     line(&mut out, name, "output file name (if any)");

@@ -122,140 +122,58 @@ fn line_ends_blanks_and_strange_bytes_in_comments_do_not_matter() {
 
 #[test]
 fn each_kind_of_bad_line_names_file_line_parameter_value_and_legal_range() {
-    let cases: &[(usize, &str, &str)] = &[
-        (
-            4,
-            "file",
-            "HPL.dat:4: device out: `file` is not a whole number; \
-             legal: 6 (stdout), 7 (stderr), any other number for the file",
-        ),
-        (
-            5,
-            "0 # of Ns",
-            "HPL.dat:5: # of problem sizes (N): value 0 is out of range; legal: 1 to 20",
-        ),
-        (
-            5,
-            "21 # of Ns",
-            "HPL.dat:5: # of problem sizes (N): value 21 is out of range; legal: 1 to 20",
-        ),
-        (
-            5,
-            "many",
-            "HPL.dat:5: # of problem sizes (N): `many` is not a whole number; legal: 1 to 20",
-        ),
-        (5, "", "HPL.dat:5: # of problem sizes (N): no value is given; legal: 1 to 20"),
-        (6, "29 30 Ns", "HPL.dat:6: Ns: 2 of 4 values found (line 5 says 4); `Ns` is not a number"),
-        (
-            6,
-            "29 30",
-            "HPL.dat:6: Ns: 2 of 4 values found (line 5 says 4); `end of line` is not a number",
-        ),
-        (6, "", "HPL.dat:6: Ns: no value is given; legal: 0 to 4294967295"),
-        (6, "29 30 34 -1", "HPL.dat:6: Ns: value -1 is out of range; legal: 0 to 4294967295"),
-        (
-            6,
-            "1 2 3 4294967296",
-            "HPL.dat:6: Ns: value 4294967296 is out of range; legal: 0 to 4294967295",
-        ),
-        (
-            6,
-            "1 2 3 99999999999999999999",
-            "HPL.dat:6: Ns: value 99999999999999999999 is out of range; \
-             legal: 0 to 4294967295",
-        ),
-        (6, "1e3 30 34 35", "HPL.dat:6: Ns: `1e3` is not a whole number; legal: 0 to 4294967295"),
-        (
-            6,
-            "1000.0 30 34 35",
-            "HPL.dat:6: Ns: `1000.0` is not a whole number; legal: 0 to 4294967295",
-        ),
-        (8, "1 0 3 4", "HPL.dat:8: NBs: value 0 is out of range; legal: 1 or more"),
-        (
-            8,
-            "1 2147483648 3 4",
-            "HPL.dat:8: NBs: value 2147483648 is out of range; legal: 1 to 2147483647",
-        ),
-        (9, "2", "HPL.dat:9: PMAP: value 2 is out of range; legal: 0 (row), 1 (column)"),
-        (10, "4", "HPL.dat:11: Ps: 3 of 4 values found (line 10 says 4); `Ps` is not a number"),
-        (11, "2 0 4 Ps", "HPL.dat:11: Ps: value 0 is out of range; legal: 1 or more"),
-        (12, "2 4 0 Qs", "HPL.dat:12: Qs: value 0 is out of range; legal: 1 or more"),
-        (
-            12,
-            "2 4 2147483647",
-            "HPL.dat:12: Qs: the 4 x 2147483647 grid has more than 2147483647 processes; \
-             legal: P x Q below that",
-        ),
-        (
-            13,
-            "sixteen",
-            "HPL.dat:13: threshold: `sixteen` is not a number; legal: a finite number, e.g. 16.0",
-        ),
-        (
-            13,
-            "inf",
-            "HPL.dat:13: threshold: value inf is out of range; legal: a finite number, e.g. 16.0",
-        ),
-        (
-            13,
-            "NaN",
-            "HPL.dat:13: threshold: value NaN is out of range; legal: a finite number, e.g. 16.0",
-        ),
-        (
-            15,
-            "0 1 3",
-            "HPL.dat:15: PFACTs: value 3 is out of range; legal: 0 (left), 1 (crout), 2 (right)",
-        ),
-        (17, "2 0", "HPL.dat:17: NBMINs: value 0 is out of range; legal: 1 or more"),
-        (19, "1 NDIVs", "HPL.dat:19: NDIVs: value 1 is out of range; legal: 2 or more"),
-        (
-            21,
-            "0 -1 2",
-            "HPL.dat:21: RFACTs: value -1 is out of range; legal: 0 (left), 1 (crout), 2 (right)",
-        ),
-        (
-            23,
-            "6",
-            "HPL.dat:23: BCASTs: value 6 is out of range; legal: \
-             0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)",
-        ),
-        (
-            23,
-            "1ring",
-            "HPL.dat:23: BCASTs: `1ring` is not a whole number; legal: \
-             0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)",
-        ),
-        (25, "-1", "HPL.dat:25: DEPTHs: value -1 is out of range; legal: 0 or more"),
-        (
-            26,
-            "3",
-            "HPL.dat:26: SWAP: value 3 is out of range; legal: \
-             0 (binary-exchange), 1 (spread-roll), 2 (mix)",
-        ),
-        (27, "-1", "HPL.dat:27: swapping threshold: value -1 is out of range; legal: 0 or more"),
-        (
-            28,
-            "2",
-            "HPL.dat:28: L1: value 2 is out of range; legal: 0 (transposed), 1 (no-transposed)",
-        ),
-        (
-            29,
-            "2",
-            "HPL.dat:29: U: value 2 is out of range; legal: 0 (transposed), 1 (no-transposed)",
-        ),
-        (30, "2", "HPL.dat:30: Equilibration: value 2 is out of range; legal: 0 (no), 1 (yes)"),
-        (31, "0", "HPL.dat:31: memory alignment: value 0 is out of range; legal: 1 or more"),
-        (
-            31,
-            "\u{1b}[2J",
-            "HPL.dat:31: memory alignment: `\\u{1b}[2J` is not a whole number; legal: 1 or more",
-        ),
-    ];
-    for (line, text, want) in cases {
-        let said = message(dat(&with_line(*line, text)));
+    for case in BAD_LINES.lines() {
+        let [line, text, want] = split_case(case);
+        let said = message(dat(&with_line(line.parse().unwrap(), text)));
         let (said, _) = said.split_once("; --lenient takes ").unwrap_or((&said, ""));
-        assert_eq!(said, *want, "line {line}: {text}");
+        assert_eq!(said, format!("HPL.dat:{want}"), "{case}");
     }
+}
+
+/// Lines of HPL.dat, what is in them, and the message after the name of the file.
+const BAD_LINES: &str = "\
+4 | file | 4: device out: `file` is not a whole number; legal: 6 (stdout), 7 (stderr), any other number for the file
+5 | 0 # of Ns | 5: # of problem sizes (N): value 0 is out of range; legal: 1 to 20
+5 | 21 # of Ns | 5: # of problem sizes (N): value 21 is out of range; legal: 1 to 20
+5 | many | 5: # of problem sizes (N): `many` is not a whole number; legal: 1 to 20
+5 |  | 5: # of problem sizes (N): no value is given; legal: 1 to 20
+6 | 29 30 Ns | 6: Ns: 2 of 4 values found (line 5 says 4); `Ns` is not a number
+6 | 29 30 | 6: Ns: 2 of 4 values found (line 5 says 4); `end of line` is not a number
+6 |  | 6: Ns: no value is given; legal: 0 to 4294967295
+6 | 29 30 34 -1 | 6: Ns: value -1 is out of range; legal: 0 to 4294967295
+6 | 1 2 3 4294967296 | 6: Ns: value 4294967296 is out of range; legal: 0 to 4294967295
+6 | 1 2 3 99999999999999999999 | 6: Ns: value 99999999999999999999 is out of range; legal: 0 to 4294967295
+6 | 1e3 30 34 35 | 6: Ns: `1e3` is not a whole number; legal: 0 to 4294967295
+6 | 1000.0 30 34 35 | 6: Ns: `1000.0` is not a whole number; legal: 0 to 4294967295
+8 | 1 0 3 4 | 8: NBs: value 0 is out of range; legal: 1 or more
+8 | 1 2147483648 3 4 | 8: NBs: value 2147483648 is out of range; legal: 1 to 2147483647
+9 | 2 | 9: PMAP: value 2 is out of range; legal: 0 (row), 1 (column)
+10 | 4 | 11: Ps: 3 of 4 values found (line 10 says 4); `Ps` is not a number
+11 | 2 0 4 Ps | 11: Ps: value 0 is out of range; legal: 1 or more
+12 | 2 4 0 Qs | 12: Qs: value 0 is out of range; legal: 1 or more
+12 | 2 4 2147483647 | 12: Qs: the 4 x 2147483647 grid has more than 2147483647 processes; legal: P x Q below that
+13 | sixteen | 13: threshold: `sixteen` is not a number; legal: a finite number, e.g. 16.0
+13 | inf | 13: threshold: value inf is out of range; legal: a finite number, e.g. 16.0
+13 | NaN | 13: threshold: value NaN is out of range; legal: a finite number, e.g. 16.0
+15 | 0 1 3 | 15: PFACTs: value 3 is out of range; legal: 0 (left), 1 (crout), 2 (right)
+17 | 2 0 | 17: NBMINs: value 0 is out of range; legal: 1 or more
+19 | 1 NDIVs | 19: NDIVs: value 1 is out of range; legal: 2 or more
+21 | 0 -1 2 | 21: RFACTs: value -1 is out of range; legal: 0 (left), 1 (crout), 2 (right)
+23 | 6 | 23: BCASTs: value 6 is out of range; legal: 0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)
+23 | 1ring | 23: BCASTs: `1ring` is not a whole number; legal: 0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)
+25 | -1 | 25: DEPTHs: value -1 is out of range; legal: 0 or more
+26 | 3 | 26: SWAP: value 3 is out of range; legal: 0 (binary-exchange), 1 (spread-roll), 2 (mix)
+27 | -1 | 27: swapping threshold: value -1 is out of range; legal: 0 or more
+28 | 2 | 28: L1: value 2 is out of range; legal: 0 (transposed), 1 (no-transposed)
+29 | 2 | 29: U: value 2 is out of range; legal: 0 (transposed), 1 (no-transposed)
+30 | 2 | 30: Equilibration: value 2 is out of range; legal: 0 (no), 1 (yes)
+31 | 0 | 31: memory alignment: value 0 is out of range; legal: 1 or more
+31 | \u{1b}[2J | 31: memory alignment: `\\u{1b}[2J` is not a whole number; legal: 1 or more";
+
+/// The columns of a row of a table of cases.
+pub(super) fn split_case<const N: usize>(case: &str) -> [&str; N] {
+    let columns: Vec<&str> = case.split(" | ").collect();
+    columns.try_into().expect(case)
 }
 
 /// What is reported for a file: the error, or the warnings.
@@ -746,110 +664,10 @@ fn toml_takes_scalars_lists_names_and_codes() {
 
 #[test]
 fn bad_toml_says_what_and_where() {
-    let cases = [
-        (
-            "n = 1\np = 1\nq = 1\nbcats = 1\n",
-            "hpl.toml:4: bcats: no such key; did you mean `bcast`?",
-        ),
-        (
-            "n = 1\nswap-treshold = 1",
-            "hpl.toml:2: swap-treshold: no such key; did you mean `swap_threshold`?",
-        ),
-        (
-            "wallpaper = 1",
-            "hpl.toml:1: wallpaper: no such key; the keys are title, output, checkpoint, launch, n, nb, pmap, p, q, \
-             threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, \
-             equilibration, alignment, generator, threads, \
-             transport, pin",
-        ),
-        (
-            "[checkpoint]\na = 1",
-            "hpl.toml:2: checkpoint.a: no such key; the keys are method, every, mtbf, resume, run_id, \
-             group_size, parities, region, codec, encoder, message_bytes, \
-             overlap, helper_cores, check_every, on_loss, domains, allow_shared_domains, store, level, \
-             time_limit",
-        ),
-        (
-            "ft = \"none\"",
-            "hpl.toml:1: ft: no such key; the flag --ft is `method` in the table [checkpoint]",
-        ),
-        (
-            "checkpoint-every = 9",
-            "hpl.toml:1: checkpoint-every: no such key; the flag --checkpoint-every is `every` in the \
-             table [checkpoint]",
-        ),
-        (
-            "[checkpoint]\ncheckpoint_every = 9",
-            "hpl.toml:2: checkpoint.checkpoint_every: no such key; the flag --checkpoint-every is \
-             `every` in the table [checkpoint]",
-        ),
-        (
-            "swap-threshold = 1",
-            "hpl.toml:1: swap-threshold: no such key; the flag --swap-threshold is `swap_threshold` at \
-             the top level",
-        ),
-        (
-            "[checkpoint]\nhosts = 'a'",
-            "hpl.toml:2: checkpoint.hosts: no such key; it belongs in the table [launch]",
-        ),
-        ("out = 'a'", "hpl.toml:1: out: no such key; the flag --out is `output` at the top level"),
-        ("[checkpont]\na = 1", "hpl.toml:1: checkpont: no such key; did you mean `checkpoint`?"),
-        ("p = 1\nq = 1\n", "hpl.toml: `n` is missing; legal: 0 to 4294967295"),
-        ("n = 1\nq = 1\n", "hpl.toml: `p` is missing; legal: 1 or more"),
-        ("n = []\np = 1\nq = 1", "hpl.toml:1: n: no value is given; legal: 0 to 4294967295"),
-        (
-            "n = 1\np = 1\nq = 1\nnb = [8, 0]",
-            "hpl.toml:4: nb: value 0 is out of range; legal: 1 or more",
-        ),
-        (
-            "n = 1\np = 1\nq = 1\nnb = [8,\n 0]",
-            "hpl.toml:5: nb: value 0 is out of range; legal: 1 or more",
-        ),
-        (
-            "n = 99999999999999999999999999999999999999999\np = 1\nq = 1",
-            "hpl.toml:1: n: value 9999999999999999999999999999999999999999... is out of range; legal: 0 to 4294967295",
-        ),
-        (
-            "n = 1.5\np = 1\nq = 1",
-            "hpl.toml:1: n: `1.5` is not a whole number; legal: 0 to 4294967295",
-        ),
-        (
-            "n = \"1\"\np = 1\nq = 1",
-            "hpl.toml:1: n: `1` is not a whole number; legal: 0 to 4294967295",
-        ),
-        (
-            "n = 1\np = [1, 2]\nq = 1",
-            "hpl.toml:2: p has 2 values and hpl.toml:3: q has 1; they pair up, one Q for each P",
-        ),
-        ("n = 1\np = 1\nq = 1\nswap = [0, 1]", "hpl.toml:4: swap: 2 values where one belongs"),
-        (
-            "n = 1\np = 1\nq = 1\npfact = \"up\"",
-            "hpl.toml:4: pfact: `up` is not one of the choices; \
-          legal: left (0), crout (1), right (2)",
-        ),
-        (
-            "n = 1\np = 1\nq = 1\nthreshold = nan",
-            "hpl.toml:4: threshold: value nan is out of range; \
-          legal: a finite number, e.g. 16.0",
-        ),
-        (
-            "n = 1\np = 1\nq = 1\nthreads = 0",
-            "hpl.toml:4: threads: value 0 is out of range; legal: 1 to 4096",
-        ),
-        (
-            "n = { a = 1 }",
-            "hpl.toml:1: n: `this table` is not a value or a list of values; legal: 0 to 4294967295",
-        ),
-        ("title = \"a\\nb\"", "hpl.toml:1: title: must be one or two strings, each of one line"),
-        ("title = []", "hpl.toml:1: title: must be one or two strings, each of one line"),
-        ("output = 6", "hpl.toml:1: output: must be \"stdout\", \"stderr\" or the name of a file"),
-        (
-            "output = \"\"",
-            "hpl.toml:1: output: the report goes to a file, but no file name is given",
-        ),
-    ];
-    for (text, want) in cases {
-        assert_eq!(message(toml_text(text)), want, "{text}");
+    for case in BAD_TOML.lines() {
+        let [text, want] = split_case(case);
+        let reported = message(toml_text(&text.replace("; ", "\n")));
+        assert_eq!(reported, format!("hpl.toml:{want}"), "{case}");
     }
     for (text, line) in [("n = 1\nn = 2", 2), ("n = 1\n\n= 3", 3), ("n = [1", 1)] {
         let message = message(toml_text(text));
@@ -860,6 +678,37 @@ fn bad_toml_says_what_and_where() {
     let many = format!("n = [{}]\np = 1\nq = 1", vec!["1"; 21].join(","));
     assert_eq!(message(toml_text(&many)), "hpl.toml:1: n: 21 values; legal: 1 to 20");
 }
+
+/// Texts of TOML, with `; ` between their lines, and the message after the name of the file.
+const BAD_TOML: &str = r#"n = 1; p = 1; q = 1; bcats = 1 | 4: bcats: no such key; did you mean `bcast`?
+n = 1; swap-treshold = 1 | 2: swap-treshold: no such key; did you mean `swap_threshold`?
+wallpaper = 1 | 1: wallpaper: no such key; the keys are title, output, checkpoint, launch, n, nb, pmap, p, q, threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, equilibration, alignment, generator, threads, transport, pin
+[checkpoint]; a = 1 | 2: checkpoint.a: no such key; the keys are method, every, mtbf, resume, run_id, group_size, parities, region, codec, encoder, message_bytes, overlap, helper_cores, check_every, on_loss, domains, allow_shared_domains, store, level, time_limit
+ft = "none" | 1: ft: no such key; the flag --ft is `method` in the table [checkpoint]
+checkpoint-every = 9 | 1: checkpoint-every: no such key; the flag --checkpoint-every is `every` in the table [checkpoint]
+[checkpoint]; checkpoint_every = 9 | 2: checkpoint.checkpoint_every: no such key; the flag --checkpoint-every is `every` in the table [checkpoint]
+swap-threshold = 1 | 1: swap-threshold: no such key; the flag --swap-threshold is `swap_threshold` at the top level
+[checkpoint]; hosts = 'a' | 2: checkpoint.hosts: no such key; it belongs in the table [launch]
+out = 'a' | 1: out: no such key; the flag --out is `output` at the top level
+[checkpont]; a = 1 | 1: checkpont: no such key; did you mean `checkpoint`?
+p = 1; q = 1 |  `n` is missing; legal: 0 to 4294967295
+n = 1; q = 1 |  `p` is missing; legal: 1 or more
+n = []; p = 1; q = 1 | 1: n: no value is given; legal: 0 to 4294967295
+n = 1; p = 1; q = 1; nb = [8, 0] | 4: nb: value 0 is out of range; legal: 1 or more
+n = 1; p = 1; q = 1; nb = [8,;  0] | 5: nb: value 0 is out of range; legal: 1 or more
+n = 99999999999999999999999999999999999999999; p = 1; q = 1 | 1: n: value 9999999999999999999999999999999999999999... is out of range; legal: 0 to 4294967295
+n = 1.5; p = 1; q = 1 | 1: n: `1.5` is not a whole number; legal: 0 to 4294967295
+n = "1"; p = 1; q = 1 | 1: n: `1` is not a whole number; legal: 0 to 4294967295
+n = 1; p = [1, 2]; q = 1 | 2: p has 2 values and hpl.toml:3: q has 1; they pair up, one Q for each P
+n = 1; p = 1; q = 1; swap = [0, 1] | 4: swap: 2 values where one belongs
+n = 1; p = 1; q = 1; pfact = "up" | 4: pfact: `up` is not one of the choices; legal: left (0), crout (1), right (2)
+n = 1; p = 1; q = 1; threshold = nan | 4: threshold: value nan is out of range; legal: a finite number, e.g. 16.0
+n = 1; p = 1; q = 1; threads = 0 | 4: threads: value 0 is out of range; legal: 1 to 4096
+n = { a = 1 } | 1: n: `this table` is not a value or a list of values; legal: 0 to 4294967295
+title = "a\nb" | 1: title: must be one or two strings, each of one line
+title = [] | 1: title: must be one or two strings, each of one line
+output = 6 | 1: output: must be "stdout", "stderr" or the name of a file
+output = "" | 1: output: the report goes to a file, but no file name is given"#;
 
 #[test]
 fn a_grid_larger_than_the_job_is_named_with_its_line() {

@@ -38,10 +38,9 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at);
     let reader = Reader { ends: ends.collect(), file: file.into() };
-    let table = DeTable::parse(text).map_err(|error| ConfigError::TomlSyntax {
-        file: file.to_owned(),
-        line: reader.line(error.span().map_or(0, |span| span.start)),
-        message: error.message().replace('\n', "; "),
+    let table = DeTable::parse(text).map_err(|error| {
+        let line = reader.line(error.span().map_or(0, |span| span.start));
+        ConfigError::Other(format!("{file}:{line}: {}", error.message().replace('\n', "; ")))
     })?;
     let mut draft = Draft::default();
     for (key, value) in table.get_ref() {
@@ -93,8 +92,7 @@ impl Reader {
     }
 
     fn unknown(&self, key: &str, offset: usize, hint: String) -> ConfigError {
-        let (file, line) = (self.file.to_string(), self.line(offset));
-        ConfigError::UnknownKey { file, line, key: shown(key), hint }
+        At::named(&shown(key), &self.place(offset)).error(format!("no such key; {hint}"))
     }
 
     /// Reads a table below the top level: what `read` makes of each value, by its setting.
@@ -120,14 +118,7 @@ impl Reader {
         setting: Setting,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<Value, ConfigError> {
-        let place = self.place(value.span().start);
-        let (text, form) = scalar(value.get_ref()).ok_or_else(|| ConfigError::NotUnderstood {
-            at: setting.at(&place),
-            value: format!("this {}", value.get_ref().type_str()),
-            wanted: "a value",
-            legal: setting.info().legal(),
-        })?;
-        Ok(Value { text, form, place })
+        self.scalar(setting.info(), Setting::at, value, "a value")
     }
 
     /// Reads a value of the table `[launch]`, which may be a list.
@@ -168,23 +159,31 @@ impl Reader {
         param: Param,
         value: &Spanned<DeValue<'_>>,
     ) -> Result<Vec<Value>, ConfigError> {
+        let scalar =
+            |value| self.scalar(param.info(), At::param, value, "a value or a list of values");
         match value.get_ref() {
             DeValue::Array(list) if list.is_empty() => Err(ConfigError::Empty {
                 at: At::param(param, &self.place(value.span().start)),
                 legal: param.info().legal(),
             }),
-            DeValue::Array(list) => list.iter().map(|item| self.scalar(param, item)).collect(),
-            _ => Ok(vec![self.scalar(param, value)?]),
+            DeValue::Array(list) => list.iter().map(scalar).collect(),
+            _ => Ok(vec![scalar(value)?]),
         }
     }
 
-    fn scalar(&self, param: Param, value: &Spanned<DeValue<'_>>) -> Result<Value, ConfigError> {
+    fn scalar<S: Table>(
+        &self,
+        row: &Row<S>,
+        at: fn(S, &ValueSource) -> At,
+        value: &Spanned<DeValue<'_>>,
+        wanted: &'static str,
+    ) -> Result<Value, ConfigError> {
         let place = self.place(value.span().start);
         let (text, form) = scalar(value.get_ref()).ok_or_else(|| ConfigError::NotUnderstood {
-            at: At::param(param, &place),
+            at: at(row.setting, &place),
             value: format!("this {}", value.get_ref().type_str()),
-            wanted: "a value or a list of values",
-            legal: param.info().legal(),
+            wanted,
+            legal: row.legal(),
         })?;
         Ok(Value { text, form, place })
     }
@@ -195,10 +194,8 @@ impl Reader {
         value: &Spanned<DeValue<'_>>,
         place: &ValueSource,
     ) -> Result<[String; 2], ConfigError> {
-        let wrong = || ConfigError::BadText {
-            at: At::named("title", place),
-            what: "must be one or two strings, each of one line".to_owned(),
-        };
+        let wrong =
+            || At::named("title", place).error("must be one or two strings, each of one line");
         let one_line = |value: &DeValue<'_>| match value.as_str() {
             Some(text) if !text.chars().any(|c| c.is_control() && c != '\t') => {
                 Ok(clean_title(text))
@@ -226,10 +223,7 @@ impl Reader {
             Some(name) => Output::from_name(name),
             None => Err("must be \"stdout\", \"stderr\" or the name of a file"),
         };
-        named.map_err(|what| ConfigError::BadText {
-            at: At::named("output", place),
-            what: what.to_owned(),
-        })
+        named.map_err(|what| At::named("output", place).error(what))
     }
 }
 

@@ -11,7 +11,7 @@ use super::param::{MAX_LIST, Param, in_dat_order};
 use super::source::ValueSource;
 use super::spec::RunSpec;
 use super::unintended;
-use super::value::{Form, Row, Value, Written};
+use super::value::{Form, INT_MAX, Row, Value, Written};
 
 /// The largest number of tests of a run: at a second each they take more than a day, and the list
 /// of all is still short.
@@ -110,8 +110,11 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     }
     let tests = spec.test_count();
     if tests > MAX_TESTS {
-        let file = rules.source.to_owned();
-        return Err(ConfigError::TooManyTests { file, tests, most: MAX_TESTS });
+        let what = format!(
+            "the lists make {tests} tests, each value of one with each of all others; legal: at \
+             most {MAX_TESTS}"
+        );
+        return Err(ConfigError::NotAConfig { file: rules.source.to_owned(), what });
     }
     c.warnings.extend(unintended::warnings(&spec, draft));
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
@@ -132,11 +135,8 @@ impl Checker<'_> {
         let values = match self.draft.values.get(&param) {
             Some(values) => values.clone(),
             None if info.default.is_empty() => {
-                return Err(ConfigError::Missing {
-                    file: self.rules.source.to_owned(),
-                    key: info.key,
-                    legal: info.legal(),
-                });
+                let what = format!("`{}` is missing; legal: {}", info.key, info.legal());
+                return Err(ConfigError::NotAConfig { file: self.rules.source.to_owned(), what });
             }
             None => {
                 let text = info.default.to_owned();
@@ -147,8 +147,10 @@ impl Checker<'_> {
         match values.len() {
             0 => Err(ConfigError::Empty { at: at(), legal: info.legal() }),
             1 => Ok(values),
-            got if !info.is_list => Err(ConfigError::NotAList { at: at(), got }),
-            got if got > MAX_LIST => Err(ConfigError::TooManyValues { at: at(), got }),
+            got if !info.is_list => Err(at().error(format!("{got} values where one belongs"))),
+            got if got > MAX_LIST => {
+                Err(at().error(format!("{got} values; legal: 1 to {MAX_LIST}")))
+            }
             _ => Ok(values),
         }
     }
@@ -259,8 +261,10 @@ impl Checker<'_> {
             let (p_at, q_at) = (Box::new(p_at), Box::new(q_at));
             return Err(ConfigError::GridPairs { p_at, p_count, q_at, q_count });
         }
-        if let Some((&p, &q)) = ps.iter().zip(&qs).find(|(p, q)| **p * **q > i32::MAX as usize) {
-            return Err(ConfigError::GridTooLarge { at: q_at, p, q });
+        if let Some((&p, &q)) = ps.iter().zip(&qs).find(|(p, q)| **p * **q > INT_MAX) {
+            return Err(q_at.error(format!(
+                "the {p} x {q} grid has more than {INT_MAX} processes; legal: P x Q below that"
+            )));
         }
         Ok(ps.into_iter().zip(qs).collect())
     }
@@ -279,7 +283,13 @@ impl Checker<'_> {
         let grids = (1..=ranks).filter(|p| ranks.is_multiple_of(*p) && ranks / p > checksums);
         let grids: Vec<_> = grids.map(|p| (p, ranks / p - checksums)).collect();
         let flat = grids.iter().rev().find(|(p, q)| p <= q);
-        flat.or(grids.first()).copied().ok_or(ConfigError::NoDataColumn { checksums, ranks })
+        flat.or(grids.first()).copied().ok_or_else(|| {
+            ConfigError::Other(format!(
+                "--ft abft with {checksums} checksum column(s) needs a process column for data \
+                 beside them, this job has {ranks} rank(s); start it on more, or take fewer \
+                 --parities"
+            ))
+        })
     }
 
     /// The dimension of each grid that was not given, from the number of ranks.
@@ -296,8 +306,10 @@ impl Checker<'_> {
                 Ok(ranks / value - checksums)
             }
             _ => {
-                let at = At::param(given, &self.draft.place(given));
-                Err(ConfigError::NoGrid { at, value, ranks })
+                let what = format!(
+                    "value {value} does not divide the {ranks} ranks; give both --p and --q"
+                );
+                Err(At::param(given, &self.draft.place(given)).error(what))
             }
         };
         sides.iter().map(side).collect()

@@ -23,6 +23,8 @@ use skt_terms::choice::OnLoss;
 /// The most members that a group may have: GF(2^8) has no more points.
 pub const MOST_MEMBERS: usize = 255;
 
+const NO_CHECKSUMS: &str = "has no meaning without --ft abft, which has checksums; leave it out";
+
 impl Settings {
     /// The settings that a draft describes, for the run `spec`. The file of failure domains is read
     /// by [`read_domains`].
@@ -51,11 +53,14 @@ impl Settings {
             from.refuse_replacement(&settings, spec.tests().len())?;
             let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
             if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {
-                return Err(ConfigError::WideRow { width, most: MOST_MEMBERS });
+                return Err(ConfigError::Other(format!(
+                    "--ft abft: a process row has {width} ranks, checksum columns included; legal: \
+                     at most {MOST_MEMBERS}. Take a grid of more rows, or another --ft"
+                )));
             }
         } else if settings.check_every != CheckEvery::Auto {
             let place = &draft[&Setting::CheckEvery].place;
-            return Err(ConfigError::NoChecksums { at: Setting::CheckEvery.at(place) });
+            return Err(Setting::CheckEvery.at(place).error(NO_CHECKSUMS));
         } else {
             (settings.group_size, settings.parities) = from.group()?;
         }
@@ -148,12 +153,13 @@ impl Reader<'_> {
     fn levels(&self, method: Method) -> Result<Levels, ConfigError> {
         let Some(value) = self.0.get(&Setting::Level) else { return Ok(Levels::default()) };
         let at = Setting::Level.at(&value.place);
-        let levels = value.text.parse::<Levels>().map_err(|why| ConfigError::BadText {
-            at: at.clone(),
-            what: format!("{why}. Legal is {}", Setting::Level.info().legal()),
+        let levels = value.text.parse::<Levels>().map_err(|why| {
+            at.clone().error(format!("{why}. Legal is {}", Setting::Level.info().legal()))
         })?;
         if !method.has_images() {
-            return Err(ConfigError::NoImages { at, method: method.to_string() });
+            return Err(at.error(format!(
+                "levels need --ft self, --ft double or --ft abft; this is {method}, so leave them out"
+            )));
         }
         let beside_the_solver = |level: &LevelSettings| match level {
             LevelSettings { when_busy: WhenBusy::Skip, .. } => Some("when-busy=skip"),
@@ -162,9 +168,9 @@ impl Reader<'_> {
         };
         match levels.0.iter().find_map(beside_the_solver) {
             // With checksums an image is written from the matrix itself, so its rank waits for it.
-            Some(option) if method == Method::Abft => {
-                Err(ConfigError::WaitsForImages { at, option })
-            }
+            Some(option) if method == Method::Abft => Err(at.error(format!(
+                "{option} has no meaning with --ft abft, which waits for each image; leave it out"
+            ))),
             _ => Ok(levels),
         }
     }
@@ -175,9 +181,9 @@ impl Reader<'_> {
         let of_checkpoints = [Every, GroupSize, Region, Codec, Encoder, MessageBytes, Overlap];
         match of_checkpoints.into_iter().find_map(|setting| Some((setting, self.0.get(&setting)?)))
         {
-            Some((setting, value)) => {
-                Err(ConfigError::NoCheckpoints { at: setting.at(&value.place) })
-            }
+            Some((setting, value)) => Err(setting
+                .at(&value.place)
+                .error("has no meaning with --ft abft, which takes no checkpoints; leave it out")),
             None => Ok(()),
         }
     }
@@ -188,9 +194,12 @@ impl Reader<'_> {
         let at = Setting::OnLoss.at(&value.place);
         match (settings.on_loss, settings.method, settings.resume) {
             (OnLoss::Restart, ..) => Ok(()),
-            (_, Method::Abft, Resume::Never) => Err(ConfigError::RecoversFromNothing { at }),
+            (_, Method::Abft, Resume::Never) => Err(at.error(
+                "goes on from memory, which --resume never does not; to begin anew, remove the \
+                 memory before (skt-hpl store clean --run NAME)",
+            )),
             (_, Method::Abft, _) => Ok(()),
-            _ => Err(ConfigError::NoChecksums { at }),
+            _ => Err(at.error(NO_CHECKSUMS)),
         }
     }
 
@@ -200,8 +209,10 @@ impl Reader<'_> {
         let parities = settings.parities;
         match self.0.get(&Setting::OnLoss) {
             Some(value) if settings.on_loss == OnLoss::Replace && (parities, tests) != (1, 1) => {
-                let at = Setting::OnLoss.at(&value.place);
-                Err(ConfigError::NotReplaced { at, parities, tests })
+                Err(Setting::OnLoss.at(&value.place).error(format!(
+                    "replace takes one checksum column (--parities 1) and one test, as none is \
+                     left for another; here are {parities} and {tests}. Change that, or take recover"
+                )))
             }
             _ => Ok(()),
         }
@@ -224,7 +235,7 @@ impl Reader<'_> {
             _ => return Ok(()),
         };
         let at = Setting::HelperCores.at(&self.0[&Setting::HelperCores].place);
-        Err(ConfigError::NoHelp { at, why })
+        Err(at.error(format!("there is nothing for helper cores to do: {why}")))
     }
 
     /// The members and parities of a group.
@@ -290,6 +301,7 @@ fn default_run_id(spec: &RunSpec) -> String {
 mod tests {
     use super::super::Every;
     use super::*;
+    use crate::tests::split_case;
     use crate::toml::write_checkpoint;
     use crate::value::Value;
     use crate::{Checked, Format, parse};
@@ -386,108 +398,11 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named_with_its_line_and_what_is_legal() {
-        let cases = [
-            (
-                "method = \"triple\"",
-                "f:6: checkpoint.method: `triple` is not one of the choices; \
-                 legal: self, abft, double, single, none",
-            ),
-            (
-                "method = \"single\"\nlevel = \"local:/x\"",
-                "f:7: checkpoint.level: levels need --ft self, --ft double or --ft abft; this is single, so leave them out",
-            ),
-            (
-                "method = \"abft\"\nlevel = \"local:/x,when-busy=skip\"",
-                "f:7: checkpoint.level: when-busy=skip has no meaning with --ft abft, which waits \
-                 for each image; leave it out",
-            ),
-            (
-                "method = \"abft\"\nlevel = \"local:/x,max-rate=1GB/s\"",
-                "f:7: checkpoint.level: max-rate has no meaning with --ft abft, which waits for \
-                 each image; leave it out",
-            ),
-            (
-                "method = \"none\"\nhelper_cores = 1",
-                "f:7: checkpoint.helper_cores: there is nothing for helper cores to do: --ft none \
-                 takes no checkpoints",
-            ),
-            (
-                "method = \"abft\"\nlevel = \"local:/x\"\nhelper_cores = 1",
-                "f:8: checkpoint.helper_cores: there is nothing for helper cores to do: with --ft \
-                 abft each rank writes its images itself, and waits for them",
-            ),
-            (
-                "helper_cores = 4097",
-                "f:6: checkpoint.helper_cores: value 4097 is out of range; legal: 0 to 4096",
-            ),
-            (
-                "level = \"local:x\"",
-                "f:6: checkpoint.level: `x` is no absolute path: ranks may start in folders of \
-                 their own. Legal is local:FOLDER or \
-                 global:FOLDER, with an absolute path, then ,every=auto or a time \
-                 (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip \
-                 ,max-rate=RATE (200MB/s); several with commas between them",
-            ),
-            (
-                "\ngroup_size = 1",
-                "f:7: checkpoint.group_size: value 1 is out of range; legal: 2 to 255",
-            ),
-            (
-                "parities = 3\ngroup_size = 5",
-                "f:7: checkpoint.group_size: value 5 is out of range; legal: 6 to 255",
-            ),
-            ("parities = 0", "f:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127"),
-            (
-                "parities = \"1\"",
-                "f:6: checkpoint.parities: `1` is not a whole number; legal: 1 to 127; with abft 1 to 3",
-            ),
-            (
-                "parities = 2\ncodec = \"xor\"",
-                "f:7: checkpoint.codec: value xor is out of range; \
-                 legal: reed-solomon, with more than one parity",
-            ),
-            (
-                "check_every = 3",
-                "f:6: checkpoint.check_every: has no meaning without --ft abft, which has \
-                 checksums; leave it out",
-            ),
-            (
-                "method = \"abft\"\ncheck_every = 0",
-                "f:7: checkpoint.check_every: `0` is not understood; \
-                 legal: auto, never, or panels: 1 or more",
-            ),
-            (
-                "every = \"often\"",
-                "f:6: checkpoint.every: `often` is not understood; \
-                 legal: auto, never, a time (90 or 90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
-            ),
-            (
-                "mtbf = 0",
-                "f:6: checkpoint.mtbf: `0` is not understood; legal: a time: 90 or 90s, 10min, 24h, 3d",
-            ),
-            (
-                "allow_shared_domains = \"yes\"",
-                "f:6: checkpoint.allow_shared_domains: `yes` is not one of the choices; \
-                 legal: true, false",
-            ),
-            (
-                "run_id = \"a/b\"",
-                "f:6: checkpoint.run_id: `a/b` is not understood; \
-                 legal: 1 to 64 letters, digits, `.`, `_` and `-`",
-            ),
-            (
-                "store = \"tape\"",
-                "f:6: checkpoint.store: `tape` is not understood; \
-                 legal: sysv, sysv-huge, posix, file:FOLDER",
-            ),
-            ("metod = \"self\"", "f:6: checkpoint.metod: no such key; did you mean `method`?"),
-            (
-                "region = [\"side\"]",
-                "f:6: checkpoint.region: `this array` is not a value; legal: corner, side, whole",
-            ),
-        ];
-        for (table, want) in cases {
-            assert_eq!(settings(table).unwrap_err().to_string(), want, "{table}");
+        for case in WRONG.lines() {
+            let [table, want] = split_case(case);
+            let error = settings(&table.replace("; ", "\n")).unwrap_err().to_string();
+            let (line, what) = want.split_once(": ").unwrap();
+            assert_eq!(error, format!("f:{line}: checkpoint.{what}"), "{case}");
         }
         let top = parse(b"n = 1\ngroup_size = 4\n", "f", Format::Toml, false).unwrap_err();
         let want = "f:2: group_size: no such key; it belongs in the table [checkpoint]";
@@ -495,6 +410,31 @@ mod tests {
         let scalar = parse(b"checkpoint = 4\n", "f", Format::Toml, false).unwrap_err().to_string();
         assert!(scalar.starts_with("f:1: checkpoint: `this integer` is not a table"), "{scalar}");
     }
+
+    /// Tables, with `; ` between their lines, and the message: its line, and what follows the name
+    /// of the table.
+    const WRONG: &str = r#"method = "triple" | 6: method: `triple` is not one of the choices; legal: self, abft, double, single, none
+method = "single"; level = "local:/x" | 7: level: levels need --ft self, --ft double or --ft abft; this is single, so leave them out
+method = "abft"; level = "local:/x,when-busy=skip" | 7: level: when-busy=skip has no meaning with --ft abft, which waits for each image; leave it out
+method = "abft"; level = "local:/x,max-rate=1GB/s" | 7: level: max-rate has no meaning with --ft abft, which waits for each image; leave it out
+method = "none"; helper_cores = 1 | 7: helper_cores: there is nothing for helper cores to do: --ft none takes no checkpoints
+method = "abft"; level = "local:/x"; helper_cores = 1 | 8: helper_cores: there is nothing for helper cores to do: with --ft abft each rank writes its images itself, and waits for them
+helper_cores = 4097 | 6: helper_cores: value 4097 is out of range; legal: 0 to 4096
+level = "local:x" | 6: level: `x` is no absolute path: ranks may start in folders of their own. Legal is local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several with commas between them
+; group_size = 1 | 7: group_size: value 1 is out of range; legal: 2 to 255
+parities = 3; group_size = 5 | 7: group_size: value 5 is out of range; legal: 6 to 255
+parities = 0 | 6: parities: value 0 is out of range; legal: 1 to 127
+parities = "1" | 6: parities: `1` is not a whole number; legal: 1 to 127; with abft 1 to 3
+parities = 2; codec = "xor" | 7: codec: value xor is out of range; legal: reed-solomon, with more than one parity
+check_every = 3 | 6: check_every: has no meaning without --ft abft, which has checksums; leave it out
+method = "abft"; check_every = 0 | 7: check_every: `0` is not understood; legal: auto, never, or panels: 1 or more
+every = "often" | 6: every: `often` is not understood; legal: auto, never, a time (90 or 90s, 10min, 24h, 3d), panels (20p), or drill (20p!)
+mtbf = 0 | 6: mtbf: `0` is not understood; legal: a time: 90 or 90s, 10min, 24h, 3d
+allow_shared_domains = "yes" | 6: allow_shared_domains: `yes` is not one of the choices; legal: true, false
+run_id = "a/b" | 6: run_id: `a/b` is not understood; legal: 1 to 64 letters, digits, `.`, `_` and `-`
+store = "tape" | 6: store: `tape` is not understood; legal: sysv, sysv-huge, posix, file:FOLDER
+metod = "self" | 6: metod: no such key; did you mean `method`?
+region = ["side"] | 6: region: `this array` is not a value; legal: corner, side, whole"#;
 
     #[test]
     fn helper_cores_are_taken_where_there_is_work_for_them() {

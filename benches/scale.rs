@@ -49,7 +49,7 @@ struct Args {
     depth: usize,
     /// Broadcast of panels along the process row
     #[arg(long, value_name = "NAME", default_value = "1ringM")]
-    #[arg(value_parser = PossibleValuesParser::new(Bcast::ALL.iter().map(|bcast| bcast.name())))]
+    #[arg(value_parser = PossibleValuesParser::new(Bcast::NAMES))]
     bcast: String,
     /// Time of an empty message, with its two calls, in microseconds
     #[arg(long, value_name = "US", default_value_t = 1.5)]
@@ -93,7 +93,7 @@ impl Args {
             q: self.q,
             pmap: Pmap::RowMajor,
             depth: self.depth,
-            bcast: *Bcast::ALL.iter().find(|bcast| bcast.name() == self.bcast).expect("a name"),
+            bcast: Bcast::named(&self.bcast).expect("a name"),
             rfact: Fact::Right,
             pfact: Fact::Right,
             nbmin: 4,

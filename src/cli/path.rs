@@ -50,11 +50,11 @@ pub struct PathArgs {
     pub depth: Vec<usize>,
     /// How a panel travels along its process row
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "1ringM")]
-    #[arg(value_parser = names(Bcast::ALL, Bcast::name))]
+    #[arg(value_parser = PossibleValuesParser::new(Bcast::NAMES))]
     pub bcast: Vec<String>,
     /// How rows are exchanged
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "mix")]
-    #[arg(value_parser = names(Swap::ALL, Swap::name))]
+    #[arg(value_parser = PossibleValuesParser::new(Swap::NAMES))]
     pub swap: Vec<String>,
     /// Local columns above which mix takes spread-roll
     #[arg(long, value_name = "COLS", default_value_t = 64)]
@@ -252,13 +252,8 @@ fn order(args: &PathArgs, nb: usize) -> Result<usize, ToolError> {
 }
 
 /// A parser that accepts exactly the names of these values.
-fn names<T: Copy>(all: &[T], name: impl Fn(T) -> &'static str) -> PossibleValuesParser {
-    PossibleValuesParser::new(all.iter().map(|&value| name(value)))
-}
-
-fn find<T: Copy>(all: &[T], name: &str, named: impl Fn(T) -> &'static str) -> T {
-    *all.iter().find(|&&value| named(value) == name).expect("clap has checked the name")
-}
+/// Why a name has a value.
+const CHECKED: &str = "clap has checked the name";
 
 /// Predicts all combinations, those with the highest rate first; with --memory-gib, N depends on
 /// NB, so times do not compare.
@@ -278,10 +273,10 @@ fn predictions(
                         q: args.q,
                         threads: args.threads,
                         depth,
-                        bcast: find(Bcast::ALL, bcast, Bcast::name),
-                        swap: find(Swap::ALL, swap, Swap::name),
+                        bcast: Bcast::named(bcast).expect(CHECKED),
+                        swap: Swap::named(swap).expect(CHECKED),
                         swap_threshold: args.swap_threshold,
-                        halves: RunParams::has_halves(find(Swap::ALL, swap, Swap::name), depth),
+                        halves: RunParams::has_halves(Swap::named(swap).expect(CHECKED), depth),
                     };
                     all.push((run, predict(&run, machine, &Changes::default())?));
                 }

@@ -333,7 +333,7 @@ fn echo(spec: &RunSpec) -> String {
         ("NBMIN", words(&spec.nbmin, number)),
         ("NDIV", words(&spec.ndiv, number)),
         ("RFACT", words(&spec.rfact, fact)),
-        ("BCAST", words(&spec.bcast, |&value| bcast_word(value).to_string())),
+        ("BCAST", words(&spec.bcast, |&value| bcast_word(value))),
         ("DEPTH", words(&spec.depth, number)),
         ("SWAP", swap_words(spec)),
         ("L1", form_words(spec.l1)),
@@ -376,15 +376,14 @@ fn fact_letter(fact: Fact) -> char {
     }
 }
 
-fn bcast_word(bcast: Bcast) -> &'static str {
-    match bcast {
-        Bcast::OneRing => "   1ring ",
-        Bcast::OneRingM => "  1ringM ",
-        Bcast::TwoRing => "   2ring ",
-        Bcast::TwoRingM => "  2ringM ",
-        Bcast::Long => "   Blong ",
-        Bcast::LongM => "  BlongM ",
-    }
+/// The name, but HPL's for the long variants.
+fn bcast_word(bcast: Bcast) -> String {
+    let word = match bcast {
+        Bcast::Long => "Blong",
+        Bcast::LongM => "BlongM",
+        ring => ring.name(),
+    };
+    format!("{word:>8} ")
 }
 
 fn swap_words(spec: &RunSpec) -> String {

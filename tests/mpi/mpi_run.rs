@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde_json::Value;
 use skt_config::{Bcast, RunSpec, hpldat};
 use skt_health::environment::kernel::is_old;
-use skt_terms::rings;
+use skt_terms::panel_edges::{edges, pieces};
 use tempfile::TempDir;
 
 /// A job that takes longer hangs.
@@ -160,7 +160,7 @@ fn every_broadcast_and_swap_passes_on_real_ranks() {
 fn panels_of_several_pieces_pass_on_real_ranks() {
     let (n, nb, depths) = (1300, 128, "0,1,2");
     let bytes = n * nb * size_of::<f64>();
-    assert!(Bcast::ALL.iter().all(|&bcast| rings::pieces(bcast, 5, bytes) > 1));
+    assert!(Bcast::ALL.iter().all(|&bcast| pieces(&edges(bcast, 5), bytes) > 1));
     let ended = run_flags(
         5,
         &format!(

@@ -35,7 +35,7 @@ fn record<E: Display>(ranks: Vec<Result<Option<TestRecord>, E>>) -> TestRecord {
 
 fn specs() -> impl Iterator<Item = TestSpec> {
     [(1, 3), (3, 1), (2, 2), (4, 3), (5, 8)].into_iter().flat_map(|(p, q)| {
-        Bcast::ALL.iter().zip([0, 1, 2].into_iter().cycle()).map(move |(&bcast, depth)| {
+        Bcast::ALL.into_iter().zip([0, 1, 2].into_iter().cycle()).map(move |(bcast, depth)| {
             let transport = Transport::Messages;
             TestSpec { depth, bcast, transport, swap_threshold: 0, ..base(97, 5, p, q) }
         })

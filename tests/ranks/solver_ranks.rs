@@ -25,8 +25,6 @@ use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
 
-const BCASTS: [Bcast; 6] =
-    [Bcast::OneRing, Bcast::OneRingM, Bcast::TwoRing, Bcast::TwoRingM, Bcast::Long, Bcast::LongM];
 const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
 const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
 
@@ -188,7 +186,7 @@ fn every_combination_of_algorithms() {
     let some = if soak::is_soak() { FACTS.len().pow(2) } else { 1 };
     let (mut checker, mut others) = (Checker::new(), 0);
     for (p, q) in GRIDS {
-        for (index, bcast) in BCASTS.into_iter().enumerate() {
+        for (index, bcast) in Bcast::ALL.into_iter().enumerate() {
             for depth in 0..4 {
                 for swap in SWAPS {
                     others += 1;

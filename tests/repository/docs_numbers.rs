@@ -280,7 +280,7 @@ fn larger_machines_on_paper() {
             q,
             threads: threads as usize,
             depth: 1,
-            bcast: *Bcast::ALL.iter().find(|bcast| bcast.name() == ring).unwrap(),
+            bcast: Bcast::named(ring).unwrap(),
             swap: Swap::Mix,
             swap_threshold: 64,
             halves: true,
@@ -331,7 +331,7 @@ fn simulated_ranks_agree_with_the_model() {
         let (n, nb, p, q, depth) =
             (count("n"), count("nb"), count("p"), count("q"), count("depth"));
         let ring = simulated["bcast"].as_str().unwrap();
-        let bcast = *Bcast::ALL.iter().find(|bcast| bcast.name() == ring).unwrap();
+        let bcast = Bcast::named(ring).unwrap();
         let halves = simulated["halves"].as_bool().unwrap();
         let run = RunParams {
             n,

@@ -1,6 +1,7 @@
 //! Collective operations built from messages, the same with every [`Comm`].
 
 use bytemuck::Pod;
+use skt_terms::tree::Tree;
 
 use super::{Comm, Result, Tag};
 
@@ -16,23 +17,11 @@ const TAG_GATHER: Tag = 0x7f02;
 pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
-    let mut mask = 1;
-    while mask < size {
-        if relative & mask != 0 {
-            comm.recv(data, (relative - mask + root) % size, TAG_BCAST)?;
-            break;
-        }
-        mask <<= 1;
+    if let Some(parent) = Tree::Binomial.parent(relative) {
+        comm.recv(data, (parent + root) % size, TAG_BCAST)?;
     }
-    mask >>= 1;
-    while mask > 0 {
-        // The children of a rank are at masks below its lowest set bit.
-        if relative + mask < size {
-            comm.send(data, (relative + mask + root) % size, TAG_BCAST)?;
-        }
-        mask >>= 1;
-    }
-    Ok(())
+    let mut children = Tree::Binomial.children(relative, size).rev();
+    children.try_for_each(|child| comm.send(data, (child + root) % size, TAG_BCAST))
 }
 
 /// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Yields
@@ -46,9 +35,7 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
 pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
-    assert!(relative > 0, "the root has it");
-    // The lowest set bit is the distance to the rank that sends to this one.
-    let from = relative & (relative - 1);
+    let from = Tree::Binomial.parent(relative).expect("the root has it");
     comm.await_message((from + root) % size, TAG_BCAST)
 }
 
@@ -67,20 +54,14 @@ pub fn reduce<C: Comm, T: Pod>(
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
     let mut theirs = data.to_vec();
-    let mut mask = 1;
-    while mask < size {
-        if relative & mask != 0 {
-            return comm.send(data, (relative - mask + root) % size, TAG_REDUCE);
+    for child in Tree::Binomial.children(relative, size) {
+        comm.recv(&mut theirs, (child + root) % size, TAG_REDUCE)?;
+        for (mine, other) in data.iter_mut().zip(&theirs) {
+            *mine = combine(*mine, *other);
         }
-        if relative + mask < size {
-            comm.recv(&mut theirs, (relative + mask + root) % size, TAG_REDUCE)?;
-            for (mine, other) in data.iter_mut().zip(&theirs) {
-                *mine = combine(*mine, *other);
-            }
-        }
-        mask <<= 1;
     }
-    Ok(())
+    let parent = Tree::Binomial.parent(relative);
+    parent.map_or(Ok(()), |parent| comm.send(data, (parent + root) % size, TAG_REDUCE))
 }
 
 /// Combines `data` of all ranks as [`reduce`] does, with the result on every rank, bit for bit the

@@ -151,7 +151,7 @@ settings! {
         dat: Some(DatLine { count: GRIDS, ..line(12, "Qs", "") }),
     }
     Pmap {
-        key: "pmap", heading: PROBLEM, metavar: "MAP", choices: Pmap::NAMES, default: "row",
+        key: "pmap", heading: PROBLEM, metavar: "MAP", choices: Pmap::CHOICES, default: "row",
         what: "lay ranks over the grid row by row, or column by column",
         comment: "Ranks are laid over the grid row by row, or by column.",
         dat: Some(DatLine {
@@ -169,7 +169,7 @@ settings! {
         field: Some(|spec| &mut spec.threshold),
     }
     Pfact {
-        key: "pfact", heading: PANEL, metavar: "NAME,..", is_list: true, choices: Fact::NAMES,
+        key: "pfact", heading: PANEL, metavar: "NAME,..", is_list: true, choices: Fact::CHOICES,
         default: "right", what: "variant of the factorization inside the recursion",
         comment: "Inside the recursion: {legal}.",
         dat: Some(DatLine {
@@ -199,7 +199,7 @@ settings! {
     }
     Rfact {
         key: "rfact", heading: PANEL, help_after: Some(Param::Pfact), metavar: "NAME,..",
-        is_list: true, choices: Fact::NAMES, default: "crout",
+        is_list: true, choices: Fact::CHOICES, default: "crout",
         what: "variant of the recursive factorization",
         comment: "The recursion itself: {legal}.",
         dat: Some(DatLine {
@@ -211,7 +211,7 @@ settings! {
     }
     Bcast {
         key: "bcast", heading: COMMUNICATION, metavar: "NAME,..", is_list: true,
-        choices: Bcast::NAMES, default: "1ringM",
+        choices: Bcast::CHOICES, default: "1ringM",
         what: "how a panel is broadcast along its process row; variants with M spare the owner of \
                the next panel",
         comment: "Panel broadcast: {legal}.",
@@ -231,7 +231,7 @@ settings! {
         field: Some(|spec| &mut spec.depth),
     }
     Swap {
-        key: "swap", heading: COMMUNICATION, metavar: "NAME", choices: Swap::NAMES, default: "mix",
+        key: "swap", heading: COMMUNICATION, metavar: "NAME", choices: Swap::CHOICES, default: "mix",
         what: "how rows are exchanged along a process column",
         more: "; mix also splits a wide trailing matrix: it exchanges the rows of one half while \
                it multiplies the other",
@@ -253,13 +253,13 @@ settings! {
         field: Some(|spec| &mut spec.swap_threshold),
     }
     L1 {
-        key: "l1", heading: IGNORED, metavar: "FORM", choices: Form::NAMES, default: "transposed",
+        key: "l1", heading: IGNORED, metavar: "FORM", choices: Form::CHOICES, default: "transposed",
         what: "form of L1. Reported, without effect", comment: NO_COMMENT,
         dat: Some(DatLine { substitute: Some(0), ..line(28, "L1", FORM_CODES) }),
         field: Some(|spec| &mut spec.l1),
     }
     U {
-        key: "u", heading: IGNORED, metavar: "FORM", choices: Form::NAMES, default: "transposed",
+        key: "u", heading: IGNORED, metavar: "FORM", choices: Form::CHOICES, default: "transposed",
         what: "form of U. Reported, without effect", comment: NO_COMMENT,
         dat: Some(DatLine {
             substitute: Some(0),
@@ -288,7 +288,7 @@ settings! {
     }
     Generator {
         key: "generator", heading: PROBLEM, help_after: Some(Param::Threshold), metavar: "NAME",
-        choices: Generator::NAMES, default: "hpl",
+        choices: Generator::CHOICES, default: "hpl",
         what: "random matrix: the reference's, bit for bit, or xoshiro256++",
         comment: "The random matrix: hpl (the reference's, bit for bit), xoshiro.",
         field: Some(|spec| &mut spec.generator),
@@ -301,7 +301,7 @@ settings! {
     }
     Transport {
         key: "transport", heading: COMMUNICATION, help_after: Some(Param::Generator),
-        metavar: "NAME", choices: Transport::NAMES, default: "shared",
+        metavar: "NAME", choices: Transport::CHOICES, default: "shared",
         what: "how ranks of a node exchange panels and rows: in each other's memory, or by \
                messages",
         more: ". shared: ranks of one node read from the owner's memory: panels along a process \
@@ -313,7 +313,7 @@ settings! {
     }
     Pin {
         key: "pin", heading: PROBLEM, help_after: Some(Param::Threads), metavar: "HOW",
-        choices: Pin::NAMES, default: "auto",
+        choices: Pin::CHOICES, default: "auto",
         what: "pin each thread to a core that no other process is pinned to, or leave threads to \
                the system",
         more: "; none is also off. [Cores of their own](user-guide.md#run-on-a-cluster)",

@@ -770,10 +770,10 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     let title = || any::<String>().prop_map(|text| clean_title(&text));
     let n = prop::collection::vec(0usize..=u32::MAX as usize, 1..=10);
     let head = ((title(), title()), output, n, some(whole()));
-    let shape = (of(Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
-    let panel = (some(of(Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(Fact::ALL)));
-    let talk = (some(of(Bcast::ALL)), some(0usize..1 << 31), of(Swap::ALL), 0usize..1 << 31);
-    let own = (of(Generator::ALL), 1usize..=4096, of(Transport::ALL), of(Pin::ALL));
+    let shape = (of(&Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
+    let panel = (some(of(&Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(&Fact::ALL)));
+    let talk = (some(of(&Bcast::ALL)), some(0usize..1 << 31), of(&Swap::ALL), 0usize..1 << 31);
+    let own = (of(&Generator::ALL), 1usize..=4096, of(&Transport::ALL), of(&Pin::ALL));
     let rest = (any::<[bool; 3]>(), whole(), own);
     (head, shape, panel, talk, rest).prop_map(|(head, shape, panel, talk, rest)| RunSpec {
         title: [head.0.0, head.0.1],

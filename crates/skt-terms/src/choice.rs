@@ -116,30 +116,15 @@ pub enum Pin {
 }
 
 /// Gives an enumeration, whose values are in the order of their HPL.dat codes, the names of each
-/// value.
+/// value in TOML and on the command line: the first is the one that is written.
 macro_rules! coded {
-    ($type:ident, { $($value:ident: $names:expr),* $(,)? }) => {
+    ($type:ident { $($value:ident: $name:literal $(| $alias:literal)*),+ $(,)? }) => {
+        named!($type { $($value: $name $(| $alias)*),+ });
+
         impl $type {
-            /// All values, in the order of their codes.
-            pub const ALL: &[$type] = &[$($type::$value),*];
-
-            /// The names in TOML and on the command line, by code: the first is the one that is
-            /// written, the others are accepted, too.
-            pub const NAMES: &[&[&str]] = &[$(&$names),*];
-
             /// The code in HPL.dat.
             pub fn code(self) -> usize {
                 self as usize
-            }
-
-            /// The name in TOML and on the command line.
-            pub fn name(self) -> &'static str {
-                Self::NAMES[self.code()][0]
-            }
-
-            /// The value with this name, the one that is written.
-            pub fn named(name: &str) -> Option<Self> {
-                Self::ALL.iter().copied().find(|value| value.name() == name)
             }
         }
 
@@ -152,14 +137,25 @@ macro_rules! coded {
     };
 }
 
-coded!(Pmap, { RowMajor: ["row", "row-major"], ColumnMajor: ["column", "column-major"] });
-coded!(Fact, { Left: ["left"], Crout: ["crout"], Right: ["right"] });
-coded!(Bcast, { OneRing: ["1ring", "1rg"], OneRingM: ["1ringM", "1rM"], TwoRing: ["2ring", "2rg"], TwoRingM: ["2ringM", "2rM"], Long: ["long", "Blong", "Lng"], LongM: ["longM", "BlongM", "LnM"] });
-coded!(Swap, { BinaryExchange: ["binary-exchange", "bin-exch"], SpreadRoll: ["spread-roll", "long"], Mix: ["mix"] });
-coded!(Form, { Transposed: ["transposed"], NoTransposed: ["no-transposed"] });
-coded!(Generator, { Hpl: ["hpl"], Xoshiro: ["xoshiro"] });
-coded!(Transport, { Shared: ["shared"], Messages: ["messages"] });
-coded!(Pin, { Auto: ["auto"], None: ["none", "off"] });
+coded!(Pmap { RowMajor: "row" | "row-major", ColumnMajor: "column" | "column-major" });
+coded!(Fact { Left: "left", Crout: "crout", Right: "right" });
+coded!(Bcast {
+    OneRing: "1ring" | "1rg",
+    OneRingM: "1ringM" | "1rM",
+    TwoRing: "2ring" | "2rg",
+    TwoRingM: "2ringM" | "2rM",
+    Long: "long" | "Blong" | "Lng",
+    LongM: "longM" | "BlongM" | "LnM",
+});
+coded!(Swap {
+    BinaryExchange: "binary-exchange" | "bin-exch",
+    SpreadRoll: "spread-roll" | "long",
+    Mix: "mix"
+});
+coded!(Form { Transposed: "transposed", NoTransposed: "no-transposed" });
+coded!(Generator { Hpl: "hpl", Xoshiro: "xoshiro" });
+coded!(Transport { Shared: "shared", Messages: "messages" });
+coded!(Pin { Auto: "auto", None: "none" | "off" });
 
 /// The part of the matrix that a checkpoint saves (Tang et al., TPDS 2018, figure 14).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

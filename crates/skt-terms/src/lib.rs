@@ -6,7 +6,7 @@
 //! | [`choice`] | the choices of a run, with their codes in HPL.dat and their names |
 //! | [`layout`] | how the matrix is distributed: process grid, block-cyclic maps |
 //! | [`levels`], [`ranges`] | texts on a command line: levels of images, numbers in a range |
-//! | [`rings`], [`tree`] | from which process to which a panel is forwarded |
+//! | [`panel_edges`], [`tree`] | from which process to which a panel is forwarded |
 //! | [`mod@named`] | enumerations whose values have names |
 //! | [`mod@median`] | the median of numbers |
 //! | [`phases`] | the phases of a factorization, and their seconds |
@@ -28,9 +28,9 @@ pub mod layout;
 pub mod levels;
 pub mod median;
 pub mod named;
+pub mod panel_edges;
 pub mod phases;
 pub mod ranges;
-pub mod rings;
 pub mod shown;
 pub mod tournament;
 pub mod tree;

@@ -8,9 +8,7 @@
 //! A panel is sent in pieces. The last piece decides when the panel has arrived: it leaves a rank
 //! after the pieces that have arrived since the previous call, all of which leave in the same call.
 
-use skt_terms::choice::Bcast;
-use skt_terms::rings::{long_members, ring_heads};
-use skt_terms::tree;
+use skt_terms::panel_edges::{Edge, Pieces};
 
 use super::clock::{Moment, Part};
 use super::work;
@@ -48,12 +46,14 @@ impl Window {
 
 /// How messages are sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wire {
+pub(super) struct Wire<'a> {
     pub latency_seconds: f64,
     pub byte_seconds: f64,
     /// Whether a piece is forwarded as soon as it arrives.
     pub prompt: bool,
-    /// Number of pieces of a panel in a ring.
+    /// The edges among the process columns.
+    pub edges: &'a [Edge],
+    /// Number of pieces of a panel.
     pub pieces: usize,
 }
 
@@ -68,7 +68,6 @@ pub(super) struct Arrivals {
 
 /// Sends `bytes` from column `root`, which has them at `from`, to all others.
 pub(super) fn arrivals(
-    topology: Bcast,
     wire: &Wire,
     root: usize,
     from: Moment,
@@ -77,121 +76,78 @@ pub(super) fn arrivals(
 ) -> Arrivals {
     let q = windows.len();
     let mut all = Arrivals { here: vec![from; q], sent: vec![Moment::default(); q] };
-    let mut way = Route { wire, root, bytes, windows, all: &mut all };
-    let heads = ring_heads(topology, q);
-    let mut sending = from;
-    let members = long_members(topology, q);
-    for (i, &head) in heads.iter().enumerate() {
-        sending = way.send(0, sending, head, bytes);
-        if members.is_none() {
-            let end = heads.get(i + 1).copied().unwrap_or(q);
-            way.ring(head..end, wire.pieces);
-        }
-    }
-    if let Some(members) = members {
-        way.long(&members, sending);
+    let part = |pieces| bytes * (pieces as f64 / wire.pieces as f64);
+    for edge in wire.edges {
+        let [sender, receiver] = [edge.from, edge.to].map(|relative| (relative + root) % q);
+        let whole = part(edge.pieces.len(wire.pieces));
+        let (start, sent_bytes) = if edge.from == 0 {
+            (from, whole)
+        } else {
+            let (call, ready) = wire.forwards(&windows[sender], all.here[sender], part(1), bytes);
+            // The pieces of a subtree arrive together; of the others the last one counts.
+            (call, if matches!(edge.pieces, Pieces::Subtree(_)) { whole } else { ready })
+        };
+        let start = start.and(all.sent[sender]);
+        let done = start.after(Part::Bcast, sent_bytes * wire.byte_seconds);
+        all.sent[sender] = done;
+        // Of the messages that a rank gets the last one counts.
+        let arrival = done.after(Part::Bcast, wire.latency_seconds);
+        all.here[receiver] = arrival.and(all.here[receiver]);
     }
     all
 }
 
-struct Route<'a> {
-    wire: &'a Wire,
-    root: usize,
-    bytes: f64,
-    windows: &'a [Window],
-    all: &'a mut Arrivals,
-}
-
-impl Route<'_> {
-    fn column(&self, relative: usize) -> usize {
-        (relative + self.root) % self.windows.len()
-    }
-
-    /// Sends one message at `start`, and returns when the sender's link is free.
-    fn send(&mut self, from: usize, start: Moment, to: usize, bytes: f64) -> Moment {
-        let (from, to) = (self.column(from), self.column(to));
-        let done = start.after(Part::Bcast, bytes * self.wire.byte_seconds);
-        self.all.here[to] = done.after(Part::Bcast, self.wire.latency_seconds);
-        self.all.sent[from] = done;
-        done
-    }
-
-    /// Sends one message to a rank that also gets others: the last of them counts.
-    fn add(&mut self, from: usize, start: Moment, to: usize, bytes: f64) {
-        let column = self.column(to);
-        let else_here = self.all.here[column];
-        self.send(from, start, to, bytes);
-        self.all.here[column] = self.all.here[column].and(else_here);
-    }
-
-    /// Sends from the first of `ranks`, which has the message or will have it, to the others in
-    /// turn.
-    fn ring(&mut self, ranks: impl Iterator<Item = usize> + Clone, pieces: usize) {
-        for (from, to) in ranks.clone().zip(ranks.skip(1)) {
-            let (start, bytes) = self.passes_on(from, self.bytes / pieces as f64);
-            let start = start.and(self.all.sent[self.column(from)]);
-            self.add(from, start, to, bytes);
+impl Wire<'_> {
+    /// When a rank forwards the last piece of `bytes`, which arrives at `arrival`, and the number
+    /// of bytes that it forwards at that time.
+    fn forwards(
+        &self,
+        window: &Window,
+        arrival: Moment,
+        piece_bytes: f64,
+        bytes: f64,
+    ) -> (Moment, f64) {
+        if self.prompt {
+            return (arrival, piece_bytes);
         }
+        let (call, since) = window.next_call(arrival);
+        let ready = since.map_or(bytes, |since| since / self.byte_seconds);
+        // With an infinite bandwidth `ready` may be NaN, which `min` ignores.
+        (call, ready.min(bytes).max(piece_bytes))
     }
 
-    /// When a rank forwards the last piece of what it gets, and the number of bytes that it
-    /// forwards at that time.
-    fn passes_on(&self, relative: usize, piece_bytes: f64) -> (Moment, f64) {
-        let column = self.column(relative);
-        let arrived = self.all.here[column];
-        if self.wire.prompt {
-            return (arrived, piece_bytes);
-        }
-        let (call, since) = self.windows[column].next_call(arrived);
-        let bytes = since.map_or(self.bytes, |since| since / self.wire.byte_seconds);
-        // With an infinite bandwidth `bytes` may be NaN, which `min` ignores.
-        (call, bytes.min(self.bytes).max(piece_bytes))
+    /// Number of copies of the panel that the root sends before it waits itself.
+    pub(super) fn root_copies(&self) -> f64 {
+        let from_root = self.edges.iter().filter(|edge| edge.from == 0);
+        let sent: usize = from_root.map(|edge| edge.pieces.len(self.pieces)).sum();
+        sent as f64 / self.pieces as f64
     }
 
-    /// Sends pieces down a binary tree of `members`, then around their ring, after what the root
-    /// has sent by `from`.
-    fn long(&mut self, members: &[usize], from: Moment) {
-        let count = members.len();
-        let piece_bytes = self.bytes / count as f64;
-        for (member, &relative) in members.iter().enumerate() {
-            let mut sending =
-                if member == 0 { from } else { self.passes_on(relative, piece_bytes).0 };
-            for child in tree::children(count, member) {
-                let bytes = piece_bytes * tree::subtree(count, child).len() as f64;
-                sending = self.send(relative, sending, members[child], bytes);
-            }
-        }
-        if count > 1 {
-            let spread = self.all.sent[self.column(0)];
-            self.add(0, spread, members[1], self.bytes - piece_bytes);
-        }
-        self.ring(members[1..].iter().copied(), count);
+    /// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
+    pub(super) fn idle_seconds(&self, bytes: f64, q: usize) -> f64 {
+        let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
+        let all = arrivals(self, 0, Moment::default(), bytes, &vec![now; q]);
+        all.here.iter().map(|moment| moment.at_seconds).fold(0.0, f64::max)
     }
-}
-
-/// Number of copies of the panel that the root sends before it waits itself.
-pub(super) fn root_copies(topology: Bcast, q: usize) -> f64 {
-    let heads = ring_heads(topology, q).len() as f64;
-    // Every piece but its own, twice: down the tree and around the ring.
-    let spread = |members: Vec<usize>| 2.0 - 2.0 / members.len().max(1) as f64;
-    heads + long_members(topology, q).map_or(0.0, spread)
-}
-
-/// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
-pub(super) fn idle_seconds(topology: Bcast, wire: &Wire, bytes: f64, q: usize) -> f64 {
-    let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
-    let all = arrivals(topology, wire, 0, Moment::default(), bytes, &vec![now; q]);
-    all.here.iter().map(|moment| moment.at_seconds).fold(0.0, f64::max)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const WIRE: Wire = Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, pieces: 1 };
+    use skt_terms::choice::Bcast;
+    use skt_terms::panel_edges::{edges, pieces};
+
+    const WIRE: Wire =
+        Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, edges: &[], pieces: 1 };
+
+    fn with_wire<T>(topology: Bcast, q: usize, used: impl Fn(&Wire) -> T) -> T {
+        let edges = &edges(topology, q);
+        used(&Wire { edges, pieces: pieces(edges, 1), ..WIRE })
+    }
 
     fn idle(topology: Bcast, q: usize, bytes: f64) -> f64 {
-        idle_seconds(topology, &WIRE, bytes, q)
+        with_wire(topology, q, |wire| wire.idle_seconds(bytes, q))
     }
 
     #[test]
@@ -220,18 +176,20 @@ mod tests {
         let busy_until = |seconds| Moment::default().after(Part::Product, seconds);
         let mut windows = [window(Moment::default()); 4];
         windows[0] = window(busy_until(1000.0));
-        let all = arrivals(Bcast::Long, &WIRE, 0, Moment::default(), 100.0, &windows);
+        let all =
+            with_wire(Bcast::Long, 4, |wire| arrivals(wire, 0, Moment::default(), 100.0, &windows));
         assert_eq!(all.here[3].at_seconds, idle(Bcast::Long, 4, 100.0));
     }
 
     #[test]
     fn the_root_sends_so_many_copies_before_it_waits() {
-        for &topology in Bcast::ALL {
+        for topology in Bcast::ALL {
             for q in 1..9 {
                 let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
-                let windows = vec![now; q];
-                let all = arrivals(topology, &WIRE, 0, Moment::default(), 840.0, &windows);
-                let off = all.sent[0].at_seconds - 840.0 * root_copies(topology, q);
+                let off = with_wire(topology, q, |wire| {
+                    let all = arrivals(wire, 0, Moment::default(), 840.0, &vec![now; q]);
+                    all.sent[0].at_seconds - 840.0 * wire.root_copies()
+                });
                 assert!(off.abs() < 1e-9, "{topology:?}, {q}: {off}");
             }
         }
@@ -248,9 +206,10 @@ mod tests {
 
     #[test]
     fn pieces_shorten_a_ring() {
-        let wire = Wire { pieces: 10, prompt: true, ..WIRE };
+        let edges = &edges(Bcast::OneRing, 6);
+        let wire = Wire { pieces: 10, prompt: true, edges, ..WIRE };
         // The first hop takes the whole message, each other hop a piece and a latency more.
-        let got = idle_seconds(Bcast::OneRing, &wire, 100.0, 6);
+        let got = wire.idle_seconds(100.0, 6);
         assert_eq!(got, 101.0 + 4.0 * 11.0);
     }
 
@@ -259,9 +218,10 @@ mod tests {
         // There are calls every 10 s; the last of 20 bytes is at rank 1 after 21 s.
         let at = |seconds| Moment::default().after(Part::Product, seconds);
         let window = Window { start: at(0.0), end: at(100.0), rows: 10.0 * 192.0 };
+        let edges = &edges(Bcast::OneRing, 3);
         let last = |pieces| {
-            let wire = Wire { pieces, ..WIRE };
-            arrivals(Bcast::OneRing, &wire, 0, at(0.0), 20.0, &[window; 3]).here[2].at_seconds
+            let wire = Wire { pieces, edges, ..WIRE };
+            arrivals(&wire, 0, at(0.0), 20.0, &[window; 3]).here[2].at_seconds
         };
         assert_eq!(last(1), 30.0 + 20.0 + 1.0);
         assert_eq!(last(4), 30.0 + 5.0 + 1.0);

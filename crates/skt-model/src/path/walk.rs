@@ -1,8 +1,8 @@
 //! The walk over the panels: `pgesv::Solver::factor` with clocks instead of work.
 
 use skt_terms::layout::Cyclic;
+use skt_terms::panel_edges::{self, Edge};
 use skt_terms::phases::Phases;
-use skt_terms::rings;
 
 use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
@@ -65,6 +65,8 @@ pub(super) struct Walk<'a> {
     waits: Vec<f64>,
     /// The seconds by phase of each process column.
     pub(super) phases: Vec<Phases>,
+    /// The edges of the broadcast of panels.
+    edges: Vec<Edge>,
     factored: VecDeque<Factored>,
     exchange: RowExchange,
     exchange_last: RowExchange,
@@ -88,6 +90,7 @@ impl<'a> Walk<'a> {
             clocks: vec![Moment::default(); run.q],
             waits: vec![0.0; run.q],
             phases: vec![Phases::default(); run.q],
+            edges: panel_edges::edges(run.bcast, run.q),
             factored: VecDeque::new(),
             exchange: RowExchange::new(run.p, run.nb),
             exchange_last: RowExchange::new(run.p, last),
@@ -315,24 +318,29 @@ impl<'a> Walk<'a> {
     /// When the owner of panel `next`, which is ready at `ready`, has sent its copies of the panel
     /// before it waits itself, in seconds from the start of the run.
     fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
-        let RunParams { bcast, q, .. } = *self.run;
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
-        let copies = bcast::root_copies(bcast, q);
-        ready.at_seconds + copies * bytes * self.machine.message_byte_seconds
+        let wire = self.wire(bytes);
+        ready.at_seconds + wire.root_copies() * bytes * wire.byte_seconds
+    }
+
+    /// How a panel of `bytes` is sent.
+    fn wire(&self, bytes: f64) -> Wire<'_> {
+        Wire {
+            latency_seconds: self.machine.message_seconds,
+            byte_seconds: self.machine.message_byte_seconds,
+            prompt: self.changes.prompt_forwarding,
+            edges: &self.edges,
+            pieces: panel_edges::pieces(&self.edges, bytes as usize),
+        }
     }
 
     /// Starts the broadcast of panel `next`.
     fn start(&mut self, next: usize, ready: Moment, windows: &[Window]) {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
-        let (topology, q) = (self.run.bcast, self.run.q);
-        let wire = Wire {
-            latency_seconds: self.machine.message_seconds,
-            byte_seconds: self.machine.message_byte_seconds,
-            prompt: self.changes.prompt_forwarding,
-            pieces: rings::pieces(topology, q, bytes as usize),
-        };
-        self.unhidden[Part::Bcast as usize] += bcast::idle_seconds(topology, &wire, bytes, q);
-        let arrivals = bcast::arrivals(topology, &wire, next % q, ready, bytes, windows);
+        let (wire, q) = (self.wire(bytes), self.run.q);
+        let idle_seconds = wire.idle_seconds(bytes, q);
+        let arrivals = bcast::arrivals(&wire, next % q, ready, bytes, windows);
+        self.unhidden[Part::Bcast as usize] += idle_seconds;
         self.factored.push_back(Factored { k: next, arrivals });
     }
 

@@ -121,20 +121,17 @@ impl Parameter {
                 listed(&base.nbmin, NBMINS).map(|nbmin| TestSpec { nbmin, ..test() }).collect()
             }
             Self::Rfact => {
-                let all = Fact::ALL.iter().copied();
-                listed(&base.rfact, all).map(|rfact| TestSpec { rfact, ..test() }).collect()
+                listed(&base.rfact, Fact::ALL).map(|rfact| TestSpec { rfact, ..test() }).collect()
             }
             Self::Pfact => {
-                let all = Fact::ALL.iter().copied();
-                listed(&base.pfact, all).map(|pfact| TestSpec { pfact, ..test() }).collect()
+                listed(&base.pfact, Fact::ALL).map(|pfact| TestSpec { pfact, ..test() }).collect()
             }
             Self::Swap => {
                 let with = |(swap, swap_threshold)| TestSpec { swap, swap_threshold, ..test() };
                 SWAPS.into_iter().map(with).collect()
             }
             Self::Bcast => {
-                let all = Bcast::ALL.iter().copied();
-                listed(&base.bcast, all).map(|bcast| TestSpec { bcast, ..test() }).collect()
+                listed(&base.bcast, Bcast::ALL).map(|bcast| TestSpec { bcast, ..test() }).collect()
             }
         };
         let mut candidates = vec![test()];

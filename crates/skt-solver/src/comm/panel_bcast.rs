@@ -1,17 +1,7 @@
 //! The broadcast of a panel along its process row (HPL_bcast and its six topologies).
 //!
-//! Ranks are counted from the root: relative rank 1 owns the next panel, and the "modified"
-//! topologies spare it from forwarding so that it can factor that panel.
-//!
-//! A message is cut into pieces. Each rank receives each piece once, and forwards it as soon as it
-//! has arrived, whatever is still missing. So a topology is a list of edges, each with the pieces
-//! that it carries:
-//!
-//! ```text
-//! rings      every edge has all pieces
-//! long       one piece for each member:  down a binary tree, to each member its own piece and
-//!            those of the members below it;  around the ring, to each member all others
-//! ```
+//! Each rank forwards the pieces of the message along the edges of the topology
+//! ([`skt_terms::panel_edges`]) as they arrive.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,73 +9,18 @@ use std::mem;
 use std::sync::Arc;
 
 use skt_terms::choice::Bcast;
-use skt_terms::rings::{self, long_members, ring_heads};
-use skt_terms::tree;
+use skt_terms::panel_edges::{Edge, Pieces, edges, pieces};
 
 use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
-const TAG_PANEL: Tag = 0x100;
-const TAG_SPREAD: Tag = 0x101;
-const TAG_ROLL: Tag = 0x102;
-
-/// The pieces that one rank sends to another, in this order.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Edge {
-    /// The sender and the receiver, as relative ranks.
-    from: usize,
-    to: usize,
-    tag: Tag,
-    pieces: Pieces,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pieces {
-    All,
-    /// The piece of a member and those of the members below it.
-    Subtree(usize),
-    /// All pieces that [`Self::Subtree`] of the member does not have, from the piece of the member
-    /// before it backwards.
-    Others(usize),
-}
-
-impl Pieces {
-    /// The numbers of the pieces, in order, of `count` in all.
-    fn numbers(self, count: usize) -> VecDeque<usize> {
-        match self {
-            Self::All => (0..count).collect(),
-            Self::Subtree(member) => tree::subtree(count, member).collect(),
-            Self::Others(member) => {
-                let below = tree::subtree(count, member);
-                let back = (1..count).map(|step| (member + count - step) % count);
-                back.filter(|piece| !below.contains(piece)).collect()
-            }
-        }
+/// The tag of an edge that carries `pieces`: between two ranks the messages of one edge stay in
+/// order.
+fn tag(pieces: Pieces) -> Tag {
+    match pieces {
+        Pieces::All => 0x100,
+        Pieces::Subtree(_) => 0x101,
+        Pieces::Others(_) => 0x102,
     }
-}
-
-/// The edges of a topology; those of one sender in the order in which it sends.
-fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
-    let heads = ring_heads(topology, size);
-    let whole = |from, to| Edge { from, to, tag: TAG_PANEL, pieces: Pieces::All };
-    let to_heads = heads.iter().map(|&head| whole(0, head));
-    let Some(members) = long_members(topology, size) else {
-        let in_rings = (1..size).filter(|rank| !heads.contains(rank));
-        return to_heads.chain(in_rings.map(|rank| whole(rank - 1, rank))).collect();
-    };
-    let edge = |from: usize, to: usize, tag, pieces| Edge {
-        from: members[from],
-        to: members[to],
-        tag,
-        pieces,
-    };
-    // The members with the largest subtrees first.
-    let spread = (1..members.len()).rev().map(|member| {
-        let parent = tree::parent(member).expect("not the root");
-        edge(parent, member, TAG_SPREAD, Pieces::Subtree(member))
-    });
-    let roll =
-        (1..members.len()).map(|member| edge(member - 1, member, TAG_ROLL, Pieces::Others(member)));
-    to_heads.chain(spread).chain(roll).collect()
 }
 
 enum Piece<C: Comm> {
@@ -146,13 +81,13 @@ impl<C: Comm> PanelBcast<C> {
     ) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
-        let count = rings::pieces(topology, size, len * size_of::<f64>());
+        let edges = edges(topology, size);
+        let count = pieces(&edges, len * size_of::<f64>());
         let absolute = |relative: usize| (relative + root) % size;
         let bounds = |piece: usize| len * piece / count..len * (piece + 1) / count;
         let unused = buf.len() - len;
         let mut parts = buf.cut((0..count).map(|piece| bounds(piece).len()).chain([unused]));
         let rest = parts.split_off(count);
-        let edges = edges(topology, size);
         let mut bcast = Self {
             pieces: Vec::with_capacity(count),
             incoming: Vec::new(),
@@ -160,21 +95,21 @@ impl<C: Comm> PanelBcast<C> {
             sends: RefCell::default(),
             rest,
         };
-        for Edge { to, tag, pieces, .. } in edges.iter().filter(|edge| edge.from == me) {
-            let (rank, pieces) = (absolute(*to), pieces.numbers(count));
-            bcast.outgoing.push(Outgoing { rank, tag: *tag, pieces });
+        for &Edge { to, pieces, .. } in edges.iter().filter(|edge| edge.from == me) {
+            let (rank, tag, pieces) = (absolute(to), tag(pieces), pieces.numbers(count));
+            bcast.outgoing.push(Outgoing { rank, tag, pieces });
         }
         if me == 0 {
             bcast.pieces.extend(parts.into_iter().map(|part| Piece::Here(Arc::new(part))));
         } else {
             let mut parts: Vec<_> = parts.into_iter().map(Some).collect();
             bcast.pieces.extend((0..count).map(|_| Piece::Lost));
-            for Edge { from, tag, pieces, .. } in edges.iter().filter(|edge| edge.to == me) {
+            for &Edge { from, pieces, .. } in edges.iter().filter(|edge| edge.to == me) {
                 let expected = pieces.numbers(count);
                 for &piece in &expected {
                     let part = parts[piece].take().expect("a piece comes from one rank");
                     let doubles = 0..part.len();
-                    let recv = row.irecv(part, doubles, absolute(*from), *tag)?;
+                    let recv = row.irecv(part, doubles, absolute(from), tag(pieces))?;
                     bcast.pieces[piece] = Piece::Coming(recv);
                 }
                 bcast.incoming.push(expected);
@@ -275,9 +210,8 @@ mod tests {
     fn every_topology_reaches_every_rank_from_every_root() {
         // The longest messages have several pieces in rings, too.
         let long = (1 << 18) + 3;
-        assert!(rings::pieces(Bcast::OneRing, 3, long * size_of::<f64>()) > 2);
-        for (topology, size) in Bcast::ALL.iter().flat_map(|&it| (1..9).map(move |size| (it, size)))
-        {
+        assert!(pieces(&edges(Bcast::OneRing, 3), long * size_of::<f64>()) > 2);
+        for (topology, size) in Bcast::ALL.into_iter().flat_map(|it| (1..9).map(move |n| (it, n))) {
             run(size, |comm| {
                 let mut buf = PageBuf::new(long + 40).expect("memory");
                 for (root, len) in
@@ -307,7 +241,7 @@ mod tests {
     /// Other ranks get the message although no rank calls `finish`.
     #[test]
     fn progress_alone_completes_the_broadcast() {
-        for &topology in Bcast::ALL {
+        for topology in Bcast::ALL {
             run(6, |comm| {
                 // The pieces have different lengths.
                 let mut buf = PageBuf::new(605).expect("memory");
@@ -325,41 +259,5 @@ mod tests {
             .into_iter()
             .for_each(|rank| rank.unwrap_or_else(|e| panic!("{topology:?}: {e}")));
         }
-    }
-
-    #[test]
-    fn each_rank_gets_each_piece_once_from_a_rank_that_gets_it() {
-        for (topology, size) in
-            Bcast::ALL.iter().flat_map(|&it| (1..40).map(move |size| (it, size)))
-        {
-            let count = rings::pieces(topology, size, 3 << 20);
-            let edges = edges(topology, size);
-            for piece in 0..count {
-                let with = |edge: &&Edge| edge.pieces.numbers(count).contains(&piece);
-                let mut sources = vec![None; size];
-                for edge in edges.iter().filter(with) {
-                    assert!(sources[edge.to].replace(edge.from).is_none(), "{edge:?}");
-                }
-                assert!(sources[0].is_none());
-                // Each piece comes from a lower rank, and so in the end from the root.
-                let is_lower = |rank: usize| sources[rank].is_some_and(|from| from < rank);
-                assert!((1..size).all(is_lower), "{topology:?} on {size}: {sources:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn edges_are_the_topologies_of_their_names() {
-        let edges = |topology| {
-            let edges = edges(topology, 6).into_iter();
-            edges.map(|edge| (edge.from, edge.to)).collect::<Vec<_>>()
-        };
-        assert_eq!(edges(Bcast::OneRing), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
-        assert_eq!(edges(Bcast::OneRingM), [(0, 1), (0, 2), (2, 3), (3, 4), (4, 5)]);
-        assert_eq!(edges(Bcast::TwoRing), [(0, 1), (0, 3), (1, 2), (3, 4), (4, 5)]);
-        assert_eq!(edges(Bcast::TwoRingM), [(0, 1), (0, 2), (0, 4), (2, 3), (4, 5)]);
-        let tree = [(4, 5), (0, 4), (2, 3), (0, 2), (0, 1)];
-        let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)];
-        assert_eq!(edges(Bcast::Long), [tree, ring].concat());
     }
 }

@@ -28,6 +28,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
+use skt_terms::tree::Tree;
 
 use super::codec::{self, Codec, Coef, checksum};
 use super::gathered::Gathered;
@@ -135,18 +136,18 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     ) -> Result<()> {
         self.vault.step(step)?;
         let height = self.stripes().parity_height(band);
-        let (links, tile_bytes): (tree::Links, usize) = match encoder {
+        let (tree, tile_bytes) = match encoder {
             Encoder::Auto => unreachable!("decided when it was opened"),
             Encoder::Ring => return self.encode_mirror(set, band, bytes, step),
             Encoder::Direct => {
                 let tiles = self.tiles(height, bytes, TUNING.direct_tile_bytes);
                 return self.encode_direct(set, band, &tiles, step);
             }
-            Encoder::Reduce => (tree::binomial, height * bytes.len()),
-            Encoder::Tree => (tree::binary, self.message_bytes),
+            Encoder::Reduce => (Tree::Binomial, height * bytes.len()),
+            Encoder::Tree => (Tree::Binary, self.message_bytes),
         };
         let tiles = self.tiles(height, bytes, tile_bytes);
-        self.encode_tree(links, set, band, &tiles, step)
+        self.encode_tree(tree, set, band, &tiles, step)
     }
 
     /// Where to store the checksums of this member's own blocks while it encodes `parity`: they are

@@ -8,25 +8,9 @@ use crate::checkpoint::hook::Step;
 use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
 use skt_comm::{Comm, Result, Tag};
+use skt_terms::tree::Tree;
 
 const TAG_TREE: Tag = 3;
-
-/// The parent and the children of a node, given the node's number and the number of nodes; 0 is the
-/// root.
-pub(super) type Links = fn(usize, usize) -> (Option<usize>, Vec<usize>);
-
-pub(super) fn binomial(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
-    let low = if place == 0 { size.next_power_of_two() } else { place & place.wrapping_neg() };
-    let masks = std::iter::successors(Some(1usize), |mask| Some(mask << 1));
-    let children =
-        masks.take_while(|&mask| mask < low).map(|mask| place + mask).filter(|&c| c < size);
-    ((place > 0).then(|| place - low), children.collect())
-}
-
-pub(super) fn binary(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
-    let children = [2 * place + 1, 2 * place + 2].into_iter().filter(|&child| child < size);
-    ((place > 0).then(|| (place - 1) / 2), children.collect())
-}
 
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Encodes a band. For each stripe and parity in turn the members that hold its data form a
@@ -34,21 +18,21 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// blocking messages cannot deadlock.
     pub(super) fn encode_tree(
         &mut self,
-        links: Links,
+        tree: Tree,
         set: usize,
         band: usize,
         tiles: &[Tile],
         step: Step,
     ) -> Result<()> {
         for tile in tiles {
-            self.encode_tile(links, set, band, tile, step)?;
+            self.encode_tile(tree, set, band, tile, step)?;
         }
         Ok(())
     }
 
     fn encode_tile(
         &mut self,
-        links: Links,
+        tree: Tree,
         set: usize,
         band: usize,
         tile: &Tile,
@@ -72,12 +56,11 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
                 } else {
                     sum.fill(0);
                 }
-                let (parent, children) = links(place, places.len());
-                for child in children {
+                for child in tree.children(place, places.len()) {
                     self.comm.recv_bytes(theirs, places[child], TAG_TREE)?;
                     codec::fma(self.code.one(), theirs, sum);
                 }
-                match parent {
+                match tree.parent(place) {
                     Some(parent) => self.comm.send_bytes(sum, places[parent], TAG_TREE)?,
                     None => {
                         let into = self.areas.parities(set);
@@ -88,28 +71,5 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         }
         self.scratch.buffers.extend(buffers);
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trees_span_all_places() {
-        for links in [binomial as Links, binary] {
-            for size in 1..40 {
-                for place in 0..size {
-                    let (parent, children) = links(place, size);
-                    assert_eq!(parent.is_none(), place == 0);
-                    if let Some(parent) = parent {
-                        assert!(parent < place && links(parent, size).1.contains(&place));
-                    }
-                    for child in children {
-                        assert_eq!(links(child, size).0, Some(place));
-                    }
-                }
-            }
-        }
     }
 }

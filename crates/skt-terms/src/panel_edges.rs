@@ -1,0 +1,181 @@
+//! The edges along which a panel is broadcast (HPL_bcast).
+//!
+//! Ranks are counted from the root: relative rank 1 owns the next panel, and the "modified"
+//! topologies spare it from forwarding so that it can factor that panel.
+//!
+//! A message is cut into pieces. Each rank receives each piece once, and forwards it as soon as it
+//! has arrived, whatever is still missing. So a topology is a list of edges, each with the pieces
+//! that it carries:
+//!
+//! ```text
+//! rings      every edge has all pieces
+//! long       one piece for each member:  down a binomial tree, to each member its own piece and
+//!            those of the members below it;  around the ring, to each member all others
+//! ```
+
+use std::collections::VecDeque;
+use std::iter;
+
+use crate::choice::Bcast;
+use crate::tree::{self, Tree};
+
+/// Bytes of a piece of a panel in a ring: large enough that its latency of some microseconds does
+/// not count against its transfer over the fastest links, 25 GB/s and more, and a small part of a
+/// panel.
+const PIECE_BYTES: usize = 1 << 20;
+/// The largest number of pieces: more would hardly bring a panel sooner to the last rank of a ring
+/// of some hundreds.
+const MAX_PIECES: usize = 64;
+
+/// The pieces that one rank sends to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edge {
+    /// The sender, as a relative rank.
+    pub from: usize,
+    /// The receiver, as a relative rank.
+    pub to: usize,
+    /// What it carries.
+    pub pieces: Pieces,
+}
+
+/// Pieces of a message, in the order in which an edge carries them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pieces {
+    /// All of them.
+    All,
+    /// The piece of a member and those of the members below it.
+    Subtree(usize),
+    /// All pieces that [`Self::Subtree`] of the member does not have, from the piece of the member
+    /// before it backwards.
+    Others(usize),
+}
+
+impl Pieces {
+    /// The numbers of the pieces, in order, of `count` in all.
+    pub fn numbers(self, count: usize) -> VecDeque<usize> {
+        match self {
+            Self::All => (0..count).collect(),
+            Self::Subtree(member) => tree::binomial_subtree(member, count).collect(),
+            Self::Others(member) => {
+                let below = tree::binomial_subtree(member, count);
+                let back = (1..count).map(|step| (member + count - step) % count);
+                back.filter(|piece| !below.contains(piece)).collect()
+            }
+        }
+    }
+
+    /// How many pieces these are, of `count` in all.
+    pub fn len(self, count: usize) -> usize {
+        match self {
+            Self::All => count,
+            Self::Subtree(member) => tree::binomial_subtree(member, count).len(),
+            Self::Others(member) => count - tree::binomial_subtree(member, count).len(),
+        }
+    }
+}
+
+/// The edges of a topology among `size` ranks; those of one sender in the order in which it sends,
+/// and none before those that bring its sender the pieces.
+pub fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
+    match topology {
+        Bcast::OneRing => rings(&[1], size),
+        Bcast::OneRingM => rings(&[1, 2], size),
+        Bcast::TwoRing => rings(&[1, size.div_ceil(2)], size),
+        Bcast::TwoRingM => rings(&[1, 2, 2 + (size.max(2) - 2).div_ceil(2)], size),
+        Bcast::Long => spread_and_roll(&(0..size).collect::<Vec<_>>()),
+        // The next panel's owner gets the whole message; the others spread and roll.
+        Bcast::LongM => {
+            let owner = (1 < size).then_some(Edge { from: 0, to: 1, pieces: Pieces::All });
+            let others: Vec<_> = (0..size).filter(|&rank| rank != 1).collect();
+            owner.into_iter().chain(spread_and_roll(&others)).collect()
+        }
+    }
+}
+
+/// The root sends to the `heads` in turn; from each of them the message goes from rank to rank, up
+/// to the next head.
+fn rings(heads: &[usize], size: usize) -> Vec<Edge> {
+    let edge = |from, to| Edge { from, to, pieces: Pieces::All };
+    let mut heads: Vec<_> = heads.iter().copied().filter(|&head| head < size).collect();
+    heads.dedup();
+    let in_rings = (1..size).filter(|rank| !heads.contains(rank));
+    heads.iter().map(|&head| edge(0, head)).chain(in_rings.map(|to| edge(to - 1, to))).collect()
+}
+
+/// Spreads the pieces over `members`, of which the first is the root, and rolls them around.
+fn spread_and_roll(members: &[usize]) -> Vec<Edge> {
+    let count = members.len();
+    let edge =
+        |from: usize, to: usize, pieces| Edge { from: members[from], to: members[to], pieces };
+    // The members with the largest subtrees first.
+    let spread = (0..count)
+        .flat_map(|member| iter::repeat(member).zip(Tree::Binomial.children(member, count).rev()));
+    let spread = spread.map(|(from, to)| edge(from, to, Pieces::Subtree(to)));
+    let roll = (1..count).map(|member| edge(member - 1, member, Pieces::Others(member)));
+    spread.chain(roll).collect()
+}
+
+/// Number of pieces in which a message of `bytes` is sent along these edges: one for each rank that
+/// it is spread over, or several in rings if a rank forwards them.
+pub fn pieces(edges: &[Edge], bytes: usize) -> usize {
+    let spread = edges.iter().filter(|edge| matches!(edge.pieces, Pieces::Subtree(_))).count();
+    if spread > 0 {
+        spread + 1
+    } else if edges.iter().any(|edge| edge.from != 0) {
+        bytes.div_ceil(PIECE_BYTES).clamp(1, MAX_PIECES)
+    } else {
+        1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_have_pieces_where_a_rank_passes_them_on() {
+        let of_four = |topology, size| pieces(&edges(topology, size), 4 * PIECE_BYTES);
+        assert_eq!([1, 2, 3].map(|size| of_four(Bcast::OneRing, size)), [1, 1, 4]);
+        assert_eq!([2, 3, 4].map(|size| of_four(Bcast::OneRingM, size)), [1, 1, 4]);
+        assert_eq!([4, 5].map(|size| of_four(Bcast::TwoRingM, size)), [1, 4]);
+        assert_eq!([1, 2, 5].map(|size| of_four(Bcast::Long, size)), [1, 2, 5]);
+        assert_eq!([1, 2, 5].map(|size| of_four(Bcast::LongM, size)), [1, 1, 4]);
+        let ring = edges(Bcast::OneRing, 8);
+        assert_eq!([1, 1000 * PIECE_BYTES].map(|bytes| pieces(&ring, bytes)), [1, MAX_PIECES]);
+    }
+
+    #[test]
+    fn each_rank_gets_each_piece_once_from_a_rank_that_has_it() {
+        for (topology, size) in Bcast::ALL.into_iter().flat_map(|it| (1..40).map(move |n| (it, n)))
+        {
+            let edges = edges(topology, size);
+            let count = pieces(&edges, 3 << 20);
+            let mut has = vec![vec![false; count]; size];
+            has[0].fill(true);
+            for edge in &edges {
+                let carried = edge.pieces.numbers(count);
+                assert_eq!(carried.len(), edge.pieces.len(count));
+                for piece in carried {
+                    assert!(has[edge.from][piece] && !has[edge.to][piece], "{edge:?} of {edges:?}");
+                    has[edge.to][piece] = true;
+                }
+            }
+            assert!(has.into_iter().flatten().all(|has| has), "{topology:?} on {size}");
+        }
+    }
+
+    #[test]
+    fn edges_are_the_topologies_of_their_names() {
+        let edges = |topology| {
+            let edges = edges(topology, 6).into_iter();
+            edges.map(|edge| (edge.from, edge.to)).collect::<Vec<_>>()
+        };
+        assert_eq!(edges(Bcast::OneRing), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);
+        assert_eq!(edges(Bcast::OneRingM), [(0, 1), (0, 2), (2, 3), (3, 4), (4, 5)]);
+        assert_eq!(edges(Bcast::TwoRing), [(0, 1), (0, 3), (1, 2), (3, 4), (4, 5)]);
+        assert_eq!(edges(Bcast::TwoRingM), [(0, 1), (0, 2), (0, 4), (2, 3), (4, 5)]);
+        let tree = [(0, 4), (0, 2), (0, 1), (2, 3), (4, 5)];
+        let ring = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)];
+        assert_eq!(edges(Bcast::Long), [tree, ring].concat());
+    }
+}

@@ -1,8 +1,8 @@
 //! Ranks with clocks, under a simulated network: they predict how long a run takes on a machine
 //! that is not available.
 //!
-//! Every rank is a thread of this process, and one runs at a time. Its clock advances by its calls,
-//! and by the work between two calls, which a [`Meter`] measures:
+//! Every rank is a fiber of one thread, and one runs at a time. Its clock advances by its calls, and
+//! by the work between two calls, which a [`Meter`] measures:
 //!
 //! ```text
 //! send          call_seconds; then the message leaves as soon as the rank's port is free
@@ -18,7 +18,7 @@
 //! has to progress it ([`Comm::needs_calls`]). Queues inside the network and shared ports are not
 //! modelled.
 //!
-//! The clocks decide what a rank sees, not the order in which threads run: with an exact meter the
+//! The clocks decide what a rank sees, not the order in which ranks run: with an exact meter the
 //! time is exact, too. Whenever a rank stops, the rank with the least clock continues (a
 //! conservative discrete-event simulation), so nothing can arrive in its past. A rank that only
 //! sends, or receives what has arrived, runs ahead of the others, since nothing that it does
@@ -28,14 +28,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::fmt::Display;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-use skt_comm::copied::{Receiving, copy_message, new_group};
+use skt_comm::copied::{Receiving, copy_message};
 use skt_comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
 
-use crate::SplitArgs;
+use crate::ranks::{Key, MeetingId, Meetings, Place, SplitArgs, run_all, switch};
 
 /// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
 /// depend on the order.
@@ -92,9 +93,6 @@ impl Network {
     }
 }
 
-/// Identifies a sequence of messages to a rank: group, world rank of the sender, tag.
-type Key = (u32, usize, Tag);
-
 /// The state of a rank that does not run.
 #[derive(Debug, Clone, PartialEq)]
 enum Doing {
@@ -132,24 +130,15 @@ struct Head {
     data: Vec<u8>,
 }
 
-/// A barrier or a split that some members have entered.
-struct Meeting {
-    args: Vec<Option<SplitArgs>>,
-    latest: Ticks,
-    left: usize,
-    /// The first of the group numbers that a split assigns.
-    base: u32,
-}
-
 struct State {
     ranks: Vec<Rank>,
-    running: usize,
     /// Ranks that can continue, by clock.
     ready: BinaryHeap<Reverse<(Ticks, usize)>>,
     heads: BinaryHeap<Reverse<Head>>,
     sent: u64,
-    meetings: HashMap<(u32, u64), Meeting>,
-    next_group: u32,
+    meetings: Meetings,
+    /// When the last rank so far has come to each meeting.
+    latest: HashMap<MeetingId, Ticks>,
     aborted: Option<String>,
 }
 
@@ -159,7 +148,6 @@ struct World {
     /// The ticks that reading the meter adds to it.
     meter_ticks: Ticks,
     state: Mutex<State>,
-    turns: Vec<Condvar>,
     epoch: Instant,
 }
 
@@ -225,28 +213,27 @@ impl World {
 
     /// Begins a call of rank `me`: adds its work since the last call to its clock.
     fn turn(&self, me: usize) -> Result<Turn<'_>> {
+        if std::thread::panicking() {
+            return Err(CommError::Aborted("this rank panicked".into()));
+        }
         let metered = (self.meter)();
         let mut state = self.lock();
-        let is_running = state.running == me;
         let rank = &mut state.ranks[me];
-        assert!(is_running && metered >= rank.metered, "a rank calls on its own thread alone");
+        assert!(metered >= rank.metered, "a rank calls on its own thread alone");
         rank.clock += (metered - rank.metered).saturating_sub(self.meter_ticks);
         rank.metered = metered;
         state.check()?;
         Ok(Turn { world: self, me, state: Some(state) })
     }
 
-    /// Lets the next rank run, if there is one.
-    fn hand_over(&self, state: &mut State) {
-        if let Some(next) = state.next() {
-            state.running = next;
-            self.turns[next].notify_one();
+    /// Ends a rank and returns the rank that continues; after the last, the number of ranks.
+    fn leave(&self, rank: usize, failure: Option<&str>) -> usize {
+        let mut state = self.lock();
+        state.ranks[rank].doing = Doing::Ended;
+        if let Some(failure) = failure {
+            state.abort(failure);
         }
-    }
-
-    fn wait_for_turn<'w>(&self, me: usize, state: MutexGuard<'w, State>) -> MutexGuard<'w, State> {
-        let turn = self.turns[me].wait_while(state, |state| state.running != me);
-        turn.unwrap_or_else(PoisonError::into_inner)
+        state.next().unwrap_or(state.ranks.len())
     }
 }
 
@@ -281,8 +268,10 @@ impl Turn<'_> {
         } else {
             state.ranks[self.me].doing = doing;
         }
-        self.world.hand_over(&mut state);
-        self.state.insert(self.world.wait_for_turn(self.me, state)).check()
+        let next = state.next().expect("this rank has not ended");
+        drop(state);
+        switch(self.me, next);
+        self.state.insert(self.world.lock()).check()
     }
 
     /// The arrival, past or future, of the first message with this key that has not been received.
@@ -328,24 +317,6 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Ends a rank, however its thread ends.
-struct EndRankOnDrop<'w> {
-    world: &'w World,
-    me: usize,
-    failure: Option<String>,
-}
-
-impl Drop for EndRankOnDrop<'_> {
-    fn drop(&mut self) {
-        let mut state = self.world.lock();
-        state.ranks[self.me].doing = Doing::Ended;
-        if let Some(failure) = &self.failure {
-            state.abort(failure);
-        }
-        self.world.hand_over(&mut state);
-    }
-}
-
 /// Runs `body` as `size` ranks, and returns the result of each. An error or a panic of one rank
 /// aborts all the others, and so does a deadlock.
 ///
@@ -359,9 +330,8 @@ pub fn run<T, E, F>(
     body: F,
 ) -> Vec<std::result::Result<T, E>>
 where
-    T: Send,
-    E: Send + Display,
-    F: Fn(ClockedComm) -> std::result::Result<T, E> + Sync,
+    E: Display,
+    F: Fn(ClockedComm) -> std::result::Result<T, E>,
 {
     let rank = |_| Rank {
         clock: 0,
@@ -373,12 +343,11 @@ where
     };
     let state = State {
         ranks: (0..size).map(rank).collect(),
-        running: 0,
-        ready: (1..size).map(|rank| Reverse((0, rank))).collect(),
+        ready: (0..size).map(|rank| Reverse((0, rank))).collect(),
         heads: BinaryHeap::new(),
         sent: 0,
-        meetings: HashMap::new(),
-        next_group: 1,
+        meetings: Meetings::default(),
+        latest: HashMap::new(),
         aborted: None,
     };
     let world = Arc::new(World {
@@ -386,43 +355,26 @@ where
         meter,
         meter_ticks: (0..100).map(|_| (meter(), meter())).map(|(a, b)| b - a).min().unwrap_or(0),
         state: Mutex::new(state),
-        turns: (0..size).map(|_| Condvar::new()).collect(),
         epoch: Instant::now(),
     });
-    let members = Arc::new((0..size).collect::<Vec<_>>());
-    std::thread::scope(|scope| {
-        let start = |rank| {
-            let (world, members, body) = (world.clone(), members.clone(), &body);
-            scope.spawn(move || {
-                let failure = Some(format!("rank {rank} panicked"));
-                let mut end = EndRankOnDrop { world: &world, me: rank, failure };
-                world.wait_for_turn(rank, world.lock()).ranks[rank].metered = meter();
-                let comm =
-                    ClockedComm { world: world.clone(), group: 0, members, rank, rounds: 0.into() };
-                let result = body(comm);
-                let failed = |error| format!("rank {rank}: {error}");
-                end.failure = result.as_ref().err().map(failed);
-                result
-            })
-        };
-        let ranks: Vec<_> = (0..size).map(start).collect();
-        let joined: Vec<_> = ranks.into_iter().map(|rank| rank.join()).collect();
-        let unwound = |result: std::thread::Result<_>| {
-            result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        joined.into_iter().map(unwound).collect()
-    })
+    let place = Place::in_world(size);
+    let first = world.lock().next().expect("none has ended");
+    let ended = run_all(
+        size,
+        first,
+        |rank| {
+            world.lock().ranks[rank].metered = meter();
+            body(ClockedComm { world: world.clone(), place: place(rank) })
+        },
+        |rank, failure| world.leave(rank, failure),
+    );
+    ended.unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 /// One rank of a group under a simulated network.
 pub struct ClockedComm {
     world: Arc<World>,
-    group: u32,
-    /// World ranks of the members.
-    members: Arc<Vec<usize>>,
-    rank: usize,
-    /// Barriers and splits of this group so far.
-    rounds: std::cell::Cell<u64>,
+    place: Place,
 }
 
 /// A send whose bytes are leaving the port.
@@ -447,12 +399,7 @@ impl SendRequest for Leaving {
 
 impl ClockedComm {
     fn me(&self) -> usize {
-        self.members[self.rank]
-    }
-
-    /// The key of messages from `source` with this tag.
-    fn key(&self, source: usize, tag: Tag) -> Key {
-        (self.group, self.members[source], tag)
+        self.place.me()
     }
 
     fn turn(&self) -> Result<Turn<'_>> {
@@ -460,42 +407,31 @@ impl ClockedComm {
     }
 
     fn post(&self, data: &[u8], dest: usize, tag: Tag) -> Result<Ticks> {
-        Ok(self.turn()?.post(self.members[dest], self.key(self.rank, tag), data))
+        Ok(self.turn()?.post(self.place.members[dest], self.place.key(self.rank(), tag), data))
     }
 
     /// Waits until all members have called it. Returns the colours and keys of all, and the first
     /// of the numbers for new groups.
     fn meet(&self, mine: SplitArgs) -> Result<(Vec<SplitArgs>, u32)> {
-        let (size, id) = (self.size(), (self.group, self.rounds.get()));
-        self.rounds.set(id.1 + 1);
+        let id = self.place.next_meeting();
         let mut turn = self.turn()?;
         let clock = turn.rank().clock;
         let state = turn.state();
-        let base = state.next_group;
-        let meeting = state.meetings.entry(id).or_insert_with(|| {
-            state.next_group += size as u32;
-            Meeting { args: vec![None; size], latest: 0, left: size, base }
-        });
-        meeting.args[self.rank] = Some(mine);
-        meeting.latest = meeting.latest.max(clock);
-        if meeting.args.iter().all(Option::is_some) {
-            let levels = Ticks::from(size.next_power_of_two().ilog2());
-            meeting.latest += levels * (self.world.costs.wire + 2 * self.world.costs.call);
-            let latest = meeting.latest;
-            let others = self.members.iter().filter(|&&member| member != self.me());
-            others.for_each(|&member| state.wake(member, latest));
-            turn.wait_until(latest);
+        let all_are_here = state.meetings.enter(id, &self.place, mine);
+        let latest = state.latest.entry(id).or_default();
+        *latest = clock.max(*latest);
+        if all_are_here {
+            let levels = Ticks::from(self.size().next_power_of_two().ilog2());
+            let costs = self.world.costs;
+            let end = *latest + levels * (costs.wire + 2 * costs.call);
+            state.latest.remove(&id);
+            let others = self.place.members.iter().filter(|&&member| member != self.me());
+            others.for_each(|&member| state.wake(member, end));
+            turn.wait_until(end);
         } else {
             turn.stop(Doing::Meets)?;
         }
-        let meeting = turn.state().meetings.get_mut(&id).expect("not all have left");
-        let base = meeting.base;
-        let args = meeting.args.iter().map(|args| args.expect("all have come")).collect();
-        meeting.left -= 1;
-        if meeting.left == 0 {
-            turn.state().meetings.remove(&id);
-        }
-        Ok((args, base))
+        Ok(turn.state().meetings.leave(id).expect("all have come"))
     }
 }
 
@@ -504,23 +440,16 @@ impl Comm for ClockedComm {
     type Recv = Receiving<Self>;
 
     fn rank(&self) -> usize {
-        self.rank
+        self.place.rank
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.place.members.len()
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let (args, base) = self.meet((color, key))?;
-        if color.is_none() {
-            return Ok(None);
-        }
-        let like_me = |rank: usize| args[rank].0 == color;
-        let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| args[rank].1);
-        let (world, group) = (self.world.clone(), base + first);
-        Ok(Some(Self { world, group, members, rank, rounds: 0.into() }))
+        let place = self.place.after_split(self.meet((color, key))?);
+        Ok(place.map(|place| Self { world: self.world.clone(), place }))
     }
 
     /// Returns when the bytes have left the port.
@@ -531,7 +460,7 @@ impl Comm for ClockedComm {
     }
 
     fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
-        let (key, mut turn) = (self.key(source, tag), self.turn()?);
+        let (key, mut turn) = (self.place.key(source, tag), self.turn()?);
         turn.wait_for_arrival(key)?;
         turn.call();
         let queue = turn.rank().inbox.get_mut(&key).expect("it has arrived");
@@ -573,18 +502,12 @@ impl Comm for ClockedComm {
         source: usize,
         tag: Tag,
     ) -> Result<Receiving<Self>> {
-        let again = Self {
-            world: self.world.clone(),
-            group: self.group,
-            members: self.members.clone(),
-            rank: self.rank,
-            rounds: self.rounds.clone(),
-        };
+        let again = Self { world: self.world.clone(), place: self.place.clone() };
         Ok(Receiving::new(again, buf, range, source, tag))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
-        let (key, mut turn) = (self.key(source, tag), self.turn()?);
+        let (key, mut turn) = (self.place.key(source, tag), self.turn()?);
         turn.call();
         if turn.arrival(key).is_none() {
             turn.stop(Doing::Ready)?;
@@ -594,7 +517,7 @@ impl Comm for ClockedComm {
     }
 
     fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
-        self.turn()?.wait_for_arrival(self.key(source, tag))
+        self.turn()?.wait_for_arrival(self.place.key(source, tag))
     }
 
     fn barrier(&self) -> Result<()> {

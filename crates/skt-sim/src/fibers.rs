@@ -8,27 +8,19 @@
 //! As with MPI, survivors learn of a death late: after [`Linger`], in their present or next call. A
 //! job in which no rank can continue, and none was killed, is a deadlock and is reported as such.
 
-use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::num::FpCategory;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::ptr;
+use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use skt_comm::copied::{Receiving, copy_message, new_group};
+use skt_comm::copied::{Receiving, copy_message};
 use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
-use crate::SplitArgs;
-
-/// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
-const STACK_BYTES: usize = 512 << 10;
+use crate::ranks::{Key, Meetings, Place, SplitArgs, run_all, switch};
 
 /// The death of a rank when the run comes to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,24 +128,12 @@ pub struct SimOutcome<T, E> {
 
 struct Message {
     id: u64,
-    group: u32,
-    source: usize,
-    tag: Tag,
+    key: Key,
     data: Vec<u8>,
 }
 
-/// A receive: the rank, the group, the source and the tag.
-type Receive = (usize, u32, usize, Tag);
-
-/// A barrier or a split that some members have entered.
-struct Meeting {
-    group: u32,
-    round: u64,
-    args: Vec<Option<SplitArgs>>,
-    left: usize,
-    /// The first of the group numbers that a split assigns.
-    base: u32,
-}
+/// A receive by a rank.
+type Receive = (usize, Key);
 
 struct State {
     steps: u64,
@@ -175,11 +155,9 @@ struct State {
     /// Receives that have begun and have no message yet.
     begun: Vec<Receive>,
     next_message: u64,
-    meetings: Vec<Meeting>,
-    next_group: u32,
+    meetings: Meetings,
     waits: Vec<String>,
     deadlock: Option<String>,
-    panic: Option<Box<dyn Any + Send>>,
     trace: Option<Vec<String>>,
 }
 
@@ -268,18 +246,20 @@ impl State {
         self.blocked = 0;
     }
 
-    fn post(&mut self, dest: usize, group: u32, source: usize, tag: Tag, data: &[u8]) -> u64 {
+    fn post(&mut self, dest: usize, key: Key, data: &[u8]) -> u64 {
         let id = self.next_message;
         self.next_message += 1;
-        self.inboxes[dest].push_back(Message { id, group, source, tag, data: data.to_vec() });
+        self.inboxes[dest].push_back(Message { id, key, data: data.to_vec() });
         self.blocked &= !(1 << dest);
         id
     }
 
-    fn take(&mut self, me: usize, group: u32, source: usize, tag: Tag) -> Option<Vec<u8>> {
-        let at = self.inboxes[me]
-            .iter()
-            .position(|m| (m.group, m.source, m.tag) == (group, source, tag))?;
+    fn has(&self, me: usize, key: Key) -> bool {
+        self.inboxes[me].iter().any(|message| message.key == key)
+    }
+
+    fn take(&mut self, me: usize, key: Key) -> Option<Vec<u8>> {
+        let at = self.inboxes[me].iter().position(|message| message.key == key)?;
         // A sender may wait for this receive; waking all is harmless.
         self.blocked = 0;
         self.inboxes[me].remove(at).map(|message| message.data)
@@ -289,11 +269,9 @@ impl State {
     /// whatever the rank does next.
     fn is_taken(&self, dest: usize, id: u64) -> bool {
         let Some(at) = self.inboxes[dest].iter().position(|m| m.id == id) else { return true };
-        let Message { group, source, tag, .. } = self.inboxes[dest][at];
-        let is_like = |m: &&Message| (m.group, m.source, m.tag) == (group, source, tag);
-        let before = self.inboxes[dest].iter().take(at).filter(is_like).count();
-        let receive = (dest, group, source, tag);
-        before < self.begun.iter().filter(|&&begun| begun == receive).count()
+        let key = self.inboxes[dest][at].key;
+        let before = self.inboxes[dest].iter().take(at).filter(|m| m.key == key).count();
+        before < self.begun.iter().filter(|&&begun| begun == (dest, key)).count()
     }
 }
 
@@ -310,18 +288,6 @@ impl World {
 
     fn ranks(&self) -> usize {
         self.hosts.len()
-    }
-
-    /// Continues as rank `to`; returns when `from` continues.
-    fn switch(&self, from: usize, to: usize) {
-        // SAFETY: null outside of ranks, else the yielder of the running rank, which lives: each
-        // sets it when it starts and continues, and a panic that would leave a rank ends the
-        // process.
-        let running = unsafe { RUNNING.get().as_ref() }.expect("a rank has left its thread");
-        if from != to {
-            running.suspend(to);
-            RUNNING.set(running);
-        }
     }
 
     /// The rank that the conductor chooses to continue.
@@ -363,7 +329,7 @@ impl World {
         });
         if next != rank {
             drop(state);
-            self.switch(rank, next);
+            switch(rank, next);
             state = self.lock();
             state.check(rank)?;
         }
@@ -383,7 +349,7 @@ impl World {
         let first = self.conducted(&state, rank);
         drop(state);
         if let Some(next) = first {
-            self.switch(rank, next);
+            switch(rank, next);
         }
         loop {
             let mut state = self.lock();
@@ -398,7 +364,7 @@ impl World {
                 continue;
             };
             drop(state);
-            self.switch(rank, next);
+            switch(rank, next);
         }
     }
 
@@ -423,13 +389,6 @@ impl World {
             state.pick().expect("a rank that is not done")
         })
     }
-}
-
-thread_local! {
-    /// Stacks for reuse: a test makes many thousands of runs.
-    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// The yielder of the rank that runs on this thread; it suspends the rank.
-    static RUNNING: Cell<*const Yielder<(), usize>> = const { Cell::new(ptr::null()) };
 }
 
 /// Makes the allocator keep what this process frees: thousands of runs take the same workspaces,
@@ -474,56 +433,18 @@ where
     assert!((1..64).contains(&size), "1 to 63 ranks");
     keep_freed_memory();
     let world = Arc::new(World::new(options, conductor));
-    let members = Arc::new((0..size).collect::<Vec<_>>());
-    let results: RefCell<Vec<Option<std::result::Result<T, E>>>> =
-        RefCell::new((0..size).map(|_| None).collect());
-    let mut ranks: Vec<Coroutine<(), usize, usize>> = (0..size)
-        .map(|rank| {
-            let (world, members, results, body) = (&world, &members, &results, &body);
-            let body = move |yielder: &Yielder<(), usize>, ()| {
-                RUNNING.set(yielder);
-                let comm = SimComm {
-                    world: world.clone(),
-                    group: 0,
-                    members: members.clone(),
-                    rank,
-                    rounds: Cell::new(0),
-                };
-                match catch_unwind(AssertUnwindSafe(|| body(comm))) {
-                    Ok(result) => {
-                        let failure = result.as_ref().err().map(|e| format!("rank {rank}: {e}"));
-                        results.borrow_mut()[rank] = Some(result);
-                        world.leave(rank, failure.as_deref())
-                    }
-                    Err(panic) => {
-                        world.lock().panic.get_or_insert(panic);
-                        world.leave(rank, Some("a rank panicked"))
-                    }
-                }
-            };
-            let stack = STACKS.with_borrow_mut(Vec::pop);
-            let stack = stack.unwrap_or_else(|| DefaultStack::new(STACK_BYTES).expect("a stack"));
-            // SAFETY: `ranks` is dropped before what the bodies borrow.
-            unsafe { Coroutine::with_stack_unchecked(stack, body) }
-        })
-        .collect();
-    let outside = RUNNING.get();
-    let mut next = world.pick(&mut world.lock(), 0).expect("nobody has ended yet");
-    while next < size {
-        let (CoroutineResult::Yield(to) | CoroutineResult::Return(to)) = ranks[next].resume(());
-        next = to;
-    }
-    RUNNING.set(outside);
-    let stacks = ranks.into_iter().map(Coroutine::into_stack);
-    STACKS.with_borrow_mut(|pool| pool.extend(stacks));
+    let place = Place::in_world(size);
+    let first = world.pick(&mut world.lock(), 0).expect("nobody has ended yet");
+    let results = run_all(
+        size,
+        first,
+        |rank| body(SimComm { world: world.clone(), place: place(rank) }),
+        |rank, failure| world.leave(rank, failure),
+    );
+    let results = results.unwrap_or_else(|panic| resume_unwind(panic));
     let mut state = world.lock();
-    if let Some(panic) = state.panic.take() {
-        drop(state);
-        resume_unwind(panic);
-    }
-    let results = results.into_inner().into_iter().map(|r| r.expect("ended without a panic"));
     SimOutcome {
-        results: results.collect(),
+        results,
         steps: state.steps,
         killed: state.dead,
         deadlock: state.deadlock.take(),
@@ -552,11 +473,9 @@ impl World {
             inboxes: (0..size).map(|_| VecDeque::new()).collect(),
             begun: Vec::new(),
             next_message: 0,
-            meetings: Vec::new(),
-            next_group: 1,
+            meetings: Meetings::default(),
             waits: vec![String::new(); size],
             deadlock: None,
-            panic: None,
             trace: options.trace.then(Vec::new),
         };
         Self { hosts: options.hosts.clone(), state: Mutex::new(state), conductor }
@@ -566,12 +485,7 @@ impl World {
 /// One simulated rank of a group.
 pub struct SimComm {
     world: Arc<World>,
-    group: u32,
-    /// World ranks of the members.
-    members: Arc<Vec<usize>>,
-    rank: usize,
-    /// Meetings (barriers, splits) of this group so far.
-    rounds: Cell<u64>,
+    place: Place,
 }
 
 /// A source of steps outside of communication; see [`SimComm::point`].
@@ -598,27 +512,21 @@ impl SimComm {
     }
 
     fn me(&self) -> usize {
-        self.members[self.rank]
+        self.place.me()
     }
 
     fn again(&self) -> Self {
-        Self {
-            world: self.world.clone(),
-            group: self.group,
-            members: self.members.clone(),
-            rank: self.rank,
-            rounds: self.rounds.clone(),
-        }
+        Self { world: self.world.clone(), place: self.place.clone() }
     }
 
     fn post(&self, data: &[u8], dest: usize, tag: Tag) -> Result<u64> {
         self.world.step(self.me(), &format_args!("send {} bytes to {dest}", data.len()))?;
         let mut state = self.world.lock();
-        Ok(state.post(self.members[dest], self.group, self.me(), tag, data))
+        Ok(state.post(self.place.members[dest], self.place.key(self.rank(), tag), data))
     }
 
     fn await_taken(&self, id: u64, dest: usize, tag: Tag) -> Result<()> {
-        let inbox = self.members[dest];
+        let inbox = self.place.members[dest];
         self.world.wait(
             self.me(),
             || format!("rank {dest} to receive tag {tag}"),
@@ -627,13 +535,9 @@ impl SimComm {
     }
 
     fn take(&self, source: usize, tag: Tag) -> Result<Vec<u8>> {
-        let (me, group, from) = (self.me(), self.group, self.members[source]);
+        let (me, key) = (self.me(), self.place.key(source, tag));
         self.world.step(me, &format_args!("receive from {source}"))?;
-        self.world.wait(
-            me,
-            || format!("tag {tag} from rank {source}"),
-            |state| state.take(me, group, from, tag),
-        )
+        self.world.wait(me, || format!("tag {tag} from rank {source}"), |state| state.take(me, key))
     }
 
     fn receive_into(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
@@ -644,40 +548,13 @@ impl SimComm {
     /// of the numbers for new groups.
     fn meet(&self, what: &'static str, mine: SplitArgs) -> Result<(Vec<SplitArgs>, u32)> {
         self.world.step(self.me(), &what)?;
-        let round = self.rounds.get();
-        self.rounds.set(round + 1);
-        let (group, size) = (self.group, self.size());
-        let is_this = |m: &Meeting| (m.group, m.round) == (group, round);
-        {
-            let mut state = self.world.lock();
-            if !state.meetings.iter().any(is_this) {
-                let base = state.next_group;
-                state.next_group += size as u32;
-                let args = vec![None; size];
-                state.meetings.push(Meeting { group, round, args, left: 0, base });
-            }
-            let meeting = state.meetings.iter_mut().find(|m| is_this(m)).expect("just made");
-            meeting.args[self.rank] = Some(mine);
-            if meeting.args.iter().all(Option::is_some) {
-                state.blocked = 0;
-            }
+        let id = self.place.next_meeting();
+        let mut state = self.world.lock();
+        if state.meetings.enter(id, &self.place, mine) {
+            state.blocked = 0;
         }
-        self.world.wait(
-            self.me(),
-            || what.to_owned(),
-            |state| {
-                let at = state.meetings.iter().position(is_this).expect("not all have left");
-                let meeting = &mut state.meetings[at];
-                let args: Option<Vec<_>> = meeting.args.iter().copied().collect();
-                let args = args?;
-                let base = meeting.base;
-                meeting.left += 1;
-                if meeting.left == size {
-                    state.meetings.swap_remove(at);
-                }
-                Some((args, base))
-            },
-        )
+        drop(state);
+        self.world.wait(self.me(), || what.to_owned(), |state| state.meetings.leave(id))
     }
 }
 
@@ -697,7 +574,7 @@ impl SendRequest for Sending {
         if !self.is_taken {
             let (world, me) = (&self.comm.world, self.comm.me());
             world.step(me, &"test of a send")?;
-            let is_taken = world.lock().is_taken(self.comm.members[self.dest], self.id);
+            let is_taken = world.lock().is_taken(self.comm.place.members[self.dest], self.id);
             let mut conductor = world.conductor();
             self.is_taken =
                 conductor.as_mut().map_or(is_taken, |conductor| conductor.sees(me, is_taken));
@@ -759,23 +636,16 @@ impl Comm for SimComm {
     type Recv = PendingRecv;
 
     fn rank(&self) -> usize {
-        self.rank
+        self.place.rank
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.place.members.len()
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let (args, base) = self.meet("split", (color, key))?;
-        if color.is_none() {
-            return Ok(None);
-        }
-        let like_me = |rank: usize| args[rank].0 == color;
-        let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| args[rank].1);
-        let (world, group) = (self.world.clone(), base + first);
-        Ok(Some(Self { world, group, members, rank, rounds: Cell::new(0) }))
+        let place = self.place.after_split(self.meet("split", (color, key))?);
+        Ok(place.map(|place| Self { world: self.world.clone(), place }))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -838,7 +708,7 @@ impl Comm for SimComm {
         source: usize,
         tag: Tag,
     ) -> Result<PendingRecv> {
-        let receive = (self.me(), self.group, self.members[source], tag);
+        let receive = (self.me(), self.place.key(source, tag));
         let mut state = self.world.lock();
         state.begun.push(receive);
         // The sender may wait for this receive.
@@ -850,23 +720,19 @@ impl Comm for SimComm {
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
-        let (me, group, from) = (self.me(), self.group, self.members[source]);
+        let me = self.me();
         self.world.step(me, &"probe")?;
-        let state = self.world.lock();
-        let is_it = |m: &Message| (m.group, m.source, m.tag) == (group, from, tag);
-        let is_here = state.inboxes[me].iter().any(is_it);
-        drop(state);
+        let is_here = self.world.lock().has(me, self.place.key(source, tag));
         let mut conductor = self.world.conductor();
         Ok(conductor.as_mut().map_or(is_here, |conductor| conductor.sees(me, is_here)))
     }
 
     fn await_message(&self, source: usize, tag: Tag) -> Result<()> {
-        let (me, group, from) = (self.me(), self.group, self.members[source]);
-        let is_it = |m: &Message| (m.group, m.source, m.tag) == (group, from, tag);
+        let (me, key) = (self.me(), self.place.key(source, tag));
         self.world.wait(
             me,
-            || format!("a message from {from} (tag {tag})"),
-            |state| state.inboxes[me].iter().any(is_it).then_some(()),
+            || format!("a message from {} (tag {tag})", key.1),
+            |state| state.has(me, key).then_some(()),
         )
     }
 

@@ -16,6 +16,4 @@ struct Readme;
 
 pub mod clocked;
 pub mod fibers;
-
-/// The colour and key of a rank in a split.
-type SplitArgs = (Option<u32>, u32);
+mod ranks;

@@ -80,7 +80,11 @@ const EXCEPTIONS: [(&str, &str, &str); 11] = [
     ),
     ("path/fit.rs", "LeastSquares", "the method of least squares"),
     ("slow/links.rs", "LEAST_LINKS", "used by another crate under this name"),
-    ("skt-checkpoint/src/client.rs", "of", "`Region::of::<f64>(count)` of the public interface"),
+    (
+        "skt-checkpoint/src/client/mod.rs",
+        "of",
+        "`Region::of::<f64>(count)` of the public interface",
+    ),
     ("repository/words.rs", "was_told", "an example of the test below"),
     ("repository/words.rs", "AlreadyTold", "an example of the test below"),
     ("repository/words.rs", "of", "an example of the test below"),

@@ -18,7 +18,7 @@ use super::error::{CheckpointError, Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::level::failed::remove_images;
-use super::level::look::{ImageQuery, Seen};
+use super::level::probe::{ImageQuery, Seen};
 use super::level::{FileId, ImageId, Level, Load, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
@@ -114,16 +114,6 @@ impl<L> Earlier<L> {
     }
 }
 
-/// The segments on a node that a process examines.
-#[derive(Clone, Copy)]
-enum Looked {
-    /// The segments of all ranks.
-    All,
-    /// Only the segment of this rank, if the process has a rank. Segments of lost ranks that no
-    /// process will take over are ignored.
-    Own(Option<usize>),
-}
-
 impl<M: Memory> Opening<M> {
     /// Takes hold of the run on this node, finds its segments and images, and returns what all
     /// processes have decided. Collective.
@@ -158,10 +148,11 @@ impl<M: Memory> Opening<M> {
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
         if is_lasting && held.is_none() {
+            // A job with fewer processes than ranks ignores the segments of lost ranks, which no
+            // process will take over.
             let is_short = config.may_lose.is_some();
-            let looked = if is_short { Looked::Own(config.rank_in_run) } else { Looked::All };
-            this.find_segments(looked)?;
-            this.look_at_images(comm, config.may_lose.is_some());
+            this.find_segments(|rank| !is_short || config.rank_in_run == Some(rank))?;
+            this.probe_images(comm, is_short);
         }
         let (offer, rules) = (this.offer(config, held), this.rules(config));
         let mut decision = decide_on_all(comm, &offer, &rules)?;
@@ -237,13 +228,13 @@ impl<M: Memory> Opening<M> {
 
     /// Records what this process sees of the run's images. A job with fewer processes than ranks
     /// (`is_short`) resumes from memory or not at all, and manages no images.
-    fn look_at_images<C: Comm>(&mut self, comm: &C, is_short: bool) {
+    fn probe_images<C: Comm>(&mut self, comm: &C, is_short: bool) {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = ImageQuery { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
             let is_ours =
-                |rank: usize| !is_short && level.is_looked_after(rank, comm.rank(), comm.size());
-            self.seen.push(wanted.look_at(level, is_ours));
+                |rank: usize| !is_short && level.is_managed_by(rank, comm.rank(), comm.size());
+            self.seen.push(wanted.probe(level, is_ours));
         }
     }
 
@@ -281,16 +272,13 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// Finds the segments on this node.
-    fn find_segments(&mut self, looked: Looked) -> Result<()> {
+    /// Finds the segments of the `wanted` ranks on this node.
+    fn find_segments(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
         let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
             what: "listing the segments of this node".into(),
             source,
         })?;
-        ids.retain(|id| match looked {
-            Looked::All => true,
-            Looked::Own(rank) => rank == Some(id.rank),
-        });
+        ids.retain(|id| wanted(id.rank));
         ids.sort_unstable();
         for id in ids {
             match self.read(id) {

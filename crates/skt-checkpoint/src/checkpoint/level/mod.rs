@@ -15,7 +15,7 @@ pub mod folder;
 mod format;
 mod helper;
 mod images;
-pub(super) mod look;
+pub(super) mod probe;
 mod ranks;
 pub(super) mod room;
 pub mod settings;
@@ -85,7 +85,7 @@ impl Level {
     }
 
     /// Whether process `process` of `size` manages the images of `rank` that it sees.
-    pub(super) fn is_looked_after(&self, rank: usize, process: usize, size: usize) -> bool {
+    pub(super) fn is_managed_by(&self, rank: usize, process: usize, size: usize) -> bool {
         self.reach == Reach::Local || rank % size == process
     }
 }

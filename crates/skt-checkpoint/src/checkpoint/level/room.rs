@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::super::agree::Refusal;
 use super::super::error::Result;
 use super::disk::Slot;
-use super::look::Seen;
+use super::probe::Seen;
 use super::ranks::SpacedRanks;
 use super::{Level, Reach};
 use skt_comm::Comm;

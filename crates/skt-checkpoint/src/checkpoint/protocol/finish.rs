@@ -149,7 +149,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
         let failed = || level_error("removing the images", level);
         let mut all = Ok(());
         for file in level.disk.list().map_err(failed())? {
-            if level.is_looked_after(file.ranks.first(), process, size) {
+            if level.is_managed_by(file.ranks.first(), process, size) {
                 self.hook.at(&Step::new(StepName::Remove, self.epoch))?;
                 all = all.and(level.disk.remove(file));
             }

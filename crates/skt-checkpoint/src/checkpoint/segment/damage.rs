@@ -66,13 +66,13 @@ impl<M: Memory> OwnSegment<M> {
                     let stripe = geometry.stripe_of(me, block);
                     let at = CellPosition { region, band, stripe, row: 0, cell: 0 };
                     let rows = stripes.block(band, block);
-                    self.look_at(data, rows, at, "data", &mut found);
+                    self.check(data, rows, at, "data", &mut found);
                 }
                 for parity in 0..geometry.parities {
                     let stripe = geometry.parity_stripe(me, parity);
                     let at = CellPosition { region, band, stripe, row: 0, cell: 0 };
                     let rows = stripes.parity(band, parity);
-                    self.look_at(parities, rows, at, "parities", &mut found);
+                    self.check(parities, rows, at, "parities", &mut found);
                 }
             }
         }
@@ -81,7 +81,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// Compares all cells of `rows`, which are a block of the stripe `at`, and adds damaged ones to
     /// `found`.
-    fn look_at(
+    fn check(
         &self,
         summed: Summed,
         rows: Range<usize>,

@@ -35,10 +35,10 @@ pub struct Seen {
 impl ImageQuery<'_> {
     /// What this process sees of a level, as far as the disk answers. It manages the images of the
     /// ranks for which `is_ours` holds.
-    pub fn look_at(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
-        let looked = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
-        let (listed, free_bytes) = match looked {
-            Ok(looked) => looked,
+    pub fn probe(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
+        let listed = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
+        let (listed, free_bytes) = match listed {
+            Ok(listed) => listed,
             Err(error) => {
                 return Seen { failure: Some(error.to_string()), ..Seen::default() };
             }

@@ -17,7 +17,7 @@ use super::disk::{FileId, Slot};
 use super::failed::level_error;
 use super::format::ImageLayout;
 use super::helper::{Free, Helper};
-use super::look::Seen;
+use super::probe::Seen;
 use super::shelf::{LevelReport, Shelves, Vote};
 use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};

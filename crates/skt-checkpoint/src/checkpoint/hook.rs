@@ -53,7 +53,7 @@ step_names! {
     Checkpoint = "checkpoint",
     /// Before copying A (`double`, `single`).
     Copy = "copy",
-    /// Before marking the copy as torn (`single`).
+    /// Before marking the copy as incomplete (`single`).
     Begin = "begin",
     /// Before copying the checksums, and the parities of what froze (`self`).
     Carry = "carry",

@@ -71,7 +71,7 @@ impl Method {
 
     /// Where the alternating parts may differ right after a start: nowhere with `self`, whose
     /// recovery makes both sets of parities equal; anywhere with `double`, whose other copy may be
-    /// torn or of any epoch.
+    /// incomplete or of any epoch.
     pub(super) fn apart_at_start(self) -> Active {
         match self {
             Self::SelfCheckpoint => Active::NOTHING,

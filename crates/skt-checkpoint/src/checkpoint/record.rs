@@ -1,7 +1,9 @@
 //! The record of a segment: which epoch its data holds, and whose decisions it follows.
 //!
 //! A record changes only by the transitions below. Each asserts the state before it and documents
-//! the state after it. A changed record is in force once it is written (`Vault::store_record`).
+//! the state after it. A changed record is in force once it is written (`Vault::store_record`). A
+//! *torn* record is one that a death left half written: `Record::decode` recognizes it by the
+//! checksum that comes last.
 //!
 //! ```text
 //! new ── join ── confirm ──┬── commit ── stamp        self, double: for each epoch
@@ -100,10 +102,10 @@ pub struct Record {
     /// were complete before it.
     commit: u64,
     /// Epoch that the settled copy and its parities hold. A death during the flush leaves the copy
-    /// torn: while `stamp < commit`, recovery reads A and D instead.
+    /// incomplete: while `stamp < commit`, recovery reads A and D instead.
     stamp: u64,
     /// Epoch that is being written over the only copy (method `single`), else 0. A death during the
-    /// write leaves that copy torn, so the rank counts as lost.
+    /// write leaves that copy incomplete, so the rank counts as lost.
     updating: u64,
     /// Set while the segment replaces a lost one and is not rebuilt yet. A death during the
     /// rebuilding leaves a segment with part of its data: it counts as lost again.
@@ -214,7 +216,7 @@ impl Record {
         self.joined.clear();
     }
 
-    /// Method `single`: marks the only copy as torn until COMMIT(epoch).
+    /// Method `single`: marks the only copy as incomplete until COMMIT(epoch).
     ///
     /// # Panics
     /// When the epoch before is not settled.
@@ -548,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_copy_is_torn_while_it_is_updated() {
+    fn the_only_copy_is_incomplete_while_it_is_updated() {
         let mut record = settled(4);
         assert_eq!(record.holds(Method::Single, 4), Holds::Copy);
         record.begin_update(5);

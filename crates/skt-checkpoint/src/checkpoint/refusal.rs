@@ -37,15 +37,15 @@ pub struct Damage {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Refusal {
     /// A group has lost more ranks than it has parities.
-    #[error("{}{}", self.what(), bring_back(*epoch, torn))]
+    #[error("{}{}", self.what(), bring_back(*epoch, incomplete))]
     Unrecoverable {
         /// The epoch to be restored.
         epoch: u64,
         /// Groups with too many losses.
         lost: Vec<LostGroup>,
-        /// The lost ranks whose segments are present but torn: with method `single` a death has
-        /// interrupted the update of the only copy.
-        torn: Vec<usize>,
+        /// The lost ranks whose segments are present, but with an incomplete copy: with method
+        /// `single` a death has interrupted the update of the only one.
+        incomplete: Vec<usize>,
         /// Losses that a group survives.
         parities: usize,
     },
@@ -209,16 +209,16 @@ impl From<PlacementError> for Refusal {
     }
 }
 
-fn bring_back(epoch: u64, torn: &[usize]) -> String {
-    if torn.is_empty() {
+fn bring_back(epoch: u64, incomplete: &[usize]) -> String {
+    if incomplete.is_empty() {
         return ". Bring the lost nodes back. If that run has ended without the nodes that are \
                 here, what they hold is left over from it, and each start will report this: start \
                 afresh with --resume never"
             .to_owned();
     }
     format!(
-        "; of these, ranks {torn:?} are here, but the run died while checkpoint {} was being \
-         written over their only copy, which is torn. Method `single` cannot survive a death \
+        "; of these, ranks {incomplete:?} are here, but the run died while checkpoint {} was being \
+         written over their only copy, which is incomplete. Method `single` cannot survive a death \
          within a checkpoint. Start afresh with --resume never, and with --ft self or --ft \
          double, which have a whole copy at every instant",
         epoch + 1

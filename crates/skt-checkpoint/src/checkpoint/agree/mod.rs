@@ -196,11 +196,11 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
         let newest = newest.expect("the epoch comes from such a commit");
         plan.holder = Some(holder(offers, newest));
     }
-    resumed.map_err(|refusal| name_torn(refusal, rules.method, &current, &usable))
+    resumed.map_err(|refusal| name_incomplete(refusal, rules.method, &current, &usable))
 }
 
-/// Adds to a refusal which lost ranks have a torn segment.
-fn name_torn(
+/// Adds to a refusal which lost ranks have an incomplete copy.
+fn name_incomplete(
     refusal: Refusal,
     method: Method,
     current: &BTreeMap<usize, &Content>,
@@ -208,13 +208,13 @@ fn name_torn(
 ) -> Refusal {
     match refusal {
         Refusal::Unrecoverable { epoch, lost, parities, .. } if method == Method::Single => {
-            let is_torn = |rank: &usize| {
+            let is_incomplete = |rank: &usize| {
                 let unusable = current.get(rank).filter(|_| !usable.contains_key(rank));
                 unusable.is_some_and(|c| c.record.updating() != 0 && !c.record.is_hollow())
             };
             let ranks = lost.iter().flat_map(|group| group.ranks.iter().copied());
-            let torn = ranks.filter(is_torn).collect();
-            Refusal::Unrecoverable { epoch, lost, torn, parities }
+            let incomplete = ranks.filter(is_incomplete).collect();
+            Refusal::Unrecoverable { epoch, lost, incomplete, parities }
         }
         other => other,
     }

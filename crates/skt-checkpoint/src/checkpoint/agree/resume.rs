@@ -105,8 +105,8 @@ fn stored_groups(
         broken.push(LostGroup { group: None, ranks: unknown });
     }
     if !broken.is_empty() {
-        let (torn, parities) = (Vec::new(), rules.parities);
-        return Err(Refusal::Unrecoverable { epoch, lost: broken, torn, parities });
+        let (incomplete, parities) = (Vec::new(), rules.parities);
+        return Err(Refusal::Unrecoverable { epoch, lost: broken, incomplete, parities });
     }
     assert!(groups.keys().copied().eq(0..groups.len()), "groups are numbered from 0");
     Ok(groups.into_values().collect())

@@ -267,7 +267,7 @@ fn torn_and_hollow_segments_count_as_lost() {
     edit(&mut found[2]).record = hollow();
     let error = planned(&found, &RULES).expect_err("two losses");
     let lost = vec![LostGroup { group: Some(0), ranks: vec![0, 2] }];
-    assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 });
+    assert_eq!(error, Refusal::Unrecoverable { epoch: 4, lost, incomplete: vec![], parities: 1 });
     assert!(error.to_string().contains("group 0 has lost ranks [0, 2]"), "{error}");
 }
 
@@ -315,7 +315,7 @@ fn a_group_with_nothing_left_is_named_by_its_ranks() {
     found[2].segments.clear();
     found[3].segments.clear();
     let lost = vec![LostGroup { group: None, ranks: vec![2, 3] }];
-    let refusal = Refusal::Unrecoverable { epoch: 4, lost, torn: vec![], parities: 1 };
+    let refusal = Refusal::Unrecoverable { epoch: 4, lost, incomplete: vec![], parities: 1 };
     assert_eq!(planned(&found, &RULES), Err(refusal));
 }
 
@@ -324,21 +324,24 @@ fn a_half_written_single_copy_is_never_used() {
     let rules = Rules { method: Method::Single, ..RULES };
     let mut found = one_each([(4, 4); 4]);
     edit(&mut found[1]).record.begin_update(5);
-    let plan = planned(&found, &rules).expect("one torn copy is one loss");
+    let plan = planned(&found, &rules).expect("one incomplete copy is one loss");
     assert_eq!(plan.lost, [1]);
     edit(&mut found[3]).record.begin_update(5);
     let refusal = planned(&found, &rules).unwrap_err();
     assert!(
-        matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1, 3]),
+        matches!(&refusal, Refusal::Unrecoverable { incomplete, .. } if *incomplete == [1, 3]),
         "{refusal}"
     );
     let text = refusal.to_string();
     assert!(text.contains("ranks [1, 3] are here") && text.contains("--ft self"), "{text}");
-    // A rank whose memory is lost, too, is not torn.
+    // A rank whose memory is lost, too, has no incomplete copy.
     let mut gone = found.clone();
     gone[3].segments.clear();
     let refusal = planned(&gone, &rules).unwrap_err();
-    assert!(matches!(&refusal, Refusal::Unrecoverable { torn, .. } if *torn == [1]), "{refusal}");
+    assert!(
+        matches!(&refusal, Refusal::Unrecoverable { incomplete, .. } if *incomplete == [1]),
+        "{refusal}"
+    );
     // Some rank saw the end of the update: all were complete by then.
     edit(&mut found[0]).record.commit(5, vec![5]);
     edit(&mut found[0]).record.stamp(5);

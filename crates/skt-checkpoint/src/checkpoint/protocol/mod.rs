@@ -1,11 +1,13 @@
-//! The self-checkpoint protocol (Tang et al., TPDS 2018, section 4), one line per step.
+//! The checkpoint protocol, one line per step.
 //!
 //! It has four drivers: [`Checkpointer::open`], [`Checkpointer::recover`],
 //! [`Checkpointer::checkpoint`] and [`Checkpointer::finish`]. A checkpoint is
-//! [`Checkpointer::begin`] (steps 1 to 3) followed by [`Checkpointer::complete`] (steps 3 to 7); an
-//! application that computes in between calls these two itself. The numbers are those of
-//! docs/protocol.md, which explains what may be lost between any two lines, and why. The names
-//! after the numbers are those of [`StepName`], the points at which a test kills each rank.
+//! [`Checkpointer::begin`] followed by [`Checkpointer::complete`]; an application that computes in
+//! between calls these two itself. What the methods do differently between the first step and the
+//! last is in `self_checkpoint`, `double`, `single` and `abft`; read `self_checkpoint` first. The
+//! numbers are those of docs/protocol.md, which explains what may be lost between any two lines,
+//! and why. The names after the numbers are those of [`StepName`], the points at which a test kills
+//! each rank.
 //!
 //! | | holds |
 //! |---|---|
@@ -21,6 +23,7 @@ pub mod finish;
 mod joining;
 pub mod recover;
 mod restore;
+mod self_checkpoint;
 mod single;
 mod verify;
 
@@ -273,17 +276,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if self.config.check_frozen && epoch > 1 {
             self.segment.assert_frozen(&active);
         }
-        let mut schedule = None;
-        if self.config.method == Method::SelfCheckpoint {
-            // 2 carry: D := C where the last epoch was active and this one is not.
-            self.segment.carry(epoch, &active, &mut stats)?;
-
-            // 3 encode: starts D := parities of A, for what is final.
-            let start = Instant::now();
-            let stages = stages.as_deref();
-            schedule = Some(self.encoding.start(&mut self.segment, epoch, &active, stages)?);
-            stats.encode_seconds += start.elapsed().as_secs_f64();
-        }
+        // 2 carry, 3 encode: what is final is encoded from here on.
+        let schedule = match self.config.method {
+            Method::SelfCheckpoint => {
+                Some(self.begin_self(epoch, &active, stages.as_deref(), &mut stats)?)
+            }
+            _ => None,
+        };
         let ready = vec![Active::ALL; active.len()];
         self.under_way = Some(UnderWay { epoch, active, ready, schedule, stats });
         Ok(())
@@ -324,21 +323,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         broadcast_bytes(&self.job, &mut state, 0)?;
         let due = self.images.split_off_due(&mut state);
         match self.config.method {
+            // 4 barrier, 5 commit, 6 flush, 7 stamp.
             Method::SelfCheckpoint => {
-                // 4 barrier: every D of every group is complete.
-                self.barrier(epoch, &mut stats)?;
-                stats.agree_seconds = start.elapsed().as_secs_f64();
-
-                // 5 commit: COMMIT(epoch); from here on a recovery reads (A, D).
-                self.segment.commit(epoch, state, &mut stats)?;
-
-                // 6 flush: B := A, once no image is being written from B.
-                let free = self.images.take_back(&*self.segment.hook());
-                let step = Step::new(StepName::Flush, epoch);
-                stats.flush_seconds += self.segment.copy_all(step, &active, free)?;
-
-                // 7 stamp: the two sets of parities change names, and a recovery reads (B, C).
-                self.segment.stamp(epoch, &mut stats)?;
+                self.checkpoint_self(epoch, &active, state, start, &mut stats)?;
             }
             Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,
             Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,

@@ -1,4 +1,4 @@
-//! Method `single`: one copy with its parities, torn while it is being overwritten.
+//! Method `single`: one copy with its parities, incomplete while it is being overwritten.
 
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::error::Result;
@@ -9,7 +9,7 @@ use crate::checkpoint::schedule::Stats;
 use skt_comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
-    /// Marks the copy as torn, copies and encodes over it, waits at the barrier, and writes COMMIT.
+    /// Marks the copy as incomplete, copies and encodes over it, waits at the barrier, and writes COMMIT.
     pub(super) fn checkpoint_single(
         &mut self,
         epoch: u64,

@@ -263,7 +263,7 @@ impl<M: Memory> OwnSegment<M> {
     pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
         let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
-        // COMMIT(e) comes before the flush: otherwise a second death would find B torn and no
+        // COMMIT(e) comes before the flush: otherwise a second death would find B incomplete and no
         // record that (A, D) counts.
         self.record.confirm(*start, method, *epoch, state);
         if method == Method::Abft && load.is_none() && self.record.is_hollow() {
@@ -273,13 +273,16 @@ impl<M: Memory> OwnSegment<M> {
         self.write_record(step)
     }
 
-    /// Method `single`: marks the copy as torn until COMMIT.
+    /// Method `single`: marks the copy as incomplete until COMMIT.
     pub fn begin_update(&mut self, epoch: u64) -> Result<()> {
         self.record.begin_update(epoch);
         self.write_record(Step::new(StepName::Begin, epoch))
     }
 
-    /// COMMIT: records for later starts that every D of every group is complete.
+    /// COMMIT: records for later starts that every D of every group is complete. The epoch is valid
+    /// for the whole job once the first rank has written this record, because all ranks have passed
+    /// the barrier before any writes it: a start that finds it on one rank resumes from this epoch
+    /// on all.
     pub fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.commit(epoch, state);

@@ -3,91 +3,54 @@
 use std::ffi::CStr;
 
 use skt_comm::CommError;
+use skt_terms::named;
 
 /// What a call returns. The numbers are those of `skt.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
+#[allow(missing_docs, reason = "their names in `skt.h` are below")]
 pub enum Code {
-    /// `SKT_SUCCESS`
     Success = 0,
-    /// `SKT_ENDED`
     Ended = 1,
-    /// `SKT_ERR_ARGUMENT`
     Argument = -1,
-    /// `SKT_ERR_ORDER`
     Order = -2,
-    /// `SKT_ERR_OPTIONS`
     Options = -3,
-    /// `SKT_ERR_MPI`
     Mpi = -4,
-    /// `SKT_ERR_THREAD`
     Thread = -5,
-    /// `SKT_ERR_SPACE`
     Space = -6,
-    /// `SKT_ERR_REGION`
     Region = -7,
-    /// `SKT_ERR_REFUSED`
     Refused = -8,
-    /// `SKT_ERR_SYSTEM`
     System = -9,
-    /// `SKT_ERR_TIMEOUT`
     Timeout = -10,
-    /// `SKT_ERR_LOST`
     Lost = -11,
-    /// `SKT_ERR_INTERNAL`
     Internal = -12,
-    /// `SKT_ERR_LEVEL`
     Level = -13,
-    /// `SKT_ERR_DEVICE`
     Device = -14,
 }
 
-impl Code {
-    /// All codes.
-    pub const ALL: [Self; 16] = [
-        Self::Success,
-        Self::Ended,
-        Self::Argument,
-        Self::Order,
-        Self::Options,
-        Self::Mpi,
-        Self::Thread,
-        Self::Space,
-        Self::Region,
-        Self::Refused,
-        Self::System,
-        Self::Timeout,
-        Self::Lost,
-        Self::Internal,
-        Self::Level,
-        Self::Device,
-    ];
+named!(Code {
+    Success: "SKT_SUCCESS",
+    Ended: "SKT_ENDED",
+    Argument: "SKT_ERR_ARGUMENT",
+    Order: "SKT_ERR_ORDER",
+    Options: "SKT_ERR_OPTIONS",
+    Mpi: "SKT_ERR_MPI",
+    Thread: "SKT_ERR_THREAD",
+    Space: "SKT_ERR_SPACE",
+    Region: "SKT_ERR_REGION",
+    Refused: "SKT_ERR_REFUSED",
+    System: "SKT_ERR_SYSTEM",
+    Timeout: "SKT_ERR_TIMEOUT",
+    Lost: "SKT_ERR_LOST",
+    Internal: "SKT_ERR_INTERNAL",
+    Level: "SKT_ERR_LEVEL",
+    Device: "SKT_ERR_DEVICE",
+});
 
+impl Code {
     /// The code with this number.
     pub fn from_number(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|&code| code as i32 == number)
-    }
-
-    /// The name of the code in `skt.h`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "SKT_SUCCESS",
-            Self::Ended => "SKT_ENDED",
-            Self::Argument => "SKT_ERR_ARGUMENT",
-            Self::Order => "SKT_ERR_ORDER",
-            Self::Options => "SKT_ERR_OPTIONS",
-            Self::Mpi => "SKT_ERR_MPI",
-            Self::Thread => "SKT_ERR_THREAD",
-            Self::Space => "SKT_ERR_SPACE",
-            Self::Region => "SKT_ERR_REGION",
-            Self::Refused => "SKT_ERR_REFUSED",
-            Self::System => "SKT_ERR_SYSTEM",
-            Self::Timeout => "SKT_ERR_TIMEOUT",
-            Self::Lost => "SKT_ERR_LOST",
-            Self::Internal => "SKT_ERR_INTERNAL",
-            Self::Level => "SKT_ERR_LEVEL",
-            Self::Device => "SKT_ERR_DEVICE",
-        }
     }
 
     /// What the code means in general; `skt_message` describes what has happened.

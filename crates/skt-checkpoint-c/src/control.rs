@@ -3,16 +3,18 @@
 //! Before each collective call the ranks agree that all have made it, with legal arguments. So a
 //! rank that does not call, or makes another call, is reported instead of waited for:
 //!
-//! 1. Within the time limit all ranks find the maxima over their calls, which show whether all have
-//!    made the same call and nothing is wrong. MPI does it by a tree.
-//! 2. They do so once more. A rank that has given up in 1 does not take part in 2, so that no rank
-//!    begins without it. A rank that takes part in 2 does not give up, so 2 needs no limit.
+//! 1. Within the time limit all ranks find the maxima over their words ([`words`]), which show
+//!    whether all have made the same call and nothing is wrong, or which rank is the first that
+//!    something is wrong with. MPI does it by a tree.
+//! 2. They do so once more, if nothing is wrong. A rank that has given up in 1 does not take part
+//!    in 2, so that no rank begins without it. A rank that takes part in 2 does not give up, so 2
+//!    needs no limit.
 //!
-//! Rank 0 asks each rank for what a tree cannot determine, in these messages:
+//! Only what the maxima cannot show needs messages:
 //!
 //! | | a rank | rank 0 |
 //! |---|---|---|
-//! | something is wrong | `Enter`: its call, and what is wrong | waits for all, then `Stop` with what is wrong |
+//! | something is wrong | the first such rank sends `Stop` to all, with what is wrong | |
 //! | half of the time limit has passed in 1 | at `Roll`: `Enter` | `Roll`, also to those that call later |
 //! | all of the limit has passed in 1 | | `Failed`: names those that have not entered |
 //! | twice the limit without rank 0, or since its `Roll` | `GaveUp` | if it comes: `Failed`, names who gave up |
@@ -27,12 +29,13 @@
 //! A rank that fails alone within a call notifies all others at any time (`Failed`).
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use skt_comm::mpi::{MpiComm, MpiSend};
 use skt_comm::{Comm as _, PageBuf, SendRequest as _, Tag};
 use skt_host::wait_clock::WaitClock;
+use skt_terms::named;
 
 use crate::code::{Code, Result, Stop, lost};
 use crate::raw;
@@ -43,18 +46,49 @@ const TAG_UP: Tag = 1;
 const TAG_DOWN: Tag = 2;
 /// Messages of a rank that has failed.
 const TAG_FAILED: Tag = 3;
+/// Messages of the first rank in an agreement with something wrong.
+const TAG_STOP: Tag = 4;
 /// Bytes of a message, few enough that every MPI sends it eagerly.
 const WORD_BYTES: usize = 512;
 /// The most bytes of a text in a message.
 const TEXT_BYTES: usize = WORD_BYTES - 16;
 /// The most ranks that a text names.
 const NAMED: usize = 8;
-/// The first word of a rank in an agreement if something is wrong, else whether something is so.
-const WRONG: u64 = 2;
 
-/// Whether nothing is wrong and all ranks are in one call, by the maxima of their words.
-fn is_right([state, number, complement]: [u64; 3]) -> bool {
-    state < WRONG && number == !complement
+/// What ranks find the maxima of.
+type Words = [u64; 3];
+
+/// The words of a rank: the first is larger the lower a rank is with which something `is_wrong`,
+/// and else whether something `is_so`; the others show the largest and the smallest number of a
+/// call, each with the lowest rank that has made it.
+fn words(rank: usize, call: Call, is_wrong: bool, is_so: bool) -> Words {
+    let (rank, call) = (u64::from(u32::MAX - rank as u32), u64::from(call as u8));
+    let state = if is_wrong { rank << 1 } else { u64::from(is_so) };
+    [state, call << 32 | rank, (0xff - call) << 32 | rank]
+}
+
+/// The first rank with which something is wrong, by the maxima over all ranks.
+fn first_wrong([state, ..]: Words) -> Option<usize> {
+    (state > 1).then(|| (u32::MAX - (state >> 1) as u32) as usize)
+}
+
+/// The error if the ranks are in different calls, by the maxima over all ranks.
+fn different_calls([_, largest, smallest]: Words) -> Option<Stop> {
+    let calls = [(largest >> 32) as u8, 0xff - (smallest >> 32) as u8];
+    let ranks = [largest, smallest].map(|word| u32::MAX - word as u32);
+    if calls[0] == calls[1] {
+        return None;
+    }
+    let names = calls.map(|call| Call::from_number(call).expect("a rank has made it").name());
+    let (one, other) = if ranks[0] > ranks[1] { (0, 1) } else { (1, 0) };
+    let [first, second] = [one, other].map(|at| (ranks[at], names[at]));
+    let text = format!("rank {} has called {}, rank {} {}", first.0, first.1, second.0, second.1);
+    Some(Stop::new(Code::Order, text))
+}
+
+/// Whether nothing is wrong and all ranks are in one call, by the maxima over all ranks.
+fn is_right(all: Words) -> bool {
+    first_wrong(all).is_none() && different_calls(all).is_none()
 }
 
 /// The collective calls, as messages name them.
@@ -83,37 +117,22 @@ pub enum Call {
     Images = 10,
 }
 
-impl Call {
-    const ALL: [Self; 10] = [
-        Self::Init,
-        Self::Opened,
-        Self::Restore,
-        Self::Checkpoint,
-        Self::Due,
-        Self::Done,
-        Self::Later,
-        Self::Begin,
-        Self::Wait,
-        Self::Images,
-    ];
+named!(Call {
+    Init: "skt_init",
+    Opened: "skt_init",
+    Restore: "skt_restore",
+    Checkpoint: "skt_checkpoint",
+    Due: "skt_due",
+    Done: "skt_finalize(1)",
+    Later: "skt_finalize(0)",
+    Begin: "skt_checkpoint_begin",
+    Wait: "skt_checkpoint_wait",
+    Images: "skt_images_wait",
+});
 
+impl Call {
     fn from_number(number: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|&call| call as u8 == number)
-    }
-
-    /// The call as a program writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Init | Self::Opened => "skt_init",
-            Self::Restore => "skt_restore",
-            Self::Checkpoint => "skt_checkpoint",
-            Self::Due => "skt_due",
-            Self::Done => "skt_finalize(1)",
-            Self::Later => "skt_finalize(0)",
-            Self::Begin => "skt_checkpoint_begin",
-            Self::Wait => "skt_checkpoint_wait",
-            Self::Images => "skt_images_wait",
-        }
     }
 }
 
@@ -205,27 +224,15 @@ impl Control {
         &self.comm
     }
 
-    /// Returns when all ranks have made this call and none has anything wrong. Collective, unless a
-    /// rank makes a mistake. While this rank waits, it calls `while_waiting` repeatedly.
+    /// Returns when all ranks have made this call and none has anything wrong: whether something
+    /// `is_so` on any rank. Collective, unless a rank makes a mistake. While this rank waits, it
+    /// calls `while_waiting` repeatedly.
     ///
     /// # Errors
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
     /// not come in time; ranks in different calls; the error of a rank's `while_waiting`, on all
     /// ranks.
     pub fn agree(
-        &self,
-        call: Call,
-        wrong: Option<&Stop>,
-        while_waiting: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<()> {
-        self.agree_on_any(call, wrong, false, while_waiting).map(drop)
-    }
-
-    /// [`Self::agree`], which also returns whether `is_so` on any rank.
-    ///
-    /// # Errors
-    /// As [`Self::agree`].
-    pub fn agree_on_any(
         &self,
         call: Call,
         wrong: Option<&Stop>,
@@ -242,25 +249,6 @@ impl Control {
         agreed
     }
 
-    /// Returns when all ranks have done a step of this call, on which they have agreed, and none
-    /// has failed. Collective. The wait has no limit.
-    ///
-    /// # Errors
-    /// The first rank that has failed, in words that name it, on all ranks.
-    pub fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
-        let (mine, words) = self.enter(call, wrong, false);
-        let mut roll = Roll { is_limited: false, ..Roll::begins(self.patience()) };
-        let words = self.meet(words, &mine, Some(&mut roll), &mut || Ok(()))?;
-        self.settle(words, mine, roll.entered, &mut || Ok(())).map(drop)
-    }
-
-    /// How long this rank waits for the others. A rank other than 0 gives rank 0 up after twice the
-    /// limit: rank 0 may call late and then wait for others, but has reported by then who is
-    /// missing.
-    fn patience(&self) -> Duration {
-        if self.comm.rank() == 0 { self.timeout } else { 2 * self.timeout }
-    }
-
     fn agree_while(
         &self,
         call: Call,
@@ -268,99 +256,126 @@ impl Control {
         is_so: bool,
         while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
-        let (mine, words) = self.enter(call, wrong, is_so);
-        let mut roll = Roll::begins(self.patience());
-        let words = self.meet(words, &mine, Some(&mut roll), while_waiting)?;
-        if is_right(words) {
+        let mine = self.enter(call, wrong);
+        let words = words(self.comm.rank(), call, wrong.is_some(), is_so);
+        // A rank other than 0 gives rank 0 up after twice the limit: rank 0 may call late and then
+        // wait for others, but has reported by then who is missing.
+        let patience = if self.comm.rank() == 0 { self.timeout } else { 2 * self.timeout };
+        let mut roll =
+            Roll { clock: WaitClock::new(patience), is_called: false, entered: BTreeSet::new() };
+        let all = self.meet(words, &mine, Some(&mut roll), while_waiting)?;
+        if is_right(all) {
             self.meet(words, &mine, None, while_waiting)?;
         }
-        self.settle(words, mine, roll.entered, while_waiting)
+        self.settle(all, mine, while_waiting)
     }
 
-    /// The message of this rank in a new agreement, and what the ranks find the maxima of.
-    fn enter(&self, call: Call, wrong: Option<&Stop>, is_so: bool) -> (Word, [u64; 3]) {
+    /// Returns when all ranks have done a step of this call, on which they have agreed, and none
+    /// has failed. Collective. The wait has no limit.
+    ///
+    /// # Errors
+    /// The first rank that has failed, in words that name it, on all ranks.
+    pub fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
+        let mine = self.enter(call, wrong);
+        let words = words(self.comm.rank(), call, wrong.is_some(), false);
+        let all = self.meet(words, &mine, None, &mut || Ok(()))?;
+        self.settle(all, mine, &mut || Ok(())).map(drop)
+    }
+
+    /// Begins a new agreement. Returns the message of this rank in it.
+    fn enter(&self, call: Call, wrong: Option<&Stop>) -> Word {
         self.number.set(self.number.get() + 1);
-        let mine = Word::new(WordKind::Enter, call, self.number.get(), wrong);
-        let number = call as u64;
-        let state = if wrong.is_some() { WRONG } else { u64::from(is_so) };
-        (mine, [state, number, !number])
+        Word::new(WordKind::Enter, call, self.number.get(), wrong)
     }
 
-    /// Whether something is so on any rank, by the maxima that all ranks have found; or what is
-    /// wrong, which rank 0 receives from those that have not `entered` in messages.
+    /// Whether something is so on any rank, by the maxima that `all` ranks have found; or what is
+    /// wrong. The first rank with which something is wrong sends that to the others.
     fn settle(
         &self,
-        words: [u64; 3],
+        all: Words,
         mine: Word,
-        entered: BTreeMap<usize, Word>,
         while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
-        match self.comm.rank() {
-            _ if is_right(words) => Ok(words[0] > 0),
-            0 => Err(self.lead(mine, entered, while_waiting)?),
-            _ => Err(self.follow(&mine, while_waiting)?),
+        match first_wrong(all) {
+            Some(rank) if rank == self.comm.rank() => {
+                let stop = mine.stop.expect("something is wrong here");
+                let stop = Stop { text: format!("rank {rank}: {}", stop.text), ..stop };
+                let word = Word::new(WordKind::Stop, mine.call, mine.number, Some(&stop));
+                self.send_all(&word, TAG_STOP)?;
+                Err(stop)
+            }
+            Some(rank) => Err(self.receive_stop(rank, &mine, while_waiting)?),
+            None => different_calls(all).map_or(Ok(all[0] > 0), Err),
         }
     }
 
     /// Returns the maxima of the words of all ranks, when all have come; with `roll`, within its
-    /// limit, if it has one.
+    /// limit.
     fn meet(
         &self,
-        words: [u64; 3],
+        words: Words,
         mine: &Word,
         mut roll: Option<&mut Roll>,
         while_waiting: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<[u64; 3]> {
+    ) -> Result<Words> {
         let mut maxima = self.comm.maxima(words).map_err(|why| lost(&why))?;
         let mut spins = 0;
         loop {
             if let Some(all) = maxima.test().map_err(|why| lost(&why))? {
                 return Ok(all);
             }
-            if let Some(stop) = self.failed()? {
-                return Err(stop);
-            }
             match (self.comm.rank(), &mut roll) {
                 (0, roll) => self.call_roll(mine, roll.as_deref_mut())?,
                 (_, Some(roll)) => self.answer_roll(mine, roll)?,
                 (_, None) => {}
             }
-            while_waiting()?;
-            spins += 1;
-            raw::rest(spins);
+            self.wait_once(&mut spins, while_waiting)?;
         }
+    }
+
+    /// Waits a moment, the `spins`th time, unless a rank has failed.
+    fn wait_once(
+        &self,
+        spins: &mut u32,
+        while_waiting: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<()> {
+        if let Some(stop) = self.failed()? {
+            return Err(stop);
+        }
+        while_waiting()?;
+        *spins += 1;
+        raw::rest(*spins);
+        Ok(())
     }
 
     /// Rank 0 asks who is there at half of the limit, and at the limit names those who are not.
     fn call_roll(&self, mine: &Word, roll: Option<&mut Roll>) -> Result<()> {
-        let (mut entered, mut gave_up) = (Vec::new(), Vec::new());
+        let (mut entered, mut gave_up) = (BTreeSet::new(), BTreeSet::new());
         while let Some(rank) = self.comm.probe_any(TAG_UP).map_err(|why| lost(&why))? {
             let word = self.take(rank, TAG_UP)?;
             match word.kind {
-                WordKind::GaveUp => gave_up.push(rank),
-                _ if word.number == mine.number => entered.push((rank, word)),
+                WordKind::GaveUp => _ = gave_up.insert(rank),
+                _ if word.number == mine.number => _ = entered.insert(rank),
                 _ => {}
             }
         }
-        gave_up.sort_unstable();
         if !gave_up.is_empty() {
-            return Err(self.was_late(mine, &gave_up)?);
+            let (ranks, call) = (names(gave_up), mine.call.name());
+            let text = format!("rank 0 was late: {ranks} had given up waiting for its {call}");
+            return Err(self.fail_all(mine, Stop::over(Code::Timeout, text))?);
         }
         let Some(roll) = roll else { return Ok(()) };
-        roll.entered.extend(entered);
-        if !roll.is_limited {
-            return Ok(());
-        }
+        roll.entered.append(&mut entered);
         let waited = roll.clock.poll();
         if !roll.is_called && waited > self.timeout / 2 {
             roll.is_called = true;
             self.send_all(&Word { kind: WordKind::Roll, stop: None, ..mine.clone() }, TAG_DOWN)?;
         }
         if waited >= self.timeout {
-            let is_absent = |rank: &usize| !roll.entered.contains_key(rank);
-            let absent: Vec<usize> = self.others().filter(is_absent).collect();
-            if let Some(stop) = late(mine.call, &absent, self.timeout) {
-                return Err(self.fail_all(mine, stop)?);
+            let is_absent = |rank: &usize| !roll.entered.contains(rank);
+            let absent: BTreeSet<usize> = self.others().filter(is_absent).collect();
+            if !absent.is_empty() {
+                return Err(self.fail_all(mine, late(mine.call, absent, self.timeout))?);
             }
         }
         Ok(())
@@ -369,20 +384,12 @@ impl Control {
     /// A rank other than 0 answers when rank 0 asks, and gives rank 0 up when it has been silent
     /// for too long.
     fn answer_roll(&self, mine: &Word, roll: &mut Roll) -> Result<()> {
-        if !roll.is_limited {
-            return Ok(());
-        }
-        if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))? {
-            match self.take(0, TAG_DOWN)? {
-                word if word.number != mine.number => {}
-                // All ranks have come in the meantime.
-                Word { stop: Some(stop), .. } => return Err(stop),
-                _ => {
-                    self.send(mine, 0, TAG_UP)?;
-                    roll.is_called = true;
-                    roll.clock.restart();
-                }
-            }
+        if self.comm.probe(0, TAG_DOWN).map_err(|why| lost(&why))?
+            && self.take(0, TAG_DOWN)?.number == mine.number
+        {
+            self.send(mine, 0, TAG_UP)?;
+            roll.is_called = true;
+            roll.clock.restart();
         }
         if !roll.clock.is_over() {
             return Ok(());
@@ -391,54 +398,28 @@ impl Control {
         Err(if roll.is_called {
             silent(mine.call, roll.clock.limit())
         } else {
-            late(mine.call, &[0], roll.clock.limit()).expect("a rank is late")
+            late(mine.call, BTreeSet::from([0]), roll.clock.limit())
         })
     }
 
-    /// All ranks are in a call, and something is wrong: rank 0 reports it to the others, and
-    /// returns it.
-    fn lead(
+    /// Returns what is wrong, as the first `rank` with which something is reports it.
+    fn receive_stop(
         &self,
-        mine: Word,
-        mut entered: BTreeMap<usize, Word>,
+        rank: usize,
+        mine: &Word,
         while_waiting: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Stop> {
-        let mut all = vec![mine];
-        for rank in self.others() {
-            let word = match entered.remove(&rank) {
-                Some(word) => word,
-                None => self.receive(rank, TAG_UP, all[0].number, while_waiting)?,
-            };
-            // The rank had given up before it saw that all had come.
-            if word.kind == WordKind::GaveUp {
-                return self.was_late(&all[0], &[rank]);
-            }
-            all.push(word);
-        }
-        let stop = fault(&all).expect("a rank has reported it");
-        let word = Word { kind: WordKind::Stop, stop: Some(stop.clone()), ..all[0].clone() };
-        self.send_all(&word, TAG_DOWN)?;
-        Ok(stop)
-    }
-
-    /// Returns what is wrong, as rank 0 reports it.
-    fn follow(&self, mine: &Word, while_waiting: &mut dyn FnMut() -> Result<()>) -> Result<Stop> {
-        self.send(mine, 0, TAG_UP)?;
+        let mut spins = 0;
         loop {
-            // A late `Roll`, which is not needed any more, has no content.
-            let message = self.receive(0, TAG_DOWN, mine.number, while_waiting)?;
-            if let Some(stop) = message.stop {
-                return Ok(stop);
+            if self.comm.probe(rank, TAG_STOP).map_err(|why| lost(&why))? {
+                return Ok(self.take(rank, TAG_STOP)?.stop.expect("it has sent what is wrong"));
             }
+            if self.comm.rank() == 0 {
+                // That rank may have given up before it saw that all had come.
+                self.call_roll(mine, None)?;
+            }
+            self.wait_once(&mut spins, while_waiting)?;
         }
-    }
-
-    /// Ends the session of all ranks, because the `gave_up` ranks gave up on rank 0. Returns the
-    /// error.
-    fn was_late(&self, mine: &Word, gave_up: &[usize]) -> Result<Stop> {
-        let (ranks, call) = (names(gave_up), mine.call.name());
-        let text = format!("rank 0 was late: {ranks} had given up waiting for its {call}");
-        self.fail_all(mine, Stop::over(Code::Timeout, text))
     }
 
     /// Ends the session of all ranks. Returns the error.
@@ -473,32 +454,6 @@ impl Control {
         Ok(())
     }
 
-    /// The next message of `rank` in agreement `number`, which is sure to come.
-    fn receive(
-        &self,
-        rank: usize,
-        tag: Tag,
-        number: u32,
-        while_waiting: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Word> {
-        let mut spins = 0;
-        loop {
-            if self.comm.probe(rank, tag).map_err(|why| lost(&why))? {
-                let word = self.take(rank, tag)?;
-                if word.number == number {
-                    return Ok(word);
-                }
-                continue;
-            }
-            if let Some(stop) = self.failed()? {
-                return Err(stop);
-            }
-            while_waiting()?;
-            spins += 1;
-            raw::rest(spins);
-        }
-    }
-
     fn take(&self, rank: usize, tag: Tag) -> Result<Word> {
         let mut bytes = [0; WORD_BYTES];
         self.comm.recv_bytes(&mut bytes, rank, tag).map_err(|why| lost(&why))?;
@@ -518,9 +473,6 @@ impl Control {
     }
 
     /// The failure that another rank has reported, if any.
-    ///
-    /// # Errors
-    /// MPI fails.
     pub fn failed(&self) -> Result<Option<Stop>> {
         match self.comm.probe_any(TAG_FAILED).map_err(|why| lost(&why))? {
             Some(rank) => Ok(self.take(rank, TAG_FAILED)?.stop),
@@ -529,23 +481,13 @@ impl Control {
     }
 }
 
-/// The ranks that are known to have come to an agreement.
+/// The wait of a rank in an agreement with a time limit.
 struct Roll {
     clock: WaitClock,
-    /// Whether the time limit applies.
-    is_limited: bool,
     /// Whether rank 0 has asked who is there.
     is_called: bool,
-    /// The messages of ranks that have answered, or that knew before rank 0 that something is
-    /// wrong.
-    entered: BTreeMap<usize, Word>,
-}
-
-impl Roll {
-    fn begins(patience: Duration) -> Self {
-        let (clock, entered) = (WaitClock::new(patience), BTreeMap::new());
-        Self { clock, is_limited: true, is_called: false, entered }
-    }
+    /// The ranks that have answered.
+    entered: BTreeSet<usize>,
 }
 
 /// At the end of a run in order, messages that have arrived give their memory back.
@@ -562,13 +504,12 @@ fn keep_pending(sent: &mut Vec<MpiSend>) {
 }
 
 /// The error if these ranks have not called within `patience`.
-fn late(call: Call, absent: &[usize], patience: Duration) -> Option<Stop> {
-    let (ranks, seconds) = (names(absent), patience.as_secs_f64());
+fn late(call: Call, absent: BTreeSet<usize>, patience: Duration) -> Stop {
     let verb = if absent.len() == 1 { "has" } else { "have" };
-    let call = call.name();
+    let (ranks, call, seconds) = (names(absent), call.name(), patience.as_secs_f64());
     let text =
         format!("{ranks} {verb} not called {call} within {seconds} s (option timeout_seconds)");
-    (!absent.is_empty()).then(|| Stop::over(Code::Timeout, text))
+    Stop::over(Code::Timeout, text)
 }
 
 /// The error if rank 0 has asked who is there, and has been silent since.
@@ -580,20 +521,7 @@ fn silent(call: Call, patience: Duration) -> Stop {
     Stop::over(Code::Timeout, text)
 }
 
-/// What is wrong with the calls of the ranks, if anything is: the first rank that reports
-/// something, or the first in another call than rank 0.
-fn fault(all: &[Word]) -> Option<Stop> {
-    let wrong = all.iter().enumerate().find_map(|(rank, word)| Some((rank, word.stop.as_ref()?)));
-    if let Some((rank, stop)) = wrong {
-        return Some(Stop { text: format!("rank {rank}: {}", stop.text), ..stop.clone() });
-    }
-    let first = all[0].call;
-    let (rank, other) = all.iter().enumerate().find(|(_, word)| word.call != first)?;
-    let text = format!("rank {rank} has called {}, rank 0 {}", other.call.name(), first.name());
-    Some(Stop::new(Code::Order, text))
-}
-
-fn names(ranks: &[usize]) -> String {
+fn names(ranks: BTreeSet<usize>) -> String {
     let named: Vec<String> = ranks.iter().take(NAMED).map(usize::to_string).collect();
     let more = ranks.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -651,7 +579,8 @@ mod tests {
         if rank != 1 {
             wait_for(1..2);
         }
-        let stop = control.agree(Call::Wait, None, &mut while_waiting).expect_err("rank 1 fails");
+        let stop =
+            control.agree(Call::Wait, None, false, &mut while_waiting).expect_err("rank 1 fails");
         std::fs::write(file(rank), stop.text).expect("our folder");
         // A rank that ends takes the others with it.
         wait_for(0..RANKS);
@@ -689,23 +618,32 @@ mod tests {
         assert!(stop.text.starts_with(&text));
     }
 
+    /// The maxima over ranks in these calls, with something wrong on some.
+    fn maxima(calls: &[(Call, bool)]) -> Words {
+        let of_rank = |(rank, &(call, is_wrong))| words(rank, call, is_wrong, false);
+        let all: Vec<Words> = calls.iter().enumerate().map(of_rank).collect();
+        [0, 1, 2].map(|at| all.iter().map(|words| words[at]).max().expect("ranks"))
+    }
+
     #[test]
     fn the_first_fault_counts_before_other_calls() {
-        let enter = |call| Word::new(WordKind::Enter, call, 1, None);
-        let small = Stop::new(Code::Region, "too small");
-        let wrong = Word::new(WordKind::Enter, Call::Due, 1, Some(&small));
-        assert_eq!(fault(&[enter(Call::Due), enter(Call::Due)]), None);
-        let both = fault(&[enter(Call::Checkpoint), enter(Call::Done), wrong]).expect("two faults");
-        assert_eq!((both.code, &*both.text), (Code::Region, "rank 2: too small"));
-        let order = fault(&[enter(Call::Checkpoint), enter(Call::Done)]).expect("a fault");
-        assert_eq!(order.code, Code::Order);
-        assert_eq!(order.text, "rank 1 has called skt_finalize(1), rank 0 skt_checkpoint");
+        let [due, checkpoint, done] = [Call::Due, Call::Checkpoint, Call::Done];
+        assert!(is_right(maxima(&[(due, false); 3])));
+        let both = maxima(&[(checkpoint, false), (done, false), (due, true), (due, true)]);
+        assert_eq!(first_wrong(both), Some(2));
+        for (first, second) in [(checkpoint, done), (done, checkpoint)] {
+            let all = maxima(&[(first, false), (first, false), (second, false), (second, false)]);
+            let order = different_calls(all).filter(|_| first_wrong(all).is_none());
+            let order = order.expect("a fault");
+            let text = format!("rank 2 has called {second}, rank 0 {first}");
+            assert_eq!((order.code, order.text), (Code::Order, text));
+        }
+        assert_eq!(words(0, due, false, true).map(|word| word & 1)[0], 1);
     }
 
     #[test]
     fn many_ranks_are_named_in_one_line() {
-        assert_eq!(names(&[3]), "rank 3");
-        let many: Vec<usize> = (0..20).collect();
-        assert_eq!(names(&many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more");
+        assert_eq!(names(BTreeSet::from([3])), "rank 3");
+        assert_eq!(names((0..20).collect()), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 12 more");
     }
 }

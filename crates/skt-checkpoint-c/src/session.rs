@@ -202,7 +202,7 @@ impl Session {
     ) -> Result<InitOutcome> {
         let job = {
             let control = lock(control);
-            control.agree(Call::Init, here.as_ref().err(), &mut || Ok(()))?;
+            control.agree(Call::Init, here.as_ref().err(), false, &mut || Ok(()))?;
             let job = control.comm().split(Some(0), control.comm().rank() as u32);
             job.map_err(|why| lost(&why))?.expect("a colour")
         };
@@ -248,7 +248,7 @@ impl Session {
             Some(_) => Table::read(&saved.regions::<u8, 1>()[0][..memory_bytes]),
             None => Ok(Table::default()),
         };
-        lock(&control).agree(Call::Opened, table.as_ref().err(), &mut || Ok(()))?;
+        lock(&control).agree(Call::Opened, table.as_ref().err(), false, &mut || Ok(()))?;
         let (table, comm) = (table?, raw::reorder(comm, saved.rank())?);
         let is_to_restore = table.entries().any(|entry| !entry.is_ours());
         let (found, yours, refused, begun) = (table.clone(), BTreeMap::new(), None, None);
@@ -413,7 +413,7 @@ impl Session {
         let mut while_waiting = || {
             if is_under_way { saved.poll().map(drop).map_err(stop_of) } else { Ok(()) }
         };
-        lock(&self.control).agree_on_any(call, wrong.as_ref(), has_devices, &mut while_waiting)
+        lock(&self.control).agree(call, wrong.as_ref(), has_devices, &mut while_waiting)
     }
 
     /// Copies the regions that only callbacks can copy, in the call on which all ranks have agreed.

@@ -65,9 +65,6 @@ fn registry() -> MutexGuard<'static, Registry> {
 /// A mover for memory of the device that a stream or a queue belongs to; the same one for each call
 /// with this queue up to [`close`].
 ///
-/// # Errors
-/// The driver's library is missing or too old; there is no device or no context.
-///
 /// # Safety
 /// `queue` is a stream or a queue of this kind, which lives until [`close`].
 pub unsafe fn mover(kind: Kind, queue: *mut c_void) -> Result<SktMover> {

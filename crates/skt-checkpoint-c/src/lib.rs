@@ -6,7 +6,8 @@
 //! | [`code`] | the codes of errors, with their texts |
 //! | `access` | whether memory of the program is memory of this process |
 //! | `border` | one call at a time; panics become codes |
-//! | `options`, `options_c` | options from a TOML text or a struct of C, and the environment |
+//! | `given` | options as a program gives them: a TOML text or a struct of C |
+//! | `options` | what options mean, with those of the environment |
 //! | `identity` | which program this is, unless an option names what its data depends on |
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
@@ -23,10 +24,10 @@ mod border;
 pub mod code;
 mod control;
 mod device;
+mod given;
 mod identity;
 mod mover;
 mod options;
-mod options_c;
 mod raw;
 mod session;
 mod state;
@@ -39,10 +40,10 @@ use mpi::ffi::MPI_Comm;
 use border::{RunState, call};
 use code::{Code, Result, Stop};
 use device::Kind;
+pub use given::NAMES as OPTIONS;
+use given::{GivenOptions, SktOptions, bad, read_struct, read_toml};
 use mover::{Callbacks, SktMover};
-pub use options::NAMES as OPTIONS;
 use options::Options;
-use options_c::{SktOptions, read_struct};
 use session::{InitOutcome, Session};
 use skt_checkpoint::client::Due;
 
@@ -59,6 +60,24 @@ fn open<'a>(state: &'a mut RunState, name: &str) -> Result<&'a mut Session> {
         RunState::Open(session) => Ok(session),
         _ => Err(Stop::new(Code::Order, format!("{name}: no run is open; call skt_init first"))),
     }
+}
+
+/// Makes the call `name` on the run that is open.
+fn on_run(name: &str, body: impl FnOnce(&mut Session) -> Result<()>) -> c_int {
+    call(|state| body(open(state, name)?).map(|()| Code::Success))
+}
+
+/// Makes the call `name` on the run that is open, and writes its answer to `at`.
+///
+/// # Safety
+/// `at` is null or points to a `T`, to which there is no other reference.
+unsafe fn answer<T>(name: &str, at: *mut T, body: impl FnOnce(&mut Session) -> Result<T>) -> c_int {
+    on_run(name, |session| {
+        // SAFETY: by this function's contract.
+        let place = unsafe { place(at, name) }?;
+        *place = body(session)?;
+        Ok(())
+    })
 }
 
 fn argument(text: String) -> Stop {
@@ -100,16 +119,13 @@ fn legal_memory(
 
 /// # Safety
 /// `text` is null or ends with a zero.
-unsafe fn options_of(text: *const c_char) -> Result<Options> {
-    let text = if text.is_null() {
-        ""
-    } else {
-        // SAFETY: by this function's contract.
-        unsafe { CStr::from_ptr(text) }
-            .to_str()
-            .map_err(|_| Stop::new(Code::Options, "the options are not UTF-8"))?
-    };
-    Options::read(text, |name| std::env::var(name).ok())
+unsafe fn read_text(text: *const c_char) -> Result<GivenOptions> {
+    if text.is_null() {
+        return Ok(GivenOptions::new());
+    }
+    // SAFETY: by this function's contract.
+    let text = unsafe { CStr::from_ptr(text) }.to_str();
+    read_toml(text.map_err(|_| bad("the options are not UTF-8"))?)
 }
 
 /// Begins or continues a run. Collective over `comm`. See `skt.h`.
@@ -119,7 +135,7 @@ unsafe fn options_of(text: *const c_char) -> Result<Options> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init(comm: MPI_Comm, bytes: usize, options: *const c_char) -> c_int {
     // SAFETY: by this function's contract.
-    call(|state| begin(state, "skt_init", comm, bytes, || unsafe { options_of(options) }))
+    call(|state| begin(state, "skt_init", comm, bytes, || unsafe { read_text(options) }))
 }
 
 /// Opens a run, if none is open. Collective.
@@ -128,13 +144,15 @@ fn begin(
     name: &str,
     comm: MPI_Comm,
     bytes: usize,
-    options: impl FnOnce() -> Result<Options>,
+    given: impl FnOnce() -> Result<GivenOptions>,
 ) -> Result<Code> {
     if let RunState::Open(_) = state {
         let text = format!("{name}: a run is open; call skt_finalize first");
         return Err(Stop::new(Code::Order, text));
     }
-    match Session::begin(comm, bytes, options())? {
+    let variable = |name: &str| std::env::var(name).ok();
+    let options = given().and_then(|given| Options::resolve(&given, variable));
+    match Session::begin(comm, bytes, options)? {
         InitOutcome::Run(mut session) => {
             // SAFETY: the session and its memory end in `skt_finalize` alone, which calls
             // `device::close` before.
@@ -161,11 +179,7 @@ pub unsafe extern "C" fn skt_init_options(
     options: *const SktOptions,
 ) -> c_int {
     // SAFETY: by this function's contract.
-    let read = || {
-        let given = unsafe { read_struct(options) }?;
-        Options::resolve(&given, |name| std::env::var(name).ok())
-    };
-    call(|state| begin(state, "skt_init_options", comm, bytes, read))
+    call(|state| begin(state, "skt_init_options", comm, bytes, || unsafe { read_struct(options) }))
 }
 
 /// Fills a struct of options, of `size` bytes, with the defaults. See `skt.h`.
@@ -175,7 +189,7 @@ pub unsafe extern "C" fn skt_init_options(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_options_init(options: *mut SktOptions, size: usize) -> c_int {
     // SAFETY: by this function's contract.
-    border::local(|| unsafe { options_c::fill(options, size) })
+    border::local(|| unsafe { given::fill(options, size) })
 }
 
 /// `skt_init` with a communicator of Fortran. See `skt.h`.
@@ -199,12 +213,8 @@ pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c
 /// `comm` is null or a place for a communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_comm(comm: *mut MPI_Comm) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_comm")?;
-        // SAFETY: by this function's contract.
-        *unsafe { place(comm, "skt_comm") }? = session.comm();
-        Ok(Code::Success)
-    })
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_comm", comm, |session| Ok(session.comm())) }
 }
 
 /// `skt_comm` for Fortran. See `skt.h`.
@@ -213,12 +223,8 @@ pub unsafe extern "C" fn skt_comm(comm: *mut MPI_Comm) -> c_int {
 /// `comm` is null or a place for an integer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_comm_f(comm: *mut c_int) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_comm")?;
-        // SAFETY: by this function's contract.
-        *unsafe { place(comm, "skt_comm") }? = raw::to_fortran(session.comm());
-        Ok(Code::Success)
-    })
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_comm", comm, |session| Ok(raw::to_fortran(session.comm()))) }
 }
 
 /// The checkpoint from which this start continues. See `skt.h`.
@@ -227,12 +233,8 @@ pub unsafe extern "C" fn skt_comm_f(comm: *mut c_int) -> c_int {
 /// `checkpoint` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_found(checkpoint: *mut i64) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_found")?;
-        // SAFETY: by this function's contract.
-        *unsafe { place(checkpoint, "skt_found") }? = session.found() as i64;
-        Ok(Code::Success)
-    })
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_found", checkpoint, |session| Ok(session.found() as i64)) }
 }
 
 /// The size of a region in the checkpoint. See `skt.h`.
@@ -241,12 +243,11 @@ pub unsafe extern "C" fn skt_found(checkpoint: *mut i64) -> c_int {
 /// `count` and `size` are null or places for numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_saved(id: c_int, count: *mut usize, size: *mut usize) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_saved")?;
+    on_run("skt_saved", |session| {
         // SAFETY: by this function's contract.
         let (count, size) = unsafe { (place(count, "skt_saved")?, place(size, "skt_saved")?) };
         (*count, *size) = session.saved_size(id).unwrap_or((0, 0));
-        Ok(Code::Success)
+        Ok(())
     })
 }
 
@@ -261,14 +262,13 @@ pub unsafe extern "C" fn skt_alloc(
     size: usize,
     memory: *mut *mut c_void,
 ) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_alloc")?;
+    on_run("skt_alloc", |session| {
         // SAFETY: by this function's contract.
         let place = unsafe { place(memory, "skt_alloc") };
         let legal = place.and_then(|place| sizes("skt_alloc", id, count, size).map(|()| place));
         let place = session.remember(legal)?;
         *place = session.alloc(id, count, size)?.cast();
-        Ok(Code::Success)
+        Ok(())
     })
 }
 
@@ -283,11 +283,9 @@ pub unsafe extern "C" fn skt_protect(
     count: usize,
     size: usize,
 ) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_protect")?;
+    on_run("skt_protect", |session| {
         let legal = legal_memory("skt_protect", id, memory, count, size);
-        session.protect(id, legal.map(|()| (memory.cast(), None)), count, size)?;
-        Ok(Code::Success)
+        session.protect(id, legal.map(|()| (memory.cast(), None)), count, size)
     })
 }
 
@@ -304,14 +302,12 @@ pub unsafe extern "C" fn skt_protect_with(
     size: usize,
     mover: *const SktMover,
 ) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_protect_with")?;
+    on_run("skt_protect_with", |session| {
         let legal = legal_memory("skt_protect_with", id, memory, count, size);
         // SAFETY: by this function's contract.
         let callbacks = legal.and_then(|()| unsafe { Callbacks::read(id, mover) });
         let at = callbacks.map(|callbacks| (memory.cast(), Some(callbacks)));
-        session.protect(id, at, count, size)?;
-        Ok(Code::Success)
+        session.protect(id, at, count, size)
     })
 }
 
@@ -361,28 +357,19 @@ unsafe fn mover_of(kind: Kind, queue: *mut c_void, mover: *mut SktMover) -> c_in
 /// Ends the protection of memory of the program. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_unprotect(id: c_int) -> c_int {
-    call(|state| {
-        open(state, "skt_unprotect")?.unprotect(id)?;
-        Ok(Code::Success)
-    })
+    on_run("skt_unprotect", |session| session.unprotect(id))
 }
 
 /// Copies the program's memory back from the checkpoint. Collective. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_restore() -> c_int {
-    call(|state| {
-        open(state, "skt_restore")?.restore()?;
-        Ok(Code::Success)
-    })
+    on_run("skt_restore", |session| session.restore())
 }
 
 /// Saves all regions. Collective. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_checkpoint() -> c_int {
-    call(|state| {
-        open(state, "skt_checkpoint")?.checkpoint()?;
-        Ok(Code::Success)
-    })
+    on_run("skt_checkpoint", |session| session.checkpoint())
 }
 
 /// Whether it is time for a checkpoint. Collective. See `skt.h`.
@@ -391,17 +378,13 @@ pub extern "C" fn skt_checkpoint() -> c_int {
 /// `due` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_due(due: *mut c_int) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_due")?;
-        // SAFETY: by this function's contract.
-        let due = unsafe { place(due, "skt_due") }?;
-        *due = match session.due()? {
-            Due::No => 0,
-            Due::Now => 1,
-            Due::Last => 2,
-        };
-        Ok(Code::Success)
-    })
+    let number = |due| match due {
+        Due::No => 0,
+        Due::Now => 1,
+        Due::Last => 2,
+    };
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_due", due, |session| session.due().map(number)) }
 }
 
 /// Seconds up to the end of the job's time. See `skt.h`.
@@ -410,21 +393,14 @@ pub unsafe extern "C" fn skt_due(due: *mut c_int) -> c_int {
 /// `seconds` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_time_left(seconds: *mut f64) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_time_left")?;
-        // SAFETY: by this function's contract.
-        *unsafe { place(seconds, "skt_time_left") }? = session.seconds_left();
-        Ok(Code::Success)
-    })
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_time_left", seconds, |session| Ok(session.seconds_left())) }
 }
 
 /// Begins a checkpoint. Collective. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_checkpoint_begin() -> c_int {
-    call(|state| {
-        open(state, "skt_checkpoint_begin")?.begin_checkpoint()?;
-        Ok(Code::Success)
-    })
+    on_run("skt_checkpoint_begin", |session| session.begin_checkpoint())
 }
 
 /// Does a piece of the checkpoint that has begun. See `skt.h`.
@@ -433,22 +409,15 @@ pub extern "C" fn skt_checkpoint_begin() -> c_int {
 /// `done` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_checkpoint_test(done: *mut c_int) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_checkpoint_test")?;
-        // SAFETY: by this function's contract.
-        let done = unsafe { place(done, "skt_checkpoint_test") }?;
-        *done = c_int::from(session.test_checkpoint()?);
-        Ok(Code::Success)
-    })
+    let test = |session: &mut Session| session.test_checkpoint().map(c_int::from);
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_checkpoint_test", done, test) }
 }
 
 /// Completes the checkpoint that has begun. Collective. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_checkpoint_wait() -> c_int {
-    call(|state| {
-        open(state, "skt_checkpoint_wait")?.end_checkpoint()?;
-        Ok(Code::Success)
-    })
+    on_run("skt_checkpoint_wait", |session| session.end_checkpoint())
 }
 
 /// The newest complete checkpoint of a level. See `skt.h`.
@@ -457,22 +426,15 @@ pub extern "C" fn skt_checkpoint_wait() -> c_int {
 /// `checkpoint` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_image(level: c_int, checkpoint: *mut i64) -> c_int {
-    call(|state| {
-        let session = open(state, "skt_image")?;
-        // SAFETY: by this function's contract.
-        let place = unsafe { place(checkpoint, "skt_image") }?;
-        *place = session.image(level)? as i64;
-        Ok(Code::Success)
-    })
+    let image = |session: &mut Session| session.image(level).map(|epoch| epoch as i64);
+    // SAFETY: by this function's contract.
+    unsafe { answer("skt_image", checkpoint, image) }
 }
 
 /// Waits for the images that are being written. Collective. See `skt.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn skt_images_wait() -> c_int {
-    call(|state| {
-        open(state, "skt_images_wait")?.wait_for_images()?;
-        Ok(Code::Success)
-    })
+    on_run("skt_images_wait", |session| session.wait_for_images())
 }
 
 /// Ends the run, or leaves it to the next start. Collective. See `skt.h`.

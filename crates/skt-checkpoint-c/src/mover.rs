@@ -36,9 +36,6 @@ pub struct Callbacks {
 impl Callbacks {
     /// The callbacks that the program gives for region `id`.
     ///
-    /// # Errors
-    /// The mover is null, or lacks a callback that copies.
-    ///
     /// # Safety
     /// `mover` is null or points to a mover. Its callbacks copy within the memory of the region for
     /// as long as it is protected, do not unwind, and make no call of this library.

@@ -132,9 +132,6 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
 
 /// A communicator of the program's ranks, in the order of `rank`, with the program's own handling
 /// of errors. Collective.
-///
-/// # Errors
-/// MPI refuses.
 pub fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
     let mut reordered = comm;
     // SAFETY: a live communicator; all ranks call this.

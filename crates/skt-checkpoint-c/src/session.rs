@@ -168,9 +168,6 @@ fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
 impl Session {
     /// Opens a run on the program's communicator, with room for regions of `bytes` on the rank that
     /// has most. Collective.
-    ///
-    /// # Errors
-    /// Illegal arguments or options on any rank; a rank that does not call; what the run refuses.
     pub fn begin(
         comm: ffi::MPI_Comm,
         bytes: usize,
@@ -180,9 +177,9 @@ impl Session {
         let seconds = options.as_ref().map_or(TIMEOUT_SECONDS, |options| options.timeout_seconds);
         let timeout = Duration::from_secs_f64(seconds);
         let control = Control::new(raw::duplicate(comm, timeout)?, seconds);
-        let here = options.and_then(|options| Ok((options.open(&control.comm().host())?, options)));
-        let here = here.and_then(|both| match memory_bytes(bytes) {
-            Some(_) if bytes > 0 => Ok(both),
+        let here = options.and_then(|options| options.on_host(&control.comm().host()));
+        let here = here.and_then(|options| match memory_bytes(bytes) {
+            Some(_) if bytes > 0 => Ok(options),
             _ => Err(Stop::new(Code::Argument, format!("skt_init: {bytes} bytes to protect"))),
         });
         let control = Arc::new(Mutex::new(control));
@@ -198,7 +195,7 @@ impl Session {
         comm: ffi::MPI_Comm,
         control: &Arc<Mutex<Control>>,
         bytes: usize,
-        here: Result<(client::Options, Options)>,
+        here: Result<Options>,
     ) -> Result<InitOutcome> {
         let job = {
             let control = lock(control);
@@ -207,8 +204,9 @@ impl Session {
             job.map_err(|why| lost(&why))?.expect("a colour")
         };
         let job = WatchedComm::new(job, watch(control));
-        let (mut client, options) = here?;
+        let options = here?;
         options.agree(&job).map_err(|why| lost(&why))??;
+        let mut client = options.client;
         client.config.application = match options.application {
             Some(given) => given,
             None => identity::agree(&job, &client.config.run_id).map_err(|why| lost(&why))??,
@@ -293,9 +291,6 @@ impl Session {
     }
 
     /// Memory of the library for a region, with the checkpoint's contents or zeros.
-    ///
-    /// # Errors
-    /// The region exists with another size, or as memory of the program; there is no room.
     pub fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
         let memory = self.place_ours(id, count, size);
         self.remember(memory)
@@ -334,10 +329,6 @@ impl Session {
     /// After an error the region is no longer protected, as the program may have freed its old
     /// memory. All ranks are notified in the next collective call, so no checkpoint lacks the
     /// region unnoticed.
-    ///
-    /// # Errors
-    /// The arguments are not legal; the region is memory of the library; there is no room for all
-    /// of them.
     pub fn protect(
         &mut self,
         id: i32,
@@ -377,9 +368,6 @@ impl Session {
     }
 
     /// Ends the protection of memory of the program.
-    ///
-    /// # Errors
-    /// The region does not exist, or is memory of the library.
     pub fn unprotect(&mut self, id: i32) -> Result<()> {
         if self.yours.remove(&id).is_some() {
             return Ok(());
@@ -418,9 +406,6 @@ impl Session {
 
     /// Copies the regions that only callbacks can copy, in the call on which all ranks have agreed.
     /// Collective if any rank has such regions.
-    ///
-    /// # Errors
-    /// A callback has failed on any rank, on all of them; a rank is lost.
     fn copy_devices(&mut self, call: Call, table: &Table, direction: Direction) -> Result<()> {
         let (mut progress, memory) = (self.saved.copy_progress(), self.saved.bytes().remove(0));
         let control = &self.control;
@@ -443,9 +428,6 @@ impl Session {
     }
 
     /// Copies the program's regions back from the checkpoint. Collective.
-    ///
-    /// # Errors
-    /// There is no checkpoint; a region differs from it, is missing in it, or is not protected.
     pub fn restore(&mut self) -> Result<()> {
         let wrong = self.misfit();
         let with_devices = self.agree(Call::Restore, wrong)?;
@@ -498,9 +480,6 @@ impl Session {
     }
 
     /// Saves all regions. Collective.
-    ///
-    /// # Errors
-    /// There is something to restore first, or nothing to save; a rank is lost.
     pub fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
@@ -526,9 +505,6 @@ impl Session {
 
     /// Copies the program's regions, whose memory is free again then, and begins to save all
     /// regions. Collective.
-    ///
-    /// # Errors
-    /// As [`Session::checkpoint`].
     pub fn begin_checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Begin)?;
         self.begun = Some(self.sums_of_ours());
@@ -542,9 +518,6 @@ impl Session {
 
     /// Encodes a piece of the checkpoint that has begun. Returns whether nothing is left that this
     /// rank could do before [`Session::end_checkpoint`].
-    ///
-    /// # Errors
-    /// No checkpoint has begun; a rank is lost.
     pub fn test_checkpoint(&mut self) -> Result<bool> {
         if self.begun.is_none() {
             return Err(not_under_way("skt_checkpoint_test"));
@@ -558,10 +531,6 @@ impl Session {
     }
 
     /// Completes the checkpoint that has begun. Collective.
-    ///
-    /// # Errors
-    /// No checkpoint has begun; the program has changed memory of the library since; a rank is
-    /// lost.
     pub fn end_checkpoint(&mut self) -> Result<()> {
         let wrong = match self.begun.clone() {
             None => Some(not_under_way("skt_checkpoint_wait")),
@@ -639,9 +608,6 @@ impl Session {
 
     /// Whether it is time for a checkpoint, the same on all ranks: never while one is under way.
     /// Collective.
-    ///
-    /// # Errors
-    /// A rank is lost, or does not call.
     pub fn due(&mut self) -> Result<Due> {
         self.agree(Call::Due, None)?;
         if self.begun.is_some() {
@@ -657,9 +623,6 @@ impl Session {
     }
 
     /// The newest checkpoint of which all ranks are known to have an image on a level; 0: none.
-    ///
-    /// # Errors
-    /// There is no such level, or it has failed.
     pub fn image(&self, level: i32) -> Result<u64> {
         let levels = self.saved.levels();
         let Some(report) = usize::try_from(level).ok().and_then(|level| levels.get(level)) else {
@@ -677,9 +640,6 @@ impl Session {
     }
 
     /// Waits for the images that are being written. Collective.
-    ///
-    /// # Errors
-    /// A checkpoint is under way; a rank is lost, or does not call.
     pub fn wait_for_images(&mut self) -> Result<()> {
         let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
         self.agree(Call::Images, wrong)?;
@@ -688,9 +648,6 @@ impl Session {
     }
 
     /// Agrees that all ranks end the run, with the same argument. Collective.
-    ///
-    /// # Errors
-    /// A rank does not call, or calls otherwise: the run stays open.
     pub fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
         let call = if is_done { Call::Done } else { Call::Later };
         let wrong = self.begun.is_some().then(|| under_way(call.name()));
@@ -700,9 +657,6 @@ impl Session {
     /// Ends the run. If it is done, removes all of it, and returns a text that names the images
     /// that a failing level keeps, if any. Otherwise the next start resumes from the run's last
     /// checkpoint, whose images are completed. Collective.
-    ///
-    /// # Errors
-    /// A rank is lost; the system refuses to remove memory.
     pub fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, run_id, .. } = self;

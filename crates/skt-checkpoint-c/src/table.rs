@@ -99,9 +99,6 @@ impl Table {
     }
 
     /// Adds a region of the library's memory before all others of its kind.
-    ///
-    /// # Errors
-    /// It does not fit into `memory_bytes`, or there are too many regions.
     pub fn add_ours(
         &mut self,
         id: i32,
@@ -123,9 +120,6 @@ impl Table {
 
     /// Places copies of these regions (number, items, bytes of an item) after the table, instead of
     /// all copies that were there.
-    ///
-    /// # Errors
-    /// They do not fit into `memory_bytes`, or there are too many regions.
     pub fn with_yours(
         &self,
         yours: impl Iterator<Item = (i32, usize, usize)>,
@@ -164,9 +158,6 @@ impl Table {
     }
 
     /// Reads the table from the beginning of the protected memory.
-    ///
-    /// # Errors
-    /// There is none, or it names a place outside of the memory.
     pub fn read(memory: &[u8]) -> Result<Self> {
         let bad = |what: &str| Stop::over(Code::Internal, format!("the table of regions {what}"));
         let (head, rest) = memory.split_at(size_of::<Head>());

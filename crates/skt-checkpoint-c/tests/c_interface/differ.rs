@@ -39,10 +39,10 @@ fn each_option_that_one_rank_alone_has_is_refused_by_name() {
         ("encoder", "ring", Some("auto (the default)")),
         ("resume", "require", Some("auto (the default)")),
         ("store", "posix", Some("sysv (the default)")),
-        ("mtbf_seconds", "5", Some("86400 (the default)")),
-        ("timeout_seconds", "77", Some("600 (the default)")),
         ("domains", &racks, Some("none (the default)")),
         ("allow_shared_domains", "true", Some("false (the default)")),
+        ("mtbf_seconds", "5", Some("86400 (the default)")),
+        ("timeout_seconds", "77", Some("600 (the default)")),
         ("levels", "local:/tmp", Some("none (the default)")),
         ("time_limit", "2h", Some("auto (the default)")),
     ];

@@ -1,22 +1,100 @@
-//! The options as a struct of C.
+//! The options that a program gives, in a TOML text or in a struct of C, as texts by their names.
 //!
 //! A program compiled with an older header has a shorter struct: the fields that it lacks have
 //! their defaults. One with a newer header than this library has a longer struct, whose additional
 //! fields must be zero.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::offset_of;
 use std::ptr;
 
 use crate::code::{Code, Result, Stop};
-use crate::options::GivenOptions;
 
-/// `skt_options` of `skt.h`: zero or null stands for the default.
-#[repr(C)]
+/// The options that a program gives, as an environment variable would have them.
+pub type GivenOptions = BTreeMap<&'static str, String>;
+
+/// The error of an option.
+pub fn bad(text: impl Into<String>) -> Stop {
+    Stop::new(Code::Options, text)
+}
+
+/// A field of the struct: zero or null stands for the default.
+trait Field {
+    /// The text of the field's option `name`, if it is given.
+    ///
+    /// # Safety
+    /// A pointer is null or to a text that ends with a zero.
+    unsafe fn text(self, name: &str) -> Result<Option<String>>;
+}
+
+impl Field for *const c_char {
+    unsafe fn text(self, name: &str) -> Result<Option<String>> {
+        if self.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: by this function's contract.
+        let text = unsafe { CStr::from_ptr(self) }.to_str();
+        Ok(Some(text.map_err(|_| bad(format!("option {name} is not UTF-8")))?.to_owned()))
+    }
+}
+
+impl Field for c_int {
+    unsafe fn text(self, _: &str) -> Result<Option<String>> {
+        Ok((self != 0).then(|| self.to_string()))
+    }
+}
+
+impl Field for f64 {
+    unsafe fn text(self, _: &str) -> Result<Option<String>> {
+        Ok((self != 0.0).then(|| self.to_string()))
+    }
+}
+
+/// An option that is on or off.
 #[derive(Debug, Clone, Copy)]
-pub struct SktOptions {
-    /// Bytes of the struct, as the program was compiled.
-    size: usize,
+#[repr(transparent)]
+struct Flag(c_int);
+
+impl Field for Flag {
+    unsafe fn text(self, _: &str) -> Result<Option<String>> {
+        Ok((self.0 != 0).then(|| true.to_string()))
+    }
+}
+
+/// Declares all options, in the order of the struct's fields.
+macro_rules! options {
+    ($($name:ident: $field:ty,)*) => {
+        /// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
+        pub const NAMES: [&str; [$(stringify!($name)),*].len()] = [$(stringify!($name)),*];
+
+        /// `skt_options` of `skt.h`.
+        #[repr(C)]
+        #[derive(Debug, Clone, Copy)]
+        pub struct SktOptions {
+            /// Bytes of the struct, as the program was compiled.
+            size: usize,
+            $($name: $field,)*
+        }
+
+        impl SktOptions {
+            /// # Safety
+            /// The texts end with a zero.
+            unsafe fn given(&self) -> Result<GivenOptions> {
+                let mut all = GivenOptions::new();
+                $(
+                    let name = stringify!($name);
+                    // SAFETY: by this function's contract.
+                    let text = unsafe { self.$name.text(name) }?;
+                    all.extend(text.map(|text| (name, text)));
+                )*
+                Ok(all)
+            }
+        }
+    };
+}
+
+options! {
     run_id: *const c_char,
     application: *const c_char,
     group_size: c_int,
@@ -26,7 +104,7 @@ pub struct SktOptions {
     resume: *const c_char,
     store: *const c_char,
     domains: *const c_char,
-    allow_shared_domains: c_int,
+    allow_shared_domains: Flag,
     mtbf_seconds: f64,
     timeout_seconds: f64,
     levels: *const c_char,
@@ -38,14 +116,28 @@ const MIN_BYTES: usize = offset_of!(SktOptions, time_limit) + size_of::<*const c
 /// More than any header will have: what is larger was not filled by `skt_options_init`.
 const MAX_BYTES: usize = 1 << 16;
 
-fn wrong(text: String) -> Stop {
-    Stop::new(Code::Options, text)
+/// The options in a TOML text.
+pub fn read_toml(text: &str) -> Result<GivenOptions> {
+    let table: toml::Table =
+        text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;
+    let named = |(name, value): (&String, &toml::Value)| {
+        let known = NAMES.iter().find(|known| *known == name);
+        let unknown = || bad(format!("no option `{name}`; there are {}", NAMES.join(", ")));
+        Ok((*known.ok_or_else(unknown)?, as_text(value)))
+    };
+    table.iter().map(named).collect()
+}
+
+fn as_text(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        // Levels may be in a list.
+        toml::Value::Array(all) => all.iter().map(as_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
+    }
 }
 
 /// Fills the struct of a program, of `size` bytes, with the defaults.
-///
-/// # Errors
-/// `options` is null, or `size` is not that of any header.
 ///
 /// # Safety
 /// `options` is null or a place of `size` bytes.
@@ -66,11 +158,7 @@ pub unsafe fn fill(options: *mut SktOptions, size: usize) -> Result<()> {
     Ok(())
 }
 
-/// What a program gives in its struct.
-///
-/// # Errors
-/// The struct was not filled by `skt_options_init`, or is of a newer header and uses what this
-/// library does not know.
+/// The options in a program's struct.
 ///
 /// # Safety
 /// `options` is null or was filled by [`fill`] and changed since; its texts end with a zero.
@@ -82,7 +170,7 @@ pub unsafe fn read_struct(options: *const SktOptions) -> Result<GivenOptions> {
     let size = unsafe { (*options).size };
     if !(MIN_BYTES..=MAX_BYTES).contains(&size) {
         let text = format!("the options: a struct of {size} bytes; call skt_options_init first");
-        return Err(wrong(text));
+        return Err(bad(text));
     }
     let known = size_of::<SktOptions>();
     if size > known {
@@ -91,53 +179,16 @@ pub unsafe fn read_struct(options: *const SktOptions) -> Result<GivenOptions> {
             unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(known), size - known) };
         if newer.iter().any(|&byte| byte != 0) {
             let text = "the options: the program uses options of a newer skt.h than this library's";
-            return Err(wrong(text.to_owned()));
+            return Err(bad(text));
         }
     }
     // SAFETY: it has all fields of this version, the first.
-    unsafe { given(&*options) }
-}
-
-/// # Safety
-/// The texts end with a zero.
-unsafe fn given(options: &SktOptions) -> Result<GivenOptions> {
-    let mut all = GivenOptions::new();
-    let texts = [
-        ("run_id", options.run_id),
-        ("application", options.application),
-        ("codec", options.codec),
-        ("encoder", options.encoder),
-        ("resume", options.resume),
-        ("store", options.store),
-        ("domains", options.domains),
-        ("levels", options.levels),
-        ("time_limit", options.time_limit),
-    ];
-    for (name, text) in texts.into_iter().filter(|(_, text)| !text.is_null()) {
-        // SAFETY: by this function's contract.
-        let text = unsafe { CStr::from_ptr(text) }.to_str();
-        let text = text.map_err(|_| wrong(format!("option {name} is not UTF-8")))?;
-        all.insert(name, text.to_owned());
-    }
-    let whole = [("group_size", options.group_size), ("parities", options.parities)];
-    for (name, number) in whole.into_iter().filter(|&(_, number)| number != 0) {
-        all.insert(name, number.to_string());
-    }
-    let reals =
-        [("mtbf_seconds", options.mtbf_seconds), ("timeout_seconds", options.timeout_seconds)];
-    for (name, number) in reals.into_iter().filter(|&(_, number)| number != 0.0) {
-        all.insert(name, number.to_string());
-    }
-    if options.allow_shared_domains != 0 {
-        all.insert("allow_shared_domains", "true".to_owned());
-    }
-    Ok(all)
+    unsafe { (*options).given() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::{NAMES, Options};
 
     fn filled() -> SktOptions {
         let mut options = std::mem::MaybeUninit::<SktOptions>::uninit();
@@ -160,17 +211,13 @@ mod tests {
     #[test]
     fn each_option_has_a_field_and_means_what_the_text_means() {
         let mut options = filled();
-        let folder = tempfile::tempdir().expect("a folder");
-        let racks = folder.path().join("racks");
-        std::fs::write(&racks, "a b\n").expect("room");
-        let racks = format!("{}\0", racks.display());
         options.run_id = c"a".as_ptr();
         options.application = c"b".as_ptr();
         (options.group_size, options.parities) = (8, 2);
         (options.codec, options.encoder) = (c"reed-solomon".as_ptr(), c"ring".as_ptr());
         (options.resume, options.store) = (c"require".as_ptr(), c"posix".as_ptr());
-        options.domains = racks.as_ptr().cast();
-        options.allow_shared_domains = 1;
+        options.domains = c"/racks".as_ptr();
+        options.allow_shared_domains = Flag(1);
         (options.mtbf_seconds, options.timeout_seconds) = (3600.0, 7.5);
         (options.levels, options.time_limit) = (c"local:/x,keep=1".as_ptr(), c"2h".as_ptr());
         // SAFETY: texts that end with a zero.
@@ -178,15 +225,11 @@ mod tests {
         let mut names = NAMES;
         names.sort_unstable();
         assert_eq!(given.keys().copied().collect::<Vec<_>>(), names);
-        let text = format!(
-            "run_id='a'\napplication='b'\ngroup_size=8\nparities=2\ncodec='reed-solomon'\n\
-             encoder='ring'\nresume='require'\nstore='posix'\ndomains='{}'\n\
-             allow_shared_domains=true\nmtbf_seconds=3600\ntimeout_seconds=7.5\n\
-             levels=['local:/x','keep=1']\ntime_limit='2h'",
-            racks.trim_end_matches('\0')
-        );
-        let none = |_: &str| None;
-        assert_eq!(Options::resolve(&given, none), Options::read(&text, none));
+        let text = "run_id='a'\napplication='b'\ngroup_size=8\nparities=2\n\
+                    codec='reed-solomon'\nencoder='ring'\nresume='require'\nstore='posix'\n\
+                    domains='/racks'\nallow_shared_domains=true\nmtbf_seconds=3600\n\
+                    timeout_seconds=7.5\nlevels=['local:/x','keep=1']\ntime_limit='2h'";
+        assert_eq!(Ok(given), read_toml(text));
     }
 
     #[test]

@@ -14,8 +14,8 @@ use crate::report::output;
 use crate::report::reader::{self, RunReport};
 use crate::report::top500::{self, Given};
 use skt_host::messages;
+use skt_run::power::LogFile;
 use skt_run::record::energy::SECONDS_MIN;
-use skt_run::record::power_log::LogFile;
 use skt_terms::ranges::{above_zero, finite};
 
 /// Flags of `report`.

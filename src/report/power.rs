@@ -58,21 +58,10 @@ mod tests {
     use super::*;
     use skt_run::record::energy::NodeWatts;
 
-    /// 5000 J in 50 s.
-    fn reading() -> EnergyReading {
-        EnergyReading {
-            source: "RAPL".into(),
-            covers: "1 processor package(s)".into(),
-            joules: 5000.4,
-            mean_watts: 100.0,
-            measured_seconds: 50.0,
-            ..EnergyReading::default()
-        }
-    }
-
     #[test]
     fn missing_measurements_are_reported() {
-        let whole = reading().rated(400.0, 50.0);
+        let reading = EnergyReading::new("RAPL", "1 processor package(s)", 5000.0, 50.0);
+        let whole = reading.clone().rated(400.0, 50.0);
         assert_eq!(
             total_line(&whole),
             "# power: 5000 J, 100.0 W, 4.0000 Gflop/s/W, by RAPL: 1 processor package(s)"
@@ -89,7 +78,7 @@ mod tests {
             median_watts: 100.0,
             largest: node("n1", 110.0),
         };
-        let part = EnergyReading { nodes: Some(nodes.clone()), level: Some(2), ..reading() };
+        let part = EnergyReading { nodes: Some(nodes.clone()), level: Some(2), ..reading };
         let part = part.rated(400.0, 70.0);
         assert!(total_line(&part).ends_with("(s); level 2, as --power-level says"));
         assert!(!total_line(&part).contains("Gflop/s/W"));

@@ -1,6 +1,8 @@
 //! Collective operations built from messages, the same with every [`Comm`].
 
 use bytemuck::Pod;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use skt_terms::tree::Tree;
 
 use super::{Comm, Result, Tag};
@@ -128,6 +130,54 @@ pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Re
     broadcast(comm, &mut len, root)?;
     data.resize(len[0] as usize, 0);
     broadcast(comm, data, root)
+}
+
+/// Collects each rank's `value` on `root`, as JSON (`None` elsewhere). JSON has no infinity and no
+/// NaN.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn gather_json<C: Comm, T: Serialize + DeserializeOwned>(
+    comm: &C,
+    value: &T,
+    root: usize,
+) -> Result<Option<Vec<T>>> {
+    let all = gather_bytes(comm, &to_json(value), root)?;
+    Ok(all.map(|all| all.iter().map(|bytes| from_json(bytes)).collect()))
+}
+
+/// Collects each rank's `value` on every rank, as [`gather_json`] does.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn all_gather_json<C: Comm, T: Serialize + DeserializeOwned>(
+    comm: &C,
+    value: &T,
+) -> Result<Vec<T>> {
+    let all = all_gather_bytes(comm, &to_json(value))?;
+    Ok(all.iter().map(|bytes| from_json(bytes)).collect())
+}
+
+/// Returns the `value` of `root` on all ranks, sent as JSON.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn broadcast_json<C: Comm, T: Serialize + DeserializeOwned>(
+    comm: &C,
+    value: &T,
+    root: usize,
+) -> Result<T> {
+    let mut bytes = if comm.rank() == root { to_json(value) } else { Vec::new() };
+    broadcast_bytes(comm, &mut bytes, root)?;
+    Ok(from_json(&bytes))
+}
+
+fn to_json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).expect("plain data")
+}
+
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> T {
+    serde_json::from_slice(bytes).expect("what a rank of this program sent")
 }
 
 /// Collects each rank's bytes, of any length, on every rank.

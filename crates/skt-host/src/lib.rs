@@ -9,7 +9,6 @@
 //! | [`occupants`], [`claims`] | who else computes there; two starts at once |
 //! | [`process`] | processes, each distinguished from a later one with its number |
 //! | [`launcher_rank`] | the rank of this process, before MPI is up |
-//! | [`power`] | power over time |
 //! | [`child`], [`each`] | waits for a child process; work on many items at a time |
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
 //! | [`messages`] | messages on standard error |
@@ -35,7 +34,6 @@ pub mod messages;
 pub mod occupants;
 pub mod outfile;
 pub mod placement;
-pub mod power;
 pub mod process;
 pub mod program;
 pub mod starter;

@@ -5,6 +5,7 @@
 //! | [`job`] | all tests of a run |
 //! | [`ptest`] | one test: generate, solve, time, check |
 //! | [`protect`] | where the solver and the checkpoints meet |
+//! | [`power`] | the energy of tests, by counters and meters |
 //! | [`record`] | what is known of a test: data that checkpoints keep and reports print |
 //! | [`progress`] | a line on standard error: what runs, how much is done, how long it takes |
 //! | [`events`] | what a run reports while it runs |
@@ -16,6 +17,7 @@ pub mod events;
 pub mod grace;
 pub mod heartbeat;
 pub mod job;
+pub mod power;
 pub mod progress;
 pub mod protect;
 pub mod ptest;

@@ -72,7 +72,7 @@ pub fn gather<C: Comm>(
     let mask = counters.allowed_cpus.clone();
     let cores = placement::cores_in(&counters.cpus, &mask).len();
     let threads = threads.unwrap_or(cores).max(1);
-    let places = places(world, &mask)?;
+    let places = collect::all_gather_json(world, &(world.host(), mask.clone()))?;
     let here: Vec<usize> =
         (0..places.len()).filter(|&rank| places[rank].0 == places[world.rank()].0).collect();
     let is_first = here[0] == world.rank();
@@ -108,16 +108,8 @@ pub fn gather<C: Comm>(
     let (rank, kernel) = (world.rank(), blas.kernel);
     let facts = RankFacts { rank, mask, allowed_nodes, threads, kernel, measured };
     let report = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
-    let bytes = serde_json::to_vec(&report).expect("plain data");
-    let all = collect::gather_bytes(world, &bytes, 0)?;
-    all.map(|all| by_host(&all, is_launched)).transpose()
-}
-
-/// The host and the CPUs of each rank. Collective.
-fn places<C: Comm>(world: &C, mask: &[usize]) -> Result<Vec<(String, Vec<usize>)>, CommError> {
-    let bytes = serde_json::to_vec(&(world.host(), mask)).expect("plain data");
-    let all = collect::all_gather_bytes(world, &bytes)?;
-    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent")).collect())
+    let all = collect::gather_json(world, &report, 0)?;
+    all.map(|all| by_host(all, is_launched)).transpose()
 }
 
 /// What this host knows of the names of all, if there are several.
@@ -127,10 +119,9 @@ fn view(places: &[(String, Vec<usize>)], rank: usize) -> Option<View> {
     (names.len() > 1).then(|| names::look_up(&places[rank].0, &names))
 }
 
-fn by_host(all: &[Vec<u8>], is_launched: bool) -> Result<Gathered, GatherError> {
+fn by_host(all: Vec<RankReport>, is_launched: bool) -> Result<Gathered, GatherError> {
     let (mut hosts, mut views): (Vec<HostFacts>, Vec<View>) = (Vec::new(), Vec::new());
-    for bytes in all {
-        let report: RankReport = serde_json::from_slice(bytes).expect("what a rank sent");
+    for report in all {
         if let Some(why) = report.failed {
             return Err(GatherError::Measure { rank: report.facts.rank, host: report.host, why });
         }

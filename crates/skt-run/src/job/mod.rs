@@ -3,13 +3,11 @@
 mod error;
 mod idle;
 mod interrupt;
-mod meter;
 mod one_test;
 mod options;
 pub mod outlook;
 mod pinning;
 mod places;
-mod power;
 mod series;
 mod setup;
 mod traps;
@@ -18,9 +16,7 @@ mod warnings;
 mod watcher;
 
 pub use error::JobError;
-use meter::Meter;
 pub use options::JobOptions;
-use power::JobPower;
 use series::{Ran, Tests, remove_images};
 use setup::{Refused, Setup};
 pub use trials::Trials;
@@ -31,6 +27,8 @@ use skt_terms::exit::Exit;
 
 use crate::events::{ReportError, RunEvents, Silent};
 use crate::heartbeat;
+use crate::power::JobPower;
+use crate::power::meter::Meter;
 use crate::protect::{self, Settings};
 use crate::record::{Counts, RunFacts};
 use skt_checkpoint::checkpoint::methods::Method;
@@ -225,7 +223,7 @@ fn start_meter<C: Comm>(
     let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));
     let (meter, why) = match started {
         Some(Ok(meter)) => (Some(meter), String::new()),
-        Some(Err(why)) => (None, why.to_string()),
+        Some(Err(why)) => (None, why),
         None => (None, String::new()),
     };
     Ok((meter, setup::first_text(world, &why)?))

@@ -195,15 +195,9 @@ impl Pinning {
         let (here, index) = places::sharers_of_cores(places, world.rank());
         let machine = world.split(Some(here[0] as u32), world.rank() as u32)?;
         let machine = machine.expect("each rank is on a machine");
-        let (mut host, mut bytes) = (None, Vec::new());
-        if index == 0 {
-            let plans;
-            (host, plans) = choose(places, &here, wanted);
-            bytes = serde_json::to_vec(&plans).expect("plain data");
-        }
-        collect::broadcast_bytes(&machine, &mut bytes, 0)?;
-        let mut plans: Vec<RankPlan> =
-            serde_json::from_slice(&bytes).expect("what the first rank sent");
+        let (host, plans) =
+            if index == 0 { choose(places, &here, wanted) } else { (None, Vec::new()) };
+        let mut plans: Vec<RankPlan> = collect::broadcast_json(&machine, &plans, 0)?;
         Ok(Self { plan: plans.swap_remove(index), host })
     }
 

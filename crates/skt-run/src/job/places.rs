@@ -58,9 +58,7 @@ pub fn gather<C: Comm>(
         available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
         limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
     };
-    let bytes = serde_json::to_vec(&place).expect("names and numbers become JSON");
-    let all = collect::all_gather_bytes(world, &bytes)?;
-    Ok(all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent")).collect())
+    collect::all_gather_json(world, &place)
 }
 
 /// The ranks on the host of `rank`, in order, and the index of `rank` among them.

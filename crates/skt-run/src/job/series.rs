@@ -11,12 +11,12 @@ use skt_terms::exit::Exit;
 
 use super::error::JobError;
 use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
-use super::power::{JobPower, TestPower};
 use super::setup::Setup;
 use super::watcher::Watcher;
 use super::{interrupt, outlook, setup, warnings};
 use crate::events::{ReportError, RunEvents};
 use crate::heartbeat;
+use crate::power::{JobPower, TestPower};
 use crate::protect::ledger::{Ledger, Results};
 use crate::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
@@ -511,9 +511,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         self.kept_at = Instant::now();
         let Some(ledger) = &self.ledger else {
-            let mut bytes = serde_json::to_vec(missed).expect("plain data");
-            collect::broadcast_bytes(world, &mut bytes, 0)?;
-            return Ok(serde_json::from_slice(&bytes).expect("written just now"));
+            return Ok(collect::broadcast_json(world, &missed.to_vec(), 0)?);
         };
         if let Err(why) = ledger.borrow_mut().add(world, results, missed)? {
             // The run continues; a later start may lack these results.

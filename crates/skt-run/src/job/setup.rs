@@ -401,12 +401,7 @@ fn findings<C: Comm>(
         _ => Vec::new(),
     };
     own.retain(|finding| !is_reported || finding.kind != FindingKind::SmtSiblings);
-    let bytes = serde_json::to_vec(&own).expect("plain data");
-    let all = collect::all_gather_bytes(world, &bytes)?;
-    let of_rank = |bytes: &Vec<u8>| -> Vec<Finding> {
-        serde_json::from_slice(bytes).expect("what a rank sent")
-    };
-    Ok(doctor::joined(all.iter().flat_map(of_rank)))
+    Ok(doctor::joined(collect::all_gather_json(world, &own)?.into_iter().flatten()))
 }
 
 /// Replaces warnings about a slow DGEMM by the causes that explain them.

@@ -52,10 +52,7 @@ pub fn look<C: Comm>(
         }
         None => HostReport::default(),
     };
-    let bytes = serde_json::to_vec(&report).expect("text becomes JSON");
-    let all = collect::all_gather_bytes(world, &bytes)?;
-    let all = all.iter().map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"));
-    let all: Vec<HostReport> = all.collect();
+    let all = collect::all_gather_json(world, &report)?;
     if world.rank() == 0 {
         warnings::print(&report_warnings(&all));
     }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use skt_terms::units;
 
-use super::power::TestPower;
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
+use crate::power::TestPower;
 use crate::protect::{self, FaultInjector};
 use crate::record::energy::RankEnergy;
 use crate::record::{Restart, Samples};

@@ -32,6 +32,7 @@ use super::wrong::{Images, Wrong, note_repaired, report_origins, report_suspect}
 use crate::events::{Phase, RunEvents};
 use crate::grace;
 use crate::heartbeat;
+use crate::power;
 use crate::ptest::{self, RateWatch};
 use crate::record::{
     Protection, RepairedRank, Replacement, Restart, Sample, TestRecord, Unverified,
@@ -383,7 +384,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
                 let end_unix = now_unix();
                 // Ranks of checksums measure their nodes, too.
                 let measure = || events.energy(seconds);
-                let power = ptest::energy::gather(&grid.all, seconds, measure)?;
+                let power = power::gather::gather(&grid.all, seconds, measure)?;
                 learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
                 let (phases, by_messages) = (learned.phases, by_messages(p));

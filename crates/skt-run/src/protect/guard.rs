@@ -397,9 +397,8 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Gives all ranks rank 0's state, as each has measured different times.
     fn agree_on_state(&mut self) -> Result<(), CheckpointError> {
-        let mut bytes = serde_json::to_vec(&self.state()).expect("plain data");
-        collect::broadcast_bytes(self.checkpointer.comm(), &mut bytes, 0)?;
-        self.take_state(serde_json::from_slice(&bytes).expect("written just now"));
+        let state = collect::broadcast_json(self.checkpointer.comm(), &self.state(), 0)?;
+        self.take_state(state);
         Ok(())
     }
 

@@ -419,12 +419,7 @@ impl Content {
 
 /// The starts that any rank names, on all ranks. Collective.
 pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
-    let bytes = serde_json::to_vec(own).expect("plain data");
-    let all = collect::all_gather_bytes(world, &bytes)?;
-    let read = |bytes: &Vec<u8>| -> Vec<StartId> {
-        serde_json::from_slice(bytes).expect("written just now")
-    };
-    let mut all: Vec<StartId> = all.iter().flat_map(read).collect();
+    let mut all = collect::all_gather_json(world, &own.to_vec())?.concat();
     all.sort_unstable();
     all.dedup();
     Ok(all)

@@ -1,7 +1,6 @@
 //! One test: generate, solve, time, check (HPL_pdtest).
 
 pub mod check;
-pub mod energy;
 mod links;
 mod rates;
 
@@ -11,6 +10,7 @@ pub use rates::RateWatch;
 use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 
 use crate::events::{Phase, RunEvents};
+use crate::power;
 use crate::record::energy::EnergyReading;
 use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_config::TestSpec;
@@ -166,7 +166,7 @@ fn solve_in<C: Comm>(
     let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
     let by_messages =
         by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
-    let power = energy::gather(&grid.all, seconds, || events.energy(seconds))?;
+    let power = power::gather::gather(&grid.all, seconds, || events.energy(seconds))?;
     let by_messages = by_messages.collect();
     Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
 }

@@ -64,12 +64,26 @@ pub struct EnergyReading {
 }
 
 impl EnergyReading {
-    /// Derives the Gflop/s per watt of a test with this rate and time.
+    /// The reading of `source` that measured `joules` in `seconds`. `covers` describes what it covers.
+    pub fn new(source: &str, covers: &str, joules: f64, seconds: f64) -> Self {
+        Self {
+            source: source.to_owned(),
+            covers: covers.to_owned(),
+            joules,
+            mean_watts: joules / seconds,
+            measured_seconds: seconds,
+            ..Self::default()
+        }
+    }
+
+    /// Derives the Gflop/s per watt of a test with this rate and time, and rounds the watts of its
+    /// parts to the digits that a counter has; more would only fill reports.
     pub fn rated(mut self, gflops: f64, time_seconds: f64) -> Self {
         let has_all = self.nodes.as_ref().is_none_or(|nodes| nodes.measured == nodes.all);
         let is_whole = has_all && self.measured_seconds >= WHOLE * time_seconds;
         let rate = gflops / self.mean_watts;
         self.gflops_per_watt = Some(rate).filter(|rate| is_whole && rate.is_finite());
+        self.watts.iter_mut().flatten().for_each(|watts| *watts = (10.0 * *watts).round() / 10.0);
         self
     }
 
@@ -80,13 +94,8 @@ impl EnergyReading {
 }
 
 /// The number of parts of a test of this many seconds whose power is reported.
-pub fn parts(seconds: f64) -> usize {
+pub(crate) fn parts(seconds: f64) -> usize {
     (seconds as usize).clamp(1, PARTS_MAX)
-}
-
-/// Watts with the digits that a counter has; more would only fill reports.
-pub fn tidy(watts: &[Option<f64>]) -> Vec<Option<f64>> {
-    watts.iter().map(|watts| watts.map(|watts| (10.0 * watts).round() / 10.0)).collect()
 }
 
 /// The watts of a reading at the middle of the parts of a test of `seconds`, without the parts of
@@ -106,16 +115,8 @@ pub struct NodeEnergy {
     /// The id of the start of its machine: containers of one machine have different names, and the
     /// same counters. Empty if the system does not report it.
     pub boot_id: String,
-    /// The name of its counters; empty if none can be read.
-    pub source: String,
-    /// What they cover.
-    pub covers: String,
-    /// Joules of the measured part.
-    pub joules: f64,
-    /// Seconds of the measured part.
-    pub seconds: f64,
-    /// Mean watts of equal parts of the time.
-    pub watts: Vec<Option<f64>>,
+    /// What its counters measured, if they can be read.
+    pub reading: Option<EnergyReading>,
 }
 
 /// What a rank has measured of a test.
@@ -131,16 +132,8 @@ pub struct RankEnergy {
 mod tests {
     use super::*;
 
-    /// 5000 J in 50 s.
     fn reading() -> EnergyReading {
-        EnergyReading {
-            source: "RAPL".into(),
-            covers: "1 processor package(s)".into(),
-            joules: 5000.4,
-            mean_watts: 100.0,
-            measured_seconds: 50.0,
-            ..EnergyReading::default()
-        }
+        EnergyReading::new("RAPL", "1 processor package(s)", 5000.0, 50.0)
     }
 
     #[test]
@@ -157,8 +150,8 @@ mod tests {
 
     #[test]
     fn power_is_that_of_the_middle_of_the_parts() {
-        let watts = tidy(&[Some(1.04), None, Some(3.06), Some(4.0)]);
-        let points = over_time(&EnergyReading { watts, ..EnergyReading::default() }, 8.0);
+        let watts = vec![Some(1.04), None, Some(3.06), Some(4.0)];
+        let points = over_time(&EnergyReading { watts, ..reading() }.rated(1.0, 8.0), 8.0);
         assert_eq!(points, [(1.0, 1.0), (5.0, 3.1), (7.0, 4.0)]);
         assert_eq!(over_time(&EnergyReading::default(), 8.0), []);
         assert_eq!((parts(0.5), parts(7.9), parts(1e9)), (1, 7, PARTS_MAX));

@@ -1,18 +1,37 @@
-//! What a rank measures of the energy of its job's tests.
+//! The energy of tests: what ranks measure of it, by the counters of their nodes and by a meter of
+//! the site, and what that gives for a job.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`curve`] | power over time, and the energy of a part of it |
+//! | [`counters`] | the counters and sensors of a node |
+//! | [`meter_lines`] | the lines that a meter may print |
+//! | [`log`] | the readings of a meter, also from a file |
+//! | [`meter`] | a command that prints the readings of a meter |
+//! | [`gather`] | from the measurements of all ranks to those of the job |
+
+mod counters;
+mod curve;
+pub(crate) mod gather;
+mod log;
+pub(crate) mod meter;
+mod meter_lines;
 
 use std::time::Instant;
 
-use super::meter::Meter;
-use crate::record::energy::{NodeEnergy, RankEnergy, parts};
+use counters::Sampler;
+pub use log::LogFile;
+use meter::Meter;
+
+use crate::record::energy::{NodeEnergy, RankEnergy};
 use skt_host::clock::now_unix;
 use skt_host::counters::Root;
 use skt_host::counters::power::find;
 use skt_host::messages;
-use skt_host::power::Sampler;
 
 /// The counters and the meter that a rank reads during a job.
 #[derive(Debug, Default)]
-pub(super) struct JobPower {
+pub(crate) struct JobPower {
     /// On the first rank of each host: the host.
     node: Option<NodePower>,
     /// On rank 0: the meter of the site, if there is one.
@@ -49,7 +68,7 @@ impl JobPower {
 }
 
 /// What a rank measures of the energy of a test.
-pub(super) struct TestPower<'a> {
+pub(crate) struct TestPower<'a> {
     job: &'a JobPower,
     /// When the timed part began, and the seconds of earlier starts.
     began: Option<(Instant, f64)>,
@@ -82,22 +101,10 @@ impl<'a> TestPower<'a> {
     /// What was measured of the timed part, of `seconds` seconds.
     pub fn energy(&self, seconds: f64) -> RankEnergy {
         let Some((begin, before)) = self.began else { return RankEnergy::default() };
-        let of_node = |node: &NodePower| {
-            let (host, boot_id) = (node.host.clone(), node.boot_id.clone());
-            let Some(sampler) = &node.sampler else {
-                return NodeEnergy { host, boot_id, ..NodeEnergy::default() };
-            };
-            let (source, parts) = (sampler.source(), parts(seconds));
-            let measured = sampler.over(begin, (-before, seconds - before), parts);
-            NodeEnergy {
-                host,
-                boot_id,
-                source: source.name.clone(),
-                covers: source.covers.clone(),
-                joules: measured.energy.joules,
-                seconds: measured.energy.seconds,
-                watts: measured.watts,
-            }
+        let of_node = |node: &NodePower| NodeEnergy {
+            host: node.host.clone(),
+            boot_id: node.boot_id.clone(),
+            reading: node.sampler.as_ref().and_then(|it| it.over(begin, before, seconds)),
         };
         let of_meter = |meter: &Meter| {
             let warn = |why| messages::print(format_args!("warning: {why}"));
@@ -137,10 +144,12 @@ mod tests {
         test.sample();
         let seconds = begin.elapsed().as_secs_f64();
         let node = test.energy(before + seconds).node.unwrap();
-        assert!((node.joules - 12.0).abs() < 1e-6, "{node:?}");
+        let reading = node.reading.unwrap();
+        assert!((reading.joules - 12.0).abs() < 1e-6, "{reading:?}");
         // Nothing is known of the earlier start.
-        assert!(node.seconds > seconds - 1e-6 && node.seconds < before, "{node:?}");
-        assert_eq!((node.host.as_str(), node.source.as_str()), ("n1", "RAPL"));
+        let measured = reading.measured_seconds;
+        assert!(measured > seconds - 1e-6 && measured < before, "{reading:?}");
+        assert_eq!((node.host.as_str(), reading.source.as_str()), ("n1", "RAPL"));
     }
 
     #[test]

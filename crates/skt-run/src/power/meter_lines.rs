@@ -17,10 +17,9 @@ const UNITS: [(&str, f64); 2] = [("W", 1.0), ("kW", 1000.0)];
 /// What is wrong with a line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("column {column}: {what}")]
-pub struct LineError {
+pub(super) struct LineError {
     /// The character at which the line is wrong, from 1.
     pub column: usize,
-    /// What is wrong there.
     pub what: String,
 }
 
@@ -58,7 +57,7 @@ impl Columns {
 
 /// Reads the lines of a meter, of which the first may be a header.
 #[derive(Debug, Clone, Default)]
-pub struct MeterLines {
+pub(super) struct MeterLines {
     columns: Option<Columns>,
 }
 
@@ -187,11 +186,10 @@ fn header(line: &str) -> Result<Columns, LineError> {
             None => name_and_unit(field.text),
         };
         match (name.to_ascii_lowercase().as_str(), unit) {
-            ("time" | "timestamp" | "seconds", None | Some("s")) if time.is_none() => {
-                time = Some(index);
-            }
             ("time" | "timestamp" | "seconds", None | Some("s")) => {
-                return Err(bad("a second column of times"));
+                if time.replace(index).is_some() {
+                    return Err(bad("a second column of times"));
+                }
             }
             ("time" | "timestamp" | "seconds", _) => return Err(bad("the unit of time is s")),
             ("power" | "watts", _) if power.is_some() => {

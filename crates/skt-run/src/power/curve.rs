@@ -1,32 +1,24 @@
-//! Power over time, as far as it is known.
+//! Power over time, as far as it is known, and the energy of a part of it.
 
+use crate::record::energy::{EnergyReading, parts};
+
+/// The longest time between two readings that power is interpolated over, in seconds.
+pub(super) const LONGEST_BETWEEN: f64 = 60.0;
 /// The largest number of pieces. Beyond it neighbours are joined, which keeps the total energy.
 const MAX_PIECES: usize = 1 << 16;
 
-/// Power between two moments, which changes evenly from one to the other.
+/// Power between two moments in seconds, which changes evenly from the first watts to the last.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct PowerPiece {
-    /// The begin, in seconds.
+pub(super) struct PowerPiece {
     pub from: f64,
-    /// The end, in seconds.
     pub to: f64,
-    /// Watts at the begin and at the end.
     pub watts: [f64; 2],
-}
-
-/// Energy of a time, and the seconds of that time in which it is known.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Energy {
-    /// The energy, in joules.
-    pub joules: f64,
-    /// The seconds that it covers.
-    pub seconds: f64,
 }
 
 /// Power over time in pieces that do not overlap, in their order. Between two of them power may be
 /// unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Curve(Vec<PowerPiece>);
+pub(super) struct Curve(Vec<PowerPiece>);
 
 impl PowerPiece {
     fn watts_at(&self, seconds: f64) -> f64 {
@@ -34,20 +26,20 @@ impl PowerPiece {
         first + (last - first) * (seconds - self.from) / (self.to - self.from)
     }
 
-    /// The energy between two moments, as far as they are in this piece.
-    fn energy(&self, from: f64, to: f64) -> Energy {
+    /// Joules and seconds between two moments, as far as they are in this piece.
+    fn energy(&self, from: f64, to: f64) -> [f64; 2] {
         let (from, to) = (from.max(self.from), to.min(self.to));
         if from >= to {
-            return Energy::default();
+            return [0.0; 2];
         }
         let mean = 0.5 * (self.watts_at(from) + self.watts_at(to));
-        Energy { joules: mean * (to - from), seconds: to - from }
+        [mean * (to - from), to - from]
     }
 
     /// This piece and the next as one, with the energy of both.
     fn joined(&self, next: &Self) -> Self {
         let (from, to) = (self.from, next.to);
-        let joules = self.energy(from, to).joules + next.energy(from, to).joules;
+        let joules = self.energy(from, to)[0] + next.energy(from, to)[0];
         Self { from, to, watts: [joules / (to - from); 2] }
     }
 }
@@ -69,27 +61,41 @@ impl Curve {
         self.0.last().map(|piece| piece.to)
     }
 
-    /// The energy between two moments, as far as it is known.
-    pub fn over(&self, from: f64, to: f64) -> Energy {
+    /// Joules between two moments, and the seconds of that time in which they are known.
+    pub fn over(&self, from: f64, to: f64) -> [f64; 2] {
         let first = self.0.partition_point(|piece| piece.to <= from);
         let pieces = self.0[first..].iter().take_while(|piece| piece.from < to);
-        pieces.map(|piece| piece.energy(from, to)).fold(Energy::default(), |sum, part| Energy {
-            joules: sum.joules + part.joules,
-            seconds: sum.seconds + part.seconds,
-        })
+        let sum = |[joules, seconds]: [f64; 2], [more_joules, more_seconds]: [f64; 2]| {
+            [joules + more_joules, seconds + more_seconds]
+        };
+        pieces.map(|piece| piece.energy(from, to)).fold([0.0; 2], sum)
     }
 
-    /// The mean watts of `parts` equal parts of the time between two moments; `None` for a part of
-    /// which less than nine tenths is known.
-    pub fn watts(&self, from: f64, to: f64, parts: usize) -> Vec<Option<f64>> {
+    /// The energy of the `seconds` before `end` by `source`, as far as it is known; `None` if nothing
+    /// is. `covers` describes what the source covers.
+    pub fn reading(
+        &self,
+        end: f64,
+        seconds: f64,
+        source: &str,
+        covers: &str,
+    ) -> Option<EnergyReading> {
+        /// The least share of a part that must be known for its mean watts.
         const ENOUGH: f64 = 0.9;
-        let width = (to - from) / parts as f64;
-        let part = |index: usize| {
-            let begin = from + index as f64 * width;
-            let energy = self.over(begin, begin + width);
-            (energy.seconds >= ENOUGH * width).then(|| energy.joules / energy.seconds)
+        let begin = end - seconds;
+        let [joules, known_seconds] = self.over(begin, end);
+        let parts = parts(seconds);
+        let width = seconds / parts as f64;
+        let watts = |part: usize| {
+            let from = begin + part as f64 * width;
+            let [joules, seconds] = self.over(from, from + width);
+            (seconds >= ENOUGH * width).then(|| joules / seconds)
         };
-        (0..parts).map(part).collect()
+        (known_seconds > 0.0).then(|| EnergyReading {
+            measured_seconds: known_seconds.min(seconds),
+            watts: (0..parts).map(watts).collect(),
+            ..EnergyReading::new(source, covers, joules, known_seconds)
+        })
     }
 
     /// Joins each second piece with its neighbour, if nothing is unknown between them.
@@ -129,11 +135,14 @@ mod tests {
         curve.push(ramp(20.0, 30.0, 50.0, 50.0));
         curve.push(ramp(29.0, 31.0, 9e9, 9e9));
         curve.push(ramp(31.0, 31.0, 9e9, 9e9));
-        assert_eq!(curve.over(0.0, 30.0), Energy { joules: 2000.0, seconds: 20.0 });
-        assert_eq!(curve.over(-5.0, 5.0), Energy { joules: 625.0, seconds: 5.0 });
-        assert_eq!(curve.over(5.0, 25.0), Energy { joules: 1125.0, seconds: 10.0 });
-        assert_eq!(curve.over(12.0, 18.0), Energy::default());
-        assert_eq!(curve.watts(0.0, 30.0, 3), [Some(150.0), None, Some(50.0)]);
+        assert_eq!(curve.over(0.0, 30.0), [2000.0, 20.0]);
+        assert_eq!(curve.over(-5.0, 5.0), [625.0, 5.0]);
+        assert_eq!(curve.over(5.0, 25.0), [1125.0, 10.0]);
+        assert_eq!(curve.over(12.0, 18.0), [0.0, 0.0]);
+        let reading = curve.reading(30.0, 30.0, "meter", "all").unwrap();
+        assert_eq!((reading.mean_watts, reading.measured_seconds), (100.0, 20.0));
+        assert_eq!(reading.watts[9..12], [Some(195.0), None, None]);
+        assert_eq!(curve.reading(18.0, 6.0, "meter", "all"), None);
     }
 
     proptest! {
@@ -156,13 +165,13 @@ mod tests {
             }
             let middle = 5.0 + cut * (at - 5.0);
             let sum = |curve: &Curve| {
-                curve.over(0.0, middle).joules + curve.over(middle, at).joules
+                curve.over(0.0, middle)[0] + curve.over(middle, at)[0]
             };
             prop_assert!((sum(&curve) - joules).abs() < 1e-6);
-            let seconds = curve.over(0.0, at).seconds;
+            let [_, seconds] = curve.over(0.0, at);
             curve.thin();
             prop_assert!((sum(&curve) - joules).abs() < 1e-6);
-            prop_assert!((curve.over(0.0, at).seconds - seconds).abs() < 1e-9);
+            prop_assert!((curve.over(0.0, at)[1] - seconds).abs() < 1e-9);
         }
     }
 
@@ -174,8 +183,8 @@ mod tests {
             curve.push(ramp(second as f64, second as f64 + 1.0, 100.0, 100.0));
         }
         assert!(curve.0.len() <= MAX_PIECES);
-        let energy = curve.over(0.0, SECONDS as f64);
-        assert!((energy.joules - 100.0 * SECONDS as f64).abs() < 1.0, "{energy:?}");
-        assert_eq!(energy.seconds, SECONDS as f64);
+        let [joules, seconds] = curve.over(0.0, SECONDS as f64);
+        assert!((joules - 100.0 * SECONDS as f64).abs() < 1.0, "{joules}");
+        assert_eq!(seconds, SECONDS as f64);
     }
 }

@@ -5,15 +5,12 @@ use std::collections::BTreeMap;
 use skt_terms::median::median;
 
 use crate::record::energy::{
-    self, EnergyReading, NodeEnergy, NodeWatts, Nodes, RankEnergy, SECONDS_MIN,
+    EnergyReading, NodeEnergy, NodeWatts, Nodes, RankEnergy, SECONDS_MIN, parts,
 };
 use skt_solver::comm::{Comm, CommError, collect};
 
 /// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
 /// same on all ranks. Collective, unless the test is too short to be measured.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn gather<C: Comm>(
     comm: &C,
     seconds: f64,
@@ -22,23 +19,13 @@ pub fn gather<C: Comm>(
     if seconds < SECONDS_MIN {
         return Ok(Vec::new());
     }
-    let own = measure();
-    let is_any = own.node.is_some() || own.meter.is_some();
-    let bytes = if is_any { serde_json::to_vec(&own).expect("plain data") } else { Vec::new() };
-    let all = collect::gather_bytes(comm, &bytes, 0)?;
-    let mut readings = all.map_or(Vec::new(), |all| {
-        serde_json::to_vec(&readings_of_ranks(&all, seconds)).expect("plain data")
+    let all: Option<Vec<RankEnergy>> = collect::gather_json(comm, &measure(), 0)?;
+    let readings = all.map(|mut all| {
+        let meter = all.iter_mut().find_map(|rank| rank.meter.take());
+        let nodes = machines(all.iter().filter_map(|rank| rank.node.as_ref()));
+        meter.into_iter().chain(reading_of_nodes(&nodes, seconds)).collect()
     });
-    collect::broadcast_bytes(comm, &mut readings, 0)?;
-    Ok(serde_json::from_slice(&readings).expect("what rank 0 sent"))
-}
-
-fn readings_of_ranks(all: &[Vec<u8>], seconds: f64) -> Vec<EnergyReading> {
-    let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("what a rank sent");
-    let all: Vec<RankEnergy> = all.iter().filter(|bytes| !bytes.is_empty()).map(read).collect();
-    let meter = all.iter().find_map(|rank| rank.meter.clone());
-    let nodes = machines(all.iter().filter_map(|rank| rank.node.as_ref()));
-    meter.into_iter().chain(reading_of_nodes(&nodes, seconds)).collect()
+    collect::broadcast_json(comm, &readings.unwrap_or_default(), 0)
 }
 
 /// One node of each machine: one that could read the counters, if there is any.
@@ -51,7 +38,7 @@ fn machines<'a>(nodes: impl Iterator<Item = &'a NodeEnergy>) -> Vec<&'a NodeEner
             continue;
         }
         let first = known.entry(&node.boot_id).or_insert(node);
-        if first.seconds == 0.0 {
+        if first.reading.is_none() {
             *first = node;
         }
     }
@@ -61,49 +48,37 @@ fn machines<'a>(nodes: impl Iterator<Item = &'a NodeEnergy>) -> Vec<&'a NodeEner
 
 /// The reading of a job with these nodes; `None` if none of them has measured anything.
 fn reading_of_nodes(nodes: &[&NodeEnergy], seconds: f64) -> Option<EnergyReading> {
-    let mut measured: Vec<&NodeEnergy> =
-        nodes.iter().copied().filter(|node| node.seconds > 0.0).collect();
-    let watts = |node: &NodeEnergy| node.joules / node.seconds;
-    measured.sort_by(|a, b| watts(a).total_cmp(&watts(b)));
-    let (least, largest) = (measured.first()?, measured.last()?);
-    let median_watts = median(measured.iter().map(|node| watts(node)))?;
-    let of = |node: &NodeEnergy| NodeWatts { host: node.host.clone(), watts: watts(node) };
-    let (least, largest) = (of(least), of(largest));
-    let seconds_of = |node: &&NodeEnergy| node.seconds;
+    let of_node = |node: &&NodeEnergy| {
+        let reading = node.reading.clone()?;
+        Some((NodeWatts { host: node.host.clone(), watts: reading.mean_watts }, reading))
+    };
+    let mut measured: Vec<(NodeWatts, EnergyReading)> = nodes.iter().filter_map(of_node).collect();
+    measured.sort_by(|(a, _), (b, _)| a.watts.total_cmp(&b.watts));
+    let ((least, _), (largest, _)) = (measured.first()?.clone(), measured.last()?.clone());
+    let median_watts = median(measured.iter().map(|(node, _)| node.watts))?;
+    let all: Vec<EnergyReading> = measured.into_iter().map(|(_, reading)| reading).collect();
+    // Unknown in a part of the time in which a node does not know its own.
+    let watts_in = |part: usize| all.iter().map(|it| it.watts.get(part).copied()?).sum();
     Some(EnergyReading {
-        source: words(&measured, |node| &node.source),
-        covers: words(&measured, |node| &node.covers),
-        level: None,
-        joules: measured.iter().map(|node| node.joules).sum(),
-        mean_watts: measured.iter().map(|node| watts(node)).sum(),
-        measured_seconds: measured.iter().map(seconds_of).fold(seconds, f64::min),
-        gflops_per_watt: None,
-        watts: energy::tidy(&sum(&measured, energy::parts(seconds))),
-        nodes: Some(Nodes {
-            all: nodes.len(),
-            measured: measured.len(),
-            least,
-            median_watts,
-            largest,
-        }),
+        source: words(&all, |reading| &reading.source),
+        covers: words(&all, |reading| &reading.covers),
+        joules: all.iter().map(|reading| reading.joules).sum(),
+        mean_watts: all.iter().map(|reading| reading.mean_watts).sum(),
+        measured_seconds: all.iter().map(|it| it.measured_seconds).fold(seconds, f64::min),
+        watts: (0..parts(seconds)).map(watts_in).collect(),
+        nodes: Some(Nodes { all: nodes.len(), measured: all.len(), least, median_watts, largest }),
+        ..EnergyReading::default()
     })
 }
 
-/// The different words of all nodes.
-fn words(nodes: &[&NodeEnergy], of: impl Fn(&NodeEnergy) -> &str) -> String {
+/// The different words of all readings.
+fn words(readings: &[EnergyReading], of: impl Fn(&EnergyReading) -> &str) -> String {
     const MOST: usize = 4;
-    let mut words: Vec<&str> = nodes.iter().map(|node| of(node)).collect();
+    let mut words: Vec<&str> = readings.iter().map(of).collect();
     words.sort_unstable();
     words.dedup();
     words.truncate(MOST);
     words.join("; on other nodes ")
-}
-
-/// The watts of all nodes together in each part of the time; `None` where a node does not know its
-/// own.
-fn sum(nodes: &[&NodeEnergy], parts: usize) -> Vec<Option<f64>> {
-    let of_part = |part: usize| nodes.iter().map(|node| node.watts.get(part).copied()?).sum();
-    (0..parts).map(of_part).collect()
 }
 
 #[cfg(test)]
@@ -122,15 +97,9 @@ mod tests {
     }
 
     fn node(host: &str, watts: f64, seconds: f64) -> NodeEnergy {
-        NodeEnergy {
-            host: host.into(),
-            boot_id: String::new(),
-            source: "RAPL".into(),
-            covers: "packages".into(),
-            joules: watts * seconds,
-            seconds,
-            watts: vec![Some(watts); 10],
-        }
+        let reading = EnergyReading::new("RAPL", "packages", watts * seconds, seconds);
+        let reading = EnergyReading { watts: vec![Some(watts); 10], ..reading };
+        NodeEnergy { host: host.into(), boot_id: String::new(), reading: Some(reading) }
     }
 
     #[test]
@@ -157,12 +126,10 @@ mod tests {
 
     #[test]
     fn containers_of_one_machine_count_once() {
-        let of = |host: &str, boot: &str, seconds: f64| NodeEnergy {
-            boot_id: boot.into(),
-            ..node(host, 100.0, seconds)
-        };
-        let all = [of("a", "x", 0.0), of("b", "x", 9.0), of("c", "x", 9.0), of("d", "y", 9.0)];
-        let unknown = [of("e", "", 9.0), of("f", "", 9.0)];
+        let of = |host, boot: &str| NodeEnergy { boot_id: boot.into(), ..node(host, 100.0, 9.0) };
+        let unread = NodeEnergy { reading: None, ..of("a", "x") };
+        let all = [unread, of("b", "x"), of("c", "x"), of("d", "y")];
+        let unknown = [of("e", ""), of("f", "")];
         let found = machines(all.iter().chain(&unknown));
         let hosts: Vec<&str> = found.iter().map(|node| node.host.as_str()).collect();
         assert_eq!(hosts, ["e", "f", "b", "d"]);
@@ -171,7 +138,8 @@ mod tests {
     #[test]
     fn power_unknown_on_one_node_is_left_out() {
         let (a, mut b) = (node("a", 300.0, 10.0), node("b", 100.0, 8.0));
-        (b.watts[4], b.source) = (None, "Cray pm_counters".into());
+        let of_b = b.reading.as_mut().unwrap();
+        (of_b.watts[4], of_b.source) = (None, "Cray pm_counters".into());
         let reading = reading_of_nodes(&[&a, &b], 10.0).unwrap();
         assert_eq!(reading.watts[3..6], [Some(400.0), None, Some(400.0)]);
         assert_eq!(reading.source, "Cray pm_counters; on other nodes RAPL");

@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -12,10 +11,11 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use skt_host::wait_clock::WaitClock;
 
+use super::curve::LONGEST_BETWEEN;
+use super::log::PowerLog;
+use super::meter_lines::LineError;
 use crate::heartbeat;
 use crate::record::energy::EnergyReading;
-use crate::record::meter_lines::{LineError, MeterLines};
-use crate::record::power_log::{LONGEST_BETWEEN, PowerLog};
 use skt_host::messages;
 
 /// How long the first reading is waited for: readings that are further apart are of no use.
@@ -30,7 +30,7 @@ const LONGEST_LINE: u64 = 4096;
 /// A command that prints lines of a meter, the time in seconds since 1970 by the clock of its host.
 /// It ends when this is dropped or, if this process is killed, at its next line.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(crate) struct Meter {
     child: Child,
     output: Arc<Mutex<MeterOutput>>,
     level: Option<u8>,
@@ -39,32 +39,9 @@ pub(super) struct Meter {
 #[derive(Debug, Default)]
 struct MeterOutput {
     log: PowerLog,
+    /// The number of a wrong line before the first reading, and what is wrong with it.
+    wrong: Option<(usize, LineError)>,
     has_ended: bool,
-}
-
-/// Why there is no meter, or why it has no energy for a test.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum MeterError {
-    #[error("--power-command cannot be started: {0}")]
-    Start(std::io::Error),
-    #[error("--power-command, line {line}, {error}")]
-    Line { line: usize, error: LineError },
-    #[error(
-        "--power-command has ended without a reading: it is to print a line `SECONDS WATTS` again \
-         and again, the time in seconds since 1970"
-    )]
-    Ended,
-    #[error(
-        "--power-command has printed no reading in {} s: a line is `SECONDS WATTS`, the time in \
-         seconds since 1970, and has to leave the buffers of the command",
-        FIRST.as_secs()
-    )]
-    Silent,
-    #[error(
-        "--power-command says nothing of a test: its readings are from {from:.1} to {to:.1}, the test \
-         took {begin:.1} to {end:.1}, in seconds since 1970; is the meter's clock off?"
-    )]
-    Uncovered { from: f64, to: f64, begin: f64, end: f64 },
 }
 
 fn lock(output: &Mutex<MeterOutput>) -> MutexGuard<'_, MeterOutput> {
@@ -75,59 +52,72 @@ fn lock(output: &Mutex<MeterOutput>) -> MutexGuard<'_, MeterOutput> {
 impl Meter {
     /// Starts `command` with `sh`, and waits for its first reading. `level` is that of the
     /// measurement, if the user names one.
-    pub fn start(command: &str, level: Option<u8>) -> Result<Self, MeterError> {
+    pub fn start(command: &str, level: Option<u8>) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-        let mut child = shell.spawn().map_err(MeterError::Start)?;
+        let refused = |why| format!("--power-command cannot be started: {why}");
+        let mut child = shell.spawn().map_err(refused)?;
         let out = child.stdout.take().expect("it is piped");
-        let (output, (first, is_there)) = (Arc::<Mutex<MeterOutput>>::default(), channel());
+        let output = Arc::<Mutex<MeterOutput>>::default();
         let meter = Self { child, output: output.clone(), level };
         let reader = thread::Builder::new().name("power meter".to_owned());
-        reader.spawn(move || listen(out, &output, &first)).map_err(MeterError::Start)?;
-        meter.await_first(&is_there)?;
-        Ok(meter)
+        reader.spawn(move || listen(out, &output)).map_err(refused)?;
+        let mut begun = meter.wait_for(|output| (output.log.span().is_some(), FIRST));
+        let why = match (begun.log.span(), begun.wrong.take()) {
+            (Some(_), _) => None,
+            (None, Some((line, error))) => Some(format!("--power-command, line {line}, {error}")),
+            (None, None) if begun.has_ended => Some(
+                "--power-command has ended without a reading: it is to print a line `SECONDS WATTS` \
+                 again and again, the time in seconds since 1970"
+                    .to_owned(),
+            ),
+            (None, None) => Some(format!(
+                "--power-command has printed no reading in {} s: a line is `SECONDS WATTS`, the \
+                 time in seconds since 1970, and has to leave the buffers of the command",
+                FIRST.as_secs()
+            )),
+        };
+        drop(begun);
+        why.map_or(Ok(meter), Err)
     }
 
-    fn await_first(&self, is_there: &Receiver<Result<(), MeterError>>) -> Result<(), MeterError> {
-        let mut clock = WaitClock::new(FIRST);
+    /// Waits until the output is as `state` returns first, the command has ended, or the limit is
+    /// over that `state` returns, too.
+    fn wait_for(
+        &self,
+        state: impl Fn(&MeterOutput) -> (bool, Duration),
+    ) -> MutexGuard<'_, MeterOutput> {
+        let mut clock = WaitClock::new(Duration::ZERO);
         loop {
-            match is_there.recv_timeout(PAUSE) {
-                Ok(first) => return first,
-                Err(RecvTimeoutError::Disconnected) => return Err(MeterError::Ended),
-                Err(RecvTimeoutError::Timeout) if clock.is_over() => {
-                    return Err(MeterError::Silent);
-                }
-                // A supervisor would take the wait for a hang.
-                Err(RecvTimeoutError::Timeout) => heartbeat::piece(),
+            let output = lock(&self.output);
+            let (is_there, limit) = state(&output);
+            clock.set_limit(limit);
+            if is_there || output.has_ended || clock.is_over() {
+                return output;
             }
+            drop(output);
+            // A supervisor would take the wait for a hang.
+            heartbeat::piece();
+            thread::sleep(PAUSE);
         }
     }
 
     /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading
     /// after its end ([`patience`]).
-    ///
-    /// # Errors
-    /// [`MeterError::Uncovered`] if nothing is known of it.
-    pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, MeterError> {
-        let mut clock = WaitClock::new(Duration::ZERO);
-        loop {
-            let output = lock(&self.output);
-            clock.set_limit(patience(&output.log));
-            let is_past_the_end = output.log.span().is_some_and(|(_, last)| last >= end_unix);
-            if is_past_the_end || output.has_ended || clock.is_over() {
-                let reading = output.log.over(end_unix, seconds, "what --power-command measures");
-                let uncovered = || {
-                    let (from, to) = output.log.span().expect("no meter starts without a reading");
-                    MeterError::Uncovered { from, to, begin: end_unix - seconds, end: end_unix }
-                };
-                return reading
-                    .map(|reading| EnergyReading { level: self.level, ..reading })
-                    .ok_or_else(uncovered);
-            }
-            drop(output);
-            heartbeat::piece();
-            thread::sleep(PAUSE);
-        }
+    pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, String> {
+        let is_past = |log: &PowerLog| log.span().is_some_and(|(_, last)| last >= end_unix);
+        let output = self.wait_for(|output| (is_past(&output.log), patience(&output.log)));
+        let reading = output.log.over(end_unix, seconds, "what --power-command measures");
+        let reading = reading.map(|reading| EnergyReading { level: self.level, ..reading });
+        reading.ok_or_else(|| {
+            let (from, to) = output.log.span().expect("no meter starts without a reading");
+            format!(
+                "--power-command says nothing of a test: its readings are from {from:.1} to \
+                 {to:.1}, the test took {:.1} to {end_unix:.1}, in seconds since 1970; is the \
+                 meter's clock off?",
+                end_unix - seconds
+            )
+        })
     }
 }
 
@@ -141,15 +131,14 @@ impl Drop for Meter {
 
 /// How long to wait for a meter's next reading, given the readings so far.
 fn patience(log: &PowerLog) -> Duration {
-    let seconds = log.longest_between().map_or(LONGEST_BETWEEN, |longest| longest + MARGIN_SECONDS);
+    let seconds = log.longest_between.map_or(LONGEST_BETWEEN, |longest| longest + MARGIN_SECONDS);
     Duration::from_secs_f64(seconds.min(LONGEST_BETWEEN))
 }
 
 /// Reads the lines of the command until it ends. A wrong line before the first reading is an error;
 /// later ones are left out, and the power next to them is unknown.
-fn listen(out: ChildStdout, output: &Mutex<MeterOutput>, first: &Sender<Result<(), MeterError>>) {
-    let (mut out, mut bytes) = (BufReader::new(out), Vec::new());
-    let (mut lines, mut has_reading, mut has_warned) = (MeterLines::default(), false, false);
+fn listen(out: ChildStdout, output: &Mutex<MeterOutput>) {
+    let (mut out, mut bytes, mut has_warned) = (BufReader::new(out), Vec::new(), false);
     for line in 1.. {
         bytes.clear();
         match out.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes) {
@@ -161,34 +150,18 @@ fn listen(out: ChildStdout, output: &Mutex<MeterOutput>, first: &Sender<Result<(
             // The command may have ended within a number.
             break;
         }
-        let text = String::from_utf8_lossy(&bytes);
-        let read = lines.read(&text).and_then(|reading| match reading {
-            Some(reading) => lock(output)
-                .log
-                .add(reading)
-                .map(|()| true)
-                .map_err(|what| LineError { column: 1, what: what.to_owned() }),
-            None => Ok(false),
-        });
-        match read {
-            Ok(false) => {}
-            Ok(true) => {
-                has_reading = true;
-                _ = first.send(Ok(()));
-            }
-            Err(error) if !has_reading => {
-                _ = first.send(Err(MeterError::Line { line, error }));
-                break;
-            }
-            Err(error) => {
-                lock(output).log.cut();
-                if !std::mem::replace(&mut has_warned, true) {
-                    messages::print(format_args!(
-                        "warning: --power-command, line {line}, {error}; this line is left out, and \
-                         the power beside it is unknown"
-                    ));
-                }
-            }
+        let mut output = lock(output);
+        let Err(error) = output.log.read(&String::from_utf8_lossy(&bytes)) else { continue };
+        if output.log.span().is_none() {
+            output.wrong = Some((line, error));
+            break;
+        }
+        drop(output);
+        if !std::mem::replace(&mut has_warned, true) {
+            messages::print(format_args!(
+                "warning: --power-command, line {line}, {error}; this line is left out, and the \
+                 power beside it is unknown"
+            ));
         }
     }
     lock(output).has_ended = true;
@@ -235,7 +208,7 @@ mod tests {
         let end = now_unix() + 1000.0;
         let reading = meter.over(end, 2000.0).expect("its first readings");
         assert!(reading.measured_seconds < 990.0 && reading.mean_watts > 49.0, "{reading:?}");
-        let why = meter.over(5000.0, 100.0).unwrap_err().to_string();
+        let why = meter.over(5000.0, 100.0).unwrap_err();
         let end = "took 4900.0 to 5000.0, in seconds since 1970; is the meter's clock off?";
         assert!(why.ends_with(end), "{why}");
     }
@@ -244,7 +217,7 @@ mod tests {
     fn a_slow_meter_is_waited_for_as_long_as_it_takes() {
         let seconds = |times: &[f64]| {
             let mut log = PowerLog::default();
-            times.iter().for_each(|&time| log.add((time, 100.0)).unwrap());
+            times.iter().for_each(|time| log.read(&format!("{time} 100")).unwrap());
             patience(&log).as_secs()
         };
         assert_eq!((seconds(&[5.0]), seconds(&[5.0, 6.0, 7.0])), (60, 11));
@@ -254,10 +227,11 @@ mod tests {
     #[test]
     fn a_command_without_readings_is_refused() {
         let why = |command: &str| Meter::start(command, None).unwrap_err();
-        assert!(matches!(why("exit 0"), MeterError::Ended));
-        assert!(matches!(why("echo time watts"), MeterError::Ended));
-        assert!(matches!(why("printf '5 41'"), MeterError::Ended), "a number may be cut");
-        let named = why("echo '# meter 3'; echo 1,5 412,5; sleep 60").to_string();
+        // At the end of the output a number may be cut.
+        for command in ["exit 0", "echo time watts", "printf '5 41'"] {
+            assert!(why(command).starts_with("--power-command has ended without a reading"));
+        }
+        let named = why("echo '# meter 3'; echo 1,5 412,5; sleep 60");
         let begin = "--power-command, line 2, column 9: 3 fields in place of 2";
         assert!(named.starts_with(begin), "{named}");
     }

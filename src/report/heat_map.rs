@@ -187,7 +187,7 @@ fn slow_names(svg: &mut String, slow: &SlowPart, rows: &[&[&RankPart]], height: 
             WIDTH - RIGHT + 6.0,
             top + height.min(ROW_WITH_WORDS) / 2.0 + 4.0,
             named.rank,
-            named.percent_behind
+            named.lag_percent
         );
         free = top + ROW_WITH_WORDS;
     }
@@ -256,7 +256,7 @@ mod tests {
             named: vec![SlowRank {
                 host: "n2".into(),
                 rank: 1,
-                percent_behind: 60.0,
+                lag_percent: 60.0,
                 ..Default::default()
             }],
             columns: vec![0, 100, 300, 1000],

@@ -467,7 +467,7 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
 /// Lists the slow links of a test.
 fn slow_links(page: &mut String, test: &TestReport) {
     for link in test.slow_links.iter().flatten() {
-        let _ = writeln!(page, "<p>Slow link: {}</p>", escape(&link.words()));
+        let _ = writeln!(page, "<p>Slow link: {}</p>", escape(&link.describe()));
     }
 }
 

@@ -18,7 +18,7 @@ pub(super) fn lines(report: &SlowReport) -> Vec<String> {
     }
     let links = links.as_deref().unwrap_or_default();
     let listed = links.iter().take(MAX_LINES);
-    lines.extend(listed.map(|link| format!("# slow link: {}", link.words())));
+    lines.extend(listed.map(|link| format!("# slow link: {}", link.describe())));
     if links.len() > MAX_LINES {
         lines.push(format!("# slow link: {} more", links.len() - MAX_LINES));
     }
@@ -27,13 +27,13 @@ pub(super) fn lines(report: &SlowReport) -> Vec<String> {
 
 /// The line of a slow rank.
 fn line(slow: &SlowRank) -> String {
-    let SlowRank { host, rank, percent_behind, since_column, throttled, .. } = slow;
+    let SlowRank { host, rank, lag_percent, since_column, throttled, .. } = slow;
     let throttled = match throttled {
         0 => String::new(),
         times => format!(" (throttled {times} times)"),
     };
     format!(
-        "# slow: {host} rank {rank}: {percent_behind:.0} % behind the median since column \
+        "# slow: {host} rank {rank}: {lag_percent:.0} % behind the median since column \
          {since_column}{throttled}"
     )
 }
@@ -47,7 +47,7 @@ mod tests {
         SlowRank {
             host: format!("n{}", rank / 4),
             rank,
-            percent_behind: 37.6,
+            lag_percent: 37.6,
             since_column: 4096,
             spreads: 9.0,
             throttled,

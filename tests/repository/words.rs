@@ -69,7 +69,7 @@ const KEYWORDS: [&str; 9] =
 const TEST_NAME_BYTES_MAX: usize = 60;
 
 /// Identifiers that stay: the end of the file's path, the identifier, and why.
-const EXCEPTIONS: [(&str, &str, &str); 11] = [
+const EXCEPTIONS: [(&str, &str, &str); 10] = [
     ("counters/frequency.rs", "most_khz", "named as the key of a record on disk"),
     ("level/choose.rs", "most_redundant", "a superlative, not a maximum"),
     ("level/choose.rs", "most_redundant_epoch", "a superlative, not a maximum"),
@@ -79,7 +79,6 @@ const EXCEPTIONS: [(&str, &str, &str); 11] = [
         "a superlative, not a maximum",
     ),
     ("path/fit.rs", "LeastSquares", "the method of least squares"),
-    ("slow/links.rs", "LEAST_LINKS", "used by another crate under this name"),
     (
         "skt-checkpoint/src/client/mod.rs",
         "of",

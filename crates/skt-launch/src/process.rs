@@ -130,7 +130,7 @@ mod tests {
     #[test]
     #[ignore = "the others start it"]
     fn plays_a_rank() {
-        testing::play();
+        testing::run_role();
     }
 
     #[test]

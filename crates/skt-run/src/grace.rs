@@ -210,7 +210,7 @@ pub fn end_critical() {
     }
 }
 
-/// A process that plays a rank, for tests here and of the supervisor.
+/// A process in the role of a rank, for tests here and of the supervisor.
 #[doc(hidden)]
 pub mod testing {
     use std::io::{BufRead, BufReader};
@@ -222,7 +222,7 @@ pub mod testing {
     /// The process exits after this time, if no signal ends it.
     const LIFETIME: Duration = Duration::from_secs(60);
 
-    /// Starts this program's ignored test `test`, which calls [`play`], as a process that listens.
+    /// Starts this program's ignored test `test`, which calls [`run_role`], as a process that listens.
     /// Once it has reported so, it is in a critical section for this number of milliseconds or, for
     /// 0, has a thousand short ones, with a line for each: when it began.
     pub fn start(
@@ -246,8 +246,8 @@ pub mod testing {
         child
     }
 
-    /// Plays the rank, in a process that [`start`] has started; else does nothing.
-    pub fn play() {
+    /// Acts as the rank in a process that [`start`] has started; else does nothing.
+    pub fn run_role() {
         let Ok(role) = std::env::var(ROLE) else { return };
         let critical: u64 = role.parse().expect("milliseconds");
         listen(None);
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     #[ignore = "the others start it"]
     fn plays_its_role() {
-        testing::play();
+        testing::run_role();
     }
 
     #[test]

@@ -4,11 +4,11 @@
 //! quarter. So their logarithms are compared. Where rates scatter widely, half of another rate may
 //! be noise, but a thousandth is not.
 
+use skt_terms::median::robust_deviation;
+
 /// The robust standard deviations below the median that noise alone hardly reaches: of a thousand
 /// sound nodes with normal noise, one is that far below once in 3500 screenings.
 const DEVIATIONS: f64 = 5.0;
-/// The standard deviation of normal noise in units of its median absolute deviation.
-const DEVIATION_OF_MAD: f64 = 1.4826;
 
 /// The middle of some rates, and how far they scatter around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,9 +32,9 @@ impl Spread {
             [a, b] => a.max(*b),
             _ => median(rates.to_vec()),
         };
-        let distances = rates.iter().map(|rate| (rate / reference).ln().abs()).collect();
-        let mad = if rates.len() > 2 { median(distances) } else { 0.0 };
-        Some(Self { count: rates.len(), reference, deviation: DEVIATION_OF_MAD * mad })
+        let logarithms = rates.iter().map(|rate| (rate / reference).ln());
+        let deviation = if rates.len() > 2 { robust_deviation(0.0, logarithms)? } else { 0.0 };
+        Some(Self { count: rates.len(), reference, deviation })
     }
 
     /// The share of the reference by which a rate may be lower: `tolerance`, or more where the

@@ -1,47 +1,7 @@
-//! Kernels of OpenBLAS and BLIS: the vectors that each is made for, and those that fit a processor.
+//! Kernels of OpenBLAS and BLIS that fit a processor.
 
-use crate::environment::kernel::is_old;
+use crate::environment::kernel::vectors_of;
 use skt_host::counters::processor::{Processor, Vectors};
-
-/// Kernels by the vectors that they are made for, in lower case, of OpenBLAS and BLIS.
-const KERNELS: [(Vectors, &[&str]); 5] = [
-    (Vectors::Avx512, &["skylakex", "cooperlake", "sapphirerapids", "skx", "knl", "zen4", "zen5"]),
-    (Vectors::Avx2, &["haswell", "zen", "zen2", "zen3", "excavator"]),
-    (Vectors::Avx, &["sandybridge", "bulldozer", "piledriver", "steamroller"]),
-    (Vectors::Sve, &["armv8sve", "neoversev1", "neoversen2", "a64fx", "armsve"]),
-    (
-        Vectors::Neon,
-        &[
-            "armv8",
-            "cortexa53",
-            "cortexa55",
-            "cortexa57",
-            "cortexa72",
-            "cortexa73",
-            "neoversen1",
-            "thunderx",
-            "thunderx2t99",
-            "thunderx3t110",
-            "thunderx2",
-            "falkor",
-            "tsv110",
-            "emag8180",
-            "vortex",
-            "firestorm",
-            "altra",
-            "altramax",
-        ],
-    ),
-];
-
-/// The vectors that a kernel is made for; `None` for generic code and kernels that this program
-/// does not know.
-pub fn vectors_of(kernel: &str) -> Option<Vectors> {
-    let name = kernel.to_lowercase();
-    let known = KERNELS.iter().find(|(_, names)| names.contains(&name.as_str()));
-    let old = (is_old(&name) && name != "generic").then_some(Vectors::Sse);
-    known.map(|(vectors, _)| *vectors).or(old)
-}
 
 /// The variable with which a user names the kernel of this library, if it has one.
 pub(super) fn variable(library: &str) -> Option<&'static str> {
@@ -116,15 +76,6 @@ mod tests {
 
     fn with(vectors: Vectors, is_amd: bool, arm_part: Option<(u64, u64)>) -> Processor {
         Processor { vectors: Some(vectors), is_amd, arm_part, ..Processor::default() }
-    }
-
-    #[test]
-    fn kernels_are_known_in_any_case() {
-        assert_eq!(vectors_of("Nehalem"), Some(Vectors::Sse));
-        assert_eq!(vectors_of("SKYLAKEX"), Some(Vectors::Avx512));
-        assert_eq!(vectors_of("Bulldozer"), Some(Vectors::Avx));
-        assert_eq!(vectors_of("neoversev1"), Some(Vectors::Sve));
-        assert_eq!((vectors_of("generic"), vectors_of("riscv")), (None, None));
     }
 
     #[test]

@@ -11,39 +11,42 @@ use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use skt_host::counters::processor::Vectors;
 use skt_solver::blas::library::{self, BlasInfo};
 
 /// The variable that names OpenBLAS's kernel.
 const VARIABLE: &str = "OPENBLAS_CORETYPE";
 
-/// Names in OpenBLAS and BLIS of kernels for processors before AVX2 and FMA, and of generic code.
-const OLD: [&str; 21] = [
-    "generic",
-    "katmai",
-    "coppermine",
-    "northwood",
-    "prescott",
-    "banias",
-    "core2",
-    "penryn",
-    "dunnington",
-    "nehalem",
-    "sandybridge",
-    "atom",
-    "nano",
-    "athlon",
-    "opteron",
-    "opteron_sse3",
-    "barcelona",
-    "bobcat",
-    "bulldozer",
-    "piledriver",
-    "steamroller",
+/// Kernels of OpenBLAS and BLIS, in lower case, by the vectors that they are made for.
+const KERNELS: [(Vectors, &str); 6] = [
+    (Vectors::Avx512, "skylakex cooperlake sapphirerapids skx knl zen4 zen5"),
+    (Vectors::Avx2, "haswell zen zen2 zen3 excavator"),
+    (Vectors::Avx, "sandybridge bulldozer piledriver steamroller"),
+    (
+        Vectors::Sse,
+        "katmai coppermine northwood prescott banias core2 penryn dunnington nehalem atom nano \
+         athlon opteron opteron_sse3 barcelona bobcat",
+    ),
+    (Vectors::Sve, "armv8sve neoversev1 neoversen2 a64fx armsve"),
+    (
+        Vectors::Neon,
+        "armv8 cortexa53 cortexa55 cortexa57 cortexa72 cortexa73 neoversen1 thunderx thunderx2t99 \
+         thunderx3t110 thunderx2 falkor tsv110 emag8180 vortex firestorm altra altramax",
+    ),
 ];
 
-/// Whether this kernel is made for processors before AVX2.
+/// The vectors that a kernel is made for; `None` for generic code and kernels that this program
+/// does not know.
+pub(crate) fn vectors_of(kernel: &str) -> Option<Vectors> {
+    let is_it = |name: &str| name.eq_ignore_ascii_case(kernel);
+    let known = KERNELS.iter().find(|(_, names)| names.split(' ').any(is_it));
+    known.map(|(vectors, _)| *vectors)
+}
+
+/// Whether this kernel is made for processors before AVX2 and FMA, or is generic code.
 pub fn is_old(kernel: &str) -> bool {
-    OLD.contains(&kernel.to_lowercase().as_str())
+    kernel.eq_ignore_ascii_case("generic")
+        || matches!(vectors_of(kernel), Some(Vectors::Sse | Vectors::Avx))
 }
 
 /// Executes this program again, with its arguments and the same process id, if OpenBLAS has chosen
@@ -101,6 +104,17 @@ mod tests {
     fn blas(library: &str, version: &str, kernel: &str) -> BlasInfo {
         let (version, kernel) = (Some(version.to_string()), Some(kernel.to_string()));
         BlasInfo { library: library.to_string(), path: None, version, kernel }
+    }
+
+    #[test]
+    fn kernels_are_known_in_any_case() {
+        assert_eq!(vectors_of("Nehalem"), Some(Vectors::Sse));
+        assert_eq!(vectors_of("SKYLAKEX"), Some(Vectors::Avx512));
+        assert_eq!(vectors_of("Bulldozer"), Some(Vectors::Avx));
+        assert_eq!(vectors_of("neoversev1"), Some(Vectors::Sve));
+        assert_eq!((vectors_of("generic"), vectors_of("riscv")), (None, None));
+        let old = ["Generic", "Prescott", "Bulldozer", "Haswell", "ARMV8", "riscv"].map(is_old);
+        assert_eq!(old, [true, true, true, false, false, false]);
     }
 
     #[test]

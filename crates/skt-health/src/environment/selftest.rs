@@ -163,7 +163,7 @@ fn measure_by(
 
 /// The least share of the peak that DGEMM reaches if the BLAS is made for the processor and nothing
 /// else uses the cores: such a BLAS reaches nine tenths, two threads on a core half.
-const MIN_OF_PEAK: f64 = 0.6;
+pub(crate) const MIN_OF_PEAK: f64 = 0.6;
 
 /// How warnings about the rate of DGEMM begin.
 const OF_RATE: &str = "DGEMM does ";

@@ -12,6 +12,8 @@
 
 use std::collections::BTreeMap;
 
+use skt_terms::median::{middle_two, robust_deviation};
+
 use super::{RankRates, Rate, SlowRank};
 
 /// Shorter windows are joined. Half a second is five periods of a control group's quota (100 ms)
@@ -37,8 +39,6 @@ const FEW: usize = 3;
 /// How many times the spread the lag of a single rank must be, see [`min_spreads`]. One normal
 /// value in 700 is beyond three standard deviations; the lag is a median of several.
 const MIN_SPREADS: f64 = 3.0;
-/// The standard deviation of normal values, in their median absolute deviations.
-const DEVIATIONS: f64 = 1.4826;
 /// The spread of the others is that of this many of them at most: more would change little, and
 /// thousands of ranks would take long.
 const MAX_OTHERS: usize = 64;
@@ -58,7 +58,7 @@ pub fn judge(columns: &[usize], ranks: &[RankRates]) -> Vec<SlowRank> {
     }
     let mut named: Vec<SlowRank> =
         kinds.values().flat_map(|alike| judge_kind(columns, alike)).collect();
-    named.sort_by(|a, b| b.percent_behind.total_cmp(&a.percent_behind));
+    named.sort_by(|a, b| b.lag_percent.total_cmp(&a.lag_percent));
     named
 }
 
@@ -87,7 +87,7 @@ fn judge_kind(columns: &[usize], alike: &[&RankRates]) -> Vec<SlowRank> {
         Some(SlowRank {
             host: alike[index].host.clone(),
             rank: alike[index].rank,
-            percent_behind: 100.0 * lag,
+            lag_percent: 100.0 * lag,
             since_column: columns[known[onset.min(known.len() - 1)]],
             spreads,
             throttled: alike[index].throttled,
@@ -118,7 +118,7 @@ fn lags(alike: &[&RankRates], joined: &[&[usize]]) -> Vec<Vec<f64>> {
     let mut lags = vec![Vec::with_capacity(joined.len()); alike.len()];
     for windows in joined {
         let rates: Vec<f64> = alike.iter().map(|rank| rate(rank, windows)).collect();
-        let median = upper_median(rates.clone());
+        let median = upper_median(rates.iter().copied());
         lags.iter_mut().zip(rates).for_each(|(lags, rate)| lags.push(1.0 - rate / median));
     }
     lags
@@ -128,9 +128,8 @@ fn lags(alike: &[&RankRates], joined: &[&[usize]]) -> Vec<Vec<f64>> {
 ///
 /// # Panics
 /// Without rates.
-pub fn upper_median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_by(|a, b| b.total_cmp(a));
-    rates[(rates.len() - 1) / 2]
+pub fn upper_median(rates: impl IntoIterator<Item = f64>) -> f64 {
+    middle_two(rates).expect("there are rates")[1]
 }
 
 /// The rate of a rank over several windows.
@@ -205,7 +204,7 @@ pub(super) fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
     let own = deviation(lags[index][onset..].iter().copied());
     let of_others = median(others().map(|lags| deviation(lags.iter().copied())));
     let between = deviation(others().map(|lags| median(lags.iter().copied())));
-    DEVIATIONS * own.max(of_others).max(between)
+    own.max(of_others).max(between)
 }
 
 /// The median of values of which there is one at least.
@@ -213,11 +212,10 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     skt_terms::median::median(values).expect("there are values")
 }
 
-/// The median absolute deviation from the median.
+/// The standard deviation of values of which there is one at least, around their median.
 fn deviation(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
-    let middle = median(values.iter().copied());
-    median(values.into_iter().map(|value| (value - middle).abs()))
+    robust_deviation(median(values.iter().copied()), values).expect("there are values")
 }
 
 #[cfg(test)]

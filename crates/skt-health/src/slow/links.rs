@@ -13,6 +13,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use skt_terms::median::middle_two;
+
 use super::blame::{NodeGroup, blame};
 use super::judge::{median, min_spreads, spread};
 
@@ -23,7 +25,7 @@ const MIN_TIMES_OF_FEW: f64 = 3.0;
 /// The largest number of links that counts as few.
 const FEW: usize = 6;
 /// The fewest links that are compared: of two, either one could be normal.
-pub const LEAST_LINKS: usize = 3;
+pub const MIN_LINKS: usize = 3;
 /// The samples of each link, before a test and after it. Occasional delays, such as interrupts, do
 /// not hit all samples of a link, not even on one of a thousand links.
 pub const SAMPLES: usize = 5;
@@ -74,7 +76,7 @@ impl SlowLink {
     }
 
     /// The line of the report about it.
-    pub fn words(&self) -> String {
+    pub fn describe(&self) -> String {
         let Self { times, times_before, .. } = self;
         let ends = self.ends();
         format!("{ends}: {times:.1} times the median's time, {times_before:.1} before the run")
@@ -84,7 +86,7 @@ impl SlowLink {
 /// The links that are slow by the times `now`, the slowest first; `before` are those of before the
 /// test. Of an even number of times the median is here the shorter one of the middle two.
 pub fn judge(links: &Links, before: &[Times], now: &[Times]) -> Vec<SlowLink> {
-    if now.len() < LEAST_LINKS {
+    if now.len() < MIN_LINKS {
         return Vec::new();
     }
     let [before, now] = [before, now].map(lags);
@@ -121,9 +123,8 @@ pub fn judge(links: &Links, before: &[Times], now: &[Times]) -> Vec<SlowLink> {
 
 /// The lags of each link.
 fn lags(times: &[Times]) -> Vec<Vec<f64>> {
-    let mut all: Vec<f64> = times.iter().map(|times| median(times.iter().copied())).collect();
-    all.sort_by(f64::total_cmp);
-    let median = all[(all.len() - 1) / 2];
+    let all = times.iter().map(|times| median(times.iter().copied()));
+    let [median, _] = middle_two(all).expect("there are links");
     times.iter().map(|times| times.iter().map(|time| (time / median).ln()).collect()).collect()
 }
 
@@ -251,16 +252,19 @@ mod tests {
     }
 
     #[test]
-    fn words_name_both_ends_or_the_host() {
+    fn description_names_both_ends_or_the_host() {
         let one = SlowLink {
             host: "n1".into(),
             other: Some("n3".into()),
             times: 3.12,
             times_before: 1.0,
         };
-        assert_eq!(one.words(), "n1 to n3: 3.1 times the median's time, 1.0 before the run");
+        assert_eq!(one.describe(), "n1 to n3: 3.1 times the median's time, 1.0 before the run");
         let all = SlowLink { other: None, ..one };
-        assert_eq!(all.words(), "n1: all links: 3.1 times the median's time, 1.0 before the run");
+        assert_eq!(
+            all.describe(),
+            "n1: all links: 3.1 times the median's time, 1.0 before the run"
+        );
         assert_eq!(all.brief(), "n1: all links 3.1x");
     }
 }

@@ -44,7 +44,8 @@ pub struct SlowRank {
     pub rank: usize,
     /// By how much its rate is below the median of the ranks with the same kind of processor, in
     /// per cent, from `since_column` on.
-    pub percent_behind: f64,
+    #[serde(rename = "percent_behind")]
+    pub lag_percent: f64,
     /// The number of columns that were eliminated when its lag began.
     pub since_column: usize,
     /// How many times larger this is than the spread of the rates, its own and those of the others;
@@ -57,7 +58,7 @@ pub struct SlowRank {
 impl SlowRank {
     /// A few words for a line that has little space.
     pub fn brief(&self) -> String {
-        format!("{} rank {} -{:.0} %", self.host, self.rank, self.percent_behind)
+        format!("{} rank {} -{:.0} %", self.host, self.rank, self.lag_percent)
     }
 }
 
@@ -135,7 +136,7 @@ mod tests {
         let slow = |rank: usize| SlowRank {
             host: format!("n{}", rank / 4),
             rank,
-            percent_behind: 37.6,
+            lag_percent: 37.6,
             since_column: 4096,
             spreads: 9.0,
             throttled: 0,

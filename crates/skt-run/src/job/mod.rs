@@ -10,7 +10,7 @@ mod pinning;
 mod places;
 mod series;
 mod setup;
-mod traps;
+mod store_hazards;
 mod trials;
 mod warnings;
 mod watcher;

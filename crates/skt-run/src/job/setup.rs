@@ -9,7 +9,7 @@ use super::options::JobOptions;
 use super::outlook;
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
-use super::{traps, warnings};
+use super::{store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_checkpoint::checkpoint::layout::Geometry;
@@ -326,8 +326,8 @@ impl<'a> Setup<'a> {
         }
         // The memory check comes first, as it reports more about what other runs hold.
         if refusal.is_none() && settings.is_on() {
-            let trap = traps::look(world, spec, settings, store, (&places, index))?;
-            refusal = trap.map(Refused::for_good);
+            let lack = store_hazards::find(world, spec, settings, store, (&places, index))?;
+            refusal = lack.map(Refused::for_good);
         }
         let outlooks = match refusal {
             None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use skt_terms::tournament;
 
-use skt_health::slow::links::{LEAST_LINKS, Links, SAMPLES, SlowLink, Times, judge};
+use skt_health::slow::links::{Links, MIN_LINKS, SAMPLES, SlowLink, Times, judge};
 use skt_solver::comm::{Comm, CommError, Tag, collect};
 
 const TAG_TRIP: Tag = 0x171;
@@ -57,7 +57,7 @@ impl<'c, C: Comm> LinkWatch<'c, C> {
         let firsts: Vec<usize> = firsts.into_iter().map(|rank| rank as usize).collect();
         let rounds = tournament::rounds(firsts.len(), ROUNDS);
         let ends = rounds.concat();
-        if ends.len() < LEAST_LINKS {
+        if ends.len() < MIN_LINKS {
             return Ok(None);
         }
         let of_this_rank = |round: &Vec<[usize; 2]>| {

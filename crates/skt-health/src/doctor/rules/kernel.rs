@@ -2,8 +2,8 @@
 
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
-use super::super::kernel::vectors_of;
 use super::finding;
+use crate::environment::kernel::vectors_of;
 use skt_host::counters::processor::Vectors;
 
 /// The least gain that is worth a finding: trials differ by some percent.

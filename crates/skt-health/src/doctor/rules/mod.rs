@@ -1,14 +1,14 @@
 //! The rules: from the facts of a host to findings.
 
-pub mod cores;
-pub mod frequency;
-pub mod kernel;
-pub mod memory;
+mod cores;
+mod frequency;
+mod kernel;
+mod memory;
 pub mod names;
-pub mod power;
-pub mod rate;
-pub mod sharing;
-pub mod uneven;
+mod power;
+mod rate;
+mod sharing;
+pub(super) mod uneven;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, FindingKind, Gain};

@@ -3,13 +3,12 @@
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::finding;
+use crate::environment::selftest::MIN_OF_PEAK;
 
 /// The least share of the time that threads have a core on a host that does nothing else.
 const MIN_SHARE: f64 = 0.9;
 /// The largest share of the time that a hypervisor may take.
 const MAX_STOLEN: f64 = 0.05;
-/// The least share of the vector units that DGEMM reaches ([`crate::environment`]).
-const MIN_OF_UNITS: f64 = 0.6;
 
 /// Kinds that explain why threads lack a core, or time.
 const CROWDED: [FindingKind; 4] = [
@@ -67,7 +66,7 @@ fn others(host: &HostFacts) -> Option<Finding> {
 fn below(host: &HostFacts) -> Option<Finding> {
     let best = host.mean(|measured| Some(measured.best_gflops))?;
     let units = host.mean(|measured| measured.units(&host.counters.processor))?;
-    if best >= MIN_OF_UNITS * units {
+    if best >= MIN_OF_PEAK * units {
         return None;
     }
     let measured = format!(

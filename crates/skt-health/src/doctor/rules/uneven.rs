@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::super::kernel;
+use crate::slow::upper_median;
 
 /// The least share of the median that a rank reaches.
 const LEAST: f64 = 0.8;
@@ -14,13 +15,15 @@ pub fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
     let rates = |host: &HostFacts| -> Vec<f64> {
         host.measured().map(|measured| measured.mean_gflops).collect()
     };
-    let mut all: Vec<f64> = hosts.iter().flat_map(rates).collect();
-    all.sort_by(f64::total_cmp);
+    let all: Vec<f64> = hosts.iter().flat_map(rates).collect();
     // Two ranks have no majority.
-    let median = *all.get(all.len() / 2).filter(|_| all.len() > 2)?;
+    if all.len() <= 2 {
+        return None;
+    }
+    let median = upper_median(all.iter().copied());
     let slow = |host: &&HostFacts| rates(host).into_iter().any(|rate| rate < LEAST * median);
     let slow: Vec<String> = hosts.iter().filter(slow).map(|host| host.host.clone()).collect();
-    let slowest = all[0];
+    let slowest = all.iter().copied().fold(f64::INFINITY, f64::min);
     let count = all.iter().filter(|rate| **rate < LEAST * median).count();
     if slow.is_empty() {
         return None;

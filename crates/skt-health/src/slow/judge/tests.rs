@@ -65,7 +65,7 @@ proptest! {
         let off = named[0].since_column.abs_diff(columns[onset]);
         prop_assert!(named[0].rank == which && off <= N / 20, "{:?}, not {}", named, columns[onset]);
         let behind = 100.0 * (1.0 - 1.0 / times);
-        prop_assert!((named[0].percent_behind - behind).abs() < 10.0, "{:?}, not {}", named, behind);
+        prop_assert!((named[0].lag_percent - behind).abs() < 10.0, "{:?}, not {}", named, behind);
         prop_assert!(named[0].spreads >= MIN_SPREADS);
     }
 
@@ -141,7 +141,7 @@ proptest! {
         };
         let ranks: Vec<RankRates> = rates.into_iter().enumerate().map(of_rank).collect();
         for slow in judge(&columns, &ranks) {
-            prop_assert!(slow.percent_behind >= 100.0 * MIN_LAG && slow.percent_behind <= 100.0);
+            prop_assert!(slow.lag_percent >= 100.0 * MIN_LAG && slow.lag_percent <= 100.0);
             prop_assert!(columns.contains(&slow.since_column));
         }
     }
@@ -168,7 +168,7 @@ fn a_quota_is_seen_through_windows_shorter_than_its_period() {
     let named = judge(&columns(), &all);
     assert_eq!((named.len(), named[0].rank), (1, 1));
     assert!(named[0].since_column <= N / 20, "{named:?}");
-    assert!((named[0].percent_behind - 60.0).abs() < 5.0, "{named:?}");
+    assert!((named[0].lag_percent - 60.0).abs() < 5.0, "{named:?}");
 }
 
 /// While the run is under way, ranks have sent different numbers of windows.

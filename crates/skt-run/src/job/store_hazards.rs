@@ -30,7 +30,7 @@ struct HostReport {
 ///
 /// # Errors
 /// When a rank is lost.
-pub fn look<C: Comm>(
+pub fn find<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,

@@ -36,13 +36,13 @@ use skt_hpl::report::top500::{self, Given};
 use skt_hpl::report::{self, JsonReport};
 use skt_launch::hosts::{self, Health, Host, OutOfUse, Pool, Replacement};
 use skt_launch::line::IdleLines;
-use skt_launch::links::addresses::Address;
-use skt_launch::links::{Link, LinkState};
+use skt_launch::links::addresses::{Address, Networks};
+use skt_launch::links::{Link, LinkState, Partner};
 use skt_launch::probe::{Answer, Purpose, program_checksum};
 use skt_launch::program::{Ends, JobEnd, ProcessEnd, ProgramVerdict, RankEnd};
 use skt_launch::report as account;
 use skt_launch::state::{Failure, StateFolder, SupervisorState};
-use skt_launch::survey::{self, Limits};
+use skt_launch::survey::{self, Inquiry, Limits};
 use skt_launch::watch::{HeartbeatWatch, MinTimeouts};
 use skt_model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_run::protect::ledger::{Ledger, LedgerError};
@@ -680,23 +680,14 @@ fn answers_of_nodes() {
     let pool = Pool::new(vec![Host { name: "n1".into(), slots: 2 }], vec![]);
     // The script writes to both streams, because without an answer the error counts.
     let script = format!("cat {0}; cat {0} >&2", file.display());
-    let reach = |_: &str| ["sh", "-c", &script].map(str::to_owned).to_vec();
+    let reach = |_: &str, _: Purpose, _: &[Partner]| ["sh", "-c", &script].map(str::to_owned).to_vec();
     let each = Duration::from_secs(30);
-    let partners = std::collections::BTreeMap::new();
+    let (inquiry, networks) = (Inquiry::new(Purpose::Start, pool), Networks::default());
     campaign("answers_of_nodes", &corpus, &JSON, 150, |input| {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
-        let limits = Limits {
-            purpose: Purpose::Start,
-            each,
-            spare_losses: 0,
-            suspects: &[],
-            lost: &std::collections::BTreeSet::new(),
-            rank_bytes: 9,
-            program: None,
-            partners: &partners,
-        };
+        let limits = Limits { each, rank_bytes: 9, program: None, networks: &networks };
         let survey =
-            survey::survey(&mut IdleLines::default(), &pool, &reach, limits, &mut || false);
+            survey::survey(&mut IdleLines::default(), &inquiry, &reach, limits, &mut || false);
         survey.ended();
         survey.warnings().keys().for_each(|warning| assert_tame(warning));
         if let Health::Ill(why) = survey.health("n1") {

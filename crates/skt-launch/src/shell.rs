@@ -12,17 +12,18 @@ use std::time::{Duration, Instant};
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
-use super::decisions::{Action, Decisions, Event, Inquiry, RunRules, Start};
+use super::decisions::{Action, Decisions, Event, RunRules, Start};
 use super::input::Input;
 use super::job::{self, Job, JobOutput};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::IdleLines;
+use super::links::Partner;
 use super::probe::Purpose;
 use super::process;
 use super::program::{self, Program};
 use super::sieve::Piece;
 use super::state::{StateError, StateFolder, Status, SupervisorState};
-use super::survey::{self, Limits};
+use super::survey::{self, Inquiry, Limits};
 use super::terminal::Terminal;
 use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError, argument_text, report, stop};
@@ -166,7 +167,6 @@ impl Shell {
             start_over: options.start_over,
             replace_suspects: options.replace_suspects,
             losable: options.losable.clone(),
-            networks: options.networks.clone(),
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
         };
         let watch = match options.program_of_user {
@@ -405,12 +405,11 @@ impl Shell {
         let path = |program: &Program| argument_text::argument_to_text(program.file.as_os_str());
         words.extend(program.map(|program| format!("--program={}", path(program))));
         self.lines.use_for(&words);
-        words.push(format!("--purpose={}", inquiry.purpose));
         let here = process::this_host();
-        let reach = |name: &str| {
+        let reach = |name: &str, purpose: Purpose, partners: &[Partner]| {
             let mut words = words.clone();
-            let partners = inquiry.partners.get(name).into_iter().flatten();
-            words.extend(partners.map(|partner| format!("--partner={partner}")));
+            words.push(format!("--purpose={purpose}"));
+            words.extend(partners.iter().map(|partner| format!("--partner={partner}")));
             let command = launcher::probe_command(&folder, &words);
             if options.is_local || name == here {
                 vec!["/bin/sh".to_owned(), "-c".to_owned(), command]
@@ -423,22 +422,14 @@ impl Shell {
             Purpose::Clean | Purpose::Forget => options.probe_limit.min(CLEAN_PATIENCE),
             Purpose::Start | Purpose::Check | Purpose::Links => options.probe_limit,
         };
-        let limits = Limits {
-            purpose: inquiry.purpose,
-            each,
-            rank_bytes: options.rank_bytes,
-            program,
-            spare_losses: inquiry.spare_losses,
-            suspects: &inquiry.suspects,
-            lost: &inquiry.lost,
-            partners: &inquiry.partners,
-        };
+        let (rank_bytes, networks) = (options.rank_bytes, &options.networks);
+        let limits = Limits { each, rank_bytes, program, networks };
         let has_ended =
             |job: &mut Option<Job>| job.as_mut().is_some_and(|job| job.ended().is_some());
         let job = &mut self.job;
         let mut is_over = || has_ended(job);
         self.stall_clock.poll();
-        let survey = survey::survey(&mut self.lines, &inquiry.pool, &reach, limits, &mut is_over);
+        let survey = survey::survey(&mut self.lines, inquiry, &reach, limits, &mut is_over);
         self.stall_clock.restart();
         // Output that the job wrote during the survey counts as well as the answers. A launcher
         // that has ended since then makes them needless.

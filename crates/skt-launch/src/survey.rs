@@ -11,9 +11,10 @@ use skt_host::wait_clock::WaitClock;
 use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Arrival, IdleLines, Line};
-use super::links::Partner;
+use super::links::addresses::Networks;
 use super::links::from_here::FromHere;
-use super::links::verdict::{self, Judged};
+use super::links::verdict::{self, Findings, Judged};
+use super::links::{Partner, plan};
 use super::probe::{Answer, Purpose};
 use super::program::Program;
 
@@ -35,6 +36,45 @@ const RENEW_AFTER: Duration = Duration::from_secs(1);
 /// Probes in progress at a time.
 const AT_ONCE: usize = 128;
 
+/// Which nodes are asked, and what for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inquiry {
+    /// Why they are asked. A quick probe asks only the nodes in use, and ends when it has found one
+    /// that is ill.
+    pub purpose: Purpose,
+    /// The nodes; those that are out are not asked.
+    pub pool: Pool,
+    /// The number of nodes in use whose loss the checkpoint can make up for. When no more than this
+    /// number have not answered, they are waited for only a little longer, as every second of the
+    /// outage counts.
+    pub spare_losses: usize,
+    /// Nodes that the launcher has reported as lost. This is only a hint: they are asked like the
+    /// others, but waited for less long.
+    pub suspects: Vec<String>,
+    /// Nodes that are known to be lost, whatever they answer. The survey waits until spares can
+    /// take their places, and counts none of them as such a spare. Their links are not tried.
+    pub lost: BTreeSet<String>,
+    /// Nodes that are to be left out on trial: those need spares, too.
+    pub leaving: BTreeSet<String>,
+    /// Whether the nodes then try their links, see [`Survey::nodes_to_link`].
+    pub tries_links: bool,
+}
+
+impl Inquiry {
+    /// Asks the nodes of `pool`, of which nothing is known.
+    pub fn new(purpose: Purpose, pool: Pool) -> Self {
+        Self {
+            purpose,
+            pool,
+            spare_losses: 0,
+            suspects: Vec::new(),
+            lost: BTreeSet::new(),
+            leaving: BTreeSet::new(),
+            tries_links: false,
+        }
+    }
+}
+
 /// What the nodes have answered, by their names.
 #[derive(Debug, Default)]
 pub struct Survey {
@@ -42,6 +82,8 @@ pub struct Survey {
     pub answers: BTreeMap<String, Answer>,
     /// Whether a node can take part, unless it was not waited for.
     pub health: BTreeMap<String, Health>,
+    /// What the nodes have found about their links; `None` if they have not tried any.
+    pub links: Option<Findings>,
     /// The agent that cannot be started on this machine, and why: no node can be asked.
     pub agent_fault: Option<(String, io::Error)>,
     /// The longest that a node took to answer, or had taken when its line was opened.
@@ -52,6 +94,22 @@ impl Survey {
     /// Whether a node can take part.
     pub fn health(&self, name: &str) -> Health {
         self.health.get(name).cloned().unwrap_or(Health::Unknown)
+    }
+
+    /// The nodes that try their links after this survey: before a start those that are well; while
+    /// the job runs those in use, if all of them are well and no rank is stopped, because the agent
+    /// may reach the nodes over another network than the ranks. None if they are fewer than two.
+    pub(crate) fn nodes_to_link(&self, inquiry: &Inquiry) -> Vec<Host> {
+        let Inquiry { purpose, pool, lost, .. } = inquiry;
+        let spares = if *purpose == Purpose::Check { &[][..] } else { &pool.spares[..] };
+        let is_well =
+            |host: &&Host| self.health(&host.name) == Health::Well && !lost.contains(&host.name);
+        let well: Vec<Host> = pool.active.iter().chain(spares).filter(is_well).cloned().collect();
+        let is_stopped = self.answers.values().any(|answer| answer.stopped > 0);
+        let is_explained =
+            *purpose == Purpose::Check && (is_stopped || well.len() < pool.active.len());
+        let tries_links = inquiry.tries_links && self.agent_fault.is_none() && !is_explained;
+        if tries_links && well.len() > 1 { well } else { Vec::new() }
     }
 
     /// Ranks of earlier starts that were ended.
@@ -71,31 +129,21 @@ impl Survey {
     }
 }
 
-/// What the nodes are asked for, and how long their answers are waited for.
+/// What the nodes need, and how long their answers are waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
-    /// Why they are asked. A quick probe asks only the nodes in use, and ends when it has found one
-    /// that is ill.
-    pub purpose: Purpose,
     /// The longest time for any node.
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
     /// The program that the ranks run, if it is not the benchmark.
     pub program: Option<&'a Program>,
-    /// The number of nodes in use whose loss the checkpoint can make up for. When no more than this
-    /// number have not answered, they are waited for only a little longer, as every second of the
-    /// outage counts.
-    pub spare_losses: usize,
-    /// Nodes that the launcher has reported as lost. This is only a hint: they are asked like the
-    /// others, but waited for less long.
-    pub suspects: &'a [String],
-    /// Nodes that are known to be lost, whatever they answer. The survey waits until spares can
-    /// take their places, and counts none of them as such a spare.
-    pub lost: &'a BTreeSet<String>,
-    /// The nodes that each node tries to reach, where links are tried.
-    pub partners: &'a BTreeMap<String, Vec<Partner>>,
+    /// The networks that the job uses.
+    pub networks: &'a Networks,
 }
+
+/// The command line that reaches a node, with the first question on a new line.
+pub type Reach<'a> = dyn Fn(&str, Purpose, &[Partner]) -> Vec<String> + 'a;
 
 /// A probe in progress.
 struct Probe {
@@ -117,17 +165,29 @@ enum AgentState {
     Fails,
 }
 
-/// Probes all nodes of the pool that are not out, on the lines that are kept to them or on new
-/// ones, for which `reach` gives the command line of a node. If `is_over` becomes true before there
-/// are enough answers, nothing is concluded from silence.
+/// Probes the nodes on the lines that are kept to them or on new ones, and then has them try their
+/// links. If `is_over` becomes true before there are enough answers, nothing is concluded from
+/// silence.
 pub fn survey(
     lines: &mut IdleLines,
-    pool: &Pool,
-    reach: &dyn Fn(&str) -> Vec<String>,
+    inquiry: &Inquiry,
+    reach: &Reach,
     limits: Limits,
     is_over: &mut dyn FnMut() -> bool,
 ) -> Survey {
-    ProbeRound::new(lines, pool, reach, limits).run(is_over)
+    let none = BTreeMap::new();
+    let mut survey = ProbeRound::new(lines, inquiry, reach, limits, &none).run(is_over);
+    let hosts = survey.nodes_to_link(inquiry);
+    if hosts.is_empty() {
+        return survey;
+    }
+    let partners = plan::partners(&hosts, &survey.answers, limits.networks);
+    let inquiry = Inquiry::new(Purpose::Links, Pool::new(hosts, Vec::new()));
+    let tried = ProbeRound::new(lines, &inquiry, reach, limits, &partners).run(is_over);
+    let links = tried.answers.into_iter().map(|(name, answer)| (name, answer.links));
+    survey.links = Some(links.collect());
+    survey.health.extend(tried.health);
+    survey
 }
 
 /// Whether an agent cannot be started because this machine has no room for one more, which passes
@@ -154,10 +214,13 @@ struct ProbeRound<'a> {
     agent_fault: Option<(String, io::Error)>,
     /// Bytes of a rank's segments on the nodes that have some.
     held_bytes: u64,
+    inquiry: &'a Inquiry,
     pool: &'a Pool,
     limits: Limits<'a>,
     lines: &'a mut IdleLines,
-    reach: &'a dyn Fn(&str) -> Vec<String>,
+    reach: &'a Reach<'a>,
+    /// The nodes that each node tries to reach, where links are tried.
+    partners: &'a BTreeMap<String, Vec<Partner>>,
     /// Opens a line.
     open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
     /// [`RENEW_AFTER`].
@@ -191,11 +254,13 @@ struct ProbeRound<'a> {
 impl<'a> ProbeRound<'a> {
     fn new(
         lines: &'a mut IdleLines,
-        pool: &'a Pool,
-        reach: &'a dyn Fn(&str) -> Vec<String>,
+        inquiry: &'a Inquiry,
+        reach: &'a Reach<'a>,
         limits: Limits<'a>,
+        partners: &'a BTreeMap<String, Vec<Partner>>,
     ) -> Self {
-        let spares = match limits.purpose {
+        let pool = &inquiry.pool;
+        let spares = match inquiry.purpose {
             Purpose::Check => &[],
             Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
         };
@@ -204,10 +269,12 @@ impl<'a> ProbeRound<'a> {
             outcomes: BTreeMap::new(),
             agent_fault: None,
             held_bytes: 0,
+            inquiry,
             pool,
             limits,
             lines,
             reach,
+            partners,
             open: &Line::open,
             renew_after: RENEW_AFTER,
             patience_of_probe: PATIENCE_OF_LOOK,
@@ -261,14 +328,23 @@ impl<'a> ProbeRound<'a> {
         let started = Instant::now();
         self.begun = started;
         let kept = self.lines.take(name);
-        let partners = self.limits.partners.get(name).map_or(&[][..], |partners| partners);
-        let ask = |mut line: Line| line.ask(self.limits.purpose, partners).then_some(line);
+        let ask =
+            |mut line: Line| line.ask(self.inquiry.purpose, self.partners_of(name)).then_some(line);
         match kept.and_then(ask) {
             Some(line) => {
                 self.push(name, line, started, false);
             }
             None => self.open(name, started),
         }
+    }
+
+    fn partners_of(&self, name: &str) -> &'a [Partner] {
+        self.partners.get(name).map_or(&[][..], |partners| partners)
+    }
+
+    /// The command line that reaches a node.
+    fn command(&self, name: &str) -> Vec<String> {
+        (self.reach)(name, self.inquiry.purpose, self.partners_of(name))
     }
 
     fn push(&mut self, name: &str, line: Line, started: Instant, is_new: bool) {
@@ -278,7 +354,7 @@ impl<'a> ProbeRound<'a> {
 
     /// The program of the agent that reaches a node.
     fn agent(&self, name: &str) -> String {
-        (self.reach)(name).swap_remove(0)
+        self.command(name).swap_remove(0)
     }
 
     /// Notes what a new line has shown about the agent of `name`. An agent that has worked once
@@ -293,7 +369,7 @@ impl<'a> ProbeRound<'a> {
     /// Whether a line that cannot be opened may be the fault of the agent here, and is not to end a
     /// job: a ticket or a certificate has expired, or no name is found for a moment.
     fn doubts_agent(&self) -> bool {
-        matches!(self.limits.purpose, Purpose::Check | Purpose::Links)
+        matches!(self.inquiry.purpose, Purpose::Check | Purpose::Links)
     }
 
     /// Decides whether nodes to which no line could be opened are lost: they are if the agent can
@@ -329,7 +405,7 @@ impl<'a> ProbeRound<'a> {
         let mut hosts = self.pool.active.iter().filter(has_answered).chain(spares);
         let Some(host) = hosts.find(is_of_agent) else { return };
         let (name, started) = (host.name.clone(), Instant::now());
-        match (self.open)(&(self.reach)(&name), false) {
+        match (self.open)(&self.command(&name), false) {
             Ok(line) => {
                 self.note_agent(&name, AgentState::Tried);
                 self.under_way.push(Probe { name, line, started, is_new: true, is_control: true });
@@ -341,7 +417,7 @@ impl<'a> ProbeRound<'a> {
     /// Opens a new line, for a probe that was started at `started`.
     fn open(&mut self, name: &str, started: Instant) {
         let kept = self.under_way.iter().filter(|probe| probe.line.is_kept()).count();
-        let argv = (self.reach)(name);
+        let argv = self.command(name);
         match (self.open)(&argv, self.lines.has_room(kept)) {
             Ok(line) => {
                 self.lacking = None;
@@ -364,7 +440,7 @@ impl<'a> ProbeRound<'a> {
     }
 
     fn collect(&mut self) {
-        let (limits, limit) = (self.limits, self.limits.each);
+        let limit = self.limits.each;
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
             let outcome = match probe.line.receive() {
@@ -404,7 +480,7 @@ impl<'a> ProbeRound<'a> {
                 Arrival::Nothing
                     if probe.is_new
                         || waited < self.renew_after
-                        || limits.purpose == Purpose::Links =>
+                        || self.inquiry.purpose == Purpose::Links =>
                 {
                     self.under_way.push(probe);
                     continue;
@@ -426,7 +502,7 @@ impl<'a> ProbeRound<'a> {
             // A quick probe asks for a sign of life, and a try of links for what is known of other
             // nodes.
             Some(ProbeOutcome::Answer(_))
-                if matches!(self.limits.purpose, Purpose::Check | Purpose::Links) =>
+                if matches!(self.inquiry.purpose, Purpose::Check | Purpose::Links) =>
             {
                 Health::Well
             }
@@ -447,8 +523,8 @@ impl<'a> ProbeRound<'a> {
     /// Takes silent nodes in use for lost if no packet comes back from them, however long the agent
     /// would wait for them. Before the first start nothing is lost by waiting.
     fn try_silent(&mut self) {
-        let is_probe = self.limits.purpose == Purpose::Check;
-        if !is_probe && (self.limits.purpose != Purpose::Start || self.limits.spare_losses == 0) {
+        let is_probe = self.inquiry.purpose == Purpose::Check;
+        if !is_probe && (self.inquiry.purpose != Purpose::Start || self.inquiry.spare_losses == 0) {
             return;
         }
         if let Some(from_here) = &self.from_here {
@@ -485,18 +561,21 @@ impl<'a> ProbeRound<'a> {
 
     /// Whether the answers so far suffice to continue.
     fn is_enough(&mut self) -> bool {
-        if self.limits.purpose == Purpose::Links {
+        if self.inquiry.purpose == Purpose::Links {
             return self.are_links_known();
         }
-        let (pool, limits) = (self.pool, &self.limits);
+        let (pool, inquiry) = (self.pool, self.inquiry);
         let is_silent = |host: &&Host| !self.outcomes.contains_key(&host.name);
-        let is_well =
-            |host: &&Host| self.health(host) == Health::Well && !limits.lost.contains(&host.name);
+        let is_well = |host: &&Host| {
+            self.health(host) == Health::Well
+                && !inquiry.lost.contains(&host.name)
+                && !inquiry.leaving.contains(&host.name)
+        };
         let silent = pool.active.iter().filter(is_silent).count();
         let ill = pool.active.iter().filter(|host| !is_silent(host) && !is_well(host)).count();
-        let is_suspect = |host: &Host| limits.suspects.contains(&host.name);
+        let is_suspect = |host: &Host| inquiry.suspects.contains(&host.name);
         let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
-        if limits.purpose == Purpose::Check {
+        if inquiry.purpose == Purpose::Check {
             let patience = if are_suspects { PATIENCE } else { self.patience_of_probe };
             let is_trying = self.agents.values().any(|state| *state == AgentState::Tried);
             let is_late = !self.is_patient(patience) && silent < pool.active.len() && !is_trying;
@@ -511,7 +590,7 @@ impl<'a> ProbeRound<'a> {
         } else {
             self.is_patient(PATIENCE)
         };
-        !is_patient && silent + ill <= limits.spare_losses && self.can_replace()
+        !is_patient && silent + ill <= inquiry.spare_losses && self.can_replace()
     }
 
     /// Whether spares that have answered can take the places of all nodes in use that are ill,
@@ -522,8 +601,9 @@ impl<'a> ProbeRound<'a> {
         let known: BTreeMap<&str, Health> = { pool.active.iter().chain(&pool.spares) }
             .map(|host| (host.name.as_str(), self.health(host)))
             .collect();
+        let Inquiry { lost, leaving, .. } = self.inquiry;
         pool.can_replace(|name| match known.get(name) {
-            _ if self.limits.lost.contains(name) => Health::Ill("is lost".to_owned()),
+            _ if lost.contains(name) || leaving.contains(name) => Health::Ill("is lost".to_owned()),
             Some(Health::Unknown) | None if in_use.contains(name) => {
                 Health::Ill("is silent".to_owned())
             }
@@ -550,7 +630,7 @@ impl<'a> ProbeRound<'a> {
             });
             let names = |hosts: &'a [Host]| hosts.iter().map(|host| host.name.as_str());
             let (in_use, spares) = (names(&self.pool.active), names(&self.pool.spares));
-            let judged = Judged::new(in_use, spares, self.limits.suspects.iter());
+            let judged = Judged::new(in_use, spares, self.inquiry.suspects.iter());
             let dead = verdict::judge(&findings.collect(), &judged).dead;
             let are_dead = silent.iter().all(|name| dead.contains_key(*name));
             self.judged =
@@ -569,14 +649,14 @@ impl<'a> ProbeRound<'a> {
     fn stop(mut self, silence_counts: bool) -> Survey {
         // A quick probe ends with the first node that fails, before the others' time is up.
         let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
-        let is_probe = self.limits.purpose == Purpose::Check;
+        let is_probe = self.inquiry.purpose == Purpose::Check;
         let is_cut_short = is_probe && self.outcomes.values().any(is_failed);
         let is_probe = |probe: &Probe| !probe.is_control;
         for probe in std::mem::take(&mut self.under_way).into_iter().filter(is_probe) {
             let is_in_use = self.pool.active.iter().any(|host| host.name == probe.name);
             let outcome = if is_in_use && silence_counts && !is_cut_short {
                 let waited = probe.started.elapsed().as_secs_f64();
-                let is_suspect = self.limits.suspects.contains(&probe.name);
+                let is_suspect = self.inquiry.suspects.contains(&probe.name);
                 let broke = if is_suspect { ", and a connection to it broke" } else { "" };
                 ProbeOutcome::Failed(format!(
                     "no answer in {waited:.1} s, after all others had \
@@ -595,7 +675,8 @@ impl<'a> ProbeRound<'a> {
             ProbeOutcome::Failed(_) | ProbeOutcome::Unknown => None,
         });
         let slowest = self.slowest.max(self.slowest_opening);
-        Survey { answers: answers.collect(), health, agent_fault: self.agent_fault, slowest }
+        let (answers, agent_fault) = (answers.collect(), self.agent_fault);
+        Survey { answers, health, links: None, agent_fault, slowest }
     }
 }
 
@@ -622,37 +703,47 @@ mod tests {
         format!("echo Welcome!; printf '%s' '{}'", answer.line())
     }
 
+    type Agent<'a> = &'a dyn Fn(&str) -> Vec<String>;
+
+    /// Before a start: the loss of one node can be made up for.
+    fn before_start(pool: Pool) -> Inquiry {
+        Inquiry { spare_losses: 1, ..Inquiry::new(Purpose::Start, pool) }
+    }
+
     /// A survey by new lines to all nodes.
-    fn survey(pool: &Pool, reach: &dyn Fn(&str) -> Vec<String>, limits: Limits) -> Survey {
-        super::survey(&mut IdleLines::default(), pool, reach, limits, &mut || false)
+    fn survey(pool: Pool, agent: Agent, each: Duration) -> Survey {
+        survey_by(&mut IdleLines::default(), &before_start(pool), agent, each)
+    }
+
+    fn survey_by(lines: &mut IdleLines, inquiry: &Inquiry, agent: Agent, each: Duration) -> Survey {
+        changed_round(lines, inquiry, agent, each, |round| round.run(&mut || false))
+    }
+
+    /// Makes a round of probes and lets `run` change and run it.
+    fn changed_round<T>(
+        lines: &mut IdleLines,
+        inquiry: &Inquiry,
+        agent: Agent,
+        each: Duration,
+        run: impl FnOnce(ProbeRound) -> T,
+    ) -> T {
+        let reach = |name: &str, _: Purpose, _: &[Partner]| agent(name);
+        let (networks, none) = (Networks::default(), BTreeMap::new());
+        let limits = Limits { each, rank_bytes: 0, program: None, networks: &networks };
+        run(ProbeRound::new(lines, inquiry, &reach, limits, &none))
     }
 
     /// A quick probe that takes a silent node for ill this time after the others have answered.
-    fn probe(
-        lines: &mut IdleLines,
-        pool: &Pool,
-        reach: &dyn Fn(&str) -> Vec<String>,
-        patience: Duration,
-    ) -> Survey {
-        let limits = Limits { purpose: Purpose::Check, each: LONG, ..LIMITS };
-        let mut asking = ProbeRound::new(lines, pool, reach, limits);
-        asking.patience_of_probe = (0, patience);
-        asking.run(&mut || false)
+    fn probe(lines: &mut IdleLines, pool: &Pool, agent: Agent, patience: Duration) -> Survey {
+        let inquiry = Inquiry::new(Purpose::Check, pool.clone());
+        changed_round(lines, &inquiry, agent, LONG, |mut round| {
+            round.patience_of_probe = (0, patience);
+            round.run(&mut || false)
+        })
     }
 
     /// Longer than any command here takes that ends, however busy the machine is.
     const LONG: Duration = Duration::from_secs(600);
-
-    const LIMITS: Limits = Limits {
-        purpose: Purpose::Start,
-        each: Duration::from_secs(3),
-        rank_bytes: 0,
-        program: None,
-        spare_losses: 1,
-        suspects: &[],
-        lost: &BTreeSet::new(),
-        partners: &BTreeMap::new(),
-    };
 
     /// A far end that notes each opening in a file, and answers all questions.
     fn answers_all(openings: &Path) -> String {
@@ -675,8 +766,7 @@ mod tests {
             "n6" => sh(print_answer(&Answer { program: 1, ..answer() })),
             _ => sh(print_answer(&Answer { no_store: Some("none".into()), ..answer() })),
         };
-        let limits = Limits { each: LONG, ..LIMITS };
-        let found = survey(&pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, limits);
+        let found = survey(pool(&["n1", "n2", "n3", "n4", "n5", "n6"], &[]), &reach, LONG);
         let health = |name| match found.health(name) {
             Health::Ill(why) => why,
             other => format!("{other:?}"),
@@ -697,7 +787,7 @@ mod tests {
     #[test]
     fn a_missing_agent_is_no_fault_of_the_nodes() {
         let reach = |_: &str| vec!["/nonexistent/ssh".to_owned()];
-        let found = survey(&pool(&["n1", "n2"], &[]), &reach, LIMITS);
+        let found = survey(pool(&["n1", "n2"], &[]), &reach, LONG);
         assert_eq!(found.health("n1"), Health::Unknown);
         let (agent, error) = found.agent_fault.unwrap();
         assert_eq!((agent.as_str(), error.kind()), ("/nonexistent/ssh", io::ErrorKind::NotFound));
@@ -706,8 +796,8 @@ mod tests {
     /// This machine lacks processes or file descriptors: it asks fewer nodes at once.
     #[test]
     fn nodes_are_probed_later_if_no_more_lines_can_be_opened() {
-        let (pool, mut lines) = (pool(&["n1", "n2", "n3", "n4"], &["s1"]), IdleLines::default());
-        let limits = Limits { each: LONG, ..LIMITS };
+        let (inquiry, mut lines) =
+            (before_start(pool(&["n1", "n2", "n3", "n4"], &["s1"])), IdleLines::default());
         let reach = |_: &str| sh(print_answer(&answer()));
         let calls = std::cell::Cell::new(0);
         let open = |argv: &[String], is_kept| {
@@ -717,31 +807,32 @@ mod tests {
                 _ => Line::open(argv, is_kept),
             }
         };
-        let mut asking = ProbeRound::new(&mut lines, &pool, &reach, limits);
-        asking.open = &open;
-        let found = asking.run(&mut || false);
+        let found = changed_round(&mut lines, &inquiry, &reach, LONG, |round| {
+            ProbeRound { open: &open, ..round }.run(&mut || false)
+        });
         assert!(found.agent_fault.is_none(), "{:?}", found.agent_fault);
-        for host in &pool.active {
+        for host in &inquiry.pool.active {
             assert_eq!(found.health(&host.name), Health::Well, "{}", host.name);
         }
         // Where there is never room for one, that is reported.
         let open = |_: &[String], _| Err(Errno::EMFILE.into());
-        let mut asking =
-            ProbeRound::new(&mut lines, &pool, &reach, Limits { each: Duration::ZERO, ..limits });
-        asking.open = &open;
-        assert!(asking.run(&mut || false).agent_fault.is_some());
+        let found = changed_round(&mut lines, &inquiry, &reach, Duration::ZERO, |round| {
+            ProbeRound { open: &open, ..round }.run(&mut || false)
+        });
+        assert!(found.agent_fault.is_some());
     }
 
     /// Most of thousands of nodes are not asked at once: those are not silent.
     #[test]
     fn a_node_that_was_not_asked_yet_is_not_silent() {
-        let (pool, mut lines) = (pool(&["n1", "n2", "n3"], &[]), IdleLines::default());
+        let inquiry = before_start(pool(&["n1", "n2", "n3"], &[]));
         let reach = |_: &str| unreachable!("nobody is asked");
-        let mut asking = ProbeRound::new(&mut lines, &pool, &reach, LIMITS);
-        asking.begun = Instant::now() - Duration::from_secs(100);
-        asking.outcomes.insert("n1".to_owned(), ProbeOutcome::Answer(Box::new(answer())));
-        asking.try_silent();
-        assert!(asking.from_here.is_none());
+        changed_round(&mut IdleLines::default(), &inquiry, &reach, LONG, |mut round| {
+            round.begun = Instant::now() - Duration::from_secs(100);
+            round.outcomes.insert("n1".to_owned(), ProbeOutcome::Answer(Box::new(answer())));
+            round.try_silent();
+            assert!(round.from_here.is_none());
+        });
     }
 
     #[test]
@@ -759,11 +850,11 @@ mod tests {
         };
         let mut lines = IdleLines::default();
         let mut all_are_well = |names: &[&str], purpose, renew_after| {
-            let limits = Limits { purpose, each: LONG, ..LIMITS };
-            let pool = pool(names, &[]);
-            let mut asking = ProbeRound::new(&mut lines, &pool, &reach, limits);
-            asking.renew_after = renew_after;
-            let found = asking.run(&mut || false);
+            let inquiry = Inquiry::new(purpose, pool(names, &[]));
+            let found = changed_round(&mut lines, &inquiry, &reach, LONG, |mut round| {
+                round.renew_after = renew_after;
+                round.run(&mut || false)
+            });
             for name in names {
                 assert_eq!(found.health(name), Health::Well, "{name} {purpose}");
             }
@@ -794,66 +885,62 @@ mod tests {
             "n2" => sh(format!("{}; touch {has_answered}", print_answer(&answer()))),
             _ => sh(print_answer(&answer())),
         };
-        let lost: BTreeSet<String> = ["n2".to_owned()].into();
-        let limits = Limits { each: LONG, lost: &lost, ..LIMITS };
-        let found = survey(&pool(&["n1", "n2"], &["s1", "s2"]), &reach, limits);
+        let inquiry = Inquiry {
+            lost: ["n2".to_owned()].into(),
+            ..before_start(pool(&["n1", "n2"], &["s1", "s2"]))
+        };
+        let found = survey_by(&mut IdleLines::default(), &inquiry, &reach, LONG);
         assert_eq!(found.health("n2"), Health::Well, "it answers");
         assert_eq!(found.health("s2"), Health::Well);
         assert!(found.slowest >= Duration::from_millis(300), "{:?}", found.slowest);
     }
 
-    /// Whether a survey of `pool` continues without the silent nodes: `well` have answered, the
-    /// slowest after 100 s (a kept line) and 200 s (a new one), and the silent ones were asked
-    /// `waited_seconds` ago.
-    fn is_enough(pool: &Pool, well: &[&str], limits: Limits, waited_seconds: u64) -> bool {
-        let mut lines = IdleLines::default();
-        let mut asking = ProbeRound::new(&mut lines, pool, &|_| unreachable!(), limits);
-        asking.begun = Instant::now() - Duration::from_secs(waited_seconds);
-        asking.slowest = Duration::from_secs(100);
-        asking.slowest_opening = Duration::from_secs(200);
-        let answers = well.iter().map(|name| {
-            let answer = Answer { links: Vec::new(), ..answer() };
-            ((*name).to_owned(), ProbeOutcome::Answer(Box::new(answer)))
-        });
-        asking.outcomes = answers.collect();
-        asking.is_enough()
+    /// Whether a survey continues without the silent nodes: `well` have answered, the slowest after
+    /// 100 s (a kept line) and 200 s (a new one), and the silent ones were asked `waited_seconds`
+    /// ago.
+    fn is_enough(inquiry: &Inquiry, well: &[&str], waited_seconds: u64) -> bool {
+        let reach = |_: &str| unreachable!("nobody is asked");
+        changed_round(&mut IdleLines::default(), inquiry, &reach, LONG, |mut round| {
+            round.begun = Instant::now() - Duration::from_secs(waited_seconds);
+            round.slowest = Duration::from_secs(100);
+            round.slowest_opening = Duration::from_secs(200);
+            let answer =
+                |name: &&str| ((*name).to_owned(), ProbeOutcome::Answer(Box::new(answer())));
+            round.outcomes = well.iter().map(answer).collect();
+            round.is_enough()
+        })
     }
 
     #[test]
-    fn single_silent_node_is_waited_for_less_than_two() {
-        let pool = pool(&["n1", "n2", "n3"], &["s1", "s2"]);
-        let all_but_one = ["n1", "n3", "s1", "s2"];
-        assert!(!is_enough(&pool, &all_but_one, LIMITS, 380));
-        assert!(is_enough(&pool, &all_but_one, LIMITS, 420));
-        assert!(!is_enough(&pool, &["n1", "s1", "s2"], LIMITS, 100_000), "one can be rebuilt");
-        assert!(!is_enough(&pool, &["n1", "n3"], LIMITS, 100_000), "no spare takes its place");
-        // Only one of the spares has answered.
-        assert!(is_enough(&pool, &["n1", "n3", "s2"], LIMITS, 420));
-        assert!(is_enough(&pool, &["n1", "n2", "n3"], LIMITS, 0), "spares are not needed");
-    }
-
-    #[test]
-    fn suspect_is_waited_for_as_long_as_the_others_take() {
-        let (pool, suspects) = (pool(&["n1", "n2", "n3"], &["s1", "s2"]), ["n2".to_owned()]);
-        let limits = Limits { suspects: &suspects, ..LIMITS };
-        let all_but_one = ["n1", "n3", "s1"];
-        assert!(!is_enough(&pool, &all_but_one, limits, 80));
-        // The 200 s that new lines took do not count, as the others' lines are kept.
-        assert!(is_enough(&pool, &all_but_one, limits, 120));
-        let both = Limits { spare_losses: 2, ..limits };
-        assert!(!is_enough(&pool, &["n1", "s1", "s2"], both, 380), "n3 is no suspect");
-        assert!(is_enough(&pool, &["n1", "s1", "s2"], both, 420));
+    fn silent_nodes_are_waited_for_as_the_parities_and_spares_demand() {
+        let start = before_start(pool(&["n1", "n2", "n3"], &["s1", "s2"]));
+        let suspect = Inquiry { suspects: vec!["n2".to_owned()], ..start.clone() };
+        let both = Inquiry { spare_losses: 2, ..suspect.clone() };
+        let all_but_one = &["n1", "n3", "s1"][..];
+        let two_silent = &["n1", "s1", "s2"][..];
+        for (inquiry, well, seconds, is_over, why) in [
+            (&start, all_but_one, 380, false, "twice the slowest answer"),
+            (&start, all_but_one, 420, true, "one spare is enough"),
+            (&start, two_silent, 100_000, false, "one can be rebuilt"),
+            (&start, &["n1", "n3"], 100_000, false, "no spare takes its place"),
+            (&start, &["n1", "n2", "n3"], 0, true, "spares are not needed"),
+            (&suspect, all_but_one, 80, false, "as long as the others took"),
+            (&suspect, all_but_one, 120, true, "the 200 s of new lines do not count"),
+            (&both, two_silent, 380, false, "n3 is no suspect"),
+            (&both, two_silent, 420, true, "n3 has had its time"),
+        ] {
+            assert_eq!(is_enough(inquiry, well, seconds), is_over, "{why}");
+        }
     }
 
     #[test]
     fn quick_probe_waits_for_silent_nodes_in_proportion() {
-        let limits = Limits { purpose: Purpose::Check, ..LIMITS };
-        let pool = pool(&["n1", "n2", "n3"], &[]);
+        let check = Inquiry::new(Purpose::Check, pool(&["n1", "n2", "n3"], &[]));
         for well in [&["n1"][..], &["n1", "n3"]] {
-            assert!(!is_enough(&pool, well, limits, 380));
-            assert!(is_enough(&pool, well, limits, 420));
+            assert!(!is_enough(&check, well, 380));
+            assert!(is_enough(&check, well, 420));
         }
-        assert!(!is_enough(&pool, &[], limits, 100_000), "nobody has answered");
+        assert!(!is_enough(&check, &[], 100_000), "nobody has answered");
     }
 
     #[test]
@@ -872,13 +959,12 @@ mod tests {
                 }
             ))
         };
-        let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &["s1"]));
-        let limits = Limits { each: LONG, spare_losses: 0, ..LIMITS };
-        let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
+        let mut lines = IdleLines::default();
+        let first = Inquiry::new(Purpose::Start, pool(&["n1", "n2"], &["s1"]));
+        let found = survey_by(&mut lines, &first, &reach, LONG);
         assert_eq!(found.health("n2"), Health::Well);
-        let suspects = ["n2".to_owned()];
-        let limits = Limits { spare_losses: 1, suspects: &suspects, ..limits };
-        let found = super::survey(&mut lines, &pool, &reach, limits, &mut || false);
+        let again = Inquiry { spare_losses: 1, suspects: vec!["n2".to_owned()], ..first };
+        let found = survey_by(&mut lines, &again, &reach, LONG);
         let broke = "after all others had answered, and a connection to it broke";
         assert!(matches!(found.health("n2"), Health::Ill(why) if why.ends_with(broke)));
         assert_eq!(found.health("s1"), Health::Well);
@@ -892,9 +978,10 @@ mod tests {
             "n2" => sh("sleep 1000".into()),
             _ => sh(print_answer(&answer())),
         };
-        let limits = Limits { purpose: Purpose::Check, each: LONG, ..LIMITS };
-        let (mut lines, pool) = (IdleLines::default(), pool(&["n1", "n2"], &[]));
-        let found = super::survey(&mut lines, &pool, &reach, limits, &mut || true);
+        let check = Inquiry::new(Purpose::Check, pool(&["n1", "n2"], &[]));
+        let mut lines = IdleLines::default();
+        let found =
+            changed_round(&mut lines, &check, &reach, LONG, |round| round.run(&mut || true));
         assert_eq!(found.health("n2"), Health::Unknown);
     }
 
@@ -904,11 +991,11 @@ mod tests {
             "n2" | "n3" => sh("sleep 1000".into()),
             _ => sh(print_answer(&answer())),
         };
-        let patient = Limits { each: LONG, ..LIMITS };
-        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
+        let found = survey(pool(&["n1", "n2"], &["s1"]), &reach, LONG);
         let Health::Ill(why) = found.health("n2") else { panic!("it is silent") };
         assert!(why.contains("no answer in") && !why.contains("no answer in 600"), "{why}");
-        let found = survey(&pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, LIMITS);
+        let limit = Duration::from_secs(3);
+        let found = survey(pool(&["n1", "n2", "n3"], &["s1", "s2"]), &reach, limit);
         assert_eq!(found.health("n2"), Health::Ill("no answer in 3.0 s".into()));
     }
 
@@ -973,8 +1060,7 @@ mod tests {
             "s1" => sh("sleep 1000".into()),
             _ => sh(print_answer(&answer())),
         };
-        let patient = Limits { each: LONG, ..LIMITS };
-        let found = survey(&pool(&["n1", "n2"], &["s1"]), &reach, patient);
+        let found = survey(pool(&["n1", "n2"], &["s1"]), &reach, LONG);
         assert_eq!(found.health("s1"), Health::Unknown);
     }
 
@@ -989,9 +1075,48 @@ mod tests {
         let mut pool = pool(&["n1"], &[]);
         pool.active[0].slots = 1;
         pool.active.push(Host { name: "s1".into(), slots: 1 });
-        let found = survey(&pool, &reach, Limits { each: LONG, ..LIMITS });
+        let found = survey(pool, &reach, LONG);
         assert_eq!(found.health("n1"), Health::Well);
         let Health::Ill(why) = found.health("s1") else { panic!() };
         assert_eq!(why, "1073741823 B of 1073741824 B of memory are available");
+    }
+
+    /// The links are tried in the same survey, by the nodes that have answered well.
+    #[test]
+    fn well_nodes_try_their_links_once_they_have_answered() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let reach = |name: &str, purpose: Purpose, partners: &[Partner]| {
+            let partners: Vec<String> = partners.iter().map(ToString::to_string).collect();
+            asked.borrow_mut().push(format!("{name} {purpose} {}", partners.join(" ")));
+            match name {
+                "n2" => sh("exit 3".into()),
+                _ => sh(print_answer(&answer())),
+            }
+        };
+        let networks = Networks::default();
+        let limits = Limits { each: LONG, rank_bytes: 0, program: None, networks: &networks };
+        let links = |inquiry: &Inquiry| {
+            asked.borrow_mut().clear();
+            let found =
+                super::survey(&mut IdleLines::default(), inquiry, &reach, limits, &mut || false);
+            let mut tried = asked.borrow().clone();
+            tried.retain(|line| line.contains(" links "));
+            tried.sort();
+            // The agent of each line is read from the same command.
+            tried.dedup();
+            (found.links.map(|links| links.len()), tried.join("; "))
+        };
+        let start =
+            Inquiry { tries_links: true, ..before_start(pool(&["n1", "n2", "n3"], &["s1"])) };
+        let all = "n1 links n3 s1; n3 links s1 n1; s1 links n1 n3".to_owned();
+        assert_eq!(links(&start), (Some(3), all));
+        let lost = Inquiry { lost: ["n3".to_owned()].into(), ..start.clone() };
+        assert_eq!(links(&lost).1, "n1 links s1; s1 links n1");
+        assert_eq!(links(&Inquiry { tries_links: false, ..start.clone() }), (None, String::new()));
+        // While the job runs, the loss of n2 explains its silence.
+        let check = Inquiry { purpose: Purpose::Check, ..start };
+        assert_eq!(links(&check), (None, String::new()));
+        let well = Inquiry { pool: pool(&["n1", "n3"], &["s1"]), ..check };
+        assert_eq!(links(&well).1, "n1 links n3; n3 links n1", "spares are not asked");
     }
 }

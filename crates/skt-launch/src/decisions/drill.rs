@@ -5,9 +5,8 @@
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use super::tests::{beat, hosts, rules, survey};
+use super::tests::{beat, hosts, rules, survey, try_links};
 use super::*;
-use crate::links::{Link, LinkState, Partner};
 use crate::watch::MinTimeouts;
 
 /// A run of a simulated cluster.
@@ -110,7 +109,7 @@ impl Drill {
             for spare in &pool.spares {
                 let before = survey.health.insert(spare.name.clone(), Health::Unknown);
                 let health = |name: &str| {
-                    if inquiry.lost.contains(name) {
+                    if inquiry.lost.contains(name) || inquiry.leaving.contains(name) {
                         Health::Ill("lost".into())
                     } else {
                         survey.health[name].clone()
@@ -123,18 +122,11 @@ impl Drill {
                 }
             }
         }
-        for (name, answer) in &mut survey.answers {
-            let is_dead = |name: &str| self.is_blind || self.dead.contains(name);
-            let link = |partner: &Partner| Link {
-                to: partner.name.clone(),
-                found: if is_dead(name) || is_dead(&partner.name) {
-                    LinkState::Dead("no answer".into())
-                } else {
-                    LinkState::Alive
-                },
-            };
-            answer.links = inquiry.partners.get(name).into_iter().flatten().map(link).collect();
+        if inquiry.tries_links {
+            self.may_lose();
         }
+        let is_dead = |name: &str| self.is_blind || self.dead.contains(name);
+        try_links(&mut survey, inquiry, |a, b| is_dead(a) || is_dead(b));
         self.feed(Event::Answers(survey));
     }
 

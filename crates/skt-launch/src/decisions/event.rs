@@ -1,16 +1,13 @@
 //! The events that the supervisor handles, and the actions that it requests.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
 use crate::SupervisorError;
-use crate::hosts::{Host, Pool};
-use crate::links::Partner;
-use crate::probe::Purpose;
+use crate::hosts::Host;
 use crate::program::RankEnd;
 use crate::state::StateError;
-use crate::survey::Survey;
+use crate::survey::{Inquiry, Survey};
 use skt_checkpoint::heartbeat::Heartbeat;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
@@ -109,23 +106,6 @@ pub enum Action {
     Account,
     /// End.
     End(Result<Exit, SupervisorError>),
-}
-
-/// Which nodes are asked, and what for.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Inquiry {
-    /// What for.
-    pub purpose: Purpose,
-    /// Which.
-    pub pool: Pool,
-    /// Number of nodes in use that need not be waited for as long as the others.
-    pub spare_losses: usize,
-    /// Nodes that were reported as lost.
-    pub suspects: Vec<String>,
-    /// Nodes that are known to be lost, whatever they answer.
-    pub lost: BTreeSet<String>,
-    /// The nodes that each node tries to reach, where links are tried.
-    pub partners: BTreeMap<String, Vec<Partner>>,
 }
 
 /// A start of the job.

@@ -1,19 +1,18 @@
-//! The links between the nodes: when they are tried, and what follows from that.
+//! What follows from the links that the nodes have tried.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use super::{Action, Decisions, Inquiry};
+use super::Decisions;
 use crate::hosts::{Host, Pool};
+use crate::links::Link;
 use crate::links::addresses::Address;
 use crate::links::verdict::{self, Judged, Verdict};
-use crate::links::{Link, plan};
-use crate::probe::Purpose;
 use crate::survey::Survey;
 
-/// What is known of the nodes' links.
+/// The nodes' links, as far as they are known.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct LinkRecord {
     /// The addresses that nodes have reported.
     addresses: BTreeMap<String, Vec<Address>>,
     /// Nodes whose links were found to be dead since the last start, each with the reason.
@@ -24,7 +23,7 @@ pub(super) struct Known {
     pub tried_anyway: Vec<String>,
 }
 
-impl Known {
+impl LinkRecord {
     /// Notes the addresses that nodes report.
     pub fn note_addresses(&mut self, survey: &Survey) {
         for (name, answer) in &survey.answers {
@@ -43,43 +42,17 @@ impl Known {
 }
 
 impl Decisions {
-    /// Has these nodes try each other; false if there is nothing to be tried.
-    pub(super) fn try_links(&mut self, hosts: Vec<Host>) -> bool {
-        if hosts.len() < 2 {
-            return false;
-        }
-        let addresses = |host: &Host| {
-            let addresses = self.links.addresses.get(&host.name).map_or(&[][..], |all| all);
-            (host.name.clone(), self.rules.networks.choose(addresses))
-        };
-        let nodes: Vec<plan::NodeAddresses> = hosts.iter().map(addresses).collect();
-        self.asked = Purpose::Links;
-        self.act(Action::Ask(Inquiry {
-            purpose: Purpose::Links,
-            pool: Pool::new(hosts, Vec::new()),
-            spare_losses: 0,
-            suspects: Vec::new(),
-            lost: BTreeSet::new(),
-            partners: plan::partners(&nodes),
-        }));
-        true
-    }
-
     /// Notes the nodes whose links are dead, after they were tried. A start that lived with a
     /// node that seemed to be cut off shows that the test does not see what the job uses.
     pub(super) fn note_links(&mut self, survey: &Survey) {
-        let findings: verdict::Findings = survey
-            .answers
-            .iter()
-            .map(|(name, answer)| (name.clone(), answer.links.clone()))
-            .collect();
+        let Some(findings) = &survey.links else { return };
         let doubted = self.doubts.all();
         fn names(hosts: &[Host]) -> impl Iterator<Item = &str> {
             hosts.iter().map(|host| host.name.as_str())
         }
         let Pool { active, spares, .. } = &self.state.pool;
         let judged = Judged::new(names(active), names(spares), doubted.iter());
-        let Verdict { dead, alive } = verdict::judge(&findings, &judged);
+        let Verdict { dead, alive } = verdict::judge(findings, &judged);
         self.doubts.refute(&alive);
         let has_failed = |links: &Vec<Link>| links.iter().any(|link| link.has_failed());
         self.links.none_reached = alive.is_empty() && findings.values().any(has_failed);

@@ -34,18 +34,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use doubts::Doubts;
-pub use event::{Action, Event, Inquiry, Start};
+pub use event::{Action, Event, Start};
 use exclusion::{Exclusion, ExclusionTrials};
+use links::LinkRecord;
 use running::{CUT_OFF, Running};
 
 use super::SupervisorError;
 use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
 use super::hosts::{Health, Host, Pool, Replacement, SparesSpent, UNLISTED};
-use super::links::addresses::Networks;
 use super::probe::Purpose;
 use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
-use super::survey::Survey;
+use super::survey::{Inquiry, Survey};
 use super::watch::HeartbeatWatch;
 use skt_checkpoint::heartbeat::{CHANGED, DONE};
 use skt_host::counters::oom_kills::OomKills;
@@ -75,8 +75,6 @@ pub struct RunRules {
     pub replace_suspects: bool,
     /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
     pub losable: Vec<bool>,
-    /// The networks that the job uses.
-    pub networks: Networks,
     /// Names of the nodes that may be used.
     pub listed: BTreeSet<String>,
 }
@@ -137,11 +135,9 @@ pub struct Decisions {
     doubts: Doubts,
     /// Nodes that the next trial leaves out, while spares for them are waited for.
     leaving: BTreeSet<String>,
-    /// What the nodes were asked for last.
-    asked: Purpose,
-    /// What a probe before a start has found, while links are tried.
+    /// What the probe before a start has found.
     health: BTreeMap<String, Health>,
-    links: links::Known,
+    links: LinkRecord,
     /// The trials that leave out nodes, if any are in progress.
     trials: Option<ExclusionTrials>,
     /// The trials that ended with a sign of life, until the job computes.
@@ -183,9 +179,8 @@ impl Decisions {
             suspects: Vec::new(),
             doubts: Doubts::default(),
             leaving: BTreeSet::new(),
-            asked: Purpose::Start,
             health: BTreeMap::new(),
-            links: links::Known::default(),
+            links: LinkRecord::default(),
             trials: None,
             ended_trials: None,
             oom_kills: BTreeMap::new(),
@@ -357,54 +352,46 @@ impl Decisions {
 
     fn ask_then(&mut self, then: AfterProbe) {
         self.phase = Phase::ProbeRound(then);
-        self.ask(match then {
+        let purpose = match then {
             AfterProbe::Start | AfterProbe::Stop => Purpose::Start,
             AfterProbe::Finish(_) => Purpose::Clean,
             AfterProbe::Forget(_) => Purpose::Forget,
-        });
+        };
+        self.ask(purpose, matches!(then, AfterProbe::Start));
     }
 
-    fn ask(&mut self, purpose: Purpose) {
-        let pool = match purpose {
-            Purpose::Start | Purpose::Check | Purpose::Links => self.state.pool.clone(),
+    fn ask(&mut self, purpose: Purpose, tries_links: bool) {
+        let mut inquiry = Inquiry {
+            suspects: self.suspects.clone(),
+            tries_links,
+            ..Inquiry::new(purpose, self.state.pool.clone())
+        };
+        match purpose {
+            Purpose::Start => {
+                (inquiry.lost, inquiry.leaving) = (self.known_lost(), self.leaving.clone());
+                // Before the first start nothing is lost by waiting. Nodes whose data is not
+                // rebuilt yet are losses already.
+                if self.state.start > 0 {
+                    inquiry.spare_losses = self.rules.parities.saturating_sub(self.hollow().len());
+                }
+            }
             // Also those that are out: they may be back.
             Purpose::Clean | Purpose::Forget => {
-                Pool::new(self.state.pool.everyone().cloned().collect(), Vec::new())
+                let everyone = self.state.pool.everyone().cloned().collect();
+                inquiry.pool = Pool::new(everyone, Vec::new());
             }
-        };
-        // Before the first start nothing is lost by waiting. Nodes whose data is not rebuilt yet
-        // are losses already.
-        let spare_losses = match purpose {
-            Purpose::Start if self.state.start > 0 => {
-                self.rules.parities.saturating_sub(self.hollow().len())
-            }
-            _ => 0,
-        };
-        let suspects = self.suspects.clone();
-        let lost = match purpose {
-            Purpose::Start => self.known_lost(),
-            _ => BTreeSet::new(),
-        };
-        let partners = BTreeMap::new();
-        self.asked = purpose;
-        self.act(Action::Ask(Inquiry { purpose, pool, spare_losses, suspects, lost, partners }));
+            Purpose::Check | Purpose::Links => {}
+        }
+        self.act(Action::Ask(inquiry));
     }
 
     fn answers(&mut self, now_unix: f64, survey: Survey) {
         self.links.note_addresses(&survey);
-        if self.asked == Purpose::Start {
+        if let Phase::ProbeRound(AfterProbe::Start | AfterProbe::Stop) = self.phase {
             self.watch.reached(survey.slowest.as_secs_f64(), self.state.pool.active.len());
         }
         match &self.phase {
-            Phase::Running if self.asked == Purpose::Links => {
-                self.linked_in_silence(now_unix, &survey);
-            }
             Phase::Running => self.note_probe(now_unix, &survey),
-            Phase::ProbeRound(AfterProbe::Start) if self.asked == Purpose::Links => {
-                self.note_links(&survey);
-                self.health.extend(survey.health);
-                self.replace_lost(now_unix);
-            }
             Phase::ProbeRound(AfterProbe::Start) => self.probed(now_unix, survey),
             Phase::ProbeRound(AfterProbe::Stop) => self.stopped(),
             Phase::ProbeRound(AfterProbe::Finish(exit)) => self.cleaned(*exit, &survey),
@@ -413,7 +400,7 @@ impl Decisions {
         }
     }
 
-    /// The nodes have answered before a start: those that are well try their links.
+    /// The nodes have answered before a start, and those that are well have tried their links.
     fn probed(&mut self, now_unix: f64, survey: Survey) {
         if let Some((agent, source)) = survey.agent_fault {
             return self.end(Err(SupervisorError::Agent { agent, source }));
@@ -433,23 +420,18 @@ impl Decisions {
         };
         let pool = &self.state.pool;
         let all = pool.active.iter().chain(&pool.spares);
-        self.health = all.clone().map(|host| (host.name.clone(), health(host))).collect();
-        let is_well = |host: &&Host| self.health_of(&host.name) == Health::Well;
-        let well = all.filter(is_well).cloned().collect();
-        if !self.try_links(well) {
-            self.replace_lost(now_unix);
-        }
+        self.health = all.map(|host| (host.name.clone(), health(host))).collect();
+        self.note_links(&survey);
+        self.replace_lost(now_unix);
     }
 
-    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, they are
-    /// to be left out on trial, or the user has taken them from the list. Without them here, the
-    /// survey would not wait for the spares that [`Decisions::replace_ill`] needs, and would be
-    /// repeated for ever.
+    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
+    /// user has taken them from the list. Without them here, the survey would not wait for the
+    /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
     fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {
             self.links.dead.contains_key(*name)
-                || self.leaving.contains(*name)
                 || self.to_replace(name).is_some()
                 || !self.rules.listed.contains(*name)
         };

@@ -100,7 +100,7 @@ impl Decisions {
             self.running.is_unreached |= self.watch.last().is_none();
             self.kill(&format!("no sign of life for {silent:.1} s (limit {limit:.1} s)"));
         } else if self.running.killed.is_none() && self.is_time_to_look(now_unix) {
-            return self.ask(Purpose::Check);
+            return self.ask(Purpose::Check, true);
         }
         if stops > 0 {
             self.stop_job(now_unix, stops);
@@ -125,7 +125,15 @@ impl Decisions {
     pub(super) fn note_probe(&mut self, now_unix: f64, survey: &Survey) {
         // If all nodes are well, the next probe comes after twice the silence.
         self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
-        if self.lives_again(now_unix) || self.kill_for_ill(survey) {
+        if self.lives_again(now_unix) {
+            return;
+        }
+        self.note_links(survey);
+        if let Some((name, why)) = self.links.dead.first_key_value() {
+            let (name, why) = (name.clone(), why.clone());
+            return self.kill_for_lost(&name, &why);
+        }
+        if self.kill_for_ill(survey) {
             return;
         }
         match stopped(survey) {
@@ -137,26 +145,7 @@ impl Decisions {
                 return;
             }
         }
-        let is_well = |host: &Host| survey.health(&host.name) == Health::Well;
-        if self.state.pool.active.iter().all(is_well) {
-            // The agent may reach the nodes over another network than the ranks.
-            self.try_links(self.state.pool.active.clone());
-        }
-    }
-
-    /// Handles what the nodes found about their links while the job runs.
-    pub(super) fn linked_in_silence(&mut self, now_unix: f64, survey: &Survey) {
-        if self.lives_again(now_unix) {
-            return;
-        }
-        self.note_links(survey);
-        if let Some((name, why)) = self.links.dead.first_key_value() {
-            let (name, why) = (name.clone(), why.clone());
-            self.kill_for_lost(&name, &why);
-        } else if !self.kill_for_ill(survey)
-            && self.watch.last().is_none()
-            && !self.rules.is_of_program
-        {
+        if survey.links.is_some() && self.watch.last().is_none() && !self.rules.is_of_program {
             // The start waits for ever for a node that its launcher does not reach.
             let mut named = self.suspects.iter();
             if let Some(name) = named.find(|name| self.doubts.is_cut_off(name)).cloned() {

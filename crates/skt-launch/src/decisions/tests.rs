@@ -5,7 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hosts::Host;
-use crate::links::{Link, LinkState, Partner};
+use crate::links::addresses::Networks;
+use crate::links::{Link, LinkState, plan};
 use crate::probe::tests::answer;
 use crate::program::{ProcessEnd, RankEnd};
 use crate::state::Status;
@@ -26,7 +27,6 @@ pub(super) fn rules() -> RunRules {
         start_over: false,
         replace_suspects: false,
         losable: vec![true; 3],
-        networks: Networks::default(),
         listed: NODES.iter().chain(&["s1", "s2"]).map(|name| (*name).to_owned()).collect(),
     }
 }
@@ -61,6 +61,32 @@ pub(super) fn survey(pool: &Pool, ill: &[&str], run_bytes: u64) -> Survey {
         survey.health.insert(host.name.clone(), health);
     }
     survey
+}
+
+/// The nodes that are to try their links do so; no packet passes where `is_dead` of two nodes.
+pub(super) fn try_links(
+    survey: &mut Survey,
+    inquiry: &Inquiry,
+    is_dead: impl Fn(&str, &str) -> bool,
+) {
+    let hosts = survey.nodes_to_link(inquiry);
+    if hosts.is_empty() {
+        return;
+    }
+    let link = |from: &str, to: &str| Link {
+        to: to.to_owned(),
+        found: if is_dead(from, to) {
+            LinkState::Dead("no answer".into())
+        } else {
+            LinkState::Alive
+        },
+    };
+    let partners = plan::partners(&hosts, &survey.answers, &Networks::default());
+    let of_node = partners.into_iter().map(|(from, partners)| {
+        let links = partners.iter().map(|to| link(&from, &to.name)).collect();
+        (from, links)
+    });
+    survey.links = Some(of_node.collect());
 }
 
 pub(super) fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
@@ -139,30 +165,41 @@ impl Play {
 
     /// All nodes except the `ill` ones answer; all links are well.
     fn answers_but(&mut self, ill: &[&str]) -> Vec<String> {
-        let pool = self.asked.take().expect("nodes are asked").pool;
-        let mut lines = self.on(Event::Answers(survey(&pool, ill, 4096)));
-        if lines.last().is_some_and(|line| line.starts_with("ask links ")) {
-            lines.pop();
-            lines.extend(self.links_but(&[]));
-        }
-        lines
+        self.answers(
+            |survey| {
+                for name in ill {
+                    survey.answers.remove(*name);
+                    survey.health.insert((*name).to_owned(), Health::Ill("no answer".to_owned()));
+                }
+            },
+            &[],
+        )
     }
 
-    /// The probed nodes find that no packet passes to or from the nodes `dead`.
-    fn links_but(&mut self, dead: &[&str]) -> Vec<String> {
-        let Inquiry { pool, partners, .. } = self.asked.take().expect("links are tried");
-        let mut survey = survey(&pool, &[], 4096);
-        for (name, answer) in &mut survey.answers {
-            let link = |partner: &Partner| Link {
-                to: partner.name.clone(),
-                found: if dead.iter().any(|dead| *dead == *name || *dead == partner.name) {
-                    LinkState::Dead("no answer".into())
-                } else {
-                    LinkState::Alive
-                },
-            };
-            answer.links = partners[name].iter().map(link).collect();
-        }
+    /// All nodes answer, and then find that no packet passes to or from the nodes `dead`.
+    fn links_dead(&mut self, dead: &[&str]) -> Vec<String> {
+        self.answers(|_| {}, dead)
+    }
+
+    /// The spares `unknown` are not waited for; no packet passes to or from the nodes `dead`.
+    fn answers_without_spares(&mut self, unknown: &[&str], dead: &[&str]) -> Vec<String> {
+        self.answers(
+            |survey| {
+                for spare in unknown {
+                    survey.answers.remove(*spare);
+                    survey.health.insert((*spare).to_owned(), Health::Unknown);
+                }
+            },
+            dead,
+        )
+    }
+
+    /// All nodes answer but for what `change` changes, and then try their links.
+    fn answers(&mut self, change: impl FnOnce(&mut Survey), dead: &[&str]) -> Vec<String> {
+        let inquiry = self.asked.take().expect("nodes are asked");
+        let mut survey = survey(&inquiry.pool, &[], 4096);
+        change(&mut survey);
+        try_links(&mut survey, &inquiry, |a, b| dead.contains(&a) || dead.contains(&b));
         self.on(Event::Answers(survey))
     }
 
@@ -412,13 +449,9 @@ fn heartbeat_during_a_probe_keeps_the_job_alive() {
     assert_eq!(play.tick_after(3.0), ["ask look n1 n2 n3 + s1"]);
     play.beats(&[("factor", 520)]);
     assert_eq!(play.answers_but(&["n3"]), [""; 0]);
-    // Links are tried once all nodes have answered.
     assert_eq!(play.tick_after(8.0), ["ask look n1 n2 n3 + s1"]);
-    let pool = play.asked.take().expect("nodes are asked").pool;
-    let lines = play.on(Event::Answers(survey(&pool, &[], 4096)));
-    assert!(lines[0].starts_with("ask links "), "{lines:?}");
     play.beats(&[("factor", 530)]);
-    assert_eq!(play.links_but(&["n2"]), [""; 0]);
+    assert_eq!(play.links_dead(&["n2"]), [""; 0]);
 }
 
 #[test]
@@ -695,16 +728,15 @@ fn segments_missing_between_two_starts_are_reported() {
 
 /// All nodes answer, `n2` with these counts of OOM kills, the others with 7 and none.
 fn answers_with_oom_kills(play: &mut Play, of_n2: OomKills) -> Vec<String> {
-    let pool = play.asked.take().expect("nodes are asked").pool;
-    let mut survey = survey(&pool, &[], 4096);
-    for (name, answer) in &mut survey.answers {
-        let others = OomKills { machine: Some(7), group: None };
-        answer.oom_kills = if name == "n2" { of_n2 } else { others };
-    }
-    let mut lines = play.on(Event::Answers(survey));
-    lines.retain(|line| !line.starts_with("ask links "));
-    play.links_but(&[]);
-    lines
+    play.answers(
+        |survey| {
+            for (name, answer) in &mut survey.answers {
+                let others = OomKills { machine: Some(7), group: None };
+                answer.oom_kills = if name == "n2" { of_n2 } else { others };
+            }
+        },
+        &[],
+    )
 }
 
 #[test]
@@ -1198,7 +1230,6 @@ impl World {
             Action::Ask(inquiry) => {
                 let is_right = match inquiry.purpose {
                     Purpose::Check => self.launcher == Launcher::Runs,
-                    Purpose::Links => self.launcher != Launcher::Killed,
                     _ => self.launcher == Launcher::None,
                 };
                 assert!(is_right, "{:?} {inquiry:?}", self.launcher);
@@ -1285,24 +1316,16 @@ impl World {
             match health {
                 Health::Well => {
                     self.lost.remove(&host.name);
-                    let partners = inquiry.partners.get(&host.name).into_iter().flatten();
-                    let link = |(index, partner): (usize, &Partner)| Link {
-                        to: partner.name.clone(),
-                        found: if (what >> (index % 8)) & 1 == 1 && how.is_multiple_of(5) {
-                            LinkState::Dead("no answer".to_owned())
-                        } else {
-                            LinkState::Alive
-                        },
-                    };
-                    let links = partners.enumerate().map(link).collect();
-                    let answer = crate::probe::Answer { links, ..answer() };
-                    survey.answers.insert(host.name.clone(), answer);
+                    survey.answers.insert(host.name.clone(), answer());
                 }
                 Health::Ill(_) => drop(self.lost.insert(host.name.clone())),
                 Health::Unknown => {}
             }
             survey.health.insert(host.name.clone(), health);
         }
+        let place = |name: &str| ALL.iter().position(|other| *other == name).unwrap_or(0);
+        let is_dead = |_: &str, to: &str| (what >> place(to)) & 1 == 1 && how.is_multiple_of(5);
+        try_links(&mut survey, inquiry, is_dead);
         self.feed(Event::Answers(survey));
     }
 
@@ -1401,16 +1424,6 @@ fn last_containing<'a>(lines: &'a [String], words: &str) -> &'a str {
     lines.iter().rfind(|line| line.contains(words)).unwrap_or_else(|| panic!("{lines:?}"))
 }
 
-impl Play {
-    /// All nodes answer, and then find that no packet passes to or from the nodes `dead`.
-    fn links_dead(&mut self, dead: &[&str]) -> Vec<String> {
-        let pool = self.asked.take().expect("nodes are asked").pool;
-        let lines = self.on(Event::Answers(survey(&pool, &[], 4096)));
-        assert!(last_containing(&lines, "ask links ").starts_with("ask links "));
-        self.links_but(dead)
-    }
-}
-
 #[test]
 fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
     let mut play = Play::computing(rules(), &["s1"]);
@@ -1434,14 +1447,7 @@ fn two_dead_links_are_replaced_at_once() {
 fn silent_spares_are_probed_again_after_dead_links() {
     let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
-    let asked = play.asked.take().expect("nodes are asked");
-    let mut survey = survey(&asked.pool, &[], 4096);
-    for spare in ["s1", "s2"] {
-        survey.health.insert(spare.into(), Health::Unknown);
-        survey.answers.remove(spare);
-    }
-    play.on(Event::Answers(survey));
-    let lines = play.links_but(&["n1"]);
+    let lines = play.answers_without_spares(&["s1", "s2"], &["n1"]);
     assert_eq!(lines, ["ask start n1 n2 n3 + s1 s2, 2 may be silent"]);
     let asked = play.asked.as_ref().expect("nodes are asked again");
     assert_eq!(asked.lost, ["n1".to_owned()].into(), "whatever n1 answers, it needs a spare");
@@ -1685,17 +1691,12 @@ fn a_named_node_whose_link_is_alive_stays() {
 fn silent_spares_are_probed_again_for_trials() {
     let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
     play.ends_without(&["n2", "n3"]);
-    let asked = play.asked.take().expect("nodes are asked");
-    let mut survey = survey(&asked.pool, &[], 4096);
-    survey.health.insert("s2".into(), Health::Unknown);
-    survey.answers.remove("s2");
-    play.on(Event::Answers(survey));
-    let lines = play.links_but(&ALL);
+    let lines = play.answers_without_spares(&["s2"], &ALL);
     assert!(
         last_containing(&lines, "ask start n1 n2 n3 + s1 s2").contains("lost? n2 n3"),
         "{lines:?}"
     );
-    assert_eq!(play.asked.as_ref().unwrap().lost, ["n2".to_owned(), "n3".to_owned()].into());
+    assert_eq!(play.asked.as_ref().unwrap().leaving, ["n2".to_owned(), "n3".to_owned()].into());
     assert_eq!(play.links_untested().len(), 2);
     play.launches(0.0, "n1 s2 s1 --resume require");
 }
@@ -1798,7 +1799,6 @@ fn a_job_that_is_suspended_for_long_is_not_hung() {
         assert!(!lines.contains("kill"), "{lines}");
     }
     // Once it continues, it may hang.
-    play.answers_but(&[]);
     assert!(play.tick_after(31.0)[0].starts_with("kill: no sign of life"));
 }
 

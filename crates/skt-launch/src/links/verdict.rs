@@ -232,7 +232,7 @@ fn reason(name: &str, tries: &[Try]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::partners;
+    use super::super::plan::partners_at;
     use super::*;
 
     /// The findings where no packet passes between the pairs that `is_dead` selects.
@@ -247,7 +247,8 @@ mod tests {
                 LinkState::Alive
             },
         };
-        let all = partners(&nodes).into_iter().filter(|(name, _)| !silent.contains(&index(name)));
+        let all =
+            partners_at(&nodes).into_iter().filter(|(name, _)| !silent.contains(&index(name)));
         all.map(|(from, to)| {
             let links = to.iter().map(|to| link(&from, &to.name)).collect();
             (from, links)

@@ -680,7 +680,8 @@ fn answers_of_nodes() {
     let pool = Pool::new(vec![Host { name: "n1".into(), slots: 2 }], vec![]);
     // The script writes to both streams, because without an answer the error counts.
     let script = format!("cat {0}; cat {0} >&2", file.display());
-    let reach = |_: &str, _: Purpose, _: &[Partner]| ["sh", "-c", &script].map(str::to_owned).to_vec();
+    let reach =
+        |_: &str, _: Purpose, _: &[Partner]| ["sh", "-c", &script].map(str::to_owned).to_vec();
     let each = Duration::from_secs(30);
     let (inquiry, networks) = (Inquiry::new(Purpose::Start, pool), Networks::default());
     campaign("answers_of_nodes", &corpus, &JSON, 150, |input| {

@@ -2,7 +2,6 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, CommandFactory as _, Parser as _};
@@ -28,7 +27,6 @@ use skt_launch::links::addresses::Networks;
 use skt_launch::probe;
 use skt_launch::program::Program;
 use skt_launch::shape;
-use skt_launch::watch::MinTimeouts;
 use skt_launch::{LaunchOptions, SupervisorError};
 use skt_run::protect::{self, SLURM_END, Settings, read_domains};
 
@@ -217,7 +215,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     {
         messages::print(format_args!("warning: {why}"));
     }
-    let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
+    let options = options_of_nodes(args, wanted, nodes, ranks, env)?;
     let pool = &options.pool;
     let rows = checksum_rows(&checked.spec, ranks);
     say_what_is_survived(pool, ranks, &settings, rows.clone());
@@ -268,7 +266,7 @@ fn options_of_program(
     let nodes = nodes.ok_or(LaunchError::NoRanks)?;
     let ranks = np.unwrap_or_else(|| nodes.slots());
     let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let options = options_of_nodes(args, &wanted, nodes, ranks, env)?;
+    let options = options_of_nodes(args, wanted, nodes, ranks, env)?;
     let command = args.command.iter().map(|word| argument_to_text(word)).collect();
     let program_of_user = Some(Program { file, checksum });
     Ok(LaunchOptions { run_id, command, program_of_user, ..options })
@@ -309,7 +307,7 @@ fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError
 /// as for a program of which nothing is known.
 fn options_of_nodes(
     args: &LaunchArgs,
-    wanted: &LaunchSettings,
+    mut settings: LaunchSettings,
     nodes: Nodes,
     ranks: usize,
     env: Env,
@@ -318,17 +316,16 @@ fn options_of_nodes(
     if slots < ranks {
         return Err(LaunchError::Slots { ranks, slots, file });
     }
-    let pool = pool(listed, ranks, wanted.spares.as_deref())?;
-    let launcher = launcher(wanted, env)?;
-    let mut extra = wanted.launcher_args.clone();
+    let pool = pool(listed, ranks, settings.spares.as_deref())?;
+    let launcher = launcher(&settings, env)?;
     if is_local
-        && launcher == Launcher::Openmpi
+        && launcher == Launcher::Starter(Starter::Openmpi)
         && machine::cores().is_ok_and(|cores| ranks > cores)
     {
-        extra.splice(0..0, YIELD.map(str::to_owned));
+        settings.launcher_args.splice(0..0, YIELD.map(str::to_owned));
     }
     if let Some(host) = pool.everyone().find(|host| host.name.contains(':'))
-        && launcher == Launcher::Mpich
+        && launcher == Launcher::Starter(Starter::Mpich)
     {
         return Err(LaunchError::Address { host: host.name.clone() });
     }
@@ -338,38 +335,10 @@ fn options_of_nodes(
     is_text("the path of skt-hpl", program_file.as_os_str())?;
     is_text("the path of the working folder", folder.as_os_str())?;
     Ok(LaunchOptions {
-        launcher,
-        program: wanted.launcher_program.clone(),
-        agent: wanted.agent.clone(),
-        networks: Networks::from_arguments(&extra, env),
-        extra,
+        networks: Networks::from_arguments(&settings.launcher_args, env),
         is_local,
-        losable: vec![false; pool.active.len()],
-        pool,
-        ranks,
-        threads: 1,
-        helper_cores: 0,
-        program_file,
-        program_of_user: None,
-        command: Vec::new(),
-        is_protected: true,
-        rank_bytes: 0,
-        run_id: String::new(),
-        keeps: None,
-        // The least that a checkpoint survives.
-        parities: 1,
-        says_resume: false,
-        state: wanted.state.clone(),
-        min_timeouts: MinTimeouts::from_columns(wanted.hang_after_seconds),
-        // ssh, which gets this limit, too, counts the seconds in an `int`.
-        probe_limit: Duration::from_secs_f64(wanted.probe_limit_seconds.min(i32::MAX.into())),
-        restarts_max: wanted.max_restarts,
         head_lost: args.head_lost,
-        readmit: wanted.readmit,
-        start_over: wanted.start_over,
-        replace_suspects: wanted.replace_suspects,
-        end_unix: None,
-        json: wanted.json.clone(),
+        ..LaunchOptions::new(settings, launcher, pool, ranks, program_file)
     })
 }
 
@@ -526,20 +495,18 @@ fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> 
         return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
     }
     let is_slurm = || wanted.hosts.is_none() && env("SLURM_JOB_ID").is_some();
-    Ok(match wanted.launcher {
-        LauncherChoice::Openmpi => Launcher::Openmpi,
-        LauncherChoice::Mpich => Launcher::Mpich,
-        LauncherChoice::Slurm => Launcher::Slurm,
-        LauncherChoice::Auto if is_slurm() => Launcher::Slurm,
+    let starter = match wanted.launcher {
+        LauncherChoice::Openmpi => Starter::Openmpi,
+        LauncherChoice::Mpich => Starter::Mpich,
+        LauncherChoice::Slurm => Starter::Slurm,
+        LauncherChoice::Auto if is_slurm() => Starter::Slurm,
         LauncherChoice::Auto => {
             let program = wanted.launcher_program.as_deref().unwrap_or("mpirun");
-            match Starter::from_program(program) {
-                Some(Starter::Openmpi) => Launcher::Openmpi,
-                Some(Starter::Mpich) => Launcher::Mpich,
-                _ => return Err(LaunchError::NoLauncher { program: program.to_owned() }),
-            }
+            Starter::from_program(program)
+                .ok_or_else(|| LaunchError::NoLauncher { program: program.to_owned() })?
         }
-    })
+    };
+    Ok(Launcher::Starter(starter))
 }
 
 #[cfg(test)]
@@ -560,7 +527,8 @@ mod tests {
             let line = format!("--launcher {name}");
             let wanted = with_file(&args(&line).given, LaunchDraft::new()).unwrap();
             let launcher = launcher(&wanted, &none).unwrap();
-            assert_eq!(format!("{launcher:?}").to_lowercase(), name);
+            let shown = format!("{launcher:?}").to_lowercase();
+            assert_eq!(shown, format!("starter({name})"));
         }
     }
 
@@ -615,7 +583,7 @@ mod tests {
         let cores = machine::cores().unwrap();
         let extra = |ranks: usize, flags: &str| {
             let line = format!("--np {ranks} {flags} -- --n 100 --p 1 --q {ranks} --ft none");
-            super::options(&args(&line), &none).unwrap().extra.join(" ")
+            super::options(&args(&line), &none).unwrap().settings.launcher_args.join(" ")
         };
         let own = "--launcher openmpi --launcher-arg=-v";
         assert_eq!(extra(cores, own), "-v");
@@ -652,7 +620,7 @@ mod tests {
         let why = super::options(&args("-- --n 100 --p 2 --q 2"), &torn).unwrap_err().to_string();
         assert!(why.starts_with("SLURM_TASKS_PER_NODE='2(x2' does not give"), "{why}");
         let options = super::options(&args("-- --n 100 --p 2 --q 2"), &slurm).unwrap();
-        assert_eq!(options.launcher, Launcher::Slurm);
+        assert_eq!(options.launcher, Launcher::Starter(Starter::Slurm));
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");
         assert_eq!(names(&options.pool.spares), "n3:2");
         let folder = tempfile::tempdir().unwrap();
@@ -679,7 +647,7 @@ mod tests {
         let line = "--launcher openmpi --probe-limit 1e30 --hang-after 1e30 -- --n 100";
         let options = super::options(&args(line), &none).unwrap();
         // The `int` in which ssh counts the seconds.
-        assert_eq!(options.probe_limit.as_secs(), 2_147_483_647);
+        assert_eq!(options.probe_limit().as_secs(), 2_147_483_647);
     }
 
     #[test]
@@ -740,18 +708,21 @@ mod tests {
              probe_limit = 7\nmax_restarts = 3\nstart_over = true\nstate = 's'\nagent = 'rsh'\n",
         );
         let options = read("").unwrap();
-        assert_eq!(
-            (options.launcher, options.extra.join(" ")),
-            (Launcher::Mpich, "-iface ib0".into())
-        );
+        assert_eq!(options.launcher, Launcher::Starter(Starter::Mpich));
         assert_eq!(names(&options.pool.active), "n1:1 n2:1");
-        assert_eq!((options.min_timeouts.columns_seconds, options.restarts_max), (120.0, 3));
-        assert_eq!((options.probe_limit.as_secs(), options.start_over), (7, true));
-        assert_eq!((options.state, options.agent), ("s".into(), Some("rsh".into())));
+        assert_eq!(options.probe_limit().as_secs(), 7);
+        let settings = options.settings;
+        assert_eq!(settings.launcher_args.join(" "), "-iface ib0");
+        assert_eq!((settings.hang_after_seconds, settings.max_restarts), (120.0, 3));
+        assert_eq!((settings.state, settings.agent), ("s".into(), Some("rsh".into())));
+        assert!(settings.start_over);
         let options = read("--launcher slurm --hang-after 5s --state t --max-restarts 9").unwrap();
-        assert_eq!((options.launcher, options.extra.len()), (Launcher::Slurm, 0));
-        assert_eq!((options.min_timeouts.columns_seconds, options.restarts_max), (5.0, 9));
-        assert_eq!(options.state, Path::new("t"));
+        assert_eq!(
+            (options.launcher, options.settings.launcher_args.len()),
+            (Launcher::Starter(Starter::Slurm), 0)
+        );
+        assert_eq!((options.settings.hang_after_seconds, options.settings.max_restarts), (5.0, 9));
+        assert_eq!(options.settings.state, Path::new("t"));
         let said = |table: &str| {
             toml(table);
             let said = read("").unwrap_err().to_string();
@@ -771,7 +742,10 @@ mod tests {
         assert!(matches!(read("").unwrap().launcher, Launcher::Template(_)));
         let said = read("--launcher-arg=-x").unwrap_err().to_string();
         assert!(said.contains(beside), "{said}");
-        assert_eq!(read("--launcher slurm --launcher-arg=-x").unwrap().launcher, Launcher::Slurm);
+        assert_eq!(
+            read("--launcher slurm --launcher-arg=-x").unwrap().launcher,
+            Launcher::Starter(Starter::Slurm)
+        );
     }
 
     #[test]

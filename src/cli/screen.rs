@@ -278,21 +278,16 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
     let text = fs::read_to_string(file)
         .map_err(|why| ScreenCommandError::Other(format!("{name}: {why}")))?;
     let hosts = hosts::parse(&text, &name)?;
-    let launcher = match Starter::from_program(&args.launcher_program) {
-        Some(Starter::Openmpi) => Launcher::Openmpi,
-        Some(Starter::Mpich) => Launcher::Mpich,
-        _ => {
-            let program = &args.launcher_program;
-            let why =
-                format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program");
-            return Err(ScreenCommandError::Other(why));
-        }
-    };
+    let starter = Starter::from_program(&args.launcher_program).ok_or_else(|| {
+        let program = &args.launcher_program;
+        let why = format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program");
+        ScreenCommandError::Other(why)
+    })?;
     let own = program::file().map_err(|why| ScreenCommandError::Other(why.to_string()))?;
     let Screened { results, own_names } = screening::run(&Screening {
         hosts: &hosts,
         here: &host::this_host().name,
-        launcher,
+        launcher: Launcher::Starter(starter),
         program: &args.launcher_program,
         extra: &args.launcher_arg,
         agent: args.agent.as_deref(),

@@ -30,7 +30,7 @@ pub enum Liveness {
     Alive,
     /// The process has ended, or the machine was rebooted since.
     Dead,
-    /// The process belongs to another PID namespace (a container) and cannot be seen.
+    /// The process cannot be seen from here: it belongs to another PID namespace (a container).
     Unknown,
 }
 
@@ -141,29 +141,18 @@ pub(crate) fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
     (!is_zombie || field(20)? > 1).then_some(field)
 }
 
-/// Whether a process that holds something is running.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Presence {
-    /// The process runs, and has not been killed.
-    Alive,
-    /// The process was killed or has ended: what it still holds is released without further action.
-    Ending,
-    /// The process cannot be seen from here.
-    Unknown,
-}
-
-/// A description of this process, for [`presence`].
+/// A description of this process, for [`holder_liveness`].
 pub fn this_process() -> String {
     ProcessId::this().text()
 }
 
-/// The presence of the process that [`this_process`] has described.
-pub fn presence(process: &str) -> Presence {
-    let Some(process) = ProcessId::parse(process) else { return Presence::Unknown };
+/// Whether the process that [`this_process`] has described holds what it has taken. One that was
+/// killed is dead: what it still holds is released without further action.
+pub fn holder_liveness(process: &str) -> Liveness {
+    let Some(process) = ProcessId::parse(process) else { return Liveness::Unknown };
     match process.liveness() {
-        Liveness::Unknown => Presence::Unknown,
-        Liveness::Alive if is_at_work(process.pid()) => Presence::Alive,
-        Liveness::Alive | Liveness::Dead => Presence::Ending,
+        Liveness::Alive if !is_at_work(process.pid()) => Liveness::Dead,
+        liveness => liveness,
     }
 }
 
@@ -342,18 +331,18 @@ mod tests {
     /// A process that has exited and not been waited for, and one that is killed.
     #[test]
     fn a_process_that_was_killed_is_not_at_work() {
-        assert_eq!(presence(&this_process()), Presence::Alive);
-        assert_eq!(presence("no process"), Presence::Unknown);
+        assert_eq!(holder_liveness(&this_process()), Liveness::Alive);
+        assert_eq!(holder_liveness("no process"), Liveness::Unknown);
         let mut child = Command::new("sleep").arg("1000").spawn().expect("sleep");
         let start_ticks = running_since(child.id()).expect("it runs");
         let process = ProcessId { pid: child.id().into(), start_ticks, ..ProcessId::this() };
-        assert_eq!(presence(&process.text()), Presence::Alive);
+        assert_eq!(holder_liveness(&process.text()), Liveness::Alive);
         let elsewhere = ProcessId { pid_namespace: 1, ..process };
-        assert_eq!(presence(&elsewhere.text()), Presence::Unknown);
+        assert_eq!(holder_liveness(&elsewhere.text()), Liveness::Unknown);
         child.kill().expect("ours");
-        assert_eq!(presence(&process.text()), Presence::Ending);
+        assert_eq!(holder_liveness(&process.text()), Liveness::Dead);
         child.wait().expect("ours");
-        assert_eq!(presence(&process.text()), Presence::Ending);
+        assert_eq!(holder_liveness(&process.text()), Liveness::Dead);
     }
 
     /// A process may end between two reads of its files.
@@ -365,7 +354,7 @@ mod tests {
             let process = ProcessId { pid: child.id().into(), start_ticks, ..ProcessId::this() };
             child.kill().expect("ours");
             while process.liveness() == Liveness::Alive {
-                assert_eq!(presence(&process.text()), Presence::Ending, "round {round}");
+                assert_eq!(holder_liveness(&process.text()), Liveness::Dead, "round {round}");
             }
             child.wait().expect("ours");
         }

@@ -9,16 +9,11 @@ use super::hosts::{self, Host};
 use skt_checkpoint::heartbeat;
 use skt_host::starter::Starter;
 
-/// The program that starts the ranks.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
+/// What starts the ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launcher {
-    /// `mpirun` of Open MPI.
-    Openmpi,
-    /// `mpiexec.hydra` of MPICH and its derivatives.
-    Mpich,
-    /// `srun` inside an allocation.
-    Slurm,
+    /// A program that is known.
+    Starter(Starter),
     /// A command line with fields to fill in, see [`Template`].
     Template(Template),
 }
@@ -26,7 +21,7 @@ pub enum Launcher {
 /// A site's own command line, run by `/bin/sh -c`. Its fields are `{ranks}`, `{nodes}`,
 /// `{hostfile}`, `{hosts}` (names, separated by commas), `{slots}` (ranks per node, the largest),
 /// and `{command}`.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template(String);
 
 impl Template {
@@ -96,9 +91,9 @@ pub struct LauncherCommand {
 /// Makes the plan for a job.
 pub fn plan(launcher: &Launcher, job: &JobSpec) -> LauncherCommand {
     let mut plan = match launcher {
-        Launcher::Openmpi => openmpi(job),
-        Launcher::Mpich => mpich(job),
-        Launcher::Slurm => slurm(job),
+        Launcher::Starter(Starter::Openmpi) => openmpi(job),
+        Launcher::Starter(Starter::Mpich) => mpich(job),
+        Launcher::Starter(Starter::Slurm) => slurm(job),
         Launcher::Template(template) => filled_in(template, job),
     };
     plan.env.push((heartbeat::ENV.to_owned(), job.token.to_owned()));
@@ -241,7 +236,7 @@ pub fn on_node(
             argv.extend([host.to_owned(), command.to_owned()]);
             argv
         }
-        (Launcher::Slurm, None) => {
+        (Launcher::Starter(Starter::Slurm), None) => {
             let mut argv = words("srun --nodes=1 --ntasks=1 --overlap");
             argv.extend([format!("--immediate={seconds}"), format!("--nodelist={host}")]);
             argv.extend(["/bin/sh".into(), "-c".into(), command.to_owned()]);
@@ -304,7 +299,8 @@ mod tests {
 
     #[test]
     fn open_mpi() {
-        let plan = lines(&Launcher::Openmpi, Some("/opt/agent"), &["--bind-to", "none"]);
+        let plan =
+            lines(&Launcher::Starter(Starter::Openmpi), Some("/opt/agent"), &["--bind-to", "none"]);
         assert_eq!(
             plan.argv.join(" "),
             "mpirun --mca plm_rsh_agent /opt/agent --mca oob_tcp_keepalive_time 2 \
@@ -319,7 +315,8 @@ mod tests {
 
     #[test]
     fn mpich() {
-        let plan = lines(&Launcher::Mpich, Some("/opt/agent"), &["-prepend-rank"]);
+        let plan =
+            lines(&Launcher::Starter(Starter::Mpich), Some("/opt/agent"), &["-prepend-rank"]);
         assert_eq!(
             plan.argv.join(" "),
             "mpiexec.hydra -launcher rsh -launcher-exec /opt/agent -f /run/hosts -n 4 \
@@ -330,7 +327,7 @@ mod tests {
 
     #[test]
     fn slurm() {
-        let plan = lines(&Launcher::Slurm, None, &["--mpi=pmix"]);
+        let plan = lines(&Launcher::Starter(Starter::Slurm), None, &["--mpi=pmix"]);
         assert_eq!(
             plan.argv.join(" "),
             "srun --nodes=2 --ntasks=4 --distribution=arbitrary --kill-on-bad-exit=1 --wait=5 \
@@ -347,12 +344,19 @@ mod tests {
             argv.split(" /opt/skt-hpl").next().unwrap().to_owned()
         };
         let end = "-x HWLOC_COMPONENTS --bind-to none";
-        assert!(argv(Launcher::Openmpi, &[]).ends_with(end));
+        assert!(argv(Launcher::Starter(Starter::Openmpi), &[]).ends_with(end));
         let end = "-x HWLOC_COMPONENTS --bind-to core";
-        assert!(argv(Launcher::Openmpi, &["--bind-to", "core"]).ends_with(end));
-        assert!(argv(Launcher::Slurm, &[]).ends_with("--export=ALL --cpus-per-task=4"));
-        assert!(argv(Launcher::Slurm, &["-c", "8"]).ends_with("--export=ALL -c 8"));
-        assert!(argv(Launcher::Mpich, &[]).ends_with("-genv SKT_HPL_HEARTBEAT r1.3"));
+        assert!(argv(Launcher::Starter(Starter::Openmpi), &["--bind-to", "core"]).ends_with(end));
+        assert!(
+            argv(Launcher::Starter(Starter::Slurm), &[])
+                .ends_with("--export=ALL --cpus-per-task=4")
+        );
+        assert!(
+            argv(Launcher::Starter(Starter::Slurm), &["-c", "8"]).ends_with("--export=ALL -c 8")
+        );
+        assert!(
+            argv(Launcher::Starter(Starter::Mpich), &[]).ends_with("-genv SKT_HPL_HEARTBEAT r1.3")
+        );
     }
 
     #[test]
@@ -376,13 +380,13 @@ mod tests {
     fn nodes_are_reached_by_agent_ssh_or_srun() {
         let limit = Duration::from_millis(19_500);
         let reach = |launcher, agent| on_node(&launcher, agent, limit, "n1", "a 'b'").join("|");
-        assert_eq!(reach(Launcher::Openmpi, Some("rsh -q")), "rsh|-q|n1|a 'b'");
+        assert_eq!(reach(Launcher::Starter(Starter::Openmpi), Some("rsh -q")), "rsh|-q|n1|a 'b'");
         assert_eq!(
-            reach(Launcher::Mpich, None),
+            reach(Launcher::Starter(Starter::Mpich), None),
             "ssh|-x|-o|BatchMode=yes|-o|ControlMaster=no|-o|ConnectTimeout=20|n1|a 'b'"
         );
         assert_eq!(
-            reach(Launcher::Slurm, None),
+            reach(Launcher::Starter(Starter::Slurm), None),
             "srun|--nodes=1|--ntasks=1|--overlap|--immediate=20|--nodelist=n1|/bin/sh|-c|a 'b'"
         );
     }

@@ -48,21 +48,17 @@ use launcher::Launcher;
 use links::addresses::Networks;
 use program::Program;
 use skt_checkpoint::heartbeat::DataLocation;
+use skt_config::LaunchSettings;
 use skt_terms::exit::Exit;
 use state::StateError;
-use watch::MinTimeouts;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
 pub struct LaunchOptions {
+    /// The settings of the command line and of the `[launch]` table.
+    pub settings: LaunchSettings,
     /// The program that starts the ranks.
     pub launcher: Launcher,
-    /// The launcher's program, if it is not the usual one.
-    pub program: Option<String>,
-    /// Further arguments for the launcher.
-    pub extra: Vec<String>,
-    /// The command that reaches a node, if it is not the launcher's usual one.
-    pub agent: Option<String>,
     /// The networks that the job uses.
     pub networks: Networks,
     /// Whether all ranks run on this machine, so that no agent is needed.
@@ -93,29 +89,70 @@ pub struct LaunchOptions {
     pub is_protected: bool,
     /// Whether the arguments choose what to do with data of earlier starts.
     pub says_resume: bool,
-    /// The folder that keeps the state.
-    pub state: PathBuf,
-    /// Lower bounds for the limits on the job's silence.
-    pub min_timeouts: MinTimeouts,
-    /// The longest time that a node may take to answer.
-    pub probe_limit: Duration,
-    /// Number of restarts after which the next failure ends the run.
-    pub restarts_max: usize,
     /// Whether the machine of an earlier supervisor is gone for good, so that its launcher is not
     /// waited for.
     pub head_lost: bool,
-    /// Whether nodes that failed a probe may be used again.
-    pub readmit: bool,
-    /// Whether the run starts over when more is lost than can be rebuilt.
-    pub start_over: bool,
-    /// Whether nodes that have repeatedly computed wrong numbers are replaced.
-    pub replace_suspects: bool,
     /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
     pub losable: Vec<bool>,
     /// When the time of the run ends, in seconds since 1970.
     pub end_unix: Option<f64>,
-    /// The file for the JSON record of the run.
-    pub json: Option<PathBuf>,
+}
+
+impl LaunchOptions {
+    /// The options for a job of which nothing more is known: it takes checkpoints, which survive
+    /// the least that any does.
+    pub fn new(
+        settings: LaunchSettings,
+        launcher: Launcher,
+        pool: Pool,
+        ranks: usize,
+        program_file: PathBuf,
+    ) -> Self {
+        Self {
+            settings,
+            launcher,
+            networks: Networks::default(),
+            is_local: false,
+            losable: vec![false; pool.active.len()],
+            pool,
+            ranks,
+            threads: 1,
+            helper_cores: 0,
+            program_file,
+            program_of_user: None,
+            command: Vec::new(),
+            run_id: String::new(),
+            keeps: None,
+            rank_bytes: 0,
+            parities: 1,
+            is_protected: true,
+            says_resume: false,
+            head_lost: false,
+            end_unix: None,
+        }
+    }
+
+    /// Whether the ranks run a program of the user.
+    pub(crate) fn is_of_program(&self) -> bool {
+        self.program_of_user.is_some()
+    }
+
+    /// What the numbers in heartbeats count.
+    pub(crate) fn place(&self) -> &'static str {
+        if self.is_of_program() { "checkpoint" } else { "column" }
+    }
+
+    /// Whether a run restarts from scratch when more is lost than can be rebuilt: not where its own
+    /// arguments choose how it begins.
+    pub(crate) fn starts_over(&self) -> bool {
+        self.settings.start_over && !self.says_resume
+    }
+
+    /// The longest time that a node may take to answer.
+    pub fn probe_limit(&self) -> Duration {
+        // ssh, which gets this limit, too, counts the seconds in an `int`.
+        Duration::from_secs_f64(self.settings.probe_limit_seconds.min(i32::MAX.into()))
+    }
 }
 
 /// Why a supervisor cannot work.

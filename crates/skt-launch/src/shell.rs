@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
-use super::decisions::{Action, Decisions, Event, RunRules, Start};
+use super::decisions::{Action, Decisions, Event, Start};
 use super::input::Input;
 use super::job::{self, Job, JobOutput};
 use super::launcher::{self, Launcher, LauncherCommand};
@@ -25,12 +25,12 @@ use super::sieve::Piece;
 use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
 use super::terminal::Terminal;
-use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError, argument_text, report, stop};
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
 use skt_host::process::Process;
+use skt_host::starter::Starter;
 use skt_terms::exit::Exit;
 
 /// How often the supervisor looks for news.
@@ -46,7 +46,6 @@ type Result<T> = std::result::Result<T, SupervisorError>;
 
 /// Supervises one run.
 pub struct Shell {
-    options: LaunchOptions,
     decisions: Decisions,
     folder: StateFolder,
     /// The lock on the state folder, held until the supervisor ends.
@@ -117,7 +116,7 @@ impl Shell {
     /// # Errors
     /// See [`SupervisorError`].
     pub fn new(options: LaunchOptions) -> Result<Self> {
-        let folder = StateFolder::new(&options.state);
+        let folder = StateFolder::new(&options.settings.state);
         let lock = folder.lock()?;
         let me = Process::from_pid(std::process::id() as i32).expect("this process runs");
         let earlier = folder.load()?.filter(|state| state.status != Status::Finished);
@@ -141,7 +140,7 @@ impl Shell {
             {
                 let words = old.program.iter().chain(&old.command);
                 let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
-                return Err(SupervisorError::OtherRun { folder: options.state, command });
+                return Err(SupervisorError::OtherRun { folder: options.settings.state, command });
             }
             Some(old) => old.taken_over(&options.command, &options.pool, me),
         };
@@ -156,26 +155,8 @@ impl Shell {
         };
         // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);
-        let rules = RunRules {
-            ranks: options.ranks,
-            is_of_program: options.program_of_user.is_some(),
-            parities: options.parities,
-            is_protected: options.is_protected,
-            says_resume: options.says_resume,
-            restarts_max: options.restarts_max,
-            readmit: options.readmit,
-            start_over: options.start_over,
-            replace_suspects: options.replace_suspects,
-            losable: options.losable.clone(),
-            listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
-        };
-        let watch = match options.program_of_user {
-            None => HeartbeatWatch::new(options.min_timeouts),
-            Some(_) => HeartbeatWatch::for_program(options.min_timeouts),
-        };
-        let decisions = Decisions::new(rules, state, watch);
+        let decisions = Decisions::new(options, state);
         let mut shell = Self {
-            options,
             decisions,
             folder,
             lock,
@@ -275,17 +256,13 @@ impl Shell {
     /// jobs.
     fn end_time(&mut self) {
         self.report("time", "SIGUSR1: the time ends now");
-        self.options.end_unix = Some(self.clock.unix());
+        self.decisions.options.end_unix = Some(self.clock.unix());
         // The user's program is not started again, however it ends.
-        self.decisions.state.is_time_up |= self.options.program_of_user.is_some();
+        self.decisions.state.is_time_up |= self.decisions.options.is_of_program();
         if let Some(job) = &self.job {
             // Launchers pass the signal on to all ranks.
             job.launcher.signal(Signal::SIGUSR1);
         }
-    }
-
-    fn is_of_program(&self) -> bool {
-        self.options.program_of_user.is_some()
     }
 
     fn launcher(&self) -> &Process {
@@ -303,14 +280,15 @@ impl Shell {
             return Ok(());
         };
         // What an earlier program has written is not the output of this one.
-        if let Some(program) = &self.options.program_of_user
+        if let Some(program) = &self.decisions.options.program_of_user
             && state.program_checksum.is_some_and(|checksum| checksum != program.checksum)
         {
-            let (folder, file) = (self.options.state.clone(), program.file.clone());
+            let (folder, file) =
+                (self.decisions.options.settings.state.clone(), program.file.clone());
             return Err(SupervisorError::OtherProgram { folder, file, pid: launcher.pid });
         }
         if let Some(host) = launcher.elsewhere() {
-            if self.options.head_lost {
+            if self.decisions.options.head_lost {
                 // Ranks of that job that still run are ended when the nodes are probed.
                 self.feed(Event::NoJob { swept: 0 });
                 return Ok(());
@@ -324,7 +302,7 @@ impl Shell {
         }
         self.feed(Event::Found { runs });
         let outputs = Job::outputs(&self.folder, self.decisions.state.start)?;
-        self.job = Some(Job::new(launcher, None, outputs, self.is_of_program()));
+        self.job = Some(Job::new(launcher, None, outputs, self.decisions.options.is_of_program()));
         Ok(())
     }
 
@@ -359,7 +337,7 @@ impl Shell {
             // The launcher is gone; its agents may wait for nodes that are gone, too.
             process::sweep_launcher(&self.decisions.state.run);
             self.folder.release(start);
-            if self.options.launcher == Launcher::Openmpi {
+            if self.decisions.options.launcher == Launcher::Starter(Starter::Openmpi) {
                 job::remove_session(pid);
             }
             self.feed(Event::Ended { how, succeeded });
@@ -376,7 +354,8 @@ impl Shell {
                 Piece::Text(text) => self.terminal.forward(&text),
                 Piece::Line(line) => {
                     let text = String::from_utf8_lossy(&line).into_owned();
-                    if !self.is_of_program() && !self.decisions.has_printed(&text) {
+                    if !self.decisions.options.is_of_program() && !self.decisions.has_printed(&text)
+                    {
                         self.terminal.forward(&line);
                     }
                     self.feed(Event::Line(text));
@@ -388,7 +367,7 @@ impl Shell {
     }
 
     fn ask(&mut self, inquiry: &Inquiry) {
-        let options = &self.options;
+        let options = &self.decisions.options;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let mut words = vec![
             options.program_file.display().to_string(),
@@ -414,13 +393,13 @@ impl Shell {
             if options.is_local || name == here {
                 vec!["/bin/sh".to_owned(), "-c".to_owned(), command]
             } else {
-                let (agent, limit) = (options.agent.as_deref(), options.probe_limit);
+                let (agent, limit) = (options.settings.agent.as_deref(), options.probe_limit());
                 launcher::on_node(&options.launcher, agent, limit, name, &command)
             }
         };
         let each = match inquiry.purpose {
-            Purpose::Clean | Purpose::Forget => options.probe_limit.min(CLEAN_PATIENCE),
-            Purpose::Start | Purpose::Check | Purpose::Links => options.probe_limit,
+            Purpose::Clean | Purpose::Forget => options.probe_limit().min(CLEAN_PATIENCE),
+            Purpose::Start | Purpose::Check | Purpose::Links => options.probe_limit(),
         };
         let (rank_bytes, networks) = (options.rank_bytes, &options.networks);
         let limits = Limits { each, rank_bytes, program, networks };
@@ -456,7 +435,7 @@ impl Shell {
         // The state is saved before its token and its files are in use: a supervisor that is killed
         // in between must not leave them to the next start.
         self.repair_folder()?;
-        let program = self.options.program_of_user.as_ref();
+        let program = self.decisions.options.program_of_user.as_ref();
         self.decisions.state.program_checksum = program.map(|program| program.checksum);
         self.folder.save(&mut self.decisions.state)?;
         let number = self.decisions.state.start;
@@ -472,7 +451,7 @@ impl Shell {
         let err_file = outfile::create_new(&err).map_err(failed(err))?;
         let outputs = Job::outputs(&self.folder, number)?;
         let names: Vec<&str> = start.hosts.iter().map(|host| host.name.as_str()).collect();
-        let (ranks, names) = (self.options.ranks, names.join(", "));
+        let (ranks, names) = (self.decisions.options.ranks, names.join(", "));
         self.report("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
         let of_input = |source| SupervisorError::File { path: "standard input".into(), source };
@@ -491,11 +470,11 @@ impl Shell {
             })?;
         let me = &self.decisions.state.supervisor;
         let launcher = Process::from_pid(child.id() as i32).unwrap_or_else(|| me.clone());
-        Ok(Job::new(launcher, Some(child), outputs, self.is_of_program()))
+        Ok(Job::new(launcher, Some(child), outputs, self.decisions.options.is_of_program()))
     }
 
     fn plan(&self, start: &Start, hostfile: &std::path::Path) -> LauncherCommand {
-        let options = &self.options;
+        let options = &self.decisions.options;
         let command = match &options.program_of_user {
             Some(program) => program::command(&options.program_file, program, &options.command),
             None => self.command_of_benchmark(start),
@@ -507,9 +486,9 @@ impl Shell {
             hosts: &start.hosts,
             hostfile,
             command: &command,
-            agent: options.agent.as_deref(),
-            program: options.program.as_deref(),
-            extra: &options.extra,
+            agent: options.settings.agent.as_deref(),
+            program: options.settings.launcher_program.as_deref(),
+            extra: &options.settings.launcher_args,
             has_input: self.input.is_some(),
             token: &self.decisions.state.token(),
         };
@@ -517,7 +496,7 @@ impl Shell {
     }
 
     fn command_of_benchmark(&self, start: &Start) -> Vec<String> {
-        let options = &self.options;
+        let options = &self.decisions.options;
         let mut command = vec![options.program_file.display().to_string(), "run".into()];
         command.extend_from_slice(&options.command);
         if let Some(resume) = start.resume {
@@ -574,7 +553,7 @@ impl Shell {
         for line in report::timelines(state) {
             self.terminal.forward(format!("{line}\n").as_bytes());
         }
-        if let Some(path) = self.options.json.clone() {
+        if let Some(path) = self.decisions.options.settings.json.clone() {
             let text = serde_json::to_string_pretty(&report::account(state)).expect("plain");
             outfile::write(&path, (text + "\n").as_bytes())
                 .map_err(|source| SupervisorError::File { path, source })?;

@@ -5,9 +5,8 @@
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use super::tests::{beat, hosts, rules, survey, try_links};
+use super::tests::{beat, hosts, options, survey, try_links};
 use super::*;
-use crate::watch::MinTimeouts;
 
 /// A run of a simulated cluster.
 struct Drill {
@@ -41,17 +40,12 @@ impl Drill {
         let list = |names: &[String]| hosts(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let me = Process::from_pid(std::process::id() as i32).unwrap();
         let pool = Pool::new(list(&nodes), list(&spares));
+        let mut options = LaunchOptions { ranks: nodes.len(), parities, ..options() };
+        options.pool = pool.clone();
+        options.settings.max_restarts = 1000;
         let state = SupervisorState::new("run", &[], nodes.len(), pool, me);
-        let rules = RunRules {
-            ranks: nodes.len(),
-            parities,
-            restarts_max: 1000,
-            listed: nodes.iter().chain(&spares).cloned().collect(),
-            ..rules()
-        };
-        let watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
         Self {
-            decisions: Decisions::new(rules, state, watch),
+            decisions: Decisions::new(options, state),
             now: 1000.0,
             random,
             is_blind,

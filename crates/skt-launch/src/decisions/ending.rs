@@ -17,7 +17,7 @@ impl Decisions {
         };
         if let Some((beat, _)) = &self.state.last_beat
             && beat.phase != DONE
-            && !self.rules.is_of_program
+            && !self.options.is_of_program()
         {
             let text = "the job was lost after its report was whole; its segments are removed now";
             self.notify("reported", text);
@@ -35,7 +35,7 @@ impl Decisions {
         let everyone = self.state.pool.everyone().map(|host| host.name.as_str());
         let silent: Vec<&str> =
             everyone.filter(|name| !survey.answers.contains_key(*name)).collect();
-        if !silent.is_empty() && self.rules.is_of_program {
+        if !silent.is_empty() && self.options.is_of_program() {
             if self.state.keeps.is_some() {
                 let text = format!(
                     "{}: not reached; segments and images of the run that are there stay \
@@ -130,7 +130,7 @@ impl Decisions {
             self.act(Action::Account);
             // How a program failed once it had reported all is the last line.
             if let (Status::Finished, Some(why)) = (self.state.status, &self.state.reason)
-                && self.rules.is_of_program
+                && self.options.is_of_program()
             {
                 self.notify("finished", format!("exit code {}: {why}", exit.code()));
             }

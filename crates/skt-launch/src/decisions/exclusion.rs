@@ -268,9 +268,9 @@ impl Decisions {
     fn choices(&self, is_unreached: bool) -> Choices {
         let active = &self.state.pool.active;
         // Each node with data of a checkpoint that is left out is a loss to rebuild.
-        let has_data = self.rules.is_protected && self.has_lived();
+        let has_data = self.options.is_protected && self.has_lived();
         let hollow = if has_data { self.hollow() } else { Vec::new() };
-        let parities = if has_data { self.rules.parities } else { usize::MAX };
+        let parities = if has_data { self.options.parities } else { usize::MAX };
         let (doubted, cut_off) = (self.doubts.all(), self.doubts.cut_off(is_unreached));
         let mut places: Vec<usize> = (0..active.len()).collect();
         let doubt = |place: &usize| doubted.iter().position(|name| *name == active[*place].name);

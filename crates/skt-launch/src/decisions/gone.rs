@@ -10,12 +10,12 @@ impl Decisions {
     pub(super) fn warn_of_lost_segments(&mut self, survey: &Survey) {
         let state = &self.state;
         // The nodes of a program are asked for its data once it has reported where that is.
-        let is_unknown = self.rules.is_of_program && state.keeps.is_none();
+        let is_unknown = self.options.is_of_program() && state.keeps.is_none();
         // A start that has refused for that reason has reported it.
         if !state.has_checkpoint || state.is_refused || is_unknown {
             return;
         }
-        let holders = state.pool.used(self.rules.ranks).into_iter().map(|host| host.name);
+        let holders = state.pool.used(self.options.ranks).into_iter().map(|host| host.name);
         let holders = holders.filter(|name| !state.hollow.contains(name));
         let asked: Vec<_> =
             holders.filter_map(|name| Some((survey.answers.get(&name)?, name))).collect();
@@ -27,7 +27,7 @@ impl Decisions {
         }
         let of_last_beat = state.last_beat.as_ref().map(|(beat, _)| beat.column);
         let column = of_last_beat.or_else(|| state.failures.last().map(|failure| failure.column));
-        let place = self.rules.place();
+        let place = self.options.place();
         let reached = column.map_or(String::new(), |column| format!(" ({place} {column})"));
         let names: Vec<&str> = asked.iter().map(|(_, name)| name.as_str()).collect();
         let names = match names[..] {

@@ -20,12 +20,12 @@ impl Decisions {
     /// has all tests, also those that earlier starts have done.
     pub(super) fn report(&mut self, text: &[u8]) {
         let lines = text.split_inclusive(|byte| *byte == b'\n');
-        if self.watch.last().is_none() && !self.rules.is_of_program {
+        if self.watch.last().is_none() && !self.options.is_of_program() {
             // The launcher's processes on the nodes write to standard output, too.
             lines.clone().for_each(|line| self.suspect(&String::from_utf8_lossy(line)));
         }
         self.running.report_lines += text.iter().filter(|byte| **byte == b'\n').count() as u64;
-        if !self.rules.is_of_program {
+        if !self.options.is_of_program() {
             let failed = lines.filter(|line| is_failed_residual(&String::from_utf8_lossy(line)));
             self.state.residuals_failed += failed.count();
         }
@@ -35,7 +35,7 @@ impl Decisions {
         let start = self.state.start;
         let before = self.printed.report_of.replace(start).filter(|before| *before != start);
         // The output of the user's program is left as it is.
-        let before = before.filter(|_| !self.rules.is_of_program);
+        let before = before.filter(|_| !self.options.is_of_program());
         let border = before.map_or(String::new(), |before| {
             format!("# start {before} ended here; what follows is the report of start {start}\n")
         });
@@ -113,14 +113,14 @@ impl Decisions {
                 failure.computing_unix = Some(now_unix);
                 failure.resumed_column = Some(beat.column);
                 let seconds = now_unix - failure.detected_unix;
-                let place = self.rules.place();
+                let place = self.options.place();
                 back = Some(format!(
                     "computing again at {place} {}, {seconds:.2} s after detection",
                     beat.column
                 ));
             }
         }
-        if self.rules.is_of_program {
+        if self.options.is_of_program() {
             self.note_sign(&beat);
         } else {
             self.note_phase(&beat.phase);

@@ -39,58 +39,18 @@ use exclusion::{Exclusion, ExclusionTrials};
 use links::LinkRecord;
 use running::{CUT_OFF, Running};
 
-use super::SupervisorError;
 use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
 use super::hosts::{Health, Host, Pool, Replacement, SparesSpent, UNLISTED};
 use super::probe::Purpose;
 use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::{Inquiry, Survey};
-use super::watch::HeartbeatWatch;
+use super::watch::{HeartbeatWatch, MinTimeouts};
+use super::{LaunchOptions, SupervisorError};
 use skt_checkpoint::heartbeat::{CHANGED, DONE};
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
-
-/// What the user wants of a run.
-#[derive(Debug, Clone)]
-pub struct RunRules {
-    /// Ranks.
-    pub ranks: usize,
-    /// Whether the ranks run a program of the user.
-    pub is_of_program: bool,
-    /// Losses that the code can rebuild.
-    pub parities: usize,
-    /// Whether checkpoints are taken.
-    pub is_protected: bool,
-    /// Whether the arguments choose what to do with older data.
-    pub says_resume: bool,
-    /// Failures before giving up.
-    pub restarts_max: usize,
-    /// Whether nodes that failed a probe become spares again.
-    pub readmit: bool,
-    /// When more is lost than can be rebuilt, start over.
-    pub start_over: bool,
-    /// Whether nodes that have repeatedly computed wrong numbers are replaced.
-    pub replace_suspects: bool,
-    /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
-    pub losable: Vec<bool>,
-    /// Names of the nodes that may be used.
-    pub listed: BTreeSet<String>,
-}
-
-impl RunRules {
-    /// What the numbers in heartbeats count.
-    fn place(&self) -> &'static str {
-        if self.is_of_program { "checkpoint" } else { "column" }
-    }
-
-    /// Whether a run restarts from scratch when more is lost than can be rebuilt: not where its own
-    /// arguments choose how it begins.
-    fn starts_over(&self) -> bool {
-        self.start_over && !self.says_resume
-    }
-}
 
 /// The phase of the supervisor.
 #[derive(Debug)]
@@ -122,7 +82,10 @@ enum AfterProbe {
 /// does not go back.
 #[derive(Debug)]
 pub struct Decisions {
-    rules: RunRules,
+    /// What the user wants of the run.
+    pub options: LaunchOptions,
+    /// Names of the nodes that may be used.
+    listed: BTreeSet<String>,
     /// What is saved for the next supervisor.
     pub state: SupervisorState,
     watch: HeartbeatWatch,
@@ -169,9 +132,16 @@ struct Printed {
 
 impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
-    pub fn new(rules: RunRules, state: SupervisorState, watch: HeartbeatWatch) -> Self {
+    pub fn new(options: LaunchOptions, state: SupervisorState) -> Self {
+        let min_timeouts = MinTimeouts::from_columns(options.settings.hang_after_seconds);
+        let watch = if options.is_of_program() {
+            HeartbeatWatch::for_program(min_timeouts)
+        } else {
+            HeartbeatWatch::new(min_timeouts)
+        };
         Self {
-            rules,
+            listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
+            options,
             state,
             watch,
             phase: Phase::Finding,
@@ -239,14 +209,14 @@ impl Decisions {
     }
 
     fn begin(&mut self) {
-        if self.rules.readmit {
+        if self.options.settings.readmit {
             let back = self.state.pool.readmit();
             self.state.blamed.retain(|name, _| !back.contains(name));
             if !back.is_empty() {
                 self.notify("readmit", format!("in again as spares: {}", back.join(", ")));
             }
         }
-        if !self.rules.replace_suspects {
+        if !self.options.settings.replace_suspects {
             // An earlier command may have asked for replacement.
             self.state.blamed.values_mut().for_each(|blame| blame.to_replace = false);
         }
@@ -306,7 +276,7 @@ impl Decisions {
     fn has_failed_too_often(&mut self) -> bool {
         let past = self.past();
         let resolution_columns = self.watch.resolution_columns();
-        let (place, most) = (self.rules.place(), self.rules.restarts_max);
+        let (place, most) = (self.options.place(), self.options.settings.max_restarts);
         let Some(why) = after_ending::give_up(&past, place, resolution_columns, most) else {
             return false;
         };
@@ -372,7 +342,8 @@ impl Decisions {
                 // Before the first start nothing is lost by waiting. Nodes whose data is not
                 // rebuilt yet are losses already.
                 if self.state.start > 0 {
-                    inquiry.spare_losses = self.rules.parities.saturating_sub(self.hollow().len());
+                    inquiry.spare_losses =
+                        self.options.parities.saturating_sub(self.hollow().len());
                 }
             }
             // Also those that are out: they may be back.
@@ -412,7 +383,7 @@ impl Decisions {
         self.warn_of_lost_segments(&survey);
         self.warn(&survey);
         let health = |host: &Host| {
-            if self.rules.listed.contains(&host.name) {
+            if self.listed.contains(&host.name) {
                 survey.health(&host.name)
             } else {
                 Health::Ill(UNLISTED.to_owned())
@@ -433,7 +404,7 @@ impl Decisions {
         let is_lost = |name: &&String| {
             self.links.dead.contains_key(*name)
                 || self.to_replace(name).is_some()
-                || !self.rules.listed.contains(*name)
+                || !self.listed.contains(*name)
         };
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
@@ -565,16 +536,16 @@ impl Decisions {
         self.leaving.clear();
         self.links.dead.clear();
         // Without `require`, a job whose checkpoint is lost as a whole would start over silently.
-        let must_find = self.rules.is_protected
-            && !self.rules.is_of_program
-            && !self.rules.says_resume
+        let must_find = self.options.is_protected
+            && !self.options.is_of_program()
+            && !self.options.says_resume
             && state.has_checkpoint;
-        let resume = if state.is_refused && self.rules.starts_over() {
+        let resume = if state.is_refused && self.options.starts_over() {
             Some("never")
         } else {
             must_find.then_some("require")
         };
-        let hosts = state.pool.used(self.rules.ranks);
+        let hosts = state.pool.used(self.options.ranks);
         self.phase = Phase::Starting;
         self.act(Action::Launch(Start { hosts, resume }));
     }
@@ -616,7 +587,7 @@ impl Decisions {
 
     /// Whether the time has ended before a program of the user could be notified.
     fn is_over_for_program(&self) -> bool {
-        self.rules.is_of_program && self.state.is_time_up
+        self.options.is_of_program() && self.state.is_time_up
     }
 
     fn ended(&mut self, now_unix: f64, how: &str, succeeded: bool) {
@@ -627,7 +598,7 @@ impl Decisions {
             None => how.to_owned(),
             Some(why) => format!("{why}; {how}"),
         };
-        if self.rules.is_of_program {
+        if self.options.is_of_program() {
             return self.program_ended(now_unix, how, succeeded);
         }
         let lost_lines = self.lost_lines();
@@ -654,7 +625,7 @@ impl Decisions {
             stop_requested: self.running.terminated_unix.is_some(),
         };
         match after_ending::next(&ending) {
-            AfterEnding::Lost if self.rules.starts_over() => {
+            AfterEnding::Lost if self.options.starts_over() => {
                 state.has_checkpoint = false;
                 self.notify(
                     "over",
@@ -701,7 +672,7 @@ impl Decisions {
     }
 
     fn note_failure(&mut self, now_unix: f64, how: String) {
-        let place = self.rules.place();
+        let place = self.options.place();
         let state = &mut self.state;
         let beat = self.watch.last();
         let last = state.last_beat.take();

@@ -51,7 +51,7 @@ impl Decisions {
         let state = &mut self.state;
         state.launcher = None;
         let verdict = self.running.ends.verdict(&JobEnd {
-            ranks: self.rules.ranks,
+            ranks: self.options.ranks,
             launcher_succeeded,
             is_reported: state.is_reported && !state.has_several_runs,
             is_changed: state.is_changed,

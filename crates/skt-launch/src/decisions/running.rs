@@ -145,7 +145,7 @@ impl Decisions {
                 return;
             }
         }
-        if survey.links.is_some() && self.watch.last().is_none() && !self.rules.is_of_program {
+        if survey.links.is_some() && self.watch.last().is_none() && !self.options.is_of_program() {
             // The start waits for ever for a node that its launcher does not reach.
             let mut named = self.suspects.iter();
             if let Some(name) = named.find(|name| self.doubts.is_cut_off(name)).cloned() {

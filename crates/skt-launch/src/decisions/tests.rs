@@ -5,30 +5,37 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::hosts::Host;
+use crate::launcher::Launcher;
 use crate::links::addresses::Networks;
 use crate::links::{Link, LinkState, plan};
 use crate::probe::tests::answer;
-use crate::program::{ProcessEnd, RankEnd};
+use crate::program::{ProcessEnd, Program, RankEnd};
 use crate::state::Status;
-use crate::watch::MinTimeouts;
 use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat};
+use skt_config::{LaunchDraft, LaunchSettings};
+use skt_host::starter::Starter;
 
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
-pub(super) fn rules() -> RunRules {
-    RunRules {
-        ranks: 3,
-        is_of_program: false,
-        parities: 1,
-        is_protected: true,
-        says_resume: false,
-        restarts_max: 50,
-        readmit: false,
-        start_over: false,
-        replace_suspects: false,
-        losable: vec![true; 3],
-        listed: NODES.iter().chain(&["s1", "s2"]).map(|name| (*name).to_owned()).collect(),
-    }
+pub(super) fn options() -> LaunchOptions {
+    let settings = LaunchSettings::read(&LaunchDraft::new()).expect("the defaults are legal");
+    let pool = Pool::new(hosts(&NODES), hosts(&["s1", "s2"]));
+    let starter = Launcher::Starter(Starter::Openmpi);
+    let options = LaunchOptions::new(settings, starter, pool, 3, "skt-hpl".into());
+    LaunchOptions { losable: vec![true; 3], ..options }
+}
+
+/// [`options`] with other settings.
+fn options_with(change: impl FnOnce(&mut LaunchSettings)) -> LaunchOptions {
+    let mut options = options();
+    change(&mut options.settings);
+    options
+}
+
+/// [`options`] for the user's program, or for the benchmark.
+fn options_of_program(is_of_program: bool) -> LaunchOptions {
+    let program = || Program { file: "/bin/heat".into(), checksum: 7 };
+    LaunchOptions { program_of_user: is_of_program.then(program), ..options() }
 }
 
 pub(super) fn hosts(names: &[&str]) -> Vec<Host> {
@@ -134,14 +141,8 @@ struct Play {
 }
 
 impl Play {
-    fn new(rules: RunRules, state: SupervisorState) -> Self {
-        let min_timeouts = MinTimeouts::from_columns(30.0);
-        let watch = if rules.is_of_program {
-            HeartbeatWatch::for_program(min_timeouts)
-        } else {
-            HeartbeatWatch::new(min_timeouts)
-        };
-        let decisions = Decisions::new(rules, state, watch);
+    fn new(options: LaunchOptions, state: SupervisorState) -> Self {
+        let decisions = Decisions::new(options, state);
         Self { decisions, now: 1000.0, is_full: false, asked: None }
     }
 
@@ -236,8 +237,8 @@ impl Play {
     }
 
     /// A supervisor that has just started the job.
-    fn running(rules: RunRules, spares: &[&str]) -> Self {
-        let mut play = Play::new(rules, state(spares));
+    fn running(options: LaunchOptions, spares: &[&str]) -> Self {
+        let mut play = Play::new(options, state(spares));
         assert_eq!(play.on(Event::Begin), ["FindJob"]);
         let asked = format!("ask start n1 n2 n3 + {}", spares.join(" "));
         assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save".to_owned(), asked]);
@@ -247,8 +248,8 @@ impl Play {
     }
 
     /// A supervisor whose job has a checkpoint at column 512.
-    fn computing(rules: RunRules, spares: &[&str]) -> Self {
-        let mut play = Play::running(rules, spares);
+    fn computing(options: LaunchOptions, spares: &[&str]) -> Self {
+        let mut play = Play::running(options, spares);
         let past = [("generate", 0), ("factor", 0), ("factor", 64), ("commit", 512)];
         play.beats(&past);
         play.beats(&[("stamp", 512), ("factor", 512)]);
@@ -265,7 +266,7 @@ fn incomplete_report_is_requested_again_before_data_is_removed() {
         _ => unreachable!(),
     };
     let play = |phase: &str, written| {
-        let mut play = Play::computing(rules(), &["s1"]);
+        let mut play = Play::computing(options(), &["s1"]);
         play.on(Event::Report(b"one\ntwo\n".into()));
         play.on(reported(phase, written));
         play.ended("the launcher was killed by signal 9").join("|")
@@ -285,13 +286,13 @@ fn incomplete_report_is_requested_again_before_data_is_removed() {
 #[test]
 fn a_launcher_that_starts_nothing_is_not_asked_again() {
     let refuses = || Event::Line("mpirun has detected an attempt to run as root.\n".into());
-    let mut play = Play::running(rules(), &["s1"]);
+    let mut play = Play::running(options(), &["s1"]);
     play.on(refuses());
     let lines = play.ended("the launcher ended with code 1").join("|");
     assert!(lines.contains("giving up: the launcher refuses to run as root: give"), "{lines}");
     assert!(lines.ends_with("end 2") && !lines.contains("ask start"), "{lines}");
     // A refusal does not end a run whose earlier start has computed.
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.ended("killed");
     play.answers_but(&["n2"]);
     play.tick_after(0.0);
@@ -304,7 +305,7 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
 
 #[test]
 fn undisturbed_run_leaves_no_data() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.on(beat("reported", 1000, Some(0)));
     play.on(beat("done", 1000, Some(0)));
     assert_eq!(play.ended("the launcher ended with code 0"), ["ask clean n1 n2 n3 s1 + "]);
@@ -324,7 +325,7 @@ fn files_of_a_run_stay_if_its_end_cannot_be_saved() {
 
 #[test]
 fn a_lost_node_is_replaced_in_place() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     assert_eq!(play.on(Event::Line("  Peer host:  n2\n".into())), [""; 0]);
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1, lost? n2"]);
     assert_eq!(
@@ -360,7 +361,7 @@ fn a_lost_node_is_replaced_in_place() {
 
 #[test]
 fn node_lost_before_the_first_checkpoint_loses_all_progress() {
-    let mut play = Play::running(rules(), &["s1"]);
+    let mut play = Play::running(options(), &["s1"]);
     play.beats(&[("generate", 0), ("factor", 0), ("factor", 256)]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n1"]);
@@ -369,7 +370,7 @@ fn node_lost_before_the_first_checkpoint_loses_all_progress() {
 
 #[test]
 fn a_second_node_lost_in_recovery_is_replaced_too() {
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
     play.launches(0.0, "n1 s1 n3 --resume require");
@@ -389,7 +390,7 @@ fn a_second_node_lost_in_recovery_is_replaced_too() {
 
 #[test]
 fn two_nodes_lost_at_once_are_replaced() {
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 1");
     assert_eq!(play.answers_but(&["n1", "n3"]).len(), 2);
     play.launches(0.0, "s1 n2 s2 --resume require");
@@ -397,7 +398,7 @@ fn two_nodes_lost_at_once_are_replaced() {
 
 #[test]
 fn silent_job_with_healthy_nodes_is_killed_and_resumed() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     // The job's pace is a second: nodes are probed after two.
     assert_eq!(play.tick_after(1.9), [""; 0]);
     assert_eq!(play.tick_after(0.1), ["ask look n1 n2 n3 + s1"]);
@@ -417,7 +418,7 @@ fn silent_job_with_healthy_nodes_is_killed_and_resumed() {
 /// The supervisor and the job were stopped, or the supervisor was blocked in writing its output.
 #[test]
 fn unwatched_time_is_not_silence_of_the_job() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     let mut unwatched = |seconds: f64| {
         play.now += seconds;
         let lines = play.on(Event::Unwatched { seconds });
@@ -433,7 +434,7 @@ fn unwatched_time_is_not_silence_of_the_job() {
 
 #[test]
 fn a_sign_of_life_ends_the_silence() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.tick_after(3.0);
     play.answers_but(&[]);
     play.beats(&[("factor", 520)]);
@@ -445,7 +446,7 @@ fn a_sign_of_life_ends_the_silence() {
 /// The agent may fail to reach a node while the job computes.
 #[test]
 fn heartbeat_during_a_probe_keeps_the_job_alive() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     assert_eq!(play.tick_after(3.0), ["ask look n1 n2 n3 + s1"]);
     play.beats(&[("factor", 520)]);
     assert_eq!(play.answers_but(&["n3"]), [""; 0]);
@@ -456,7 +457,7 @@ fn heartbeat_during_a_probe_keeps_the_job_alive() {
 
 #[test]
 fn node_found_lost_during_silence_is_the_reason() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.tick_after(3.0);
     assert_eq!(
         play.answers_but(&["n3"]),
@@ -466,7 +467,7 @@ fn node_found_lost_during_silence_is_the_reason() {
 
 #[test]
 fn launcher_that_ends_during_a_probe_is_not_killed() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.tick_after(3.0);
     let lines = play.ended("the launcher ended with code 1");
     assert!(lines[0].ends_with("at column 512: the launcher ended with code 1"), "{lines:?}");
@@ -475,7 +476,7 @@ fn launcher_that_ends_during_a_probe_is_not_killed() {
 
 #[test]
 fn a_killed_launcher_is_started_again_after_pauses_that_double() {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     for (column, pause) in [(520, 1.0), (640, 2.0), (760, 4.0)] {
         play.beats(&[("factor", column)]);
         let lines = play.ended("the launcher was killed by signal 9");
@@ -489,7 +490,7 @@ fn a_killed_launcher_is_started_again_after_pauses_that_double() {
 /// mention data.
 #[test]
 fn node_that_refuses_before_the_first_start_has_no_data() {
-    let mut play = Play::new(rules(), state(&[]));
+    let mut play = Play::new(options(), state(&[]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
     let lines = play.answers_but(&["n2"]);
@@ -505,7 +506,7 @@ fn node_that_refuses_before_the_first_start_has_no_data() {
 
 #[test]
 fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.ended("the launcher ended with code 1");
     assert_eq!(
         play.answers_but(&["n2", "s1"]),
@@ -519,7 +520,7 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
     );
     let state = play.decisions.state;
     assert_eq!((state.status, state.exit), (Status::GaveUp, Some(75)));
-    let mut next = Play::new(rules(), state);
+    let mut next = Play::new(options(), state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
     assert_eq!(next.answers_but(&[]), ["pause: 1 s before the next start"]);
@@ -528,16 +529,17 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
 
 #[test]
 fn excluded_nodes_are_readmitted_on_request() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
-    let mut next = Play::new(RunRules { readmit: true, ..rules() }, play.decisions.state.clone());
+    let mut next =
+        Play::new(options_with(|settings| settings.readmit = true), play.decisions.state.clone());
     assert_eq!(next.on(Event::Begin), ["readmit: in again as spares: n2", "FindJob"]);
     let lines = next.on(Event::NoJob { swept: 2 });
     assert_eq!(lines[0], "ended: 2 process(es) that an earlier supervisor had started");
     assert_eq!(lines[2], "ask start n1 s1 n3 + n2", "s1 has no data yet");
     // Without `readmit`, n2 stays out although it is well.
-    let mut next = Play::new(rules(), play.decisions.state);
+    let mut next = Play::new(options(), play.decisions.state);
     next.on(Event::Begin);
     assert_eq!(next.on(Event::NoJob { swept: 0 })[1], "ask start n1 s1 n3 + ");
 }
@@ -553,14 +555,14 @@ fn corruption(host: &str, checks: u64, rows: u64) -> Event {
 
 #[test]
 fn node_that_computes_wrong_twice_is_replaced_on_request() {
-    let wanted = RunRules { replace_suspects: true, ..rules() };
+    let wanted = options_with(|settings| settings.replace_suspects = true);
     let message = |checks, rows| {
         format!(
             "wrong: n2 rank 1 has computed wrong numbers: {rows} row(s) in {checks} check(s), \
              first at column 320"
         )
     };
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     assert_eq!(play.on(corruption("n2", 1, 3)), [message(1, 3)]);
     assert_eq!(play.on(corruption("n2", 1, 3)), [""; 0], "nothing new");
     assert_eq!(play.on(corruption("n2", 4, 9)), [message(4, 9)], "nobody wants it to be replaced");
@@ -588,12 +590,13 @@ fn node_that_computes_wrong_twice_is_replaced_on_request() {
     let blamed = &play.decisions.state.blamed;
     assert_eq!((blamed["n1"].checks, blamed["n2"].rows, blamed["n2"].checks), (2, 4, 2));
     // A node that is readmitted begins without reports.
-    let mut next = Play::new(RunRules { readmit: true, ..wanted.clone() }, play.decisions.state);
+    let mut next =
+        Play::new(options_with(|settings| settings.readmit = true), play.decisions.state);
     next.on(Event::Begin);
     assert!(!next.decisions.state.blamed.contains_key("n2"));
 
     let mut play =
-        Play::computing(RunRules { losable: vec![true, false, true], ..wanted }, &["s1"]);
+        Play::computing(LaunchOptions { losable: vec![true, false, true], ..wanted }, &["s1"]);
     let lines = play.on(corruption("n2", 2, 2));
     assert!(lines[1].ends_with("of one process row than the parities can rebuild"), "{lines:?}");
 }
@@ -601,7 +604,8 @@ fn node_that_computes_wrong_twice_is_replaced_on_request() {
 /// The job must print the number that it cannot correct before it ends.
 #[test]
 fn job_that_ends_its_run_is_not_killed_for_a_suspect() {
-    let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
+    let mut play =
+        Play::computing(options_with(|settings| settings.replace_suspects = true), &["s1"]);
     play.on(corruption("n2", 1, 3));
     let Event::Heartbeat(mut last) = corruption("n2", 2, 4) else { unreachable!("a heartbeat") };
     last.corruption[0].ends_job = true;
@@ -617,14 +621,14 @@ fn job_that_ends_its_run_is_not_killed_for_a_suspect() {
 /// The spare may not have answered yet: the survey has to know that it is needed.
 #[test]
 fn spare_of_a_suspect_is_waited_for() {
-    let wanted = RunRules { replace_suspects: true, ..rules() };
+    let wanted = options_with(|settings| settings.replace_suspects = true);
     let mut play = Play::computing(wanted, &["s1"]);
     play.on(corruption("n2", 2, 2));
     play.ended("killed");
     let asked = play.asked.as_ref().expect("nodes are asked");
     assert_eq!(asked.lost, ["n2".to_owned()].into(), "whatever n2 answers, it needs a spare");
     // A later command that does not want that leaves the node where it is.
-    let mut next = Play::new(rules(), play.decisions.state);
+    let mut next = Play::new(options(), play.decisions.state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
     assert_eq!(next.asked.as_ref().expect("nodes are asked").lost, BTreeSet::new());
@@ -634,7 +638,8 @@ fn spare_of_a_suspect_is_waited_for() {
 
 #[test]
 fn suspect_stays_if_its_spare_is_lost() {
-    let mut play = Play::computing(RunRules { replace_suspects: true, ..rules() }, &["s1"]);
+    let mut play =
+        Play::computing(options_with(|settings| settings.replace_suspects = true), &["s1"]);
     play.on(corruption("n2", 2, 2));
     play.ended("killed");
     let lines = play.answers_but(&["s1"]);
@@ -645,7 +650,8 @@ fn suspect_stays_if_its_spare_is_lost() {
 #[test]
 fn losses_beyond_the_code_end_or_restart_the_run() {
     let lost = |start_over| {
-        let mut play = Play::computing(RunRules { start_over, ..rules() }, &["s1"]);
+        let mut play =
+            Play::computing(options_with(|settings| settings.start_over = start_over), &["s1"]);
         play.on(beat("refused", 0, Some(2)));
         (play.ended("the launcher ended with code 2"), play)
     };
@@ -664,8 +670,8 @@ fn losses_beyond_the_code_end_or_restart_the_run() {
 /// Where the flags of the run choose how it begins, nothing is added to them.
 #[test]
 fn run_with_a_resume_flag_is_not_started_over() {
-    let rules = RunRules { start_over: true, says_resume: true, ..rules() };
-    let mut play = Play::computing(rules, &[]);
+    let start_over = options_with(|settings| settings.start_over = true);
+    let mut play = Play::computing(LaunchOptions { says_resume: true, ..start_over }, &[]);
     play.on(beat("refused", 0, None));
     let lines = play.ended("the launcher ended with code 137");
     assert!(lines[0].starts_with("failure: start 1 failed"), "{lines:?}");
@@ -675,7 +681,7 @@ fn run_with_a_resume_flag_is_not_started_over() {
 
 #[test]
 fn job_that_met_an_earlier_process_is_started_again() {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     for (start, pause) in [(1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0)] {
         play.on(beat("changed", 0, None));
         play.on(beat("done", 0, Some(2)));
@@ -690,7 +696,7 @@ fn job_that_met_an_earlier_process_is_started_again() {
 #[test]
 fn segments_missing_between_two_starts_are_reported() {
     let gone = |is_of_program: bool, phases: &[(&str, usize)], bytes: [u64; 3]| {
-        let mut play = Play::running(RunRules { is_of_program, ..rules() }, &[]);
+        let mut play = Play::running(options_of_program(is_of_program), &[]);
         let keeps = DataLocation { run_id: "r".into(), store: "sysv".into(), images: Vec::new() };
         play.decisions.state.keeps = Some(keeps);
         play.beats(phases);
@@ -716,7 +722,7 @@ fn segments_missing_between_two_starts_are_reported() {
     let of_program = gone(true, &[("open", 0), ("compute", 7)], [0; 3]);
     assert!(of_program.starts_with(&had("checkpoint 7")), "{of_program}");
     assert_eq!(gone(false, &computed, [0, 1, 0]), "", "a node has some");
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     play.decisions.state.hollow.extend(NODES.map(str::to_owned));
     play.ended("the launcher ended with code 137");
     let pool = play.asked.take().expect("nodes are asked").pool;
@@ -745,7 +751,7 @@ fn oom_kill_is_recognized_by_the_counts_of_its_node() {
                     (Killed).\n";
     let counted = |machine| OomKills { machine: Some(machine), group: None };
     for is_of_program in [false, true] {
-        let mut play = Play::new(RunRules { is_of_program, ..rules() }, state(&[]));
+        let mut play = Play::new(options_of_program(is_of_program), state(&[]));
         play.on(Event::Begin);
         play.on(Event::NoJob { swept: 0 });
         assert_eq!(answers_with_oom_kills(&mut play, counted(3)), [""; 0]);
@@ -791,7 +797,7 @@ fn oom_kill_is_recognized_by_the_counts_of_its_node() {
 
 #[test]
 fn a_run_is_stopped_in_order_and_resumed() {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     let stop = ["stop: asked to stop: ending the job, its checkpoint stays", "Terminate"];
     assert_eq!(play.stops(1), stop);
     assert_eq!(play.stops(1), [""; 0]);
@@ -801,7 +807,7 @@ fn a_run_is_stopped_in_order_and_resumed() {
     assert_eq!(stopped[0], "stopped: stopped; start the same command again to resume");
     assert_eq!(stopped[1..], end);
     assert_eq!(play.decisions.state.failures, []);
-    let mut next = Play::new(rules(), play.decisions.state);
+    let mut next = Play::new(options(), play.decisions.state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
     next.answers_but(&[]);
@@ -811,7 +817,7 @@ fn a_run_is_stopped_in_order_and_resumed() {
 #[test]
 fn a_launcher_that_does_not_end_when_asked_is_killed() {
     let killed = ["kill: the launcher does not end: killing the launcher", "Kill"];
-    let mut patient = Play::computing(rules(), &[]);
+    let mut patient = Play::computing(options(), &[]);
     patient.stops(1);
     // It may have been stopped with the supervisor.
     patient.now += 600.0;
@@ -821,7 +827,7 @@ fn a_launcher_that_does_not_end_when_asked_is_killed() {
     patient.now += 1.0;
     assert_eq!(patient.stops(1), killed);
     // Two requests to stop kill the launcher at once.
-    let mut hasty = Play::computing(rules(), &[]);
+    let mut hasty = Play::computing(options(), &[]);
     hasty.stops(1);
     assert_eq!(hasty.stops(2), killed);
     assert_eq!(hasty.ended("the launcher was killed by signal 9").len(), 1);
@@ -831,7 +837,7 @@ fn a_launcher_that_does_not_end_when_asked_is_killed() {
 #[test]
 fn stop_request_is_handled_while_no_job_runs() {
     let stopped = |ill: &[&str]| {
-        let mut play = Play::computing(rules(), &["s1"]);
+        let mut play = Play::computing(options(), &["s1"]);
         play.ended("the launcher ended with code 1");
         play.answers_but(ill);
         play.stops(1)
@@ -843,7 +849,7 @@ fn stop_request_is_handled_while_no_job_runs() {
 
 #[test]
 fn a_job_that_cannot_start_is_given_up() {
-    let mut play = Play::running(rules(), &[]);
+    let mut play = Play::running(options(), &[]);
     for pause in [1.0, 2.0] {
         let lines = play.ended("the launcher ended with code 1");
         assert_eq!(lines[2], "CloseLines");
@@ -858,7 +864,7 @@ fn a_job_that_cannot_start_is_given_up() {
     let asked_again = |state: SupervisorState| {
         let (command, pool) = (state.command.clone(), state.pool.clone());
         let me = state.supervisor.clone();
-        let mut next = Play::new(rules(), state.taken_over(&command, &pool, me));
+        let mut next = Play::new(options(), state.taken_over(&command, &pool, me));
         next.on(Event::Begin);
         next.on(Event::NoJob { swept: 0 })
     };
@@ -871,7 +877,7 @@ fn a_job_that_cannot_start_is_given_up() {
 
 #[test]
 fn a_job_that_fails_too_often_is_given_up() {
-    let mut play = Play::computing(RunRules { restarts_max: 2, ..rules() }, &[]);
+    let mut play = Play::computing(options_with(|settings| settings.max_restarts = 2), &[]);
     for (column, pause) in [(600, 1.0), (700, 2.0)] {
         play.beats(&[("factor", column)]);
         play.ended("the launcher ended with code 1");
@@ -886,7 +892,7 @@ fn a_job_that_fails_too_often_is_given_up() {
 
 #[test]
 fn node_lost_after_the_complete_report_needs_no_restart() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.on(beat("reported", 1000, Some(0)));
     play.on(beat("clear", 1000, Some(0)));
     let lines = play.ended("the launcher ended with code 1");
@@ -901,7 +907,7 @@ fn node_lost_after_the_complete_report_needs_no_restart() {
 
 /// A run that is over, and the pool of nodes that are asked to remove its data.
 fn asked_to_clean() -> (Play, Pool) {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     play.on(beat("done", 1000, Some(0)));
     play.ended("the launcher ended with code 0");
     let pool = play.asked.take().unwrap().pool;
@@ -927,7 +933,7 @@ fn images_left_on_a_node_are_reported() {
 
 #[test]
 fn launcher_that_outlives_its_job_is_killed() {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     play.on(beat("done", 1000, Some(0)));
     assert_eq!(play.tick_after(0.0), [""; 0]);
     assert_eq!(play.tick_after(10.0), [""; 0]);
@@ -938,7 +944,7 @@ fn launcher_that_outlives_its_job_is_killed() {
 
 #[test]
 fn a_lost_state_folder_stops_no_job_that_runs() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.is_full = true;
     let lines = play.ended("the launcher ended with code 1");
     let warnings = lines.iter().filter(|line| line.contains("the job is watched on"));
@@ -953,7 +959,7 @@ fn a_lost_state_folder_stops_no_job_that_runs() {
 
 #[test]
 fn start_without_room_for_its_state_can_be_resumed() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&[]);
     play.tick_after(1.0);
@@ -962,7 +968,7 @@ fn start_without_room_for_its_state_can_be_resumed() {
     assert_eq!(lines[0], why);
     assert_eq!(lines.last().unwrap(), "end 75");
     // The first start is refused.
-    let mut play = Play::new(rules(), state(&[]));
+    let mut play = Play::new(options(), state(&[]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
     play.answers_but(&[]);
@@ -972,12 +978,12 @@ fn start_without_room_for_its_state_can_be_resumed() {
 
 #[test]
 fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
-    let mut play = Play::new(rules(), state(&[]));
+    let mut play = Play::new(options(), state(&[]));
     play.is_full = true;
     play.on(Event::Begin);
     assert_eq!(play.on(Event::NoJob { swept: 0 }), ["Save", "end: state: full"]);
     // A supervisor that would continue a run is refused, too.
-    let mut play = Play::new(rules(), state(&[]));
+    let mut play = Play::new(options(), state(&[]));
     play.decisions.state.start = 3;
     play.is_full = true;
     play.on(Event::Begin);
@@ -986,14 +992,14 @@ fn a_state_folder_that_is_full_at_the_beginning_is_refused() {
 
 #[test]
 fn job_that_refuses_its_input_is_given_up_at_once() {
-    let mut play = Play::running(rules(), &[]);
+    let mut play = Play::running(options(), &[]);
     play.on(beat("start", 0, Some(2)));
     let why = "gave-up: giving up: the job cannot run with these settings, see the message above; \
                data of earlier starts is kept";
     let lines = play.ended("the launcher ended with code 2");
     assert_eq!(lines, [why, "Save", "Tidy", "Save", "Account", "end 2"]);
     assert_eq!(play.decisions.state.status, Status::Finished, "other options may be given");
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     play.on(beat("start", 0, Some(2)));
     assert_eq!(play.ended("").len(), 4);
     assert_eq!(play.decisions.state.status, Status::GaveUp);
@@ -1002,8 +1008,8 @@ fn job_that_refuses_its_input_is_given_up_at_once() {
 #[test]
 fn job_of_an_earlier_supervisor_is_adopted_or_has_ended() {
     let found = |runs| {
-        let first = Play::computing(rules(), &[]);
-        let mut play = Play::new(rules(), first.decisions.state);
+        let first = Play::computing(options(), &[]);
+        let mut play = Play::new(options(), first.decisions.state);
         assert_eq!(play.on(Event::Begin), ["FindJob"]);
         (play.on(Event::Found { runs }), play)
     };
@@ -1022,9 +1028,9 @@ fn job_of_an_earlier_supervisor_is_adopted_or_has_ended() {
 /// The next supervisor reads within milliseconds what the job has written in hours.
 #[test]
 fn heartbeats_of_an_earlier_supervisor_count_once() {
-    let mut first = Play::computing(rules(), &["s1"]);
+    let mut first = Play::computing(options(), &["s1"]);
     first.on(corruption("n2", 1, 3));
-    let mut play = Play::new(rules(), first.decisions.state);
+    let mut play = Play::new(options(), first.decisions.state);
     play.on(Event::Begin);
     play.on(Event::Found { runs: true });
     for phase in ["start", "open", "factor"] {
@@ -1043,7 +1049,7 @@ fn heartbeats_of_an_earlier_supervisor_count_once() {
 
 #[test]
 fn failed_residual_in_any_start_decides_the_exit() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     let line = "||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)= 9.7e+04 ...... FAILED\n";
     assert_eq!(play.on(Event::Report(line.into())), [format!("print {line}")]);
     play.ended("the launcher ended with code 1");
@@ -1062,7 +1068,7 @@ fn failed_residual_in_any_start_decides_the_exit() {
 
 #[test]
 fn unprintable_report_is_reported_again_at_the_end() {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     let source = io::Error::other("closed");
     assert_eq!(
         play.on(Event::Unprinted { source, file: "attempt-1.out".into() }),
@@ -1078,13 +1084,13 @@ fn unprintable_report_is_reported_again_at_the_end() {
 
 #[test]
 fn job_whose_output_cannot_be_read_is_killed() {
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     assert_eq!(play.on(Event::Unread(full_disk().into())), ["Kill", "end: state: full"]);
 }
 
 #[test]
 fn a_missing_agent_ends_the_run() {
-    let mut play = Play::new(rules(), state(&[]));
+    let mut play = Play::new(options(), state(&[]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
     let fault = Some(("ssh".to_owned(), io::Error::other("no such file")));
@@ -1094,9 +1100,8 @@ fn a_missing_agent_ends_the_run() {
 
 #[test]
 fn a_node_that_is_not_listed_any_more_is_replaced() {
-    let mut rules = rules();
-    rules.listed.remove("n2");
-    let mut play = Play::new(rules, state(&["s1"]));
+    let pool = Pool::new(hosts(&["n1", "n3"]), hosts(&["s1"]));
+    let mut play = Play::new(LaunchOptions { pool, ..options() }, state(&["s1"]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
     let message = "replaced: n2 is not listed any more; s1 takes its place";
@@ -1106,7 +1111,7 @@ fn a_node_that_is_not_listed_any_more_is_replaced() {
 
 #[test]
 fn warnings_and_leftovers_are_reported_once() {
-    let mut play = Play::new(rules(), state(&[]));
+    let mut play = Play::new(options(), state(&[]));
     play.on(Event::Begin);
     play.on(Event::NoJob { swept: 0 });
     let mut warned = survey(&play.asked.take().unwrap().pool, &["n3"], 0);
@@ -1133,7 +1138,7 @@ struct World {
     is_full: bool,
     /// What the supervisor waits for.
     pending: Pending,
-    launcher: Launcher,
+    launcher: LauncherState,
     is_terminated: bool,
     /// Whether the present start begins from the seed, so that it finds nothing that it could
     /// refuse.
@@ -1157,7 +1162,7 @@ enum Pending {
 }
 
 #[derive(Debug, PartialEq)]
-enum Launcher {
+enum LauncherState {
     None,
     Runs,
     Killed,
@@ -1165,23 +1170,19 @@ enum Launcher {
 
 impl World {
     /// A supervisor begins; if `is_second`, an earlier one has started a launcher.
-    fn new(rules: RunRules, is_second: bool) -> Self {
+    fn new(options: LaunchOptions, is_second: bool) -> Self {
         let mut state = state(&["s1", "s2"]);
         if is_second {
             (state.start, state.launcher) = (1, Some(state.supervisor.clone()));
         }
         let starts = usize::from(is_second);
         let mut world = World {
-            decisions: Decisions::new(
-                rules,
-                state,
-                HeartbeatWatch::new(MinTimeouts::from_columns(30.0)),
-            ),
+            decisions: Decisions::new(options, state),
             now: 1000.0,
             stops: 0,
             is_full: false,
             pending: Pending::Nothing,
-            launcher: Launcher::None,
+            launcher: LauncherState::None,
             is_terminated: false,
             is_fresh: false,
             lost: BTreeSet::new(),
@@ -1224,19 +1225,19 @@ impl World {
             }
             Action::Save => self.feed(Event::Saved),
             Action::Report(..) | Action::Message(_) | Action::Print(_) => {}
-            Action::Tidy => assert_eq!(self.launcher, Launcher::None),
+            Action::Tidy => assert_eq!(self.launcher, LauncherState::None),
             Action::CloseLines => {}
             Action::FindJob => self.pending = Pending::Job,
             Action::Ask(inquiry) => {
                 let is_right = match inquiry.purpose {
-                    Purpose::Check => self.launcher == Launcher::Runs,
-                    _ => self.launcher == Launcher::None,
+                    Purpose::Check => self.launcher == LauncherState::Runs,
+                    _ => self.launcher == LauncherState::None,
                 };
                 assert!(is_right, "{:?} {inquiry:?}", self.launcher);
                 self.pending = Pending::Answers(inquiry);
             }
             Action::Launch(start) => {
-                assert_eq!(self.launcher, Launcher::None, "two launchers");
+                assert_eq!(self.launcher, LauncherState::None, "two launchers");
                 let is_lost = |host: &&Host| self.lost.contains(&host.name);
                 assert_eq!(start.hosts.iter().find(is_lost), None, "a lost node");
                 assert_eq!(start.hosts.len(), 3);
@@ -1244,29 +1245,31 @@ impl World {
                 assert_eq!(self.stops, 0, "the user wants it to stop");
                 self.starts += 1;
                 self.is_terminated = false;
-                let most = 1 + self.decisions.rules.restarts_max + self.overs;
+                let most = 1 + self.decisions.options.settings.max_restarts + self.overs;
                 assert!(self.starts <= most, "{} starts", self.starts);
                 self.is_fresh = start.resume == Some("never");
                 self.pending = Pending::Start;
             }
             Action::Terminate => {
-                assert!(!self.is_terminated && self.launcher != Launcher::None);
+                assert!(!self.is_terminated && self.launcher != LauncherState::None);
                 self.is_terminated = true;
             }
             Action::Kill => {
-                assert_ne!(self.launcher, Launcher::None);
-                assert!(is_unread || self.launcher != Launcher::Killed, "killed twice");
-                self.launcher = Launcher::Killed;
+                assert_ne!(self.launcher, LauncherState::None);
+                assert!(is_unread || self.launcher != LauncherState::Killed, "killed twice");
+                self.launcher = LauncherState::Killed;
             }
             Action::Account => {
-                assert!(!self.has_account && self.launcher == Launcher::None);
+                assert!(!self.has_account && self.launcher == LauncherState::None);
                 self.has_account = true;
             }
             Action::End(end) => {
                 let state = &self.decisions.state;
                 assert!(end.is_err() || (state.status != Status::Running && self.has_account));
                 assert!(end.is_err() || (state.exit.is_some() && state.launcher.is_none()));
-                assert!(self.launcher == Launcher::None || self.launcher == Launcher::Killed);
+                assert!(
+                    self.launcher == LauncherState::None || self.launcher == LauncherState::Killed
+                );
                 self.end = Some(end);
             }
         }
@@ -1280,28 +1283,28 @@ impl World {
         self.now += f64::from(how) / 8.0;
         match std::mem::replace(&mut self.pending, Pending::Nothing) {
             Pending::Job if self.decisions.state.launcher.is_some() => {
-                self.launcher = Launcher::Runs;
+                self.launcher = LauncherState::Runs;
                 self.feed(Event::Found { runs: how.is_multiple_of(2) });
             }
             Pending::Job => self.feed(Event::NoJob { swept: usize::from(how % 2) }),
-            Pending::Answers(inquiry) if what == 5 && self.launcher == Launcher::None => {
+            Pending::Answers(inquiry) if what == 5 && self.launcher == LauncherState::None => {
                 self.pending = Pending::Answers(inquiry);
                 self.tick(false);
             }
             Pending::Answers(inquiry) => self.answer(&inquiry, what, how),
             Pending::Start if what == 255 => self.feed(Event::Unstarted(full_disk().into())),
             Pending::Start => {
-                self.launcher = Launcher::Runs;
+                self.launcher = LauncherState::Runs;
                 let launcher = self.decisions.state.supervisor.clone();
                 self.feed(Event::Launched(launcher));
             }
-            Pending::Nothing if self.launcher == Launcher::None => self.tick(what == 255),
+            Pending::Nothing if self.launcher == LauncherState::None => self.tick(what == 255),
             Pending::Nothing => self.job_does(what, how),
         }
     }
 
     fn answer(&mut self, inquiry: &Inquiry, what: u8, how: u8) {
-        if self.launcher == Launcher::Runs && how.is_multiple_of(4) {
+        if self.launcher == LauncherState::Runs && how.is_multiple_of(4) {
             return self.launcher_ends();
         }
         let mut survey = Survey::default();
@@ -1365,7 +1368,7 @@ impl World {
     }
 
     fn launcher_ends(&mut self) {
-        self.launcher = Launcher::None;
+        self.launcher = LauncherState::None;
         self.feed(Event::Ended { how: "the launcher ended".to_owned(), succeeded: false });
     }
 
@@ -1377,7 +1380,7 @@ impl World {
                 return;
             }
             match self.launcher {
-                Launcher::None => self.step(4, 254),
+                LauncherState::None => self.step(4, 254),
                 _ => {
                     self.pending = Pending::Nothing;
                     self.feed(beat("done", 1000, Some(0)));
@@ -1400,15 +1403,18 @@ proptest! {
     #[test]
     fn invariants_hold_under_random_events(
         script in proptest::collection::vec((any::<u8>(), any::<u8>()), 0..120),
-        restarts_max in 0usize..6,
+        max_restarts in 0usize..6,
         start_over in any::<bool>(),
         says_resume in any::<bool>(),
         is_second in any::<bool>(),
         replace_suspects in any::<bool>(),
     ) {
-        let rules =
-            RunRules { restarts_max, start_over, says_resume, replace_suspects, ..rules() };
-        let mut world = World::new(rules, is_second);
+        let set = |settings: &mut LaunchSettings| {
+            (settings.max_restarts, settings.start_over) = (max_restarts, start_over);
+            settings.replace_suspects = replace_suspects;
+        };
+        let options = LaunchOptions { says_resume, ..options_with(set) };
+        let mut world = World::new(options, is_second);
         for (what, how) in script {
             if world.end.is_some() {
                 break;
@@ -1426,7 +1432,7 @@ fn last_containing<'a>(lines: &'a [String], words: &str) -> &'a str {
 
 #[test]
 fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.on(Event::Line("  Remote daemon: [[47992,0],2] on node n3\n".into()));
     play.ended("the launcher ended with code 205");
     let replaced =
@@ -1437,7 +1443,7 @@ fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
 
 #[test]
 fn two_dead_links_are_replaced_at_once() {
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     assert_eq!(play.links_dead(&["n1", "n3"]).len(), 2);
     play.launches(0.0, "s1 n2 s2 --resume require");
@@ -1445,7 +1451,7 @@ fn two_dead_links_are_replaced_at_once() {
 
 #[test]
 fn silent_spares_are_probed_again_after_dead_links() {
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     let lines = play.answers_without_spares(&["s1", "s2"], &["n1"]);
     assert_eq!(lines, ["ask start n1 n2 n3 + s1 s2, 2 may be silent"]);
@@ -1457,7 +1463,7 @@ fn silent_spares_are_probed_again_after_dead_links() {
 
 #[test]
 fn dead_link_is_found_during_silence_and_tried_once() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     assert!(play.tick_after(3.0)[0].starts_with("ask look "));
     let lines = play.links_dead(&["n2"]);
     assert!(lines[0].starts_with("kill: silence, and n2 is lost: its link is dead: "), "{lines:?}");
@@ -1468,7 +1474,7 @@ fn dead_link_is_found_during_silence_and_tried_once() {
 
 #[test]
 fn a_spare_whose_link_is_dead_takes_no_place() {
-    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    let mut play = Play::computing(options(), &["s1", "s2"]);
     play.ended("the launcher ended with code 205");
     let lines = play.links_dead(&["n2", "s1"]);
     assert!(last_containing(&lines, "replaced: n2").ends_with("s2 takes its place"), "{lines:?}");
@@ -1478,7 +1484,7 @@ fn a_spare_whose_link_is_dead_takes_no_place() {
 #[test]
 fn first_start_with_too_few_spares_checks_the_link_test() {
     let begin = || {
-        let mut play = Play::new(rules(), state(&[]));
+        let mut play = Play::new(options(), state(&[]));
         play.on(Event::Begin);
         play.on(Event::NoJob { swept: 0 });
         let lines = play.links_dead(&["n2"]);
@@ -1505,7 +1511,7 @@ fn first_start_with_too_few_spares_checks_the_link_test() {
 
 #[test]
 fn unexplained_failures_leave_nodes_out_in_turn() {
-    let mut play = Play::running(rules(), &["s1"]);
+    let mut play = Play::running(options(), &["s1"]);
     let silent = "ORTE was unable to reliably start one or more daemons.\n";
     for trial in ["s1 n2 n3", "n1 s1 n3", "n1 n2 s1"] {
         play.on(Event::Line(silent.into()));
@@ -1525,11 +1531,11 @@ fn unexplained_failures_leave_nodes_out_in_turn() {
 /// A run that was stopped has no failure that shows which nodes were replaced.
 #[test]
 fn spare_without_data_is_known_after_a_stop() {
-    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    let mut play = Play::computing(options(), &["s1", "s2"]);
     play.stops(1);
     play.ended("the launcher ended with code 143");
     play.answers_but(&[]);
-    let mut next = Play::new(rules(), play.decisions.state);
+    let mut next = Play::new(options(), play.decisions.state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
     next.answers_but(&["n2"]);
@@ -1542,7 +1548,7 @@ fn spare_without_data_is_known_after_a_stop() {
 /// that the checkpoint rebuilds, so that a node with data must not be left out as well.
 #[test]
 fn trials_leave_out_spares_without_data_before_nodes_with_data() {
-    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    let mut play = Play::computing(options(), &["s1", "s2"]);
     play.ended("the launcher ended with code 1");
     play.answers_but(&["n2"]);
     play.launches(0.0, "n1 s1 n3 --resume require");
@@ -1571,7 +1577,7 @@ fn trials_leave_out_spares_without_data_before_nodes_with_data() {
 
 #[test]
 fn a_spare_that_is_lost_in_a_trial_takes_no_place_in_the_next() {
-    let mut play = Play::running(rules(), &["s1", "s2"]);
+    let mut play = Play::running(options(), &["s1", "s2"]);
     let mut fails = |ill: &[&str], trial: &str| {
         play.on(Event::Line("ORTE was unable to reliably start one or more daemons.\n".into()));
         play.ended("the launcher ended with code 1");
@@ -1590,7 +1596,7 @@ fn a_spare_that_is_lost_in_a_trial_takes_no_place_in_the_next() {
 
 #[test]
 fn run_that_no_trial_helps_is_given_up() {
-    let mut play = Play::running(rules(), &["s1"]);
+    let mut play = Play::running(options(), &["s1"]);
     for _ in 0..3 {
         play.now += 1000.0;
         assert!(
@@ -1641,7 +1647,7 @@ impl Play {
 
 #[test]
 fn suspicions_add_up_where_links_cannot_be_tested() {
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1", "s2"]);
     play.ends_without(&["n2"]);
     let lines = play.links_untested();
     let why = "is left out on trial: it is out of the launcher's reach";
@@ -1675,7 +1681,7 @@ fn suspicions_add_up_where_links_cannot_be_tested() {
 
 #[test]
 fn a_named_node_whose_link_is_alive_stays() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     play.ends_without(&["n2"]);
     assert_eq!(play.links_dead(&[]), ["pause: 1 s before the next start"]);
     play.launches(1.0, "n1 n2 n3 --resume require");
@@ -1689,7 +1695,7 @@ fn a_named_node_whose_link_is_alive_stays() {
 
 #[test]
 fn silent_spares_are_probed_again_for_trials() {
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1", "s2"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1", "s2"]);
     play.ends_without(&["n2", "n3"]);
     let lines = play.answers_without_spares(&["s2"], &ALL);
     assert!(
@@ -1704,7 +1710,7 @@ fn silent_spares_are_probed_again_for_trials() {
 #[test]
 fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
     // No spare at all: a link may be back soon, so that the same nodes are tried some times.
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     play.ends_without(&["n2"]);
     for pause in [1.0, 2.0, 4.0] {
         play.links_untested();
@@ -1718,14 +1724,14 @@ fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
         }
     }
     // A start that is slow is not killed for what an earlier one has named.
-    let mut play = Play::computing(rules(), &[]);
+    let mut play = Play::computing(options(), &[]);
     play.ends_without(&["n2"]);
     play.links_untested();
     play.launches(1.0, "n1 n2 n3 --resume require");
     assert!(play.tick_after(15.0)[0].starts_with("ask look "));
     assert_eq!(play.links_untested(), [""; 0]);
     // Fewer spares than nodes that the launcher does not reach.
-    let mut play = Play::computing(RunRules { parities: 2, ..rules() }, &["s1"]);
+    let mut play = Play::computing(LaunchOptions { parities: 2, ..options() }, &["s1"]);
     play.ends_without(&["n2", "n3"]);
     play.links_untested();
     play.launches(0.0, "n1 n2 s1 --resume require");
@@ -1743,7 +1749,7 @@ fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
 
 #[test]
 fn cut_off_nodes_beyond_the_parities_end_the_run_by_name() {
-    let mut play = Play::computing(rules(), &["s1", "s2"]);
+    let mut play = Play::computing(options(), &["s1", "s2"]);
     play.ends_without(&["n2", "n3"]);
     for (trial, named) in [("n1 n2 s1", "n2"), ("n1 s1 n3", "n3")] {
         play.links_untested();
@@ -1766,7 +1772,7 @@ fn cut_off_nodes_beyond_the_parities_end_the_run_by_name() {
 #[test]
 fn stopped_rank_is_a_failure_and_suspended_job_is_none() {
     let probe = |stopped: usize| {
-        let mut play = Play::computing(rules(), &["s1"]);
+        let mut play = Play::computing(options(), &["s1"]);
         play.tick_after(2.0);
         let pool = play.asked.take().unwrap().pool;
         let mut survey = survey(&pool, &[], 4096);
@@ -1785,7 +1791,7 @@ fn stopped_rank_is_a_failure_and_suspended_job_is_none() {
 /// The nodes are asked repeatedly while it is suspended, and no silence adds up.
 #[test]
 fn a_job_that_is_suspended_for_long_is_not_hung() {
-    let mut play = Play::computing(rules(), &["s1"]);
+    let mut play = Play::computing(options(), &["s1"]);
     for stopped in (0..20).map(|probe| if probe < 19 { 3 } else { 0 }) {
         let asked = play.tick_after(9.0);
         assert!(asked[0].starts_with("ask look "), "{asked:?}");
@@ -1800,10 +1806,6 @@ fn a_job_that_is_suspended_for_long_is_not_hung() {
     }
     // Once it continues, it may hang.
     assert!(play.tick_after(31.0)[0].starts_with("kill: no sign of life"));
-}
-
-fn rules_of_program() -> RunRules {
-    RunRules { is_of_program: true, losable: vec![false; 3], ..rules() }
 }
 
 impl Play {
@@ -1823,7 +1825,7 @@ impl Play {
 
     /// A supervisor whose program, which uses the library, has completed checkpoint 5.
     fn for_program(spares: &[&str]) -> Self {
-        let mut play = Play::running(rules_of_program(), spares);
+        let mut play = Play::running(options_of_program(true), spares);
         play.beats(&[("start", 0), ("open", 0), ("compute", 0)]);
         play.beats(&[("checkpoint", 4), ("compute", 5)]);
         play
@@ -1844,7 +1846,7 @@ fn a_program_is_done_when_all_its_ranks_are() {
 
 #[test]
 fn program_that_refuses_its_input_is_not_restarted() {
-    let mut play = Play::running(rules_of_program(), &["s1"]);
+    let mut play = Play::running(options_of_program(true), &["s1"]);
     play.beats(&[("start", 0)]);
     play.rank_ends(0, ProcessEnd::Code(3));
     let lines = play.ended("the launcher ended with code 3").join("|");
@@ -2045,7 +2047,7 @@ fn program_out_of_time_between_starts_is_not_restarted() {
     let lines = play.tick_after(0.1).join("|");
     assert!(lines.contains("start the same command again") && lines.ends_with("end 75"), "{lines}");
     // The next command has its own time limit.
-    let mut next = Play::new(rules_of_program(), play.decisions.state);
+    let mut next = Play::new(options_of_program(true), play.decisions.state);
     next.on(Event::Begin);
     next.on(Event::NoJob { swept: 0 });
     assert!(!next.decisions.state.is_time_up);
@@ -2053,7 +2055,7 @@ fn program_out_of_time_between_starts_is_not_restarted() {
 
 #[test]
 fn program_without_heartbeats_is_never_considered_hung() {
-    let mut play = Play::running(rules_of_program(), &["s1"]);
+    let mut play = Play::running(options_of_program(true), &["s1"]);
     play.beats(&[("start", 0)]);
     let mut probes = 0;
     for _ in 0..1000 {
@@ -2073,7 +2075,7 @@ fn program_without_heartbeats_is_never_considered_hung() {
 
 #[test]
 fn data_location_of_a_program_is_the_reported_one() {
-    let mut play = Play::running(rules_of_program(), &[]);
+    let mut play = Play::running(options_of_program(true), &[]);
     assert_eq!(play.decisions.state.keeps, None);
     let keeps = DataLocation { run_id: "plate".into(), store: "posix".into(), images: vec![] };
     play.opens("plate");

@@ -52,13 +52,13 @@ impl Decisions {
         let blame = &self.state.blamed[name];
         let place = self.state.pool.active.iter().position(|host| host.name == *name);
         let Some(place) = place.filter(|_| blame.checks >= SUSPECT_CHECKS) else { return false };
-        if blame.to_replace || !self.rules.replace_suspects {
+        if blame.to_replace || !self.options.settings.replace_suspects {
             return false;
         }
         let health = |other: &str| {
             if other == name { Health::Ill("suspect".to_owned()) } else { Health::Well }
         };
-        let why_not = if !self.rules.losable.get(place).copied().unwrap_or(false) {
+        let why_not = if !self.options.losable.get(place).copied().unwrap_or(false) {
             Some("its ranks are more of one process row than the parities can rebuild")
         } else if !self.state.pool.can_replace(health) {
             Some("no spare node is left")

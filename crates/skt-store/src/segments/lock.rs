@@ -11,7 +11,7 @@ use std::time::Duration;
 use super::{Process, mpi_files, run_bytes};
 use crate::store::{Segment, SegmentName, Store, StoreError};
 use skt_comm::pages;
-use skt_host::process::{self, Presence};
+use skt_host::process::{self, Liveness};
 use skt_host::wait_clock::WaitClock;
 
 /// How long to wait for a process at work: a launcher may return before it has signalled all of its
@@ -73,7 +73,7 @@ impl RunInUse {
 /// The process that holds a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Holder {
-    presence: Presence,
+    liveness: Liveness,
     /// Whether the supervisor of this job has started the process.
     is_own: bool,
 }
@@ -92,14 +92,14 @@ impl Holder {
     }
 
     /// Reads what a process has written, for `this` process. A process that had no time to write,
-    /// or is of an earlier version, has unknown presence.
+    /// or is of an earlier version, is of unknown liveness.
     fn read(bytes: &[u8], this: &dyn Process) -> Self {
         let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         let words = std::str::from_utf8(&bytes[..end]).unwrap_or_default();
         let (process, run) = words.split_once(' ').unwrap_or((words, ""));
         let is_own = !run.is_empty() && this.supervisor().as_deref() == Some(run);
-        Self { presence: process::presence(process), is_own }
+        Self { liveness: process::holder_liveness(process), is_own }
     }
 
     fn inspect(store: &dyn Store, name: &SegmentName, this: &dyn Process) -> Self {
@@ -107,8 +107,8 @@ impl Holder {
         match store.peek(name, &mut bytes) {
             Ok(Some(len)) => Self::read(&bytes[..len.min(HOLDER_BYTES)], this),
             // The holder has removed it since it was found in use.
-            Ok(None) => Self { presence: Presence::Ending, is_own: false },
-            Err(_) => Self { presence: Presence::Unknown, is_own: false },
+            Ok(None) => Self { liveness: Liveness::Dead, is_own: false },
+            Err(_) => Self { liveness: Liveness::Unknown, is_own: false },
         }
     }
 }
@@ -192,7 +192,7 @@ impl RunLock {
                 Ok(None) => {}
                 Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
                     let holder = Holder::inspect(store, &name, process);
-                    let is_ending = holder.presence == Presence::Ending;
+                    let is_ending = holder.liveness == Liveness::Dead;
                     if patience.is_over(is_ending) {
                         let (run, host) = (run.to_owned(), host.to_owned());
                         let waited_seconds = patience.seconds();
@@ -243,9 +243,9 @@ mod tests {
     #[test]
     fn holder_is_identified_and_blank_holds_are_unknown() {
         let holder = Holder::read(&Holder::this(&Plain), &Plain);
-        assert_eq!(holder, Holder { presence: Presence::Alive, is_own: false });
+        assert_eq!(holder, Holder { liveness: Liveness::Alive, is_own: false });
         for nothing in [&[][..], &[0; HOLDER_BYTES], &[0xff; 8], b"12.x"] {
-            assert_eq!(Holder::read(nothing, &Plain).presence, Presence::Unknown, "{nothing:?}");
+            assert_eq!(Holder::read(nothing, &Plain).liveness, Liveness::Unknown, "{nothing:?}");
         }
     }
 
@@ -255,9 +255,9 @@ mod tests {
         let folder = tempfile::TempDir::new().unwrap();
         let store = Files::in_folder(folder.path());
         let name = SegmentName::new("run", "lock", 0).unwrap();
-        assert_eq!(Holder::inspect(&store, &name, &Plain).presence, Presence::Ending);
+        assert_eq!(Holder::inspect(&store, &name, &Plain).liveness, Liveness::Dead);
         store.create(&name, HOLDER_BYTES).unwrap().as_mut_slice()[0] = 1;
-        assert_eq!(Holder::inspect(&store, &name, &Plain).presence, Presence::Unknown);
+        assert_eq!(Holder::inspect(&store, &name, &Plain).liveness, Liveness::Unknown);
     }
 
     #[test]

@@ -55,7 +55,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("node.rs", "DGEMM_SECONDS"),
     ("probe.rs", "LINK_SECONDS"),
     ("probe.rs", "MEMORY_SECONDS"),
-    ("messages.rs", "LOOK_PAUSE"),
+    ("messages.rs", "POLL_PAUSE"),
     ("slow/judge.rs", "MIN_SECONDS"),
     ("after_ending.rs", "BACKOFF_MAX_SECONDS"),
     ("heartbeat/program.rs", "CHECKPOINT_INTERVAL_SECONDS"),
@@ -64,9 +64,9 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("job.rs", "RESERVE_EVERY"),
     ("line.rs", "KEEP_EVERY"),
     ("child.rs", "POLL_PAUSE"),
-    ("shell.rs", "HELD_UP"),
-    ("shell.rs", "LOOK_EVERY"),
-    ("shell.rs", "SAVE_EVERY"),
+    ("shell.rs", "STALL_MIN"),
+    ("shell.rs", "POLL_INTERVAL"),
+    ("shell.rs", "SAVE_INTERVAL"),
     ("watch.rs", "PROBE_SECONDS_MIN"),
 ];
 

@@ -9,9 +9,9 @@ const PART_BYTES: u64 = 4 << 20;
 
 /// Follows a file that grows.
 #[derive(Debug)]
-pub struct Follow(File);
+pub struct FileFollower(File);
 
-impl Follow {
+impl FileFollower {
     /// Follows `path` from its beginning.
     ///
     /// # Errors
@@ -42,7 +42,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out");
         let mut writer = File::create(&path).unwrap();
-        let mut follow = Follow::new(&path).unwrap();
+        let mut follow = FileFollower::new(&path).unwrap();
         assert_eq!(follow.read().unwrap(), b"");
         writer.write_all(b"caf\xe9\ntw").unwrap();
         assert_eq!(follow.read().unwrap(), b"caf\xe9\ntw");

@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use super::SupervisorError;
-use super::follow::Follow;
+use super::follow::FileFollower;
 use super::process;
 use super::sieve::{Piece, Sieve};
 use super::state::StateFolder;
@@ -27,7 +27,7 @@ pub struct Job {
     /// The launcher as a child of this process, unless an earlier supervisor started it.
     child: Option<Child>,
     /// The files with the job's standard output and standard error.
-    outputs: [(PathBuf, Follow); 2],
+    outputs: [(PathBuf, FileFollower); 2],
     /// The last line of the benchmark's report, of which the end has not come; nothing of the
     /// user's program is held back.
     report: Option<Vec<u8>>,
@@ -56,9 +56,9 @@ impl Job {
     pub fn outputs(
         folder: &StateFolder,
         start: usize,
-    ) -> Result<[(PathBuf, Follow); 2], SupervisorError> {
+    ) -> Result<[(PathBuf, FileFollower); 2], SupervisorError> {
         let (out, err) = folder.outputs(start);
-        let open = |path: PathBuf| match Follow::new(&path) {
+        let open = |path: PathBuf| match FileFollower::new(&path) {
             Ok(follow) => Ok((path, follow)),
             Err(source) => Err(SupervisorError::File { path, source }),
         };
@@ -70,7 +70,7 @@ impl Job {
     pub fn new(
         launcher: Process,
         child: Option<Child>,
-        outputs: [(PathBuf, Follow); 2],
+        outputs: [(PathBuf, FileFollower); 2],
         is_of_program: bool,
     ) -> Self {
         let report = (!is_of_program).then(Vec::new);

@@ -33,12 +33,12 @@ use skt_host::process::Process;
 use skt_host::starter::Starter;
 use skt_terms::exit::Exit;
 
-/// How often the supervisor looks for news.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often the supervisor polls the job.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The shortest time between two writes of the state.
-const SAVE_EVERY: Duration = Duration::from_secs(1);
-/// If more time passes between two looks for news, the supervisor was held up.
-const HELD_UP: Duration = Duration::from_secs(1);
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// If more time passes between two polls, the supervisor was held up.
+const STALL_MIN: Duration = Duration::from_secs(1);
 /// How long the cleaning of nodes that are no longer needed may take.
 const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -98,7 +98,7 @@ impl StallClock {
     fn poll(&mut self) {
         let since = std::mem::replace(&mut self.since, Instant::now());
         let gap = since.elapsed();
-        if gap > HELD_UP {
+        if gap > STALL_MIN {
             self.held_up += gap;
         }
     }
@@ -193,13 +193,13 @@ impl Shell {
             self.feed(Event::Tick { stops: stop::asked() });
             if self.job.is_some() {
                 self.lines.keep_alive();
-                if self.saved.elapsed() > SAVE_EVERY {
+                if self.saved.elapsed() > SAVE_INTERVAL {
                     self.save();
                     let line = report::status_line(&self.decisions.state, self.clock.unix());
                     self.terminal.show_status(&line);
                 }
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 

@@ -12,8 +12,8 @@ use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Arrival, IdleLines, Line};
 use super::links::addresses::Networks;
-use super::links::from_here::FromHere;
-use super::links::verdict::{self, Findings, Judged};
+use super::links::from_here::LocalTries;
+use super::links::verdict::{self, Findings, JudgedNodes};
 use super::links::{Partner, plan};
 use super::probe::{Answer, Purpose};
 use super::program::Program;
@@ -24,7 +24,7 @@ use super::program::Program;
 /// healthy node may have broken, and an agent may take seconds for the handshake of a new one.
 const PATIENCE: (u32, Duration) = (2, Duration::from_secs(1));
 /// [`PATIENCE`] with nodes of a silent job, which is ended if one of them is lost.
-const PATIENCE_OF_LOOK: (u32, Duration) = (2, Duration::from_secs(2));
+const PATIENCE_OF_CHECK: (u32, Duration) = (2, Duration::from_secs(2));
 /// How long, after the slowest other node, those nodes are waited for that the launcher or an
 /// earlier probe reports as lost.
 const PATIENCE_WITH_SUSPECTS: Duration = Duration::from_millis(300);
@@ -225,7 +225,7 @@ struct ProbeRound<'a> {
     open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
     /// [`RENEW_AFTER`].
     renew_after: Duration,
-    /// [`PATIENCE_OF_LOOK`].
+    /// [`PATIENCE_OF_CHECK`].
     patience_of_probe: (u32, Duration),
     /// Nodes that are not asked yet, the next one last.
     waiting: Vec<String>,
@@ -248,7 +248,7 @@ struct ProbeRound<'a> {
     /// Number of outcomes when links were last judged, and whether all silent nodes had dead links.
     judged: (usize, bool),
     /// Packets that are sent from here to the silent nodes.
-    from_here: Option<FromHere>,
+    from_here: Option<LocalTries>,
 }
 
 impl<'a> ProbeRound<'a> {
@@ -277,7 +277,7 @@ impl<'a> ProbeRound<'a> {
             partners,
             open: &Line::open,
             renew_after: RENEW_AFTER,
-            patience_of_probe: PATIENCE_OF_LOOK,
+            patience_of_probe: PATIENCE_OF_CHECK,
             waiting: names.rev().collect(),
             at_once: AT_ONCE,
             lacking: None,
@@ -554,7 +554,7 @@ impl<'a> ProbeRound<'a> {
             let answering: Vec<String> =
                 well.iter().cycle().take(silent.len() + 1).cloned().collect();
             if !silent.is_empty() && !answering.is_empty() {
-                self.from_here = Some(FromHere::start(silent, answering));
+                self.from_here = Some(LocalTries::start(silent, answering));
             }
         }
     }
@@ -630,7 +630,7 @@ impl<'a> ProbeRound<'a> {
             });
             let names = |hosts: &'a [Host]| hosts.iter().map(|host| host.name.as_str());
             let (in_use, spares) = (names(&self.pool.active), names(&self.pool.spares));
-            let judged = Judged::new(in_use, spares, self.inquiry.suspects.iter());
+            let judged = JudgedNodes::new(in_use, spares, self.inquiry.suspects.iter());
             let dead = verdict::judge(&findings.collect(), &judged).dead;
             let are_dead = silent.iter().all(|name| dead.contains_key(*name));
             self.judged =

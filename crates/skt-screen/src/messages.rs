@@ -13,8 +13,8 @@ const TAG_REPORT: Tag = 0x160;
 const TAG_INSTRUCTION: Tag = 0x161;
 /// The longest message in bytes: a longer one is none of ours.
 const MAX_BYTES: u64 = 1 << 24;
-/// Between two looks for messages.
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
+/// Between two polls for messages.
+const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// News of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -155,7 +155,7 @@ pub fn collect<C: Comm>(
             break;
         }
         if is_idle {
-            std::thread::sleep(LOOK_PAUSE);
+            std::thread::sleep(POLL_PAUSE);
         }
     }
     Ok(awaited)

@@ -97,7 +97,7 @@ impl Drill {
             self.may_lose();
         }
         let pool = &inquiry.pool;
-        let mut survey = survey(pool, &[], 4096);
+        let mut survey = survey(pool, 4096);
         if inquiry.purpose == Purpose::Start {
             // Spares that are not needed are not waited for.
             for spare in &pool.spares {

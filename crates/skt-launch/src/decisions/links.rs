@@ -7,7 +7,7 @@ use super::Decisions;
 use crate::hosts::{Host, Pool};
 use crate::links::Link;
 use crate::links::addresses::Address;
-use crate::links::verdict::{self, Judged, Verdict};
+use crate::links::verdict::{self, JudgedNodes, Verdict};
 use crate::survey::Survey;
 
 /// The nodes' links, as far as they are known.
@@ -51,7 +51,7 @@ impl Decisions {
             hosts.iter().map(|host| host.name.as_str())
         }
         let Pool { active, spares, .. } = &self.state.pool;
-        let judged = Judged::new(names(active), names(spares), doubted.iter());
+        let judged = JudgedNodes::new(names(active), names(spares), doubted.iter());
         let Verdict { dead, alive } = verdict::judge(findings, &judged);
         self.doubts.refute(&alive);
         let has_failed = |links: &Vec<Link>| links.iter().any(|link| link.has_failed());

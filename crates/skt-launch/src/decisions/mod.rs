@@ -3,7 +3,7 @@
 //! and returns what follows as events.
 //!
 //! ```text
-//! Finding ---> Asking ---> Pausing ---> Starting ---> Running ---+
+//! Finding ---> Probing ---> Pausing ---> Starting ---> Running ---+
 //!    |           ^                                      ^  |     |
 //!    |           +---- the launcher has ended: -------- | -+     |
 //!    |                 ask, replace, start again        |        |
@@ -14,33 +14,36 @@
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
 //! the next event has their result.
 
+mod corruption;
 mod doubts;
 #[cfg(test)]
 mod drill;
 mod ending;
 mod event;
 mod exclusion;
-mod gone;
 mod job_output;
 mod links;
+mod lost_segments;
 mod oom;
 mod program;
+mod replace;
 mod running;
 #[cfg(test)]
 mod tests;
-mod wrong;
+#[cfg(test)]
+mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use doubts::Doubts;
 pub use event::{Action, Event, Start};
-use exclusion::{Exclusion, ExclusionTrials};
+use exclusion::ExclusionTrials;
 use links::LinkRecord;
-use running::{CUT_OFF, Running};
+use running::{CUT_OFF, RunningJob};
 
 use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
-use super::hosts::{Health, Host, Pool, Replacement, SparesSpent, UNLISTED};
+use super::hosts::{Health, Host, Pool, UNLISTED};
 use super::probe::Purpose;
 use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
@@ -91,7 +94,7 @@ pub struct Decisions {
     watch: HeartbeatWatch,
     phase: Phase,
     /// What is known of the present launcher, or of the last one.
-    running: Running,
+    running: RunningJob,
     /// Nodes that the launcher, the ranks or a probe have reported as lost since the last start.
     suspects: Vec<String>,
     /// Nodes that the launcher or the ranks have named since the job last computed.
@@ -145,7 +148,7 @@ impl Decisions {
             state,
             watch,
             phase: Phase::Finding,
-            running: Running::default(),
+            running: RunningJob::default(),
             suspects: Vec::new(),
             doubts: Doubts::default(),
             leaving: BTreeSet::new(),
@@ -244,7 +247,7 @@ impl Decisions {
         let launched_unix = self.state.launched_unix;
         let begun_unix = last.map_or(launched_unix, |(beat, unix)| unix - beat.elapsed_seconds);
         self.watch.replay(launched_unix, begun_unix);
-        (self.phase, self.running) = (Phase::Running, Running::default());
+        (self.phase, self.running) = (Phase::Running, RunningJob::default());
     }
 
     fn saved(&mut self) {
@@ -396,119 +399,6 @@ impl Decisions {
         self.replace_lost(now_unix);
     }
 
-    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
-    /// user has taken them from the list. Without them here, the survey would not wait for the
-    /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
-    fn known_lost(&self) -> BTreeSet<String> {
-        let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
-        let is_lost = |name: &&String| {
-            self.links.dead.contains_key(*name)
-                || self.to_replace(name).is_some()
-                || !self.listed.contains(*name)
-        };
-        all.map(|host| &host.name).filter(is_lost).cloned().collect()
-    }
-
-    /// What the checks of the matrix, the links and the probe show of a node.
-    fn health_of(&self, name: &str) -> Health {
-        match self.to_replace(name).or_else(|| self.links.dead.get(name).cloned()) {
-            Some(why) => Health::Ill(why),
-            None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
-        }
-    }
-
-    /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
-    /// and the others were not waited for. Those are asked again: links that were found to be dead
-    /// since then make them needed. If all spares are too few, nodes that compute wrong numbers
-    /// stay, and before the first start also nodes whose links alone seem to be dead.
-    fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
-        let mut pool = self.state.pool.clone();
-        let mut replaced = pool.replace(|name| self.health_of(name));
-        let is_unknown = |spare: &Host| self.health_of(&spare.name) == Health::Unknown;
-        if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
-            return None;
-        }
-        if replaced.is_err() && self.clear_suspects() {
-            pool = self.state.pool.clone();
-            replaced = pool.replace(|name| self.health_of(name));
-        }
-        if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
-            for (name, why) in std::mem::take(&mut self.links.dead) {
-                let text =
-                    format!("warning: {name}: {why}; it is used all the same: too few spares");
-                self.links.tried_anyway.push(name);
-                self.notify("warning", text);
-            }
-            pool = self.state.pool.clone();
-            replaced = pool.replace(|name| self.health_of(name));
-        }
-        self.state.pool = pool;
-        Some(replaced)
-    }
-
-    /// Replaces the nodes that are lost before a start, or leaves some out on trial.
-    fn replace_lost(&mut self, now_unix: f64) {
-        if self.finish_if_refused() {
-            return;
-        }
-        match self.replace_ill() {
-            None => return self.ask_then(AfterProbe::Start),
-            Some(Ok(replaced)) if replaced.is_empty() => {}
-            Some(Ok(replaced)) => {
-                self.note_replaced(replaced);
-                // These nodes explain the failure.
-                self.trials = None;
-                self.running.is_unreached = false;
-            }
-            Some(Err(spent)) => {
-                return self.give_up(&spent.to_string(), Exit::Interrupted);
-            }
-        }
-        if self.running.is_unreached || self.cut_off_in_use().is_some() {
-            match self.exclude(self.running.is_unreached) {
-                Exclusion::Of(left_out) => self.note_replaced(left_out),
-                Exclusion::NeedsSpares => return self.ask_then(AfterProbe::Start),
-                Exclusion::GivenUp => return,
-            }
-        }
-        self.running.is_unreached = false;
-        let pause_seconds = after_ending::backoff_seconds(&self.past());
-        if pause_seconds > 0.0 {
-            self.notify("pause", format!("{pause_seconds:.0} s before the next start"));
-        }
-        self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
-    }
-
-    /// Reports the nodes that were replaced, and notes them as the reason of the last failure.
-    fn note_replaced(&mut self, replaced: Vec<Replacement>) {
-        for change in &replaced {
-            let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
-            self.notify("replaced", text);
-            // Before the first start no node has data.
-            if self.state.start > 0 {
-                self.state.hollow.insert(change.by.clone());
-            }
-        }
-        if let Some(failure) = self.state.failures.last_mut()
-            && failure.relaunched_unix.is_none()
-            && !replaced.is_empty()
-        {
-            failure.node_lost = true;
-            failure.replaced.extend(replaced);
-        }
-    }
-
-    /// The nodes that were lost since the job last computed, as a part of a sentence.
-    fn lost_since_computing(&self) -> String {
-        let is_open = |failure: &&Failure| failure.computing_unix.is_none();
-        let failures = self.state.failures.iter().rev().take_while(is_open);
-        let lost: Vec<String> = failures
-            .flat_map(|failure| &failure.replaced)
-            .map(|change| format!("{} ({})", change.lost, change.why))
-            .collect();
-        if lost.is_empty() { String::new() } else { format!(" (lost: {})", lost.join(", ")) }
-    }
-
     fn warn(&mut self, survey: &Survey) {
         for (text, mut nodes) in survey.warnings() {
             // A node is not named twice.
@@ -560,7 +450,7 @@ impl Decisions {
             failure.relaunched_unix.get_or_insert(now_unix);
         }
         self.watch.start(now_unix);
-        (self.phase, self.running) = (Phase::Running, Running::default());
+        (self.phase, self.running) = (Phase::Running, RunningJob::default());
         self.act(Action::Save);
     }
 

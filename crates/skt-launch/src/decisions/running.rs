@@ -22,7 +22,7 @@ pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answe
 
 /// What is known of a running launcher.
 #[derive(Debug, Default)]
-pub(super) struct Running {
+pub(super) struct RunningJob {
     /// Why the launcher was killed.
     pub killed: Option<String>,
     /// When the launcher was asked to end.
@@ -49,10 +49,10 @@ pub(super) struct Running {
     /// Whether the present probe of nodes is due to an alarm; `None` when none is in progress.
     probing: Option<bool>,
     /// The silence, in seconds, after which the nodes are probed again.
-    next_look_seconds: f64,
+    next_probe_seconds: f64,
 }
 
-impl Running {
+impl RunningJob {
     /// Does not count these seconds, but for a part of the patience, against a launcher that is to
     /// end: it may have stood still with the supervisor.
     pub(super) fn unwatched(&mut self, seconds: f64) {
@@ -99,7 +99,7 @@ impl Decisions {
             let limit = self.watch.limit_seconds();
             self.running.is_unreached |= self.watch.last().is_none();
             self.kill(&format!("no sign of life for {silent:.1} s (limit {limit:.1} s)"));
-        } else if self.running.killed.is_none() && self.is_time_to_look(now_unix) {
+        } else if self.running.killed.is_none() && self.is_time_to_probe(now_unix) {
             return self.ask(Purpose::Check, true);
         }
         if stops > 0 {
@@ -109,14 +109,14 @@ impl Decisions {
 
     /// Whether the nodes are to be probed because the job has been silent for a while: a launcher
     /// may wait for ever for a lost node, and phases without columns may be silent for long.
-    fn is_time_to_look(&mut self, now_unix: f64) -> bool {
+    fn is_time_to_probe(&mut self, now_unix: f64) -> bool {
         let silent_seconds = self.watch.silent_seconds(now_unix);
         let after_seconds = self.watch.probe_after_seconds();
         if silent_seconds < after_seconds {
-            self.running.next_look_seconds = 0.0;
+            self.running.next_probe_seconds = 0.0;
         }
         let is_alarmed = std::mem::take(&mut self.running.is_alarmed);
-        let is_silent = silent_seconds >= after_seconds.max(self.running.next_look_seconds);
+        let is_silent = silent_seconds >= after_seconds.max(self.running.next_probe_seconds);
         self.running.probing = (is_alarmed || is_silent).then_some(is_alarmed);
         is_alarmed || is_silent
     }
@@ -124,7 +124,7 @@ impl Decisions {
     /// Handles the answers of nodes that were probed while the job runs.
     pub(super) fn note_probe(&mut self, now_unix: f64, survey: &Survey) {
         // If all nodes are well, the next probe comes after twice the silence.
-        self.running.next_look_seconds = 2.0 * self.watch.silent_seconds(now_unix);
+        self.running.next_probe_seconds = 2.0 * self.watch.silent_seconds(now_unix);
         if self.lives_again(now_unix) {
             return;
         }
@@ -141,7 +141,7 @@ impl Decisions {
             Stopped::Some(why) => return self.kill(&format!("silence, and {why}")),
             Stopped::All => {
                 self.watch.suspended(now_unix);
-                self.running.next_look_seconds = 0.0;
+                self.running.next_probe_seconds = 0.0;
                 return;
             }
         }

@@ -7,12 +7,12 @@ use super::{Link, LinkState, Partner, connect};
 
 /// Tries in progress.
 #[derive(Debug)]
-pub struct FromHere {
+pub struct LocalTries {
     silent: Vec<String>,
     found: Receiver<Vec<Link>>,
 }
 
-impl FromHere {
+impl LocalTries {
     /// Starts to try the nodes that are silent, and others that have answered.
     pub fn start(silent: Vec<String>, answering: Vec<String>) -> Self {
         let (sender, found) = mpsc::channel();

@@ -9,7 +9,7 @@ pub type Findings = BTreeMap<String, Vec<Link>>;
 
 /// The nodes whose links are judged.
 #[derive(Debug, Clone, Default)]
-pub struct Judged<'a> {
+pub struct JudgedNodes<'a> {
     /// The places of nodes in the list, those in use first, in the order of their ranks.
     places: BTreeMap<&'a str, usize>,
     /// Number of nodes in use: as many are needed, and they have the data.
@@ -18,7 +18,7 @@ pub struct Judged<'a> {
     doubted: BTreeSet<&'a str>,
 }
 
-impl<'a> Judged<'a> {
+impl<'a> JudgedNodes<'a> {
     /// The names of the nodes in use and of the spares, of which some are doubted.
     pub fn new(
         in_use: impl Iterator<Item = &'a str>,
@@ -68,7 +68,7 @@ pub struct Verdict {
 /// Two nodes reach each other if no try between them failed, in any network of the job. Where that
 /// holds nowhere, one network in which they do is enough. Where no try succeeded at all, the tries
 /// show nothing (a filter may drop their packets).
-pub fn judge(findings: &Findings, judged: &Judged) -> Verdict {
+pub fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
     let tries = tries(findings);
     let strict = Pairs::new(&tries, |before, this| before.and(this));
     let pairs = if strict.is_any_alive() {
@@ -125,7 +125,7 @@ impl<'a> Pairs<'a> {
         self.0.values().any(|partners| partners.values().any(Result::is_ok))
     }
 
-    fn judge(mut self, judged: &Judged, tries: &[Try]) -> Verdict {
+    fn judge(mut self, judged: &JudgedNodes, tries: &[Try]) -> Verdict {
         let mut dead = BTreeMap::new();
         if !self.is_any_alive() {
             return Verdict::default();
@@ -154,7 +154,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// The nodes that reach no node of the part that stays.
-    fn outside_of_the_best_part(&self, judged: &Judged) -> Vec<&'a str> {
+    fn outside_of_the_best_part(&self, judged: &JudgedNodes) -> Vec<&'a str> {
         let parts = self.parts();
         let rank = |part: &&Vec<&str>| {
             let count = |is_counted: &dyn Fn(&str) -> bool| {
@@ -194,7 +194,7 @@ impl<'a> Pairs<'a> {
 
     /// The node with the largest fraction of partners that fail with it, if that is more than half
     /// of at least two.
-    fn worst(&self, judged: &Judged) -> Option<&'a str> {
+    fn worst(&self, judged: &JudgedNodes) -> Option<&'a str> {
         let counts = self.0.iter().map(|(name, partners)| {
             (*name, partners.values().filter(|found| found.is_err()).count(), partners.len())
         });
@@ -208,7 +208,7 @@ impl<'a> Pairs<'a> {
     }
 
     /// One of two nodes that fail with each other, and the reason.
-    fn one_of_a_pair(&self, judged: &Judged) -> Option<(&'a str, String)> {
+    fn one_of_a_pair(&self, judged: &JudgedNodes) -> Option<(&'a str, String)> {
         let failed = self.0.iter().flat_map(|(a, partners)| {
             partners.iter().filter_map(|(b, found)| Some((*a, *b, found.err()?)))
         });
@@ -263,10 +263,10 @@ mod tests {
     }
 
     impl Nodes {
-        fn judged<'a>(&'a self, doubted: &'a [String]) -> Judged<'a> {
+        fn judged<'a>(&'a self, doubted: &'a [String]) -> JudgedNodes<'a> {
             let (in_use, spares) = self.all.split_at(self.in_use);
             let names = |all: &'a [String]| all.iter().map(String::as_str);
-            Judged::new(names(in_use), names(spares), doubted.iter())
+            JudgedNodes::new(names(in_use), names(spares), doubted.iter())
         }
     }
 

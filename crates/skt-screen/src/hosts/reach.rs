@@ -32,7 +32,7 @@ const AT_ONCE: usize = 32;
 const MAX_NAMES: usize = 256;
 
 /// What is known of the hosts of a list.
-pub struct Looked {
+pub struct HostSurvey {
     /// What is wrong.
     pub findings: Vec<Finding>,
     /// What hosts call themselves, by their names in the list.
@@ -42,7 +42,7 @@ pub struct Looked {
 }
 
 /// Probes the hosts of a list from this host, which is called `here`, with the command `agent`.
-pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
+pub fn survey(here: &str, hosts: &[Host], agent: &str) -> HostSurvey {
     let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
     let view = names::look_up(here, &names);
     let (known, unknown): (Vec<&String>, Vec<&String>) =
@@ -66,7 +66,7 @@ pub fn look(here: &str, hosts: &[Host], agent: &str) -> Looked {
     let own_names = answers.iter().filter_map(own).collect();
     let views: Vec<View> = answers.into_iter().map(|answer| answer.view).chain([view]).collect();
     found.extend(rules::findings(&views, true));
-    Looked { findings: found, own_names, unknown_here }
+    HostSurvey { findings: found, own_names, unknown_here }
 }
 
 /// What a host has answered.
@@ -267,14 +267,14 @@ mod tests {
     }
 
     fn findings(here: &str, hosts: &[Host], agent: &str) -> Vec<Finding> {
-        look(here, hosts, agent).findings
+        survey(here, hosts, agent).findings
     }
 
     #[test]
     fn hosts_report_their_own_names() {
         let (_folder, agent) = agent("uname() { echo node7; }; eval \"$2\"\n");
-        let looked = look("here", &hosts(&["127.0.0.1"]), &agent);
-        assert_eq!(looked.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
+        let found = survey("here", &hosts(&["127.0.0.1"]), &agent);
+        assert_eq!(found.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
     }
 
     /// Asks `host` for the names, some in a question.

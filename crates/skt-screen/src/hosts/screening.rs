@@ -147,15 +147,15 @@ fn take_unreachable(
     left: &mut Vec<Host>,
     own_names: &mut BTreeMap<String, String>,
 ) -> Vec<(String, String)> {
-    let looked = reach::look(job.here, left, job.agent());
-    own_names.extend(looked.own_names);
+    let survey = reach::survey(job.here, left, job.agent());
+    own_names.extend(survey.own_names);
     let is_lost = |finding: &Finding| match finding.kind {
         FindingKind::OutOfReach => true,
-        FindingKind::UnknownName => looked.unknown_here.contains(&finding.hosts[0]),
+        FindingKind::UnknownName => survey.unknown_here.contains(&finding.hosts[0]),
         _ => false,
     };
     let (lost, others): (Vec<Finding>, Vec<Finding>) =
-        looked.findings.into_iter().partition(is_lost);
+        survey.findings.into_iter().partition(is_lost);
     for finding in others {
         messages::print(format_args!("warning: {}: {}", finding.what, finding.measured));
     }

@@ -1,0 +1,127 @@
+//! Replaces nodes before a start: those that a probe, their links or the checks of the matrix show
+//! to be ill, in place by spares. Where nothing shows which node is ill, nodes are left out on
+//! trial (`exclusion`).
+
+use std::collections::BTreeSet;
+
+use super::exclusion::Exclusion;
+use super::{AfterProbe, Decisions, Phase};
+use crate::after_ending;
+use crate::hosts::{Health, Host, Replacement, SparesSpent};
+use crate::state::Failure;
+use skt_terms::exit::Exit;
+
+impl Decisions {
+    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
+    /// user has taken them from the list. Without them here, the survey would not wait for the
+    /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
+    pub(super) fn known_lost(&self) -> BTreeSet<String> {
+        let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
+        let is_lost = |name: &&String| {
+            self.links.dead.contains_key(*name)
+                || self.to_replace(name).is_some()
+                || !self.listed.contains(*name)
+        };
+        all.map(|host| &host.name).filter(is_lost).cloned().collect()
+    }
+
+    /// What the checks of the matrix, the links and the probe show of a node.
+    pub(super) fn health_of(&self, name: &str) -> Health {
+        match self.to_replace(name).or_else(|| self.links.dead.get(name).cloned()) {
+            Some(why) => Health::Ill(why),
+            None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
+        }
+    }
+
+    /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
+    /// and the others were not waited for. Those are asked again: links that were found to be dead
+    /// since then make them needed. If all spares are too few, nodes that compute wrong numbers
+    /// stay, and before the first start also nodes whose links alone seem to be dead.
+    fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
+        let mut pool = self.state.pool.clone();
+        let mut replaced = pool.replace(|name| self.health_of(name));
+        let is_unknown = |spare: &Host| self.health_of(&spare.name) == Health::Unknown;
+        if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
+            return None;
+        }
+        if replaced.is_err() && self.clear_suspects() {
+            pool = self.state.pool.clone();
+            replaced = pool.replace(|name| self.health_of(name));
+        }
+        if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
+            for (name, why) in std::mem::take(&mut self.links.dead) {
+                let text =
+                    format!("warning: {name}: {why}; it is used all the same: too few spares");
+                self.links.tried_anyway.push(name);
+                self.notify("warning", text);
+            }
+            pool = self.state.pool.clone();
+            replaced = pool.replace(|name| self.health_of(name));
+        }
+        self.state.pool = pool;
+        Some(replaced)
+    }
+
+    /// Replaces the nodes that are lost before a start, or leaves some out on trial.
+    pub(super) fn replace_lost(&mut self, now_unix: f64) {
+        if self.finish_if_refused() {
+            return;
+        }
+        match self.replace_ill() {
+            None => return self.ask_then(AfterProbe::Start),
+            Some(Ok(replaced)) if replaced.is_empty() => {}
+            Some(Ok(replaced)) => {
+                self.note_replaced(replaced);
+                // These nodes explain the failure.
+                self.trials = None;
+                self.running.is_unreached = false;
+            }
+            Some(Err(spent)) => {
+                return self.give_up(&spent.to_string(), Exit::Interrupted);
+            }
+        }
+        if self.running.is_unreached || self.cut_off_in_use().is_some() {
+            match self.exclude(self.running.is_unreached) {
+                Exclusion::Of(left_out) => self.note_replaced(left_out),
+                Exclusion::NeedsSpares => return self.ask_then(AfterProbe::Start),
+                Exclusion::GivenUp => return,
+            }
+        }
+        self.running.is_unreached = false;
+        let pause_seconds = after_ending::backoff_seconds(&self.past());
+        if pause_seconds > 0.0 {
+            self.notify("pause", format!("{pause_seconds:.0} s before the next start"));
+        }
+        self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
+    }
+
+    /// Reports the nodes that were replaced, and notes them as the reason of the last failure.
+    fn note_replaced(&mut self, replaced: Vec<Replacement>) {
+        for change in &replaced {
+            let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
+            self.notify("replaced", text);
+            // Before the first start no node has data.
+            if self.state.start > 0 {
+                self.state.hollow.insert(change.by.clone());
+            }
+        }
+        if let Some(failure) = self.state.failures.last_mut()
+            && failure.relaunched_unix.is_none()
+            && !replaced.is_empty()
+        {
+            failure.node_lost = true;
+            failure.replaced.extend(replaced);
+        }
+    }
+
+    /// The nodes that were lost since the job last computed, as a part of a sentence.
+    pub(super) fn lost_since_computing(&self) -> String {
+        let is_open = |failure: &&Failure| failure.computing_unix.is_none();
+        let failures = self.state.failures.iter().rev().take_while(is_open);
+        let lost: Vec<String> = failures
+            .flat_map(|failure| &failure.replaced)
+            .map(|change| format!("{} ({})", change.lost, change.why))
+            .collect();
+        if lost.is_empty() { String::new() } else { format!(" (lost: {})", lost.join(", ")) }
+    }
+}

@@ -162,7 +162,7 @@ fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
     let read = fs::read_to_string(path);
     let text = read.map_err(|why| DoctorError::Other(format!("{file}: {why}")))?;
     let hosts = hosts::parse(&text, &file)?;
-    let found = reach::look(&host::this_host().name, &hosts, &args.agent).findings;
+    let found = reach::survey(&host::this_host().name, &hosts, &args.agent).findings;
     let well = found.is_empty().then_some(hosts.len());
     Ok(Listed { found, well })
 }

@@ -50,7 +50,7 @@ pub struct Channel {
     /// Joules or watts of one unit of the file.
     pub unit: f64,
     /// More watts than the covered part ever takes: above that, a counter was reset.
-    pub(crate) most_watts: f64,
+    pub most_watts: f64,
 }
 
 /// All that counts the energy of a node, or of a part of it.
@@ -63,7 +63,7 @@ pub struct EnergySource {
     /// The source's files: parts that have nothing in common.
     pub channels: Vec<Channel>,
     /// A file that changes whenever the counters do, if there is one.
-    pub(crate) freshness: Option<String>,
+    pub freshness: Option<String>,
 }
 
 /// The readings of a source's files at one moment.
@@ -72,7 +72,7 @@ pub struct CounterReading {
     /// Joules or watts of each channel.
     pub values: Vec<f64>,
     /// The content of the source's file of freshness.
-    pub(crate) freshness: Option<String>,
+    pub freshness: Option<String>,
 }
 
 /// What there is on a node.

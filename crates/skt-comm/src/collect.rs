@@ -1,4 +1,5 @@
-//! Collective operations built from messages, the same with every [`Comm`].
+//! Collective operations built from messages, the same with every [`Comm`]. Each fails when a rank
+//! cannot be reached.
 
 use bytemuck::Pod;
 use serde::Serialize;
@@ -13,9 +14,6 @@ const TAG_REDUCE: Tag = 0x7f01;
 const TAG_GATHER: Tag = 0x7f02;
 
 /// Sends `data` of `root` to all ranks, along a binomial tree.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
@@ -29,9 +27,6 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
 /// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Yields
 /// the processor while it waits.
 ///
-/// # Errors
-/// When a rank cannot be reached.
-///
 /// # Panics
 /// When this rank is `root`.
 pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
@@ -44,9 +39,6 @@ pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
 /// Combines `data` of all ranks, element by element, into that of `root`, in an order that depends
 /// only on the size of the group: the result is the same every time. On other ranks `data` is left
 /// partly combined.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn reduce<C: Comm, T: Pod>(
     comm: &C,
     data: &mut [T],
@@ -68,9 +60,6 @@ pub fn reduce<C: Comm, T: Pod>(
 
 /// Combines `data` of all ranks as [`reduce`] does, with the result on every rank, bit for bit the
 /// same.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn all_reduce<C: Comm, T: Pod>(
     comm: &C,
     data: &mut [T],
@@ -81,25 +70,16 @@ pub fn all_reduce<C: Comm, T: Pod>(
 }
 
 /// The largest value of each element over all ranks; a NaN on any rank wins.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn all_max<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| if a.is_nan() || a > b { a } else { b })
 }
 
 /// The sum of each element over all ranks.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| a + b)
 }
 
 /// Collects each rank's bytes, of any length, on `root` (`None` elsewhere).
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
     if comm.rank() != root {
         comm.send(&[data.len() as u64], root, TAG_GATHER)?;
@@ -122,9 +102,6 @@ pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Optio
 }
 
 /// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Result<()> {
     let mut len = [data.len() as u64];
     broadcast(comm, &mut len, root)?;
@@ -181,9 +158,6 @@ fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> T {
 }
 
 /// Collects each rank's bytes, of any length, on every rank.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
     let gathered = gather_bytes(comm, data, 0)?;
     let mut flat = gathered
@@ -205,4 +179,16 @@ pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> 
         rest = tail;
     }
     Ok(all)
+}
+
+/// Collects each rank's value on every rank.
+pub fn all_gather<C: Comm, T: Pod>(comm: &C, mine: &T) -> Result<Vec<T>> {
+    let all = all_gather_bytes(comm, bytemuck::bytes_of(mine))?;
+    Ok(all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect())
+}
+
+/// Collects each rank's values, of any number, on every rank.
+pub fn all_gather_slices<C: Comm, T: Pod>(comm: &C, mine: &[T]) -> Result<Vec<Vec<T>>> {
+    let all = all_gather_bytes(comm, bytemuck::cast_slice(mine))?;
+    Ok(all.iter().map(|bytes| bytemuck::allocation::pod_collect_to_vec(bytes)).collect())
 }

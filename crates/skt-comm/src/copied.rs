@@ -71,18 +71,51 @@ pub fn copy_message(message: &[u8], into: &mut [u8], source_rank: usize, tag: Ta
     Ok(())
 }
 
-/// The new group of rank `me` when a group with these `members` is split: the ranks that are
-/// `like_me`, ordered by key, then by rank. Returns the least of them, the new rank of `me`, and
-/// the new members.
-pub fn new_group<K: Ord>(
-    members: &[usize],
-    me: usize,
-    like_me: impl Fn(usize) -> bool,
-    key: impl Fn(usize) -> K,
-) -> (u32, usize, Arc<Vec<usize>>) {
-    let mut ranks: Vec<usize> = (0..members.len()).filter(|&rank| like_me(rank)).collect();
-    let first = *ranks.first().expect("who splits has a colour");
-    ranks.sort_by_key(|&rank| (key(rank), rank));
-    let rank = ranks.iter().position(|&rank| rank == me).expect("own colour");
-    (first as u32, rank, Arc::new(ranks.into_iter().map(|rank| members[rank]).collect()))
+/// Identifies a sequence of messages to a rank: group, world rank of the sender, tag.
+pub type Key = (u32, usize, Tag);
+
+/// The colour and key of a rank in a split.
+pub type SplitArgs = (Option<u32>, u32);
+
+/// The place of a rank in a group.
+#[derive(Clone)]
+pub struct Place {
+    /// The number of the group; 0 is the world.
+    pub group: u32,
+    /// World ranks of the members.
+    pub members: Arc<Vec<usize>>,
+    /// The number of the rank in the group.
+    pub rank: usize,
+}
+
+impl Place {
+    /// The places of all ranks in a world of `size`.
+    pub fn in_world(size: usize) -> impl Fn(usize) -> Self {
+        let members = Arc::new((0..size).collect::<Vec<_>>());
+        move |rank| Self { group: 0, members: members.clone(), rank }
+    }
+
+    /// The world rank.
+    pub fn me(&self) -> usize {
+        self.members[self.rank]
+    }
+
+    /// The key of messages from member `source`.
+    pub fn key(&self, source: usize, tag: Tag) -> Key {
+        (self.group, self.members[source], tag)
+    }
+
+    /// The place after a split in which the members had `args`: the ranks of one colour are ordered
+    /// by key, then by rank. `None` without a colour. As many group numbers as there are members,
+    /// from `base` on, are unused.
+    pub fn after_split(&self, args: &[SplitArgs], base: u32) -> Option<Self> {
+        let color = args[self.rank].0;
+        color?;
+        let mut ranks: Vec<usize> = (0..args.len()).filter(|&rank| args[rank].0 == color).collect();
+        let group = base + ranks[0] as u32;
+        ranks.sort_by_key(|&rank| (args[rank].1, rank));
+        let rank = ranks.iter().position(|&rank| rank == self.rank).expect("own colour");
+        let members = Arc::new(ranks.into_iter().map(|rank| self.members[rank]).collect());
+        Some(Self { group, members, rank })
+    }
 }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use nix::fcntl::posix_fallocate;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-use super::collect::{all_gather_bytes, all_reduce};
+use super::collect::{all_gather, all_reduce};
 use super::{Comm, Result, Tag};
 use crate::pages;
 use crate::tuning::TUNING;
@@ -123,9 +123,7 @@ impl NodeMemory {
         let own = Own::new(HEAD_BYTES + doubles * size_of::<f64>()).ok();
         let nothing = PartInfo { process: 0, descriptor: 0, bytes: 0, nonce: 0 };
         let info = own.as_ref().map_or(nothing, |own| own.info);
-        let infos = all_gather_bytes(comm, bytemuck::bytes_of(&info))?;
-        let infos: Vec<PartInfo> =
-            infos.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+        let infos = all_gather(comm, &info)?;
         let me = comm.rank();
         let parts = own.and_then(|own| {
             let Own { part, file, .. } = own;
@@ -137,8 +135,7 @@ impl NodeMemory {
             Some((parts.collect::<Option<Vec<_>>>()?, file))
         });
         // Each rank closes its file only after all have opened it.
-        let seen = all_gather_bytes(comm, &[u8::from(parts.is_some())])?;
-        let all_see = seen.iter().all(|seen| seen[0] == 1);
+        let all_see = all_gather(comm, &u8::from(parts.is_some()))?.iter().all(|&sees| sees == 1);
         let spins = AtomicU32::new(TUNING.flag_spins_most);
         let group = parts.filter(|_| all_see).map(|(parts, _)| Group { parts, me, spins });
         Ok(group.map(|group| Self::all(Arc::new(group))))

@@ -6,17 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use super::collect::{all_gather_bytes, broadcast};
-use super::copied::{Receiving, Sent, copy_message, new_group};
+use super::collect::{all_gather, broadcast};
+use super::copied::{Key, Place, Receiving, Sent, copy_message};
 use super::{Comm, CommError, PageBuf, Result, Tag};
 
 /// A receive that waits longer than this counts as a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
 
 const TAG_BARRIER: Tag = 0x7f80;
-
-/// Identifies a sequence of messages: group, rank of the sender, tag.
-type Key = (u32, usize, Tag);
 
 #[derive(Default)]
 struct Inbox {
@@ -56,10 +53,7 @@ impl World {
 /// One rank of a group of threads.
 pub struct ThreadComm {
     world: Arc<World>,
-    group: u32,
-    /// World ranks of the members.
-    members: Arc<Vec<usize>>,
-    rank: usize,
+    place: Place,
 }
 
 /// Runs `body` as `size` ranks, each on its own thread, and returns the result of each. An error or
@@ -78,14 +72,14 @@ where
         aborted: Mutex::new(None),
         next_group: AtomicU32::new(1),
     });
-    let members = Arc::new((0..size).collect::<Vec<_>>());
+    let place = Place::in_world(size);
     std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..size)
             .map(|rank| {
-                let (world, members, body) = (world.clone(), members.clone(), &body);
+                let (world, place, body) = (world.clone(), place(rank), &body);
                 scope.spawn(move || {
                     let guard = AbortOnPanic(world.clone());
-                    let result = body(ThreadComm { world: world.clone(), group: 0, members, rank });
+                    let result = body(ThreadComm { world: world.clone(), place });
                     std::mem::forget(guard);
                     if let Err(error) = &result {
                         world.abort(&format!("rank {rank}: {error}"));
@@ -112,7 +106,7 @@ impl Drop for AbortOnPanic {
 
 impl ThreadComm {
     fn inbox(&self) -> &Inbox {
-        &self.world.inboxes[self.members[self.rank]]
+        &self.world.inboxes[self.place.me()]
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Vec<u8>>>> {
@@ -124,7 +118,7 @@ impl ThreadComm {
         let mut messages = self.lock();
         loop {
             if let Some(message) =
-                messages.get_mut(&(self.group, source, tag)).and_then(VecDeque::pop_front)
+                messages.get_mut(&self.place.key(source, tag)).and_then(VecDeque::pop_front)
             {
                 return Ok(message);
             }
@@ -134,7 +128,7 @@ impl ThreadComm {
                 drop(messages);
                 return Err(self.world.abort(&format!(
                     "rank {} waited {HANG_LIMIT:?} for tag {tag} from rank {source}",
-                    self.rank
+                    self.rank()
                 )));
             }
             messages =
@@ -145,24 +139,6 @@ impl ThreadComm {
     fn receive_into(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
         copy_message(&self.take(source, tag)?, data, source, tag)
     }
-
-    fn again(&self) -> Self {
-        Self {
-            world: self.world.clone(),
-            group: self.group,
-            members: self.members.clone(),
-            rank: self.rank,
-        }
-    }
-}
-
-/// What a rank gives to a split.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-struct SplitArgs {
-    /// `u32::MAX`: none.
-    color: u32,
-    key: u32,
 }
 
 impl Comm for ThreadComm {
@@ -170,36 +146,32 @@ impl Comm for ThreadComm {
     type Recv = Receiving<Self>;
 
     fn rank(&self) -> usize {
-        self.rank
+        self.place.rank
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.place.members.len()
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let mine = SplitArgs { color: color.unwrap_or(u32::MAX), key };
-        let all = all_gather_bytes(self, bytemuck::bytes_of(&mine))?;
-        let args: Vec<SplitArgs> =
-            all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+        let all = all_gather(self, &[color.unwrap_or(u32::MAX), key])?;
+        let args = all.iter().map(|&[color, key]| (Some(color).filter(|&c| c < u32::MAX), key));
+        let args: Vec<_> = args.collect();
         // One new number per possible colour, the same on all ranks.
         let mut base = [self.world.next_group.load(Ordering::SeqCst)];
-        if self.rank == 0 {
+        if self.rank() == 0 {
             base[0] = self.world.next_group.fetch_add(self.size() as u32, Ordering::SeqCst);
         }
         broadcast(self, &mut base, 0)?;
-        let Some(color) = color else { return Ok(None) };
-        let like_me = |rank: usize| args[rank].color == color;
-        let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| args[rank].key);
-        Ok(Some(Self { world: self.world.clone(), group: base[0] + first, members, rank }))
+        let place = self.place.after_split(&args, base[0]);
+        Ok(place.map(|place| Self { world: self.world.clone(), place }))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
         self.world.check()?;
-        let inbox = &self.world.inboxes[self.members[dest]];
+        let inbox = &self.world.inboxes[self.place.members[dest]];
         let mut messages = inbox.messages.lock().expect("inbox lock");
-        messages.entry((self.group, self.rank, tag)).or_default().push_back(data.to_vec());
+        messages.entry(self.place.key(self.rank(), tag)).or_default().push_back(data.to_vec());
         inbox.arrived.notify_all();
         Ok(())
     }
@@ -234,19 +206,20 @@ impl Comm for ThreadComm {
         source: usize,
         tag: Tag,
     ) -> Result<Receiving<Self>> {
-        Ok(Receiving::new(self.again(), buf, range, source, tag))
+        let again = Self { world: self.world.clone(), place: self.place.clone() };
+        Ok(Receiving::new(again, buf, range, source, tag))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
         self.world.check()?;
-        Ok(self.lock().get(&(self.group, source, tag)).is_some_and(|queue| !queue.is_empty()))
+        Ok(self.lock().get(&self.place.key(source, tag)).is_some_and(|queue| !queue.is_empty()))
     }
 
     fn barrier(&self) -> Result<()> {
         let mut step = 1;
         while step < self.size() {
-            let to = (self.rank + step) % self.size();
-            let from = (self.rank + self.size() - step) % self.size();
+            let to = (self.rank() + step) % self.size();
+            let from = (self.rank() + self.size() - step) % self.size();
             self.sendrecv(&[0u8], to, &mut [0u8], from, TAG_BARRIER)?;
             step <<= 1;
         }

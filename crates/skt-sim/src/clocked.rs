@@ -33,10 +33,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
-use skt_comm::copied::{Receiving, copy_message};
+use skt_comm::copied::{Key, Place, Receiving, SplitArgs, copy_message};
 use skt_comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
 
-use crate::ranks::{Key, MeetingId, Meetings, Place, SplitArgs, run_all, switch};
+use crate::ranks::{MeetingId, Meetings, run_all, switch};
 
 /// Time of a simulated machine in picoseconds: whole numbers are ordered, and their sum does not
 /// depend on the order.
@@ -413,11 +413,10 @@ impl ClockedComm {
     /// Waits until all members have called it. Returns the colours and keys of all, and the first
     /// of the numbers for new groups.
     fn meet(&self, mine: SplitArgs) -> Result<(Vec<SplitArgs>, u32)> {
-        let id = self.place.next_meeting();
         let mut turn = self.turn()?;
         let clock = turn.rank().clock;
         let state = turn.state();
-        let all_are_here = state.meetings.enter(id, &self.place, mine);
+        let (id, all_are_here) = state.meetings.enter(&self.place, mine);
         let latest = state.latest.entry(id).or_default();
         *latest = clock.max(*latest);
         if all_are_here {
@@ -448,7 +447,8 @@ impl Comm for ClockedComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let place = self.place.after_split(self.meet((color, key))?);
+        let (args, base) = self.meet((color, key))?;
+        let place = self.place.after_split(&args, base);
         Ok(place.map(|place| Self { world: self.world.clone(), place }))
     }
 

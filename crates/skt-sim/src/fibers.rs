@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use skt_comm::copied::{Receiving, copy_message};
+use skt_comm::copied::{Key, Place, Receiving, SplitArgs, copy_message};
 use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
-use crate::ranks::{Key, Meetings, Place, SplitArgs, run_all, switch};
+use crate::ranks::{Meetings, run_all, switch};
 
 /// The death of a rank when the run comes to a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -548,9 +548,9 @@ impl SimComm {
     /// of the numbers for new groups.
     fn meet(&self, what: &'static str, mine: SplitArgs) -> Result<(Vec<SplitArgs>, u32)> {
         self.world.step(self.me(), &what)?;
-        let id = self.place.next_meeting();
         let mut state = self.world.lock();
-        if state.meetings.enter(id, &self.place, mine) {
+        let (id, all_are_here) = state.meetings.enter(&self.place, mine);
+        if all_are_here {
             state.blocked = 0;
         }
         drop(state);
@@ -644,7 +644,8 @@ impl Comm for SimComm {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let place = self.place.after_split(self.meet("split", (color, key))?);
+        let (args, base) = self.meet("split", (color, key))?;
+        let place = self.place.after_split(&args, base);
         Ok(place.map(|place| Self { world: self.world.clone(), place }))
     }
 

@@ -7,12 +7,10 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
-use std::sync::Arc;
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
-use skt_comm::Tag;
-use skt_comm::copied::new_group;
+use skt_comm::copied::{Place, SplitArgs};
 
 /// Bytes of a rank's stack. Only the pages that it touches are ever mapped.
 const STACK_BYTES: usize = 512 << 10;
@@ -88,58 +86,8 @@ pub(crate) fn switch(from: usize, to: usize) {
     }
 }
 
-/// The colour and key of a rank in a split.
-pub(crate) type SplitArgs = (Option<u32>, u32);
-
 /// Identifies a barrier or a split: the group, and its barriers and splits so far.
 pub(crate) type MeetingId = (u32, u64);
-
-/// The place of a rank in a group.
-#[derive(Clone)]
-pub(crate) struct Place {
-    pub group: u32,
-    /// World ranks of the members.
-    pub members: Arc<Vec<usize>>,
-    pub rank: usize,
-    /// Barriers and splits of this group so far.
-    rounds: Cell<u64>,
-}
-
-impl Place {
-    /// The places of all ranks.
-    pub fn in_world(size: usize) -> impl Fn(usize) -> Self {
-        let members = Arc::new((0..size).collect::<Vec<_>>());
-        move |rank| Self { group: 0, members: members.clone(), rank, rounds: Cell::new(0) }
-    }
-
-    /// The world rank.
-    pub fn me(&self) -> usize {
-        self.members[self.rank]
-    }
-
-    /// The key of messages from a member.
-    pub fn key(&self, source: usize, tag: Tag) -> Key {
-        (self.group, self.members[source], tag)
-    }
-
-    /// The next barrier or split.
-    pub fn next_meeting(&self) -> MeetingId {
-        (self.group, self.rounds.replace(self.rounds.get() + 1))
-    }
-
-    /// The place after a split in which the members came with `args`; `None` without a colour.
-    pub fn after_split(&self, (args, base): (Vec<SplitArgs>, u32)) -> Option<Self> {
-        let color = args[self.rank].0;
-        color?;
-        let like_me = |rank: usize| args[rank].0 == color;
-        let (first, rank, members) =
-            new_group(&self.members, self.rank, like_me, |rank| args[rank].1);
-        Some(Self { group: base + first, members, rank, rounds: Cell::new(0) })
-    }
-}
-
-/// Identifies a sequence of messages to a rank: group, world rank of the sender, tag.
-pub(crate) type Key = (u32, usize, Tag);
 
 /// A barrier or a split that some members have entered.
 struct Meeting {
@@ -153,13 +101,19 @@ struct Meeting {
 #[derive(Default)]
 pub(crate) struct Meetings {
     open: HashMap<MeetingId, Meeting>,
+    /// The barriers and splits so far that a rank has entered, by its world rank and group.
+    rounds: HashMap<(usize, u32), u64>,
     groups: u32,
 }
 
 impl Meetings {
-    /// A member comes with `args`. Returns whether all have come.
-    pub fn enter(&mut self, id: MeetingId, place: &Place, args: SplitArgs) -> bool {
+    /// A member comes with `args` to the next meeting of its group. Returns that meeting, and
+    /// whether all have come.
+    pub fn enter(&mut self, place: &Place, args: SplitArgs) -> (MeetingId, bool) {
         let size = place.members.len();
+        let rounds = self.rounds.entry((place.me(), place.group)).or_default();
+        let id = (place.group, *rounds);
+        *rounds += 1;
         let meeting = self.open.entry(id).or_insert_with(|| {
             // Group 0 is the world.
             let base = self.groups + 1;
@@ -167,7 +121,7 @@ impl Meetings {
             Meeting { args: vec![None; size], left: 0, base }
         });
         meeting.args[place.rank] = Some(args);
-        meeting.args.iter().all(Option::is_some)
+        (id, meeting.args.iter().all(Option::is_some))
     }
 
     /// A member leaves, if all have come: returns the colours and keys of all, and the first of the

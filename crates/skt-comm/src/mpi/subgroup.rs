@@ -66,8 +66,7 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
     let next = NEXT.load(Ordering::Relaxed) as u64;
     let mine = SplitArgs { color: word(color), key: u64::from(key), next };
-    let all = collect::all_gather_bytes(comm, bytemuck::bytes_of(&mine))?;
-    let all: Vec<SplitArgs> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+    let all = collect::all_gather(comm, &mine)?;
     // No group with any of these ranks has this context.
     let context = all.iter().map(|args| args.next).max().expect("a rank") as c_int;
     assert!(context < MAX_CONTEXTS, "{context} groups have been made");

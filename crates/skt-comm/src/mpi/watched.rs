@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{
     Comm, CommError, MpiComm, MpiRecv, MpiSend, PageBuf, RecvRequest, Requests, Result,
-    SendRequest, Tag, ulfm,
+    SendRequest, Tag, UnderWay,
 };
 use crate::ibarrier::IBarrier;
 
@@ -32,21 +32,14 @@ impl WatchedComm {
         Self { comm, watch }
     }
 
-    /// Waits in an `IBarrier`, whose waits for messages check the watch.
-    fn enter_and_wait(&self) -> Result<()> {
-        let mut barrier = IBarrier::new()?;
-        barrier.enter(self, false)?;
-        barrier.wait(self)?;
-        Ok(())
-    }
-
     /// Starts to send a copy of `data`: the caller's memory is free again at once, also when the
     /// wait for the message is given up.
-    fn send_copy(&self, data: &[u8], dest: usize, tag: Tag) -> Result<CopiedMessage> {
-        let mut send = CopiedMessage { requests: Requests::default(), copy: data.to_vec() };
-        let (copy, len) = (send.copy.as_ptr(), data.len());
-        // SAFETY: CopiedMessage keeps the copy, which does not move, until the message is complete.
-        unsafe { self.comm.post_send(copy, len, dest, tag, &mut send.requests)? };
+    fn send_copy(&self, data: &[u8], dest: usize, tag: Tag) -> Result<UnderWay<Vec<u8>>> {
+        let (copy, requests) = (data.to_vec(), Requests::default());
+        let start = copy.as_ptr();
+        let mut send = UnderWay { requests, buf: Some(copy) };
+        // SAFETY: UnderWay keeps the copy, which does not move, until the message is complete.
+        unsafe { self.comm.post_send(start, data.len(), dest, tag, &mut send.requests)? };
         Ok(send)
     }
 }
@@ -67,24 +60,6 @@ fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Resu
 
 fn check_watch(watch: &FailureWatch) -> Result<()> {
     watch()?.map_or(Ok(()), |reason| Err(CommError::Aborted(reason)))
-}
-
-/// A message in progress from or into memory that it owns. If it is dropped before it is complete,
-/// it leaks this memory, which MPI may still read or write.
-struct CopiedMessage {
-    requests: Requests,
-    copy: Vec<u8>,
-}
-
-impl Drop for CopiedMessage {
-    fn drop(&mut self) {
-        if ulfm::has_failed() {
-            self.requests.drain();
-        }
-        if self.requests.are_pending() {
-            std::mem::forget(std::mem::take(&mut self.copy));
-        }
-    }
 }
 
 /// A message in progress whose wait can be given up; what is dropped then leaks its buffer.
@@ -142,14 +117,14 @@ impl Comm for WatchedComm {
     fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
         // A sender may fail when a part of its message has arrived: this wait is given up then, and
         // MPI may write to the message's memory later.
-        let len = data.len();
-        let mut message = CopiedMessage { requests: Requests::default(), copy: vec![0; len] };
-        let copy = message.copy.as_mut_ptr();
-        // SAFETY: CopiedMessage keeps the copy, which does not move and is not touched, until the
+        let (mut copy, requests) = (vec![0; data.len()], Requests::default());
+        let start = copy.as_mut_ptr();
+        let mut message = UnderWay { requests, buf: Some(copy) };
+        // SAFETY: UnderWay keeps the copy, which does not move and is not touched, until the
         // message is complete.
-        unsafe { self.comm.post_recv(copy, len, source, tag, &mut message.requests)? };
+        unsafe { self.comm.post_recv(start, data.len(), source, tag, &mut message.requests)? };
         poll(&self.watch, || message.requests.test())?;
-        data.copy_from_slice(&message.copy);
+        data.copy_from_slice(message.buf.as_ref().expect("kept"));
         Ok(())
     }
 
@@ -201,8 +176,11 @@ impl Comm for WatchedComm {
         poll(&self.watch, || self.comm.probe(source, tag))
     }
 
+    /// Waits in an `IBarrier`, whose waits for messages check the watch.
     fn barrier(&self) -> Result<()> {
-        self.enter_and_wait()
+        let mut barrier = IBarrier::new()?;
+        barrier.enter(self, false)?;
+        barrier.wait(self).map(drop)
     }
 
     fn host(&self) -> String {

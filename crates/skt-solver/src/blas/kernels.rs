@@ -19,19 +19,6 @@ impl Best {
     /// The result for an empty range.
     pub const NONE: Self = Self { magnitude: 0.0, index: usize::MAX };
 
-    /// The better of two results; at a tie the one with the lower index, so that it makes no
-    /// difference how the range is cut for chunks and threads. An element that is not finite wins.
-    pub fn or(self, other: Self) -> Self {
-        match self.magnitude.partial_cmp(&other.magnitude) {
-            None if self.magnitude.is_nan() => self,
-            None => other,
-            Some(std::cmp::Ordering::Greater) => self,
-            Some(std::cmp::Ordering::Less) => other,
-            Some(std::cmp::Ordering::Equal) if self.index <= other.index => self,
-            Some(std::cmp::Ordering::Equal) => other,
-        }
-    }
-
     /// The result with its index increased by `offset`.
     pub fn moved(self, offset: usize) -> Self {
         Self { index: self.index.saturating_add(offset), ..self }
@@ -72,12 +59,10 @@ multiversion! {
 }
 
 multiversion! {
-    /// `x *= alpha`.
     scale(alpha: f64, x: &mut [f64]) -> () = scale_loop
 }
 
 multiversion! {
-    /// `x /= alpha`.
     divide(alpha: f64, x: &mut [f64]) -> () = divide_loop
 }
 
@@ -142,7 +127,7 @@ fn swap_loop<const FUSED: bool>(x: &mut [f64], y: &mut [f64]) {
 /// and NaN above infinity. As the sign bit is 0, they can be compared as signed integers, as AVX2
 /// and NEON do.
 #[inline(always)]
-fn magnitude_bits(x: f64) -> i64 {
+pub(super) fn magnitude_bits(x: f64) -> i64 {
     x.abs().to_bits().cast_signed()
 }
 
@@ -205,7 +190,10 @@ mod tests {
         let mut best = Best::NONE;
         for (index, v) in x.iter().enumerate() {
             let magnitude = if v.is_finite() { v.abs() } else { f64::NAN };
-            best = best.or(Best { magnitude, index });
+            let is_none = best == Best::NONE;
+            if is_none || !(best.magnitude.is_nan() || best.magnitude >= magnitude) {
+                best = Best { magnitude, index };
+            }
         }
         best
     }

@@ -7,14 +7,14 @@
 //! choose one. Each view knows its own layout, so that calls read like the mathematics they do.
 
 mod ffi;
-pub mod kernels;
+pub(crate) mod kernels;
 pub mod library;
-pub mod passes;
+pub(crate) mod passes;
 pub mod peak;
 mod solve_rows;
 pub mod transpose;
 pub mod triad;
-pub mod vectors;
+mod vectors;
 pub mod view;
 
 pub use view::{MatMut, MatRef};

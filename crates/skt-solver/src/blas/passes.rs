@@ -13,16 +13,12 @@
 //!
 //! Each element takes the same operations in the same order wherever the rows are cut.
 
+use super::kernels::magnitude_bits;
 use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 
 /// The most columns that one pass takes: a register holds the `u_k` of each.
 const COLUMNS: usize = 8;
-
-/// The bits of `|x|`.
-fn magnitude_bits(x: f64) -> u64 {
-    x.to_bits() & (u64::MAX >> 1)
-}
 
 /// `y -= sum of u_k l_k`, with `l_k` the columns of `left`, in their order. Returns the bits of the
 /// largest magnitude in `y`, or 0 if it is empty.
@@ -138,13 +134,13 @@ impl Pass<'_> {
                 if RANK1 {
                     *element = fnmadd(u, *line, *element);
                     if k == 0 {
-                        bits = magnitude_bits(*element);
+                        bits = magnitude_bits(*element).cast_unsigned();
                     }
                 } else {
                     *line = fnmadd(u, *element, *line);
                 }
             }
-            if RANK1 { bits } else { magnitude_bits(*line) }
+            if RANK1 { bits } else { magnitude_bits(*line).cast_unsigned() }
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
+use super::vectors::Vectors;
 use crate::team::Team;
 
 /// Chains of multiply-adds that do not wait for each other: more than two units with a latency of
@@ -22,13 +23,13 @@ const WINDOWS: usize = 32;
 /// The best rate of a core in Gflop/s, as the mean over the threads of `team`, all at once. `None`
 /// where this program has no instruction that reaches it (it has AVX-512, and AVX2 with FMA).
 pub fn gflops_per_core(team: &Team) -> Option<f64> {
-    let window = window()?;
+    run_window()?;
     let sum = Mutex::new(0.0);
     let measure = |_thread: usize| {
         let mut best = 0.0f64;
         for _ in 0..WINDOWS {
             let start = Instant::now();
-            let flops = window.run();
+            let flops = run_window().expect("it has run");
             let seconds = start.elapsed().as_secs_f64();
             if seconds > 0.0 {
                 best = best.max(flops / seconds / 1e9);
@@ -42,52 +43,22 @@ pub fn gflops_per_core(team: &Team) -> Option<f64> {
 
 /// Runs one window of multiply-adds on this thread, where this program has instructions for it.
 pub fn load() {
-    if let Some(window) = window() {
-        std::hint::black_box(window.run());
-    }
+    std::hint::black_box(run_window());
 }
 
-/// A window of multiply-adds, with instructions that this processor has.
-#[derive(Debug, Clone, Copy)]
-enum Window {
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-}
-
-#[cfg(target_arch = "x86_64")]
-fn window() -> Option<Window> {
-    let has_fma = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-    if is_x86_feature_detected!("avx512f") {
-        Some(Window::Avx512)
-    } else {
-        has_fma.then_some(Window::Avx2)
-    }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn window() -> Option<Window> {
-    None
-}
-
-impl Window {
-    /// Runs the window. Returns the floating-point operations that it did.
-    #[cfg(target_arch = "x86_64")]
-    fn run(self) -> f64 {
-        let lanes = match self {
-            // SAFETY: `window` has found the instructions on this processor.
-            Self::Avx512 => unsafe { x86::avx512() },
-            // SAFETY: as above.
-            Self::Avx2 => unsafe { x86::avx2() },
-        };
-        (2 * lanes * CHAINS * LINKS) as f64
-    }
-
-    #[cfg(not(target_arch = "x86_64"))]
-    fn run(self) -> f64 {
-        match self {}
-    }
+/// Runs a window of multiply-adds with the best instructions of this processor. Returns the
+/// floating-point operations that it did, if this program has such instructions.
+fn run_window() -> Option<f64> {
+    let lanes = match Vectors::here() {
+        // SAFETY: the processor has these instructions.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx512 => unsafe { x86::avx512() },
+        // SAFETY: the processor has these instructions.
+        #[cfg(target_arch = "x86_64")]
+        Vectors::Avx2 => unsafe { x86::avx2() },
+        _ => return None,
+    };
+    Some((2 * lanes * CHAINS * LINKS) as f64)
 }
 
 #[cfg(target_arch = "x86_64")]

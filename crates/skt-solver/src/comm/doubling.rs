@@ -18,10 +18,8 @@ use std::ops::Range;
 
 use super::{Comm, Result, Tag};
 
-/// What a rank does in one round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
-    /// The other rank.
     pub partner: usize,
     /// Places that this rank sends; empty where it only receives.
     pub out: Range<usize>,
@@ -82,16 +80,12 @@ pub fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
 }
 
 impl Round {
-    /// Whether this rank receives anything in the round.
     pub fn receives(&self) -> bool {
         !self.into.is_empty()
     }
 
     /// Sends `out` to the partner and receives `into` from it, each only if the round has that
     /// direction.
-    ///
-    /// # Errors
-    /// When the partner cannot be reached.
     pub fn exchange<C: Comm>(
         &self,
         comm: &C,

@@ -1,7 +1,7 @@
 //! Communication between ranks: all of [`skt_comm`], recursive doubling, and
 //! the panel broadcasts of HPL.
 
-pub mod doubling;
+pub(crate) mod doubling;
 pub mod panel_bcast;
 pub mod threads;
 

@@ -39,7 +39,6 @@ impl<C: Comm> Piece<C> {
         }
     }
 
-    /// Waits until the piece has arrived.
     fn wait(&mut self) -> Result<()> {
         *self = match mem::replace(self, Self::Lost) {
             Self::Coming(recv) => Self::Here(Arc::new(recv.wait()?)),
@@ -64,7 +63,6 @@ pub struct PanelBcast<C: Comm> {
     outgoing: Vec<Outgoing>,
     /// In a cell, as sends are progressed while the message is read.
     sends: RefCell<Vec<C::Send>>,
-    /// The unused end of the buffer.
     rest: Vec<PageBuf>,
 }
 
@@ -132,7 +130,6 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
-    /// Forwards what has arrived; never waits.
     pub(crate) fn progress(&mut self, row: &C) -> Result<()> {
         let Self { pieces, incoming, .. } = self;
         for expected in incoming {

@@ -109,7 +109,6 @@ impl<C: Comm> PanelWork<'_, C> {
         self.w.cols()
     }
 
-    /// First active row of W when `done` pivots are done.
     fn active(&self, done: usize) -> usize {
         let PanelPosition { j, rows, myrow, top } = self.place;
         first_own_row(self.jb()) + rows.count_before(j + done, myrow) - top
@@ -161,7 +160,6 @@ mod tests {
             .collect()
     }
 
-    /// The pivots of `a` on each of `p` ranks.
     fn pivots_among(a: &[Vec<f64>], jb: usize, p: usize, variant: &Variant) -> Vec<Vec<f64>> {
         factored_among(a, jb, p, variant).into_iter().map(|(ipiv, _)| ipiv).collect()
     }

@@ -18,9 +18,7 @@ const TAG_PIVOT: Tag = 0x110;
 /// Doubles before the rows of a candidate.
 const HEAD: usize = 4;
 const MAGNITUDE: usize = 0;
-/// Global row of the candidate.
 const GLOBAL_ROW: usize = 1;
-/// Process row that has the candidate.
 const PROC_ROW: usize = 2;
 /// Whether the current row is in the message.
 const HAS_CURRENT: usize = 3;
@@ -51,7 +49,6 @@ const FLAG: usize = 0;
 pub struct SharedCandidates {
     node: NodeMemory,
     nb: usize,
-    /// Candidates that this rank has written.
     count: u64,
     /// Columns for which this rank has read all candidates.
     seen: u64,
@@ -137,7 +134,6 @@ fn exchange_among<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> Re
     Ok(accept(panel, j, best))
 }
 
-/// Writes this rank's candidate.
 fn write_candidate<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
     let jb = panel.jb();
     let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);

@@ -34,10 +34,8 @@ const LONG_PAUSE: Duration = Duration::from_micros(TUNING.long_pause_micros);
 /// The tag of a message that no rank sends: the probe for it lets the transport progress others.
 const TAG_OF_NO_MESSAGE: Tag = 0x126;
 
-/// The state that the two threads share.
 struct SharedState {
     token: Mutex<()>,
-    /// Whether the solver waits for the token.
     is_wanted: AtomicBool,
     is_over: AtomicBool,
     stretch: Stretch,
@@ -73,7 +71,6 @@ impl Drop for EndThreadOnDrop<'_> {
     }
 }
 
-/// The work that the second thread progresses.
 struct Lent<'b, C> {
     background: &'b mut dyn Background,
     /// The group of ranks, where messages of the solver are in progress.
@@ -131,7 +128,6 @@ impl SharedState {
         self.start.elapsed().as_nanos() as u64
     }
 
-    /// The time until the next call for messages of the solver.
     fn pause(&self) -> Duration {
         let sent = self.sent_nanos.load(Ordering::Relaxed);
         pause(Duration::from_nanos(self.elapsed_nanos().saturating_sub(sent)))
@@ -139,7 +135,6 @@ impl SharedState {
 }
 
 impl Token<'_> {
-    /// The token of a solver without a second thread.
     pub fn alone() -> Self {
         Self { shared: None, held: None, waited_seconds: 0.0 }
     }
@@ -155,7 +150,6 @@ impl Token<'_> {
         self.shared.is_none() || self.held.is_some()
     }
 
-    /// Acquires the token, if it is not held.
     pub fn acquire(&mut self) {
         let Some((shared, _)) = &self.shared else { return };
         if self.held.is_none() {
@@ -211,9 +205,6 @@ pub(super) struct BackgroundWork<'b> {
 impl BackgroundWork<'_> {
     /// Progresses the background, if anything runs there, until `is_over`. The factorization is at
     /// `reached`.
-    ///
-    /// # Errors
-    /// The errors of the background and of `is_over`.
     pub fn progress_until(
         &mut self,
         reached: Reached,
@@ -231,27 +222,15 @@ impl BackgroundWork<'_> {
         Ok(())
     }
 
-    /// Runs `body`, which begins with the token, while a second thread progresses the background,
-    /// if anything runs there, and the transport, if `messages` names a group of ranks. The
-    /// factorization is at `reached`. If the system refuses the second thread, `body` runs alone:
-    /// only the overlap is lost, until the next call.
-    ///
-    /// # Errors
-    /// The errors of `body`, else those of the background.
+    /// Runs `body`, which begins with the token, while a second thread, which `starter` starts,
+    /// progresses the background, if anything runs there, and the transport, if `messages` names a
+    /// group of ranks. The factorization is at `reached`. If the system refuses the second thread,
+    /// `body` runs alone: only the overlap is lost, until the next call. An error of `body` takes
+    /// precedence over one of the background.
     ///
     /// # Panics
     /// When the second thread panicked.
     pub fn run_overlapped_with<C: Comm, R>(
-        &mut self,
-        reached: Reached,
-        messages: Option<&C>,
-        body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
-    ) -> Result<R, SolveError> {
-        self.run_overlapped_by(thread::Builder::new(), reached, messages, body)
-    }
-
-    /// Does what [`Self::run_overlapped_with`] does; `starter` starts the second thread.
-    fn run_overlapped_by<C: Comm, R>(
         &mut self,
         starter: thread::Builder,
         reached: Reached,
@@ -357,7 +336,7 @@ mod tests {
         // No address space has such a stack.
         let refused = thread::Builder::new().stack_size(1 << (usize::BITS - 4));
         let begun = Reached::Begun;
-        let is_held = work.run_overlapped_by(refused, begun, None::<&ThreadComm>, |token| {
+        let is_held = work.run_overlapped_with(refused, begun, None::<&ThreadComm>, |token| {
             token.release();
             Ok(token.is_held() && token.try_acquire())
         });

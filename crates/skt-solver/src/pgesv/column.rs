@@ -4,6 +4,7 @@ use super::SolveError;
 use crate::comm::Comm;
 use crate::grid::Grid;
 use crate::pfact::pivot::SharedCandidates;
+use crate::swap::RowBuffers;
 use crate::swap::node::{self, NodeRows};
 
 /// The shared memory of a process column. Without it all fields are empty. Otherwise each rank has
@@ -11,11 +12,8 @@ use crate::swap::node::{self, NodeRows};
 /// first rank also has `| U of the trailing columns | U of the columns of one panel`.
 #[derive(Default)]
 pub(super) struct ColumnMemory {
-    /// Memory of the pivot exchange.
     pub candidates: Option<SharedCandidates>,
-    /// Memory of the row exchange on the trailing columns.
     pub trailing: Option<NodeRows>,
-    /// Memory of the row exchange on the columns of one panel.
     pub ahead: Option<NodeRows>,
 }
 
@@ -39,8 +37,8 @@ impl ColumnMemory {
         let candidates =
             SharedCandidates::new(node.split_front(SharedCandidates::doubles(nb), 1), nb);
         let widths = [cols, nb];
-        let rows = widths.map(|w| node.split_front(NodeRows::rows_doubles(nb, w), node::FLAGS));
-        let u = widths.map(|w| node.split_front(NodeRows::u_doubles(nb, w), 0));
+        let rows = widths.map(|w| node.split_front(RowBuffers::rows_doubles(nb, w), node::FLAGS));
+        let u = widths.map(|w| node.split_front(nb * w, 0));
         let ([rows, rows_ahead], [u, u_ahead]) = (rows, u);
         Ok(Self {
             candidates: Some(candidates),
@@ -52,8 +50,11 @@ impl ColumnMemory {
     /// Doubles of the part of the rank in process row `myrow`; at most `usize::MAX`.
     pub(super) fn doubles(nb: usize, cols: usize, myrow: usize) -> usize {
         let rows = |cols: usize| {
-            let u = if myrow == 0 { NodeRows::u_doubles(nb, cols) } else { 0 };
-            NodeRows::rows_doubles(nb, cols).saturating_add(u)
+            if myrow == 0 {
+                RowBuffers::doubles(nb, cols)
+            } else {
+                RowBuffers::rows_doubles(nb, cols)
+            }
         };
         SharedCandidates::doubles(nb).saturating_add(rows(cols)).saturating_add(rows(nb))
     }

@@ -38,9 +38,6 @@ impl<C: Comm> RowExchange<C> {
     /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time, on `p`
     /// process rows: in `shared` memory if there is any, in A with one process row, else by
     /// messages.
-    ///
-    /// # Errors
-    /// When there is no memory.
     pub fn new(
         p: usize,
         nb: usize,
@@ -53,9 +50,6 @@ impl<C: Comm> RowExchange<C> {
 
     /// An exchange without shared memory: in A where there is one process row, else by messages,
     /// with U in the buffer of `nb cols` doubles that `u` allocates.
-    ///
-    /// # Errors
-    /// When there is no memory.
     pub fn with_u(
         p: usize,
         nb: usize,
@@ -70,49 +64,22 @@ impl<C: Comm> RowExchange<C> {
     }
 
     /// An exchange by messages that are sent while this rank computes.
-    ///
-    /// # Errors
-    /// When there is no memory.
     pub fn half(nb: usize, cols: usize) -> Result<Self, SolveError> {
         Half::new(nb, cols).map(Self::Half).map_err(memory_error("the row exchange"))
     }
 
-    /// Whether ranks read rows in each other's memory.
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Node(_))
     }
 
-    /// Starts to exchange the rows of `panel` on the columns `cols`, where the exchange runs while
-    /// this rank computes and is not in progress yet. A does not change.
+    /// The exchange that runs while this rank computes.
     ///
-    /// # Safety
-    /// No other thread writes to these columns.
-    pub(crate) unsafe fn start(
-        &mut self,
-        local: &Local<C>,
-        panel: &Panel<C>,
-        cols: Range<usize>,
-    ) -> Result<(), SolveError> {
+    /// # Panics
+    /// When it is of another kind.
+    pub fn as_half(&mut self) -> &mut Half<C> {
         match self {
-            // SAFETY: the caller's promise.
-            Self::Half(half) => unsafe { half.start(local, panel, cols) },
-            _ => Ok(()),
-        }
-    }
-
-    /// Progresses messages of this exchange; never waits.
-    pub(crate) fn progress(&mut self) -> Result<(), SolveError> {
-        match self {
-            Self::Half(half) => half.progress(),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until no message is in progress.
-    pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
-        match self {
-            Self::Half(half) => half.wait_all(),
-            _ => Ok(()),
+            Self::Half(half) => half,
+            _ => panic!("an exchange of all columns at once"),
         }
     }
 
@@ -136,7 +103,7 @@ impl<C: Comm> RowExchange<C> {
         let arrived = match self {
             Self::InPlace => None,
             Self::Messages(buffers) => {
-                let way = swap::SwapChoice { swap: params.swap, threshold: params.swap_threshold };
+                let way = (params.swap, params.swap_threshold);
                 Some(swap::exchange(&grid.col, plan(), way, columns(), buffers)?)
             }
             // SAFETY: the caller's promise.

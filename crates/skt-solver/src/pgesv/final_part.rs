@@ -38,25 +38,19 @@ pub(super) enum Reached {
     Begun,
     /// DEPTH 0: panel `k` is being factored, and all before it have been applied.
     Factoring {
-        /// The panel.
         k: usize,
     },
     /// Panel `k` is being applied: its U1 is in its columns.
     Applying {
-        /// The panel.
         k: usize,
     },
     /// Panel `k` is being applied, panel `k` + DEPTH has been advanced, and the first `rows` local
     /// rows of A2 have their product.
     Multiplied {
-        /// The panel.
         k: usize,
-        /// Rows of A2, from its first on.
         rows: usize,
     },
-    /// Panel `k` has been applied.
     Applied {
-        /// The panel.
         k: usize,
     },
 }
@@ -64,17 +58,11 @@ pub(super) enum Reached {
 /// The panels of one process from one cut to the next, which is before panel `end`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stretch {
-    /// Order of the matrix.
     pub n: usize,
-    /// Blocking factor.
     pub nb: usize,
-    /// Distribution of the rows.
     pub rows: Cyclic,
-    /// Distribution of the columns.
     pub cols: Cyclic,
-    /// Process row.
     pub myrow: usize,
-    /// Process column.
     pub mycol: usize,
     /// The panel before which the next cut is.
     pub end: usize,

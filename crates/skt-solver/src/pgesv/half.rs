@@ -18,7 +18,6 @@ pub(super) struct Half<C: Comm> {
     u: PageBuf,
 }
 
-/// The state of the exchange.
 enum Rows<C: Comm> {
     /// The rows are in A.
     Idle(PageBuf),
@@ -32,9 +31,6 @@ enum Rows<C: Comm> {
 
 impl<C: Comm> Half<C> {
     /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time.
-    ///
-    /// # Errors
-    /// When there is no memory.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
         let rows = Rows::Idle(PageBuf::new(RowBuffers::rows_doubles(nb, cols))?);
         Ok(Self { rows, u: PageBuf::new(nb * cols)? })
@@ -71,7 +67,6 @@ impl<C: Comm> Half<C> {
         Ok(())
     }
 
-    /// Progresses the messages; never waits.
     pub(crate) fn progress(&mut self) -> Result<(), SolveError> {
         match &mut self.rows {
             Rows::UnderWay(_, exchange) => Ok(exchange.progress()?),

@@ -25,10 +25,8 @@ use crate::work::{self, Work};
 
 /// The panels that are factored and not yet applied everywhere, and work space for more.
 pub(super) struct LookAhead<C: Comm> {
-    /// The panels, in order.
     panels: VecDeque<Panel<C>>,
     buffers: PanelBuffers,
-    /// W, the work space of the panel that is being factored.
     w: PageBuf,
     pivot_candidates: pfact::pivot::Candidates,
     /// The row exchange on the columns of one panel.
@@ -38,9 +36,6 @@ pub(super) struct LookAhead<C: Comm> {
 impl<C: Comm> LookAhead<C> {
     /// Work space for `params`, with the shared memory of pivot candidates and of the rows of one
     /// panel's columns where the process column shares a node. Collective.
-    ///
-    /// # Errors
-    /// When there is no memory, or a rank cannot be reached.
     pub fn new(
         grid: &Grid<C>,
         params: &Params,
@@ -74,7 +69,6 @@ impl<C: Comm> LookAhead<C> {
         }
     }
 
-    /// Whether panels are read in their owner's memory.
     pub fn is_shared(&self) -> bool {
         self.buffers.are_shared()
     }
@@ -87,9 +81,6 @@ impl<C: Comm> LookAhead<C> {
     /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the look-ahead is
     /// empty. At panel 0 each one has to be updated by those before it; at any later cut all are up
     /// to date.
-    ///
-    /// # Errors
-    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn begin(
         &mut self,
         local: &Local<C>,
@@ -113,9 +104,6 @@ impl<C: Comm> LookAhead<C> {
     }
 
     /// Takes panel `k`, the first one, out of the look-ahead. With DEPTH 0 it is factored now.
-    ///
-    /// # Errors
-    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn take(
         &mut self,
         local: &Local<C>,
@@ -261,9 +249,6 @@ impl<C: Comm> LookAhead<C> {
 
     /// Waits for the newest panel, and progresses the background during the wait. The factorization
     /// is at `reached`.
-    ///
-    /// # Errors
-    /// On all ranks alike when the panel has no usable pivot; when a rank cannot be reached.
     pub fn wait_for_newest(
         &mut self,
         local: &Local<C>,

@@ -41,10 +41,10 @@ mod short_calls;
 mod slots;
 mod trailing;
 pub mod windows;
-mod work;
 pub mod wrong;
 
 use std::ops::Range;
+use std::thread;
 
 use skt_terms::phases::Phases;
 
@@ -245,9 +245,7 @@ impl<C: Comm> Workspace<C> {
     pub fn rates(&self) -> &Rates {
         &self.rates
     }
-}
 
-impl<C: Comm> Workspace<C> {
     /// Whether messages are in progress during products.
     fn has_messages(&self, local: &Local<C>) -> bool {
         self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
@@ -369,10 +367,14 @@ impl<'m, C: Comm> Solver<'m, C> {
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
     /// [`SolverEvents::columns`] after each panel, and passes `background` the part of the matrix
-    /// that will not change before the end of `range`. The calls down to DGEMM: `Workspace::apply`,
-    /// `Product::compute_overlapped_with`; `Product::compute_between_messages` on the thread with
-    /// the token, `Product::compute` on others; `Product::multiply_rows`, `product::multiply_part`,
-    /// [`crate::update::multiply`], [`crate::blas::gemm`].
+    /// that will not change before the end of `range`. The calls down to DGEMM:
+    ///
+    /// ```text
+    /// BackgroundWork::run_overlapped_with, Workspace::apply, Product::compute_overlapped_with
+    ///     Product::compute_between_messages      on the thread with the token
+    ///     Product::compute                       on the other threads of the team
+    /// Product::multiply_rows, product::multiply_part, update::multiply, blas::gemm, ffi::dgemm_
+    /// ```
     ///
     /// # Errors
     /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
@@ -394,9 +396,13 @@ impl<'m, C: Comm> Solver<'m, C> {
             let is_helped =
                 work.has_helper && local.grid.all.needs_calls() && work.has_messages(local);
             let transport = is_helped.then_some(&local.grid.all);
-            background.run_overlapped_with(Reached::Applying { k }, transport, |token| {
-                work.apply(local, &panel, newest, k + 1 == end, token)
-            })?;
+            let helper = thread::Builder::new();
+            background.run_overlapped_with(
+                helper,
+                Reached::Applying { k },
+                transport,
+                |token| work.apply(local, &panel, newest, k + 1 == end, token),
+            )?;
             work.look_ahead.give_back(panel)?;
             if newest.is_some() {
                 let step = Reached::Applied { k };

@@ -269,9 +269,6 @@ impl<C: Comm> Panel<C> {
     }
 
     /// Waits for the panel.
-    ///
-    /// # Errors
-    /// On all ranks alike when the panel could not be factored; when a rank cannot be reached.
     pub fn wait(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => bcast.finish(&grid.row)?,

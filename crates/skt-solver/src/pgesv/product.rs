@@ -28,15 +28,9 @@ use crate::work;
 /// within the driver, as a type parameter, so that a product without checksums has no such calls.
 pub(super) trait CallListener: Sync {
     /// A call on these rows, and on their next columns, is about to begin.
-    ///
-    /// # Errors
-    /// When it must not begin.
     fn begin(&self, rows: &Range<usize>) -> Result<(), SolveError>;
 
     /// The call is over: the rows are computed on all columns or, if given, on the first `columns`.
-    ///
-    /// # Errors
-    /// When no further call may begin.
     fn end(&self, rows: &Range<usize>, columns: Option<usize>) -> Result<(), SolveError>;
 
     /// The pace by which calls are kept short; `None` where a call may take long.
@@ -45,7 +39,6 @@ pub(super) trait CallListener: Sync {
     }
 }
 
-/// A listener that records nothing.
 pub(super) struct Unrecorded;
 
 impl CallListener for Unrecorded {
@@ -64,9 +57,6 @@ impl CallListener for Unrecorded {
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
-///
-/// # Errors
-/// The errors of `listener`.
 pub(super) unsafe fn multiply_part(
     (a, cols): (&SharedMat, &Range<usize>),
     panel: &Operands,
@@ -107,9 +97,6 @@ pub(super) unsafe fn multiply_part(
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
-///
-/// # Errors
-/// The errors of `listener`; no part begins after one.
 pub(super) unsafe fn multiply_narrow<C: Comm>(
     local: &Local<C>,
     cols: &Range<usize>,
@@ -127,9 +114,6 @@ pub(super) unsafe fn multiply_narrow<C: Comm>(
 }
 
 /// Calls `work` with each number below `count`, on the threads of the team.
-///
-/// # Errors
-/// The first error of `work`; no call begins after one.
 pub(super) fn try_each(
     team: &Team,
     count: usize,
@@ -167,10 +151,8 @@ pub(super) fn max_parts(rows: usize) -> usize {
     rows / 24 + 8
 }
 
-/// What a product takes.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct ProductWork {
-    /// Floating-point operations.
     pub operations: f64,
     /// Nanoseconds that threads were inside the BLAS, summed over the threads.
     pub nanos: u64,
@@ -180,7 +162,6 @@ pub(super) struct ProductWork {
 /// threads of a rank take from a queue.
 pub(super) struct Product<'p, 'm, L: CallListener> {
     panel: Operands<'p>,
-    /// `jb` x columns.
     u: MatRef<'p>,
     a: &'p SharedMat<'m>,
     cols: Range<usize>,
@@ -190,7 +171,6 @@ pub(super) struct Product<'p, 'm, L: CallListener> {
     listener: &'p L,
     /// Nanoseconds that threads were inside the BLAS.
     inside_nanos: AtomicU64,
-    /// The error that has ended the product.
     failure: OnceLock<SolveError>,
 }
 
@@ -251,9 +231,6 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     }
 
     /// Runs `overlapped` while the team computes pieces, until none is left.
-    ///
-    /// # Errors
-    /// The errors of `overlapped` and of the listener; no piece begins after one.
     pub fn compute_overlapped_with(
         &self,
         team: &Team,
@@ -307,9 +284,6 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     /// and between two products if the token is free; releases the token while it multiplies.
     /// Passes `on_rows` the number of rows of A2, from the first on, that have their product. While
     /// `progress` reports messages still to forward, products are kept short.
-    ///
-    /// # Errors
-    /// The errors of `progress` and of the listener.
     ///
     /// # Panics
     /// When the token is not held.
@@ -374,7 +348,6 @@ struct ProductQueue {
     next: AtomicUsize,
 }
 
-/// A piece that a thread has taken.
 struct Piece {
     index: usize,
     rows: Range<usize>,
@@ -395,7 +368,6 @@ impl ProductQueue {
         Some(Piece { index, rows: self.pieces.get(index)?.clone() })
     }
 
-    /// Notes that a piece has its product.
     fn finish(&self, piece: &Piece) {
         self.done[piece.index].store(true, Ordering::Release);
     }

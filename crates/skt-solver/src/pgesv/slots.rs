@@ -37,9 +37,6 @@ pub enum PanelBuffers {
 impl PanelBuffers {
     /// Memory for `count` panels of up to `doubles` doubles at a time, shared if `share` asks for
     /// it and all ranks of the process row are on one node. Collective over the process row.
-    ///
-    /// # Errors
-    /// When there is no memory, or a rank cannot be reached.
     pub fn new<C: Comm>(
         grid: &Grid<C>,
         count: usize,
@@ -148,10 +145,8 @@ impl PanelBuffer {
     }
 }
 
-/// The slots of a process row.
 pub struct Slots {
     node: NodeMemory,
-    /// Slots of each rank.
     count: usize,
     slot_doubles: usize,
 }

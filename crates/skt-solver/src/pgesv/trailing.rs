@@ -14,6 +14,7 @@
 use std::ops::Range;
 
 use super::exchange::RowExchange;
+use super::half::Half;
 use super::local::Local;
 use super::panel::Panel;
 use super::{Params, SolveError};
@@ -94,7 +95,6 @@ pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
 /// The row exchange of the trailing columns.
 pub(super) struct TrailingExchange<C: Comm> {
     whole: RowExchange<C>,
-    /// The left and the right half.
     halves: Option<[RowExchange<C>; 2]>,
     nb: usize,
     cols: usize,
@@ -103,9 +103,6 @@ pub(super) struct TrailingExchange<C: Comm> {
 
 impl<C: Comm> TrailingExchange<C> {
     /// An exchange for up to `cols` local columns, in `shared` memory if there is any.
-    ///
-    /// # Errors
-    /// When there is no memory.
     pub fn new(
         grid: &Grid<C>,
         params: &Params,
@@ -129,12 +126,10 @@ impl<C: Comm> TrailingExchange<C> {
         Ok(Self { whole, halves, nb, cols, least: least(params.swap_threshold) })
     }
 
-    /// Whether ranks read rows in each other's memory.
     pub fn is_shared(&self) -> bool {
         self.whole.is_shared()
     }
 
-    /// Whether rows are sent during products.
     pub fn has_messages(&self) -> bool {
         self.halves.is_some()
     }
@@ -164,22 +159,24 @@ impl<C: Comm> TrailingExchange<C> {
         match (&mut self.halves, halves, index) {
             (Some([left, right]), [_, cols], 0) => (
                 left,
-                OtherHalf { half: Some(right), leaving: Some((NeededIn::ThisStep, cols.clone())) },
+                OtherHalf {
+                    half: Some(right.as_half()),
+                    leaving: Some((NeededIn::ThisStep, cols.clone())),
+                },
             ),
             (Some([left, right]), [_, now], 1) => {
                 let leaving = match next {
                     [cols, right] if right == now => Some((NeededIn::NextStep, cols.clone())),
                     _ => None,
                 };
-                (right, OtherHalf { half: Some(left), leaving })
+                (right, OtherHalf { half: Some(left.as_half()), leaving })
             }
             _ => (&mut self.whole, OtherHalf { half: None, leaving: None }),
         }
     }
 
-    /// Waits until no message is in progress.
     pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
-        self.halves.iter_mut().flatten().try_for_each(RowExchange::wait_all)
+        self.halves.iter_mut().flatten().try_for_each(|half| half.as_half().wait_all())
     }
 }
 
@@ -189,9 +186,8 @@ enum NeededIn {
     NextStep,
 }
 
-/// The half that is not being multiplied.
 pub(super) struct OtherHalf<'e, C: Comm> {
-    half: Option<&'e mut RowExchange<C>>,
+    half: Option<&'e mut Half<C>>,
     /// The columns of this half, until their rows have been sent.
     leaving: Option<(NeededIn, Range<usize>)>,
 }

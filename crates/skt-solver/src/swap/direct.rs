@@ -30,7 +30,6 @@ pub struct DirectExchange<C: Comm> {
     rest: PageBuf,
 }
 
-/// A message to this rank.
 enum Incoming<C: Comm> {
     UnderWay(C::Recv),
     /// A message without rows, or from this rank to itself.

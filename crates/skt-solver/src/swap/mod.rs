@@ -16,9 +16,9 @@
 //! The cost of each is in the comment of its module.
 
 mod binary_exchange;
-pub mod direct;
+pub(crate) mod direct;
 mod local;
-pub mod node;
+pub(crate) mod node;
 mod spread_roll;
 
 pub use local::exchange as exchange_local;
@@ -41,7 +41,6 @@ use skt_terms::choice::Swap;
 /// by its displaced rows that leave it, in the order of the ranks that get them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// This rank.
     me: usize,
     /// Where the rows of U of each rank begin among `u_rows`, and the end of the last rank's.
     starts: Vec<usize>,
@@ -60,13 +59,9 @@ pub struct Plan {
 /// A row of the diagonal block that goes where a pivot row was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Displaced {
-    /// The rank that has it.
     owner: usize,
-    /// The rank that gets it.
     taker: usize,
-    /// Local row on the owner.
     from: usize,
-    /// Local row on the taker.
     to: usize,
 }
 
@@ -208,9 +203,6 @@ impl RowBuffers {
     /// Buffers to exchange the rows of panels of up to `nb` columns on up to `cols` columns at a
     /// time. `u`, of `nb cols` doubles, receives U.
     ///
-    /// # Errors
-    /// When there is no memory for the rows.
-    ///
     /// # Panics
     /// When `u` has another length.
     pub fn new(nb: usize, cols: usize, u: PageBuf) -> std::io::Result<Self> {
@@ -229,15 +221,6 @@ impl RowBuffers {
     }
 }
 
-/// How rows are exchanged by messages.
-#[derive(Debug, Clone, Copy)]
-pub struct SwapChoice {
-    /// Which messages carry the rows.
-    pub swap: Swap,
-    /// Columns above which [`Swap::Mix`] takes spread-roll, where P > 2.
-    pub threshold: usize,
-}
-
 /// Exchanges rows of the columns `a` along the process column, by messages. All rows of U arrive on
 /// every rank, to be solved for there. The rows of the diagonal block in `a` stay stale: U is
 /// written there once it is solved. Collective over the process column.
@@ -248,14 +231,14 @@ pub struct SwapChoice {
 /// ```text
 /// binary exchange   log2(P) latency + (1 - 1/P) (NB + D) LocQ / bandwidth,    P a power of two
 /// spread-roll       P latency       + ((1 - 1/P) NB + D/P) LocQ / bandwidth
-/// mix               binary exchange where P = 2 or LocQ is at most the threshold, else spread-roll
+/// mix               binary exchange where P = 2 or LocQ is at most `threshold`, else spread-roll
 /// ```
 ///
 /// on links of `bandwidth` elements a second in each direction.
 pub(crate) fn exchange<'r, C: Comm>(
     col: &C,
     plan: &Plan,
-    way: SwapChoice,
+    (swap, threshold): (Swap, usize),
     a: MatMut,
     buffers: &'r mut RowBuffers,
 ) -> Result<Arrived<'r>> {
@@ -263,12 +246,12 @@ pub(crate) fn exchange<'r, C: Comm>(
     if width == 0 {
         return Ok(Arrived::nothing(plan));
     }
-    let long = match way.swap {
+    let long = match swap {
         Swap::BinaryExchange => false,
         Swap::SpreadRoll => true,
         // With two ranks, binary exchange is one message each way, with just the rows the other
         // needs.
-        Swap::Mix => col.size() > 2 && width > way.threshold,
+        Swap::Mix => col.size() > 2 && width > threshold,
     };
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
     let RowBuffers { rows, u } = buffers;
@@ -368,7 +351,6 @@ mod tests {
         content
     }
 
-    /// How rows are exchanged.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum How {
         Messages(Swap),
@@ -399,7 +381,7 @@ mod tests {
             let plan = Arc::new(Plan::new(j, &ipiv, map, me));
             let memory = |doubles| PageBuf::new(doubles).expect("memory");
             let mut buffers = RowBuffers::new(nb, width, memory(nb * width)).expect("memory");
-            let (rows, u) = (NodeRows::rows_doubles(nb, width), NodeRows::u_doubles(nb, width));
+            let (rows, u) = (RowBuffers::rows_doubles(nb, width), nb * width);
             let mut node = NodeMemory::new(&comm, 3 + rows + u)?.expect("one process");
             node.split_front(3, 5);
             let rows = node.split_front(rows, node::FLAGS);
@@ -416,10 +398,7 @@ mod tests {
                     let rows = received.as_ref().map_err(Clone::clone)?.rows();
                     Arrived::on_this_rank(rows, &mut u, width)
                 }
-                How::Messages(swap) => {
-                    let way = SwapChoice { swap, threshold: 4 };
-                    exchange(&comm, &plan, way, view, &mut buffers)?
-                }
+                How::Messages(swap) => exchange(&comm, &plan, (swap, 4), view, &mut buffers)?,
                 How::Node => node_rows.exchange(&comm, &plan, &Team::solo(), view)?,
             };
             for i in 0..jb {

@@ -49,20 +49,10 @@ const SOLVED: usize = 1;
 
 impl NodeRows {
     /// An exchange for panels of up to `nb` columns on up to `cols` columns. The rows are in
-    /// `node`, with [`NodeRows::rows_doubles`] in each rank's part and [`FLAGS`] flags; U is in
-    /// `u`, with [`NodeRows::u_doubles`] in the part of the first rank.
+    /// `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each rank's
+    /// part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the part of the first rank.
     pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
         Self { node, u, nb, cols, count: 0 }
-    }
-
-    /// Doubles of each rank's part for the rows of U and the displaced rows.
-    pub fn rows_doubles(nb: usize, cols: usize) -> usize {
-        nb.saturating_mul(2).saturating_mul(cols)
-    }
-
-    /// Doubles of the first rank's part for U.
-    pub fn u_doubles(nb: usize, cols: usize) -> usize {
-        nb.saturating_mul(cols)
     }
 
     /// Exchanges rows of the columns `a` in shared memory, without messages. This rank is to solve

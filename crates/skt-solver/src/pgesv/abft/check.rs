@@ -53,10 +53,8 @@ const GRAIN_ROWS: usize = 16;
 /// To predict the time of a check, one in this many rows is timed.
 const TIMED_ROWS: usize = 16;
 
-/// A row that the checksums contradict.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Wrong {
-    /// Local row.
     row: usize,
     /// The row's largest delta, in units; not finite if an element is not.
     units: f64,
@@ -138,13 +136,11 @@ impl FromStr for CheckEvery {
     }
 }
 
-/// The schedule of the checks.
 pub(super) struct Checks {
     every: CheckEvery,
     /// The panel that the run starts from, and the one before which the next check is.
     first: usize,
     next: usize,
-    /// Panels from one check to the next.
     period: usize,
     /// Seconds that a check takes, and when these were measured.
     seconds: f64,
@@ -164,7 +160,6 @@ impl Checks {
         Self { every, first: from, next, period, seconds: 0.0, timed: Instant::now() }
     }
 
-    /// Whether there are no checks.
     pub fn are_off(&self) -> bool {
         self.every == CheckEvery::Never
     }
@@ -217,7 +212,6 @@ fn panels_between(check_seconds: f64, panel_seconds: f64, panels: usize) -> usiz
 
 /// What is checked, and whether errors may be corrected.
 pub(super) struct Scope<'s> {
-    /// The panel before which the system is checked.
     pub cut: usize,
     /// Which ranks of this process row are lost, by process column. Their memory is not used.
     pub lost: &'s [bool],
@@ -227,7 +221,6 @@ pub(super) struct Scope<'s> {
     /// What has been decoded in this process row. Its rows may be recomputed only if the decoded
     /// data has been checked.
     pub decoded: Decoded,
-    /// This rank's number in the whole grid.
     pub number: usize,
     /// The local rows that row exchanges have written to since a check agreed; `None` if that is
     /// not known.
@@ -331,9 +324,8 @@ fn corrected_ranks<C: Comm>(
         first_row: first_row as u64,
         has_moved: u64::from(has_moved),
     };
-    let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
-    let all = all.iter().map(|bytes| bytemuck::pod_read_unaligned::<CorrectedWords>(bytes));
-    let wrong: Vec<CorrectedWords> = all.filter(|words| words.rows > 0).collect();
+    let mut wrong = collect::all_gather(&grid.all, &mine)?;
+    wrong.retain(|words| words.rows > 0);
     let column = local.params.columns_before(scope.cut);
     let of_column = |column| wrong.iter().filter(|words| words.process_column == column).count();
     let of_rank = |words: &CorrectedWords| CorrectedRank {
@@ -373,7 +365,6 @@ struct Worst {
     /// The largest deviation of these rows, in units. Negative if there is no such row.
     units: f64,
     row: u64,
-    /// Rows that are wrong.
     rows: u64,
     /// The grid position and number of this rank.
     process_row: u64,
@@ -449,8 +440,7 @@ fn agreed<C: Comm>(
     mine: &Worst,
     column: usize,
 ) -> Result<WrongNumbers, CommError> {
-    let all = collect::all_gather_bytes(&local.grid.all, bytemuck::bytes_of(mine))?;
-    let all: Vec<Worst> = all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect();
+    let all = collect::all_gather(&local.grid.all, mine)?;
     let worst = all.iter().max_by(|a, b| a.units.total_cmp(&b.units)).expect("a rank");
     let wrong = || all.iter().filter(|rank| rank.is_any());
     let is_of_one = wrong().all(|rank| rank.column == worst.column) && worst.column != u64::MAX;
@@ -491,9 +481,8 @@ pub(super) fn refuse_noticed<C: Comm>(
     let grid = local.grid;
     let mut mine = Worst::none(local, grid.all.rank());
     let own = noticed.unwrap_or(Noticed::NOTHING);
-    let of_row = collect::all_gather_bytes(&grid.row, bytemuck::bytes_of(&own))?;
-    let of_row = of_row.iter().map(|bytes| bytemuck::pod_read_unaligned::<Noticed>(bytes));
-    let worst = of_row.enumerate().filter(|(_, noticed)| noticed.units >= 0.0);
+    let of_row = collect::all_gather(&grid.row, &own)?;
+    let worst = of_row.into_iter().enumerate().filter(|(_, noticed)| noticed.units >= 0.0);
     let worst = worst.reduce(|a, b| if b.1.units > a.1.units { b } else { a });
     if let Some((col, worst)) = worst {
         let origin = origin(local, places, weights, &worst)?;
@@ -531,9 +520,7 @@ fn origin<C: Comm>(
             }
         }
     }
-    let all = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&own))?;
-    let of_checksums = all[grid.q..].iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes));
-    let of_checksums: Vec<Vec<f64>> = of_checksums.collect();
+    let of_checksums = collect::all_gather_slices(&grid.row, &own)?.split_off(grid.q);
     let of_column = |col: usize| of_checksums.iter().map(|of| of[col]).collect::<Vec<f64>>();
     let largest = |deltas: &Vec<f64>| deltas.iter().fold(0.0f64, |most, by| most.max(by.abs()));
     let columns = (0..of_checksums[0].len()).map(of_column);
@@ -572,9 +559,7 @@ pub(super) fn check_left_over<C: Comm>(
     Ok((unit, noticed.reduce(Noticed::and)))
 }
 
-/// The result of comparing a process row with its checksums.
 struct RowCheck {
-    /// Rows that are wrong.
     wrong: Vec<Wrong>,
     /// The largest delta of the other rows, in units.
     units: f64,
@@ -644,9 +629,7 @@ fn compare_rows<C: Comm>(
 /// removed from delta: the part perpendicular to them is what the other ranks contribute.
 struct Equations {
     checksums: usize,
-    /// Equations that are left.
     left: usize,
-    /// The direction of each process column.
     directions: Vec<Vec<f64>>,
     /// An orthonormal basis of the directions of lost ranks.
     unknown: Vec<Vec<f64>>,

@@ -23,12 +23,10 @@ use crate::grid::Cyclic;
 pub(super) struct StepColumns {
     /// The columns of the next panel, if it is in the look-ahead and this rank owns it.
     pub next: Range<usize>,
-    /// All other columns.
     pub rest: Range<usize>,
 }
 
 impl StepColumns {
-    /// The columns of the step of panel `k`.
     pub fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
         let (Params { depth, .. }, grid) = (local.params, local.grid);
         if grid.is_checksum() {
@@ -63,7 +61,6 @@ pub(super) fn columns_of<C: Comm>(local: &Local<C>, col: usize) -> usize {
     cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
 }
 
-/// Local columns of group `group` on process column `col`.
 pub(super) fn columns_of_group<C: Comm>(
     local: &Local<C>,
     group: usize,

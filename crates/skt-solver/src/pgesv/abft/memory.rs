@@ -33,19 +33,12 @@ use skt_checkpoint::checkpoint::codec::checksum;
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
 
-/// Name of the point at which rows are copied back from the log.
+// Names of points at which lost memory is restored.
 pub(super) const PUT_BACK: &str = "put back";
-/// Name of the point at which a part's product is taken back.
 pub(super) const TAKE_BACK: &str = "take back";
-/// Name of the point at which a lost rank is rebuilt.
 pub(super) const REBUILD: &str = "rebuild";
-/// Name of the point at which what is left over below the diagonal of decoded columns is
-/// eliminated.
 pub(super) const LEFT_OVER: &str = "left over";
-/// Name of the point at which a lost process column is decoded on its checksums' ranks.
 pub(super) const DECODE: &str = "decode";
-/// Name of the point at which the remaining ranks are compared with the checksums, before anything
-/// is decoded.
 pub(super) const LOOK: &str = "look";
 
 /// A point at which a process may die: just before a change of its memory.
@@ -77,10 +70,8 @@ impl fmt::Display for At {
 /// it at once, in the middle of a product, where
 /// [`SolverEvents`](super::super::events::SolverEvents) has one caller, at the cuts.
 pub trait MemoryHook: Sync {
-    /// Called at each point at which the process may die.
-    ///
-    /// # Errors
-    /// When the process must go no further.
+    /// Called at each point at which the process may die. After an error the process must go no
+    /// further.
     fn at(&self, at: At) -> Result<(), SolveError>;
 
     /// One more thread starts an in-place change: the process should not end before the matching
@@ -100,7 +91,6 @@ impl MemoryHook for GoOn {
     }
 }
 
-/// The content of a rank's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum MemoryState {
     /// Nothing, or data that is being rebuilt for the cut before this panel.
@@ -113,7 +103,6 @@ pub(super) enum MemoryState {
     /// Rows have been exchanged for this panel, and U is solved for. The words of the parts record
     /// which of them have their product.
     Exchanged(usize),
-    /// x.
     Solved,
     /// A as the elimination has changed it without this process column, which the checksums have
     /// replaced: no cut of the system.
@@ -153,14 +142,11 @@ impl MemoryState {
     }
 }
 
-/// The progress of a part of the product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PartState {
-    /// The part has no product.
     Open,
     /// The product is being computed: the part is torn.
     Begun,
-    /// The part has its product.
     Done,
     /// The product is being taken back: the part is torn.
     Undoing,
@@ -235,7 +221,6 @@ impl Decoded {
         Self { is_unchecked: word & 1 != 0, unverified, has_been: word >> 63 != 0 }
     }
 
-    /// Combines what two ranks of a process row know.
     pub fn and(self, other: Self) -> Self {
         let both = self.unverified.into_iter().chain(other.unverified);
         Self {
@@ -258,7 +243,6 @@ const ALL_PARTS: usize = 5;
 const WRONG: usize = 6;
 /// The panel before which a group ends, if its new sums have passed this rank; else 0.
 const SUMMED: usize = 7;
-/// The word of [`Decoded`].
 const DECODED: usize = 8;
 const FIRST_PART: usize = 9;
 
@@ -305,13 +289,11 @@ impl Sizes {
         [words, a, x, panel, panel, u_next, u_rest, log, w]
     }
 
-    /// The range of A, after the words.
     pub fn a_range(&self) -> Range<usize> {
         let start = self.words.next_multiple_of(PAGE_DOUBLES);
         start..start.saturating_add(self.a)
     }
 
-    /// Doubles of all areas; at most `usize::MAX`.
     pub fn doubles(&self) -> usize {
         let page = |doubles: usize| doubles.div_ceil(PAGE_DOUBLES).saturating_mul(PAGE_DOUBLES);
         self.areas().into_iter().map(page).fold(0, usize::saturating_add)
@@ -397,14 +379,12 @@ impl<'m> RankMemory<'m> {
     }
 }
 
-/// One area of the memory.
 #[derive(Clone, Copy)]
 struct Area {
     start: NonNull<f64>,
     len: usize,
 }
 
-/// A rank's memory, area by area.
 pub(super) struct Places<'a> {
     words: &'a [AtomicU64],
     x: Area,
@@ -414,7 +394,6 @@ pub(super) struct Places<'a> {
     log: Area,
     w: Area,
     rows: usize,
-    /// A, as the solver uses it.
     pub a: SharedMat<'a>,
 }
 
@@ -529,7 +508,6 @@ impl<'a> Places<'a> {
         unsafe { MatMut::row_major_at(start.as_ptr(), len, self.rows, cols, cols) }
     }
 
-    /// x, mutably.
     pub fn x_mut(&mut self) -> &mut [f64] {
         // SAFETY: no buffer and no other function returns this area; it is borrowed as long as
         // `self`.
@@ -547,7 +525,6 @@ impl<'a> Places<'a> {
 pub(super) struct Journal<'a> {
     words: &'a [AtomicU64],
     pub hook: &'a dyn MemoryHook,
-    /// The start that this process belongs to.
     pub start: u64,
 }
 
@@ -560,15 +537,10 @@ impl Journal<'_> {
         self.words[place].store(word, Ordering::Release);
     }
 
-    /// Asks the hook at the point `name`.
-    ///
-    /// # Errors
-    /// When the process must go no further.
     pub fn before(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
         self.hook.at(At { name, number: number as u64, part: None })
     }
 
-    /// Asks the hook at the point `name` of a part of the product.
     pub fn before_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
         self.hook.at(At { name, number: 0, part: Some(part) })
     }
@@ -578,7 +550,6 @@ impl Journal<'_> {
         self.read(FORM)
     }
 
-    /// Writes the form of the system.
     pub fn set_form(&self, form: u64) -> Result<(), SolveError> {
         self.before("form", 0)?;
         self.write(FORM, form);
@@ -590,26 +561,22 @@ impl Journal<'_> {
         (self.read(JOINED), self.read(CONFIRMED))
     }
 
-    /// Writes that the memory has joined a start.
     pub fn join(&self, start_key: u64) -> Result<(), SolveError> {
         self.before("join", start_key as usize)?;
         self.write(JOINED, start_key);
         Ok(())
     }
 
-    /// Writes that the memory has followed a start.
     pub fn confirm(&self, start_key: u64) -> Result<(), SolveError> {
         self.before("confirm", start_key as usize)?;
         self.write(CONFIRMED, start_key);
         Ok(())
     }
 
-    /// The word of the state.
     pub fn state_word(&self) -> u64 {
         self.read(STATE)
     }
 
-    /// Writes the state of the memory.
     pub fn set(&self, state: MemoryState) -> Result<(), SolveError> {
         let (name, k) = match state {
             MemoryState::Hollow(k) => ("hollow", k),
@@ -630,7 +597,6 @@ impl Journal<'_> {
         Some(self.read(SUMMED) as usize).filter(|&end| end > 0)
     }
 
-    /// Writes the value of [`Self::summed`].
     pub fn set_summed(&self, end: Option<usize>) -> Result<(), SolveError> {
         self.before(if end.is_some() { "summed" } else { "not summed" }, end.unwrap_or(0))?;
         self.write(SUMMED, end.unwrap_or(0) as u64);
@@ -670,7 +636,6 @@ impl Journal<'_> {
         if is_next { 0..next } else { next..all }
     }
 
-    /// The rows of a part, and its progress.
     pub fn part(&self, part: usize) -> (Range<usize>, PartState) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
         ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::from_word(word))
@@ -681,7 +646,6 @@ impl Journal<'_> {
         self.read(WRONG) != 0
     }
 
-    /// Writes whether the checksums contradict the matrix.
     pub fn set_wrong(&self, is_wrong: bool) -> Result<(), SolveError> {
         self.before("wrong", 0)?;
         self.write(WRONG, u64::from(is_wrong));
@@ -703,7 +667,6 @@ impl Journal<'_> {
         Ok(())
     }
 
-    /// Writes the progress of a part.
     pub fn set_part(&self, part: usize, is: PartState) -> Result<(), SolveError> {
         let name = match is {
             PartState::Open => "undone",

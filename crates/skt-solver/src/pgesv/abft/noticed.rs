@@ -7,13 +7,10 @@
 pub(super) struct Noticed {
     /// The largest deviation, in units. Negative if nothing is wrong.
     pub(super) units: f64,
-    /// The unit of rounding.
     pub(super) unit: f64,
     /// The panel before which the group ends.
     pub(super) end: u64,
-    /// The local row with the largest deviation.
     pub(super) row: u64,
-    /// Rows that are wrong.
     pub(super) rows: u64,
 }
 

@@ -27,13 +27,11 @@ pub(super) struct Sum {
     pub name: &'static str,
     /// Process columns and their factors, in the order in which the sum passes them.
     pub terms: Vec<(usize, f64)>,
-    /// The divisor of the sum.
     pub divisor: f64,
     /// Whether the sum is added to the target's values, or replaces them.
     pub is_added: bool,
     /// Whether the target stores the sum outside A ([`Places::sums`]), and leaves A unchanged.
     pub is_outside_a: bool,
-    /// The process column that receives the sum.
     pub target: usize,
     /// The columns before this one are finished: below the diagonal they are dead.
     pub finished: usize,
@@ -77,7 +75,6 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
     messages: Messages<C>,
     /// The sums that have not passed this rank yet. Messages belong to the oldest one.
     sums: VecDeque<Passing<C>>,
-    /// The time spent on passing sums.
     taken: Duration,
     /// Wrong data that sums outside A have shown on this rank.
     noticed: Option<Noticed>,
@@ -86,7 +83,6 @@ pub(super) struct Relay<'r, 'm, C: Comm> {
 /// The messages of a rank that are not being filled or received.
 struct Messages<C: Comm> {
     free: Vec<PageBuf>,
-    /// The messages being sent, the oldest first.
     leaving: VecDeque<(Arc<PageBuf>, C::Send)>,
 }
 
@@ -107,7 +103,6 @@ impl<C: Comm> Messages<C> {
         Ok(Arc::try_unwrap(message).ok().expect("it has left"))
     }
 
-    /// Waits until all messages are sent.
     fn wait_all(&mut self) -> Result<(), CommError> {
         while !self.leaving.is_empty() {
             let message = self.settle_one()?;
@@ -126,7 +121,6 @@ struct Passing<C: Comm> {
     cols: Range<usize>,
     rows: Range<usize>,
     unexpected: Range<usize>,
-    /// Rows of a message.
     max_rows: usize,
     /// The index of this rank's term; `None` on the target.
     mine: Option<usize>,
@@ -192,9 +186,6 @@ impl<C: Comm> Passing<C> {
 impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// Makes a relay and its messages.
     ///
-    /// # Errors
-    /// When there is no memory for the messages.
-    ///
     /// # Panics
     /// With fewer than two messages.
     pub fn new(
@@ -234,9 +225,6 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
 
     /// Sets `rows` and `cols` of the target to the sum ([`Self::begin`], then [`Self::complete`]).
     /// Messages of this rank may still be in progress when this returns ([`Self::wait_all`]).
-    ///
-    /// # Errors
-    /// The errors of [`Self::complete`].
     pub fn sum(&mut self, sum: Sum, part: (Range<usize>, Range<usize>)) -> Result<(), SolveError> {
         self.begin(sum, part);
         self.complete()
@@ -268,9 +256,6 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Passes on what can be passed on without waiting for another rank.
-    ///
-    /// # Errors
-    /// The errors of [`Self::complete`].
     pub fn progress(&mut self) -> Result<(), SolveError> {
         self.pass(false)
     }
@@ -286,9 +271,6 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Waits until all sums have passed and all messages are sent.
-    ///
-    /// # Errors
-    /// The errors of [`Self::complete`].
     pub fn wait_all(&mut self) -> Result<(), SolveError> {
         self.complete()?;
         Ok(self.messages.wait_all()?)
@@ -327,7 +309,6 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
         Ok(true)
     }
 
-    /// The columns of `cols` that this rank has.
     fn here(&self, cols: Range<usize>) -> Range<usize> {
         let all = self.local.shape.cols;
         cols.start.min(all)..cols.end.min(all)

@@ -29,9 +29,6 @@ use crate::swap;
 
 /// Begins to recompute the checksums of the group that ends before panel `end`. No element may
 /// change by more than rounding, which on a checksum rank has this `unit`.
-///
-/// # Errors
-/// The errors of [`Relay::progress`].
 pub(super) fn begin<C: Comm>(
     local: &Local<C>,
     journal: &Journal,
@@ -51,9 +48,6 @@ pub(super) fn begin<C: Comm>(
 
 /// Writes that the sums of the group that ends before panel `end`, if one does, have passed this
 /// rank.
-///
-/// # Errors
-/// When the process must go no further.
 pub(super) fn have_passed<C: Comm>(
     local: &Local<C>,
     journal: &Journal,
@@ -74,9 +68,6 @@ pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
 /// At the cut before panel `cut`, which no rank leaves before this is done: stores the new sums of
 /// the group that ended one panel before in A, unless that is done. After a death in between it is
 /// repeated.
-///
-/// # Errors
-/// When the process must go no further.
 pub(super) fn store<C: Comm>(
     local: &Local<C>,
     places: &Places,

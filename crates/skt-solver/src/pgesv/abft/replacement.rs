@@ -33,12 +33,12 @@ use super::super::pace::Pace;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, Rates, SolveError, Solver, Workspace, min_threads};
+use super::AbftError;
 use super::beginning::Beginning;
 use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
-use super::standing::{Action, Decision};
+use super::standing::Decision;
 use super::system::{Absent, Lost, Solution, System, back_substitute, keep_x, note_wrong};
-use super::{AbftError, restore};
 use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
 
@@ -59,13 +59,10 @@ pub fn grid_without<C: Comm>(grid: &Grid<C>, lost: usize) -> Result<Option<Grid<
 /// The columns of the lost process column, at the cut.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
-    /// Order of the system.
     n: usize,
-    /// Distribution of the columns.
     cols: Cyclic,
     /// The process column; Q: the checksums themselves, in which case no column is replaced.
     lost: usize,
-    /// The columns before this one are finished.
     finished: usize,
 }
 
@@ -119,7 +116,6 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
         self.relay.sum(sum, (0..rows, cols))
     }
 
-    /// Decodes the column that is b or has b in its group, at the cut.
     fn decode_next_to_b(&mut self) -> Result<(), SolveError> {
         match self.columns.next_to_b() {
             Some(local) => self.decode(self.local.shape.rows, local..local + 1),
@@ -186,9 +182,13 @@ impl<C: Comm> System<'_, C> {
             keep_x(&mut places, &journal, &solution.x)?;
             return Ok(solution);
         }
-        let (cut, undone) = self.go_to_cut(&decision, absent, &places, &journal, events)?;
+        let number = self.number(absent);
+        let (cut, undone) = {
+            let (local, pace) = (self.local(&places.a), Pace::new(self.calls));
+            self.go_to_cut(&decision, number, (&local, &places, &journal, &pace), events)?
+        };
         if matches!(decision, Decision::GoTo { .. }) && lost < grid.q {
-            let at = (cut, self.number(absent));
+            let at = (cut, number);
             note_wrong(&journal, self.check_rest(&places, &journal, &mut is_lost, at, events))?;
         }
         let (replaced, unverified) = (Some(lost), is_lost.unverified(&self.params));
@@ -238,28 +238,6 @@ impl<C: Comm> System<'_, C> {
         self.check_left((&local, places, journal), &mut relay, lost, at, events)
     }
 
-    /// Takes this rank to the cut that all have decided on, or generates its part of the system.
-    /// Returns the cut, and how many ranks take back what they have computed beyond it.
-    fn go_to_cut(
-        &self,
-        decision: &Decision,
-        absent: &[Absent],
-        places: &Places,
-        journal: &Journal,
-        events: &mut dyn SolverEvents,
-    ) -> Result<(usize, usize), SolveError> {
-        let local = self.local(&places.a);
-        if let Decision::GoTo { cut, actions } = decision {
-            let (pace, action) = (Pace::new(self.calls), actions[self.number(absent)]);
-            restore::go_to(&local, places, (journal, &pace), *cut, action)?;
-            return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
-        }
-        journal.set(MemoryState::Rest(0))?;
-        self.generate(&local, events);
-        Ok((0, 0))
-    }
-
-    /// The number of this rank in the whole grid.
     fn number(&self, absent: &[Absent]) -> usize {
         absent.iter().fold(self.grid.all.rank(), |number, absent| {
             // They are in order: each absent rank before this one increases its number.

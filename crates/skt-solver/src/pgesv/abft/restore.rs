@@ -70,7 +70,6 @@ impl<'p> Step<'p> {
         unsafe { places.u(is_next, jb, cols.len()) }
     }
 
-    /// Local rows that the exchange writes to.
     fn rows_written<C: Comm>(&self, local: &Local<C>) -> Vec<usize> {
         swap::rows_written(self.layout.j, self.panel.ipiv, local.rows, local.grid.myrow)
     }
@@ -87,7 +86,6 @@ impl<'p> Step<'p> {
         rows
     }
 
-    /// Copies the rows of the log back to A.
     fn put_back<C: Comm>(
         &self,
         local: &Local<C>,
@@ -192,9 +190,6 @@ impl<'p> Step<'p> {
 }
 
 /// Takes a rank to the cut before panel `cut`, from its own memory.
-///
-/// # Errors
-/// When the process must go no further.
 pub(super) fn go_to<C: Comm>(
     local: &Local<C>,
     places: &Places,
@@ -237,13 +232,10 @@ pub(super) fn go_to<C: Comm>(
 /// long as enough checksums are left. Else each process row rebuilds only its own losses.
 #[derive(Debug, PartialEq, Eq)]
 struct Recomputation {
-    /// Process columns of the matrix, in order.
     columns: Vec<usize>,
     /// The checksums that may be used to decode them.
     from: Vec<usize>,
-    /// The checksums that are recomputed.
     checksums: Vec<usize>,
-    /// Whether all process rows do the same.
     is_alike: bool,
 }
 

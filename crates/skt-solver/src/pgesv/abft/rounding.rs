@@ -12,7 +12,6 @@ pub(super) fn is_rounding(deviation: f64, unit: f64) -> bool {
     deviation.abs() <= (ALARM_UNITS * unit).min(f64::MAX)
 }
 
-/// Whether rounding with this unit explains all these deviations.
 pub(super) fn are_rounding(deviations: impl Iterator<Item = f64>, unit: f64) -> bool {
     // Checking all takes less time than stopping at the first.
     deviations.fold(true, |are, by| are & is_rounding(by, unit))

@@ -33,7 +33,6 @@ pub(super) struct Elimination<'r, C: Comm> {
     local: &'r Local<'r, C>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
-    /// The speed of BLAS calls for the product.
     pace: &'r Pace,
     look_ahead: LookAhead<C>,
     /// The exchange on the columns of the next panel, and on the rest.
@@ -47,14 +46,12 @@ pub(super) struct Elimination<'r, C: Comm> {
     /// What is wrong in this rank's checksums of the last finished group. Other ranks do not know
     /// it yet.
     noticed: Option<Noticed>,
-    /// The rates of this rank's products so far.
     rates: Rates,
     pub phases: Phases,
     pub costs: ChecksumCosts,
 }
 
 impl<'r, C: Comm> Elimination<'r, C> {
-    /// Prepares to factor from panel `from` on.
     pub fn new(
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
@@ -122,7 +119,6 @@ impl<'r, C: Comm> Elimination<'r, C> {
         factored
     }
 
-    /// Factors from panel `from` to the end.
     fn factor(&mut self, from: usize, events: &mut dyn SolverEvents) -> Result<(), SolveError> {
         let local = self.local;
         let panels = local.params.panels();
@@ -287,7 +283,6 @@ impl<'r, C: Comm> Elimination<'r, C> {
         Ok(Some(unit))
     }
 
-    /// Exchanges rows and solves for U on all columns.
     fn exchange(&mut self, panel: &Panel<C>, step: &Step) -> Result<(), SolveError> {
         let Self { local, places, journal, moved, phases, costs, .. } = self;
         let k = panel.k;

@@ -14,27 +14,25 @@
 
 use std::fmt;
 
+use bytemuck::Zeroable;
+
 use super::memory::{Decoded, MemoryState};
 
-/// A rank's report about its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct MemoryReport {
     pub row: usize,
     pub col: usize,
-    /// The memory belongs to another system.
     pub is_foreign: bool,
     /// The last start that the rank has joined, and the last one that it has followed.
     pub joined: u64,
     pub confirmed: u64,
     pub state: MemoryState,
-    /// The start in which the state was written.
     pub start: u64,
     /// Whether checksum sums must still pass this rank before it may leave the panel whose rows it
     /// has exchanged.
     pub is_summing: bool,
     /// Whether a part of the product was being changed in place.
     pub is_torn: bool,
-    /// Whether the checksums have contradicted the matrix.
     pub is_wrong: bool,
     /// The decodings in the rank's process row, as the rank knows them.
     pub decoded: Decoded,
@@ -43,7 +41,7 @@ pub(super) struct MemoryReport {
 /// A [`MemoryReport`] as ranks send it to each other, with the number of the start. Only the number
 /// that rank 0 sends counts.
 #[repr(C)]
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[derive(Clone, Copy, bytemuck::Pod, Zeroable)]
 pub(super) struct ReportWords {
     pub row: u64,
     pub col: u64,
@@ -82,21 +80,10 @@ impl MemoryReport {
         report
     }
 
-    /// The report of a rank that no process has.
+    /// The report of a rank that no process has: its memory is untouched.
     pub fn absent(row: usize, col: usize) -> Self {
-        Self {
-            row,
-            col,
-            is_foreign: false,
-            joined: 0,
-            confirmed: 0,
-            state: MemoryState::Hollow(0),
-            start: 0,
-            is_summing: false,
-            is_torn: false,
-            is_wrong: false,
-            decoded: Decoded::default(),
-        }
+        let place = ReportWords { row: row as u64, col: col as u64, ..Zeroable::zeroed() };
+        Self::from_words(&place)
     }
 
     /// Whether the memory is of the newest start that any rank has followed. A rank that has joined
@@ -121,30 +108,29 @@ impl MemoryReport {
     }
 }
 
-/// What a rank does to get to the cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
-    /// The rank is at the cut.
     Stay,
     /// The rank computes the missing parts of the product before the cut.
     Finish,
     /// The rank takes back the parts of the product after the cut, and the row exchange.
     Undo,
-    /// The rank takes back the row exchange.
     PutBack,
     /// The rank's memory is rebuilt from those of its process row.
     Rebuild,
 }
 
-/// What all ranks do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Decision {
-    /// Generate the system, and begin.
     Begin,
     /// Go to the cut before panel `cut`, each rank by its action.
-    GoTo { cut: usize, actions: Vec<Action> },
-    /// Take x from rank `from`.
-    Solved { from: usize },
+    GoTo {
+        cut: usize,
+        actions: Vec<Action>,
+    },
+    Solved {
+        from: usize,
+    },
 }
 
 /// Why a job cannot resume from what is in memory.
@@ -261,12 +247,10 @@ impl fmt::Display for AbftRefusal {
     }
 }
 
-/// The newest start that any rank has followed.
 pub(super) fn newest_start(reports: &[MemoryReport]) -> u64 {
     reports.iter().map(|report| report.confirmed).max().unwrap_or(0)
 }
 
-/// Which ranks have lost their memory.
 pub(super) fn lost(reports: &[MemoryReport]) -> Vec<bool> {
     let newest = newest_start(reports);
     reports.iter().map(|report| report.is_lost(newest)).collect()
@@ -285,9 +269,6 @@ pub(super) fn decoded(reports: &[MemoryReport]) -> Vec<Decoded> {
 
 /// Decides what the ranks do. They report in the order of their numbers; each process row has
 /// `checksums` checksums.
-///
-/// # Errors
-/// When too much is lost.
 pub(super) fn decide(reports: &[MemoryReport], checksums: usize) -> Result<Decision, AbftRefusal> {
     if let Some(rank) = reports.iter().position(|report| report.is_foreign) {
         return Err(AbftRefusal::Foreign { rank });
@@ -385,17 +366,11 @@ mod tests {
     /// The reports of ranks of one process row, in these states.
     fn reports(states: &[MemoryState]) -> Vec<MemoryReport> {
         let report = |(col, &state): (usize, &MemoryState)| MemoryReport {
-            row: 0,
-            col,
-            is_foreign: false,
             joined: 7,
             confirmed: 7,
             state,
             start: 7,
-            is_summing: false,
-            is_wrong: false,
-            is_torn: false,
-            decoded: Decoded::default(),
+            ..MemoryReport::absent(0, col)
         };
         states.iter().enumerate().map(report).collect()
     }

@@ -86,9 +86,7 @@ pub struct Solution {
     pub unverified: Vec<Unverified>,
 }
 
-/// The ranks whose memory is lost.
 pub(super) struct Lost {
-    /// The lost ranks' numbers in the grid.
     pub ranks: Vec<usize>,
     /// Whether each rank is lost, by process row and process column.
     pub by_place: Vec<Vec<bool>>,
@@ -177,23 +175,17 @@ impl<'s, C: Comm> System<'s, C> {
             let local = self.local(&places.a);
             let mut relay = Relay::new(&local, &places, &journal, self.relay_messages)?;
             let pace = Pace::new(self.calls);
-            let (mut from, mut undone) = (0, 0);
-            if let Decision::GoTo { cut, actions } = decision {
-                let action = actions[grid.all.rank()];
-                restore::go_to(&local, &places, (&journal, &pace), cut, action)?;
+            let work = (&local, &places, &journal, &pace);
+            let (from, undone) = self.go_to_cut(&decision, grid.all.rank(), work, events)?;
+            if matches!(decision, Decision::GoTo { .. }) {
                 let work = (&local, &places, &journal);
                 note_wrong(
                     &journal,
-                    self.check_and_rebuild(work, &mut relay, &mut lost, cut, events),
+                    self.check_and_rebuild(work, &mut relay, &mut lost, from, events),
                 )?;
-                from = cut;
-                undone = actions.iter().filter(|action| **action == Action::Undo).count();
-                solution.resumed = Some(cut);
+                solution.resumed = Some(from);
                 solution.rebuilt.clone_from(&lost.ranks);
                 solution.unverified = lost.unverified(&self.params);
-            } else {
-                journal.set(MemoryState::Rest(0))?;
-                self.generate(&local, events);
             }
             // No rank continues while another may still have data of an earlier start.
             grid.all.barrier()?;
@@ -244,7 +236,6 @@ impl<'s, C: Comm> System<'s, C> {
         }
     }
 
-    /// This rank's part of the system, in `a`.
     pub(super) fn local<'l>(&'l self, a: &'l SharedMat<'l>) -> Local<'l, C> {
         let (grid, team, shape) = (self.grid, self.team, self.shape());
         let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
@@ -349,8 +340,7 @@ impl<'s, C: Comm> System<'s, C> {
             is_summing: u64::from(renewal::is_under_way(journal, grid.q)),
             decoded: journal.decoded().word(),
         };
-        let all = collect::all_gather_bytes(&grid.all, bytemuck::bytes_of(&mine))?;
-        let all: Vec<ReportWords> = all.iter().map(|b| bytemuck::pod_read_unaligned(b)).collect();
+        let all = collect::all_gather(&grid.all, &mine)?;
         let mut reports: Vec<MemoryReport> = all.iter().map(MemoryReport::from_words).collect();
         for &Absent { rank, row, col } in absent {
             reports.insert(rank, MemoryReport::absent(row, col));
@@ -410,8 +400,27 @@ impl<'s, C: Comm> System<'s, C> {
         Ok((decision, Lost { ranks, by_place, decoded }))
     }
 
+    /// Takes this rank, `number` in the whole grid, to the cut that all have decided on, or
+    /// generates its part of the system. Returns the cut, and how many ranks take back what they
+    /// have computed beyond it.
+    pub(super) fn go_to_cut(
+        &self,
+        decision: &Decision,
+        number: usize,
+        (local, places, journal, pace): (&Local<C>, &Places, &Journal, &Pace),
+        events: &mut dyn SolverEvents,
+    ) -> Result<(usize, usize), SolveError> {
+        if let Decision::GoTo { cut, actions } = decision {
+            restore::go_to(local, places, (journal, pace), *cut, actions[number])?;
+            return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
+        }
+        journal.set(MemoryState::Rest(0))?;
+        self.generate(local, events);
+        Ok((0, 0))
+    }
+
     /// Generates this rank's part of the system. Reports the expected time of the wait.
-    pub(super) fn generate(&self, local: &Local<C>, events: &mut dyn SolverEvents) {
+    fn generate(&self, local: &Local<C>, events: &mut dyn SolverEvents) {
         let start = Instant::now();
         let Params { n, nb, .. } = self.params;
         let (grid, team, entries) = (self.grid, self.team, self.entries);
@@ -447,7 +456,6 @@ pub(super) fn note_wrong<T>(
     result
 }
 
-/// Solves U x = y. Returns all of x, on all ranks.
 pub(super) fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, SolveError> {
     let Local { grid, team, params: Params { n, nb, .. }, cols, .. } = *local;
     let mut mine = Vec::new();
@@ -456,9 +464,7 @@ pub(super) fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, Sol
         let a = unsafe { local.a.read(0..local.shape.rows, 0..local.shape.cols) };
         mine = back::substitute(grid, team, n, nb, a)?;
     }
-    let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
-    let parts: Vec<Vec<f64>> =
-        parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
+    let parts = collect::all_gather_slices(&grid.row, &mine)?;
     Ok((0..n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
 }
 

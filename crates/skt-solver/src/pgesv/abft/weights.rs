@@ -43,7 +43,6 @@ pub struct Weights {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Decoding {
-    /// The checksums that are used.
     pub with: Vec<usize>,
     pub of_checksums: Vec<Vec<f64>>,
     /// The factors of the process columns; 0 for lost ones.
@@ -89,7 +88,6 @@ impl Inverse {
         self.adjugate[..self.order].iter().map(|row| &row[..self.order])
     }
 
-    /// The largest sum of magnitudes of a row.
     fn norm(&self) -> f64 {
         let sums = self.rows().map(|row| row.iter().map(|value| value.abs()).sum::<f64>());
         sums.fold(0.0, f64::max) / self.determinant.abs()
@@ -188,7 +186,6 @@ impl Weights {
         self.norms().fold(0.0, f64::max)
     }
 
-    /// The norms of the inverses of all parts.
     fn norms(&self) -> impl Iterator<Item = f64> {
         let (q, m) = (self.columns(), self.checksums());
         let parts = (1..=m.min(q)).flat_map(move |d| {

@@ -386,3 +386,21 @@ pub fn fingerprint(memory: &Memory) -> u64 {
 pub fn deadly(ranks: usize, seed: u64, kills: Vec<Kill>, linger: Linger) -> SimOptions {
     SimOptions { kills, linger, rendezvous: seed % 2 == 1, ..SimOptions::new(ranks, seed) }
 }
+
+/// Options under which each rank comes to its own end, also when others have failed.
+pub fn patient(ranks: usize, seed: u64) -> SimOptions {
+    deadly(ranks, seed, Vec::new(), Linger::UntilBlocked)
+}
+
+/// Number of steps of a run without deaths.
+pub fn steps(job: &Job, seed: u64) -> u64 {
+    let options = deadly(job.ranks(), seed, Vec::new(), Linger::Steps(0));
+    job.start(&job.untouched(), &options, 1).outcome.steps
+}
+
+/// `memory` without that of `ranks`.
+pub fn without(memory: &Memory, ranks: &[usize]) -> Memory {
+    let mut left = memory.clone();
+    ranks.iter().for_each(|&rank| left[rank].clear());
+    left
+}

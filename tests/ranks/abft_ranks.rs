@@ -8,13 +8,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread::{self, ThreadId};
 
-use crate::abft::{self, Job, Matrix, Memory, Random, deadly, fingerprint, spec};
+use crate::abft::{
+    self, Job, Matrix, Memory, Random, deadly, fingerprint, patient, spec, steps, without,
+};
+use crate::base_spec::whole_x;
 use crate::soak;
 use skt_config::{Bcast, Swap, TestSpec};
 use skt_run::ptest::{self};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::comm::threads::run;
-use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::comm::{Comm, CommError};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Weights, image_doubles,
@@ -48,12 +51,7 @@ fn plain(spec: &TestSpec, matrix: &Matrix) -> Vec<f64> {
         let mut solver = Solver::new(&grid, &team, params, shape, &a, &mut work);
         solver.factor(0..params.panels(), &mut Silent, background)?;
         let x = solver.back_substitute()?;
-        let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&x))?;
-        let parts: Vec<Vec<f64>> =
-            parts.iter().map(|p| bytemuck::allocation::pod_collect_to_vec(p)).collect();
-        Ok::<_, SolveError>(
-            (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect::<Vec<_>>(),
-        )
+        Ok::<_, SolveError>(whole_x(&grid, spec, &x)?)
     });
     ranks.into_iter().next().expect("rank 0").expect("solved")
 }
@@ -126,19 +124,6 @@ fn small_jobs() -> Vec<Job> {
         // The last panel is narrow, and ends a group.
         exact(TestSpec { depth: 1, ..spec(13, 4, 1, 2) }, 1),
     ]
-}
-
-/// `memory` without that of `ranks`.
-fn without(memory: &Memory, ranks: &[usize]) -> Memory {
-    let mut left = memory.clone();
-    ranks.iter().for_each(|&rank| left[rank].clear());
-    left
-}
-
-/// Number of steps of a run without deaths.
-fn steps(job: &Job, seed: u64) -> u64 {
-    let options = deadly(job.ranks(), seed, Vec::new(), Linger::Steps(0));
-    job.start(&job.untouched(), &options, 1).outcome.steps
 }
 
 /// Each rank dies at each of these steps of a run, with its memory kept or lost; the others stop at
@@ -345,11 +330,6 @@ fn all_die_at_once() {
     }
     println!("{went_on} went on, {refused} were refused");
     assert!(went_on > 500 && refused > 10);
-}
-
-/// Options under which each rank comes to its own end, also when others have failed.
-fn patient(ranks: usize, seed: u64) -> SimOptions {
-    deadly(ranks, seed, Vec::new(), Linger::UntilBlocked)
 }
 
 fn assert_refused(

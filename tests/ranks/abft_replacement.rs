@@ -7,7 +7,10 @@
 
 use std::collections::HashSet;
 
-use crate::abft::{self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, spec};
+use crate::abft::{
+    self, Job, Matrix, Memory, Random, Solved, Start, deadly, fingerprint, patient, spec, steps,
+    without,
+};
 use skt_config::{Swap, TestSpec};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::pgesv::abft::{AbftError, AbftRefusal, CheckEvery, Weights};
@@ -42,12 +45,6 @@ fn specs() -> Vec<TestSpec> {
         TestSpec { depth, swap, swap_threshold, ..spec(n, nb, p, q) }
     };
     shapes.iter().enumerate().map(spec).collect()
-}
-
-/// Number of steps of a run without deaths.
-fn steps(job: &Job, seed: u64) -> u64 {
-    let options = deadly(job.ranks(), seed, Vec::new(), Linger::Steps(0));
-    job.start(&job.untouched(), &options, 1).outcome.steps
 }
 
 fn lose(job: &Job, seed: u64, kills: Vec<Kill>, linger: Linger) -> Memory {
@@ -197,10 +194,7 @@ fn residuals_are_of_the_same_size() {
 
 /// The outcome of a later start of the whole job, with the memories that a replacement has left.
 fn later(job: &Job, left: &Start, gone: &[usize], seed: u64) -> Vec<Result<Solved, AbftError>> {
-    let mut memory = left.memory.clone();
-    gone.iter().for_each(|&rank| memory[rank].clear());
-    let options = deadly(job.ranks(), seed, Vec::new(), Linger::UntilBlocked);
-    job.start(&memory, &options, 3).outcome.results
+    job.start(&without(&left.memory, gone), &patient(job.ranks(), seed), 3).outcome.results
 }
 
 /// A further rank dies at each step of a replacement. Until a word records that the memories are no

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, spec};
+use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, patient, spec, without};
 use crate::dice::seed;
 use skt_config::TestSpec;
 use skt_run::ptest;
@@ -94,18 +94,8 @@ fn stopped(job: &Job, rank: usize, flip: (usize, Flip), stop: usize) -> Memory {
     let job = &Job { check: CheckEvery::Never, ..job.clone() };
     let mut watches = vec![Watch { stop_at: Some(stop), ..Watch::default() }; job.ranks()];
     watches[rank].flip = Some(flip);
-    let options = deadly(job.ranks(), 1, Vec::new(), Linger::UntilBlocked);
+    let options = patient(job.ranks(), 1);
     job.start_watched(&job.untouched(), &options, 1, &mut watches).memory
-}
-
-fn without(memory: &Memory, ranks: &[usize]) -> Memory {
-    let mut left = memory.clone();
-    ranks.iter().for_each(|&rank| left[rank].clear());
-    left
-}
-
-fn patient(job: &Job, seed: u64) -> SimOptions {
-    deadly(job.ranks(), seed, Vec::new(), Linger::UntilBlocked)
 }
 
 /// The outcome of a job.
@@ -152,7 +142,7 @@ fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
 /// Continues to the end.
 fn finish(job: &Job, memory: &Memory, start_id: u32) -> (Fate, Start) {
     let mut watches = watches(job);
-    let start = job.start_watched(memory, &patient(job, 2), start_id, &mut watches);
+    let start = job.start_watched(memory, &patient(job.ranks(), 2), start_id, &mut watches);
     (fate(job, &start, &watches), start)
 }
 
@@ -203,7 +193,7 @@ fn corruption_in_another_row_is_repaired_before_rebuilding() {
         let flip = Flip { place: (40, 20), bit: 56 };
         let memory = without(&stopped(&job, rank, (4, flip), 4), &[0]);
         let mut watches = watches(&job);
-        let start = job.start_watched(&memory, &patient(&job, 2), 2, &mut watches);
+        let start = job.start_watched(&memory, &patient(job.ranks(), 2), 2, &mut watches);
         let fate = fate(&job, &start, &watches);
         let Fate::Solved { repaired_rows: 1, .. } = fate else { panic!("rank {rank}: {fate:?}") };
         let repaired = CorrectedRank {
@@ -250,7 +240,7 @@ fn a_death_before_the_first_check_repairs_correctly() {
         let flip = Flip { place: (80, 20), bit: 56 };
         let memory = without(&stopped(&job, 1, (2, flip), 4), &[lost]);
         let mut early = vec![Watch { stops_early: true, ..Watch::default() }; job.ranks()];
-        let start = job.start_watched(&memory, &patient(&job, 2), 2, &mut early);
+        let start = job.start_watched(&memory, &patient(job.ranks(), 2), 2, &mut early);
         let second = fate(&job, &start, &early);
         let (third, _) = finish(&job, &start.memory, 3);
         assert!(!matches!(third, Fate::Solved { .. }), "rank {lost}: {second:?}, {third:?}");
@@ -275,7 +265,7 @@ fn undetectable_corruption_is_reported_with_its_process_row() {
     let again = finish(&job, &without(&start.memory, &[0, 1]), 3).1;
     assert_eq!(solved(&again).unverified, want, "with x");
     let mut early = vec![Watch { stops_early: true, ..Watch::default() }; job.ranks()];
-    let rebuilt = job.start_watched(&memory, &patient(&job, 2), 2, &mut early).memory;
+    let rebuilt = job.start_watched(&memory, &patient(job.ranks(), 2), 2, &mut early).memory;
     let start = finish(&job, &without(&rebuilt, &[1, 5]), 3).1;
     let other = Unverified { row: 0, columns: (4 * NB, 4 * NB) };
     assert_eq!(solved(&start).unverified, [other, want[0]]);
@@ -289,7 +279,7 @@ fn corruption_is_reported_before_checksums_replace_a_column() {
     let flip = Flip { place: (40, 20), bit: 56 };
     let goes_on = |wrong: usize| {
         let memory = without(&stopped(&job, wrong, (4, flip), 4), &[0]);
-        let options = deadly(job.ranks() - 1, 2, Vec::new(), Linger::UntilBlocked);
+        let options = patient(job.ranks() - 1, 2);
         let start = job.start_without(&[0], &memory, &options, 2);
         (fate(&job, &start, &watches(&job)), start)
     };
@@ -313,7 +303,8 @@ fn corruption_noticed_late_is_reported_by_all_with_its_column() {
             let is_factored = depth == 1 && cut % job.spec.q == process_column;
             let place = (40, if is_factored { NB } else { 0 });
             watches[rank].flip = Some((cut, Flip { place, bit: 56 }));
-            let start = job.start_watched(&job.untouched(), &patient(&job, 2), 1, &mut watches);
+            let start =
+                job.start_watched(&job.untouched(), &patient(job.ranks(), 2), 1, &mut watches);
             let reported: Vec<_> = start
                 .outcome
                 .results
@@ -357,7 +348,7 @@ fn corruption_noticed_late_is_reported_by_all_with_its_column() {
 #[test]
 fn corruption_without_a_location_is_reported_with_its_reason() {
     let reported = |job: &Job, memory: &Memory| {
-        let start = job.start(memory, &patient(job, 2), 2);
+        let start = job.start(memory, &patient(job.ranks(), 2), 2);
         let results = start.outcome.results.into_iter();
         let reported = results.map(|result| match result {
             Err(AbftError::Solve(SolveError::Wrong(wrong))) => *wrong,
@@ -408,7 +399,7 @@ fn a_death_at_any_step_of_a_rebuilding_leaves_word_of_it() {
     let job = Job { spec, weights: Weights::new(2, 2), matrix, check: every(1000) };
     let flip = Flip { place: (0, 0), bit: 0 };
     let memory = without(&stopped(&job, 0, (1, flip), 4), &[0]);
-    let options = SimOptions { trace: true, ..patient(&job, 2) };
+    let options = SimOptions { trace: true, ..patient(job.ranks(), 2) };
     let trace = job.start(&memory, &options, 2).outcome.trace;
     let steps_of = |name: &str| {
         let at = (1..).zip(&trace).filter(|(_, line)| line.ends_with(name)).map(|(step, _)| step);
@@ -613,7 +604,8 @@ impl Pair {
         }
         let place = left.place?;
         let (fate, watches) = ended.unwrap_or_else(|| {
-            let (fate, _, watches) = self.start(&left.memory, &patient(&self.job, 2), 3, None);
+            let (fate, _, watches) =
+                self.start(&left.memory, &patient(self.job.ranks(), 2), 3, None);
             (fate, watches)
         });
         let what = format!(
@@ -695,7 +687,7 @@ impl Pair {
             let Some(&kept) = lost.iter().find(is_whole) else { return };
             memory[kept].clone_from(&first.memory[kept]);
         }
-        let (fate, ..) = self.start(&memory, &patient(&self.job, 2), 3, None);
+        let (fate, ..) = self.start(&memory, &patient(self.job.ranks(), 2), 3, None);
         assert!(!has_failed(&fate), "with one rank more: {fate:?}: {what}");
     }
 
@@ -730,7 +722,8 @@ fn a_flip_and_a_loss_end_right_or_by_name() {
         number += 1;
         let (weights, steps) = of_shapes.entry((p, q, m)).or_insert_with(|| {
             let job = job((p, q, m), 0, every(3), 1);
-            let steps = job.start(&job.untouched(), &patient(&job, 1), 1).outcome.steps as usize;
+            let steps =
+                job.start(&job.untouched(), &patient(job.ranks(), 1), 1).outcome.steps as usize;
             (job.weights, steps)
         });
         let spec = TestSpec { depth, ..spec(N, NB, p, q) };
@@ -774,7 +767,8 @@ fn no_innocent_rank_is_named_as_the_origin() {
             let (cut, bit) = (1 + dice.below(N / NB - 2), 52 + dice.below(9) as u32);
             let mut watches = watches(&job);
             watches[rank].flip = Some((cut, Flip { place, bit }));
-            let start = job.start_watched(&job.untouched(), &patient(&job, 2), 1, &mut watches);
+            let start =
+                job.start_watched(&job.untouched(), &patient(job.ranks(), 2), 1, &mut watches);
             let context =
                 format!("seed {seed}: {shape:?}, {period}, rank {rank}, {place:?} at {cut}");
             let origins = watches[0].repaired.iter().filter(|repaired| repaired.is_origin);

@@ -1,6 +1,8 @@
-//! The base test that other tests vary: small, on threads.
+//! The base test that other tests vary: small, on threads. And x of all ranks.
 
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::grid::Grid;
 
 /// A test of order `n` in blocks of `nb` on `p` times `q` ranks.
 pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
@@ -24,4 +26,14 @@ pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         transport: Transport::Shared,
         checksums: 0,
     }
+}
+
+/// All of x, of which this rank has `mine`.
+pub fn whole_x<C: Comm>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+    mine: &[f64],
+) -> Result<Vec<f64>, CommError> {
+    let (parts, cols) = (collect::all_gather_slices(&grid.row, mine)?, grid.cols(spec.nb));
+    Ok((0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
 }

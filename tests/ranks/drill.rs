@@ -20,7 +20,7 @@ use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, FoundRun};
 use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store, SysV};
-use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_config::{Bcast, Fact, TestSpec};
 use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::protect::{
     self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
@@ -30,35 +30,19 @@ use skt_run::ptest::{self, check};
 use skt_run::record::Protection;
 use skt_solver::blas::MatRef;
 use skt_solver::comm::threads::{ThreadComm, run};
-use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::comm::{Comm, CommError};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::team::Team;
 use tempfile::TempDir;
 
+use crate::base_spec::{base, whole_x};
+
 /// A small system on a `p x q` grid.
 pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
-    TestSpec {
-        n,
-        nb,
-        p,
-        q,
-        pmap: Pmap::RowMajor,
-        depth,
-        bcast: Bcast::OneRingM,
-        rfact: Fact::Right,
-        pfact: Fact::Crout,
-        nbmin: 4,
-        ndiv: 2,
-        swap: Swap::Mix,
-        swap_threshold: 16,
-        threshold: 16.0,
-        generator: Generator::Hpl,
-        threads: 1,
-        transport: Transport::Shared,
-        checksums: 0,
-    }
+    let (bcast, pfact, swap_threshold) = (Bcast::OneRingM, Fact::Crout, 16);
+    TestSpec { depth, bcast, pfact, swap_threshold, ..base(n, nb, p, q) }
 }
 
 /// Every checkpoint that is due, every `panels` panels. `SKT_TEST_OVERLAP` (on, off) sets the
@@ -424,12 +408,7 @@ fn solve<C: Comm>(
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
     let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;
-    let parts = collect::all_gather_bytes(&grid.row, bytemuck::cast_slice(&mine))?;
-    let parts: Vec<Vec<f64>> =
-        parts.iter().map(|part| bytemuck::allocation::pod_collect_to_vec(part)).collect();
-    let cols = grid.cols(spec.nb);
-    let x = (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect();
-    Ok((x, check::scaled_residual(spec.n, &norms)))
+    Ok((whole_x(grid, spec, &mine)?, check::scaled_residual(spec.n, &norms)))
 }
 
 pub fn bits(x: &[f64]) -> Vec<u64> {

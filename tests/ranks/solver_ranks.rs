@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use crate::base_spec::base;
+use crate::base_spec::{base, whole_x};
 use crate::soak;
 use lapack::dgesv;
 use ndarray::Array2;
@@ -116,7 +116,6 @@ fn solve_with_teams(
     let results = run(spec.p * spec.q, |world| {
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let team = Team::new(threads_of(grid.myrow), |_| ()).expect("threads");
-        let cols = grid.cols(spec.nb);
         let mut guard = guard(&grid, spec, cuts);
         ptest::generate(&grid, &team, spec, guard.matrix());
         let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent, &mut 0)?.x;
@@ -127,13 +126,9 @@ fn solve_with_teams(
         let residual = check::scaled_residual(spec.n, &norms);
         // x is the same on every process row.
         let bytes = bytemuck::cast_slice(&x);
-        let parts = collect::all_gather_bytes(&grid.row, bytes)?;
         let down = collect::all_gather_bytes(&grid.col, bytes)?;
         assert!(down.iter().all(|other| other == bytes), "x differs between process rows");
-        let parts: Vec<Vec<f64>> =
-            parts.iter().map(|p| bytemuck::allocation::pod_collect_to_vec(p)).collect();
-        let whole = (0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect::<Vec<_>>();
-        Ok::<_, SolveError>((whole, residual))
+        Ok::<_, SolveError>((whole_x(&grid, spec, &x)?, residual))
     });
     results.into_iter().next().expect("rank 0").unwrap_or_else(|e| panic!("{spec:?}: {e}"))
 }

@@ -12,13 +12,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::group;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::protocol::{CheckpointError, FoundRun};
+use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store, SysV};
 use skt_config::{Bcast, Fact, TestSpec};
 use skt_run::events::{Phase, RunEvents, Silent};
@@ -113,7 +114,7 @@ pub struct Ran {
 
 /// The work of a start.
 pub struct Work {
-    pub found: FoundRun,
+    pub found: OpeningPlan,
     pub resumed: bool,
     pub protection: Protection,
     /// Seconds of the run, and the first value that an observer received.

@@ -19,7 +19,7 @@ use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::level::failed::remove_images;
 use super::level::probe::{ImageQuery, Seen};
-use super::level::{FileId, ImageId, Level, Load, Rotten};
+use super::level::{FileId, ImageId, Level, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
@@ -30,51 +30,6 @@ use skt_terms::units;
 
 /// More than any identity has: 255 members, and the parameters in words.
 const IDENTITY_BYTES_MAX: usize = 1 << 20;
-
-/// What a start has found of its run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundRun {
-    /// Epoch to resume from; 0 for the beginning.
-    pub epoch: u64,
-    /// Number of this start within the run.
-    pub start: u64,
-    /// Ranks whose data must be rebuilt.
-    pub lost: Vec<usize>,
-    /// Segments that were found and cannot be used: stale, torn, or surplus.
-    pub unusable: usize,
-    /// Logical rank of each process of the start.
-    pub ranks: Vec<usize>,
-    /// Ranks of each group.
-    pub groups: Vec<Vec<usize>>,
-    /// Whether some group has two members in one failure domain.
-    pub shared_domains: bool,
-    /// Whether all ranks are in one failure domain: then the run is protected against the death of
-    /// processes only.
-    pub single_domain: bool,
-    /// The images that all resume from, if memory does not suffice.
-    pub load: Option<Load>,
-    /// For each level, the reason why this start neither writes nor removes images there, if it
-    /// does not.
-    pub given_up: Vec<Option<String>>,
-}
-
-impl FoundRun {
-    /// What was found, according to the plan that all have agreed on.
-    pub(super) fn from_plan(plan: &OpeningPlan) -> Self {
-        Self {
-            epoch: plan.epoch,
-            start: plan.start.number,
-            lost: plan.lost.clone(),
-            unusable: plan.unusable,
-            ranks: plan.ranks.clone(),
-            groups: plan.groups.clone(),
-            shared_domains: plan.shared_domains,
-            single_domain: plan.single_domain,
-            load: plan.load.as_deref().cloned(),
-            given_up: plan.given_up.clone(),
-        }
-    }
-}
 
 /// A start before it has changed anything.
 pub(super) struct Opening<M: Memory> {
@@ -91,7 +46,6 @@ pub(super) struct Opening<M: Memory> {
     segments: Vec<FoundSegment>,
     /// The states in the records of `segments`.
     states: BTreeMap<SegmentId, Vec<u8>>,
-    /// Levels of images.
     pub levels: Vec<Level>,
     /// What this process sees of each level.
     pub seen: Vec<Seen>,

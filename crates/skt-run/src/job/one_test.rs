@@ -5,8 +5,8 @@ use super::watcher::Watcher;
 use crate::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::ptest;
 use crate::record::TestRecord;
+use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::level::Load;
-use skt_checkpoint::checkpoint::protocol::FoundRun;
 use skt_config::TestSpec;
 use skt_health::environment::preflight::DoesNotFit;
 use skt_host::messages;
@@ -66,7 +66,7 @@ pub(super) fn run_with_checksums<'a, C: Comm>(
 fn warn_of_levels<C: Comm>(
     ranks: &C,
     settings: &Settings,
-    found: &FoundRun,
+    found: &OpeningPlan,
     watcher: &mut Watcher,
 ) {
     if ranks.rank() != 0 {
@@ -92,7 +92,7 @@ fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
 }
 
 /// The line about what the loss of nodes would mean to a test with checksums.
-fn placement_line(test: &TestSpec, found: &FoundRun) -> String {
+fn placement_line(test: &TestSpec, found: &OpeningPlan) -> String {
     let many = if test.checksums == 1 { "rank" } else { "ranks" };
     let survives = format!("each process row bears the loss of {} {many}", test.checksums);
     if found.single_domain {
@@ -120,7 +120,7 @@ fn run_protected<'a, C: Comm>(
 }
 
 /// The lines about what a start has found.
-fn opening_lines<C: Comm>(guard: &Protected<C>, found: &FoundRun) -> Vec<String> {
+fn opening_lines<C: Comm>(guard: &Protected<C>, found: &OpeningPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
         let why = if guard.is_resumed() {

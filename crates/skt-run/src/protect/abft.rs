@@ -143,7 +143,7 @@ pub fn open<'a, C: Comm>(
     };
     let (checkpointer, recovered) =
         if is_short { opened.recover()? } else { recover(opened, spec, settings, team)? };
-    let found = checkpointer.found();
+    let found = checkpointer.found().clone();
     rank_in_run.set(Some(checkpointer.rank()));
     let hosts = hosts(&checkpointer, spec.ranks())?;
     let lost = if is_short { &found.lost[..] } else { &[] };
@@ -155,7 +155,7 @@ pub fn open<'a, C: Comm>(
         settings: settings.clone(),
         spec: spec.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
-        start_id: found.start as u32,
+        start_id: found.start.number as u32,
         hosts,
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         absent: lost.iter().map(absent).collect(),

@@ -146,7 +146,7 @@ mod tests {
                 Err(error) => return Err(error),
             };
             let (mut saved, _) = saved.recover()?;
-            let found = saved.found();
+            let epoch = saved.found().epoch;
             saved.checkpoint(&[Active::ALL], b"state")?;
             if end != End::Dies {
                 let done = saved.finish(b"done")?;
@@ -157,7 +157,7 @@ mod tests {
                     remember(&store, RUN, world.rank(), &left).unwrap();
                 }
             }
-            Ok::<_, CheckpointError>(Ok((found.epoch, removed)))
+            Ok::<_, CheckpointError>(Ok((epoch, removed)))
         });
         ran.into_iter().map(Result::unwrap).next().expect("rank 0")
     }

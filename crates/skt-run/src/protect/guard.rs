@@ -24,12 +24,13 @@ use super::segments::TestSegments;
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
+use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::hook::Hook;
 use skt_checkpoint::checkpoint::layout::{Active, Geometry};
 use skt_checkpoint::checkpoint::level::{Load, StateSeconds, Writer};
 use skt_checkpoint::checkpoint::protocol::{
-    self, CheckpointError, Checkpointer, Config, FoundRun, Polled, Stats,
+    self, CheckpointError, Checkpointer, Config, Polled, Stats,
 };
 use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_config::TestSpec;
@@ -139,7 +140,7 @@ pub type Done<'a, C> = FinishedRun<C, TestSegments<'a>>;
 /// A test after it is opened. `T` protects it.
 pub enum Opened<'a, C: Comm, T> {
     /// There is work to do, from the data that earlier starts have left.
-    Ready(Box<T>, FoundRun),
+    Ready(Box<T>, OpeningPlan),
     /// An earlier start has finished the test.
     Done(Done<'a, C>),
 }
@@ -208,7 +209,7 @@ pub fn open<'a, C: Comm>(
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
     let (checkpointer, recovered) = opened.recover()?;
-    let found = checkpointer.found();
+    let found = checkpointer.found().clone();
     let mut guard = Protected {
         settings: settings.clone(),
         overlaps: overlaps(settings, &checkpointer)?,
@@ -237,7 +238,7 @@ pub fn open<'a, C: Comm>(
     let restarts = &guard.recorder.kept.restarts;
     let known = guard.beginning.as_ref().and_then(|at| at.read(spec, restarts));
     if recovered.is_some() || known.is_some() {
-        guard.resume(recovered.as_ref(), known, found.load.as_ref(), &reading)?;
+        guard.resume(recovered.as_ref(), known, found.load.as_deref(), &reading)?;
     } else {
         guard.recorder.begin_run(guard.checkpointer.comm(), &reading)?;
     }

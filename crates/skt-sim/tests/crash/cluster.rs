@@ -994,7 +994,7 @@ impl Process<'_> {
             Ok(Opened::Ready(ckpt)) => ckpt,
             Err(error) => return Err(error),
         };
-        let (rank, found) = (ckpt.rank(), ckpt.found());
+        let (rank, found) = (ckpt.rank(), ckpt.found().clone());
         self.note_open(rank, found.epoch, &found.lost, &found.groups, predicted);
         let (mut ckpt, recovered) = ckpt.recover()?;
         let mut state = match recovered {

@@ -424,7 +424,7 @@ impl Process<'_> {
         if saved.level_reports().iter().any(|report| report.failure.is_some()) {
             self.fail.lock().unwrap().insert(rank);
         }
-        let load = saved.found().load.map(|load| (load.level, load.generation));
+        let load = saved.found().load.as_ref().map(|load| (load.level, load.generation));
         let (came, mut history) = match recovered {
             None => {
                 for region in self.regions() {

@@ -12,7 +12,6 @@ use crate::checkpoint::hook::{Hook, Step, StepName};
 use crate::checkpoint::layout::Active;
 use crate::checkpoint::level::{Images, LevelReport, Rotten};
 use crate::checkpoint::memory::Memory;
-use crate::checkpoint::opening::FoundRun;
 use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
 use crate::checkpoint::segment::OwnSegment;
 use skt_comm::Comm;
@@ -55,8 +54,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 
     /// What this start resumes from.
-    pub fn found(&self) -> FoundRun {
-        FoundRun::from_plan(&self.plan)
+    pub fn found(&self) -> &OpeningPlan {
+        &self.plan
     }
 
     /// The communicator of all processes, in the order of their ranks in the run.
@@ -126,9 +125,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// Waits for the images that are being written. Returns, level by level, whether those of the
     /// newest epoch are complete on all ranks. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn finish_images(&mut self) -> Result<Vec<bool>> {
         self.images.finish(&self.job, &mut self.segment)
     }
@@ -157,9 +153,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Encodes some of what is ready here (on all members, if they read each other's memory), or
     /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
     /// what is left to do before [`Checkpointer::complete`].
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died.
     pub fn poll(&mut self) -> Result<Polled> {
         self.images.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };

@@ -105,9 +105,6 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// Returns the errors that kept images of levels from being removed, each on one of the
     /// processes on which the level's disk fails. A start that finds such images takes them for
     /// those of an unfinished run.
-    ///
-    /// # Errors
-    /// When a rank died, or the system refuses to remove a segment.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.hook.at(&Step::new(StepName::Clear, self.epoch))?;
         self.comm.barrier()?;

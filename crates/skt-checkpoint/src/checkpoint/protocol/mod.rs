@@ -7,7 +7,7 @@
 //! last is in `self_checkpoint`, `double`, `single` and `abft`; read `self_checkpoint` first. The
 //! numbers are those of docs/protocol.md, which explains what may be lost between any two lines,
 //! and why. The names after the numbers are those of [`StepName`], the points at which a test kills
-//! each rank.
+//! each rank. All calls return [`CheckpointError::Comm`] when a rank died.
 //!
 //! | | holds |
 //! |---|---|
@@ -38,7 +38,6 @@ use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, RegionShape};
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
-pub use super::opening::FoundRun;
 use super::opening::{Earlier, Opening};
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
@@ -229,9 +228,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// `active` is the part of each region that may change between the last checkpoint and the cut;
     /// a group uses the least of its members.
     ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died.
-    ///
     /// # Panics
     /// When an epoch has begun already. With [`Config::check_frozen`], when something outside of
     /// `active` has changed.
@@ -245,9 +241,6 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// final in order. The active part is encoded in this order; if rows become final in another
     /// order, the result is the same, only later. All members of a group name the same number of
     /// stages; a group uses the least of each.
-    ///
-    /// # Errors
-    /// [`CheckpointError::Comm`] when a rank died.
     ///
     /// # Panics
     /// When an epoch has begun already. With [`Config::check_frozen`], when something outside of

@@ -12,9 +12,7 @@ use crate::session::Session;
 
 /// The state of the run in this process.
 pub enum RunState {
-    /// No run is open.
     None,
-    /// A run is open.
     Open(Box<Session>),
     /// The run can no longer be used in this process.
     Over(Stop),

@@ -42,7 +42,6 @@ struct Copies {
     /// The address of the stream or the queue.
     queue: usize,
     copier: Copier,
-    /// The last error.
     error: CString,
 }
 

@@ -116,7 +116,6 @@ const MIN_BYTES: usize = offset_of!(SktOptions, time_limit) + size_of::<*const c
 /// More than any header will have: what is larger was not filled by `skt_options_init`.
 const MAX_BYTES: usize = 1 << 16;
 
-/// The options in a TOML text.
 pub fn read_toml(text: &str) -> Result<GivenOptions> {
     let table: toml::Table =
         text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;

@@ -31,7 +31,6 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The number of runs of each name that this process has ended.
 static ENDED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-/// Notes that a run of this name has ended.
 pub fn note_ended(run_id: &str) {
     let mut ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
     *ended.entry(run_id.to_owned()).or_default() += 1;
@@ -78,7 +77,6 @@ impl Program {
     }
 }
 
-/// A hash of the contents of a file.
 fn hash_of(file: &Path) -> io::Result<u64> {
     let (mut file, mut hash) = (File::open(file)?, XxHash3_64::new());
     let mut piece = vec![0; PIECE_BYTES];

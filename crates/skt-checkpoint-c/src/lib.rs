@@ -54,7 +54,6 @@ const VERSION: &CStr =
         Err(_) => panic!("a version has no zero"),
     };
 
-/// The run that is open.
 fn open<'a>(state: &'a mut RunState, name: &str) -> Result<&'a mut Session> {
     match state {
         RunState::Open(session) => Ok(session),

@@ -62,13 +62,11 @@ pub fn check_mpi() -> Result<()> {
     Ok(())
 }
 
-/// The communicator with this number in Fortran.
 pub fn from_fortran(number: c_int) -> ffi::MPI_Comm {
     // SAFETY: MPI runs, which the caller has checked; it looks the number up.
     unsafe { ffi::RSMPI_Comm_f2c(number) }
 }
 
-/// The number of a communicator in Fortran.
 pub fn to_fortran(comm: ffi::MPI_Comm) -> c_int {
     // SAFETY: MPI runs and the communicator is alive.
     unsafe { ffi::RSMPI_Comm_c2f(comm) }

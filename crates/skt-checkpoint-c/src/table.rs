@@ -45,7 +45,6 @@ pub struct Entry {
     kind: u32,
     /// The entry's first byte in the protected memory.
     offset: u64,
-    /// Items of it.
     pub count: u64,
     /// Bytes of an item.
     pub size: u64,
@@ -76,12 +75,10 @@ pub fn memory_bytes(bytes: usize) -> Option<usize> {
 }
 
 impl Table {
-    /// The region with this number.
     pub fn get(&self, id: i32) -> Option<&Entry> {
         self.0.get(&id)
     }
 
-    /// All regions.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.0.values()
     }

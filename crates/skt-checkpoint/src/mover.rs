@@ -38,9 +38,6 @@ pub struct MoveError {
 }
 
 /// Copies all of a mover's memory to `host`, piece by piece, with `between` before each piece.
-///
-/// # Errors
-/// A copy failed, or `between` did.
 pub fn to_host<E: From<MoveError>>(
     mover: &mut dyn Mover,
     host: &mut [u8],
@@ -54,9 +51,6 @@ pub fn to_host<E: From<MoveError>>(
 }
 
 /// Copies `host` to a mover's memory, piece by piece, with `between` before each piece.
-///
-/// # Errors
-/// A copy failed, or `between` did.
 pub fn from_host<E: From<MoveError>>(
     mover: &mut dyn Mover,
     host: &[u8],

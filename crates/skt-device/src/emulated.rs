@@ -223,7 +223,6 @@ impl Device {
         }
     }
 
-    /// Whether a call is the one that fails.
     fn fail(&mut self, call: Call) -> Result<(), DeviceError> {
         self.hurry();
         if !self.is_entered {

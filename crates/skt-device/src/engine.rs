@@ -48,7 +48,6 @@ pub(crate) struct Engine {
     sizes: Sizes,
     buffers: Buffers,
     pinned: Pinned,
-    /// One for each direction.
     trials: [Trials; 2],
 }
 

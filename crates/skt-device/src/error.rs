@@ -2,41 +2,21 @@
 
 /// Why memory of a device cannot be copied, with the library and the call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum DeviceError {
     /// The library of the driver is not on this machine, or does not load.
     #[error("{library} cannot be loaded ({why}): {remedy}")]
-    Library {
-        /// The names of the files that were tried.
-        library: String,
-        /// The errors of the loader.
-        why: String,
-        /// What to do.
-        remedy: &'static str,
-    },
+    Library { library: String, why: String, remedy: &'static str },
     /// The library lacks a call, so it is older than all that are supported.
     #[error("{library} has no {symbol} ({why}): {remedy}")]
-    Symbol {
-        /// The file that was loaded.
-        library: &'static str,
-        /// The missing call.
-        symbol: &'static str,
-        /// The error of the loader.
-        why: String,
-        /// What to do.
-        remedy: &'static str,
-    },
+    Symbol { library: &'static str, symbol: &'static str, why: String, remedy: &'static str },
     /// The library is there, but does not start, in most cases since there is no device.
     #[error("{call} of {library} returns {code} ({text}): {remedy}")]
     Start {
-        /// The file that was loaded.
         library: &'static str,
-        /// The call that failed.
         call: &'static str,
-        /// The code that it returned.
         code: i32,
-        /// The library's text for the code.
         text: String,
-        /// What to do.
         remedy: &'static str,
     },
     /// A CUDA context is needed, and this thread has none.
@@ -58,26 +38,10 @@ pub enum DeviceError {
     OtherThread,
     /// A call failed: of this copy, or of work that was enqueued before it.
     #[error("{call} of {library} returns {code} ({text})")]
-    Call {
-        /// The file that was loaded.
-        library: &'static str,
-        /// The call that failed.
-        call: &'static str,
-        /// The code that it returned.
-        code: i32,
-        /// The library's text for the code.
-        text: String,
-    },
+    Call { library: &'static str, call: &'static str, code: i32, text: String },
     /// A copy would go beyond the end of the memory.
     #[error("{bytes} bytes from byte {offset} on go beyond the {size} bytes of the memory")]
-    Range {
-        /// Where the copy would begin, in bytes.
-        offset: usize,
-        /// How much it would copy.
-        bytes: usize,
-        /// The bytes of the memory.
-        size: usize,
-    },
+    Range { offset: usize, bytes: usize, size: usize },
 }
 
 impl DeviceError {

@@ -8,7 +8,6 @@ use crate::error::DeviceError;
 
 /// A loaded library. It stays loaded until the process ends.
 pub(crate) struct Loaded {
-    /// The name of its file.
     pub name: &'static str,
     library: Library,
     remedy: &'static str,
@@ -17,9 +16,6 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Loads the first of `files` that can be loaded, but rather one that the process has already:
     /// handles of one version mean nothing to another.
-    ///
-    /// # Errors
-    /// None of them can be loaded.
     pub fn open(files: &[&'static str], remedy: &'static str) -> Result<Self, DeviceError> {
         let open = |name: &'static str, flags: c_int| {
             // SAFETY: the library's constructors run, as in a program that is linked to it.
@@ -41,9 +37,6 @@ impl Loaded {
     }
 
     /// A call of the library, by its name.
-    ///
-    /// # Errors
-    /// The library has no such symbol.
     ///
     /// # Safety
     /// The library's function of this name has the type `F`, a pointer to a function.
@@ -92,9 +85,6 @@ macro_rules! symbols {
             }
 
             /// Finds all symbols.
-            ///
-            /// # Errors
-            /// One is missing.
             ///
             /// # Safety
             /// The library's functions have these types.

@@ -108,7 +108,6 @@ impl OpenCl {
     }
 }
 
-/// The failure that a status is, if it is one.
 fn check(call: &'static str, status: Status) -> Result<(), DeviceError> {
     if status == 0 {
         return Ok(());
@@ -159,7 +158,6 @@ impl CommandQueue {
         Ok(made)
     }
 
-    /// The status with which a command has ended, if that is a failure.
     fn failure(&self, event: Event) -> Option<Status> {
         let mut status: Status = 0;
         let (size, value) = (size_of::<Status>(), (&raw mut status).cast());

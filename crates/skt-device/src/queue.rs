@@ -108,9 +108,6 @@ pub(crate) struct Session<'q> {
 impl<'q> Session<'q> {
     /// Waits for all earlier work of the queue, so that its results are copied, and its time is
     /// not taken for that of the copies.
-    ///
-    /// # Errors
-    /// The context cannot be made current, or earlier work has failed.
     pub fn begin(queue: &'q mut dyn Queue) -> Result<Self, DeviceError> {
         queue.enter()?;
         let session = Self { queue, is_in_flight: false };

@@ -16,9 +16,6 @@ unsafe impl Send for Staging {}
 
 impl Staging {
     /// Allocates the buffers, of `bytes` each.
-    ///
-    /// # Errors
-    /// There is too little memory that can be pinned.
     pub fn new(queue: &mut dyn Queue, bytes: usize) -> Result<Self, DeviceError> {
         let first = queue.allocate(bytes)?;
         match queue.allocate(bytes) {

@@ -172,7 +172,6 @@ impl Calls {
         }))
     }
 
-    /// The failure that a status is, if it is one.
     fn check(&self, call: &'static str, status: Status) -> Result<(), DeviceError> {
         if status == 0 {
             return Ok(());
@@ -245,7 +244,6 @@ enum Place {
     },
 }
 
-/// A stream with its events.
 pub(crate) struct StreamQueue {
     calls: &'static Calls,
     stream: Stream,

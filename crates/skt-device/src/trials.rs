@@ -68,7 +68,6 @@ impl Trials {
         rated.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
     }
 
-    /// Counts a round.
     pub fn count(&mut self, way: Way, bytes: usize, seconds: f64) {
         let tried = &mut self.0[way as usize];
         if tried.rounds > 0 {

@@ -27,7 +27,8 @@ pub trait Peer {
     fn will_read(&self, _: Range<usize>) {}
 }
 
-/// The memory of a node that outlives processes: the segments of one run.
+/// The memory of a node that outlives processes: the segments of one run. All operations return the
+/// errors of the system.
 pub trait Memory {
     /// An open segment of this process.
     type Segment: DerefMut<Target = [u8]>;
@@ -47,9 +48,6 @@ pub trait Memory {
 
     /// The names of all segments of this run on this node. Removes those whose creators have died
     /// before they were complete: the caller has a hold on the run.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn list(&mut self) -> io::Result<Vec<SegmentId>>;
 
     /// Reads the start of a segment into `into`, as many bytes as there are and fit, and returns
@@ -72,14 +70,8 @@ pub trait Memory {
     fn attach(&mut self, id: SegmentId) -> io::Result<Self::Segment>;
 
     /// Opens the segment of another rank for reading; `None` if it cannot be read from this node.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn peer(&mut self, id: SegmentId) -> io::Result<Option<Self::Peer>>;
 
     /// Removes a segment, if it exists.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn remove(&mut self, id: SegmentId) -> io::Result<()>;
 }

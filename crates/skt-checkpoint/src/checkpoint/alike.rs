@@ -45,9 +45,6 @@ pub struct Difference {
 
 /// Compares the settings of all processes. Returns the first difference, the same on all processes,
 /// if there is one. Collective.
-///
-/// # Errors
-/// When a process cannot be reached.
 pub fn compare<C: Comm>(comm: &C, mine: &[Setting]) -> Result<Option<Difference>> {
     let values: Vec<_> = mine.iter().map(|setting| (&setting.name, &setting.value)).collect();
     let sum = checksum(&serde_json::to_vec(&values).expect("plain data"));

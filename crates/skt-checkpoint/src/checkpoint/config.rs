@@ -143,9 +143,6 @@ impl Config {
     /// Completes a configuration with what identifies this process and start: the host, the node,
     /// which is the same for all processes that see these segments, the clock, and a random number.
     /// The host is the failure domain unless the configuration names another.
-    ///
-    /// # Errors
-    /// When the store cannot identify its memory.
     pub fn identified<P: Process + Copy>(
         self,
         segments: &RunSegments<'_, P>,

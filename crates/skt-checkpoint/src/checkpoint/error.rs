@@ -9,6 +9,7 @@ use skt_comm::CommError;
 
 /// Why a checkpoint or a recovery failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CheckpointError {
     /// A rank died, so the job is ending.
     #[error(transparent)]
@@ -21,7 +22,6 @@ pub enum CheckpointError {
     Memory {
         /// The operation, as a participle with its object: `creating the segment of rank 3`.
         what: String,
-        /// The error of the system.
         source: io::Error,
     },
     /// An operation on the files of a level failed.
@@ -29,35 +29,19 @@ pub enum CheckpointError {
     Level {
         /// The operation, as a participle with its object: `writing an image`.
         what: &'static str,
-        /// The level, as users know it.
         level: String,
-        /// The error of the system.
         source: io::Error,
     },
     /// Memory that only a mover can copy was not copied. All ranks have this error, and the last
     /// checkpoint is as it was.
     #[error("rank {rank}: region {region}: {text}")]
-    NotMoved {
-        /// The first rank on which a copy failed.
-        rank: usize,
-        /// The region.
-        region: usize,
-        /// The error of the mover.
-        text: String,
-    },
+    NotMoved { rank: usize, region: usize, text: String },
     /// Levels were given for a method that has no images.
     #[error("levels need method self, double or abft; this is {0}")]
     NoLevels(Method),
     /// The code has no shape for a group of this size.
     #[error("a group of {members} with {parities} parities: {reason}")]
-    Code {
-        /// Members of the group.
-        members: usize,
-        /// Parities of a stripe.
-        parities: usize,
-        /// The code's own message.
-        reason: String,
-    },
+    Code { members: usize, parities: usize, reason: String },
     /// Encoder `direct` was asked for, but some members cannot read each other's memory.
     #[error(
         "encoder `direct` needs all ranks of a group on one host, where each sees the segments of \
@@ -69,12 +53,7 @@ pub enum CheckpointError {
         "a state or result of {bytes} bytes; the header was made for {capacity} at most \
          (state_capacity_bytes)"
     )]
-    StateTooLarge {
-        /// Bytes of the state or result.
-        bytes: usize,
-        /// Bytes that the header has for it.
-        capacity: usize,
-    },
+    StateTooLarge { bytes: usize, capacity: usize },
 }
 
 /// The result of a checkpoint operation.

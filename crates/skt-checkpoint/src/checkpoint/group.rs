@@ -8,27 +8,16 @@ use std::collections::BTreeMap;
 
 /// Why no groups could be formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum PlacementError {
     /// The numbers of members and parities do not fit.
     #[error(
         "groups of {members} ranks with {parities} parities: 1 <= parities <= members / 2 must hold"
     )]
-    Shape {
-        /// Members asked for.
-        members: usize,
-        /// Parities asked for.
-        parities: usize,
-    },
+    Shape { members: usize, parities: usize },
     /// There are fewer ranks than the smallest group needs.
     #[error("{ranks} ranks cannot form a group: {parities} parities need at least {least} ranks")]
-    TooFewRanks {
-        /// Ranks there are.
-        ranks: usize,
-        /// Parities asked for.
-        parities: usize,
-        /// Ranks needed.
-        least: usize,
-    },
+    TooFewRanks { ranks: usize, parities: usize, least: usize },
     /// One failure domain holds too many of the ranks, with groups that the application defines.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks in {groups} groups: more than \
@@ -36,17 +25,11 @@ pub enum PlacementError {
          more domains (at most {most} in each), ask for more parities, or allow shared domains"
     )]
     CrowdedGroups {
-        /// The domain.
         domain: String,
-        /// Ranks in it.
         held: usize,
-        /// Ranks of the job.
         ranks: usize,
-        /// Number of groups.
         groups: usize,
-        /// Losses that a group survives.
         parities: usize,
-        /// Ranks that a domain may hold.
         most: usize,
     },
     /// One failure domain holds too many of the ranks for groups to be formed.
@@ -55,18 +38,7 @@ pub enum PlacementError {
          stand in one domain: {ranks} ranks make {groups} groups of at least {least} at most. \
          Spread the ranks over more domains, ask for fewer parities, or allow shared domains"
     )]
-    Crowded {
-        /// The domain.
-        domain: String,
-        /// Ranks in it.
-        held: usize,
-        /// Ranks of the job.
-        ranks: usize,
-        /// Groups that can be formed at most.
-        groups: usize,
-        /// Members of the smallest legal group.
-        least: usize,
-    },
+    Crowded { domain: String, held: usize, ranks: usize, groups: usize, least: usize },
 }
 
 /// The groups of a job.

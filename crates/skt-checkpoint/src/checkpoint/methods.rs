@@ -37,7 +37,6 @@ impl Method {
         }
     }
 
-    /// Whether it has parities.
     pub(super) fn encodes(self) -> bool {
         self.areas().1 > 0
     }

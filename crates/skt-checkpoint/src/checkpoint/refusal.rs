@@ -35,63 +35,46 @@ pub struct Damage {
 
 /// Why the job cannot resume from what was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum Refusal {
     /// A group has lost more ranks than it has parities.
     #[error("{}{}", self.what(), bring_back(*epoch, incomplete))]
     Unrecoverable {
-        /// The epoch to be restored.
         epoch: u64,
-        /// Groups with too many losses.
         lost: Vec<LostGroup>,
         /// The lost ranks whose segments are present, but with an incomplete copy: with method
         /// `single` a death has interrupted the update of the only one.
         incomplete: Vec<usize>,
-        /// Losses that a group survives.
         parities: usize,
     },
     /// Too much of one stripe is damaged: it differs from what was written.
     #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(level))]
     Damaged {
-        /// The epoch to be restored.
         epoch: u64,
         /// The level whose images are damaged, as users know it; `None` for memory.
         level: Option<String>,
-        /// For each affected rank, what cannot be rebuilt.
         damage: Vec<Damage>,
-        /// Lost ranks of the job.
         lost: Vec<usize>,
-        /// Damaged or lost blocks that a stripe survives.
         parities: usize,
     },
     /// Images of method `abft` differ from what was written, in too many ranks of a group.
     #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(&Some(level.clone())))]
     RottenImages {
-        /// The epoch to be restored.
         epoch: u64,
-        /// The level, as users know it.
         level: String,
-        /// The ranks whose images have rotted.
         rotten: Vec<usize>,
-        /// The ranks that have no image.
         lost: Vec<usize>,
-        /// Losses that a group survives.
         parities: usize,
     },
     /// The application cannot use the surviving data (method `abft`).
     #[error("{why}. Start afresh with --resume never")]
-    OfNoUse {
-        /// What is wrong with the data.
-        why: String,
-    },
+    OfNoUse { why: String },
     /// Too few processes are left, and none can take over these ranks.
     #[error(
         "ranks {lost:?} are lost, and the others cannot continue without them: the same command, \
          on all ranks, resumes the run, or starts it if it had not begun"
     )]
-    CannotContinue {
-        /// The ranks of the run that no process has.
-        lost: Vec<usize>,
-    },
+    CannotContinue { lost: Vec<usize> },
     /// With `--resume require`, there is nothing to resume.
     #[error(
         "--resume require, but no checkpoint of this run was found. If an earlier start had one, \
@@ -107,20 +90,11 @@ pub enum Refusal {
         "process {process} found a segment of this run (rank {rank}) made with other settings: \
          {differences}. Restart with the settings of the run, or start afresh with --resume never"
     )]
-    OtherShape {
-        /// A process that found one.
-        process: usize,
-        /// The rank it is for.
-        rank: usize,
-        /// The differing settings, in words.
-        differences: String,
-    },
+    OtherShape { process: usize, rank: usize, differences: String },
     /// Another job holds the run.
     #[error("process {process} cannot take hold of the run: {why}")]
     Held {
-        /// The first process that cannot take hold of it.
         process: usize,
-        /// The reason.
         why: String,
         /// Whether that job is ending, on all nodes where it holds the run.
         passes: bool,
@@ -131,12 +105,7 @@ pub enum Refusal {
          process of an earlier start was still at work. Nothing was changed here; start the same \
          command again when it has ended"
     )]
-    Changed {
-        /// The process that has seen it.
-        process: usize,
-        /// The rank whose segment it is.
-        rank: usize,
-    },
+    Changed { process: usize, rank: usize },
     /// A level has no room for its images.
     #[error(
         "level {level} has {} free where process {process} ({host}) writes; {images} images of each rank \
@@ -144,17 +113,11 @@ pub enum Refusal {
         units::bytes(*need_bytes)
     )]
     NoRoom {
-        /// A process that writes there.
         process: usize,
-        /// The host of the process.
         host: String,
-        /// The level, as users know it.
         level: String,
-        /// Images of a rank.
         images: usize,
-        /// Bytes that are needed.
         need_bytes: u64,
-        /// Bytes that are free.
         free_bytes: u64,
     },
     /// A level fails at the start, and without it there is nothing to resume from.
@@ -162,14 +125,7 @@ pub enum Refusal {
         "level {level} fails at {failure}; {why}, and what that level has is not known. Repair it \
          and start the same command again, or leave that --level out to do without what it has"
     )]
-    LevelFails {
-        /// The level, as users know it.
-        level: String,
-        /// A process on which it fails, and how.
-        failure: String,
-        /// Why there is nothing else to resume from.
-        why: String,
-    },
+    LevelFails { level: String, failure: String, why: String },
     /// No groups can be formed.
     #[error("{0}")]
     Placement(String),

@@ -107,7 +107,6 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.chunk_bytes
     }
 
-    /// Gives back the backing and the hook.
     pub fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once; `this` is never dropped.

@@ -11,6 +11,7 @@
 //! 5. [`Saved::checkpoint`] between two steps, when [`Saved::is_due`] or as often as one likes.
 //! 6. [`Saved::finish`] keeps the result. [`Ended::clear`] removes everything, once it is reported.
 //!
+//! All calls that are collective return [`CheckpointError::Comm`] when a rank died.
 //! docs/extending.md has a whole program.
 
 mod copies;
@@ -210,7 +211,6 @@ fn find<'a, C: Comm>(
     }
 }
 
-/// Opens the levels of images.
 fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Result<()> {
     if options.levels.0.is_empty() {
         return Ok(());
@@ -247,9 +247,6 @@ impl<'a, C: Comm> Saved<'a, C> {
     }
 
     /// A communicator for the application, with the ranks of the data. Collective.
-    ///
-    /// # Errors
-    /// A rank died.
     pub fn comm(&self) -> Result<C> {
         let all = self.checkpointer.comm().split(Some(0), self.rank() as u32)?;
         Ok(all.expect("a colour"))
@@ -287,9 +284,6 @@ impl<'a, C: Comm> Saved<'a, C> {
     }
 
     /// Whether it is time for a checkpoint: see [`Saved::due`].
-    ///
-    /// # Errors
-    /// A rank died.
     pub fn is_due(&mut self) -> Result<bool> {
         Ok(self.due()? != Due::No)
     }
@@ -298,9 +292,6 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// takes, then at the interval that loses least, `sqrt(2 M d)` for checkpoints of d seconds and
     /// a mean time between failures of M (Young, 1974); the last one, with images on all levels,
     /// while there is time for it and for half as much again. Collective.
-    ///
-    /// # Errors
-    /// A rank died.
     pub fn due(&mut self) -> Result<Due> {
         // Clocks differ: that of rank 0 counts, and it decides.
         let end_unix = self.options.end_unix.unwrap_or(f64::INFINITY);
@@ -352,9 +343,6 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// Begins a checkpoint of what the regions have now, which [`Saved::complete`] ends.
     /// Collective, at a point where no message of the application is under way.
     ///
-    /// # Errors
-    /// A rank died.
-    ///
     /// # Panics
     /// When one has begun already.
     ///
@@ -383,9 +371,6 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// Encodes a piece of the checkpoint that has begun, or progresses its messages. Never waits
     /// for other ranks. Returns whether nothing is left that this rank could do before
     /// [`Saved::complete`].
-    ///
-    /// # Errors
-    /// A rank died.
     pub fn poll(&mut self) -> Result<bool> {
         let start = Instant::now();
         let polled = self.checkpointer.poll()?;
@@ -399,9 +384,6 @@ impl<'a, C: Comm> Saved<'a, C> {
 
     /// Completes the checkpoint that has begun, with a small `state` that is the same on all ranks.
     /// Collective.
-    ///
-    /// # Errors
-    /// As [`Saved::checkpoint`].
     ///
     /// # Panics
     /// When none has begun.
@@ -417,9 +399,6 @@ impl<'a, C: Comm> Saved<'a, C> {
     }
 
     /// Returns when all ranks have called this. Collective.
-    ///
-    /// # Errors
-    /// A rank died.
     pub fn barrier(&self) -> Result<()> {
         Ok(self.checkpointer.comm().barrier()?)
     }
@@ -431,9 +410,6 @@ impl<'a, C: Comm> Saved<'a, C> {
 
     /// Waits for the images that are being written. Returns, level by level, whether those of the
     /// newest checkpoint are complete on all ranks. Collective.
-    ///
-    /// # Errors
-    /// A rank died.
     pub fn finish_images(&mut self) -> Result<Vec<bool>> {
         self.checkpointer.finish_images()
     }
@@ -475,9 +451,6 @@ impl<C: Comm> Ended<'_, C> {
     /// processes on which the level's disk fails. The run has ended nevertheless: its memory is
     /// removed after its images, so a death before that leaves the result to the next start, and
     /// one after it leaves nothing but these images.
-    ///
-    /// # Errors
-    /// A rank died, or the system refuses to remove memory.
     pub fn clear(mut self) -> Result<Vec<CheckpointError>> {
         self.heartbeats.phase(heartbeat::REPORTED);
         let Options { store, config, levels, .. } = self.options;
@@ -557,7 +530,6 @@ mod tests {
         Options { store, ..Options::new("client", "a test").with_parities(2) }
     }
 
-    /// What a rank has in its regions in a step.
     fn value(rank: usize, step: u64, region: usize, at: usize) -> f64 {
         (rank * 1_000_000 + region * 10_000 + at) as f64 + step as f64 / 7.0
     }

@@ -40,45 +40,23 @@ named!(CodecKind { Xor: "xor", Sum: "sum", ReedSolomon: "reed-solomon" | "rs" })
 
 /// Why a code cannot be built, or cannot rebuild a stripe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum CodecError {
     /// The code does not allow this shape.
     #[error(
         "a stripe of {data} data blocks and {parities} parities: {kind} needs at least one data \
          block and {legal}"
     )]
-    Shape {
-        /// The code.
-        kind: CodecKind,
-        /// Data blocks asked for.
-        data: usize,
-        /// Parities asked for.
-        parities: usize,
-        /// The shapes that it allows.
-        legal: &'static str,
-    },
+    Shape { kind: CodecKind, data: usize, parities: usize, legal: &'static str },
     /// More blocks are lost than there are parities.
     #[error(
         "{lost_data} data blocks and {lost_parities} parities of a stripe are lost; {parities} \
          parities survive the loss of {parities} blocks in all"
     )]
-    TooManyLost {
-        /// Lost data blocks.
-        lost_data: usize,
-        /// Lost parities.
-        lost_parities: usize,
-        /// Parities of the code.
-        parities: usize,
-    },
+    TooManyLost { lost_data: usize, lost_parities: usize, parities: usize },
     /// A block is named twice, or the stripe does not have it.
     #[error("lost {what} block {index} is named twice or lies outside 0..{count}")]
-    BadIndex {
-        /// `data` or `parity`.
-        what: &'static str,
-        /// The index.
-        index: usize,
-        /// Blocks of that kind in a stripe.
-        count: usize,
-    },
+    BadIndex { what: &'static str, index: usize, count: usize },
 }
 
 /// The factor of a block, in the arithmetic of its code.

@@ -30,6 +30,7 @@ pub struct RunLock(Segment);
 
 /// Another process holds the run.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum RunInUse {
     /// The process is at work, as far as can be seen.
     #[error(
@@ -37,11 +38,8 @@ pub enum RunInUse {
          configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
     )]
     AtWork {
-        /// The run.
         run: String,
-        /// The host of the process.
         host: String,
-        /// The segment of its hold.
         location: String,
         /// Whether the supervisor of this job has started the process.
         is_own: bool,
@@ -51,16 +49,7 @@ pub enum RunInUse {
         "run `{run}` is still held on host {host} ({location}) by a process that was ended: the \
          system has not given its memory back in {waited_seconds:.0} s. Start again when it has"
     )]
-    Ending {
-        /// The run.
-        run: String,
-        /// The host of the process.
-        host: String,
-        /// The segment of its hold.
-        location: String,
-        /// The seconds that it was waited for.
-        waited_seconds: f64,
-    },
+    Ending { run: String, host: String, location: String, waited_seconds: f64 },
 }
 
 impl RunInUse {
@@ -158,9 +147,6 @@ impl<'a> Patience<'a> {
 impl RunLock {
     /// Takes the hold of `process`, which runs on `host` and has the number `index` among those of
     /// the job that see this store. Waits a while for a process of an earlier start to end.
-    ///
-    /// # Errors
-    /// [`RunInUse`] inside, when another process holds it; else the store's error.
     pub fn take(
         store: &(dyn Store + Send + Sync),
         run: &str,

@@ -56,9 +56,6 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
     }
 
     /// Identifies the node: equal for all processes that see these segments.
-    ///
-    /// # Errors
-    /// When the store cannot identify its memory.
     pub fn node(&self) -> io::Result<String> {
         Ok(self.store.id().map_err(other)?.memory)
     }
@@ -70,18 +67,12 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
 }
 
 /// Bytes of all segments of `run` on this node, whose memory a restart reuses.
-///
-/// # Errors
-/// When the store cannot be listed.
 pub fn run_bytes(store: &dyn Store, run: &str) -> Result<u64, StoreError> {
     let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.map(|info| info.bytes as u64).sum())
 }
 
 /// Removes the segments of `run` on this node that belong to `part`, to earlier parts, or to none.
-///
-/// # Errors
-/// When the store cannot be listed, or a segment cannot be removed.
 pub fn sweep(store: &dyn Store, run: &str, part: usize) -> Result<(), StoreError> {
     for info in store.list()?.into_iter().filter(|info| info.name.run() == run) {
         // Holds are removed by their holders, unless these were lost; marks of ended runs stay.

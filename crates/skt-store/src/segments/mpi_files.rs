@@ -10,7 +10,6 @@ use std::path::Path;
 /// The folder of the files, unless Open MPI was configured to use another one.
 const FOLDER: &str = "/dev/shm";
 
-/// The user and the job of a file of this name.
 fn user_and_job(name: &str) -> Option<(u32, u64)> {
     if !name.starts_with("vader_segment.") && !name.starts_with("sm_segment.") {
         return None;

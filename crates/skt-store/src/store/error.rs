@@ -11,6 +11,7 @@ use super::SegmentName;
 
 /// Why a store refuses an operation.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StoreError {
     /// There is no kind of store of that name.
     #[error("unknown store `{0}`; one of {stores}", stores = super::STORES)]
@@ -20,136 +21,58 @@ pub enum StoreError {
         "run id `{run}`, role `{role}`: the {what} must be letters, digits, `.`, `_` (and `-` in \
          a run id), at most 64 and 32 bytes, not empty"
     )]
-    BadName {
-        /// The run id.
-        run: String,
-        /// The role.
-        role: String,
-        /// Which of the two is wrong.
-        what: &'static str,
-    },
-    /// The size is not legal.
+    BadName { run: String, role: String, what: &'static str },
     #[error("{name}: {bytes} bytes; the size of a segment is a positive multiple of 8")]
-    BadSize {
-        /// The segment.
-        name: SegmentName,
-        /// Bytes asked for.
-        bytes: usize,
-    },
-    /// A segment of that name exists already.
+    BadSize { name: SegmentName, bytes: usize },
     #[error("{name} exists already at {location}; `skt-hpl store clean` removes what is stale")]
-    Exists {
-        /// The segment.
-        name: SegmentName,
-        /// The segment's location.
-        location: String,
-    },
+    Exists { name: SegmentName, location: String },
     /// Every key of the name is taken by other segments.
     #[error(
         "{name}: all {tried} System V keys for it are taken by other segments, the first of them \
          by {holder}: have that user, or the administrator, remove it (ipcrm -m ID; `ipcs -m` \
          lists all), or use the store `posix`"
     )]
-    NoKey {
-        /// The segment.
-        name: SegmentName,
-        /// Keys tried.
-        tried: usize,
-        /// The segment that has the first of them, and its user.
-        holder: String,
-    },
+    NoKey { name: SegmentName, tried: usize, holder: String },
     /// A folder's id cannot be created.
     #[error(
         "{}: no name for the file that identifies this folder ({last} is of no use: {why}); remove \
          it, or have its owner do so, or use a folder of your own", folder.display()
     )]
-    NoFolderId {
-        /// The folder.
-        folder: PathBuf,
-        /// The last name tried.
-        last: String,
-        /// Why the file of that name cannot serve.
-        why: String,
-    },
+    NoFolderId { folder: PathBuf, last: String, why: String },
     /// Another process is attached to the segment.
     #[error("{name} at {location} is in use by another process: is the run still active?")]
-    InUse {
-        /// The segment.
-        name: SegmentName,
-        /// The segment's location.
-        location: String,
-    },
+    InUse { name: SegmentName, location: String },
     /// The machine, or the limit of its container, does not have that much memory.
     #[error(
         "{name}: {} of memory are wanted, {} are available ({limit}): take a smaller N or more \
          nodes", units::bytes(*wanted_bytes), units::bytes(*available_bytes)
     )]
-    NoMemory {
-        /// The segment.
-        name: SegmentName,
-        /// Bytes still to be reserved.
-        wanted_bytes: u64,
-        /// Bytes that are available.
-        available_bytes: u64,
-        /// The source of the bound: `MemAvailable`, or a control group's file.
-        limit: String,
-    },
+    NoMemory { name: SegmentName, wanted_bytes: u64, available_bytes: u64, limit: String },
     /// The file system does not have that much space.
     #[error(
         "{name}: {} are wanted in {}, {} are free: enlarge it (tmpfs: mount -o remount,size=...) \
          or use the store `sysv`", units::bytes(*wanted_bytes), folder.display(),
         units::bytes(*available_bytes)
     )]
-    NoSpace {
-        /// The segment.
-        name: SegmentName,
-        /// The folder.
-        folder: PathBuf,
-        /// Bytes asked for.
-        wanted_bytes: u64,
-        /// Bytes free.
-        available_bytes: u64,
-    },
+    NoSpace { name: SegmentName, folder: PathBuf, wanted_bytes: u64, available_bytes: u64 },
     /// A limit of System V shared memory is too low.
     #[error("{name}: {wanted} wanted, but {limit} = {value}; raise it: sysctl -w {limit}={enough}")]
     Limit {
-        /// The segment.
         name: SegmentName,
-        /// The setting, e.g. `kernel.shmmax`.
         limit: &'static str,
         /// The limit's value, in its own unit.
         value: u64,
-        /// A sufficient value.
         enough: u64,
-        /// What was asked for, in words.
         wanted: String,
     },
     /// The process may not map as much.
     #[error("{what}: {source}; its limit is {limit_bytes} bytes: raise it (ulimit -v)")]
-    NoAddressSpace {
-        /// The call and its object.
-        what: String,
-        /// The error of the system.
-        source: io::Error,
-        /// The limit of address space of this process.
-        limit_bytes: u64,
-    },
-    /// The folder of the segments is not there.
+    NoAddressSpace { what: String, source: io::Error, limit_bytes: u64 },
     #[error("listing {}: {source}; the folder of the segments must exist", folder.display())]
-    NoFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
+    NoFolder { folder: PathBuf, source: io::Error },
     /// The system refused for another reason.
     #[error("{what}: {source}")]
-    System {
-        /// The call and its object.
-        what: String,
-        /// The error of the system.
-        source: io::Error,
-    },
+    System { what: String, source: io::Error },
 }
 
 impl StoreError {

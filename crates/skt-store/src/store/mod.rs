@@ -165,19 +165,13 @@ pub struct StoreId {
     pub kernel: String,
 }
 
-/// Memory for segments.
+/// Memory for segments. All operations return the errors of the system.
 pub trait Store {
     /// Identifies the memory of the store. If machines may share the folder's file system, a small
     /// file is created there that distinguishes the folder from others.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn id(&self) -> Result<StoreId>;
 
     /// [`Store::begin`], with calls of `at` at the stages of the creation.
-    ///
-    /// # Errors
-    /// The errors of [`Store::begin`].
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment>;
 
     /// Starts to create a segment of `bytes` zero bytes; [`NewSegment::finish`] completes it.
@@ -192,9 +186,6 @@ pub trait Store {
     }
 
     /// Creates a segment of `bytes` zero bytes, with all of its memory reserved.
-    ///
-    /// # Errors
-    /// The errors of [`Store::begin`] and [`NewSegment::finish`].
     fn create(&self, name: &SegmentName, bytes: usize) -> Result<Segment> {
         self.begin(name, bytes)?.finish()
     }
@@ -208,51 +199,30 @@ pub trait Store {
     /// Copies the start of a complete segment's data to `into`, as many bytes as there are and fit,
     /// without attaching the segment. Returns the size of the data, or `None` if there is no such
     /// segment.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>>;
 
     /// The data of the complete segment of that name, attached or not, for reading in place; `None`
     /// if there is no such segment here.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn view(&self, name: &SegmentName) -> Result<Option<View>>;
 
     /// Frees the segment of that name, attached or not. Returns whether there was one. An attached
     /// process keeps the memory until it detaches, but no longer holds the name; a process frees
     /// its own segment with [`Segment::remove`] instead.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn remove(&self, name: &SegmentName) -> Result<bool>;
 
     /// Frees the segment of that name if no process is attached to it. Returns whether it did.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn remove_unused(&self, name: &SegmentName) -> Result<bool>;
 
     /// Frees the incomplete segment of that name, unless its creator still works on it. Returns
     /// whether it did. A complete segment stays.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn remove_dead(&self, name: &SegmentName) -> Result<bool>;
 
     /// All segments of this user, sorted by name, as they are at this instant. A segment may seem
     /// in use because another process has attached it to read its header; [`Store::list`] waits for
     /// that to pass.
-    ///
-    /// # Errors
-    /// When the system's list cannot be read.
     fn list_once(&self) -> Result<Vec<SegmentInfo>>;
 
     /// All segments of this user, sorted by name.
-    ///
-    /// # Errors
-    /// When the system's list cannot be read.
     fn list(&self) -> Result<Vec<SegmentInfo>> {
         let mut list = self.list_once()?;
         for _ in 0..PROBE_ROUNDS {
@@ -276,22 +246,13 @@ pub trait Store {
     /// Memory that is found where this user's segments would be and is no segment: left by deaths
     /// in the first instants of creations, being created at this instant, damaged, or planted by
     /// another user.
-    ///
-    /// # Errors
-    /// When the system's list cannot be read.
     fn stubs(&self) -> Result<Vec<Stub>>;
 
     /// Frees a stub. Returns false if it is gone, has become a segment, is in use, or does not
     /// belong to this user.
-    ///
-    /// # Errors
-    /// When the system refuses.
     fn remove_stub(&self, stub: &Stub) -> Result<bool>;
 
     /// Frees the stubs that are surely of this user and of no use, and returns them.
-    ///
-    /// # Errors
-    /// The errors of [`Store::stubs`] and [`Store::remove_stub`].
     fn remove_dead_stubs(&self) -> Result<Vec<Stub>> {
         let mut removed = Vec::new();
         for stub in self.stubs()?.into_iter().filter(Stub::is_dead) {

@@ -132,9 +132,6 @@ impl Segment {
 
     /// Frees this segment, and never another one that has taken its name. Returns false if it is
     /// gone already. The mapping stays until the segment is dropped.
-    ///
-    /// # Errors
-    /// When the system refuses.
     pub fn remove(&self) -> Result<bool> {
         self.hold.free()
     }

@@ -44,7 +44,6 @@ pub enum Flaw {
 pub(super) enum StubLocation {
     /// Id of a System V segment.
     SysV(i32),
-    /// A file.
     File(PathBuf),
 }
 

@@ -47,9 +47,6 @@ use super::record::{Holds, StartId};
 pub use super::refusal::{Damage, LostGroup, Refusal};
 
 /// Decides for the whole job. `offers` has one entry per process, in the order of their ranks.
-///
-/// # Errors
-/// When the job cannot resume, with the reason.
 pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     let held = offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.held.clone()?)));
     // An obstacle that passes is reported only if there is none that stays.

@@ -39,10 +39,8 @@ pub(in super::super) struct Round<C: Comm> {
     coming: Vec<C::Recv>,
 }
 
-/// The rounds of an encoding.
 pub(in super::super) struct Rounds<C: Comm> {
     pub window: usize,
-    /// Approximate bytes of a message.
     pub message_bytes: usize,
     pub slot: usize,
     /// Rounds in progress, oldest first.

@@ -14,9 +14,6 @@ pub struct Scratch {
 
 impl Scratch {
     /// A buffer of at least `bytes`, with any contents.
-    ///
-    /// # Errors
-    /// When there is no memory for it.
     pub(super) fn take(&mut self, bytes: usize) -> Result<PageBuf> {
         let doubles = bytes.div_ceil(size_of::<f64>());
         match self.buffers.pop() {

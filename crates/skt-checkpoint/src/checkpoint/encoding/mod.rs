@@ -49,7 +49,6 @@ struct PlaceWords {
 
 /// The encoding of this rank's group.
 pub(super) struct Encoding<C: Comm, M: Memory> {
-    /// The members of the group.
     group: C,
     /// The group's code, shaped for it.
     code: Codec,

@@ -60,12 +60,10 @@ pub struct Slot {
     pub bytes: u64,
 }
 
-/// A slot of an open file. Bytes that were never written are zeros.
+/// A slot of an open file. Bytes that were never written are zeros. All operations return the errors
+/// of the system.
 pub trait ImageFile: Send {
     /// Writes `bytes` at offset `at` of the slot.
-    ///
-    /// # Errors
-    /// Any error of the system.
     ///
     /// # Panics
     /// When the bytes are not within the slot.
@@ -90,18 +88,12 @@ pub trait ImageFile: Send {
     fn discard(&mut self) -> io::Result<()>;
 
     /// Bytes of the slot.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn bytes(&self) -> io::Result<u64>;
 }
 
-/// The images of one run on a disk or file system.
+/// The images of one run on a disk or file system. All operations return the errors of the system.
 pub trait Disk: Debug + Send + Sync {
     /// The names of all files.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn list(&self) -> io::Result<Vec<FileId>>;
 
     /// Opens the slot in the file of a generation for writing, and reserves its space. Creates the
@@ -122,20 +114,11 @@ pub trait Disk: Debug + Send + Sync {
     fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>>;
 
     /// Removes a file with all its slots, if it exists.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn remove(&self, file: FileId) -> io::Result<()>;
 
     /// Returns when all created and removed names survive a power cut.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn sync_names(&self) -> io::Result<()>;
 
     /// Free bytes of the file system.
-    ///
-    /// # Errors
-    /// Any error of the system.
     fn free_bytes(&self) -> io::Result<u64>;
 }

@@ -156,7 +156,6 @@ impl NextImage {
         }
     }
 
-    /// Makes an image due at once.
     pub fn make_due(&mut self) {
         self.last_seconds = f64::NEG_INFINITY;
     }

@@ -36,7 +36,6 @@ pub const IMAGE_PAGE_BYTES: usize = 4096;
 pub(in super::super) struct ImageLayout {
     /// Byte ranges of the segment, each with its offset in the body.
     pub ranges: Vec<(Range<usize>, u64)>,
-    /// Bytes of the body.
     pub body_bytes: u64,
 }
 
@@ -74,13 +73,11 @@ impl ImageLayout {
 /// The contents of an image's seal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Seal {
-    /// The identity of the segment.
     pub identity: Identity,
     /// The record of the segment, with the state.
     pub record: Record,
     /// Offset of the body in the slot.
     pub body_at: u64,
-    /// Bytes of the body.
     pub body_bytes: u64,
     /// Checksum of the body, if it contains no checksums itself; else 0.
     pub body_sum: u64,
@@ -121,9 +118,6 @@ pub(in super::super) enum SealState {
 }
 
 /// Reads the seal of an image.
-///
-/// # Errors
-/// Any error of the system.
 pub(in super::super) fn read_seal(
     header: &HeaderLayout,
     file: &mut dyn ImageFile,

@@ -64,10 +64,6 @@ impl Helper {
         Self { way: WriterKind::None }
     }
 
-    /// Starts a writer.
-    ///
-    /// # Errors
-    /// When the system cannot start another thread.
     pub fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
             Writer::Caller => Self { way: WriterKind::Caller(None) },

@@ -20,9 +20,7 @@ pub struct ImageQuery<'a> {
 /// What a process sees of a level.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// All files.
     pub listed: Vec<FileId>,
-    /// Free bytes of the level.
     pub free_bytes: u64,
     /// Files that this process manages, that is, removes when they are no longer needed.
     pub files: Vec<FileId>,

@@ -26,11 +26,9 @@ struct Request {
     node: String,
     /// The rank's host, as messages name it.
     host: String,
-    /// Bytes of an image of the rank.
     image_bytes: u64,
     /// Images of the rank that the process sees already.
     images: usize,
-    /// Free bytes on the level.
     free_bytes: u64,
 }
 

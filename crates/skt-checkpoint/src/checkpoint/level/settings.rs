@@ -77,7 +77,6 @@ impl LevelSettings {
         })
     }
 
-    /// Sets one of the options of the level.
     fn take(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=')?;
         match key {
@@ -154,7 +153,6 @@ impl LevelSettings {
 /// What an image costs the work of a rank.
 #[derive(Debug, Clone, Copy)]
 struct ImageWriter {
-    /// The threads of the rank.
     threads: usize,
     /// Whether the writer of images uses their cores.
     shares: bool,

@@ -157,7 +157,6 @@ impl Shelves {
         self.shelves[level].report.failure.get_or_insert(why);
     }
 
-    /// Whether there are no levels.
     pub fn is_empty(&self) -> bool {
         self.shelves.is_empty()
     }

@@ -15,7 +15,6 @@ use skt_host::thread_clock::thread_cpu_seconds;
 /// An image to be written.
 #[derive(Debug)]
 pub struct NewImage {
-    /// The index of its level.
     pub level: usize,
     pub disk: Arc<dyn Disk>,
     pub generation: Generation,
@@ -33,14 +32,12 @@ pub struct Sealed {
     pub seal: Vec<u8>,
     /// Offsets of the lent ranges in the body.
     pub places: Vec<u64>,
-    /// Bytes of the body.
     pub body_bytes: u64,
 }
 
 /// The result of an image.
 #[derive(Debug)]
 pub struct Written {
-    /// The index of its level.
     pub level: usize,
     pub epoch: u64,
     pub end: ImageEnd,

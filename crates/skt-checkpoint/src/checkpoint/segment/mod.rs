@@ -26,7 +26,6 @@ use skt_comm::Result as CommResult;
 
 /// This rank's segment.
 pub(super) struct OwnSegment<M: Memory> {
-    /// The memory of this node.
     memory: M,
     id: SegmentId,
     header: HeaderLayout,
@@ -48,9 +47,7 @@ pub(super) struct OwnSegment<M: Memory> {
 
 /// What a segment was made of.
 pub(super) struct SegmentParts<M: Memory> {
-    /// The memory of this node.
     pub memory: M,
-    /// The bytes of the segment.
     pub held: Backing<M::Segment>,
     /// The hold on the run.
     pub lock: Option<M::Lock>,
@@ -111,7 +108,6 @@ impl<M: Memory> OwnSegment<M> {
         &self.identity.members
     }
 
-    /// The name of the segment.
     pub fn id(&self) -> SegmentId {
         self.id
     }
@@ -131,7 +127,6 @@ impl<M: Memory> OwnSegment<M> {
         self.memory.peer(id).map_err(memory_error("looking into", id))
     }
 
-    /// Removes this segment.
     pub fn remove(&mut self) -> Result<()> {
         let removed = self.memory.remove(self.id);
         removed.map_err(memory_error("removing", self.id))

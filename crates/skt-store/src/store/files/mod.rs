@@ -96,7 +96,6 @@ impl Files {
         Ok(all.into_iter().min_by_key(|(_, identity, _)| !identity.is_ready))
     }
 
-    /// The complete segment of that name, if there is one.
     fn find_ready(&self, name: &SegmentName) -> Result<Option<(File, Identity, PathBuf)>> {
         Ok(self.find(name)?.filter(|(_, identity, _)| identity.is_ready))
     }
@@ -146,7 +145,6 @@ impl Files {
         }
     }
 
-    /// All paths in the folder.
     fn entries(&self) -> Result<impl Iterator<Item = Result<PathBuf>>> {
         let listing = |error| refused("listing", &self.folder, error);
         let entries = fs::read_dir(&self.folder).map_err(|source| match source.kind() {

@@ -27,6 +27,7 @@ pub fn now_unix_seconds() -> u64 {
 
 /// A property of this machine that may cost a run its segments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say what the fields are")]
 pub enum StoreHazard {
     /// systemd removes the user's segments when the last session ends.
     #[error(
@@ -34,12 +35,7 @@ pub enum StoreHazard {
          of that user ends (RemoveIPC=yes in {source_file}): set RemoveIPC=no in \
          /etc/systemd/logind.conf, or `loginctl enable-linger {user}`"
     )]
-    RemoveIpc {
-        /// Id of the user.
-        user: u32,
-        /// The source of the setting.
-        source_file: String,
-    },
+    RemoveIpc { user: u32, source_file: String },
     /// The process has its own IPC namespace.
     #[error(
         "this process runs in an IPC namespace of its own (a container?): System V segments are \
@@ -66,45 +62,19 @@ pub enum StoreHazard {
         "{} has {free_bytes} of {wanted_bytes} bytes free: mount -o remount,size=... or the store \
          `sysv`", folder.display()
     )]
-    SmallFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// Bytes free.
-        free_bytes: u64,
-        /// Bytes that this host's ranks need together.
-        wanted_bytes: u64,
-    },
+    SmallFolder { folder: PathBuf, free_bytes: u64, wanted_bytes: u64 },
     /// The folder cannot be used.
     #[error("{}: {reason}", folder.display())]
-    NoFolder {
-        /// The folder.
-        folder: PathBuf,
-        /// The error of the system.
-        reason: String,
-    },
+    NoFolder { folder: PathBuf, reason: String },
     /// A limit of System V shared memory is too low.
     #[error("{limit} = {value}, {enough} is needed: sysctl -w {limit}={enough}")]
-    LowLimit {
-        /// The setting.
-        limit: &'static str,
-        /// The setting's value.
-        value: u64,
-        /// A sufficient value.
-        enough: u64,
-    },
+    LowLimit { limit: &'static str, value: u64, enough: u64 },
     /// There is not enough memory.
     #[error(
         "{available_bytes} of {wanted_bytes} bytes of memory are available ({limit}): take a \
          smaller N or more nodes"
     )]
-    LowMemory {
-        /// Bytes that are available.
-        available_bytes: u64,
-        /// Bytes that this host's ranks need together.
-        wanted_bytes: u64,
-        /// The source of the bound.
-        limit: String,
-    },
+    LowMemory { available_bytes: u64, wanted_bytes: u64, limit: String },
 }
 
 impl StoreHazard {

@@ -166,7 +166,6 @@ impl Row {
             .then(|| Flaw::Doubtful(why.into()))
     }
 
-    /// The stub that it is, if it is one.
     pub fn stub(&self) -> Option<Stub> {
         Some(Stub {
             flaw: self.flaw()?,

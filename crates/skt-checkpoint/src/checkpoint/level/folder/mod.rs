@@ -83,7 +83,6 @@ fn at_parent(path: &Path) -> impl FnOnce(io::Error) -> io::Error {
     }
 }
 
-/// The name of the folder of a run.
 fn folder_name(run: &str) -> String {
     format!("{PREFIX}.{}.{run}", Uid::effective())
 }

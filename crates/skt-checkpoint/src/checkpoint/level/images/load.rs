@@ -27,7 +27,6 @@ fn unneeded(
     files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
 }
 
-/// Opens an image for reading.
 fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
     match level.disk.list()?.into_iter().find(|file| file.has(id)) {
         Some(file) => level.disk.open(file, id.rank),

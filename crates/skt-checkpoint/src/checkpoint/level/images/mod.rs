@@ -28,7 +28,6 @@ use skt_comm::collect::{all_max, all_reduce};
 /// The images of this rank on all levels.
 pub struct Images {
     levels: Vec<Level>,
-    /// Bytes of a piece in which images are written.
     piece_bytes: usize,
     /// Writes images from the segment.
     helper: Helper,
@@ -86,7 +85,6 @@ impl Images {
         self.shelves.reports()
     }
 
-    /// Whether there are no levels.
     pub fn is_empty(&self) -> bool {
         self.shelves.is_empty()
     }
@@ -96,7 +94,6 @@ impl Images {
         self.shelves.make_all_due();
     }
 
-    /// Makes images of a level due at once.
     pub fn make_due(&mut self, level: usize) {
         self.shelves.make_due(level);
     }
@@ -121,9 +118,6 @@ impl Images {
     /// Waits for the images that are being written, and for those of the newest epoch that had no
     /// room before. Returns, level by level, whether those of the newest epoch are complete on all
     /// ranks. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn finish<C: Comm, M: Memory>(
         &mut self,
         job: &C,

@@ -7,7 +7,6 @@ use super::Cli;
 use crate::report::output;
 use skt_config::ConfigError;
 
-/// The shells with completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ShellName {
     /// For example into ~/.local/share/bash-completion/completions/skt-hpl
@@ -18,14 +17,12 @@ pub enum ShellName {
     Fish,
 }
 
-/// Flags of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell
     pub shell: ShellName,
 }
 
-/// Writes completions to standard output.
 pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     let shell = match args.shell {
         ShellName::Bash => Shell::Bash,

@@ -12,7 +12,6 @@ use skt_config::{
 use skt_host::messages;
 use skt_run::protect::Settings;
 
-/// The forms of a configuration, by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FormatName {
     /// The reference's 31 lines
@@ -30,7 +29,6 @@ impl From<FormatName> for Format {
     }
 }
 
-/// Flags of `convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
     /// What to convert: TOML if it ends in .toml, else HPL.dat
@@ -49,7 +47,6 @@ pub struct ConvertArgs {
     pub force: bool,
 }
 
-/// Converts a configuration.
 pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let file = args.input.display().to_string();
     let from = Format::of(&args.input);

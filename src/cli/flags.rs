@@ -11,7 +11,6 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 use crate::report::output::is_stdout;
 use skt_config::value::{Row, Table, Value, Written};
 
-/// A setting that has a flag.
 pub trait Flag: Table {
     /// The setting's argument, whose value is text; or a switch.
     fn arg(self) -> Arg;
@@ -70,7 +69,6 @@ fn in_order_of_help<S: Flag>() -> Vec<S> {
     settings
 }
 
-/// The argument of a row.
 pub fn arg<S: Table>(row: &Row<S>) -> Arg {
     let (flag, help) = (row.flag(), help(row));
     let mut arg = Arg::new(row.key).help_heading(row.heading).help(&help);

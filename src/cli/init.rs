@@ -28,7 +28,6 @@ use skt_run::protect::{
 };
 use skt_terms::ranges::above_zero;
 
-/// Flags of `init`.
 #[derive(Debug, Clone, Args)]
 pub struct InitArgs {
     /// Part of the available memory that the matrix and its work space may take
@@ -198,7 +197,6 @@ fn methods(args: &InitArgs, chosen: &str, machine: &Room) -> String {
     )
 }
 
-/// The file to write, and its form.
 fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
     let format = match (args.format, &args.out) {
         (Some(name), _) => name.into(),
@@ -287,7 +285,6 @@ fn warn_of_too_few_cores(args: &InitArgs, ranks: usize) -> Result<(), ConfigErro
     Ok(())
 }
 
-/// Names memory that others hold and that would allow a larger N.
 fn warn_of_memory_that_is_left() -> Result<(), ConfigError> {
     let stores = [("sysv", StoreKind::SysV { huge_pages: false }), ("posix", StoreKind::Posix)];
     for (name, kind) in stores {
@@ -424,7 +421,6 @@ fn fit(args: &InitArgs, machine: &Room) -> Result<Fitted, ConfigError> {
     Ok(fitted)
 }
 
-/// The largest problem that fits the memory.
 fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
     let mut draft = Draft { checkpoint: asked(args), ..Draft::default() };
     for (param, number) in [(Param::N, 0), (Param::Threads, args.threads)] {
@@ -485,7 +481,6 @@ fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
     memory_split(test, settings, geometry).total().saturating_mul(test.ranks() as u64)
 }
 
-/// The settings of the protection that the flags give.
 fn asked(args: &InitArgs) -> CheckpointDraft {
     let method = args.ft.iter().map(|method| (Setting::Method, Value::flag(method)));
     let parities = args.parities.iter().map(|m| (Setting::Parities, Value::flag(m.to_string())));

@@ -33,7 +33,6 @@ use skt_solver::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 pub(super) struct JobRequest {
     pub spec: RunSpec,
     pub settings: Settings,
-    /// The text of the configuration, for the report.
     pub configuration: Option<ConfigText>,
 }
 
@@ -44,7 +43,6 @@ pub(super) struct KeptJob {
     pub request: Option<JobRequest>,
     /// When this process noticed the last loss that it has survived.
     pub lost_at: Option<Instant>,
-    /// The rank that this process has in the run.
     pub rank_in_run: RankInRun,
 }
 
@@ -62,11 +60,8 @@ enum AttemptEnd {
 /// What all ranks do after an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AfterAttempt {
-    /// All ranks begin the next attempt.
     Again,
-    /// All ranks leave.
     End,
-    /// All ranks remove the remaining data, and leave.
     RemoveRest(Exit),
 }
 

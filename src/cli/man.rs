@@ -8,7 +8,6 @@ use super::Cli;
 use crate::report::output;
 use skt_config::ConfigError;
 
-/// Flags of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
     /// Write skt-hpl.1 and a page for each subcommand into this folder [default: the main page to
@@ -17,7 +16,6 @@ pub struct ManArgs {
     pub out: Option<PathBuf>,
 }
 
-/// Writes the man pages.
 pub fn execute(args: &ManArgs) -> Result<(), ConfigError> {
     let fault = |file: String| move |source| ConfigError::Write { file, source };
     match &args.out {

@@ -21,6 +21,7 @@ mod mistakes;
 mod node_memory;
 mod overrides;
 mod pace;
+#[allow(missing_docs)] // the flags have their help
 pub mod path;
 mod plan;
 mod plan_levels;
@@ -32,6 +33,7 @@ mod report;
 mod run;
 mod screen;
 mod status;
+#[allow(missing_docs)] // each error has its message
 pub mod store;
 mod thread_variables;
 mod tool_error;
@@ -65,7 +67,6 @@ codes in HPL.dat (--bcast 0,3).
 Called by a name that begins with xhpl, through a link or a copy, it takes no checkpoints, ignores \
 arguments that it does not know, replaces illegal values and exits as the reference does.";
 
-/// The examples, followed by the exit codes.
 macro_rules! with_exit_codes {
     ($examples:literal) => {
         concat!(
@@ -109,7 +110,6 @@ fn long_version() -> String {
     format!("{}\ncheckpoints: {formats}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "skt-hpl",
@@ -130,7 +130,6 @@ pub(crate) struct Cli {
     pub run: run::RunArgs,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the benchmark, as without a subcommand

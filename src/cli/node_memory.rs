@@ -2,12 +2,9 @@
 
 use skt_terms::ranges::above_zero;
 
-/// Nodes with equal memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {
-    /// Number of these nodes.
     pub nodes: usize,
-    /// Memory of each, in GiB.
     pub gib: f64,
 }
 
@@ -46,7 +43,6 @@ pub fn parse(text: &str) -> Result<NodeMemory, String> {
 }
 
 impl NodeMemory {
-    /// The number of all nodes, if they are listed.
     pub fn nodes(&self) -> Option<usize> {
         match self {
             Self::Equal(_) => None,

@@ -20,7 +20,6 @@ const DGEMM_SECONDS: f64 = 1.0;
 /// The share of the time for which threads that are alone on their cores have them.
 const MIN_CPU_SHARE: f64 = 0.95;
 
-/// An order and a process grid.
 type Shape = (usize, (usize, usize));
 
 /// The speed of a machine, and how it is known.
@@ -116,12 +115,10 @@ impl Pace {
         Ok(Self { measured_and_modelled: (test.time_seconds, by_model), source, ..core })
     }
 
-    /// The rate of DGEMM on a core, in operations per second.
     pub(crate) fn core_flops(&self) -> f64 {
         self.core_flops
     }
 
-    /// Where the rate is from, and how sure it is.
     pub fn source(&self) -> &str {
         &self.source
     }

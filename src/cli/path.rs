@@ -22,7 +22,6 @@ use skt_model::path::{
 use skt_model::plot::{Axis, Bars, Body, Figure};
 use skt_terms::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 
-/// Flags of `path`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 #[command(after_long_help = EXAMPLES)]

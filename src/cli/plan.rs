@@ -36,7 +36,6 @@ use skt_solver::blas::library;
 use skt_solver::team::Team;
 use skt_terms::ranges::{above_zero, share, share_above_zero, zero_or_above};
 
-/// Flags of `plan`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct PlanArgs {
@@ -197,7 +196,6 @@ fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan)
 
 /// The name of the host file in the printed commands.
 const HOSTFILE: &str = "hosts";
-/// Bytes of a GiB.
 const GIB: f64 = (1u64 << 30) as f64;
 
 /// The command that runs the configuration, with flags for what HPL.dat cannot hold.
@@ -285,7 +283,6 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
     Ok(Basis { machine, notes })
 }
 
-/// Number of all nodes.
 fn nodes(args: &PlanArgs) -> Result<usize, ToolError> {
     let listed = args.memory_gib.as_ref().and_then(NodeMemory::nodes);
     match (args.nodes, listed) {

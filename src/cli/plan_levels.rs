@@ -122,7 +122,6 @@ fn line(planned: &PlannedLevel) -> String {
     words + "\n"
 }
 
-/// The levels as JSON.
 pub(super) fn json(levels: &[PlannedLevel]) -> serde_json::Value {
     let one = |planned: &PlannedLevel| {
         let level = &planned.level;

@@ -147,7 +147,6 @@ pub(super) fn every_seconds(candidate: &Candidate) -> Option<f64> {
     (candidate.checkpoints() > 0.0).then(|| as_taken(candidate.cut_seconds()))
 }
 
-/// Describes how a candidate is protected.
 pub(super) fn protection(candidate: &Candidate) -> String {
     let job = &candidate.job;
     if job.protocol == Protocol::None {

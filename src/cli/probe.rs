@@ -13,7 +13,6 @@ use skt_launch::line;
 use skt_launch::links::Partner;
 use skt_launch::probe::{self, Purpose, Question};
 
-/// Flags of `probe`.
 #[derive(Debug, Clone, Args)]
 pub struct ProbeArgs {
     /// The run, as in its heartbeat token

@@ -8,7 +8,6 @@ use clap::Args;
 use skt_launch::argument_text::argument_from_text;
 use skt_launch::rank;
 
-/// Flags of `rank`.
 #[derive(Debug, Clone, Args)]
 pub struct RankArgs {
     /// The program and its arguments, as texts of words

@@ -18,7 +18,6 @@ use skt_run::power::LogFile;
 use skt_run::record::energy::SECONDS_MIN;
 use skt_terms::ranges::{above_zero, finite};
 
-/// Flags of `report`.
 #[derive(Debug, Args)]
 pub struct ReportArgs {
     /// Reports written by --json, or archives written by --bundle
@@ -57,7 +56,6 @@ pub struct ReportArgs {
     pub force: bool,
 }
 
-/// Writes the page or the sheet.
 pub fn execute(args: &ReportArgs) -> Result<(), ToolError> {
     let texts = args.reports.iter().map(|path| reader::read_text(path));
     let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
@@ -87,7 +85,6 @@ pub fn execute(args: &ReportArgs) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// Writes the archive of the only run.
 fn pack(
     args: &ReportArgs,
     runs: &[NamedRun],

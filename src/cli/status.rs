@@ -10,7 +10,6 @@ use skt_host::clock::now_unix;
 use skt_launch::report;
 use skt_launch::state::{StateError, StateFolder, Status, SupervisorState};
 
-/// Flags of `status`.
 #[derive(Debug, Clone, Args)]
 pub struct StatusArgs {
     /// Folder of the state, as for `launch`
@@ -21,21 +20,16 @@ pub struct StatusArgs {
     pub json: bool,
 }
 
-/// Why the status cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
-    /// The state cannot be read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// The folder has no state.
     #[error("{}: no run was launched here; name its folder with --state", .0.display())]
     None(PathBuf),
-    /// The output cannot be written.
     #[error(transparent)]
     Output(#[from] ConfigError),
 }
 
-/// Prints the status.
 pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let folder = StateFolder::new(&args.state);
     // Asked first: a supervisor that ends in between has written its last state by then.

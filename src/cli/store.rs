@@ -55,7 +55,6 @@ in it are listed, too, one line per run with the age of its newest image, or wit
 line per epoch of a run. `clean` removes those of the run that --run \
 names, unless segments of it are in use on this host; with --force those of all runs.";
 
-/// Flags of `store`.
 #[derive(Debug, Args)]
 #[command(after_long_help = HOSTS)]
 pub struct StoreArgs {
@@ -176,28 +175,19 @@ fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandEr
     }
 }
 
-/// Why `store list` or `store clean` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreCommandError {
-    /// No store has the given name, or standard output is closed.
     #[error(transparent)]
     Kind(#[from] ConfigError),
-    /// The store cannot be listed or changed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Images cannot be listed or removed.
     #[error("images: {0}")]
     Images(std::io::Error),
-    /// The named run has no data here.
     #[error(
         "there is nothing of run `{run}` on this host: `skt-hpl store list`, with the --store and \
          --images of the run, shows what there is"
     )]
-    NoRun {
-        /// The name of the run.
-        run: String,
-    },
-    /// The output cannot be written.
+    NoRun { run: String },
     #[error("writing the output: {0}")]
     Output(#[from] std::io::Error),
 }

@@ -36,7 +36,6 @@ Exit codes:
   1   bad input or environment
   75  with --ft: interrupted, can be restarted";
 
-/// The command line of `xhpl`.
 #[derive(Debug, Parser)]
 #[command(
     name = "xhpl",
@@ -59,7 +58,6 @@ pub fn is_named(args: &[OsString]) -> bool {
     program.is_some_and(|name| name.as_encoded_bytes().starts_with(b"xhpl"))
 }
 
-/// Parses the command line of `xhpl`.
 pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     let mut command = Xhpl::command();
     command.build();

@@ -223,7 +223,6 @@ fn test_table(page: &mut String, report: &RunReport) {
     page.push_str("</table>\n");
 }
 
-/// The tests that a chart shows, each with its number in the table.
 fn charted(
     report: &RunReport,
     is_shown: impl Fn(&TestReport) -> bool,
@@ -242,7 +241,6 @@ fn shown_of_all(report: &RunReport, shown: usize) -> String {
     }
 }
 
-/// The name of a test in a chart.
 fn short_name((number, test): &(usize, &TestReport)) -> String {
     format!("{number}. N={} NB={}", test.parameters.n, test.parameters.nb)
 }
@@ -412,8 +410,7 @@ fn timeline_legend(svg: &mut String, tests: &[(usize, &TestReport)], left: f64, 
     }
 }
 
-/// The heading of a test. It has the test's number, because several tests may have the same variant
-/// and order.
+/// The heading of a test, with its number: several tests may have the same variant and order.
 fn heading(number: usize, test: &TestReport) -> String {
     let p = &test.parameters;
     format!("test {number}: {}, N = {}, NB = {}, {} x {}", test.variant, p.n, p.nb, p.p, p.q)
@@ -464,7 +461,6 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
     memory_table(page, heading, test);
 }
 
-/// Lists the slow links of a test.
 fn slow_links(page: &mut String, test: &TestReport) {
     for link in test.slow_links.iter().flatten() {
         let _ = writeln!(page, "<p>Slow link: {}</p>", escape(&link.describe()));
@@ -481,7 +477,6 @@ fn power_series(test: &TestReport) -> Vec<Series> {
     readings.map(line).collect()
 }
 
-/// Shows the energy of a test, a row for each source.
 fn power_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.power.is_empty() {
         return;
@@ -509,7 +504,6 @@ fn power_table(page: &mut String, heading: &str, test: &TestReport) {
     page.push_str("</table>\n");
 }
 
-/// Shows the events of a test as a table.
 fn events_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.events.is_empty() {
         return;

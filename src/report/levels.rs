@@ -2,7 +2,6 @@
 
 use skt_run::record::LevelFacts;
 
-/// Describes what a level of images has done.
 pub(super) fn level_words(level: &LevelFacts) -> String {
     let LevelFacts { name, images, seconds, stall_seconds, complete_epoch, .. } = level;
     let mut words = format!("{name}: ");

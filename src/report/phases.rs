@@ -77,7 +77,6 @@ fn hint_line(record: &TestRecord) -> Option<String> {
     })
 }
 
-/// Describes the likely cause of a wrong solution.
 fn unverified_line(unverified: &Unverified) -> String {
     let Unverified { process_row, first_column, last_column } = unverified;
     let at = if first_column == last_column {
@@ -171,7 +170,6 @@ fn memory_line(protection: &Protection) -> String {
     )
 }
 
-/// Describes what each level of images has done.
 fn images_lines(protection: &Protection) -> impl Iterator<Item = String> {
     protection.levels.iter().map(|level| format!("# images: {}", level_words(level)))
 }
@@ -244,7 +242,6 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     lines
 }
 
-/// Describes a rank whose wrong numbers were repaired.
 fn repaired_line(repaired: &RepairedRank) -> String {
     let (host, rank, rows) = (&repaired.host, repaired.rank, repaired.rows);
     let (first_column, last_column) = (repaired.first_column, repaired.last_column);
@@ -266,7 +263,6 @@ fn repaired_line(repaired: &RepairedRank) -> String {
     )
 }
 
-/// Describes a process column that the checksums have replaced.
 fn replacement_line(restart: &Restart) -> Option<String> {
     let Replacement { process_column, decoded_bytes, decode_seconds } =
         restart.replacement.as_ref()?;
@@ -279,7 +275,6 @@ fn replacement_line(restart: &Restart) -> Option<String> {
     ))
 }
 
-/// Describes a loss that the job has survived.
 fn format_survived_loss(restart: &Restart) -> String {
     let Some(seconds) = restart.mended_seconds else { return String::new() };
     let undone = match restart.undone_ranks {

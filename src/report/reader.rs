@@ -19,193 +19,115 @@ use skt_health::slow::links::SlowLink;
 use skt_run::record::Event;
 use skt_run::record::energy::EnergyReading;
 
-/// Why a report cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The file cannot be read.
     #[error("cannot read the report '{}': {source}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The file is not a JSON report.
+    Io { path: PathBuf, source: io::Error },
     #[error(
         "'{}' is no JSON report of skt-hpl (written by --json), nor an archive (by report \
          --bundle): {reason}", path.display()
     )]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, with line and column if the text is not JSON.
-        reason: String,
-    },
-    /// The file is an archive that is refused.
+    Format { path: PathBuf, reason: String },
     #[error("'{}': {source}", path.display())]
-    Bundle {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: BundleError,
-    },
+    Bundle { path: PathBuf, source: BundleError },
 }
 
-/// The report of a run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RunReport {
-    /// Always "skt-hpl report".
     pub format: String,
-    /// The program that wrote the report.
     pub program: Option<ProgramPart>,
-    /// The command line, program first.
     pub command_line: Vec<String>,
-    /// The text of the configuration; `None` if flags alone describe the run.
     pub configuration: Option<ConfigText>,
-    /// Start of the run, in RFC 3339.
     pub start: Option<String>,
-    /// End of the run, in RFC 3339.
     pub end: Option<String>,
-    /// Whether all tests have run.
     pub finished: bool,
-    /// The machine and the libraries that the run used.
     pub environment: EnvironmentPart,
-    /// The result of the DGEMM self-test.
     pub dgemm_self_test: Option<DgemmPart>,
-    /// The tests.
     pub tests: Vec<TestReport>,
-    /// The text report so far; older documents do not have it.
     pub text_report: Option<String>,
 }
 
-/// Name and version of the program.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ProgramPart {
-    /// The program's name.
     pub name: String,
-    /// The program's version.
     pub version: String,
-    /// The compiler that built the program; older documents do not have it.
     pub compiler: Option<String>,
 }
 
-/// The machine and the libraries of a run.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct EnvironmentPart {
-    /// The host of rank 0.
     pub host: HostPart,
-    /// A description of the BLAS, as JSON.
     pub blas: serde_json::Value,
-    /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
-    /// All hosts, with their ranks.
     pub hosts: Vec<HostRanksPart>,
-    /// How threads were pinned.
     pub pinning: Option<String>,
-    /// CPUs that were kept from the solver.
     pub helper_cpus: Vec<usize>,
 }
 
-/// The host of rank 0.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct HostPart {
-    /// Host name.
     pub name: Option<String>,
-    /// Kernel name and release.
     pub kernel: Option<String>,
-    /// The model of the processor.
     pub cpu_model: Option<String>,
-    /// Number of cores.
     pub cores: Option<usize>,
-    /// Bytes of memory.
     pub memory_bytes: Option<u64>,
 }
 
-/// A host and its number of ranks.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct HostRanksPart {
-    /// Host name.
     pub host: String,
-    /// Number of ranks on the host.
     pub ranks: usize,
 }
 
-/// The result of the DGEMM self-test.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct DgemmPart {
-    /// The best rate on one core, in Gflop/s.
     pub gflops_per_core: Option<f64>,
 }
 
-/// The report of a test.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct TestReport {
-    /// The test's name in the text report.
     pub variant: String,
-    /// The test's parameters.
     pub parameters: ParametersPart,
     /// `passed`, `failed`, `not-checked`, `broke` or `skipped`.
     pub status: String,
-    /// The scaled residual.
     pub scaled_residual: Option<f64>,
-    /// Seconds of the timed part.
     pub time_seconds: Option<f64>,
-    /// The rate, in Gflop/s.
     pub gflops: Option<f64>,
-    /// The rate relative to that of the DGEMM self-test.
     pub efficiency: Option<f64>,
-    /// Start of the timed part, in RFC 3339.
     pub start: Option<String>,
-    /// End of the timed part, in RFC 3339.
     pub end: Option<String>,
     /// End of the timed part, in seconds since 1970 with their fraction.
     pub end_unix_seconds: Option<f64>,
-    /// Seconds to generate the matrix.
     pub generate_seconds: Option<f64>,
-    /// Seconds to check the result.
     pub check_seconds: Option<f64>,
-    /// Seconds by phase.
     pub phases_seconds: Option<PhaseTable>,
-    /// Points of the factorization's progress.
     pub progress: Vec<ProgressPart>,
-    /// Checkpoints, failures and recoveries.
     pub events: Vec<Event>,
-    /// Bytes of a rank's memory, by part.
     pub memory_bytes: BTreeMap<String, u64>,
-    /// The energy of the timed part, by each source that measured it.
     pub power: Vec<EnergyReading>,
-    /// The rates of all ranks, and the ranks that are slow.
     pub slow: Option<SlowPart>,
-    /// The slow links, the slowest first.
     pub(crate) slow_links: Option<Vec<SlowLink>>,
 }
 
-/// The rates of all ranks, and the ranks that are slow.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct SlowPart {
-    /// The slow ranks, the slowest first.
     pub named: Vec<SlowRank>,
-    /// The first column of each window, and the order of the matrix after the last one.
     pub columns: Vec<usize>,
-    /// The rates of each rank.
     pub ranks: Vec<RankPart>,
 }
 
-/// The rates of a rank.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct RankPart {
-    /// The rank's host.
     pub host: String,
-    /// The rank's number in the run.
     pub rank: usize,
     /// A number that ranks with the same kind of processor have in common.
     pub kind: usize,
@@ -222,35 +144,23 @@ impl RankPart {
     }
 }
 
-/// A point of the progress of a test.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ProgressPart {
-    /// Seconds since the start of the timed part.
     pub elapsed_seconds: f64,
-    /// Number of columns that are factored.
     pub column: usize,
-    /// Share of the floating-point operations done.
     pub fraction: f64,
-    /// Mean rate from the start to this point, in Gflop/s.
     pub gflops: f64,
 }
 
-/// The parameters of a test that a reader needs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct ParametersPart {
-    /// Order of the matrix.
     pub n: usize,
-    /// Blocking factor.
     pub nb: usize,
-    /// Process rows.
     pub p: usize,
-    /// Process columns.
     pub q: usize,
-    /// Checksum columns in addition to them, with abft.
     pub checksums: usize,
-    /// Threads per rank.
     pub threads: usize,
 }
 

@@ -18,10 +18,8 @@ use skt_run::progress::{Progress, ProgressMode};
 
 /// What a run prints and writes besides its text report, and what that contains.
 #[derive(Debug, Clone, Default)]
-pub struct OutputOptions {
-    /// How progress is shown.
+pub(crate) struct OutputOptions {
     pub progress: ProgressMode,
-    /// The path of the JSON report.
     pub json: Option<PathBuf>,
     /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
@@ -34,7 +32,7 @@ pub struct OutputOptions {
 }
 
 /// Prints and writes what happens in a run.
-pub struct RunOutput {
+pub(crate) struct RunOutput {
     options: OutputOptions,
     progress: Progress,
     /// The reports, once the run has begun.
@@ -76,7 +74,6 @@ impl Write for Copied {
 }
 
 impl RunOutput {
-    /// The output of a run that has not begun.
     pub fn new(options: OutputOptions) -> Self {
         Self { progress: Progress::stderr(options.progress), reports: None, options }
     }

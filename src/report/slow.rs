@@ -7,7 +7,6 @@ use skt_health::slow::{Named, SlowRank, SlowReport};
 /// Most slow ranks, and most slow links, that have a line each.
 const MAX_LINES: usize = 16;
 
-/// The lines of the text report, without newlines.
 pub(super) fn lines(report: &SlowReport) -> Vec<String> {
     let Named { ranks, links } = &report.named;
     let mut lines: Vec<String> = ranks.iter().take(MAX_LINES).map(line).collect();
@@ -25,7 +24,6 @@ pub(super) fn lines(report: &SlowReport) -> Vec<String> {
     lines
 }
 
-/// The line of a slow rank.
 fn line(slow: &SlowRank) -> String {
     let SlowRank { host, rank, lag_percent, since_column, throttled, .. } = slow;
     let throttled = match throttled {

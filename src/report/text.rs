@@ -62,8 +62,7 @@ pub fn open(output: &Output) -> Result<Box<dyn Write + Send>, ReportError> {
 /// Number of lines of reports on standard output.
 static LINES_ON_STDOUT: AtomicU64 = AtomicU64::new(0);
 
-/// Number of lines of reports that this process has written to standard output.
-pub fn lines_on_stdout() -> u64 {
+pub(crate) fn lines_on_stdout() -> u64 {
     LINES_ON_STDOUT.load(Ordering::Relaxed)
 }
 
@@ -118,8 +117,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         }
     }
 
-    /// The output that the report is written to.
-    pub fn out(&mut self) -> &mut W {
+    pub(crate) fn out(&mut self) -> &mut W {
         &mut self.out
     }
 
@@ -188,8 +186,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.header_notes()
     }
 
-    /// Writes a line of our own between tests.
-    pub fn note(&mut self, note: &str) -> io::Result<()> {
+    pub(crate) fn note(&mut self, note: &str) -> io::Result<()> {
         write_note(&mut self.out, note)?;
         self.out.flush()
     }
@@ -483,7 +480,6 @@ pub(crate) fn reference_error(line: usize, function: &str, what: &str) -> String
     )
 }
 
-/// Why a test was skipped.
 fn skip_note(spec: &TestSpec, reason: &str) -> String {
     let TestSpec { n, nb, p, q, .. } = spec;
     format!("skipped: N {n}, NB {nb}, P {p}, Q {q}: {reason}")

@@ -11,9 +11,7 @@ use skt_checkpoint::checkpoint::store::{SegmentInfo, Store, StoreError};
 /// What was done with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CleanOutcome {
-    /// The segment is removed.
     Removed,
-    /// The segment is kept.
     Kept(Reason),
     /// Another process has removed the segment since it was listed, or has begun to use it.
     Changed,
@@ -22,7 +20,6 @@ pub(crate) enum CleanOutcome {
 /// Why a segment is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Reason {
-    /// A process is attached.
     Attached,
     /// The process that created the segment is alive.
     Live,
@@ -58,7 +55,6 @@ fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Reaso
     }
 }
 
-/// Counts and bytes of what was done with segments.
 pub fn sum(outcomes: &[(&SegmentInfo, CleanOutcome)]) -> Cleaned {
     let mut sum = Cleaned::default();
     for (segment, outcome) in outcomes {
@@ -129,7 +125,6 @@ fn run_outcome(outcome: CleanOutcome) -> CleanOutcome {
     }
 }
 
-/// Writes what was done with a segment.
 fn line(segment: &SegmentInfo, outcome: CleanOutcome, out: &mut dyn Write) -> io::Result<()> {
     let SegmentInfo { name, creator_pid: pid, bytes, .. } = segment;
     let reason = match outcome {
@@ -155,7 +150,6 @@ fn force_by(reason: Reason, run: &str) -> String {
     }
 }
 
-/// A number of segments, in words.
 pub fn segments(count: usize) -> String {
     format!("{count} segment{}", if count == 1 { "" } else { "s" })
 }

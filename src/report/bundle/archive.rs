@@ -29,7 +29,6 @@ pub fn is_archive(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
-/// The archive of these files, in a folder of this name.
 pub fn pack(folder: &str, members: &[Member]) -> Vec<u8> {
     let pack = || {
         let out = GzBuilder::new().write(Vec::new(), Compression::best());

@@ -51,7 +51,6 @@ fn command_line(report: &RunReport) -> String {
     words.join(" ") + "\n"
 }
 
-/// The program, the machine and the libraries according to the report, one fact per line.
 fn environment(text: &str) -> String {
     let report: Value = serde_json::from_str(text).unwrap_or_default();
     let mut lines = String::new();

@@ -16,41 +16,31 @@ pub const REPORT: &str = "run.json";
 /// The checksums, in the form of `sha256sum`.
 const SUMS: &str = "SHA256SUMS";
 
-/// A file of an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Member {
     name: String,
     bytes: Vec<u8>,
 }
 
-/// Why there is no archive of a report, or an archive is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// The report is of an older version.
     #[error("it has no text_report, as it is of an older version: run the benchmark again")]
     Older,
-    /// The archive cannot be unpacked.
     #[error("the archive is damaged: {0}")]
     Damaged(String),
-    /// The archive holds more than this number of MiB, which no report of its size does.
     #[error("the archive holds more than {0} MiB, so it is none of a report")]
     TooLarge(u64),
-    /// The name of a file leads elsewhere, or it is no plain file.
     #[error(
         "the archive has '{0}', which is no plain file in its one folder: it is not from `report \
          --bundle`, do not unpack it"
     )]
     Unexpected(String),
-    /// A file is not in the archive.
     #[error("the archive lacks {0}")]
     Lacks(String),
-    /// The bytes of a file are not those of its checksum.
     #[error("{0} in the archive has changed: its checksum is not that in {SUMS}")]
     Changed(String),
-    /// A file has no checksum.
     #[error("{0} in the archive has no checksum in {SUMS}")]
     Unlisted(String),
-    /// The list of checksums cannot be read.
     #[error("line {0} of {SUMS} in the archive is no checksum and name of a file")]
     Sums(usize),
 }

@@ -6,7 +6,6 @@ use sha2::{Digest as _, Sha256};
 
 use super::{BundleError, Member, SUMS};
 
-/// The list of checksums of these files.
 pub fn list(members: &[Member]) -> Member {
     let line = |member: &Member| format!("{}  {}\n", sum(&member.bytes), member.name);
     let text: String = members.iter().map(line).collect();

@@ -2,87 +2,18 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::executables;
-use crate::mpirun::own_session;
-use tempfile::TempDir;
-
-/// The program in a separate folder, without a launcher's environment.
-struct Program {
-    folder: TempDir,
-}
-
-const LAUNCHER_NAMES: [&str; 9] = [
-    "OMPI_COMM_WORLD_RANK",
-    "OMPI_COMM_WORLD_SIZE",
-    "PMIX_RANK",
-    "PMI_RANK",
-    "PMI_SIZE",
-    "MV2_COMM_WORLD_RANK",
-    "MV2_COMM_WORLD_SIZE",
-    "SLURM_PROCID",
-    "SLURM_NTASKS",
-];
-
-impl Program {
-    fn new() -> Program {
-        Program { folder: TempDir::new().unwrap() }
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    fn write(&self, name: &str, text: &str) {
-        fs::write(self.path().join(name), text).unwrap();
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.path().join(name)).unwrap()
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
-        command.args(args).current_dir(self.path());
-        for name in LAUNCHER_NAMES {
-            command.env_remove(name);
-        }
-        own_session(&mut command);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).output().unwrap()
-    }
-
-    /// Standard error of a call that must fail with exit code 2 and print nothing to standard
-    /// output.
-    fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {error}");
-        assert_eq!(output.stdout, b"", "{args:?}");
-        error
-    }
-
-    /// Standard output and error of a call that must succeed.
-    fn done(&self, args: &[&str]) -> (String, String) {
-        let output = self.run(args);
-        let error = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{args:?}: {error}");
-        (String::from_utf8(output.stdout).unwrap(), error)
-    }
-}
+use crate::program::{LAUNCHER_NAMES, PROGRAM, Program};
 
 const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
 
 #[test]
 fn without_a_configuration_it_explains_how_to_get_one() {
     let program = Program::new();
-    for args in [&[][..], &["run"], &["--nb", "64"]] {
+    for args in ["", "run", "--nb 64"] {
         let error = program.refused(args);
         assert!(error.starts_with("error: HPL.dat: not found in /"), "{error}");
         assert!(error.contains("skt-hpl init") && error.contains("--config"), "{error}");
@@ -92,18 +23,18 @@ fn without_a_configuration_it_explains_how_to_get_one() {
 #[test]
 fn a_named_configuration_that_is_missing_or_no_file_is_an_error() {
     let program = Program::new();
-    let error = program.refused(&["--config", "other.dat", "--n", "10"]);
+    let error = program.refused("--config other.dat --n 10");
     assert!(error.starts_with("error: other.dat: cannot be read: No such file"), "{error}");
-    let error = program.refused(&["--config", "."]);
+    let error = program.refused("--config .");
     assert!(error.starts_with("error: .: cannot be read: "), "{error}");
-    let error = program.refused(&["--config", "/dev/zero"]);
+    let error = program.refused("--config /dev/zero");
     assert!(error.starts_with("error: /dev/zero: larger than 1 MiB"), "{error}");
 }
 
 #[test]
 fn a_bad_line_is_named() {
     let program = Program::new();
-    program.done(&["init", "--ranks", "1"]);
+    program.done("init --ranks 1");
     let text = program.read("HPL.dat").replace("1ring", "x");
     let bad: Vec<String> = text
         .lines()
@@ -112,88 +43,88 @@ fn a_bad_line_is_named() {
         .collect();
     program.write("HPL.dat", &bad.join("\n"));
     let want = "error: HPL.dat:12: Qs: value 0 is out of range; legal: 1 or more\n";
-    assert_eq!(program.refused(&[]), want);
-    assert_eq!(program.refused(&["run"]), want);
+    assert_eq!(program.refused(""), want);
+    assert_eq!(program.refused("run"), want);
 }
 
 #[test]
 fn a_bad_flag_is_named() {
     let program = Program::new();
     program.write("hpl.toml", TOML);
-    let base = ["--config", "hpl.toml"];
-    let cases: &[(&[&str], &str)] = &[
-        (&["--q", "0"], "error: --q: value 0 is out of range; legal: 1 or more\n"),
-        (&["--q", "-1"], "error: --q: value -1 is out of range; legal: 1 or more\n"),
-        (&["--n", "10,x"], "error: --n: `x` is not a whole number; legal: 0 to 4294967295\n"),
-        (&["--n", "1,"], "error: --n: `` is not a whole number; legal: 0 to 4294967295\n"),
+    let cases = [
+        ("--q 0", "error: --q: value 0 is out of range; legal: 1 or more\n"),
+        ("--q -1", "error: --q: value -1 is out of range; legal: 1 or more\n"),
+        ("--n 10,x", "error: --n: `x` is not a whole number; legal: 0 to 4294967295\n"),
+        ("--n 1,", "error: --n: `` is not a whole number; legal: 0 to 4294967295\n"),
         (
-            &["--pfact", "up"],
+            "--pfact up",
             "error: --pfact: `up` is not one of the choices; legal: left (0), crout (1), right (2)\n",
         ),
         (
-            &["--swap", "3"],
+            "--swap 3",
             "error: --swap: value 3 is out of range; legal: \
                             binary-exchange (0), spread-roll (1), mix (2)\n",
         ),
-        (&["--threads", "0"], "error: --threads: value 0 is out of range; legal: 1 to 4096\n"),
+        ("--threads 0", "error: --threads: value 0 is out of range; legal: 1 to 4096\n"),
         (
-            &["--p", "1,2"],
+            "--p 1,2",
             "error: --p has 2 values and hpl.toml:4: q has 1; they pair up, one Q for each P\n",
         ),
-        (&["--out", ""], "error: --out: the report goes to a file, but no file name is given\n"),
         // Leniency is for HPL.dat: the reference has no flags.
         (
-            &["--lenient", "--bcast", "9"],
+            "--lenient --bcast 9",
             "error: --bcast: value 9 is out of range; legal: 1ring (0), \
           1ringM (1), 2ring (2), 2ringM (3), long (4), longM (5)\n",
         ),
     ];
     for (flags, want) in cases {
-        assert_eq!(program.refused(&[&base[..], flags].concat()), *want);
+        assert_eq!(program.refused(&format!("--config hpl.toml {flags}")), want);
     }
+    let error = program.refused_words(&["--config", "hpl.toml", "--out", ""]);
+    assert_eq!(error, "error: --out: the report goes to a file, but no file name is given\n");
     // A flag overrides a bad value of the table.
     program.write("bad.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
-    let error = program.refused(&["--config", "bad.toml", "--group-size", "3", "--parities", "2"]);
+    let error = program.refused("--config bad.toml --group-size 3 --parities 2");
     assert_eq!(error, "error: --group-size: value 3 is out of range; legal: 4 to 255\n");
     // HPL.dat has blanks between the values of a list.
-    for words in [&["--nb", "128", "192"][..], &["run", "--p", "1", "--nb", "128", "192"]] {
+    for words in ["--nb 128 192", "run --p 1 --nb 128 192"] {
         let error = program.refused(words);
         assert!(error.contains("a list has commas: --nb 128,192\n"), "{error}");
     }
-    let error = program.refused(&["--nb", "128", "nonsense"]);
+    let error = program.refused("--nb 128 nonsense");
     assert!(!error.contains("a list has commas"), "{error}");
     for (words, tip) in [
-        (&["HPL.dat"][..], "a configuration is named by its flag: --config HPL.dat"),
-        (&["run", "./a/other.dat"], "a configuration is named by its flag: --config ./a/other.dat"),
-        (&["--n", "100", "hpl.toml"], "a configuration is named by its flag: --config hpl.toml"),
-        (&["tune", "HPL.dat"], "a configuration is named by its flag: --config HPL.dat"),
-        (&["launch", "HPL.dat"], "a configuration is named by its flag: -- --config HPL.dat"),
-        (&["launch", "--", "HPL.dat"], "a configuration is named by its flag: --config HPL.dat"),
-        (&["-P", "2", "-Q", "2"], "'-P' is here: --p 2"),
-        (&["-NB", "192"], "'-NB' is here: --nb 192"),
-        (&["--NB", "192"], "'--NB' is here: --nb 192"),
-        (&["-n", "1000", "-b", "64"], "'-n' is here: --n 1000"),
-        (&["-b", "64"], "'-b' is here: --nb 64"),
-        (&["--dat", "HPL.dat"], "'--dat' is here: --config HPL.dat"),
-        (&["-i", "HPL.dat"], "'-i' is here: --config HPL.dat"),
-        (&["launch", "--np", "1", "--", "-N", "9"], "'-N' is here: --n 9"),
+        ("HPL.dat", "a configuration is named by its flag: --config HPL.dat"),
+        ("run ./a/other.dat", "a configuration is named by its flag: --config ./a/other.dat"),
+        ("--n 100 hpl.toml", "a configuration is named by its flag: --config hpl.toml"),
+        ("tune HPL.dat", "a configuration is named by its flag: --config HPL.dat"),
+        ("launch HPL.dat", "a configuration is named by its flag: -- --config HPL.dat"),
+        ("launch -- HPL.dat", "a configuration is named by its flag: --config HPL.dat"),
+        ("-P 2 -Q 2", "'-P' is here: --p 2"),
+        ("-NB 192", "'-NB' is here: --nb 192"),
+        ("--NB 192", "'--NB' is here: --nb 192"),
+        ("-n 1000 -b 64", "'-n' is here: --n 1000"),
+        ("-b 64", "'-b' is here: --nb 64"),
+        ("--dat HPL.dat", "'--dat' is here: --config HPL.dat"),
+        ("-i HPL.dat", "'-i' is here: --config HPL.dat"),
+        ("launch --np 1 -- -N 9", "'-N' is here: --n 9"),
         (
-            &["model", "figure", "tang-10-memory", "--out", "a b.svg"],
+            "model figure tang-10-memory --out a&b.svg",
             "figures, tables and simulations are a program of their own: skt-studies figure \
-             tang-10-memory --out 'a b.svg'",
+             tang-10-memory --out 'a&b.svg'",
         ),
         (
-            &["simulate", "--runs", "9"],
+            "simulate --runs 9",
             "figures, tables and simulations are a program of their own: skt-studies simulate \
              --runs 9",
         ),
-        (&["model", "path", "--n", "9"], "the critical path is a subcommand: skt-hpl path --n 9"),
+        ("model path --n 9", "the critical path is a subcommand: skt-hpl path --n 9"),
     ] {
         let error = program.refused(words);
         assert!(error.contains(&format!("tip: {tip}\n")), "{words:?}: {error}");
     }
     let twenty_one = vec!["1"; 21].join(",");
-    let error = program.refused(&["--config", "hpl.toml", "--n", &twenty_one]);
+    let error = program.refused(&format!("--config hpl.toml --n {twenty_one}"));
     assert_eq!(error, "error: --n: 21 values; legal: 1 to 20\n");
 }
 
@@ -206,7 +137,7 @@ fn under_a_launcher_one_rank_prints_and_all_exit_alike() {
     let jobs = names.iter().flat_map(|name| {
         [("--bogus", 2), ("--help", 0), ("--version", 0)].map(|(arg, code)| {
             let ranks = ["0", "1"].map(|rank| {
-                let mut command = program.command(&[arg]);
+                let mut command = program.command(arg);
                 command.env(name, rank).stdout(Stdio::piped()).stderr(Stdio::piped());
                 command.spawn().unwrap()
             });
@@ -223,7 +154,7 @@ fn under_a_launcher_one_rank_prints_and_all_exit_alike() {
     // If a rank ended with an error at once, the launcher would kill rank 0, perhaps before its
     // message.
     assert!(start.elapsed() >= Duration::from_secs(1));
-    let other = program.command(&["init"]).env("PMIX_RANK", "1").output().unwrap();
+    let other = program.command("init").env("PMIX_RANK", "1").output().unwrap();
     assert_eq!(other.status.code(), Some(0));
     assert!(!program.path().join("HPL.dat").exists(), "rank 0 alone writes");
 }
@@ -231,7 +162,7 @@ fn under_a_launcher_one_rank_prints_and_all_exit_alike() {
 #[test]
 fn help_teaches_groups_examples_and_exit_codes() {
     let program = Program::new();
-    let (help, _) = program.done(&["--help"]);
+    let (help, _) = program.done("--help");
     for want in [
         "Examples:",
         "Exit codes:",
@@ -249,18 +180,18 @@ fn help_teaches_groups_examples_and_exit_codes() {
 fn one_dash_leads_to_the_flag_of_two() {
     let program = Program::new();
     for (args, flag) in [
-        (&["-n", "1000"][..], "--n"),
-        (&["-n=1000"], "--n"),
-        (&["-nb", "64"], "--nb"),
-        (&["run", "-ft", "none"], "--ft"),
-        (&["init", "-ranks", "2"], "--ranks"),
+        ("-n 1000", "--n"),
+        ("-n=1000", "--n"),
+        ("-nb 64", "--nb"),
+        ("run -ft none", "--ft"),
+        ("init -ranks 2", "--ranks"),
     ] {
         let error = program.refused(args);
-        let value = args.last().and_then(|last| last.split('=').next_back()).unwrap();
+        let value = args.split([' ', '=']).next_back().unwrap();
         assert!(error.contains(&format!(" is here: {flag} {value}\n")), "{args:?}: {error}");
         assert!(!error.contains("-- -"), "{args:?}: {error}");
     }
-    assert!(!program.refused(&["-j"]).contains("'--j"), "no such flag");
+    assert!(!program.refused("-j").contains("'--j"), "no such flag");
 }
 
 #[test]
@@ -286,7 +217,7 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
         &["store", "list", "--store", wild],
         &["launch", "--hosts", &name],
     ] {
-        let error = program.refused(args);
+        let error = program.refused_words(args);
         let control = |c: char| c.is_control() && c != '\n' && c != '\t';
         assert!(!error.contains(control), "{args:.60?}: {error:?}");
         assert!(error.len() < 5000, "{args:.60?}: {} bytes", error.len());
@@ -296,7 +227,7 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
 #[test]
 fn one_rank_is_not_advised_to_turn_off_checkpoints() {
     let program = Program::new();
-    let error = program.refused(&["--n", "4000000", "--progress", "off"]);
+    let error = program.refused("--n 4000000 --progress off");
     assert!(error.contains("N = 4000000 does not fit"), "{error}");
     assert!(!error.contains("checkpoints"), "{error}");
 }
@@ -304,9 +235,10 @@ fn one_rank_is_not_advised_to_turn_off_checkpoints() {
 #[test]
 fn a_closed_standard_output_is_an_error() {
     let program = Program::new();
-    for args in [&["--n", "100", "--progress", "off"][..], &["init", "--out", "-"], &["man"]] {
+    for args in ["--n 100 --progress off", "init --out -", "man"] {
         let mut command = Command::new("sh");
-        command.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_skt-hpl")]).args(args);
+        command.args(["-c", "exec \"$0\" \"$@\" >&-", PROGRAM]);
+        command.args(args.split(' '));
         for name in LAUNCHER_NAMES {
             command.env_remove(name);
         }
@@ -320,7 +252,7 @@ fn a_closed_standard_output_is_an_error() {
 #[test]
 fn a_closed_pipe_is_no_panic() {
     let program = Program::new();
-    for args in [&["--help"][..], &["man"], &["completions", "bash"]] {
+    for args in ["--help", "man", "completions bash"] {
         let mut child =
             program.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -334,7 +266,7 @@ fn a_closed_pipe_is_no_panic() {
 fn convert_goes_both_ways_and_reports_what_is_lost() {
     let program = Program::new();
     program.write("a.toml", &format!("{TOML}generator = \"xoshiro\"\nthreads = 3\n"));
-    let (_, error) = program.done(&["convert", "a.toml", "HPL.dat"]);
+    let (_, error) = program.done("convert a.toml HPL.dat");
     assert_eq!(
         error,
         "warning: generator: HPL.dat cannot say `xoshiro`; add --generator xoshiro\n\
@@ -342,10 +274,10 @@ fn convert_goes_both_ways_and_reports_what_is_lost() {
     );
     assert_eq!(program.read("HPL.dat").lines().count(), 31);
     program.write("c.toml", &format!("{TOML}[checkpoint]\nmethod = \"double\"\nevery = 60\n"));
-    let (toml, error) = program.done(&["convert", "c.toml", "--to", "toml"]);
+    let (toml, error) = program.done("convert c.toml --to toml");
     assert_eq!(error, "");
     assert!(toml.contains("\nmethod = \"double\"\n") && toml.contains("\nevery = \"60\"\n"));
-    let (_, error) = program.done(&["convert", "c.toml"]);
+    let (_, error) = program.done("convert c.toml");
     let flags = "--ft double --checkpoint-every 60";
     assert_eq!(
         error,
@@ -355,31 +287,31 @@ fn convert_goes_both_ways_and_reports_what_is_lost() {
         )
     );
     program.write("c.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
-    let error = program.refused(&["convert", "c.toml"]);
+    let error = program.refused("convert c.toml");
     let want = "c.toml:6: checkpoint.parities: value 0 is out of range; legal: 1 to 127";
     assert_eq!(error, format!("error: {want}\n"));
-    let (toml, error) = program.done(&["convert", "HPL.dat"]);
+    let (toml, error) = program.done("convert HPL.dat");
     assert_eq!(error, "");
     assert!(toml.contains("\nn = [100]\n") && toml.contains("\nthreads = 1\n"), "{toml}");
     program.write("b.toml", &toml);
-    let (dat, _) = program.done(&["convert", "b.toml", "--to", "dat"]);
+    let (dat, _) = program.done("convert b.toml --to dat");
     assert_eq!(dat, program.read("HPL.dat"));
     // A name without a known form gets the other form.
     for (from, to, toml) in
         [("HPL.dat", "y", true), ("b.toml", "z", false), ("b.toml", "z.TOML", true)]
     {
-        program.done(&["convert", from, to]);
+        program.done(&format!("convert {from} {to}"));
         assert_eq!(program.read(to).contains("\nn = [100]\n"), toml, "{from} to {to}");
     }
 
-    let error = program.refused(&["convert", "a.toml", "HPL.dat"]);
+    let error = program.refused("convert a.toml HPL.dat");
     assert_eq!(
         error.lines().last().unwrap(),
         "error: HPL.dat: exists already; --force overwrites it"
     );
-    program.done(&["convert", "--force", "b.toml", "HPL.dat"]);
+    program.done("convert --force b.toml HPL.dat");
     program.write("bad.toml", &TOML.replace("nb", "bn"));
-    let error = program.refused(&["convert", "bad.toml"]);
+    let error = program.refused("convert bad.toml");
     assert_eq!(error, "error: bad.toml:2: bn: no such key; did you mean `nb`?\n");
 }
 
@@ -387,11 +319,11 @@ fn convert_goes_both_ways_and_reports_what_is_lost() {
 fn convert_is_lenient_with_the_flag() {
     let program = Program::new();
     program.write("a.toml", TOML);
-    program.done(&["convert", "a.toml", "HPL.dat"]);
+    program.done("convert a.toml HPL.dat");
     let dat = program.read("HPL.dat").replace("\n1            BCASTs", "\n9            BCASTs");
     program.write("HPL.dat", &dat);
-    assert!(program.refused(&["convert", "HPL.dat"]).starts_with("error: HPL.dat:23: BCASTs: "));
-    let (toml, error) = program.done(&["convert", "--lenient", "HPL.dat"]);
+    assert!(program.refused("convert HPL.dat").starts_with("error: HPL.dat:23: BCASTs: "));
+    let (toml, error) = program.done("convert --lenient HPL.dat");
     assert!(error.starts_with("warning: HPL.dat:23: BCASTs: `9` is not legal"), "{error}");
     assert!(toml.contains("bcast = [\"1ringM\"]"), "{toml}");
 }
@@ -399,14 +331,12 @@ fn convert_is_lenient_with_the_flag() {
 #[test]
 fn init_takes_the_n_that_fits_memory_and_time() {
     let program = Program::new();
-    let init =
-        |flags: &[&str]| program.done(&[&["init", "--force", "--ft", "none"], flags].concat());
+    let init = |flags: &str| program.done(&format!("init --force --ft none {flags}"));
     let n = || -> f64 {
         let dat = program.read("HPL.dat");
         dat.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap()
     };
-    let large = ["--ranks", "4", "--memory-gib", "1000", "--time", "1h"];
-    let (_, printed) = init(&[&large[..], &["--gflops", "100"]].concat());
+    let (_, printed) = init("--ranks 4 --memory-gib 1000 --time 1h --gflops 100");
     let seconds = |n: f64| n * n * (2.0 / 3.0 * n + 1.5) / 100e9;
     assert!(seconds(n()) <= 3600.0 && seconds(n() + 192.0) > 3600.0, "{}", n());
     assert!(printed.contains(", 59 min 57 s) on 4 ranks"), "{printed}");
@@ -415,7 +345,7 @@ fn init_takes_the_n_that_fits_memory_and_time() {
         "{printed}"
     );
     assert!(printed.contains("at 100 Gflop/s, as given"), "{printed}");
-    let (_, printed) = init(&["--ranks", "2", "--memory-gib", "0.1", "--time", "1000d"]);
+    let (_, printed) = init("--ranks 2 --memory-gib 0.1 --time 1000d");
     assert!(printed.contains("the memory decides: it holds no N that takes 1000 d"), "{printed}");
     assert!(printed.contains("by the model, with DGEMM at "), "{printed}");
     // A run of 100 s at N = 9600 that the model knows nothing about: 1000 times as long is N =
@@ -428,26 +358,23 @@ fn init_takes_the_n_that_fits_memory_and_time() {
         "parameters": {"n": 9600, "nb": 192, "p": 2, "q": 2, "depth": 1, "bcast": "1ringM",
             "swap": "mix", "swap_threshold": 64, "threads": 1}}]});
     program.write("run.json", &report.to_string());
-    let of_run = ["--ranks", "4", "--memory-gib", "1000", "--report", "run.json"];
-    let (_, printed) = init(&[&of_run[..], &["--time", "100s"]].concat());
+    let of_run = "--ranks 4 --memory-gib 1000 --report run.json";
+    let (_, printed) = init(&format!("{of_run} --time 100s"));
     assert_eq!(n(), 9600.0, "{printed}");
     assert!(
         printed.contains("scaled to the 1 min 40 s that N = 9600 took in run.json"),
         "{printed}"
     );
-    init(&[&of_run[..], &["--time", "100000s"]].concat());
+    init(&format!("{of_run} --time 100000s"));
     assert!((93_000.0..120_000.0).contains(&n()), "{}", n());
     for (flags, want) in [
-        (
-            &["--time", "1ms", "--gflops", "1"][..],
-            "--time: 0.001 s are too short: N = 192, the small",
-        ),
-        (&["--time", "1,5h"], "`1,5h` is no time: use 90 or 90s, 10min, 24h or 3d"),
-        (&["--time", "1h", "--gflops", "1,5"], "legal is a number above 0"),
-        (&["--gflops", "100"], "--time <TIME>"),
-        (&["--time", "1h", "--report", "run.json", "--ranks", "2"], "no completed test without"),
+        ("--time 1ms --gflops 1", "--time: 0.001 s are too short: N = 192, the small"),
+        ("--time 1,5h", "`1,5h` is no time: use 90 or 90s, 10min, 24h or 3d"),
+        ("--time 1h --gflops 1,5", "legal is a number above 0"),
+        ("--gflops 100", "--time <TIME>"),
+        ("--time 1h --report run.json --ranks 2", "no completed test without"),
     ] {
-        let error = program.refused(&[&["init", "--force"], flags].concat());
+        let error = program.refused(&format!("init --force {flags}"));
         assert!(error.contains(want), "{flags:?}: {error}");
     }
 }
@@ -455,11 +382,11 @@ fn init_takes_the_n_that_fits_memory_and_time() {
 #[test]
 fn init_writes_what_fits_and_keeps_what_is_there() {
     let program = Program::new();
-    let plain = ["init", "--ranks", "6", "--memory-gib", "8", "--ft", "none"];
-    let (_, printed) = program.done(&plain);
+    let plain = "init --ranks 6 --memory-gib 8";
+    let (_, printed) = program.done(&format!("{plain} --ft none"));
     let (start, rest) = printed.split_once("-np 6 ").expect("a command to run");
     assert!(start.contains("mpirun "), "{printed}");
-    let program_named = match env!("CARGO_BIN_EXE_skt-hpl") {
+    let program_named = match PROGRAM {
         path if path.contains(' ') => format!("'{path}'"),
         path => path.to_owned(),
     };
@@ -474,34 +401,32 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(8 * n * n < budget * 8 / 10 && 8 * n * n > budget * 6 / 10, "{n}");
 
     // A group of 6 keeps 5/12 of the memory.
-    let (dat_guarded, printed) =
-        program.done(&[&plain[..5], &["--ft", "self", "--out", "-"]].concat());
+    let (dat_guarded, printed) = program.done(&format!("{plain} --ft self --out -"));
     let guarded: u64 =
         dat_guarded.lines().nth(5).unwrap().split(' ').next().unwrap().parse().unwrap();
     let kept = (guarded * guarded) as f64 / (n * n) as f64;
     assert!((0.38..0.44).contains(&kept), "{guarded} of {n}: {printed}");
     // A short run has no checkpoint due: the memory is left to the matrix, and the user is
     // notified. So little memory is short work on a machine that gives a hundredth of a core, too.
-    let short = ["init", "--force", "--ranks", "6", "--memory-gib", "0.1"];
-    let (_, printed) = program.done(&short);
+    let short = "init --force --ranks 6 --memory-gib 0.1";
+    let (_, printed) = program.done(short);
     assert!(
         printed.contains("without checkpoints; run it with\n") && printed.contains(" --ft none\n")
     );
     assert!(printed.contains("as none: no checkpoint is due before the end"), "{printed}");
-    let (_, printed) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    let (_, printed) = program.done(&format!("{plain} --force --ft self"));
     assert!(printed.contains("with self checkpoints"), "{printed}");
     let (own, without) = printed.split_once("  --ft none    ").unwrap();
     assert!(own.contains("--ft self\n"), "{printed}");
     assert!(without.starts_with(&format!("N = {n} (")), "{n}: {printed}");
     // A run of days, with twenty TiB, has checkpoints.
-    let large = ["--ranks", "16", "--memory-gib", "20000"];
-    let (_, printed) = program.done(&[&["init", "--force"], &large[..]].concat());
+    let (_, printed) = program.done("init --force --ranks 16 --memory-gib 20000");
     assert!(
         printed.contains("with self checkpoints") && printed.contains("\n* --ft self "),
         "{printed}"
     );
     assert!(printed.contains("goes on from its last checkpoint"), "{printed}");
-    let (_, printed) = program.done(&[&["init", "--force", "--ft", "self"], &plain[1..5]].concat());
+    let (_, printed) = program.done(&format!("{plain} --force --ft self"));
     let (own, without) = printed.split_once("  --ft none    ").unwrap();
     let rate = |text: &str| -> f64 {
         let (_, rate) = text.split_once(" GiB, about ").unwrap();
@@ -510,57 +435,46 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(rate(own) > 0.0 && rate(without) >= rate(own), "{printed}");
     let dat = program.read("HPL.dat");
 
-    let error = program.refused(&["init"]);
+    let error = program.refused("init");
     assert!(error.starts_with("error: HPL.dat: exists already; --force"), "{error}");
     assert_eq!(program.read("HPL.dat"), dat);
-    program.done(&["init", "--force", "--ranks", "1"]);
+    program.done("init --force --ranks 1");
     assert_ne!(program.read("HPL.dat"), dat);
 
-    let (_, printed) = program.done(&[
-        "init",
-        "--format",
-        "toml",
-        "--threads",
-        "2",
-        "--ranks",
-        "2",
-        "--ft",
-        "self",
-    ]);
+    let (_, printed) = program.done("init --format toml --threads 2 --ranks 2 --ft self");
     let toml = program.read("HPL.toml");
     assert!(toml.contains("\n[checkpoint]\n") && toml.contains("\nmethod = \"self\"\n"), "{toml}");
     assert!(toml.contains("\ngroup_size = 2\n") && toml.contains("\n# region = \"corner\"\n"));
     assert!(printed.contains("--config HPL.toml"), "{printed}");
     assert!(program.read("HPL.toml").contains("\nthreads = 2\n"));
-    let (toml, _) = program.done(&["init", "--format", "toml", "--out", "-"]);
+    let (toml, _) = program.done("init --format toml --out -");
     assert!(toml.starts_with("# Made by `skt-hpl init`"), "{toml}");
     // More cores than any machine that runs this test.
-    let (_, printed) = program.done(&["init", "--force", "--ranks", "16", "--threads", "4096"]);
+    let (_, printed) = program.done("init --force --ranks 16 --threads 4096");
     assert!(printed.contains("warning: 16 ranks of 4096 thread(s) need 65536 cores"), "{printed}");
 }
 
 #[test]
 fn a_dash_is_standard_output_or_refused() {
     let program = Program::new();
-    let run = ["--n", "100", "--progress", "off"];
-    let (text, _) = program.done(&[&run[..], &["--out", "-"]].concat());
+    let text = program.printed("--n 100 --progress off --out -");
     assert!(text.contains("1 tests completed and passed residual checks"), "{text}");
     program.write("a.toml", TOML);
-    let (dat, _) = program.done(&["convert", "a.toml", "-"]);
+    let (dat, _) = program.done("convert a.toml -");
     assert_eq!(dat.lines().count(), 31);
-    let next_to_a_report: [&[&str]; 5] = [
-        &["--n", "100", "--json", "-"],
-        &["launch", "--json", "-", "--", "--n", "100"],
-        &["screen", "--good", "-"],
-        &["screen", "--bad", "-"],
-        &["path", "--n", "1000", "--save-machine", "-"],
+    let next_to_a_report = [
+        "--n 100 --json -",
+        "launch --json - -- --n 100",
+        "screen --good -",
+        "screen --bad -",
+        "path --n 1000 --save-machine -",
     ];
     for args in next_to_a_report {
         let error = program.refused(args);
         assert!(error.contains("a file is needed"), "{args:?}: {error}");
     }
     program.write("b.toml", &format!("{TOML}[launch]\njson = '-'\n"));
-    let error = program.refused(&["launch", "--", "--config", "b.toml"]);
+    let error = program.refused("launch -- --config b.toml");
     assert!(error.contains("launch.json: `-`"), "{error}");
     assert!(!program.path().join("-").exists());
 }
@@ -568,7 +482,7 @@ fn a_dash_is_standard_output_or_refused() {
 #[test]
 fn an_unwritable_json_report_is_named_as_the_user_did() {
     let program = Program::new();
-    let error = program.refused(&["--n", "100", "--progress", "off", "--json", "nowhere/x"]);
+    let error = program.refused("--n 100 --progress off --json nowhere/x");
     assert!(error.contains("'nowhere/x': No such file or directory"), "{error}");
     assert!(!error.contains(".tmp"), "{error}");
 }
@@ -577,48 +491,48 @@ fn an_unwritable_json_report_is_named_as_the_user_did() {
 fn plan_explains_how_it_counts_ranks() {
     let program = Program::new();
     for flag in ["--ranks", "--ranks=8", "--ranks-per-node", "--np"] {
-        let error = program.refused(&["plan", flag]);
+        let error = program.refused(&format!("plan {flag}"));
         assert!(
             error.contains("tip: the ranks of a node are its --cores-per-node over"),
             "{error}"
         );
     }
-    let error = program.refused(&["plan", "--wild"]);
+    let error = program.refused("plan --wild");
     assert!(!error.contains("ranks"), "{error}");
 }
 
 /// The result of `init --tune` with a script as `mpirun`.
-fn init_tunes_with(mpirun: &str, flags: &[&str]) -> (Program, Output) {
+fn init_tunes_with(mpirun: &str, flags: &str) -> (Program, Output) {
     let program = Program::new();
     let path = program.path().join("mpirun");
     executables::write_script(&path, &format!("#!/bin/sh\n{mpirun}\n"));
     let before = std::env::var("PATH").unwrap();
     let programs = format!("{}:{before}", program.path().display());
-    let init = ["init", "--tune", "--ranks", "2", "--memory-fraction", "0.01"];
-    let output = program.command(&[&init, flags].concat()).env("PATH", programs).output().unwrap();
+    let line = format!("init --tune --ranks 2 --memory-fraction 0.01 {flags}");
+    let output = program.command(&line).env("PATH", programs).output().unwrap();
     (program, output)
 }
 
 #[test]
 fn init_starts_tune_on_the_file_that_it_has_written() {
     let record = "[ \"$1\" = --version ] || { cp HPL.* seen; echo \"$@\" >words; }";
-    let (program, output) = init_tunes_with(record, &["--ft", "none"]);
+    let (program, output) = init_tunes_with(record, "--ft none");
     let printed = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{printed}");
     let words = program.read("words");
-    let command = format!("-np 2 {} tune ", env!("CARGO_BIN_EXE_skt-hpl"));
+    let command = format!("-np 2 {} tune ", PROGRAM);
     let (_, flags) = words.split_once(&command).expect(&words);
     assert_eq!(flags, "--budget 60s --force --out HPL.dat --ft none\n");
     assert_eq!(program.read("seen"), program.read("HPL.dat"));
 
-    let (program, _) = init_tunes_with(record, &["--format", "toml", "--threads", "2"]);
+    let (program, _) = init_tunes_with(record, "--format toml --threads 2");
     let words = program.read("words");
     assert!(words.ends_with(" --force --out HPL.toml --config HPL.toml\n"), "{words}");
 }
 
 #[test]
 fn init_reports_failed_tuning_and_keeps_the_file() {
-    let (program, output) = init_tunes_with("exit 3", &[]);
+    let (program, output) = init_tunes_with("exit 3", "");
     let printed = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{printed}");
     assert!(printed.contains("error: --tune: the file is written and not tuned"), "{printed}");
@@ -630,37 +544,37 @@ fn init_reports_failed_tuning_and_keeps_the_file() {
 #[test]
 fn init_names_bad_flags() {
     let program = Program::new();
-    let cases: &[(&[&str], &str)] = &[
+    let cases = [
         (
-            &["--memory-fraction", "1.5"],
+            "--memory-fraction 1.5",
             "--memory-fraction: value 1.5 is out of range; legal: more than 0, at most 1",
         ),
         (
-            &["--memory-fraction", "nan"],
+            "--memory-fraction nan",
             "--memory-fraction: value NaN is out of range; legal: more than 0, at most 1",
         ),
         (
-            &["--memory-gib", "0"],
+            "--memory-gib 0",
             "--memory-gib: value 0 is out of range; legal: more than 0, at most 1e9",
         ),
-        (&["--ranks", "0"], "--ranks: value 0 is out of range; legal: 1 to 1048576"),
-        (&["--threads", "0"], "--threads: value 0 is out of range; legal: 1 to 4096"),
+        ("--ranks 0", "--ranks: value 0 is out of range; legal: 1 to 1048576"),
+        ("--threads 0", "--threads: value 0 is out of range; legal: 1 to 4096"),
         (
-            &["--tune", "--memory-gib", "8"],
+            "--tune --memory-gib 8",
             "--tune: measures this machine, and --memory-gib plans for another: run `skt-hpl tune` \
              there",
         ),
-        (&["--tune", "--out", "-"], "--tune: takes a file: standard output cannot be tuned"),
+        ("--tune --out -", "--tune: takes a file: standard output cannot be tuned"),
         (
-            &["--out", "a.toml", "--format", "dat"],
+            "--out a.toml --format dat",
             "--out: a.toml would be read as another form: TOML ends in .toml, HPL.dat does not",
         ),
     ];
     for (flags, want) in cases {
-        let error = program.refused(&[&["init"], *flags].concat());
+        let error = program.refused(&format!("init {flags}"));
         assert_eq!(error, format!("error: {want}\n"));
     }
-    let error = program.refused(&["init", "--memory-gib", "0.001"]);
+    let error = program.refused("init --memory-gib 0.001");
     assert!(error.contains("hold not even one block"), "{error}");
     assert!(fs::read_dir(program.path()).unwrap().next().is_none(), "nothing is written");
 }
@@ -670,16 +584,16 @@ fn reports_replace_neither_the_configuration_nor_each_other() {
     let program = Program::new();
     fs::write(program.path().join("c.toml"), TOML).unwrap();
     for (flags, what) in [
-        (&["--json", "./c.toml"][..], "./c.toml: is the configuration"),
-        (&["--out", "c.toml"], "c.toml: is the configuration"),
-        (&["--out", "new", "--json", "./new"], "./new: is the file of the text report"),
+        ("--json ./c.toml", "./c.toml: is the configuration"),
+        ("--out c.toml", "c.toml: is the configuration"),
+        ("--out new --json ./new", "./new: is the file of the text report"),
     ] {
-        let error = program.refused(&[&["--config", "c.toml"], flags].concat());
+        let error = program.refused(&format!("--config c.toml {flags}"));
         assert!(error.contains(what), "{error}");
         assert_eq!(program.read("c.toml"), TOML);
         assert!(!program.path().join("new").exists());
     }
-    program.done(&["--config", "c.toml", "--out", "/dev/null"]);
+    program.done("--config c.toml --out /dev/null");
 }
 
 #[test]
@@ -687,7 +601,7 @@ fn nothing_is_left_of_a_file_that_does_not_fit() {
     let program = Program::new();
     let words = "trap '' XFSZ; ulimit -f 0; exec \"$0\" init -o new.dat";
     let mut shell = Command::new("sh");
-    shell.args(["-c", words, env!("CARGO_BIN_EXE_skt-hpl")]).current_dir(program.path());
+    shell.args(["-c", words, PROGRAM]).current_dir(program.path());
     let ended = shell.output().unwrap();
     let error = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(2), "{error}");
@@ -698,13 +612,10 @@ fn nothing_is_left_of_a_file_that_does_not_fit() {
 #[test]
 fn files_that_cannot_be_written_are_refused_before_the_work() {
     let program = Program::new();
-    for args in [
-        &["screen", "--good", "no/good"][..],
-        &["screen", "--json", "no/r.json"],
-        &["tune", "--n", "100", "--out", "no/t.toml"],
-    ] {
+    for args in ["screen --good no/good", "screen --json no/r.json", "tune --n 100 --out no/t.toml"]
+    {
         let error = program.refused(args);
-        assert!(error.contains(args[args.len() - 1]), "{error}");
+        assert!(error.contains(args.rsplit(' ').next().unwrap()), "{error}");
         assert!(error.contains("cannot be written"), "{error}");
         // No progress.
         assert!(!error.contains("round") && !error.contains("trial"), "{error}");
@@ -719,12 +630,12 @@ fn what_screen_writes_replaces_neither_its_list_nor_itself() {
     let list = "here slots=4  # the first rack\n";
     program.write("hosts", list);
     for (args, what) in [
-        (&["--hosts", "hosts", "--good", "hosts"][..], "the file of --hosts"),
-        (&["--hosts", "hosts", "--json", "./hosts"], "the file of --hosts"),
-        (&["--good", "same", "--bad", "same"], "the file of --bad"),
-        (&["--json", "same", "--good", "same"], "the file of --good"),
+        ("--hosts hosts --good hosts", "the file of --hosts"),
+        ("--hosts hosts --json ./hosts", "the file of --hosts"),
+        ("--good same --bad same", "the file of --bad"),
+        ("--json same --good same", "the file of --good"),
     ] {
-        let error = program.refused(&[&["screen"], args].concat());
+        let error = program.refused(&format!("screen {args}"));
         let want = format!("is {what}, and a report would replace it");
         assert!(error.contains(&want), "{args:?}: {error}");
     }
@@ -735,7 +646,7 @@ fn what_screen_writes_replaces_neither_its_list_nor_itself() {
 #[test]
 fn what_is_required_to_resume_must_be_protected() {
     let error = {
-        let output = Program::new().run(&["--n", "100", "--resume", "require"]);
+        let output = Program::new().run("--n 100 --resume require");
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
@@ -745,14 +656,14 @@ fn what_is_required_to_resume_must_be_protected() {
 #[test]
 fn man_pages_and_completions_know_the_flags() {
     let program = Program::new();
-    let (page, _) = program.done(&["man"]);
+    let (page, _) = program.done("man");
     assert!(page.contains("\\-\\-swap\\-threshold"), "{page}");
-    program.done(&["man", "--out", "pages"]);
+    program.done("man --out pages");
     for name in ["skt-hpl.1", "skt-hpl-run.1", "skt-hpl-init.1", "skt-hpl-convert.1"] {
         assert!(program.read(&format!("pages/{name}")).contains(".TH"), "{name}");
     }
     for shell in ["bash", "zsh", "fish"] {
-        let (text, _) = program.done(&["completions", shell]);
+        let (text, _) = program.done(&format!("completions {shell}"));
         // In bash's, `cmd` is the label of what is completed.
         for (_, rest) in
             text.match_indices("cmd=\"").map(|(at, mark)| text[at..].split_at(mark.len()))

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::program::PROGRAM;
 use crate::report_schema::Schema;
 
 fn doctor(args: &[&str]) -> Output {
-    let program = env!("CARGO_BIN_EXE_skt-hpl");
-    Command::new(program).arg("doctor").args(args).output().expect("the program")
+    Command::new(PROGRAM).arg("doctor").args(args).output().expect("the program")
 }
 
 fn file(root: &Path, path: &str, text: &str) {

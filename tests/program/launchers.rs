@@ -7,10 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use crate::mpirun::{mpirun, own_session};
+use crate::program::PROGRAM;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -16,6 +16,7 @@ mod launchers;
 mod limits;
 mod model_cli;
 mod model_plan;
+mod program;
 mod record_format;
 mod report_bundle;
 mod report_json;

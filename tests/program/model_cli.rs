@@ -1,60 +1,20 @@
 //! `skt-hpl plan`, `path` and `report` on the command line.
 
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
-
-fn run(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(args).current_dir(folder).output().unwrap()
-}
-
-#[track_caller]
-fn stdout(folder: &Path, args: &[&str]) -> String {
-    let output = run(folder, args);
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{args:?}: {error}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// The message of a call that ends with exit code 2.
-#[track_caller]
-fn refusal(folder: &Path, args: &[&str]) -> String {
-    let output = run(folder, args);
-    assert_eq!(output.status.code(), Some(2), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
+use crate::program::Program;
 
 /// A small, fixed machine: there is no measurement, so the numbers are always the same.
-const MACHINE: &[&str] = &[
-    "plan",
-    "--nodes",
-    "256",
-    "--spares",
-    "8",
-    "--cores-per-node",
-    "32",
-    "--threads",
-    "8",
-    "--memory-gib",
-    "128",
-    "--gflops-per-core",
-    "40",
-    "--copy-gbs",
-    "50",
-    "--bandwidth-gbs",
-    "1",
-    "--node-mtbf-hours",
-    "2000",
-];
+const MACHINE: &str = "plan --nodes 256 --spares 8 --cores-per-node 32 --threads 8 \
+                       --memory-gib 128 --gflops-per-core 40 --copy-gbs 50 --bandwidth-gbs 1 \
+                       --node-mtbf-hours 2000";
 
-fn with<'a>(extra: &[&'a str]) -> Vec<&'a str> {
-    MACHINE.iter().copied().chain(extra.iter().copied()).collect()
+fn with(extra: &str) -> String {
+    format!("{MACHINE} {extra}")
 }
 
 #[test]
 fn plan_gives_a_table_and_a_configuration_that_reads_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let words = stdout(folder.path(), &with(&["--out", "plan.toml"]));
+    let program = Program::new();
+    let words = program.printed(&with("--out plan.toml"));
     for expected in [
         "  none ",
         "  single ",
@@ -69,21 +29,21 @@ fn plan_gives_a_table_and_a_configuration_that_reads_back() {
     ] {
         assert!(words.contains(expected), "{expected} missing in\n{words}");
     }
-    let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
+    let toml = program.read("plan.toml");
     assert!(toml.contains("self checkpoint in groups of"), "{toml}");
-    let dat = stdout(folder.path(), &["convert", "plan.toml"]);
+    let dat = program.printed("convert plan.toml");
     let star = words.lines().find(|l| l.starts_with("* ")).unwrap();
     let n = star.split_whitespace().nth(4).unwrap();
     assert!(dat.lines().any(|l| l.split_whitespace().next() == Some(n)), "N = {n} not in\n{dat}");
     // 256 nodes of 4 ranks make 32 x 32.
     assert!(words.contains("P x Q = 32 x 32"), "{words}");
-    let again = refusal(folder.path(), &with(&["--json", "--out", "-"]));
+    let again = program.refused(&with("--json --out -"));
     assert!(again.contains("--json and --out -"), "{again}");
 }
 
 #[test]
 fn plan_shows_a_handful_of_rows_and_all_on_request() {
-    let folder = tempfile::tempdir().unwrap();
+    let program = Program::new();
     let rows = |words: &str| {
         let is_row = |l: &&str| {
             let first = l.trim_start_matches(['*', ' ']).split(' ').next();
@@ -92,8 +52,8 @@ fn plan_shows_a_handful_of_rows_and_all_on_request() {
         };
         words.lines().filter(is_row).count()
     };
-    let few = stdout(folder.path(), &with(&[]));
-    let all = stdout(folder.path(), &with(&["--all"]));
+    let few = program.printed(MACHINE);
+    let all = program.printed(&with("--all"));
     assert!((5..=6).contains(&rows(&few)), "{few}");
     // None, three protocols in groups of 2 to 32 with 1 to 4 parities, and process rows of 32, 64
     // and 128 with 1 to 3 checksums.
@@ -106,9 +66,9 @@ fn plan_shows_a_handful_of_rows_and_all_on_request() {
 
 #[test]
 fn plan_as_json_agrees_with_its_text() {
-    let folder = tempfile::tempdir().unwrap();
-    let json = plan_json(folder.path(), &[]);
-    let words = stdout(folder.path(), &with(&[]));
+    let program = Program::new();
+    let json = plan_json(&program, "");
+    let words = program.printed(MACHINE);
     let choice = &json["choice"];
     let number = |name: &str| choice[name].as_f64().unwrap();
     for expected in [
@@ -129,9 +89,9 @@ fn plan_as_json_agrees_with_its_text() {
     assert_eq!(json["candidates"].as_array().unwrap().len(), 67);
     assert_eq!(json["uncertain"].as_array().unwrap().len(), 2);
     // Checkpoints that cost next to nothing: a run takes them a second apart.
-    let fast = ["--checkpoint-gbs", "1e7"];
-    let json = plan_json(folder.path(), &fast);
-    let words = stdout(folder.path(), &with(&fast));
+    let fast = "--checkpoint-gbs 1e7";
+    let json = plan_json(&program, fast);
+    let words = program.printed(&with(fast));
     assert!(words.contains(", every 1 s of work"), "{words}");
     assert_eq!(json["choice"]["interval_seconds"], 1.0);
     let others = json["uncertain"].as_array().unwrap();
@@ -141,11 +101,10 @@ fn plan_as_json_agrees_with_its_text() {
 
 #[test]
 fn plan_writes_intervals_of_images_into_the_configuration() {
-    let folder = tempfile::tempdir().unwrap();
-    let slow_cuts = ["--machine-mtbf-hours", "100"];
-    let disks = with_all(&slow_cuts, &["--local-gbs", "2", "--local-folder", "/scratch/hpl"]);
-    let words = stdout(folder.path(), &with(&with_all(&disks, &["--out", "plan.toml"])));
-    let json = plan_json(folder.path(), &disks);
+    let program = Program::new();
+    let disks = "--machine-mtbf-hours 100 --local-gbs 2 --local-folder /scratch/hpl";
+    let words = program.printed(&with(&format!("{disks} --out plan.toml")));
+    let json = plan_json(&program, disks);
     let (level, choice) = (&json["levels"][0], &json["choice"]);
     let of = |object: &serde_json::Value, name: &str| object[name].as_f64().unwrap();
     // A copy of the matrix, and its parities.
@@ -163,72 +122,69 @@ fn plan_writes_intervals_of_images_into_the_configuration() {
     let hours = format!("one every {:.2} h ({} ", interval / 3600.0, level["every_checkpoints"]);
     assert!(line.contains(&hours), "{line}");
     let setting = format!("level = \"local:/scratch/hpl,every={interval:.0}s\"");
-    let toml = fs::read_to_string(folder.path().join("plan.toml")).unwrap();
+    let toml = program.read("plan.toml");
     assert!(toml.lines().any(|line| line == setting), "{toml}");
-    stdout(folder.path(), &["convert", "plan.toml"]);
+    program.printed("convert plan.toml");
 
     // What is not asked for is absent, and what does not pay is not written.
-    let plain = stdout(folder.path(), &with(&[]));
+    let plain = program.printed(MACHINE);
     assert!(!plain.contains("Images"), "{plain}");
-    assert!(plan_json(folder.path(), &[]).get("levels").is_none());
-    let rare = ["--machine-mtbf-hours", "1e9", "--local-gbs", "2", "--local-folder", "/scratch"];
-    let words = stdout(folder.path(), &with(&with_all(&rare, &["--out", "rare.toml"])));
+    assert!(plan_json(&program, "").get("levels").is_none());
+    let rare = "--machine-mtbf-hours 1e9 --local-gbs 2 --local-folder /scratch --out rare.toml";
+    let words = program.printed(&with(rare));
     assert!(words.contains("none is written"), "{words}");
-    let toml = fs::read_to_string(folder.path().join("rare.toml")).unwrap();
+    let toml = program.read("rare.toml");
     assert!(!toml.lines().any(|line| line.starts_with("level = ")), "{toml}");
 }
 
 #[test]
 fn plan_prints_how_many_spares_it_takes() {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = ["plan", "--nodes", "1024", "--cores-per-node", "64", "--threads", "16"];
-    let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
-    let machine = with_all(&with_all(&machine, &rates), &["--bandwidth-gbs", "1"]);
-    let plan = |extra: &[&str]| stdout(folder.path(), &with_all(&machine, extra));
+    let program = Program::new();
+    let machine = "plan --nodes 1024 --cores-per-node 64 --threads 16 --memory-gib 256 \
+                   --gflops-per-core 40 --copy-gbs 20 --bandwidth-gbs 1";
+    let plan = |extra: &str| program.printed(&format!("{machine} {extra}"));
     let line = |words: &str, head: &str| {
         words.lines().find(|l| l.starts_with(head)).unwrap_or_else(|| panic!("{words}")).to_owned()
     };
-    let choice = line(&plan(&[]), "Choice:");
+    let choice = line(&plan(""), "Choice:");
     assert!(!choice.contains("groups of 2 "), "{choice}");
     for spares in ["0", "1", "40"] {
-        let words = plan(&["--spares", spares]);
+        let words = plan(&format!("--spares {spares}"));
         assert_eq!(line(&words, "Choice:"), choice, "spares do not decide");
         let few = spares == "0";
         assert_eq!(line(&words, "Spares:").contains("only"), few, "{words}");
     }
-    assert!(line(&plan(&[]), "Spares:").contains("for 99 %, the fewest"));
+    assert!(line(&plan(""), "Spares:").contains("for 99 %, the fewest"));
 }
 
 /// The smallest node bounds what each holds, so nodes with little memory are left out where the
 /// others are faster without them.
 #[test]
 fn plan_takes_the_best_of_unequal_nodes() {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = ["plan", "--cores-per-node", "64", "--threads", "8", "--bandwidth-gbs", "12.5"];
-    let machine = with_all(&machine, &["--gflops-per-core", "40", "--copy-gbs", "20"]);
-    let plan = |extra: &[&str]| stdout(folder.path(), &with_all(&machine, extra));
+    let program = Program::new();
+    let machine = "plan --cores-per-node 64 --threads 8 --bandwidth-gbs 12.5 \
+                   --gflops-per-core 40 --copy-gbs 20";
+    let plan = |extra: &str| program.printed(&format!("{machine} {extra}"));
+    let refused = |extra: &str| program.refused(&format!("{machine} {extra}"));
     let head = |words: &str| words.lines().next().unwrap().to_owned();
     let table = |words: &str| words[words.find("\n\n").expect("a table")..].to_owned();
-    let both = plan(&["--memory-gib", "2x128,6x256"]);
+    let both = plan("--memory-gib 2x128,6x256");
     assert!(head(&both).starts_with("Machine: 8 node(s) of 8 rank(s)"), "{both}");
     assert!(both.contains("\nNodes: 6, 256 GiB of each: N = "), "{both}");
     assert!(both.contains(
         "\nNodes: all 8, 128 GiB of each: N = 324864, 19752.1 Gflop/s expected; chosen\n"
     ));
-    assert_eq!(table(&both), table(&plan(&["--nodes", "8", "--memory-gib", "128"])));
-    let without = plan(&["--memory-gib", "6x256,1x0.5"]);
+    assert_eq!(table(&both), table(&plan("--nodes 8 --memory-gib 128")));
+    let without = plan("--memory-gib 6x256,1x0.5");
     assert!(head(&without).starts_with("Machine: 6 node(s) of 8 rank(s)"), "{without}");
-    assert_eq!(table(&without), table(&plan(&["--nodes", "6", "--memory-gib", "256"])));
+    assert_eq!(table(&without), table(&plan("--nodes 6 --memory-gib 256")));
     // A node that holds nothing is left out, too.
-    let none = plan(&["--memory-gib", "6x256,1x0.000001"]);
+    let none = plan("--memory-gib 6x256,1x0.000001");
     assert!(none.contains("0.000001 GiB of each: no configuration"), "{none}");
     assert_eq!(table(&none), table(&without));
-    let why = refusal(
-        folder.path(),
-        &with_all(&machine, &["--nodes", "7", "--memory-gib", "2x128,6x256"]),
-    );
+    let why = refused("--nodes 7 --memory-gib 2x128,6x256");
     assert!(why.contains("--nodes 7, and --memory-gib lists 8 nodes: leave out --nodes"), "{why}");
-    let why = refusal(folder.path(), &with_all(&machine, &["--memory-gib", "256,5"]));
+    let why = refused("--memory-gib 256,5");
     assert!(why.contains("e.g. 6x256,2x128"), "{why}");
 }
 
@@ -236,15 +192,14 @@ fn plan_takes_the_best_of_unequal_nodes() {
 /// once. Of a machine on which no run ever ends, the words are still numbers.
 #[test]
 fn plan_writes_what_a_run_accepts() {
-    let folder = tempfile::tempdir().unwrap();
-    let nodes = ["--nodes", "100", "--cores-per-node", "64", "--memory-gib", "256"];
-    let rates = ["--gflops-per-core", "40", "--copy-gbs", "20", "--bandwidth-gbs", "0.1"];
-    let machine = with_all(&["plan", "--force", "--out", "p.toml"], &with_all(&nodes, &rates));
-    let helped = ["--threads", "63", "--helper-cores", "1", "--node-mtbf-hours", "500"];
-    for extra in [&helped[..], &["--threads", "64", "--node-mtbf-hours", "0.0001"]] {
-        let words = stdout(folder.path(), &with_all(&machine, extra));
-        stdout(folder.path(), &["convert", "--force", "p.toml", "p.dat"]);
-        let toml = fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    let program = Program::new();
+    let machine = "plan --force --out p.toml --nodes 100 --cores-per-node 64 --memory-gib 256 \
+                   --gflops-per-core 40 --copy-gbs 20 --bandwidth-gbs 0.1";
+    let helped = "--threads 63 --helper-cores 1 --node-mtbf-hours 500";
+    for extra in [helped, "--threads 64 --node-mtbf-hours 0.0001"] {
+        let words = program.printed(&format!("{machine} {extra}"));
+        program.printed("convert --force p.toml p.dat");
+        let toml = program.read("p.toml");
         assert!(!toml.contains("\"0s\""), "{toml}");
         assert!(!words.contains("NaN"), "{words}");
         if extra == helped {
@@ -259,25 +214,24 @@ fn plan_writes_what_a_run_accepts() {
 /// Images on disks that are too slow, or have no folder, leave power cuts to the file system.
 #[test]
 fn plan_leaves_no_failures_to_images_that_are_not_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let nodes = ["--nodes", "100", "--cores-per-node", "64", "--threads", "16"];
-    let rates = ["--memory-gib", "256", "--gflops-per-core", "40", "--copy-gbs", "20"];
-    let failing = ["--node-mtbf-hours", "4000", "--machine-mtbf-hours", "24"];
-    let stored = ["--local-gbs", "0.05", "--global-gbs", "500", "--global-folder", "/gpfs"];
-    let machine = with_all(&with_all(&nodes, &rates), &with_all(&failing, &stored));
-    stdout(folder.path(), &with_all(&["plan", "--out", "p.toml"], &machine));
-    let toml = fs::read_to_string(folder.path().join("p.toml")).unwrap();
+    let program = Program::new();
+    program.printed(
+        "plan --out p.toml --nodes 100 --cores-per-node 64 --threads 16 --memory-gib 256 \
+         --gflops-per-core 40 --copy-gbs 20 --node-mtbf-hours 4000 --machine-mtbf-hours 24 \
+         --local-gbs 0.05 --global-gbs 500 --global-folder /gpfs",
+    );
+    let toml = program.read("p.toml");
     assert!(toml.contains("level = \"global:/gpfs,every="), "{toml}");
 }
 
 /// The gain by the checkpoints is distinguished from that of the shorter run.
 #[test]
 fn the_reason_for_no_checkpoints_is_printed_in_parts() {
-    let folder = tempfile::tempdir().unwrap();
-    let machine = ["plan", "--nodes", "32", "--cores-per-node", "64", "--threads", "64"];
-    let rates = ["--memory-gib", "512", "--gflops-per-core", "20", "--copy-gbs", "20"];
-    let others = ["--bandwidth-gbs", "25", "--node-mtbf-hours", "8000"];
-    let text = stdout(folder.path(), &with_all(&with_all(&machine, &rates), &others));
+    let program = Program::new();
+    let text = program.printed(
+        "plan --nodes 32 --cores-per-node 64 --threads 64 --memory-gib 512 --gflops-per-core 20 \
+         --copy-gbs 20 --bandwidth-gbs 25 --node-mtbf-hours 8000",
+    );
     assert!(text.contains("\nChoice: no checkpoint\nWhy: with self checkpoints "), "{text}");
     let printed = "changed by +1.29 %, +0.20 % by the checkpoints, less than 0.3 %; the rest is that \
                 of any shorter run\n";
@@ -286,65 +240,55 @@ fn the_reason_for_no_checkpoints_is_printed_in_parts() {
 
 #[test]
 fn cores_that_no_rank_uses_are_reported() {
-    let folder = tempfile::tempdir().unwrap();
-    let plan = |extra: &[&str]| {
-        let rates = ["--memory-gib", "64", "--gflops-per-core", "40", "--copy-gbs", "20"];
-        let machine = ["plan", "--cores-per-node", "100", "--threads", "16"];
-        stdout(folder.path(), &with_all(&with_all(&machine, &rates), extra))
+    let program = Program::new();
+    let plan = |extra: &str| {
+        program.printed(&format!(
+            "plan --cores-per-node 100 --threads 16 --memory-gib 64 --gflops-per-core 40 \
+             --copy-gbs 20 {extra}"
+        ))
     };
-    assert!(plan(&[]).contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
-    let protected = |cores| {
-        let failing = ["--nodes", "100", "--node-mtbf-hours", "50"];
-        plan(&with_all(&failing, &["--helper-cores", cores]))
-    };
-    assert!(protected("3").contains("6 rank(s) x 16 thread(s), 1 core idle, "));
-    assert!(!protected("4").contains("idle"));
+    assert!(plan("").contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
+    let protected =
+        |cores: usize| plan(&format!("--nodes 100 --node-mtbf-hours 50 --helper-cores {cores}"));
+    assert!(protected(3).contains("6 rank(s) x 16 thread(s), 1 core idle, "));
+    assert!(!protected(4).contains("idle"));
     // A run without checkpoints keeps no cores.
-    assert!(plan(&["--helper-cores", "3"]).contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
+    assert!(plan("--helper-cores 3").contains("6 rank(s) x 16 thread(s), 4 cores idle, "));
 }
 
 #[test]
 fn plan_refuses_what_cannot_be() {
-    let folder = tempfile::tempdir().unwrap();
+    let program = Program::new();
     for (extra, named) in [
-        (
-            &["--node-mtbf-hours=-1"][..],
-            "'-1' for '--node-mtbf-hours <HOURS>': legal is a number above 0",
-        ),
-        (&["--node-mtbf-hours", "-1"][..], "--node-mtbf-hours"),
-        (&["--threads", "64"], "--threads 64"),
-        (&["--cores-per-node", "0"], "--cores-per-node 0: legal is 1 or more"),
-        (&["--helper-cores", "99"], "--helper-cores 99 of"),
-        (
-            &["--memory-fraction", "1.5"],
-            "--memory-fraction <0..1>': legal is more than 0, at most 1",
-        ),
-        (&["--memory-gib", "0.000001"], "no configuration"),
-        (&["--probability", "2"], "--probability <0..1>': legal is a number from 0 to 1"),
-        (&["--bandwidth-gbs", "0"], "--bandwidth-gbs"),
-        (&["--report", "none.json"], "none.json"),
-        (&["--local-gbs", "0"], "--local-gbs"),
-        (&["--global-gbs", "1", "--machine-mtbf-hours", "0"], "--machine-mtbf-hours"),
-        (&["--local-folder", "/scratch"], "--local-gbs"),
-        (
-            &["--local-gbs", "2", "--machine-mtbf-hours", "100", "--local-folder", "here"],
-            "absolute paths",
-        ),
+        ("--node-mtbf-hours=-1", "'-1' for '--node-mtbf-hours <HOURS>': legal is a number above 0"),
+        ("--node-mtbf-hours -1", "--node-mtbf-hours"),
+        ("--threads 64", "--threads 64"),
+        ("--cores-per-node 0", "--cores-per-node 0: legal is 1 or more"),
+        ("--helper-cores 99", "--helper-cores 99 of"),
+        ("--memory-fraction 1.5", "--memory-fraction <0..1>': legal is more than 0, at most 1"),
+        ("--memory-gib 0.000001", "no configuration"),
+        ("--probability 2", "--probability <0..1>': legal is a number from 0 to 1"),
+        ("--bandwidth-gbs 0", "--bandwidth-gbs"),
+        ("--report none.json", "none.json"),
+        ("--local-gbs 0", "--local-gbs"),
+        ("--global-gbs 1 --machine-mtbf-hours 0", "--machine-mtbf-hours"),
+        ("--local-folder /scratch", "--local-gbs"),
+        ("--local-gbs 2 --machine-mtbf-hours 100 --local-folder here", "absolute paths"),
     ] {
         // A flag that is given twice would be refused for that reason.
-        let first = extra[0].split('=').next().unwrap();
-        let mut args = MACHINE.to_vec();
+        let first = extra.split(['=', ' ']).next().unwrap();
+        let mut args: Vec<&str> = MACHINE.split_whitespace().collect();
         if let Some(at) = args.iter().position(|a| *a == first) {
             args.drain(at..at + 2);
         }
-        args.extend(extra);
-        let message = refusal(folder.path(), &args);
+        args.extend(extra.split(' '));
+        let message = program.refused_words(&args);
         assert!(message.contains(named), "{extra:?}: {message}");
     }
 }
 
 /// Writes a report with the fields of this version, and those that a checkpointed run adds.
-fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
+fn write_report(program: &Program, name: &str, rates: &[(usize, f64)]) {
     let tests: Vec<serde_json::Value> = rates
         .iter()
         .map(|&(n, gflops)| {
@@ -388,16 +332,16 @@ fn write_report(folder: &Path, name: &str, rates: &[(usize, f64)]) {
         "dgemm_self_test": {"gflops_per_core": 20.0, "warnings": []},
         "tests": tests
     });
-    fs::write(folder.join(name), report.to_string()).unwrap();
+    program.write(name, &report.to_string());
 }
 
 #[test]
 fn page_shows_tests_events_memory_and_is_self_contained() {
-    let folder = tempfile::tempdir().unwrap();
-    write_report(folder.path(), "a.json", &[(1000, 60.0), (2000, 90.0), (2000, 80.0)]);
-    write_report(folder.path(), "b.json", &[(2000, 70.0)]);
-    stdout(folder.path(), &["report", "a.json", "b.json"]);
-    let page = fs::read_to_string(folder.path().join("report.html")).unwrap();
+    let program = Program::new();
+    write_report(&program, "a.json", &[(1000, 60.0), (2000, 90.0), (2000, 80.0)]);
+    write_report(&program, "b.json", &[(2000, 70.0)]);
+    program.printed("report a.json b.json");
+    let page = program.read("report.html");
     for expected in [
         "Comparison",
         "Fast &amp; Co",
@@ -412,19 +356,15 @@ fn page_shows_tests_events_memory_and_is_self_contained() {
         assert!(page.contains(expected), "{expected} missing");
     }
     assert!(!page.contains("<script") && !page.contains("src=\"http"));
-    assert!(refusal(folder.path(), &["report", "a.json"]).contains("report.html"));
-    let forced = run(folder.path(), &["report", "a.json", "--force"]);
-    assert!(forced.status.success());
+    assert!(program.refused("report a.json").contains("report.html"));
+    program.done("report a.json --force");
 }
 
 #[test]
 fn submission_has_rmax_nmax_and_half() {
-    let folder = tempfile::tempdir().unwrap();
-    write_report(folder.path(), "a.json", &[(1000, 20.0), (2000, 60.0), (8000, 100.0)]);
-    let sheet = stdout(
-        folder.path(),
-        &["report", "--top500", "a.json", "--rpeak-gflops", "200", "--power-kw", "0.5"],
-    );
+    let program = Program::new();
+    write_report(&program, "a.json", &[(1000, 20.0), (2000, 60.0), (8000, 100.0)]);
+    let sheet = program.printed("report --top500 a.json --rpeak-gflops 200 --power-kw 0.5");
     let value = |field: &str| {
         let line =
             sheet.lines().find(|l| l.starts_with(field)).unwrap_or_else(|| panic!("{field}"));
@@ -444,32 +384,27 @@ fn submission_has_rmax_nmax_and_half() {
     assert_eq!(value("Core phase start"), "2026-01-02T03:04:05Z");
     assert!(value("Site").starts_with("____"));
     // E(N) = N/(aN + b) through 80 at 4000 and 100 at 8000: half of 100 at 1600.
-    write_report(folder.path(), "b.json", &[(4000, 80.0), (8000, 100.0)]);
-    let sheet = stdout(folder.path(), &["report", "--top500", "b.json"]);
+    write_report(&program, "b.json", &[(4000, 80.0), (8000, 100.0)]);
+    let sheet = program.printed("report --top500 b.json");
     assert!(sheet.contains("1600 (extrapolated"), "{sheet}");
 }
 
 /// The test of 2000 rows takes 88.9 s and ends 0.25 s after 1000 s, at 110 W and then 130 W.
 #[test]
 fn a_log_of_a_meter_gives_power_and_efficiency() {
-    let folder = tempfile::tempdir().unwrap();
-    write_report(folder.path(), "a.json", &[(2000, 0.06)]);
-    let file = folder.path().join("a.json");
-    let text = fs::read_to_string(&file).unwrap();
-    let mut report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let program = Program::new();
+    write_report(&program, "a.json", &[(2000, 0.06)]);
+    let mut report: serde_json::Value = serde_json::from_str(&program.read("a.json")).unwrap();
     report["tests"][0]["end_unix_seconds"] = serde_json::json!(1000.25);
     report["tests"][0]["power"] = serde_json::json!([{"source": "RAPL", "covers": "1 processor package(s)",
         "joules": 7000.0, "mean_watts": 78.7, "measured_seconds": 88.9, "watts": [70.0, null, 85.0]}]);
-    fs::write(&file, report.to_string()).unwrap();
+    program.write("a.json", &report.to_string());
     // The meter is 7 s ahead.
     let watts = |second: usize| if second <= 957 { 110 } else { 130 };
     let log: String = (900..1010).map(|s| format!("{s};{}\n", watts(s))).collect();
-    fs::write(folder.path().join("log.csv"), "time;W\n".to_owned() + &log).unwrap();
-    let of_log = ["a.json", "--power-csv", "log.csv", "--power-clock-offset", "-7"];
-    let sheet = stdout(
-        folder.path(),
-        &[&["report", "--top500", "--power-level", "2"], &of_log[..]].concat(),
-    );
+    program.write("log.csv", &format!("time;W\n{log}"));
+    let of_log = "a.json --power-csv log.csv --power-clock-offset -7";
+    let sheet = program.printed(&format!("report --top500 --power-level 2 {of_log}"));
     let value = |field: &str| {
         let line = sheet.lines().find(|line| line.starts_with(field)).expect(field);
         line[25..].trim().to_string()
@@ -482,29 +417,27 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
     assert_eq!(value("Power quality level"), "2 (as the site says)");
     assert_eq!(value("Counters of the nodes"), "78.7 W by RAPL: 1 processor package(s)");
     assert!(sheet.contains("no power to submit"));
-    let page = [&["report", "--out", "page.html"], &of_log[..]].concat();
-    assert!(run(folder.path(), &page).status.success());
-    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    program.done(&format!("report --out page.html {of_log}"));
+    let page = program.read("page.html");
     assert!(page.contains("<h3>Energy, test 1: ") && page.contains("<td>RAPL</td><td>7.000</td>"));
     assert!(page.contains("power by meter") && page.contains("power by RAPL"));
     // A clock that is off by an hour.
-    let off = ["report", "--top500", "a.json", "--power-csv", "log.csv"];
-    let why = refusal(folder.path(), &[&off[..], &["--power-clock-offset", "-3600"]].concat());
+    let off = "report --top500 a.json --power-csv log.csv --power-clock-offset -3600";
+    let why = program.refused(off);
     assert!(
         why.contains("does not cover the timed part of test 1 of a.json: 88.9 of 88.9 s"),
         "{why}"
     );
     // Counters alone are no power to submit.
-    let sheet = stdout(folder.path(), &["report", "--top500", "a.json"]);
+    let sheet = program.printed("report --top500 a.json");
     let blank = sheet.lines().find(|line| line.starts_with("Average power")).unwrap();
     assert!(blank.ends_with("____"), "{blank}");
     // The level of a meter does not apply to a power from elsewhere.
     report["tests"][0]["power"] = serde_json::json!([{"source": "meter", "covers": "all", "level": 1,
         "joules": 10668.0, "mean_watts": 120.0, "measured_seconds": 88.9, "gflops_per_watt": 0.0005}]);
-    fs::write(&file, report.to_string()).unwrap();
-    for (more, level) in [(&[][..], "1 (as the site says)"), (&["--power-kw", "0.2"], "____")] {
-        let command = [&["report", "--top500", "a.json"], more].concat();
-        let sheet = stdout(folder.path(), &command);
+    program.write("a.json", &report.to_string());
+    for (more, level) in [("", "1 (as the site says)"), ("--power-kw 0.2", "____")] {
+        let sheet = program.printed(&format!("report --top500 a.json {more}"));
         let line = sheet.lines().find(|line| line.starts_with("Power quality level")).unwrap();
         assert!(line.ends_with(level), "{more:?}: {line}");
     }
@@ -512,79 +445,75 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
 
 #[test]
 fn reports_that_are_none_are_refused_with_their_name() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("x.json"), "{\"format\": \"other\"}").unwrap();
-    fs::write(folder.path().join("y.json"), "{\n  nonsense").unwrap();
-    assert!(refusal(folder.path(), &["report", "x.json"]).contains("\"other\""));
-    let broken = refusal(folder.path(), &["report", "y.json"]);
+    let program = Program::new();
+    program.write("x.json", "{\"format\": \"other\"}");
+    program.write("y.json", "{\n  nonsense");
+    assert!(program.refused("report x.json").contains("\"other\""));
+    let broken = program.refused("report y.json");
     assert!(broken.contains("y.json") && broken.contains("line 2"), "{broken}");
-    write_report(folder.path(), "empty.json", &[]);
-    let nothing = refusal(folder.path(), &["report", "--top500", "empty.json"]);
+    write_report(&program, "empty.json", &[]);
+    let nothing = program.refused("report --top500 empty.json");
     assert!(nothing.contains("passed its residual check"), "{nothing}");
 }
 
 /// The plan of the machine of [`with`] with further flags.
-fn plan_json(folder: &Path, extra: &[&str]) -> serde_json::Value {
-    serde_json::from_str(&stdout(folder, &with_all(&with(&["--json"]), extra))).unwrap()
+fn plan_json(program: &Program, extra: &str) -> serde_json::Value {
+    serde_json::from_str(&program.printed(&with(&format!("--json {extra}")))).unwrap()
 }
 
 #[test]
 fn plan_expects_what_earlier_runs_reached_of_the_model() {
-    let folder = tempfile::tempdir().unwrap();
+    let program = Program::new();
     // One rank at 90 % of the model's rate, with cores of 40 Gflop/s.
-    let printed = stdout(
-        folder.path(),
-        &["path", "--n", "4000", "--nb", "128", "--json", "--gflops-per-core", "40"],
-    );
+    let printed = program.printed("path --n 4000 --nb 128 --json --gflops-per-core 40");
     let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
     let seconds = printed["runs"][0]["time_seconds"].as_f64().unwrap() / 0.9;
     let phases = serde_json::json!({"update": seconds});
-    fs::write(folder.path().join("a.json"), path_report(4000, 128, &phases, "null")).unwrap();
-    let efficiency = |extra: &[&str]| {
-        plan_json(folder.path(), extra)["candidates"][0]["hpl_efficiency"].as_f64().unwrap()
+    program.write("a.json", &path_report(4000, 128, &phases, "null"));
+    let efficiency = |extra: &str| {
+        plan_json(&program, extra)["candidates"][0]["hpl_efficiency"].as_f64().unwrap()
     };
-    let ratio = efficiency(&["--report", "a.json"]) / efficiency(&[]);
+    let ratio = efficiency("--report a.json") / efficiency("");
     assert!((ratio - 0.9).abs() < 1e-6, "{ratio}");
-    let words = stdout(folder.path(), &with(&["--report", "a.json"]));
+    let words = program.printed(&with("--report a.json"));
     assert!(words.contains("90.0 % of the model's rate, as in 1 test(s)"), "{words}");
     assert!(!words.contains("shared memory"), "{words}");
     // Ranks that read each other's memory are less evidence about many nodes. A run of any size
     // counts.
     let large = path_report(20_000_000, 256, &serde_json::json!({"update": 1e6}), "null");
     let large = large.replace(r#""p": 1, "q": 1"#, r#""p": 256, "q": 256, "transport": "shared""#);
-    fs::write(folder.path().join("large.json"), large).unwrap();
-    let words = stdout(folder.path(), &with(&["--report", "large.json"]));
+    program.write("large.json", &large);
+    let words = program.printed(&with("--report large.json"));
     assert!(words.contains("; some used shared memory, and runs on several nodes"), "{words}");
     // A test that is too small to count is no evidence about them, either.
     let small = path_report(1000, 128, &phases, "null");
     let small = small.replace(r#""p": 1, "q": 1"#, r#""p": 1, "q": 2, "transport": "shared""#);
-    fs::write(folder.path().join("small.json"), small).unwrap();
-    let words = stdout(folder.path(), &with(&["--report", "a.json", "--report", "small.json"]));
+    program.write("small.json", &small);
+    let words = program.printed(&with("--report a.json --report small.json"));
     assert!(words.contains("as in 1 test(s)"), "{words}");
     assert!(!words.contains("shared memory"), "{words}");
-    fs::write(folder.path().join("ft.json"), path_report(4000, 128, &phases, "{}")).unwrap();
-    let message = refusal(folder.path(), &with(&["--report", "ft.json"]));
+    program.write("ft.json", &path_report(4000, 128, &phases, "{}"));
+    let message = program.refused(&with("--report ft.json"));
     assert!(message.contains("without checkpoints"), "{message}");
 }
 
 #[test]
 fn plan_takes_rates_that_were_measured() {
-    let folder = tempfile::tempdir().unwrap();
-    let plan = |extra: &[&str]| plan_json(folder.path(), extra);
-    let measured = plan(&["--checkpoint-gbs", "1.5"]);
+    let program = Program::new();
+    let plan = |extra: &str| plan_json(&program, extra);
+    let measured = plan("--checkpoint-gbs 1.5");
     let choice = &measured["choice"];
     let n = choice["n"].as_f64().unwrap();
     let want = 0.6 * 8.0 * n * n / 256.0 / 1.5e9 * choice["parities"].as_f64().unwrap();
     assert!((choice["checkpoint_seconds"].as_f64().unwrap() / want - 1.0).abs() < 1e-9);
     // What was measured is not uncertain.
     assert_eq!(measured["uncertain"].as_array().unwrap().len(), 1);
-    let message = refusal(folder.path(), &with(&["--checkpoint-gbs", "0"]));
+    let message = program.refused(&with("--checkpoint-gbs 0"));
     assert!(message.contains("--checkpoint-gbs"), "{message}");
     // A machine of the model, with its latency within a node and its rates of panels.
-    let fit = ["path", "--save-machine", "m.json", "--n", "1000", "--nb", "64"];
-    stdout(folder.path(), &with_all(&fit, &["--latency-us", "9"]));
-    assert_eq!(plan(&["--machine", "m.json"])["choice"], plan(&[])["choice"]);
-    let message = refusal(folder.path(), &with(&["--machine", "none.json"]));
+    program.printed("path --save-machine m.json --n 1000 --nb 64 --latency-us 9");
+    assert_eq!(plan("--machine m.json")["choice"], plan("")["choice"]);
+    let message = program.refused(&with("--machine none.json"));
     assert!(message.contains("none.json"), "{message}");
 }
 
@@ -603,9 +532,9 @@ fn path_report(n: usize, nb: usize, phases: &serde_json::Value, protection: &str
 
 #[test]
 fn the_critical_path_is_shown_whole_and_as_json() {
-    let folder = tempfile::tempdir().unwrap();
-    let grid = ["path", "--p", "16", "--q", "16", "--threads", "4", "--memory-gib", "1"];
-    let text = stdout(folder.path(), &with_all(&grid, &["--nb", "192,256", "--changes"]));
+    let program = Program::new();
+    let grid = "path --p 16 --q 16 --threads 4 --memory-gib 1";
+    let text = program.printed(&format!("{grid} --nb 192,256 --changes"));
     // 256 GiB of doubles are 185,363 rows, cut to whole blocks.
     assert!(text.contains("N 185280, NB 192, 16 x 16 ranks of 4 thread(s)"), "{text}");
     assert!(text.contains("N 185344, NB 256"), "both combinations are listed: {text}");
@@ -616,8 +545,8 @@ fn the_critical_path_is_shown_whole_and_as_json() {
     let (_, changes) = text.split_once("\nchange, each by itself ").expect("a table of changes");
     assert_eq!(changes.lines().count(), 6, "a head, one alternative and three changes: {changes}");
     assert!(changes.lines().last().unwrap().starts_with("all of the last three "), "{changes}");
-    let network = ["--latency-us", "1.5", "--bandwidth-gbs", "inf", "--json", "--out", "path.svg"];
-    let json = stdout(folder.path(), &with_all(&grid, &network));
+    let network = "--latency-us 1.5 --bandwidth-gbs inf --json --out path.svg";
+    let json = program.printed(&format!("{grid} {network}"));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let run = &json["runs"][0];
     let path = run["path_seconds"].as_object().unwrap();
@@ -625,76 +554,68 @@ fn the_critical_path_is_shown_whole_and_as_json() {
     let time = run["time_seconds"].as_f64().unwrap();
     assert!((sum - time).abs() < 1e-9 * time, "the path explains the time: {sum}, {time}");
     assert_eq!(json["machine"]["message_byte_seconds"], 0.0);
-    let svg = fs::read_to_string(folder.path().join("path.svg")).unwrap();
+    let svg = program.read("path.svg");
     assert!(svg.contains("pivot messages") && !svg.contains("NaN"));
-    let again = refusal(folder.path(), &with_all(&grid, &["--out", "path.svg"]));
+    let again = program.refused(&format!("{grid} --out path.svg"));
     assert!(again.contains("--force"), "{again}");
-}
-
-fn with_all<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
-    first.iter().chain(rest).copied().collect()
 }
 
 #[test]
 fn a_machine_is_fitted_saved_and_read_again() {
-    let folder = tempfile::tempdir().unwrap();
+    let program = Program::new();
     let mut reports = Vec::new();
     for n in [3000, 4000, 6000] {
         for nb in [64, 128, 256] {
-            let printed = stdout(
-                folder.path(),
-                &["path", "--json", "--n", &n.to_string(), "--nb", &nb.to_string()],
-            );
+            let printed = program.printed(&format!("path --json --n {n} --nb {nb}"));
             let printed: serde_json::Value = serde_json::from_str(&printed).unwrap();
             let report = path_report(n, nb, &printed["runs"][0]["phases_mean_seconds"], "null");
             reports.push(format!("{n}-{nb}.json"));
-            fs::write(folder.path().join(reports.last().unwrap()), report).unwrap();
+            program.write(reports.last().unwrap(), &report);
         }
     }
-    let reports: Vec<&str> = reports.iter().map(String::as_str).collect();
-    let fit = with_all(&["path", "--save-machine", "m.json", "--fit"], &reports);
-    let printed = stdout(folder.path(), &fit);
+    let reports = reports.join(" ");
+    let printed = program.printed(&format!("path --save-machine m.json --fit {reports}"));
     assert!(printed.contains("product") && printed.contains("Gflop/s"), "{printed}");
-    let check = with_all(&["path", "--machine", "m.json", "--check"], &reports);
-    let table = stdout(folder.path(), &check);
+    let check = format!("path --machine m.json --check {reports}");
+    let table = program.printed(&check);
     assert!(table.contains("N 6000, NB 128") && table.contains("9 tests"), "{table}");
-    let json = with_all(&check, &["--json"]);
-    let json: serde_json::Value = serde_json::from_str(&stdout(folder.path(), &json)).unwrap();
+    let json = program.printed(&format!("{check} --json"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let error = json[8]["time_error"].as_f64().unwrap();
     assert!(error.abs() < 0.01, "it was fitted to this: {error}");
 }
 
 #[test]
 fn unusable_reports_and_flags_are_refused_by_path() {
-    let folder = tempfile::tempdir().unwrap();
+    let program = Program::new();
     let phases = serde_json::json!({"update": 0.4});
-    fs::write(folder.path().join("ft.json"), path_report(3000, 64, &phases, "{}")).unwrap();
+    program.write("ft.json", &path_report(3000, 64, &phases, "{}"));
     let shared = path_report(3000, 64, &phases, "null")
         .replace("\"p\": 1", "\"p\": 2")
         .replace("\"status\"", "\"by_messages\": [], \"status\"");
-    fs::write(folder.path().join("shared.json"), shared).unwrap();
-    fs::write(folder.path().join("no.json"), "{\"format\": \"other\", \"tests\": []}").unwrap();
-    fs::write(folder.path().join("m.json"), "{\"speed\": 3}").unwrap();
+    program.write("shared.json", &shared);
+    program.write("no.json", "{\"format\": \"other\", \"tests\": []}");
+    program.write("m.json", "{\"speed\": 3}");
     for (args, want) in [
-        (&["--check", "ft.json"] as &[&str], "without checkpoints"),
-        (&["--check", "shared.json"], "--transport messages"),
-        (&["--fit", "shared.json"], "--transport messages"),
-        (&["--check", "no.json"], "not \"skt-hpl report\""),
-        (&["--machine", "m.json", "--n", "1000"], "no machine as --save-machine writes it"),
-        (&["--fit", "gone.json"], "gone.json"),
-        (&[], "Give --n or --memory-gib"),
-        (&["--n", "1000", "--nb", "0"], "nb = 0"),
+        ("--check ft.json", "without checkpoints"),
+        ("--check shared.json", "--transport messages"),
+        ("--fit shared.json", "--transport messages"),
+        ("--check no.json", "not \"skt-hpl report\""),
+        ("--machine m.json --n 1000", "no machine as --save-machine writes it"),
+        ("--fit gone.json", "gone.json"),
+        ("", "Give --n or --memory-gib"),
+        ("--n 1000 --nb 0", "nb = 0"),
         (
-            &["--n", "1000", "--bandwidth-gbs", "0"],
+            "--n 1000 --bandwidth-gbs 0",
             "--bandwidth-gbs <GB/S>': legal is a number above 0, or inf",
         ),
-        (&["--n", "1000", "--gflops-per-core", "-1"], "--gflops-per-core"),
-        (&["--n", "1000", "--latency-us", "-1"], "--latency-us"),
-        (&["--memory-gib", "1e-9"], "not enough for one block"),
-        (&["--n", "1000", "--out", "path.png"], "must end in .svg or .csv"),
-        (&["--n", "1000", "--bcast", "star"], "star"),
+        ("--n 1000 --gflops-per-core -1", "--gflops-per-core"),
+        ("--n 1000 --latency-us -1", "--latency-us"),
+        ("--memory-gib 1e-9", "not enough for one block"),
+        ("--n 1000 --out path.png", "must end in .svg or .csv"),
+        ("--n 1000 --bcast star", "star"),
     ] {
-        let message = refusal(folder.path(), &with_all(&["path"], args));
+        let message = program.refused(&format!("path {args}"));
         assert!(message.contains(want), "{args:?}: {message}");
     }
 }

@@ -1,7 +1,7 @@
 //! `skt-hpl plan` on the machines of docs/model.md: the page shows what the program prints, and
 //! every number of it is recomputed here by hand.
 
-use std::process::Command;
+use crate::program::Program;
 
 /// Pairs of a command line on the page, which begins with `$`, and its output.
 fn shown() -> Vec<(String, String)> {
@@ -15,15 +15,8 @@ fn shown() -> Vec<(String, String)> {
     shown
 }
 
-fn skt_hpl(arguments: &str, extra: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args(arguments.split_whitespace().skip(1))
-        .args(extra)
-        .output()
-        .unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{arguments}: {error}");
-    String::from_utf8(output.stdout).unwrap()
+fn skt_hpl(line: &str) -> String {
+    Program::new().printed(line.strip_prefix("skt-hpl ").expect("a command line"))
 }
 
 #[test]
@@ -31,7 +24,7 @@ fn the_page_shows_what_the_program_prints() {
     let shown = shown();
     assert!(shown.len() >= 3, "{} plans on the page", shown.len());
     for (command, output) in shown {
-        let printed = skt_hpl(&command, &[]);
+        let printed = skt_hpl(&command);
         // A block may end with `...` after whole lines.
         let whole = output.strip_suffix("...\n");
         let printed = whole.map_or(&printed[..], |begin| printed.get(..begin.len()).unwrap_or(""));
@@ -63,7 +56,7 @@ fn every_number_of_these_plans_by_hand() {
     let shown = shown().into_iter().map(|(command, _)| command);
     for command in shown.chain([slow.to_owned(), measured.to_owned()]) {
         let json: serde_json::Value =
-            serde_json::from_str(&skt_hpl(&command, &["--json"])).unwrap();
+            serde_json::from_str(&skt_hpl(&format!("{command} --json"))).unwrap();
         by_hand(&command, &json);
     }
 }
@@ -101,7 +94,7 @@ fn by_hand(command: &str, json: &serde_json::Value) {
         bandwidth / ranks_per_node,
         given("--gflops-per-core").unwrap()
     );
-    let path: serde_json::Value = serde_json::from_str(&skt_hpl(&path, &[])).unwrap();
+    let path: serde_json::Value = serde_json::from_str(&skt_hpl(&path)).unwrap();
     let efficiency = path["runs"][0]["efficiency"].as_f64().unwrap();
     assert_near("E(N)", value("hpl_efficiency"), efficiency, 5e-3);
     let flops = 2.0 / 3.0 * n.powi(3) + 1.5 * n * n;

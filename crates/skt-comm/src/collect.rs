@@ -69,6 +69,36 @@ pub fn all_reduce<C: Comm, T: Pod>(
     broadcast(comm, data, 0)
 }
 
+/// Returns the `value` of `root` on all ranks.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn broadcast_one<C: Comm, T: Pod>(comm: &C, value: T, root: usize) -> Result<T> {
+    let mut data = [value];
+    broadcast(comm, &mut data, root)?;
+    Ok(data[0])
+}
+
+/// Whether it is so on any rank, the same on all.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn any<C: Comm>(comm: &C, is_so: bool) -> Result<bool> {
+    let mut any = [u8::from(is_so)];
+    all_reduce(comm, &mut any, u8::max)?;
+    Ok(any[0] != 0)
+}
+
+/// The largest `value` of any rank; a NaN on any rank wins.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn max<C: Comm>(comm: &C, value: f64) -> Result<f64> {
+    let mut largest = [value];
+    all_max(comm, &mut largest)?;
+    Ok(largest[0])
+}
+
 /// The largest value of each element over all ranks; a NaN on any rank wins.
 pub fn all_max<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| if a.is_nan() || a > b { a } else { b })

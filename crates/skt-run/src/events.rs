@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use crate::record::energy::RankEnergy;
-use crate::record::{Restart, RunFacts, TestRecord};
+use crate::record::{Restart, RunFacts, Sample, TestRecord};
 use skt_config::RunSpec;
 use skt_health::slow::{Named, SlowReport};
 pub use skt_solver::pgesv::events::Silent;
@@ -123,6 +123,11 @@ pub trait RunEvents {
     /// Called when `done` of `n` columns are eliminated, `elapsed_seconds` after the first start
     /// began ([`Guard::seconds`](skt_solver::pgesv::guard::Guard::seconds)).
     fn columns(&mut self, _done: usize, _n: usize, _elapsed_seconds: f64) {}
+
+    /// Samples of the progress of this start, for the report.
+    fn samples(&self) -> Vec<Sample> {
+        Vec::new()
+    }
 
     /// Called on rank 0 with the ranks that are slow by the windows so far, and the links that were
     /// slow before.

@@ -87,10 +87,10 @@ pub fn run<C: Comm>(
         }
         return Ok(refused(world, why, Exit::BadInput));
     }
-    let (meter, why) = start_meter(world, options)?;
-    if let Some(why) = why {
-        return Ok(refused(world, &why, Exit::BadInput));
-    }
+    let meter = match start_meter(world, options)? {
+        Ok(meter) => meter,
+        Err(why) => return Ok(refused(world, &why, Exit::BadInput)),
+    };
     if !begin_report(world, spec, settings, options, &setup, start_unix_seconds, events)? {
         return Ok(Finished::short(Exit::BadInput));
     }
@@ -175,11 +175,6 @@ fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
     Finished::short(exit)
 }
 
-/// The words of the command line; bytes that are not UTF-8 are replaced.
-fn command_line() -> Vec<String> {
-    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect()
-}
-
 /// Begins the report on rank 0. Returns whether that has succeeded, the same on all ranks.
 /// Collective.
 fn begin_report<C: Comm>(
@@ -191,10 +186,11 @@ fn begin_report<C: Comm>(
     start_unix_seconds: i64,
     events: &mut dyn RunEvents,
 ) -> Result<bool, CommError> {
-    let mut has_begun = [1];
+    let mut has_begun = 1u8;
     if world.rank() == 0 {
+        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
         let facts = RunFacts {
-            command_line: command_line(),
+            command_line: words.collect(),
             configuration: options.configuration.clone(),
             environment: setup.environment.clone(),
             dgemm_self_test: Some(setup.self_test.clone()),
@@ -206,27 +202,23 @@ fn begin_report<C: Comm>(
         }
         if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
             messages::print(format_args!("error: {why}"));
-            has_begun = [0];
+            has_begun = 0;
         }
     }
-    collect::broadcast(world, &mut has_begun, 0)?;
-    Ok(has_begun[0] != 0)
+    Ok(collect::broadcast_one(world, has_begun, 0)? != 0)
 }
 
-/// Starts the meter on rank 0, if the user names one. Returns on all ranks why that fails.
-/// Collective.
+/// Starts the meter on rank 0, if the user names one. The inner error is why that fails, the same on
+/// all ranks. Collective.
 fn start_meter<C: Comm>(
     world: &C,
     options: &JobOptions,
-) -> Result<(Option<Meter>, Option<String>), CommError> {
-    let Some(command) = &options.power_command else { return Ok((None, None)) };
+) -> Result<Result<Option<Meter>, String>, CommError> {
+    let Some(command) = &options.power_command else { return Ok(Ok(None)) };
     let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));
-    let (meter, why) = match started {
-        Some(Ok(meter)) => (Some(meter), String::new()),
-        Some(Err(why)) => (None, why),
-        None => (None, String::new()),
-    };
-    Ok((meter, setup::first_text(world, &why)?))
+    let started = started.transpose();
+    let why = setup::first_text(world, started.as_ref().err().map_or("", String::as_str))?;
+    Ok(why.map_or(Ok(started.ok().flatten()), Err))
 }
 
 /// Ends the report. Returns the exit code of a job with tests of these `counts`, or `None` if the
@@ -257,9 +249,9 @@ fn exit_for(counts: Counts) -> Exit {
 /// Returns on all ranks whether rank 0 has the `exit` of a complete report, and the exit code of
 /// the job. Collective.
 fn same_end<C: Comm>(world: &C, exit: Option<Exit>) -> Result<(bool, Exit), CommError> {
-    let mut answer = [u8::from(exit.is_some()), exit.unwrap_or(Exit::BadInput).code()];
-    collect::broadcast(world, &mut answer, 0)?;
-    Ok((answer[0] != 0, Exit::from_code(answer[1])))
+    let exit = [u8::from(exit.is_some()), exit.unwrap_or(Exit::BadInput).code()];
+    let [is_whole, code] = collect::broadcast_one(world, exit, 0)?;
+    Ok((is_whole != 0, Exit::from_code(code)))
 }
 
 /// Printed at the end of a run that leaves marks.

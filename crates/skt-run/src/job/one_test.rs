@@ -2,11 +2,13 @@
 
 use super::error::JobError;
 use super::watcher::Watcher;
+use crate::events::RunEvents as _;
 use crate::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::ptest;
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::level::Load;
+use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::TestSpec;
 use skt_health::environment::preflight::DoesNotFit;
 use skt_host::messages;
@@ -15,9 +17,9 @@ use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::Unguarded;
 use skt_solver::team::Team;
 
-/// Runs a test under checkpoints, until its result is in shared memory. Also returns whether an
-/// earlier start had left the result there.
-pub(super) fn run_with_checkpoints<'a, C: Comm>(
+/// Runs a test under checkpoints or checksums, until its result is in shared memory. Also returns
+/// whether an earlier start had left the result there.
+pub(super) fn run_protected<'a, C: Comm>(
     ranks: &C,
     test: &TestSpec,
     settings: &Settings,
@@ -25,41 +27,32 @@ pub(super) fn run_with_checkpoints<'a, C: Comm>(
     watcher: &mut Watcher,
 ) -> Result<(Done<'a, C>, bool), JobError> {
     let team = context.memory.process().0;
-    match protect::open(ranks, test, settings, context)? {
-        Opened::Ready(guard, found) => {
-            warn_of_levels(ranks, settings, &found, watcher);
-            for line in opening_lines(&guard, &found) {
-                watcher.announce(&line);
-            }
-            Ok((run_protected(*guard, team, test, watcher)?, false))
+    if settings.method == Method::Abft {
+        let (abft, found) = match protect::abft::open(ranks, test, settings, context)? {
+            Opened::Ready(abft, found) => (abft, found),
+            Opened::Done(done) => return Ok((done, true)),
+        };
+        warn_of_levels(ranks, settings, &found, watcher);
+        if let Some(load) = &found.load {
+            let level = settings.levels.0[load.level].name();
+            let lines = image_lines(load, &level, found.epoch);
+            lines.iter().for_each(|line| watcher.announce(line));
         }
-        Opened::Done(done) => Ok((done, true)),
+        watcher.announce(&placement_line(test, &found));
+        return Ok((abft.run(team, watcher)?, false));
     }
-}
-
-/// Runs a test whose elimination carries checksums, until its result is in shared memory. Also
-/// returns whether an earlier start had left the result there.
-pub(super) fn run_with_checksums<'a, C: Comm>(
-    ranks: &C,
-    test: &TestSpec,
-    settings: &Settings,
-    context: TestContext<'a>,
-    watcher: &mut Watcher,
-) -> Result<(Done<'a, C>, bool), JobError> {
-    let team = context.memory.process().0;
-    match protect::abft::open(ranks, test, settings, context)? {
-        Opened::Ready(abft, found) => {
-            warn_of_levels(ranks, settings, &found, watcher);
-            if let Some(load) = &found.load {
-                let level = settings.levels.0[load.level].name();
-                let lines = image_lines(load, &level, found.epoch);
-                lines.iter().for_each(|line| watcher.announce(line));
-            }
-            watcher.announce(&placement_line(test, &found));
-            Ok((abft.run(team, watcher, |watcher| watcher.samples.list())?, false))
-        }
-        Opened::Done(done) => Ok((done, true)),
-    }
+    let (mut guard, found) = match protect::open(ranks, test, settings, context)? {
+        Opened::Ready(guard, found) => (guard, found),
+        Opened::Done(done) => return Ok((done, true)),
+    };
+    warn_of_levels(ranks, settings, &found, watcher);
+    opening_lines(&guard, &found).iter().for_each(|line| watcher.announce(line));
+    let resumed = guard.is_resumed();
+    let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
+    let record = ptest::run(&grid, team, test, &mut *guard, resumed, watcher)?;
+    // Rank 0 of the grid has the record; its result counts.
+    let result = record.map(|record| guard.result(record, &watcher.samples()));
+    Ok((guard.finish(&result.unwrap_or_default())?, false))
 }
 
 /// Prints on rank 0 which levels a start has given up.
@@ -104,21 +97,6 @@ fn placement_line(test: &TestSpec, found: &OpeningPlan) -> String {
     }
 }
 
-/// Runs a test under checkpoints, until its result is in shared memory.
-fn run_protected<'a, C: Comm>(
-    mut guard: Protected<'a, C>,
-    team: &Team,
-    test: &TestSpec,
-    watcher: &mut Watcher,
-) -> Result<Done<'a, C>, JobError> {
-    let resumed = guard.is_resumed();
-    let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
-    let record = ptest::run(&grid, team, test, &mut guard, resumed, watcher)?;
-    // Rank 0 of the grid has the record; its result counts.
-    let result = record.map(|record| guard.result(record, &watcher.samples.list()));
-    Ok(guard.finish(&result.unwrap_or_default())?)
-}
-
 /// The lines about what a start has found.
 fn opening_lines<C: Comm>(guard: &Protected<C>, found: &OpeningPlan) -> Vec<String> {
     let mut lines = Vec::new();
@@ -156,10 +134,9 @@ pub(super) fn run_plain<C: Comm>(
         return Ok(ptest::skipped(grid, test, Some(lack.to_string()))?);
     }
     let guard = Unguarded::new(ptest::shape(grid, test).doubles());
-    let mut lacking = [u8::from(guard.is_err())];
-    collect::all_reduce(&grid.all, &mut lacking, u8::max)?;
+    let is_lacking = collect::any(&grid.all, guard.is_err())?;
     match guard {
-        Ok(mut guard) if lacking[0] == 0 => {
+        Ok(mut guard) if !is_lacking => {
             Ok(ptest::run(grid, team, test, &mut guard, false, watcher)?)
         }
         _ => Ok(ptest::skipped(grid, test, None)?),

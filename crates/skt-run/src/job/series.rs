@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
 use super::error::JobError;
-use super::one_test::{run_plain, run_with_checkpoints, run_with_checksums};
+use super::one_test::{run_plain, run_protected};
 use super::setup::Setup;
 use super::watcher::Watcher;
 use super::{interrupt, outlook, setup, warnings};
@@ -24,7 +25,6 @@ use crate::protect::{
 };
 use crate::record::{Counts, Samples, TestRecord};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_checkpoint::checkpoint::store::CLEANERS;
 use skt_config::{Pmap, RunSpec, TestSpec};
@@ -110,7 +110,7 @@ impl<C: Comm> Ranks<C> {
 }
 
 /// What rank 0 has all ranks do after a test.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Serialize, Deserialize)]
 enum NextStep {
     /// Stop: the test could not be reported.
     Stop,
@@ -118,28 +118,8 @@ enum NextStep {
     Continue,
     /// Add results to the ledger first.
     Keep,
-    /// The run ends here on all ranks, with this exit.
-    End(Exit),
-}
-
-impl NextStep {
-    fn bytes(self) -> [u8; 2] {
-        match self {
-            Self::Stop => [0, 0],
-            Self::Continue => [1, 0],
-            Self::Keep => [2, 0],
-            Self::End(exit) => [3, exit.code()],
-        }
-    }
-
-    fn from_bytes(bytes: [u8; 2]) -> Self {
-        match bytes {
-            [0, _] => Self::Stop,
-            [1, _] => Self::Continue,
-            [2, _] => Self::Keep,
-            [_, exit] => Self::End(Exit::from_code(exit)),
-        }
-    }
+    /// The run ends here on all ranks, with this exit code.
+    End(u8),
 }
 
 impl<'a, 'e> Tests<'a, 'e> {
@@ -169,9 +149,6 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Runs the tests one by one, from the first one that earlier starts have not finished and
     /// reported. The result is the same on all ranks.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the job is refused.
     pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
         self.remove_left_over(world)?;
@@ -188,9 +165,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         self.with_images = self.find_images(world)?;
         self.check_levels(world)?;
         let nothing_later = self.has_no_later_images(world, first)?;
-        let mut is_reported = [u8::from(self.report_done(first))];
-        collect::broadcast(world, &mut is_reported, 0)?;
-        if is_reported[0] == 0 {
+        let is_reported = u8::from(self.report_done(first));
+        if collect::broadcast_one(world, is_reported, 0)? == 0 {
             return Ok(Ran::unreported());
         }
         let mut ranks: Option<Ranks<C>> = None;
@@ -233,7 +209,9 @@ impl<'a, 'e> Tests<'a, 'e> {
                 // start reports it again.
                 NextStep::Stop => return Ok(Ran::unreported()),
                 // Ranks outside of the grid learn here how the run ends.
-                NextStep::End(exit) => return Err(ended.unwrap_or(JobError::Ended(exit))),
+                NextStep::End(code) => {
+                    return Err(ended.unwrap_or(JobError::Ended(Exit::from_code(code))));
+                }
                 NextStep::Continue => {}
                 NextStep::Keep => {
                     left.extend(self.keep_results(world, done.as_ref().map_or(&[], Done::left))?);
@@ -294,9 +272,6 @@ impl<'a, 'e> Tests<'a, 'e> {
     }
 
     /// Opens the results that earlier starts have kept, which must be of the same tests.
-    ///
-    /// # Errors
-    /// [`JobError::OtherTests`] when they are not.
     fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
         let tests = self.spec.tests();
         if !self.settings.is_on() {
@@ -319,9 +294,6 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Removes the ledger of a start that all ranks refuse, if this start has made it and it is
     /// empty.
-    ///
-    /// # Errors
-    /// When the store refuses.
     pub fn remove_void_ledger(&self) -> Result<(), JobError> {
         let Some(ledger) = &self.ledger else { return Ok(()) };
         Ok(ledger.borrow().remove_if_void()?)
@@ -366,12 +338,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         let mut seen = vec![0; outlooks.len()];
         if self.setup.is_first_on_host {
-            for test in protect::images::tests_with_images(settings)
-                .into_iter()
-                .filter(|test| is_short(*test))
-            {
-                seen[test] = 1;
-            }
+            let with_images = protect::images::tests_with_images(settings).into_iter();
+            with_images.filter(|test| is_short(*test)).for_each(|test| seen[test] = 1);
         }
         collect::all_reduce(world, &mut seen, u8::max)?;
         Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
@@ -491,9 +459,8 @@ impl<'a, 'e> Tests<'a, 'e> {
             (true, false) => NextStep::Continue,
             (true, true) => NextStep::Keep,
         };
-        let mut step = end.map_or(own, NextStep::End).bytes();
-        collect::broadcast(world, &mut step, 0)?;
-        Ok(NextStep::from_bytes(step))
+        let step = end.map_or(own, |exit| NextStep::End(exit.code()));
+        collect::broadcast_json(world, &step, 0)
     }
 
     /// Adds rank 0's results to the ledger, where they stay until the report is complete, and notes
@@ -577,10 +544,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         heartbeat::begin_phase("open", 0, test.n, 0.0);
         interrupt::keep(true);
         watcher.announce("looking for data of an earlier start, and reserving memory");
-        let (done, is_found) = match settings.method {
-            Method::Abft => run_with_checksums(ranks, test, &settings, context, &mut watcher)?,
-            _ => run_with_checkpoints(ranks, test, &settings, context, &mut watcher)?,
-        };
+        let (done, is_found) = run_protected(ranks, test, &settings, context, &mut watcher)?;
         let number = index + 1;
         let words = "was done by an earlier start, which ended before it removed the result";
         let note = is_found.then(|| format!("test {number} {words}"));

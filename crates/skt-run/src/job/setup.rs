@@ -176,9 +176,8 @@ fn wait_for_memory<C: Comm>(
     let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
     let may_come = || {
         let is_over = patience.is_over(true);
-        let mut any = [u64::from(ending_processes() > 0), u64::from(is_over)];
-        collect::all_reduce(world, &mut any, u64::max)?;
-        Ok(any == [1, 0])
+        let is_ending = collect::any(world, ending_processes() > 0)?;
+        Ok(is_ending && !collect::any(world, is_over)?)
     };
     let lacks = || {
         *places = all_places(world, settings, options, store)?;
@@ -221,9 +220,8 @@ fn take_lock<C: Comm>(
     let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team))?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
     let why = first_text(world, &in_use.unwrap_or_default())?;
-    let mut stays = [u64::from(taken.as_ref().is_err_and(|why| !why.passes()))];
-    collect::all_reduce(world, &mut stays, u64::max)?;
-    let refusal = why.map(|why| Refused { why, passes: stays == [0] });
+    let stays = collect::any(world, taken.as_ref().is_err_and(|why| !why.passes()))?;
+    let refusal = why.map(|why| Refused { why, passes: !stays });
     Ok((taken.ok().map(Arc::new), refusal))
 }
 

@@ -9,7 +9,7 @@ use crate::heartbeat;
 use crate::power::TestPower;
 use crate::protect::{self, FaultInjector};
 use crate::record::energy::RankEnergy;
-use crate::record::{Restart, Samples};
+use crate::record::{Restart, Sample, Samples};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, SlowReport};
 use skt_solver::comm;
@@ -125,6 +125,10 @@ impl RunEvents for Watcher<'_> {
 
     fn rates(&mut self, report: SlowReport) {
         self.slow = Some(report);
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        self.samples.list()
     }
 
     fn flips(&mut self, done: usize) -> bool {

@@ -18,7 +18,7 @@ use std::time::Instant;
 use skt_terms::phases::{ChecksumCosts, Phases};
 
 use super::app::NodeCheckpointer;
-use super::clock::ClockReading;
+use super::clock::{ClockReading, Origin};
 use super::deadline::{self, Ahead};
 use super::guard::{Done, Opened, TestContext, config, guessed_schedule, solve_error};
 use super::images;
@@ -296,14 +296,9 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     /// # Errors
     /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
     /// [`Unsolved::Wrong`] when numbers are wrong and have not been corrected. When a rank is lost.
-    pub fn run<E: RunEvents>(
-        mut self,
-        team: &Team,
-        events: &mut E,
-        samples: impl Fn(&E) -> Vec<Sample>,
-    ) -> Result<Done<'a, C>, Unsolved> {
+    pub fn run(mut self, team: &Team, events: &mut dyn RunEvents) -> Result<Done<'a, C>, Unsolved> {
         let resumed = self.images_resumed_from();
-        match self.solve(team, events, samples) {
+        match self.solve(team, events) {
             Ok(result) => {
                 let done = self.checkpointer.finish(&result);
                 done.map_err(|error| AbftError::from(solve_error(0, error)).into())
@@ -344,12 +339,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     }
 
     /// Solves and checks. Returns the result to keep, on all ranks. Collective over the grid.
-    fn solve<E: RunEvents>(
-        &mut self,
-        team: &Team,
-        events: &mut E,
-        samples: impl Fn(&E) -> Vec<Sample>,
-    ) -> Result<Vec<u8>, AbftError> {
+    fn solve(&mut self, team: &Team, events: &mut dyn RunEvents) -> Result<Vec<u8>, AbftError> {
         let spec = self.spec.clone();
         let TestSpec { p, q, checksums, n, .. } = spec;
         let comm = self.checkpointer.comm();
@@ -367,7 +357,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         let (absent, id) = (self.absent.clone(), self.start_id);
         let watch = RateWatch::begin(&grid.all, self.checkpointer.rank(), &spec)
             .map_err(SolveError::from)?;
-        let mut watcher = RunWatcher::new(self, &seconds, &spec, events, watch);
+        let mut watcher = RunWatcher::new(self, &seconds, events, watch);
         let solved = match &absent[..] {
             [] => system.solve(memory, id, &GraceHook, &mut watcher),
             absent => {
@@ -402,7 +392,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
                 let a = system.matrix(memory);
                 let judged = ptest::conclude(&data, team, &spec, record, solved, a, events)?;
                 if let Some(record) = judged {
-                    result = self.result(record, &learned, &samples(events));
+                    result = self.result(record, &learned, &events.samples());
                 }
             }
             // All ranks know of a column without a pivot.
@@ -502,21 +492,10 @@ impl abft::MemoryHook for GraceHook {
 
 /// The solver's watcher: reports the progress of the run, and keeps its state and its images.
 struct RunWatcher<'t, 'g, 'a, C: Comm> {
-    checkpointer: &'t mut NodeCheckpointer<'a, C>,
-    recovered: Option<Recovered>,
-    /// The level whose images this start resumes from, if any.
-    level: Option<String>,
-    /// The host of each rank of the test.
-    hosts: &'t [String],
-    recorder: &'t mut Recorder,
+    test: &'t mut AbftTest<'a, C>,
     seconds: &'t Seconds<'t>,
-    /// When this process noticed the loss that this attempt continues after.
-    lost_at: Option<Instant>,
-    spec: &'t TestSpec,
     learned: Learned,
     events: &'t mut dyn RunEvents,
-    settings: &'t Settings,
-    schedule: CheckpointSchedule,
     /// When panel `self.next` began.
     step_at: Instant,
     next: usize,
@@ -551,29 +530,20 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     fn new(
         test: &'t mut AbftTest<'a, C>,
         seconds: &'t Seconds<'t>,
-        spec: &'t TestSpec,
         events: &'t mut dyn RunEvents,
         watch: Option<RateWatch<'g, C>>,
     ) -> Self {
         match test.recovered {
             // The phase `generate` would mean that there is nothing to go back to yet.
             Some(_) => heartbeat::enter_phase("restore"),
-            None => events.phase(ptest::generating(spec)),
+            None => events.phase(ptest::generating(&test.spec)),
         }
-        test.recorder.begin_own_clock();
+        test.recorder.start = Instant::now();
         Self {
-            checkpointer: &mut test.checkpointer,
-            recovered: test.recovered.take(),
-            level: test.level.take(),
-            hosts: &test.hosts,
-            recorder: &mut test.recorder,
+            test,
             seconds,
-            lost_at: test.lost_at,
-            spec,
             learned: Learned::default(),
             events,
-            settings: &test.settings,
-            schedule: test.schedule.clone(),
             step_at: Instant::now(),
             next: 0,
             has_learnt: false,
@@ -585,15 +555,14 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// Begins or resumes the timed part. If the run is interrupted before all ranks have the new
     /// state, the state of the previous start stays valid, if there was one.
     fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
-        let comm = self.checkpointer.comm();
-        let reading = self.recorder.begin_clock(comm)?;
-        match self.recovered.take() {
-            None => self.recorder.begin_run(comm, &reading)?,
+        let comm = self.test.checkpointer.comm();
+        let reading = self.test.recorder.begin_clock(comm)?;
+        match self.test.recovered.take() {
+            None => self.test.recorder.kept.origin = Origin::new(comm, &reading, 0.0)?,
             Some(recovered) => {
-                self.recorder.kept = read_state(&recovered.state);
-                let mut known = [self.seconds.get()];
-                collect::all_max(comm, &mut known)?;
-                self.resume(beginning, recovered.epoch, known[0], &reading)?;
+                self.test.recorder.kept = read_state(&recovered.state);
+                let known_seconds = collect::max(comm, self.seconds.get())?;
+                self.resume(beginning, recovered.epoch, known_seconds, &reading)?;
             }
         }
         self.keep_state()
@@ -602,12 +571,12 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// Keeps the state on all ranks and, if one is due and this is not the first call in this
     /// start, an image. Collective, at a cut.
     fn keep_state(&mut self) -> Result<(), CheckpointError> {
-        let capacity_bytes = state_bytes(self.spec.ranks());
-        let mut kept = std::mem::take(&mut self.recorder.kept);
-        kept.elapsed_seconds = self.recorder.seconds();
+        let capacity_bytes = state_bytes(self.test.spec.ranks());
+        let mut kept = std::mem::take(&mut self.test.recorder.kept);
+        kept.elapsed_seconds = self.test.recorder.seconds();
         let (kept, bytes) = result::fit(kept, capacity_bytes, |kept| &mut kept.restarts);
-        self.recorder.kept = kept;
-        self.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
+        self.test.recorder.kept = kept;
+        self.test.checkpointer.checkpoint(&[Active::ALL], &bytes)?;
         Ok(())
     }
 
@@ -623,11 +592,16 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         if !beginning.is_solved {
             // A run that resumes from a cut has not replaced a process column, even if an earlier
             // start noted that it was about to.
-            self.recorder.kept.restarts.iter_mut().for_each(|restart| restart.replacement = None);
+            self.test
+                .recorder
+                .kept
+                .restarts
+                .iter_mut()
+                .for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
-            epoch: if self.level.is_some() { epoch } else { 0 },
-            column: (beginning.panel * self.spec.nb).min(self.spec.n),
+            epoch: if self.test.level.is_some() { epoch } else { 0 },
+            column: (beginning.panel * self.test.spec.nb).min(self.test.spec.n),
             rebuilt_ranks: beginning.rebuilt.clone(),
             mended_seconds: self.repair_seconds()?,
             undone_ranks: beginning.undone,
@@ -636,14 +610,15 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
                 decoded_bytes: 0,
                 decode_seconds: 0.0,
             }),
-            level: self.level.take(),
+            level: self.test.level.take(),
             ..Restart::default()
         };
         let known = Known { saved_seconds: known_seconds, seconds_min: known_seconds };
-        self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?;
-        self.events.resumes(self.recorder.restart().expect("noted just now"));
+        self.test.recorder.resume(self.test.checkpointer.comm(), reading, known, restart)?;
+        self.events.resumes(self.test.recorder.restart().expect("noted just now"));
         if beginning.is_solved {
-            self.recorder.stay_at(known_seconds);
+            // x is known already, so the time since then does not count.
+            self.test.recorder.before_seconds = known_seconds;
         }
         Ok(())
     }
@@ -651,55 +626,57 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// Seconds since the ranks noticed the loss that the job has outlived, the maximum over ranks;
     /// `None` in the first attempt of the job.
     fn repair_seconds(&self) -> Result<Option<f64>, CheckpointError> {
-        let seconds = self.lost_at.map_or(-1.0, |at| at.elapsed().as_secs_f64());
-        let mut longest = [seconds];
-        collect::all_max(self.checkpointer.comm(), &mut longest)?;
-        Ok(Some(longest[0]).filter(|&seconds| seconds >= 0.0))
+        let seconds = self.test.lost_at.map_or(-1.0, |at| at.elapsed().as_secs_f64());
+        let longest = collect::max(self.test.checkpointer.comm(), seconds)?;
+        Ok(Some(longest).filter(|&seconds| seconds >= 0.0))
     }
 
     /// Whether the run should stop at the next cut, as far as this rank knows: by rank 0's clock,
     /// or by a signal on any rank.
     fn is_time_up(&self) -> bool {
-        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(self.next);
+        let (step_seconds, rest_seconds) = self.test.schedule.seconds_ahead(self.next);
         // Images are written at the next cut, one step later.
-        let save_seconds = self.recorder.image_seconds() + step_seconds;
+        let save_seconds = self.test.recorder.image_seconds + step_seconds;
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
-        let is_over = || self.recorder.is_over(&ahead);
-        deadline::is_asked() || self.checkpointer.comm().rank() == 0 && is_over()
+        let is_over = || self.test.recorder.is_over(&ahead);
+        deadline::is_asked() || self.test.checkpointer.comm().rank() == 0 && is_over()
     }
 
     /// Whether a start with limited time should write its first images now, to measure their time.
     fn is_time_to_learn(&self) -> bool {
-        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(self.next);
+        let (step_seconds, rest_seconds) = self.test.schedule.seconds_ahead(self.next);
         let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 0.0 };
-        let here_seconds = self.recorder.start().elapsed().as_secs_f64();
-        let is_time = || here_seconds >= self.recorder.look_after(&ahead, true);
-        self.recorder.is_limited() && !self.has_learnt && is_time()
+        let here_seconds = self.test.recorder.start.elapsed().as_secs_f64();
+        let is_time = || here_seconds >= self.test.recorder.look_after(&ahead, true);
+        self.test.recorder.is_limited() && !self.has_learnt && is_time()
     }
 
     /// Keeps the cut before panel `cut`. If the time is up, also makes its images complete, where
     /// that is possible, and returns the error that stops the run, on all ranks. Collective.
     fn keep(&mut self, cut: usize) -> Result<Option<SolveError>, CheckpointError> {
-        let mut stops = [f64::from(u8::from(self.is_time_up()))];
-        collect::all_max(self.checkpointer.comm(), &mut stops)?;
-        if stops[0] > 0.0 {
-            self.checkpointer.make_images_due();
+        let stops = collect::any(self.test.checkpointer.comm(), self.is_time_up())?;
+        if stops {
+            self.test.checkpointer.make_images_due();
         }
         self.keep_state()?;
-        if stops[0] > 0.0 {
-            let column = (cut * self.spec.nb).min(self.spec.n);
-            return self.recorder.stop(self.checkpointer, self.settings, column).map(Some);
+        if stops {
+            let column = (cut * self.test.spec.nb).min(self.test.spec.n);
+            return self
+                .test
+                .recorder
+                .stop(&mut self.test.checkpointer, &self.test.settings, column)
+                .map(Some);
         }
-        let mut most = [self.checkpointer.seconds_of_images()];
-        collect::all_max(self.checkpointer.comm(), &mut most)?;
-        self.recorder.note_image_seconds(most[0]);
+        let image_seconds = self.test.checkpointer.seconds_of_images();
+        self.test.recorder.image_seconds =
+            collect::max(self.test.checkpointer.comm(), image_seconds)?;
         Ok(None)
     }
 }
 
 impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     fn generated(&mut self, seconds: f64) {
-        self.events.waits(ptest::generating(self.spec), seconds);
+        self.events.waits(ptest::generating(&self.test.spec), seconds);
     }
 
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
@@ -712,7 +689,7 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
         self.learned.start_unix_seconds = now_unix_seconds();
         (self.next, self.step_at) = (beginning.panel, Instant::now());
         self.events.phase(if beginning.is_solved { Phase::BackSubstitute } else { Phase::Factor });
-        self.events.timed_part_begins(self.recorder.seconds());
+        self.events.timed_part_begins(self.test.recorder.seconds());
         Ok(())
     }
 
@@ -720,28 +697,28 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
         self.rates = Some(rates.clone());
         let slow = self.watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
         slow.into_iter().for_each(|slow| self.events.slow(&slow));
-        let seconds = self.recorder.seconds();
+        let seconds = self.test.recorder.seconds();
         self.seconds.set(seconds);
-        let next = done.div_ceil(self.spec.nb);
-        let (flops, took) = (self.schedule.flops(self.next..next), self.step_at.elapsed());
+        let next = done.div_ceil(self.test.spec.nb);
+        let (flops, took) = (self.test.schedule.flops(self.next..next), self.step_at.elapsed());
         if flops > 0.0 && !took.is_zero() {
-            self.schedule.rate = flops / took.as_secs_f64();
+            self.test.schedule.rate = flops / took.as_secs_f64();
         }
         (self.next, self.step_at) = (next, Instant::now());
-        self.events.columns(done, self.spec.n, seconds);
+        self.events.columns(done, self.test.spec.n, seconds);
         Ok(())
     }
 
     fn wants_image(&mut self) -> bool {
         if self.is_time_to_learn() {
-            self.checkpointer.make_images_due();
+            self.test.checkpointer.make_images_due();
             self.has_learnt = true;
         }
-        self.checkpointer.wants_images() || self.is_time_up()
+        self.test.checkpointer.wants_images() || self.is_time_up()
     }
 
     fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
-        self.seconds.set(self.recorder.seconds());
+        self.seconds.set(self.test.recorder.seconds());
         match self.keep(cut).map_err(|error| solve_error(cut, error))? {
             Some(time_up) => Err(time_up),
             None => Ok(()),
@@ -749,15 +726,15 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     }
 
     fn flip(&mut self, cut: usize) -> Option<Flip> {
-        let done = (cut * self.spec.nb).min(self.spec.n);
+        let done = (cut * self.test.spec.nb).min(self.test.spec.n);
         // Bit 56 changes the exponent by 16. The element is about in the middle of the remaining
         // matrix.
-        let middle = self.spec.n / 2;
+        let middle = self.test.spec.n / 2;
         self.events.flips(done).then_some(Flip { place: (middle, middle), bit: 56 })
     }
 
     fn decoded(&mut self, bytes: u64, seconds: f64) {
-        let restart = self.recorder.kept.restarts.last_mut();
+        let restart = self.test.recorder.kept.restarts.last_mut();
         if let Some(replacement) = restart.and_then(|restart| restart.replacement.as_mut()) {
             (replacement.decoded_bytes, replacement.decode_seconds) = (bytes, seconds);
         }
@@ -766,8 +743,8 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     fn checked(&mut self, found: Checked) {
         self.learned.checks += 1;
         self.learned.mended_rows += found.corrected_rows as u64;
-        note_repaired(&mut self.learned.mended, &found.corrected, self.hosts);
-        report_origins(&found.corrected, self.hosts);
+        note_repaired(&mut self.learned.mended, &found.corrected, &self.test.hosts);
+        report_origins(&found.corrected, &self.test.hosts);
     }
 
     fn back_substitutes(&mut self) {
@@ -775,9 +752,9 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     }
 
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
-        self.seconds.set(self.recorder.seconds());
+        self.seconds.set(self.test.recorder.seconds());
         self.events.timed_part_ends();
-        self.learned.phases = phases.with_total(self.recorder.start().elapsed().as_secs_f64());
+        self.learned.phases = phases.with_total(self.test.recorder.start.elapsed().as_secs_f64());
         self.learned.costs = costs;
     }
 }

@@ -6,12 +6,13 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use skt_checkpoint::checkpoint::codec::checksum;
+use skt_host::clock::now_unix;
 use skt_host::process::boot_id;
 use skt_solver::comm::{Comm, CommError, collect};
 
@@ -40,11 +41,10 @@ impl ClockReading {
         let uptime = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
         // A time namespace shifts the uptime.
         let namespace = fs::read_link("/proc/self/ns/time").unwrap_or_default();
-        let unix = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
             boot: checksum(format!("{} {}", boot_id(), namespace.display()).as_bytes()),
             uptime_seconds: uptime.tv_sec() as f64 + uptime.tv_nsec() as f64 * 1e-9,
-            unix_seconds: unix.map_or(0.0, |since| since.as_secs_f64()),
+            unix_seconds: now_unix(),
         }
     }
 
@@ -102,9 +102,8 @@ impl Origin {
                 uptimes.push((boot, f64::from_bits(uptime)));
             }
         }
-        let mut unix_seconds = [reading.unix_seconds - elapsed_seconds];
-        collect::broadcast(comm, &mut unix_seconds, 0)?;
-        Ok(Self { unix_seconds: unix_seconds[0], uptimes })
+        let unix_seconds = reading.unix_seconds - elapsed_seconds;
+        Ok(Self { unix_seconds: collect::broadcast_one(comm, unix_seconds, 0)?, uptimes })
     }
 
     /// When the run began, by the present wall clock of rank 0, in whole seconds since 1970.

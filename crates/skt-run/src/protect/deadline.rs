@@ -61,20 +61,11 @@ pub(super) struct Ahead {
 /// The end of the time of a start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Deadline {
-    /// The end, in seconds since 1970.
-    end_unix: Option<f64>,
+    /// The end, in seconds since 1970, if the time is limited.
+    pub end_unix: Option<f64>,
 }
 
 impl Deadline {
-    pub fn new(end_unix: Option<f64>) -> Self {
-        Self { end_unix }
-    }
-
-    /// Whether the time is limited.
-    pub fn is_set(&self) -> bool {
-        self.end_unix.is_some()
-    }
-
     /// Seconds left at `now_unix`; infinite without a limit.
     pub fn seconds_left(&self, now_unix: f64) -> f64 {
         self.end_unix.map_or(f64::INFINITY, |end| end - now_unix)
@@ -135,7 +126,7 @@ mod tests {
     /// of time. It completes what it begins, if nothing takes half as long again as before.
     #[test]
     fn last_image_is_complete_before_the_time_ends() {
-        let deadline = Deadline::new(Some(7200.0));
+        let deadline = Deadline { end_unix: Some(7200.0) };
         for (step_seconds, save_seconds, slower) in
             [(35.0, 900.0, 1.0_f64), (35.0, 900.0, 1.4), (0.01, 0.1, 1.4), (100.0, 1.0, 1.2)]
         {
@@ -160,14 +151,15 @@ mod tests {
 
     #[test]
     fn run_that_ends_within_its_time_is_not_stopped() {
-        let deadline = Deadline::new(Some(1000.0));
+        let deadline = Deadline { end_unix: Some(1000.0) };
         let ahead = |rest_seconds| Ahead { step_seconds: 1.0, rest_seconds, save_seconds: 100.0 };
         assert!(!deadline.is_over(880.0, &ahead(60.0)), "it has twice the time");
         assert!(deadline.is_over(880.0, &ahead(100.0)), "it may take longer than thought");
         assert!(!deadline.is_over(800.0, &ahead(1e9)), "there is time for another step");
-        assert!(!Deadline::new(None).is_over(1e12, &ahead(1e9)));
+        let unlimited = Deadline { end_unix: None };
+        assert!(!unlimited.is_over(1e12, &ahead(1e9)));
         assert_eq!(deadline.look_after(0.0, &ahead(1e9), true), 125.0);
-        assert!(Deadline::new(None).look_after(0.0, &ahead(1e9), true).is_infinite());
+        assert!(unlimited.look_after(0.0, &ahead(1e9), true).is_infinite());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::app::{self, NodeCheckpointer};
 use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
-use super::history::{History, Taken, remember};
+use super::history::{TAKEN_KEPT, Taken, remember};
 use super::images;
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
@@ -240,7 +240,7 @@ pub fn open<'a, C: Comm>(
     if recovered.is_some() || known.is_some() {
         guard.resume(recovered.as_ref(), known, found.load.as_deref(), &reading)?;
     } else {
-        guard.recorder.begin_run(guard.checkpointer.comm(), &reading)?;
+        guard.recorder.kept.origin = Origin::new(guard.checkpointer.comm(), &reading, 0.0)?;
     }
     guard.agree_on_state()?;
     Ok(Opened::Ready(Box::new(guard), found))
@@ -329,7 +329,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             // not have it.
             let seconds = 0.0;
             let last = Taken { start_seconds: taken_seconds, seconds, epoch, column, bytes: 0 };
-            remember(&mut self.costs.taken, last);
+            remember(&mut self.costs.taken, last, TAKEN_KEPT);
         }
         let restart = Restart {
             epoch,
@@ -341,17 +341,6 @@ impl<'a, C: Comm> Protected<'a, C> {
         };
         let known = Known { saved_seconds: taken_seconds, seconds_min };
         Ok(self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?)
-    }
-
-    /// The history of the test since its first start.
-    pub fn history(&self) -> History {
-        self.recorder.history(self.costs.taken.clone())
-    }
-
-    /// The geometry of the smallest group.
-    pub fn geometry(&self) -> Geometry {
-        let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
-        Geometry { members, parities: self.settings.parities }
     }
 
     /// What the protection was and did, for the report.
@@ -382,7 +371,9 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// The result of the test for [`Protected::finish`]: its record, with the samples of this start
     /// and the events since the first one.
     pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
-        record.memory = memory_split(&self.spec, &self.settings, Some(self.geometry()));
+        let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
+        let smallest = Geometry { members, parities: self.settings.parities };
+        record.memory = memory_split(&self.spec, &self.settings, Some(smallest));
         record.protection = Some(self.protection());
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
         self.recorder.result(record, self.costs.taken.clone(), samples, capacity_bytes)
@@ -496,9 +487,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Seconds that this rank was at the cut before the last rank arrived. `agreed_seconds` is its
     /// time from its arrival to the agreement, which all ranks leave together.
     fn skew(&self, agreed_seconds: f64) -> Result<f64, CheckpointError> {
-        let mut last = [-agreed_seconds];
-        collect::all_max(self.checkpointer.comm(), &mut last)?;
-        Ok(agreed_seconds + last[0])
+        Ok(agreed_seconds + collect::max(self.checkpointer.comm(), -agreed_seconds)?)
     }
 
     /// Adds the cost of a checkpoint to the state that goes into the next checkpoint and into the
@@ -528,7 +517,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             column: (self.saved_panel * self.spec.nb).min(self.spec.n),
             bytes: stats.encoded_bytes as u64,
         };
-        remember(&mut costs.taken, taken);
+        remember(&mut costs.taken, taken, TAKEN_KEPT);
         self.schedule.cost_seconds = cost.stall_seconds;
         self.has_taken = true;
         Ok(())
@@ -539,9 +528,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         let saved = self.saved_panel;
         let is_due = panel > saved && panel >= self.due;
         let is_worth_it = self.learns() || self.schedule.is_worth_it(saved, panel);
-        let mut take = [u8::from(is_due && is_worth_it)];
-        collect::broadcast(self.checkpointer.comm(), &mut take, 0)?;
-        Ok(take[0] != 0)
+        let takes = u8::from(is_due && is_worth_it);
+        Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
     }
 
     /// Sets the panel before which the next checkpoint may be due, seen from panel `panel`. Returns
@@ -556,9 +544,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         };
         let look = self.next_look(panel);
         let due = if self.overlaps || self.learns() { due.min(look) } else { due };
-        let mut agreed = [due as u64, look as u64];
-        collect::broadcast(self.checkpointer.comm(), &mut agreed, 0)?;
-        let [due, look] = agreed.map(|panel| panel as usize);
+        let [due, look] = collect::broadcast_one(self.checkpointer.comm(), [due, look], 0)?;
         self.due = due;
         Ok(due.min(look))
     }
@@ -581,7 +567,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// The predicted times at the cut before panel `next`.
     fn ahead(&self, next: usize) -> Ahead {
         let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(next);
-        let save_seconds = self.schedule.cost_seconds + self.recorder.image_seconds();
+        let save_seconds = self.schedule.cost_seconds + self.recorder.image_seconds;
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
@@ -600,11 +586,9 @@ impl<'a, C: Comm> Protected<'a, C> {
         let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
         collect::all_max(self.checkpointer.comm(), &mut most)?;
         let [is_asked, image_seconds] = most;
-        self.recorder.note_image_seconds(image_seconds);
-        let is_over = self.recorder.is_over(&self.ahead(next));
-        let mut stops = [u8::from(is_asked > 0.0 || is_over)];
-        collect::broadcast(self.checkpointer.comm(), &mut stops, 0)?;
-        Ok(stops[0] != 0)
+        self.recorder.image_seconds = image_seconds;
+        let stops = u8::from(is_asked > 0.0 || self.recorder.is_over(&self.ahead(next)));
+        Ok(collect::broadcast_one(self.checkpointer.comm(), stops, 0)? != 0)
     }
 
     /// Saves the state before panel `next`, with images on all levels, and waits until all are
@@ -677,9 +661,8 @@ fn overlaps<C: Comm>(
     checkpointer: &NodeCheckpointer<C>,
 ) -> Result<bool, CheckpointError> {
     // Groups on one host may encode differently from those on several hosts.
-    let mut overlaps = [u8::from(settings.overlaps(checkpointer.encoder()))];
-    collect::all_reduce(checkpointer.comm(), &mut overlaps, u8::max)?;
-    Ok(overlaps[0] > 0)
+    let overlaps = settings.overlaps(checkpointer.encoder());
+    Ok(collect::any(checkpointer.comm(), overlaps)?)
 }
 
 pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
@@ -738,7 +721,7 @@ impl<C: Comm> Guard for Protected<'_, C> {
 
     fn start(&mut self) -> usize {
         self.recorder.begin_timed_part();
-        (self.cut_panel, self.cut_at) = (self.saved_panel, self.recorder.start());
+        (self.cut_panel, self.cut_at) = (self.saved_panel, self.recorder.start);
         self.due = self.saved_panel;
         self.saved_panel
     }

@@ -6,7 +6,7 @@ use crate::record::{Event, Restart, Sample};
 
 /// The number of checkpoints that a history lists, the latest ones. They are in the header of each
 /// segment.
-const TAKEN_KEPT: usize = 60;
+pub(super) const TAKEN_KEPT: usize = 60;
 /// The number of restarts that a report lists, the latest ones.
 pub(super) const RESTARTS_KEPT: usize = 60;
 
@@ -45,29 +45,19 @@ fn milli(seconds: f64) -> f64 {
     (seconds * 1e3).round() / 1e3
 }
 
-/// Adds a checkpoint, and drops the oldest ones beyond [`TAKEN_KEPT`].
-pub(super) fn remember(list: &mut Vec<Taken>, taken: Taken) {
-    keep_latest(list, taken, TAKEN_KEPT);
-}
-
-/// Adds a restart, and drops the oldest ones beyond [`RESTARTS_KEPT`].
-pub(super) fn remember_restart(list: &mut Vec<Restart>, restart: Restart) {
-    keep_latest(list, restart, RESTARTS_KEPT);
-}
-
-fn keep_latest<T>(list: &mut Vec<T>, entry: T, most: usize) {
+/// Adds a checkpoint or a restart, and drops the oldest ones beyond `max`.
+pub(super) fn remember<T>(list: &mut Vec<T>, entry: T, max: usize) {
     list.push(entry);
-    let surplus = list.len().saturating_sub(most);
-    list.drain(..surplus);
+    list.drain(..list.len().saturating_sub(max));
 }
 
 /// The history of a test since its first start.
-#[derive(Debug, Clone, PartialEq)]
-pub struct History {
-    pub(super) taken: Vec<Taken>,
-    pub(super) restarts: Vec<Restart>,
+#[derive(Serialize, Deserialize)]
+pub(super) struct History {
+    pub taken: Vec<Taken>,
+    pub restarts: Vec<Restart>,
     /// Seconds from the first start to this one.
-    pub(super) before_seconds: f64,
+    pub before_seconds: f64,
 }
 
 impl History {
@@ -241,7 +231,7 @@ mod tests {
         let mut list = Vec::new();
         for epoch in 1..500 {
             let taken = Taken { start_seconds: 123_456.789_123, ..taken(epoch) };
-            remember(&mut list, Taken { bytes: 1 << 38, column: 10_000_000, ..taken });
+            remember(&mut list, Taken { bytes: 1 << 38, column: 10_000_000, ..taken }, TAKEN_KEPT);
         }
         assert_eq!((list.len(), list[0].epoch, list[59].epoch), (60, 440, 499));
         let json = serde_json::to_string(&list).unwrap();

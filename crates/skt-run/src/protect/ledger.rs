@@ -100,9 +100,7 @@ impl<'a> Ledger<'a> {
         let mut content = newest(world, own.clone())?;
         let is_new = content.life == 0;
         if is_new {
-            let mut life = [now_unix_nanos()];
-            collect::broadcast(world, &mut life, 0)?;
-            content.life = life[0];
+            content.life = collect::broadcast_one(world, now_unix_nanos(), 0)?;
         }
         let id = content.id();
         let given_up = contents.iter().map(Content::id).filter(|other| *other != id);

@@ -28,9 +28,9 @@ pub use app::{NodeCheckpointer, checkpoint_config};
 pub use beginning::Beginning;
 pub use clock::{Clock, ClockReading};
 pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
-pub use history::History;
 pub use inject::FaultInjector;
-pub use interval::{CheckpointSchedule, Outlook, daly_interval_seconds, panel_flops};
+pub(crate) use interval::panel_flops;
+pub use interval::{CheckpointSchedule, Outlook};
 pub use segments::{
     RankProcess, TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
 };

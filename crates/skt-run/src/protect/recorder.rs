@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::app::NodeCheckpointer;
 use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{self, Ahead, Deadline};
-use super::history::{History, Taken, remember_restart};
+use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
 use crate::record::{LevelFacts, Protection, Restart, Sample, TestRecord};
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
@@ -34,18 +34,16 @@ pub(super) struct Recorder {
     /// Seconds it took to open the test.
     open_seconds: f64,
     /// When the clock of this start began.
-    start: Instant,
+    pub start: Instant,
     /// Seconds of the run when the clock of this start began.
-    before_seconds: f64,
+    pub before_seconds: f64,
     clock: Clock,
-    /// The end of the time of this job.
     deadline: Deadline,
-    /// Seconds of the images of a cut, the most of any rank.
-    image_seconds: f64,
+    /// Seconds of the images of a cut, the most of any rank, when they were last measured.
+    pub image_seconds: f64,
 }
 
 /// How far a run had come, at least, when a start resumes it.
-#[derive(Debug, Clone, Copy)]
 pub(super) struct Known {
     /// Seconds of the run when the data was saved from which the start resumes.
     pub saved_seconds: f64,
@@ -64,7 +62,7 @@ impl Recorder {
             start: opened,
             before_seconds: 0.0,
             clock,
-            deadline: Deadline::new(end_unix),
+            deadline: Deadline { end_unix },
             image_seconds: 0.0,
         }
     }
@@ -75,22 +73,6 @@ impl Recorder {
         let (at, reading) = ClockReading::together(comm, &self.clock)?;
         self.start = at;
         Ok(reading)
-    }
-
-    /// Begins the clock of this start on this rank alone.
-    pub fn begin_own_clock(&mut self) {
-        self.start = Instant::now();
-    }
-
-    /// Begins the run: its clock has no seconds yet when all ranks take their `reading`.
-    /// Collective.
-    pub fn begin_run<C: Comm>(
-        &mut self,
-        comm: &C,
-        reading: &ClockReading,
-    ) -> Result<(), CommError> {
-        self.kept.origin = Origin::new(comm, reading, 0.0)?;
-        Ok(())
     }
 
     /// Resumes the run, and adds `restart` with its times, which this computes. Collective, when
@@ -115,14 +97,8 @@ impl Recorder {
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
             ..restart
         };
-        remember_restart(&mut self.kept.restarts, restart);
+        remember(&mut self.kept.restarts, restart, RESTARTS_KEPT);
         Ok(())
-    }
-
-    /// Sets the seconds of the run before this start to `seconds`: if x is known already, the time
-    /// since then does not count.
-    pub fn stay_at(&mut self, seconds: f64) {
-        self.before_seconds = seconds;
     }
 
     /// Begins the timed part, or continues it: in a first start the time since its clock began does
@@ -135,11 +111,6 @@ impl Recorder {
             self.before_seconds += waited_seconds;
         }
         self.start = Instant::now();
-    }
-
-    /// When the clock of this start began.
-    pub fn start(&self) -> Instant {
-        self.start
     }
 
     /// Seconds of the run.
@@ -158,7 +129,7 @@ impl Recorder {
 
     /// Whether the time of the job is limited.
     pub fn is_limited(&self) -> bool {
-        self.deadline.is_set()
+        self.deadline.end_unix.is_some()
     }
 
     /// Whether the time of the job is over, by the clock of this node: see [`Deadline::is_over`].
@@ -169,16 +140,6 @@ impl Recorder {
     /// Seconds after which to check the time again: see [`Deadline::look_after`].
     pub fn look_after(&self, ahead: &Ahead, learns: bool) -> f64 {
         self.deadline.look_after(self.now_unix(), ahead, learns)
-    }
-
-    /// Seconds of the images of a cut, the most of any rank, when they were last measured.
-    pub fn image_seconds(&self) -> f64 {
-        self.image_seconds
-    }
-
-    /// Notes the seconds of the images of a cut, the most of any rank.
-    pub fn note_image_seconds(&mut self, seconds: f64) {
-        self.image_seconds = seconds;
     }
 
     /// Waits until the images of all levels are complete. Returns the error that stops the run
@@ -192,12 +153,6 @@ impl Recorder {
         let whole = checkpointer.finish_images()?;
         let left = self.deadline.seconds_left(self.now_unix());
         Ok(deadline::time_up(column, &settings.levels, &whole, left))
-    }
-
-    /// The history of the test since its first start, with the checkpoints `taken`.
-    pub fn history(&self, taken: Vec<Taken>) -> History {
-        let (restarts, before_seconds) = (self.kept.restarts.clone(), self.before_seconds);
-        History { taken, restarts, before_seconds }
     }
 
     /// The facts that every protection reports; all others are as without checkpoints.
@@ -231,6 +186,8 @@ impl Recorder {
             // The record is of this start; the timed part began in the first one.
             record.start_unix_seconds = self.kept.origin.start_unix_seconds();
         }
-        result::write(record, samples, self.history(taken), capacity_bytes)
+        let (restarts, before_seconds) = (self.kept.restarts.clone(), self.before_seconds);
+        let history = History { taken, restarts, before_seconds };
+        result::write(record, samples, history, capacity_bytes)
     }
 }

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::history::{History, Taken};
-use crate::record::{Norms, Outcome, Restart, Sample, TestRecord};
+use super::history::History;
+use crate::record::{Norms, Outcome, Sample, TestRecord};
 
 /// The report of a test, without what follows from the rest.
 #[derive(Serialize, Deserialize)]
@@ -15,9 +15,8 @@ struct Kept {
     check: Vec<u64>,
     /// Elapsed seconds of the run, and columns, of this start.
     samples: Vec<(f64, usize)>,
-    taken: Vec<Taken>,
-    restarts: Vec<Restart>,
-    before_seconds: f64,
+    #[serde(flatten)]
+    history: History,
 }
 
 /// The complete record, from the bytes that `write` made.
@@ -32,13 +31,12 @@ pub fn read(result: &[u8]) -> TestRecord {
 /// it cannot be read.
 pub fn try_read(result: &[u8]) -> Option<TestRecord> {
     let kept: Kept = serde_json::from_slice(result).ok()?;
-    let Kept { mut record, check, samples, taken, restarts, before_seconds } = kept;
+    let Kept { mut record, check, samples, history } = kept;
     let numbers = check_numbers(&mut record.outcome);
     numbers.into_iter().zip(check).for_each(|(number, bits)| *number = f64::from_bits(bits));
     if let Some(protection) = &mut record.protection {
-        protection.restarts.clone_from(&restarts);
+        protection.restarts.clone_from(&history.restarts);
     }
-    let history = History { taken, restarts, before_seconds };
     let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
     let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
     if record.protection.is_some() {
@@ -69,14 +67,13 @@ pub(super) fn write(
     if let Some(protection) = &mut record.protection {
         protection.restarts.clear();
     }
-    let History { taken, restarts, before_seconds } = history;
     let samples = samples.iter().map(|s| (s.elapsed_seconds, s.column)).collect();
-    let mut kept = Kept { record, check, samples, taken, restarts, before_seconds };
+    let mut kept = Kept { record, check, samples, history };
     // A restart is worth more than some lines of the report.
     if json(&kept).len() > capacity_bytes {
         kept.record.detailed = None;
     }
-    fit(kept, capacity_bytes, |kept| &mut kept.restarts).1
+    fit(kept, capacity_bytes, |kept| &mut kept.history.restarts).1
 }
 
 /// The value and its JSON. The oldest entries of `list` are removed until it has `capacity_bytes`,
@@ -121,12 +118,12 @@ fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
 mod tests {
     use skt_terms::phases::{ChecksumCosts, PhaseTable, Phases};
 
-    use super::super::history::{RESTARTS_KEPT, remember};
+    use super::super::history::{RESTARTS_KEPT, TAKEN_KEPT, Taken, remember};
     use super::super::split::state_bytes;
     use super::*;
     use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX};
     use crate::record::{
-        DetailedTiming, MemorySplit, Protection, RepairedRank, Samples, Stall, Unverified,
+        DetailedTiming, MemorySplit, Protection, RepairedRank, Restart, Samples, Stall, Unverified,
     };
     use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 
@@ -295,10 +292,8 @@ mod tests {
             let at = LONG + epoch as f64;
             let seconds = 123_456.789;
             let bytes = 1 << 50;
-            remember(
-                &mut taken,
-                Taken { start_seconds: at, seconds, epoch, column: 10_000_000, bytes },
-            );
+            let new = Taken { start_seconds: at, seconds, epoch, column: 10_000_000, bytes };
+            remember(&mut taken, new, TAKEN_KEPT);
         }
         let restart = |number: usize| Restart {
             epoch: number as u64,

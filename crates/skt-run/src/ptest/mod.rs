@@ -277,9 +277,9 @@ fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u6
 /// # Errors
 /// When a rank is lost.
 pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
-    let mut bytes = [rank_bytes(spec, grid.myrow, grid.mycol) as f64];
-    collect::all_max(&grid.all, &mut bytes)?;
-    Ok(TestRecord { rank_bytes: bytes[0] as u64, ..TestRecord::not_run(spec.clone()) })
+    let bytes = rank_bytes(spec, grid.myrow, grid.mycol) as f64;
+    let bytes = collect::max(&grid.all, bytes)?;
+    Ok(TestRecord { rank_bytes: bytes as u64, ..TestRecord::not_run(spec.clone()) })
 }
 
 /// The record of a test for whose matrix some rank has no memory, on rank 0. `why`: the reason, if

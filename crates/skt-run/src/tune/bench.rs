@@ -11,18 +11,19 @@ use super::search::Bench;
 use crate::events::RunEvents;
 use crate::job::{JobError, Trials};
 use crate::record::{Outcome, TestRecord};
-use skt_config::{RunSpec, TestSpec};
-use skt_health::environment::preflight::DoesNotFit;
+use skt_config::TestSpec;
 use skt_solver::comm::Comm;
 
 /// Trials on all ranks, which rank 0 leads.
 pub struct OnRanks<'a, C: Comm> {
-    ranks: Trials<'a, C>,
+    pub ranks: Trials<'a, C>,
     began: Instant,
     budget_seconds: f64,
     events: &'a mut dyn RunEvents,
-    doing: &'static str,
-    trials: usize,
+    /// What the progress line shows for the next trials.
+    pub doing: &'static str,
+    /// Tests that have run.
+    pub trials: usize,
     /// The data that goes from rank to rank by messages, by grid.
     by_messages: BTreeMap<(usize, usize), Vec<String>>,
 }
@@ -39,74 +40,38 @@ impl<'a, C: Comm> OnRanks<'a, C> {
         Self { ranks, began, budget_seconds, events, doing, trials, by_messages }
     }
 
-    /// Sets what the progress line shows for the next trials.
-    pub fn now(&mut self, doing: &'static str) {
-        self.doing = doing;
-    }
-
-    /// Tests that have run.
-    pub fn trials(&self) -> usize {
-        self.trials
-    }
-
-    /// Seconds since tuning began.
-    pub fn seconds(&self) -> f64 {
-        self.began.elapsed().as_secs_f64()
-    }
-
-    /// Whether the last trial had checkpoints or checksums.
-    pub fn is_protected(&self) -> bool {
-        self.ranks.is_protected()
-    }
-
     /// The data that goes from rank to rank by messages in a test of this grid; empty if none has
     /// run.
     pub fn by_messages(&self, test: &TestSpec) -> &[String] {
         self.by_messages.get(&(test.p, test.q)).map_or(&[], Vec::as_slice)
     }
 
-    /// The predicted rate of a test before any has run, in operations a second
-    /// ([`Trials::guessed_rate`]).
-    pub fn guessed_rate(&self, test: &TestSpec) -> f64 {
-        self.ranks.guessed_rate(test)
-    }
-
-    /// Checks all tests of `spec` against the memory of the hosts ([`Trials::check_memory`]).
-    ///
-    /// # Errors
-    /// When they do not fit: the largest order that does.
-    pub fn fits(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
-        self.ranks.check_memory(spec)
-    }
-
     /// Ends the job on all ranks.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the store refuses.
     pub fn end(self) -> Result<(), JobError> {
         self.events.clear();
         self.ranks.end()
     }
 
     fn line(&self) -> String {
-        let left_seconds = (self.budget_seconds - self.seconds()).max(0.0);
+        let left_seconds = (self.budget_seconds - self.elapsed_seconds()).max(0.0);
         format!(
             "tune: {}, trial {}, {} of {}, ETA {} at most",
             self.doing,
             self.trials + 1,
-            units::span(self.seconds()),
+            units::span(self.elapsed_seconds()),
             units::span(self.budget_seconds),
             units::span(left_seconds)
         )
     }
 }
 
-impl<C: Comm> Bench<TestSpec> for OnRanks<'_, C> {
+impl<C: Comm> Bench for OnRanks<'_, C> {
+    type Candidate = TestSpec;
     type Error = TuneError;
 
     fn trial(&mut self, test: &TestSpec) -> Result<f64, TuneError> {
         let line = self.line();
-        self.events.step(self.began.elapsed().as_secs_f64(), &line);
+        self.events.step(self.elapsed_seconds(), &line);
         let record = self.ranks.lead(test)?;
         self.trials += 1;
         self.by_messages.insert((test.p, test.q), record.by_messages.clone());
@@ -114,7 +79,7 @@ impl<C: Comm> Bench<TestSpec> for OnRanks<'_, C> {
     }
 
     fn elapsed_seconds(&self) -> f64 {
-        self.seconds()
+        self.began.elapsed().as_secs_f64()
     }
 }
 

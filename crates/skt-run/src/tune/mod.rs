@@ -6,14 +6,14 @@
 
 mod bench;
 pub mod parameter;
-pub mod search;
+mod search;
 pub mod table;
 
 use std::time::Instant;
 
 use bench::OnRanks;
 use parameter::{Parameter, with_values};
-use search::{Comparison, PAIRS_MIN, Race, RaceVerdict, Search};
+use search::{Bench as _, Comparison, PAIRS_MIN, Race, RaceVerdict, Search};
 
 use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
@@ -188,8 +188,8 @@ fn size<C: Comm>(
     default: &TestSpec,
     ranks: usize,
 ) -> Result<TestSpec, TuneError> {
-    let rate = search.bench.guessed_rate(default);
-    search.bench.now("finding N");
+    let rate = search.bench.ranks.guessed_rate(default);
+    search.bench.doing = "finding N";
     if let Some(n) = task.n {
         let default = TestSpec { n, ..default.clone() };
         let seconds = 2.0 / 3.0 * (n as f64).powi(3) / rate;
@@ -198,7 +198,7 @@ fn size<C: Comm>(
         if seconds_min > task.budget_seconds {
             return Err(TuneError::TooLong { n, seconds, trials, seconds_min });
         }
-        let fits = search.bench.fits(&largest_run(task, &default, ranks));
+        let fits = search.bench.ranks.check_memory(&largest_run(task, &default, ranks));
         fits.map_err(|why| JobError::Refused(why.to_string()))?;
         return match search.warm_up(&default)? {
             Some(_) => Ok(default),
@@ -210,7 +210,7 @@ fn size<C: Comm>(
     // Half of the time, as the matrix is also generated, twice.
     let mut test = TestSpec { n: order_for(rate * target_seconds / 2.0), ..default.clone() };
     for sizing in 1..=SIZING_TRIALS {
-        if let Err(why) = search.bench.fits(&largest_run(task, &test, ranks)) {
+        if let Err(why) = search.bench.ranks.check_memory(&largest_run(task, &test, ranks)) {
             test.n = why.largest_n.ok_or_else(|| JobError::Refused(why.to_string()))?;
         }
         let took_seconds = match search.warm_up(&test)? {
@@ -261,7 +261,7 @@ fn race_all<C: Comm>(
             Some(why) => ParameterOutcome::Idle(why),
             None if candidates.len() < 2 => ParameterOutcome::Idle("there is one value"),
             None => {
-                search.bench.now(parameter.name());
+                search.bench.doing = parameter.name();
                 let race = search.race(&candidates)?;
                 changed += usize::from(race.verdict == RaceVerdict::Better);
                 chosen = candidates[race.chosen].clone();
@@ -277,7 +277,7 @@ fn race_all<C: Comm>(
     search.reserve(0);
     let mut together = None;
     if changed > 1 {
-        search.bench.now("all together");
+        search.bench.doing = "all together";
         let race = search.race(&[default.clone(), chosen.clone()])?;
         together = race.challenger.map(|(_, comparison)| comparison);
         // Values that are faster one by one may slow each other down.
@@ -291,9 +291,9 @@ fn race_all<C: Comm>(
         chosen,
         parameters,
         together,
-        trials: bench.trials(),
-        seconds: bench.seconds(),
-        is_protected: bench.is_protected(),
+        trials: bench.trials,
+        seconds: bench.elapsed_seconds(),
+        is_protected: bench.ranks.is_protected(),
     })
 }
 

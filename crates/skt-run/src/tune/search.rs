@@ -16,15 +16,13 @@
 use skt_terms::median::median;
 
 /// A machine that runs trials.
-pub trait Bench<T> {
-    /// An error that ends the search.
+pub trait Bench {
+    type Candidate;
+    /// Ends the search.
     type Error;
 
     /// Runs a trial of a candidate. Returns its rate in Gflop/s.
-    ///
-    /// # Errors
-    /// When there is no rate, and the search cannot continue.
-    fn trial(&mut self, candidate: &T) -> Result<f64, Self::Error>;
+    fn trial(&mut self, candidate: &Self::Candidate) -> Result<f64, Self::Error>;
 
     /// Seconds since tuning began.
     fn elapsed_seconds(&self) -> f64;
@@ -110,15 +108,8 @@ pub struct Race {
     pub challenger: Option<(usize, Comparison)>,
 }
 
-/// The decision of a [`Race`].
-struct RaceDecision {
-    chosen: usize,
-    verdict: RaceVerdict,
-    challenger: Option<(usize, Comparison)>,
-}
-
 /// A search within a budget of time.
-pub struct Search<B> {
+pub struct Search<B: Bench> {
     /// The machine that runs the trials.
     pub bench: B,
     /// When it ends, in seconds since tuning began.
@@ -136,7 +127,7 @@ struct CandidateTrials {
     longest_seconds: f64,
 }
 
-impl<B> Search<B> {
+impl<B: Bench> Search<B> {
     /// A search that ends at `end_seconds`; a trial takes about `usual_seconds`.
     pub fn new(bench: B, end_seconds: f64, usual_seconds: f64) -> Self {
         Self { bench, end_seconds, reserved: 0, usual_seconds }
@@ -149,13 +140,7 @@ impl<B> Search<B> {
 
     /// Runs a trial that is in no race. Returns its seconds, which are then expected of the next
     /// trials, or `None` where the budget might not suffice.
-    ///
-    /// # Errors
-    /// When the trial fails.
-    pub fn warm_up<T>(&mut self, candidate: &T) -> Result<Option<f64>, B::Error>
-    where
-        B: Bench<T>,
-    {
+    pub fn warm_up(&mut self, candidate: &B::Candidate) -> Result<Option<f64>, B::Error> {
         let mut trials = CandidateTrials::default();
         if !self.trial(candidate, &mut trials)? {
             return Ok(None);
@@ -165,32 +150,23 @@ impl<B> Search<B> {
     }
 
     /// Races candidates, of which the first is the default.
-    ///
-    /// # Errors
-    /// When a trial fails.
-    pub fn race<T>(&mut self, candidates: &[T]) -> Result<Race, B::Error>
-    where
-        B: Bench<T>,
-    {
+    pub fn race(&mut self, candidates: &[B::Candidate]) -> Result<Race, B::Error> {
         let mut trials = vec![CandidateTrials::default(); candidates.len()];
-        let RaceDecision { chosen, verdict, challenger } = self.decide(candidates, &mut trials)?;
-        if !trials[chosen].gflops.is_empty() {
-            self.usual_seconds = trials[chosen].longest_seconds;
+        let mut race = self.decide(candidates, &mut trials)?;
+        if !trials[race.chosen].gflops.is_empty() {
+            self.usual_seconds = trials[race.chosen].longest_seconds;
         }
-        let gflops = trials.into_iter().map(|trials| trials.gflops).collect();
-        Ok(Race { gflops, chosen, verdict, challenger })
+        race.gflops = trials.into_iter().map(|trials| trials.gflops).collect();
+        Ok(race)
     }
 
-    /// Decides a race.
-    fn decide<T>(
+    /// Decides a race, whose rates are left in `trials`.
+    fn decide(
         &mut self,
-        candidates: &[T],
+        candidates: &[B::Candidate],
         trials: &mut [CandidateTrials],
-    ) -> Result<RaceDecision, B::Error>
-    where
-        B: Bench<T>,
-    {
-        let kept = |verdict| RaceDecision { chosen: 0, verdict, challenger: None };
+    ) -> Result<Race, B::Error> {
+        let kept = |verdict| Race { gflops: Vec::new(), chosen: 0, verdict, challenger: None };
         let winner = match self.heats(candidates, trials)? {
             None => return Ok(kept(RaceVerdict::Unfinished)),
             Some(0) => return Ok(kept(RaceVerdict::Kept)),
@@ -202,14 +178,16 @@ impl<B> Search<B> {
             (false, true) => (0, RaceVerdict::Kept),
             (false, false) => (0, RaceVerdict::Unfinished),
         };
-        Ok(RaceDecision { chosen, verdict, challenger: Some((winner, comparison)) })
+        let challenger = Some((winner, comparison));
+        Ok(Race { gflops: Vec::new(), chosen, verdict, challenger })
     }
 
     /// Runs a trial, unless the budget might not suffice. Returns whether it ran.
-    fn trial<T>(&mut self, candidate: &T, trials: &mut CandidateTrials) -> Result<bool, B::Error>
-    where
-        B: Bench<T>,
-    {
+    fn trial(
+        &mut self,
+        candidate: &B::Candidate,
+        trials: &mut CandidateTrials,
+    ) -> Result<bool, B::Error> {
         let expected_seconds =
             if trials.gflops.is_empty() { self.usual_seconds } else { trials.longest_seconds };
         let needed_seconds = MARGIN * expected_seconds + self.reserved as f64 * self.usual_seconds;
@@ -224,29 +202,23 @@ impl<B> Search<B> {
     }
 
     /// The rate of one more trial of a candidate, or `None` where the budget might not suffice.
-    fn rate<T>(
+    fn rate(
         &mut self,
-        candidates: &[T],
+        candidates: &[B::Candidate],
         index: usize,
         trials: &mut [CandidateTrials],
-    ) -> Result<Option<f64>, B::Error>
-    where
-        B: Bench<T>,
-    {
+    ) -> Result<Option<f64>, B::Error> {
         let is_run = self.trial(&candidates[index], &mut trials[index])?;
         Ok(trials[index].gflops.last().copied().filter(|_| is_run))
     }
 
     /// Drops the worse half of the candidates until one is left. Returns that one, or `None` if
     /// time ends before.
-    fn heats<T>(
+    fn heats(
         &mut self,
-        candidates: &[T],
+        candidates: &[B::Candidate],
         trials: &mut [CandidateTrials],
-    ) -> Result<Option<usize>, B::Error>
-    where
-        B: Bench<T>,
-    {
+    ) -> Result<Option<usize>, B::Error> {
         let mut alive: Vec<usize> = (0..candidates.len()).collect();
         let mut scores = vec![Vec::new(); candidates.len()];
         let mut blocks = 0;
@@ -283,15 +255,12 @@ impl<B> Search<B> {
 
     /// Compares a challenger with the default until it is known which is faster, or that they do
     /// not differ measurably. Also returns whether that was reached before time ended.
-    fn duel<T>(
+    fn duel(
         &mut self,
-        candidates: &[T],
+        candidates: &[B::Candidate],
         challenger: usize,
         trials: &mut [CandidateTrials],
-    ) -> Result<(Comparison, bool), B::Error>
-    where
-        B: Bench<T>,
-    {
+    ) -> Result<(Comparison, bool), B::Error> {
         let mut ln_ratios = Vec::new();
         while !is_decided(&ln_ratios) {
             // Two pairs, AB BA: drift adds to one ratio what it takes from the other.
@@ -358,7 +327,8 @@ mod tests {
     }
 
     /// A candidate's value is how much faster than 100 Gflop/s it is.
-    impl Bench<f64> for Simulated {
+    impl Bench for Simulated {
+        type Candidate = f64;
         type Error = std::convert::Infallible;
 
         fn trial(&mut self, gain: &f64) -> Result<f64, Self::Error> {

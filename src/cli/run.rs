@@ -101,19 +101,12 @@ impl RunArgs {
 
 /// The run that these flags and the file they name describe, with the origin of its values, see
 /// [`Checked::require_ranks`].
-///
-/// # Errors
-/// See [`ConfigError`].
 pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
-    load_or(args, Path::new(DEFAULT_FILE))
+    Ok(load_with_text(args, Path::new(DEFAULT_FILE))?.0)
 }
 
-/// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none.
-fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
-    Ok(load_with_text(args, default)?.0)
-}
-
-/// Loads the run as [`load_or`] does. Also returns the text of the file, if there is one.
+/// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none. Also
+/// returns the text of the file, if there is one.
 fn load_with_text(
     args: &RunArgs,
     default: &Path,
@@ -137,18 +130,12 @@ fn load_with_text(
 }
 
 /// The table `[launch]` of the file that these flags name.
-///
-/// # Errors
-/// See [`ConfigError`].
 pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     let Some(path) = &args.config else { return Ok(LaunchDraft::new()) };
     Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
 /// Whether the file that these flags name, or the default file, gives N.
-///
-/// # Errors
-/// See [`ConfigError`].
 pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
     let Some(path) = &args.config else { return Ok(Path::new(DEFAULT_FILE).exists()) };
     Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
@@ -408,6 +395,10 @@ mod tests {
         let file = folder.path().join("HPL.dat");
         std::fs::write(&file, hpldat::write(&spec).unwrap().0).unwrap();
         (folder, file)
+    }
+
+    fn load_or(args: &RunArgs, default: &Path) -> Result<Checked, ConfigError> {
+        Ok(load_with_text(args, default)?.0)
     }
 
     fn missing() -> &'static Path {

@@ -74,11 +74,6 @@ impl Phase {
             Phase::Done => "tested",
         }
     }
-
-    /// Whether all columns are eliminated.
-    pub fn is_after_columns(self) -> bool {
-        matches!(self, Phase::BackSubstitute | Phase::Check | Phase::Done)
-    }
 }
 
 /// Callbacks of a run. Those of a test are called on each of its ranks; those of a run, and what
@@ -140,9 +135,6 @@ pub trait RunEvents {
     fn clear(&mut self) {}
 
     /// Called before the first test, with `notes` on the setup.
-    ///
-    /// # Errors
-    /// The report cannot be written.
     fn run_begins(
         &mut self,
         _spec: &RunSpec,
@@ -153,9 +145,6 @@ pub trait RunEvents {
     }
 
     /// Called with a note on the next tests.
-    ///
-    /// # Errors
-    /// The report cannot be written.
     fn note(&mut self, _note: &str) -> Result<(), ReportError> {
         Ok(())
     }

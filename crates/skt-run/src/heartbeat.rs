@@ -47,14 +47,14 @@ fn any_writer() -> Option<&'static HeartbeatWriter> {
         .as_ref()
 }
 
-impl HeartbeatWriter {
-    /// Changes the record, and writes it if `change` requests that or the interval is over.
-    fn beat(&self, change: impl FnOnce(&mut Heartbeat) -> bool) {
-        let mut last = self.last.lock().expect("never held over a panic");
-        if last.is_due(self.start.elapsed().as_secs_f64(), change) {
-            debug_assert_eq!(last.token, self.token);
-            last.write();
-        }
+/// Changes the record of the process that writes, and writes it if `change` requests that or the
+/// interval is over.
+fn beat(change: impl FnOnce(&mut Heartbeat) -> bool) {
+    let Some(writer) = writer() else { return };
+    let mut last = writer.last.lock().expect("never held over a panic");
+    if last.is_due(writer.start.elapsed().as_secs_f64(), change) {
+        debug_assert_eq!(last.token, writer.token);
+        last.write();
     }
 }
 
@@ -83,27 +83,23 @@ pub fn set_writer(is_first: bool) {
 /// Reports that the job begins the phase `name`, on a matrix of order `n`, with `column` columns
 /// eliminated; its first step is expected to take `expected_seconds`. Rank 0 writes at once.
 pub fn begin_phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
-    if let Some(writer) = writer() {
-        writer.beat(|beat| {
-            beat.set_phase(name);
-            (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
-            beat.slow = None;
-            true
-        });
-    }
+    beat(|beat| {
+        beat.set_phase(name);
+        (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
+        beat.slow = None;
+        true
+    });
 }
 
 /// Reports that `column` columns are eliminated; the next step is expected to take
 /// `expected_seconds`. Rank 0 writes at most once per second, and at once if the phase was another
 /// one before.
 pub fn columns(column: usize, n: usize, expected_seconds: f64) {
-    if let Some(writer) = writer() {
-        writer.beat(|beat| {
-            let is_other = beat.set_phase(FACTOR);
-            (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
-            is_other
-        });
-    }
+    beat(|beat| {
+        let is_other = beat.set_phase(FACTOR);
+        (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
+        is_other
+    });
 }
 
 /// Sets the words about slow ranks in the next records; `None` if no rank is slow.
@@ -116,12 +112,10 @@ pub fn slow(words: Option<&str>) {
 /// Reports that a piece of a step is done, by any thread: some rows of a product or of the matrix.
 /// Rank 0 writes at most once per second.
 pub fn piece() {
-    if let Some(writer) = writer() {
-        writer.beat(|beat| {
-            beat.pieces += 1;
-            false
-        });
-    }
+    beat(|beat| {
+        beat.pieces += 1;
+        false
+    });
 }
 
 /// Reports that this rank has waited for `waited_seconds`, for its image or for a process of an
@@ -150,20 +144,16 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
 /// done a step of it if it is there already. Rank 0 writes at most once per second, and at once if
 /// the phase is another one than before; the column stays.
 pub fn enter_phase(name: &str) {
-    if let Some(writer) = writer() {
-        writer.beat(|beat| beat.enter_phase(name));
-    }
+    beat(|beat| beat.enter_phase(name));
 }
 
 /// Reports wrong numbers that a check has traced to a rank; all later records repeat them. Rank 0
 /// writes at once.
 pub fn report_corruption(new: CorruptionReport) {
-    if let Some(writer) = writer() {
-        writer.beat(|beat| {
-            beat.add_corruption(new);
-            true
-        });
-    }
+    beat(|beat| {
+        beat.add_corruption(new);
+        true
+    });
 }
 
 /// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
@@ -182,13 +172,11 @@ pub fn done(exit: Exit) {
 }
 
 fn ends(name: &str, exit: Exit) {
-    if let Some(writer) = writer() {
-        writer.beat(|beat| {
-            beat.set_phase(name);
-            beat.exit = Some(exit.code());
-            true
-        });
-    }
+    beat(|beat| {
+        beat.set_phase(name);
+        beat.exit = Some(exit.code());
+        true
+    });
 }
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ struct Sample {
 }
 
 /// Shows progress, see the module.
+#[derive(Default)]
 pub struct Progress {
     /// Where progress is written; `None` if it is off.
     out: Option<Box<dyn Write + Send>>,
@@ -57,19 +58,7 @@ pub struct Progress {
 impl Progress {
     /// A progress that shows nothing.
     pub fn off() -> Self {
-        Progress::new(None, false, usize::MAX)
-    }
-
-    fn new(out: Option<Box<dyn Write + Send>>, live: bool, width: usize) -> Self {
-        Progress {
-            out,
-            live,
-            width,
-            window: VecDeque::new(),
-            next_due_seconds: 0.0,
-            line_shown: false,
-            slow: None,
-        }
+        Self::default()
     }
 
     /// A progress that is shown on standard error.
@@ -86,8 +75,10 @@ impl Progress {
 
     /// A progress that is shown on `out`; a live line is cut to `width` columns, because a line
     /// that wraps cannot be rewritten in place.
-    pub fn to(out: Box<dyn Write + Send>, live: bool, width: usize) -> Self {
-        Progress::new(Some(out), live, width)
+    fn to(out: Box<dyn Write + Send>, live: bool, width: usize) -> Self {
+        let mut progress = Self::off();
+        (progress.out, progress.live, progress.width) = (Some(out), live, width);
+        progress
     }
 
     /// Announces what begins now, e.g. `N=20000: generating the matrix`.

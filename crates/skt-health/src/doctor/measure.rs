@@ -19,9 +19,6 @@ pub const SECONDS: f64 = 1.0;
 
 /// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the
 /// host.
-///
-/// # Errors
-/// When the system has no memory for the products.
 pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpace> {
     let root = Root::this_machine();
     let (throttled, ticks) = (throttling::events_of_cpus(&root, cpus), load::read(&root));

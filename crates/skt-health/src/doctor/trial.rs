@@ -59,9 +59,6 @@ pub struct Answer {
 }
 
 /// Measures one core in this process.
-///
-/// # Errors
-/// When the system has no memory for it.
 pub fn answer() -> Result<Answer, NoWorkSpace> {
     library::use_one_thread();
     let gflops = selftest::dgemm_gflops_of_cpu_time(SECONDS)?;

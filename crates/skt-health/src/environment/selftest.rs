@@ -49,17 +49,11 @@ pub struct Rates {
 /// The rate in Gflop/s of DGEMM in the shape of the trailing update, of all threads of `team`
 /// together: the best of the calls that begin within `budget_seconds`. These are the first BLAS
 /// calls of a process: afterwards each thread has its work space.
-///
-/// # Errors
-/// When the system does not map what the products need.
 pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace> {
     Ok(dgemm_rates(team, budget_seconds)?.best)
 }
 
 /// The rates of DGEMM as [`dgemm_gflops`] measures them.
-///
-/// # Errors
-/// When the system does not map what the products need.
 pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpace> {
     let start = Instant::now();
     dgemm_by(|| start.elapsed().as_secs_f64(), team, budget_seconds)
@@ -68,9 +62,6 @@ pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpac
 /// The rate in Gflop/s of DGEMM on this thread for each second of its processor time, which other
 /// programs and limits of control groups do not change: the best of the calls that begin within
 /// `budget_seconds` of that time.
-///
-/// # Errors
-/// When the system does not map what the products need.
 pub fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWorkSpace> {
     Ok(dgemm_by(cpu_seconds, &Team::solo(), budget_seconds)?.best)
 }

@@ -61,9 +61,6 @@ impl Finished {
 
 /// Runs all tests, and reports them to `events` on rank 0. Collective; every rank gets the same
 /// result. If the job itself is refused, rank 0 prints why, and the result has the exit code.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn run<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -283,7 +280,7 @@ fn clear<C: Comm>(
         }
         remove_images(world, settings, setup, |_| true)?;
         protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
-        protect::images::close_levels(settings);
+        settings.levels.close(&settings.run_id);
         interrupt::keep(false);
         // All ranks have unmapped their segments.
         warnings::print(&protect::tidy(setup.store)?);
@@ -293,9 +290,6 @@ fn clear<C: Comm>(
 
 /// Removes from this process's host what is left of a run whose report is complete, after the loss
 /// of a rank kept the job from doing so.
-///
-/// # Errors
-/// When the store refuses.
 pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
     let store = settings.store.parse::<StoreKind>()?.open();
     warnings::print(&protect::images::remove_images(settings, |_| true));

@@ -15,9 +15,6 @@ pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
 
 /// Predicts on rank 0 whether each test will have checkpoints. Returns the predictions on all
 /// ranks; `None` for tests without protection. Collective.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn outlooks<C: Comm>(
     world: &C,
     tests: &[TestSpec],

@@ -184,15 +184,12 @@ fn choose(
 impl Pinning {
     /// Chooses the cores of all ranks. The first rank of each machine looks once at what other
     /// processes use there, and chooses for all. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn new<C: Comm>(
         world: &C,
         places: &[RankLocation],
         wanted: &PinningRequest,
     ) -> Result<Self, CommError> {
-        let (here, index) = places::sharers_of_cores(places, world.rank());
+        let (here, index) = places::alike(places, world.rank(), |place| &place.machine);
         let machine = world.split(Some(here[0] as u32), world.rank() as u32)?;
         let machine = machine.expect("each rank is on a machine");
         let (host, plans) =
@@ -217,9 +214,6 @@ impl Pinning {
     }
 
     /// Starts the solver's threads; the calling one is the first.
-    ///
-    /// # Errors
-    /// When the system starts no more threads.
     pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
         let pinner = self.plan.solver.as_ref().map(CpuPlacement::pinner);
         let pin = move |thread: usize| pinner.iter().for_each(|pin| pin(thread));

@@ -18,7 +18,7 @@ pub struct RankLocation {
     pub host: String,
     /// The machine that the rank's host shares with other hosts, if it is a container: they have
     /// the same cores.
-    machine: String,
+    pub machine: String,
     /// The rank's process.
     pub process: u32,
     /// Variables of the rank's environment that set how many threads it runs, if they count.
@@ -36,9 +36,6 @@ pub struct RankLocation {
 /// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
 /// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as free.
 /// `thread_variables` are those of [`RankLocation`]. Collective.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn gather<C: Comm>(
     world: &C,
     mask: Vec<usize>,
@@ -61,20 +58,23 @@ pub fn gather<C: Comm>(
     collect::all_gather_json(world, &place)
 }
 
-/// The ranks on the host of `rank`, in order, and the index of `rank` among them.
-pub fn neighbours(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
-    let here: Vec<usize> =
-        (0..places.len()).filter(|&other| places[other].host == places[rank].host).collect();
-    let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
-    (here, index)
+impl RankLocation {
+    /// The memory of the rank's store, if the job is protected.
+    pub fn memory(&self) -> Option<&str> {
+        self.store.as_ref().map(|store| store.memory.as_str())
+    }
 }
 
-/// The ranks that have the same cores as `rank`, in order, and the index of `rank` among them.
-/// Containers on one kernel are several hosts.
-pub fn sharers_of_cores(places: &[RankLocation], rank: usize) -> (Vec<usize>, usize) {
-    let here: Vec<usize> =
-        (0..places.len()).filter(|&other| places[other].machine == places[rank].machine).collect();
-    let index = here.iter().position(|&other| other == rank).expect("it has its own cores");
+/// The ranks that have the same `key` as `rank`, in order, and the index of `rank` among them. By
+/// [`RankLocation::machine`], containers on one kernel are several hosts with the same cores.
+pub fn alike<'p, K: PartialEq>(
+    places: &'p [RankLocation],
+    rank: usize,
+    key: impl Fn(&'p RankLocation) -> K,
+) -> (Vec<usize>, usize) {
+    let own = key(&places[rank]);
+    let here: Vec<usize> = (0..places.len()).filter(|&other| key(&places[other]) == own).collect();
+    let index = here.iter().position(|&other| other == rank).expect("it is like itself");
     (here, index)
 }
 
@@ -95,13 +95,6 @@ pub fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option
         places[rank].host,
         words(&places[rank])
     ))
-}
-
-/// The index of `rank` among the ranks that see the same segments.
-pub fn index_in_store(places: &[RankLocation], rank: usize) -> usize {
-    let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
-    let own = memory(&places[rank]);
-    places[..rank].iter().filter(|place| memory(place) == own).count()
 }
 
 /// Why ranks must not share their store, if hosts with different kernels share it: memory of one
@@ -185,8 +178,8 @@ mod tests {
     #[test]
     fn containers_on_one_kernel_have_the_same_cores() {
         let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "o", "k")];
-        assert_eq!(sharers_of_cores(&places, 2), (vec![0, 2], 1));
-        assert_eq!(neighbours(&places, 2), (vec![2], 0));
+        assert_eq!(alike(&places, 2, |place| &place.machine), (vec![0, 2], 1));
+        assert_eq!(alike(&places, 2, |place| &place.host), (vec![2], 0));
     }
 
     #[test]
@@ -212,7 +205,7 @@ mod tests {
             place("a", "n", "k"),
             place("a", "m", "k"),
         ];
-        let indices = [0, 1, 2, 3].map(|rank| index_in_store(&places, rank));
+        let indices = [0, 1, 2, 3].map(|rank| alike(&places, rank, RankLocation::memory).1);
         assert_eq!(indices, [0, 1, 0, 2]);
         assert_eq!(hosts_of_one_store(&places), ["a", "b"]);
         assert_eq!(store_of_several_kernels(&places, "sysv"), None);

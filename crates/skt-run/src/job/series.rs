@@ -152,7 +152,11 @@ impl<'a, 'e> Tests<'a, 'e> {
     pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
         self.remove_left_over(world)?;
-        self.remove_later_tests(world)?;
+        if self.settings.is_on() && self.settings.resume == Resume::Never {
+            // A start finds data of a test only where all tests before it are done; data of the
+            // first test is removed when that test is opened.
+            self.remove_tests(world, |test| test > 0)?;
+        }
         self.open_ledger(world)?;
         let first = self.first_test(world)?;
         if world.rank() == 0 && self.has_lost_segments(first) {
@@ -245,16 +249,6 @@ impl<'a, 'e> Tests<'a, 'e> {
             ));
         }
         Ok(())
-    }
-
-    /// With `--resume never`, removes the data that earlier starts left of every test after the
-    /// first. A start finds data of a test only where all tests before it are done; data of the
-    /// first test is removed when that test is opened. Collective.
-    fn remove_later_tests<C: Comm>(&self, world: &C) -> Result<(), JobError> {
-        if !self.settings.is_on() || self.settings.resume != Resume::Never {
-            return Ok(());
-        }
-        self.remove_tests(world, |test| test > 0)
     }
 
     /// Removes what earlier starts have left of tests that `is_meant` selects, images first.

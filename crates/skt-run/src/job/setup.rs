@@ -299,8 +299,8 @@ impl<'a> Setup<'a> {
         explain(&mut self_test.warnings, lack, &found);
         self_test.warnings.extend(places::other_thread_variables(&places, threads));
         watch.end_part("DGEMM self-test");
-        let (_, index_on_host) = places::neighbours(&places, world.rank());
-        let index = places::index_in_store(&places, world.rank());
+        let (_, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
+        let (_, index) = places::alike(&places, world.rank(), RankLocation::memory);
         if settings.is_on() && index == 0 {
             warnings::print(&protect::doubtful(store)?);
         }
@@ -353,9 +353,9 @@ impl<'a> Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// Why the tests of `spec` do not fit into the memory of the hosts, if they do not.
-    pub fn lack(&self, spec: &RunSpec, settings: &Settings) -> Option<DoesNotFit> {
-        check_memory(spec, settings, &self.places)
+    /// Checks all tests of `spec` against the memory of the hosts.
+    pub fn check_memory(&self, spec: &RunSpec, settings: &Settings) -> Result<(), DoesNotFit> {
+        check_memory(spec, settings, &self.places).map_or(Ok(()), Err)
     }
 
     /// Why a test is skipped, if it is: it does not fit into the memory of the hosts. The same on
@@ -392,7 +392,7 @@ fn findings<C: Comm>(
     idle_cores: Option<usize>,
     is_reported: bool,
 ) -> Result<Vec<Finding>, CommError> {
-    let (here, index) = places::sharers_of_cores(places, world.rank());
+    let (here, index) = places::alike(places, world.rank(), |place| &place.machine);
     let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
     let mut own = match index {
         0 => at_start::findings(&world.host(), &masks, threads, idle_cores),

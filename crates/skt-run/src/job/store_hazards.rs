@@ -27,9 +27,6 @@ struct HostReport {
 /// Why a host's store cannot keep the segments of all tests, if so; the same on all ranks. Rank 0
 /// prints warnings of what may remove them. `index` is the index of this rank among those that see
 /// its store. Collective.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn find<C: Comm>(
     world: &C,
     spec: &RunSpec,
@@ -37,7 +34,11 @@ pub fn find<C: Comm>(
     store: &(dyn Store + Send + Sync),
     (places, index): (&[RankLocation], usize),
 ) -> Result<Option<String>, CommError> {
-    let needs = needs(spec, settings, places, world.rank());
+    // For each test: its ranks that see this rank's store, and the bytes of the largest segment.
+    let need = |test: TestSpec| {
+        (ranks_in_store(&test, places, world.rank()), rank_bytes(&test, settings, places))
+    };
+    let needs: Vec<(u64, u64)> = spec.tests().into_iter().map(need).collect();
     // No test is protected, which all ranks know.
     if needs.iter().all(|(_, rank_bytes)| *rank_bytes == 0) {
         return Ok(None);
@@ -87,19 +88,6 @@ fn largest_n(
     if fits(test.n) { None } else { largest_that(fits, test.n) }
 }
 
-/// For each test: the number of its ranks that see the store of `rank`, and the bytes of the
-/// largest segment.
-fn needs(
-    spec: &RunSpec,
-    settings: &Settings,
-    places: &[RankLocation],
-    rank: usize,
-) -> Vec<(u64, u64)> {
-    let of_test =
-        |test: TestSpec| (ranks_in_store(&test, places, rank), rank_bytes(&test, settings, places));
-    spec.tests().into_iter().map(of_test).collect()
-}
-
 /// The places of the ranks of a test; those of a job that continues after a loss may be missing.
 fn places_of<'a>(test: &TestSpec, places: &'a [RankLocation]) -> &'a [RankLocation] {
     &places[..places.len().min(test.ranks())]
@@ -107,9 +95,8 @@ fn places_of<'a>(test: &TestSpec, places: &'a [RankLocation]) -> &'a [RankLocati
 
 /// The number of ranks of a test that see the store of `rank`.
 fn ranks_in_store(test: &TestSpec, places: &[RankLocation], rank: usize) -> u64 {
-    let memory = |place: &RankLocation| place.store.as_ref().map(|store| store.memory.clone());
-    let own = memory(&places[rank]);
-    places_of(test, places).iter().filter(|place| memory(place) == own).count() as u64
+    let sees = |place: &&RankLocation| place.memory() == places[rank].memory();
+    places_of(test, places).iter().filter(sees).count() as u64
 }
 
 /// Bytes of the largest segment of a test.

@@ -59,7 +59,7 @@ impl<'a, C: Comm> Trials<'a, C> {
     /// # Errors
     /// When they do not fit: the largest order that does.
     pub fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
-        self.setup.lack(spec, self.settings).map_or(Ok(()), Err)
+        self.setup.check_memory(spec, self.settings)
     }
 
     /// The predicted rate of a test before any has run, in operations a second.
@@ -68,18 +68,12 @@ impl<'a, C: Comm> Trials<'a, C> {
     }
 
     /// On rank 0: runs a test on all ranks. What is wrong with the test itself is in its record.
-    ///
-    /// # Errors
-    /// The errors of [`super::run`].
     pub fn lead(&mut self, test: &TestSpec) -> Result<TestRecord, JobError> {
         self.send(Some(test))?;
         Ok(self.run(test)?.expect("rank 0 has a place in each grid"))
     }
 
     /// On all other ranks: runs the tests that rank 0 chooses, until it ends the job.
-    ///
-    /// # Errors
-    /// The errors of [`Trials::lead`].
     pub fn follow(mut self) -> Result<(), JobError> {
         loop {
             collect::await_broadcast(self.world, 0)?;
@@ -97,9 +91,6 @@ impl<'a, C: Comm> Trials<'a, C> {
     }
 
     /// On rank 0: ends the job on all ranks.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the store refuses.
     pub fn end(self) -> Result<(), JobError> {
         self.send(None)?;
         self.clear()

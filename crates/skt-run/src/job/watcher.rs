@@ -55,7 +55,10 @@ impl Watcher<'_> {
     /// which it may be silent for `seconds`.
     fn enter(&self, phase: Phase, seconds: f64) {
         comm::expect_pause_now(seconds);
-        let column = if phase.is_after_columns() { self.test.n } else { 0 };
+        let column = match phase {
+            Phase::Generate { .. } | Phase::Factor => 0,
+            Phase::BackSubstitute | Phase::Check | Phase::Done => self.test.n,
+        };
         heartbeat::begin_phase(phase.name(), column, self.test.n, seconds);
     }
 }

@@ -109,9 +109,6 @@ fn process_columns(spec: &TestSpec) -> Vec<Vec<usize>> {
 /// Opens a test on the ranks of `comm`, one for each position of its grid and its checksum columns:
 /// finds the data that an earlier start has left, and allocates the rest. After a loss there may be
 /// fewer ranks; those that are left keep their positions. Collective.
-///
-/// # Errors
-/// See [`CheckpointError`].
 pub fn open<'a, C: Comm>(
     comm: &C,
     spec: &TestSpec,

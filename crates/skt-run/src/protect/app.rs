@@ -20,9 +20,6 @@ pub(super) fn run_of_test(run: &str, part: usize) -> String {
 /// - `host`: the host of this process, which is its failure domain unless the settings name
 ///   another.
 /// - `state_bytes`: the longest state that a checkpoint takes.
-///
-/// # Errors
-/// When the store of `memory` cannot identify the memory.
 pub fn checkpoint_config(
     settings: &Settings,
     memory: &TestSegments,

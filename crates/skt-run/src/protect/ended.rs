@@ -20,9 +20,6 @@ const ENDED_MAX: usize = 64;
 /// `header` gives the layout of the segment headers of their tests. Returns the number of segments
 /// removed. Collective, while all nodes hold the lock of the run; one process of each node
 /// `is_keeper`.
-///
-/// # Errors
-/// When a rank is lost, or the store refuses.
 pub fn remove_left_over<C: Comm>(
     world: &C,
     store: &dyn Store,

@@ -181,9 +181,6 @@ pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> Chec
 /// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
 /// earlier start has left, rebuilds what is lost, and allocates the rest. Collective. The grid must
 /// be built on [`Protected::comm`], where each rank has the position that its data belongs to.
-///
-/// # Errors
-/// See [`CheckpointError`].
 pub fn open<'a, C: Comm>(
     comm: &C,
     spec: &TestSpec,
@@ -255,9 +252,6 @@ fn image_writer(team: &Team) -> Writer {
 
 /// The configuration of a test's checkpointer. `format` has the name and the number of the form of
 /// the method's state.
-///
-/// # Errors
-/// When the store cannot identify the memory.
 pub(super) fn config(
     spec: &TestSpec,
     settings: &Settings,

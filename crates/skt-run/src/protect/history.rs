@@ -171,16 +171,10 @@ mod tests {
             epoch: 1,
             column: 100,
             rebuilt_ranks: vec![3],
-            damaged_blocks: 0,
             start_seconds: 18.0,
             lost_seconds: 8.0,
             recover_seconds: 2.0,
-            is_by_wall_clock: false,
-            wall_clock_step_seconds: 0.0,
-            mended_seconds: None,
-            undone_ranks: 0,
-            replacement: None,
-            level: None,
+            ..Restart::default()
         };
         History { taken: vec![taken(1), taken(3)], restarts: vec![restart], before_seconds: 21.0 }
     }

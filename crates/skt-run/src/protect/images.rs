@@ -60,11 +60,6 @@ pub fn unreadable_level(settings: &Settings) -> Option<String> {
     })
 }
 
-/// Removes the folders of the run, which are empty.
-pub fn close_levels(settings: &Settings) {
-    settings.levels.close(&settings.run_id);
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;

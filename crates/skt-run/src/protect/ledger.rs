@@ -81,9 +81,6 @@ impl<'a> Ledger<'a> {
     /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
     /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
     /// `is_keeper`. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the store refuses.
     pub fn open<C: Comm>(
         world: &C,
         store: &'a (dyn Store + Send + Sync),
@@ -155,9 +152,6 @@ impl<'a> Ledger<'a> {
     /// Adds rank 0's results, to be read by [`result::read`], by the numbers of their tests, and
     /// the starts that unreachable segments of these may name. The inner result is whether this
     /// process could write them; earlier results stay in any case. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn add<C: Comm>(
         &mut self,
         world: &C,
@@ -183,9 +177,6 @@ impl<'a> Ledger<'a> {
 
     /// Writes that no test after `test` has images at these `levels` or, with `None`, that there
     /// may be some. The same on all ranks.
-    ///
-    /// # Errors
-    /// When the store refuses.
     pub fn note_no_images_after(
         &mut self,
         test: Option<usize>,
@@ -222,9 +213,6 @@ impl<'a> Ledger<'a> {
     /// Removes this node's segment if nothing is known of the run but that this start began it: a
     /// start that all ranks refuse leaves none. Whatever another start may need stays: results,
     /// notes about tests that have begun, and the starts of segments out of reach.
-    ///
-    /// # Errors
-    /// When the store refuses.
     pub fn remove_if_void(&self) -> Result<(), StoreError> {
         let Content { left, results, notes, .. } = &self.content;
         let is_void = self.is_new && left.is_empty() && results.is_empty() && *notes == 0;

@@ -299,16 +299,11 @@ mod tests {
             epoch: number as u64,
             column: 10_000_000,
             rebuilt_ranks: (0..rebuilt).map(|rank| 2 * rank).collect(),
-            damaged_blocks: 0,
             start_seconds: LONG / 3.0 + number as f64,
             lost_seconds: LONG / 7.0,
             recover_seconds: LONG / 11.0,
-            is_by_wall_clock: false,
             wall_clock_step_seconds: -LONG / 13.0,
-            mended_seconds: None,
-            undone_ranks: 0,
-            replacement: None,
-            level: None,
+            ..Restart::default()
         };
         History { taken, restarts: (0..restarts).map(restart).collect(), before_seconds: LONG }
     }

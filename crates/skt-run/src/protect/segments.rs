@@ -71,9 +71,6 @@ impl Process for RankProcess<'_> {
 
 /// Removes from the store what is certainly this user's and useless to any run. Returns a line
 /// about each segment that was damaged.
-///
-/// # Errors
-/// When the store cannot be listed, or something cannot be removed.
 pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let removed = store.remove_dead_stubs()?;
     let line =
@@ -83,9 +80,6 @@ pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 
 /// A line about each object with a segment's name that no run uses, because it may not be this
 /// user's, or because another user has planted it.
-///
-/// # Errors
-/// When the store cannot be listed.
 pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let stubs = store.stubs()?;
     let is_reported = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
@@ -97,9 +91,6 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 }
 
 /// The highest test of `run` that has segments on this node.
-///
-/// # Errors
-/// When the store cannot be listed.
 pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
     let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
@@ -115,9 +106,6 @@ pub fn store_flag(store: &str) -> String {
 
 /// Lists what runs other than `run` have left without a process on this node, in the store of this
 /// name.
-///
-/// # Errors
-/// When the store cannot be listed.
 pub fn left_by_others(
     store: &dyn Store,
     name: &str,
@@ -144,9 +132,6 @@ pub fn left_by_others(
 }
 
 /// Removes what `run` has left on this node of tests that `is_meant` selects.
-///
-/// # Errors
-/// When the store cannot be listed, or a segment cannot be removed.
 pub fn sweep_tests(
     store: &dyn Store,
     run: &str,

@@ -15,9 +15,6 @@ const EPSILON: f64 = f64::EPSILON / 2.0;
 
 /// Norms of the system whose local part, as generated, is `a`, and of the solution whose local part
 /// is `x`. Collective over the grid; the result is the same on all ranks.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn norms<C: Comm>(grid: &Grid<C>, n: usize, nb: usize, a: MatRef, x: &[f64]) -> Result<Norms> {
     let cols = grid.cols(nb);
     let holds_b = cols.owner(n) == grid.mycol;

@@ -44,9 +44,6 @@ pub struct LinkWatch<'c, C: Comm> {
 impl<'c, C: Comm> LinkWatch<'c, C> {
     /// Measures the links before a test. `hosts` are those of all ranks, on rank 0. `None`, on all
     /// ranks, where there are too few links to compare them. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn begin(comm: &'c C, hosts: &[&str]) -> Result<Option<Self>, CommError> {
         let mut seen = BTreeSet::new();
         let ranks = (0..hosts.len() as u64).filter(|rank| seen.insert(hosts[*rank as usize]));
@@ -75,9 +72,6 @@ impl<'c, C: Comm> LinkWatch<'c, C> {
     }
 
     /// Measures the links after the test. Returns the slow ones on rank 0. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn finish(mut self) -> Result<Vec<SlowLink>, CommError> {
         let after = self.measure()?;
         Ok(judge(&self.links, &self.before, &after))

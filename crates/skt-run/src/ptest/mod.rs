@@ -219,9 +219,6 @@ pub fn run<C: Comm>(
 
 /// Checks a test that was `solved`. Returns its record on rank 0 of the grid. The system is
 /// generated again in `memory`, which has at least as many doubles as this rank's part.
-///
-/// # Errors
-/// When a rank is lost, or was lost while the system was solved.
 pub fn conclude<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
@@ -273,9 +270,6 @@ fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u6
 }
 
 /// The record of a test that has not been run.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
     let bytes = rank_bytes(spec, grid.myrow, grid.mycol) as f64;
     let bytes = collect::max(&grid.all, bytes)?;
@@ -284,9 +278,6 @@ pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestReco
 
 /// The record of a test for whose matrix some rank has no memory, on rank 0. `why`: the reason, if
 /// it is known.
-///
-/// # Errors
-/// When a rank is lost.
 pub fn skipped<C: Comm>(
     grid: &Grid<C>,
     spec: &TestSpec,

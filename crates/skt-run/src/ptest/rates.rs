@@ -43,9 +43,6 @@ pub struct RateWatch<'c, C: Comm> {
 impl<'c, C: Comm> RateWatch<'c, C> {
     /// Prepares to watch a test on the ranks of `comm`, of which this one has the number `number`
     /// in the run. `None`, on all ranks, for a test whose ranks cannot be compared. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn begin(comm: &'c C, number: usize, spec: &TestSpec) -> Result<Option<Self>, CommError> {
         if spec.n < N_MIN || comm.size() < 2 {
             return Ok(None);
@@ -82,9 +79,6 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     /// Sends the windows that are complete in `rates` and have not been sent. Never waits. On rank
     /// 0, when a window has been completed since the last call, returns the ranks that are slow by
     /// what has arrived, and the links that were slow before.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached.
     pub fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
         while self.sends.front_mut().map_or(Ok(false), SendRequest::test)? {
             self.sends.pop_front();
@@ -144,9 +138,6 @@ impl<'c, C: Comm> RateWatch<'c, C> {
 
     /// Ends the watch with all `rates` of this rank; `None` if it had no part in the factorization.
     /// Returns the report on rank 0. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn finish(mut self, rates: Option<&Rates>) -> Result<Option<SlowReport>, CommError> {
         let windows = rates.map_or(0, |rates| rates.windows().count());
         let windows = (0..windows).map(|window| self.window_rate(rates.expect("counted"), window));
@@ -178,9 +169,6 @@ impl<'c, C: Comm> RateWatch<'c, C> {
 
     /// Ends the watch of a factorization that `result` may have ended early on all ranks alike. See
     /// [`Self::finish`].
-    ///
-    /// # Errors
-    /// When a rank is lost.
     pub fn finish_after<T>(
         watch: Option<Self>,
         result: &Result<T, SolveError>,

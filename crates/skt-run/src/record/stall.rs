@@ -24,19 +24,18 @@ pub struct Stall {
 
 impl AddAssign for Stall {
     fn add_assign(&mut self, other: Self) {
-        self.begin_seconds += other.begin_seconds;
-        self.turn_seconds += other.turn_seconds;
-        self.encode_seconds += other.encode_seconds;
-        self.agree_seconds += other.agree_seconds;
-        self.copy_seconds += other.copy_seconds;
+        let parts: &mut [f64; 5] = bytemuck::cast_mut(self);
+        parts.iter_mut().zip(other.parts()).for_each(|(part, more)| *part += more);
     }
 }
 
 impl Stall {
+    fn parts(self) -> [f64; 5] {
+        bytemuck::cast(self)
+    }
+
     /// The sum of all parts, in seconds.
     pub fn seconds(&self) -> f64 {
-        let Self { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
-            self;
-        begin_seconds + turn_seconds + encode_seconds + agree_seconds + copy_seconds
+        self.parts().iter().sum()
     }
 }

@@ -37,6 +37,14 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
+/// The end of a list of `count` entries that shows the first `max` of them: ` and 3 more`, or nothing.
+pub fn and_more(count: usize, max: usize) -> String {
+    match count.saturating_sub(max) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    }
+}
+
 /// A value made safe for display: control characters are escaped, and it is cut after 40
 /// characters.
 pub fn shown(value: &str) -> String {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use serde::Serialize;
+use skt_terms::shown::and_more;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
@@ -140,11 +141,7 @@ fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
 
 /// The first hosts, and the number of the others.
 pub(super) fn host_words(hosts: &[String]) -> String {
-    let first = hosts.iter().take(MAX_NAMES).cloned().collect::<Vec<_>>().join(", ");
-    match hosts.len().checked_sub(MAX_NAMES) {
-        Some(more @ 1..) => format!("{first} and {more} more"),
-        _ => first,
-    }
+    hosts[..hosts.len().min(MAX_NAMES)].join(", ") + &and_more(hosts.len(), MAX_NAMES)
 }
 
 impl HostSummary {

@@ -10,6 +10,7 @@ mod judge;
 pub mod links;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::and_more;
 
 pub use judge::{judge, upper_median};
 use links::SlowLink;
@@ -120,11 +121,7 @@ impl SlowReport {
 /// The first of these, and how many more there are; `None` if there are none.
 fn brief(what: &str, mut of_each: impl ExactSizeIterator<Item = String>) -> Option<String> {
     let slowest = of_each.next()?;
-    let more = match of_each.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    Some(format!("{what}: {slowest}{more}"))
+    Some(format!("{what}: {slowest}{}", and_more(of_each.len(), 0)))
 }
 
 #[cfg(test)]

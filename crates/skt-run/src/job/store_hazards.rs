@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::and_more;
 
 use super::places::RankLocation;
 use super::warnings;
@@ -115,12 +116,8 @@ fn report_warnings(all: &[HostReport]) -> Vec<String> {
         }
     }
     let line = |(text, hosts): (&str, Vec<&str>)| {
-        let more = match hosts.len().saturating_sub(HOSTS) {
-            0 => String::new(),
-            more => format!(" and {more} more"),
-        };
-        let hosts = &hosts[..hosts.len().min(HOSTS)];
-        format!("{}{more}: {text}", hosts.join(", "))
+        let first = hosts[..hosts.len().min(HOSTS)].join(", ");
+        format!("{first}{}: {text}", and_more(hosts.len(), HOSTS))
     };
     hosts_of.into_iter().map(line).collect()
 }

@@ -17,7 +17,6 @@ use std::time::Instant;
 
 use skt_terms::phases::{ChecksumCosts, Phases};
 
-use super::app::NodeCheckpointer;
 use super::clock::{ClockReading, Origin};
 use super::deadline::{self, Ahead};
 use super::guard::{Done, Opened, TestContext, config, guessed_schedule, solve_error};
@@ -25,6 +24,7 @@ use super::images;
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
+use super::segments::NodeCheckpointer;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };

@@ -93,7 +93,7 @@ fn newest(mut starts: Vec<StartId>) -> Vec<StartId> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::app::checkpoint_config;
+    use super::super::segments::checkpoint_config;
     use super::super::split::state_bytes;
     use super::super::{RankProcess, Settings, TestSegments, header_layout};
     use super::*;

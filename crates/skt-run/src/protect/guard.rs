@@ -11,7 +11,6 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::Region;
-use super::app::{self, NodeCheckpointer};
 use super::beginning::{Beginning, Begun};
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
@@ -20,7 +19,7 @@ use super::images;
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
-use super::segments::TestSegments;
+use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
 use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
 use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
@@ -263,8 +262,7 @@ pub(super) fn config(
     application[format_name] = format.into();
     let refused = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
     let state_bytes = state_bytes(spec.ranks());
-    let config =
-        app::checkpoint_config(settings, memory, application.to_string(), host, state_bytes);
+    let config = checkpoint_config(settings, memory, application.to_string(), host, state_bytes);
     let state_seconds = Some(state_seconds as StateSeconds);
     Ok(Config { align_bytes: ALIGN_BYTES, state_seconds, ..config.map_err(refused)? })
 }

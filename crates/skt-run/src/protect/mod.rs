@@ -4,7 +4,6 @@
 //! checkpoints; this module connects them.
 
 pub mod abft;
-mod app;
 mod beginning;
 mod clock;
 pub mod deadline;
@@ -15,7 +14,6 @@ pub(crate) mod images;
 mod inject;
 mod interval;
 pub mod ledger;
-mod levels;
 mod recorder;
 pub mod result;
 mod segments;
@@ -24,7 +22,6 @@ mod wrong;
 
 use skt_checkpoint::checkpoint::parameters::{FORMAT, FORMAT_NAME};
 
-pub use app::{NodeCheckpointer, checkpoint_config};
 pub use beginning::Beginning;
 pub use clock::{Clock, ClockReading};
 pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
@@ -32,7 +29,8 @@ pub use inject::FaultInjector;
 pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, Outlook};
 pub use segments::{
-    RankProcess, TestSegments, doubtful, found_test, left_by_others, store_flag, sweep_tests, tidy,
+    NodeCheckpointer, RankProcess, TestSegments, checkpoint_config, doubtful, found_test,
+    left_by_others, store_flag, sweep_tests, tidy,
 };
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 pub use skt_checkpoint::checkpoint::segments::role::is_mark;

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use super::app::NodeCheckpointer;
 use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{self, Ahead, Deadline};
 use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
+use super::segments::NodeCheckpointer;
 use crate::record::{LevelFacts, Protection, Restart, Sample, TestRecord};
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_config::protection::Settings;

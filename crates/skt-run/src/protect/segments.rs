@@ -1,16 +1,19 @@
 //! The segments of a node, as the checkpoint protocol uses them.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Mutex, Once};
 use std::time::Instant;
 
-use skt_terms::shown::shell_quoted;
+use skt_terms::shown::{and_more, shell_quoted};
 use skt_terms::units;
 
 use crate::heartbeat;
+use skt_checkpoint::checkpoint::protocol::{Checkpointer, Config};
 use skt_checkpoint::checkpoint::segments::role::parse_role;
 use skt_checkpoint::checkpoint::segments::{Process, RunSegments};
 use skt_checkpoint::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
+use skt_config::protection::Settings;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_solver::team::Team;
@@ -30,6 +33,43 @@ pub struct RankProcess<'a>(pub &'a Team);
 
 /// The segments of one test of a run on this node.
 pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
+
+/// A checkpointer whose segments are in a store of this node.
+pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>>;
+
+/// The name of the segments of test `part` of a run, which their headers hold.
+pub(super) fn run_of_test(run: &str, part: usize) -> String {
+    format!("{run}-t{part}")
+}
+
+/// The configuration for [`Checkpointer::open`], besides `memory`, which is of the same run.
+///
+/// - `application`: all parameters without which a checkpoint would be useless.
+/// - `host`: the host of this process, which is its failure domain unless the settings name
+///   another.
+/// - `state_bytes`: the longest state that a checkpoint takes.
+pub fn checkpoint_config(
+    settings: &Settings,
+    memory: &TestSegments,
+    application: String,
+    host: &str,
+    state_bytes: usize,
+) -> io::Result<Config> {
+    let config = Config {
+        application,
+        method: settings.method,
+        members: settings.group_size,
+        parities: settings.parities,
+        encoder: settings.encoder,
+        message_bytes: settings.message_bytes,
+        allow_shared_domains: settings.allow_shared_domains,
+        resume: settings.resume,
+        domain: settings.domain_of(host),
+        state_capacity_bytes: state_bytes,
+        ..Config::new(&run_of_test(&settings.run_id, memory.part()), settings.codec)
+    };
+    config.identified(memory, host)
+}
 
 impl Process for RankProcess<'_> {
     fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
@@ -119,10 +159,7 @@ pub fn left_by_others(
     }
     let bytes = runs.values().sum();
     let Some((largest, _)) = runs.iter().max_by_key(|(_, bytes)| **bytes) else { return Ok(None) };
-    let others = match runs.len() {
-        1 => String::new(),
-        count => format!(" and {} more", count - 1),
-    };
+    let others = and_more(runs.len(), 1);
     Ok(Some(format!(
         "runs that are not running keep {} of shared memory ({largest}{others}): `skt-hpl store \
          list{flag}` shows it, `skt-hpl store clean --run {largest}{flag}` removes it",
@@ -150,7 +187,6 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Settings;
-    use super::super::app::checkpoint_config;
     use super::*;
     use skt_checkpoint::checkpoint::hook::NoHook;
     use skt_checkpoint::checkpoint::layout::RegionShape;

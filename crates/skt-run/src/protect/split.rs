@@ -1,7 +1,7 @@
 //! How the memory of a rank is divided: matrix, copies, parities, header, work space.
 
 use super::OnLoss;
-use super::app::run_of_test;
+use super::segments::run_of_test;
 use crate::ptest;
 use crate::record::MemorySplit;
 use skt_checkpoint::checkpoint::group;

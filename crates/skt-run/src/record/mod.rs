@@ -1,35 +1,24 @@
 //! What is known about a test after it has run: plain data, which checkpoints keep, the run fills
 //! in, and reports print.
 
-mod counts;
 pub mod energy;
-mod event;
-mod level;
-mod memory_split;
 mod outcome;
 mod protection;
 mod restart;
-mod run_facts;
 mod samples;
-mod stall;
 
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;
 
 use energy::EnergyReading;
-use skt_config::TestSpec;
+use skt_config::{ConfigText, TestSpec};
+use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_health::slow::SlowReport;
 
-pub use counts::Counts;
-pub use event::Event;
-pub use level::LevelFacts;
-pub use memory_split::MemorySplit;
-pub use outcome::{MAX_ROUNDING_RESIDUAL, Norms, Outcome};
-pub use protection::{Protection, RepairedRank, Unverified};
+pub use outcome::{Counts, MAX_ROUNDING_RESIDUAL, Norms, Outcome};
+pub use protection::{LevelFacts, Protection, RepairedRank, Stall, Unverified};
 pub use restart::{Replacement, Restart};
-pub use run_facts::RunFacts;
 pub use samples::{Sample, Samples};
-pub use stall::Stall;
 
 /// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
 /// messages while the other half was multiplied.
@@ -45,6 +34,49 @@ pub struct DetailedTiming {
     pub mxswp_seconds: f64,
     /// The trailing update with its row exchange: the phases `swap` and `update` together.
     pub update_seconds: f64,
+}
+
+/// The memory of the largest rank by purpose, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemorySplit {
+    /// The rank's part of the matrix.
+    pub matrix: u64,
+    /// Copies of the matrix in checkpoints.
+    pub copies: u64,
+    /// The parities of its group that the rank keeps.
+    pub parities: u64,
+    /// The header of the rank's segment, and alignment.
+    pub header: u64,
+    /// Panels, rows of U and buffers.
+    pub work_space: u64,
+}
+
+impl MemorySplit {
+    /// The sum of all parts; at most `u64::MAX`.
+    pub fn total(&self) -> u64 {
+        let Self { matrix, copies, parities, header, work_space } = *self;
+        [copies, parities, header, work_space].into_iter().fold(matrix, u64::saturating_add)
+    }
+}
+
+/// Something that happened in a test.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Event {
+    /// `start`, `checkpoint`, `failure`, `recovery` or `end`.
+    pub kind: String,
+    /// Seconds from the first start of the timed part to the start of the event.
+    pub start_seconds: f64,
+    /// Duration of the event in seconds.
+    pub seconds: f64,
+    /// The number of the checkpoint that was taken, or that the test continued from.
+    pub epoch: Option<u64>,
+    /// Number of columns that were factored.
+    pub column: Option<usize>,
+    /// Bytes of the matrix that rank 0 saved.
+    pub bytes: Option<u64>,
+    /// A description of the event.
+    pub detail: String,
 }
 
 /// One test, as known on rank 0 after it has run.
@@ -127,4 +159,19 @@ impl TestRecord {
             outcome: Outcome::NotChecked,
         }
     }
+}
+
+/// What is known about a run before its first test.
+#[derive(Debug, Clone)]
+pub struct RunFacts {
+    /// The command line, program first.
+    pub command_line: Vec<String>,
+    /// The text of the configuration; `None` if flags alone describe the run.
+    pub configuration: Option<ConfigText>,
+    /// The machine and the libraries that the job runs on.
+    pub environment: Environment,
+    /// The result of the DGEMM self-test, if it was run.
+    pub dgemm_self_test: Option<DgemmSelfTest>,
+    /// The start of the run, in seconds since 1970.
+    pub start_unix_seconds: i64,
 }

@@ -1,11 +1,13 @@
 //! How a test was protected, and what that cost.
 
+use std::ops::AddAssign;
+
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::ChecksumCosts;
 
-use super::level::LevelFacts;
 use super::restart::Restart;
-use super::stall::Stall;
+use skt_checkpoint::checkpoint::level::LevelReport;
 
 /// How a test was protected against the loss of ranks, and what that cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -129,4 +131,102 @@ pub struct Unverified {
     pub first_column: usize,
     /// Number of columns that were eliminated when this happened last.
     pub last_column: usize,
+}
+
+/// Why the solver's thread stood still: each part is the longest of any rank, summed over all
+/// checkpoints.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, Pod, Zeroable)]
+#[repr(C)]
+pub struct Stall {
+    /// Seconds to begin: the agreement on what to save, and parities that are carried over.
+    pub begin_seconds: f64,
+    /// Seconds in which the thread waited for the progress token, which its helper thread had.
+    pub turn_seconds: f64,
+    /// Seconds for parities that were not done at the cut, from when all ranks had reached it.
+    pub encode_seconds: f64,
+    /// Seconds for the agreement that the parities are complete, and for COMMIT.
+    pub agree_seconds: f64,
+    /// Seconds to copy the matrix.
+    pub copy_seconds: f64,
+}
+
+impl AddAssign for Stall {
+    fn add_assign(&mut self, other: Self) {
+        let parts: &mut [f64; 5] = bytemuck::cast_mut(self);
+        parts.iter_mut().zip(other.parts()).for_each(|(part, more)| *part += more);
+    }
+}
+
+impl Stall {
+    fn parts(self) -> [f64; 5] {
+        bytemuck::cast(self)
+    }
+
+    /// The sum of all parts, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.parts().iter().sum()
+    }
+}
+
+/// What a level of images has done on rank 0.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LevelFacts {
+    /// The level, as `local:FOLDER` or `global:FOLDER`.
+    pub name: String,
+    /// Number of images that a rank has written in the last start.
+    pub images: u64,
+    /// Bytes of these images.
+    pub bytes: u64,
+    /// Seconds that it took to write the images, while the solver continued or, with checksums in
+    /// the elimination, waited.
+    pub seconds: f64,
+    /// Seconds that the solver waited for images of any level.
+    pub stall_seconds: f64,
+    /// Core seconds to write the images.
+    #[serde(default)]
+    pub cpu_seconds: f64,
+    /// Seconds between two images that follow from the cost of the last one; `None` if the interval
+    /// does not depend on it, or if the cost is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interval_seconds: Option<f64>,
+    /// Number of images that were given up.
+    pub given_up: u64,
+    /// The newest checkpoint of which all ranks are known to have an image; 0 if there is none.
+    pub complete_epoch: u64,
+    /// Why no more images were written, if a write or the opening of the level has failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl LevelFacts {
+    /// The rate of writing, in bytes per second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
+    }
+}
+
+/// The longest reason of a failure: it goes into results of bounded size.
+const REASON_CHARS_MAX: usize = 200;
+
+impl From<LevelReport> for LevelFacts {
+    fn from(report: LevelReport) -> Self {
+        let LevelReport { name, images, bytes, seconds, stall_seconds, given_up, .. } = report;
+        let LevelReport { cpu_seconds, interval_seconds, .. } = report;
+        let elsewhere = || report.is_over.then(|| "a write has failed on another rank".to_owned());
+        let cut = |why: String| why.chars().take(REASON_CHARS_MAX).collect();
+        let failure = report.failure.or_else(elsewhere).map(cut);
+        let complete_epoch = report.complete_epoch;
+        Self {
+            name,
+            images,
+            bytes,
+            seconds,
+            stall_seconds,
+            cpu_seconds,
+            interval_seconds,
+            given_up,
+            complete_epoch,
+            failure,
+        }
+    }
 }

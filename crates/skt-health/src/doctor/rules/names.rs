@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use skt_terms::shown::and_more;
+
 use super::super::finding::{Finding, FindingKind};
 use super::super::names::View;
 
@@ -51,10 +53,7 @@ fn is_own(host: &str, name: &str) -> bool {
 
 fn hosts<T>(views: &[(&str, T)]) -> String {
     let names: Vec<&str> = views.iter().take(4).map(|(host, _)| *host).collect();
-    match views.len().checked_sub(names.len()) {
-        Some(more @ 1..) => format!("{} and {more} more", names.join(", ")),
-        _ => names.join(", "),
-    }
+    names.join(", ") + &and_more(views.len(), names.len())
 }
 
 /// Finds a name that means the asking host itself, or has no common address on two hosts.

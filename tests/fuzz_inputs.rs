@@ -646,22 +646,15 @@ fn answers_of_nodes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("answer");
     let answer = Answer {
-        question: 0,
         host: "n1".into(),
         version: env!("CARGO_PKG_VERSION").into(),
         program: program_checksum(),
-        program_of_user: None,
         ended: 1,
-        immortal: 0,
-        ending: 0,
         ranks: 2,
         stopped: 1,
         run_bytes: 4096,
         available_bytes: 1 << 30,
         oom_kills: OomKills { machine: Some(3), group: Some(1) },
-        no_store: None,
-        void_store: None,
-        images_stay: None,
         store_room: Some(StoreRoom::default()),
         sysv: Some(SysvLimits {
             shmmax_bytes: 1 << 30,
@@ -674,6 +667,7 @@ fn answers_of_nodes() {
         warnings: vec!["RemoveIPC=yes".into()],
         addresses: vec![Address { interface: "ib0".into(), ip: "10.77.0.11".parse().unwrap() }],
         links: vec![Link { to: "n2".into(), found: LinkState::Dead("no route".into()) }],
+        ..Answer::default()
     };
     let ill = Answer { version: "0".into(), no_store: Some("why".into()), ..answer.clone() };
     let corpus = texts(&[answer.line(), format!("Welcome!\n{}", ill.line()), "no shell\n".into()]);

@@ -83,99 +83,53 @@ fn parse_ranks(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("1 to {} ranks", RANKS_MAX))
 }
 
-/// Why a job cannot be launched.
 #[derive(Debug, thiserror::Error)]
-pub enum LaunchError {
-    /// The flags after `--` are not legal.
+pub(crate) enum LaunchError {
     #[error("{0}")]
     Flags(String),
-    /// The configuration is not legal or cannot be read.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A list of nodes is not legal.
     #[error(transparent)]
     Hosts(#[from] HostsError),
-    /// A file cannot be read.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: std::io::Error,
-    },
-    /// The nodes have too few slots.
+    File { path: PathBuf, source: std::io::Error },
     #[error("{ranks} ranks are needed, the nodes have {slots} slots: add nodes or slots to {file}")]
-    Slots {
-        /// Number of ranks needed.
-        ranks: usize,
-        /// Number of slots.
-        slots: usize,
-        /// The list of nodes.
-        file: String,
-    },
-    /// The template is not legal.
+    Slots { ranks: usize, slots: usize, file: String },
     #[error("--launcher-template: {0}")]
     Template(String),
-    /// No launcher was found.
     #[error(
         "no launcher: `{program} --version` names neither Open MPI nor Hydra; name it with \
          --launcher and --launcher-program"
     )]
-    NoLauncher {
-        /// The program that was asked for its version.
-        program: String,
-    },
-    /// A node is named by an address that the launcher's host files cannot hold.
+    NoLauncher { program: String },
     #[error(
         "node {host}: MPICH's host files have no addresses of version 6; name the node, or take \
          --launcher openmpi"
     )]
-    Address {
-        /// The node.
-        host: String,
-    },
-    /// The program is missing here.
+    Address { host: String },
     #[error(
         "--program: there is no {} here that this user may start; nodes need it at the same path, \
          too", file.display()
     )]
-    NoProgram {
-        /// The program.
-        file: PathBuf,
-    },
-    /// A text that is not UTF-8.
+    NoProgram { file: PathBuf },
     #[error(
         "{what} is not UTF-8 ({}), which command lines of launchers and nodes have to be here",
         shown(&text.display().to_string())
     )]
-    NotText {
-        /// What it is.
-        what: &'static str,
-        /// The text.
-        text: OsString,
-    },
-    /// The number of ranks is not known.
+    NotText { what: &'static str, text: OsString },
     #[error("--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT")]
     NoRanks,
-    /// The flag is about the benchmark.
     #[error(
         "--{flag} is for the benchmark: with --program the program decides this by itself; leave \
          the flag out"
     )]
-    NotOfProgram {
-        /// The flag.
-        flag: String,
-    },
-    /// The supervisor cannot work.
+    NotOfProgram { flag: String },
     #[error(transparent)]
     Supervisor(#[from] SupervisorError),
 }
 
 /// Launches the job that the flags describe, and supervises it to its end.
-///
-/// # Errors
-/// See [`LaunchError`].
-pub fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
+pub(crate) fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
     let options = options(args, &|name| std::env::var(name).ok())?;
     Ok(skt_launch::run(options)?)
 }
@@ -376,7 +330,6 @@ fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) ->
     spec.tests().into_iter().filter_map(bytes).max().unwrap_or(0)
 }
 
-/// Checks that a text is UTF-8.
 fn is_text<'a>(what: &'static str, text: &'a OsStr) -> Result<&'a str, LaunchError> {
     text.to_str().ok_or_else(|| LaunchError::NotText { what, text: text.to_owned() })
 }

@@ -4,21 +4,17 @@ use skt_terms::exit::Exit;
 
 /// This number of failures at one column, while all nodes are well, is no accident.
 const SAME_FAILURES_MAX: usize = 3;
-/// The longest pause before a start.
 const BACKOFF_MAX_SECONDS: f64 = 60.0;
 
-/// How a job ended.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ending {
     /// The exit code that the job itself reported, if it did.
     pub completion: Option<u8>,
-    /// Whether the job's report was whole.
     pub is_reported: bool,
     /// Why the job refused the checkpoint that it found, if it did.
     pub refusal: Option<RefusedResume>,
     /// Whether the job stopped because its time is up.
     pub is_time_up: bool,
-    /// Whether the launcher was asked to end.
     pub stop_requested: bool,
 }
 
@@ -35,7 +31,6 @@ pub enum RefusedResume {
 /// An earlier failure.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Past {
-    /// Whether the job had sent a heartbeat.
     pub lived: bool,
     /// The column of the last heartbeat.
     pub column: usize,
@@ -45,7 +40,6 @@ pub struct Past {
     pub was_held: bool,
 }
 
-/// What comes next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AfterEnding {
     /// The job is done and reported; no data of the run is needed any more.
@@ -62,7 +56,6 @@ pub enum AfterEnding {
     Restart,
 }
 
-/// Decides what comes next after an ending.
 pub fn next(ending: &Ending) -> AfterEnding {
     match ending.completion.map(Exit::from_code) {
         // The code that the job reports counts, not the launcher's.

@@ -13,17 +13,11 @@ pub struct FileFollower(File);
 
 impl FileFollower {
     /// Follows `path` from its beginning.
-    ///
-    /// # Errors
-    /// The file cannot be opened.
     pub fn new(path: &Path) -> io::Result<Self> {
         File::open(path).map(Self)
     }
 
     /// Returns the next bytes that were written; none if there are no more so far.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut part = Vec::new();
         (&self.0).take(PART_BYTES).read_to_end(&mut part)?;

@@ -15,7 +15,6 @@ use super::SupervisorError;
 use super::state::StateFolder;
 use skt_host::outfile;
 
-/// Bytes that are copied at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The standard input of a program, in each of its starts.
@@ -29,7 +28,6 @@ enum Given {
     Nothing,
     /// What cannot be passed on, in words. Nothing has come through it so far.
     Unused(&'static str),
-    /// A pipe or socket with data.
     Pipe,
     /// A file, from this byte on.
     File(File, u64),
@@ -81,15 +79,11 @@ impl Input {
         }
     }
 
-    /// Whether there is any.
     pub fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
     /// The input for another start, from its beginning.
-    ///
-    /// # Errors
-    /// The system refuses.
     pub fn stdio(&self) -> io::Result<Stdio> {
         match &self.0 {
             None => Ok(Stdio::null()),
@@ -166,7 +160,6 @@ mod tests {
 
     use super::*;
 
-    /// What a start reads.
     fn read(input: &Input) -> Vec<u8> {
         let out = Command::new("cat").stdin(input.stdio().unwrap()).output().unwrap();
         assert!(out.status.success());

@@ -19,10 +19,8 @@ const RESERVE_EVERY: Duration = Duration::from_secs(600);
 /// A line of a report that is longer is passed on before its end.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
-/// A running job.
 #[derive(Debug)]
 pub struct Job {
-    /// The process of the launcher.
     pub launcher: Process,
     /// The launcher as a child of this process, unless an earlier supervisor started it.
     child: Option<Child>,
@@ -35,7 +33,6 @@ pub struct Job {
     reserved: Option<Instant>,
 }
 
-/// What a job has written.
 #[derive(Debug)]
 pub struct JobOutput {
     /// What is new on its standard output: whole lines of the benchmark, and any bytes of the
@@ -43,16 +40,12 @@ pub struct JobOutput {
     pub report: Vec<u8>,
     /// What is new on its standard error.
     pub pieces: Vec<Piece>,
-    /// Whether that is all so far.
     pub is_all: bool,
 }
 
 impl Job {
     /// Opens the output files of start number `start` at their beginning: the heartbeats of an
     /// earlier supervisor's job are needed, and this supervisor has not seen its report.
-    ///
-    /// # Errors
-    /// A file cannot be opened.
     pub fn outputs(
         folder: &StateFolder,
         start: usize,
@@ -87,9 +80,6 @@ impl Job {
     }
 
     /// Returns the next part of what the job has written, of which `token` marks the records.
-    ///
-    /// # Errors
-    /// A file cannot be read.
     pub fn read(&mut self, token: &str) -> Result<JobOutput, SupervisorError> {
         let mut parts = Vec::with_capacity(2);
         for (path, follow) in &mut self.outputs {

@@ -9,10 +9,8 @@ use super::hosts::{self, Host};
 use skt_checkpoint::heartbeat;
 use skt_host::starter::Starter;
 
-/// What starts the ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Launcher {
-    /// A program that is known.
     Starter(Starter),
     /// A command line with fields to fill in, see [`Template`].
     Template(Template),
@@ -50,20 +48,15 @@ impl Template {
     }
 }
 
-/// What a launcher is to start.
 #[derive(Debug, Clone)]
 pub struct JobSpec<'a> {
-    /// Number of MPI ranks.
     pub ranks: usize,
-    /// Threads per rank.
     pub threads: usize,
     /// Cores per node that are kept from the solver.
     pub helper_cores: usize,
     /// The nodes, in the order of the ranks.
     pub hosts: &'a [Host],
-    /// The path of the host file.
     pub hostfile: &'a Path,
-    /// The program and its arguments.
     pub command: &'a [String],
     /// The command that reaches a node; ssh if there is none.
     pub agent: Option<&'a str>,
@@ -73,22 +66,16 @@ pub struct JobSpec<'a> {
     pub extra: &'a [String],
     /// Whether rank 0 gets the launcher's standard input.
     pub has_input: bool,
-    /// The value of the heartbeat's environment variable.
     pub token: &'a str,
 }
 
-/// How a launcher is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LauncherCommand {
-    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// Variables to add to the environment.
     pub env: Vec<(String, String)>,
-    /// The content of the host file.
     pub hostfile: String,
 }
 
-/// Makes the plan for a job.
 pub fn plan(launcher: &Launcher, job: &JobSpec) -> LauncherCommand {
     let mut plan = match launcher {
         Launcher::Starter(Starter::Openmpi) => openmpi(job),

@@ -57,17 +57,12 @@ use state::StateError;
 pub struct LaunchOptions {
     /// The settings of the command line and of the `[launch]` table.
     pub settings: LaunchSettings,
-    /// The program that starts the ranks.
     pub launcher: Launcher,
-    /// The networks that the job uses.
     pub networks: Networks,
     /// Whether all ranks run on this machine, so that no agent is needed.
     pub is_local: bool,
-    /// The nodes, with the spares.
     pub pool: Pool,
-    /// Number of MPI ranks.
     pub ranks: usize,
-    /// Threads per rank.
     pub threads: usize,
     /// Cores per node that are kept from the solver.
     pub helper_cores: usize,
@@ -81,11 +76,9 @@ pub struct LaunchOptions {
     pub run_id: String,
     /// Where the benchmark keeps its data. A program that uses the library reports this itself.
     pub keeps: Option<DataLocation>,
-    /// Bytes of the segments of one rank.
     pub rank_bytes: u64,
     /// Number of lost ranks per group that the code can rebuild.
     pub parities: usize,
-    /// Whether checkpoints are taken.
     pub is_protected: bool,
     /// Whether the arguments choose what to do with data of earlier starts.
     pub says_resume: bool,
@@ -132,7 +125,6 @@ impl LaunchOptions {
         }
     }
 
-    /// Whether the ranks run a program of the user.
     pub(crate) fn is_of_program(&self) -> bool {
         self.program_of_user.is_some()
     }
@@ -155,89 +147,50 @@ impl LaunchOptions {
     }
 }
 
-/// Why a supervisor cannot work.
 #[derive(Debug, thiserror::Error)]
 pub enum SupervisorError {
-    /// The state cannot be kept or read.
     #[error(transparent)]
     State(#[from] StateError),
-    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The launcher cannot be started.
+    File { path: PathBuf, source: io::Error },
     #[error("cannot start {program}: {source}; is it installed, and in PATH?")]
-    Launcher {
-        /// The launcher's program.
-        program: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The agent that reaches the nodes cannot be started.
+    Launcher { program: String, source: io::Error },
     #[error(
         "cannot start {agent}, which runs commands on the nodes: {source}; is it installed, and in \
          PATH? --agent names another. Checkpoints are kept: the same command goes on from them"
     )]
-    Agent {
-        /// The agent's program.
-        agent: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The state belongs to another run.
+    Agent { agent: String, source: io::Error },
     #[error(
         "{}: holds an unfinished run with other options ({command}); finish it with those, name \
          another folder with --state, or remove this one", folder.display()
     )]
-    OtherRun {
-        /// The folder of the state.
-        folder: PathBuf,
-        /// The options of the run that the state belongs to.
-        command: String,
-    },
-    /// A job of the run was started from another version of the user's program.
+    OtherRun { folder: PathBuf, command: String },
     #[error(
         "{}: holds an unfinished run that was started when {} had other contents: put those back \
          and finish it, name another folder with --state, or end its job (process {pid}) and \
          remove this one", folder.display(), file.display()
     )]
     OtherProgram {
-        /// The folder of the state.
         folder: PathBuf,
-        /// The program.
         file: PathBuf,
         /// The process of the job's launcher, which may have ended.
         pid: i32,
     },
-    /// The input of the user's program comes through a pipe.
     #[error(
         "standard input is a pipe with data, which the program could not read again when it is \
          started again: give a file (< FILE), or < /dev/null if the program reads nothing"
     )]
     PipedInput,
-    /// The input of the user's program is not that of the run.
     #[error(
         "standard input has other contents than that of the unfinished run ({}): finish the run \
          with that, name another folder with --state, or remove this one", kept.display()
     )]
-    OtherInput {
-        /// The file that keeps the input of the run.
-        kept: PathBuf,
-    },
-    /// The job runs under a launcher of another machine.
+    OtherInput { kept: PathBuf },
     #[error(
         "the job was started on {host} and may still run there: start `skt-hpl launch` there, or, \
          if that machine is gone for good, here with --head-lost"
     )]
-    Elsewhere {
-        /// The other machine.
-        host: String,
-    },
-    /// Signals cannot be caught.
+    Elsewhere { host: String },
     #[error("cannot catch signals: {0}")]
     Signals(io::Error),
 }

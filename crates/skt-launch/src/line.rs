@@ -45,12 +45,9 @@ pub struct Line {
     opening: Option<Duration>,
 }
 
-/// What has arrived on a line.
 #[derive(Debug)]
 pub enum Arrival {
-    /// No answer yet.
     Nothing,
-    /// The answer to the last question.
     Answer(Box<Answer>),
     /// The line has ended, for this reason.
     End(String),
@@ -83,7 +80,6 @@ impl Line {
         Ok(Self { child, questions, number: 0, asked, output: Vec::new(), opening: None })
     }
 
-    /// Whether the line takes further questions.
     pub fn is_kept(&self) -> bool {
         self.questions.is_some()
     }
@@ -233,7 +229,6 @@ pub fn further_questions() -> impl Iterator<Item = (u64, Purpose, Vec<Partner>)>
 mod tests {
     use super::*;
 
-    /// A line whose far end is a shell script.
     fn line(script: &str, is_kept: bool) -> Line {
         Line::open(&["/bin/sh".into(), "-c".into(), script.to_owned()], is_kept).unwrap()
     }

@@ -30,15 +30,12 @@ use skt_host::process::ending_processes;
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
-/// What a node reports about itself.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The number of the question, from 0 on each line.
     #[serde(default)]
     pub question: u64,
-    /// The node's name for itself.
     pub host: String,
-    /// The version of skt-hpl on the node.
     pub version: String,
     /// The checksum of the program's file on the node.
     pub program: u64,
@@ -56,12 +53,9 @@ pub struct Answer {
     /// Number of ranks of the run on the node, if the question was to look for them.
     #[serde(default)]
     pub ranks: usize,
-    /// Number of those ranks that a signal has stopped.
     #[serde(default)]
     pub stopped: usize,
-    /// Bytes of the segments of this run.
     pub run_bytes: u64,
-    /// Bytes of memory that are available.
     pub available_bytes: u64,
     /// Processes that the kernel has ended for want of memory.
     #[serde(default)]
@@ -82,7 +76,6 @@ pub struct Answer {
     pub images_stay: Option<String>,
     /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
-    /// The node's addresses in its networks.
     #[serde(default)]
     pub addresses: Vec<Address>,
     /// What the node found about the links that it was to try.
@@ -90,7 +83,6 @@ pub struct Answer {
     pub links: Vec<Link>,
 }
 
-/// What a node is asked.
 #[derive(Debug, Clone)]
 pub struct Question {
     /// Identifies the run, as in the heartbeat's token.
@@ -99,15 +91,11 @@ pub struct Question {
     pub keeps: Option<DataLocation>,
     /// The program that the ranks run, if it is not this one.
     pub program: Option<PathBuf>,
-    /// What the node is to do.
     pub purpose: Purpose,
-    /// The nodes that it tries to reach.
     pub partners: Vec<Partner>,
-    /// The number of the question.
     pub number: u64,
 }
 
-/// Why nodes are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// The job is to start: ranks of earlier starts are ended.
@@ -155,17 +143,10 @@ pub fn answer(question: &Question) -> Answer {
         ending,
         ranks,
         stopped,
-        run_bytes: 0,
         available_bytes,
         oom_kills: OomKills::under(&Root::this_machine()),
-        store_room: None,
-        sysv: None,
-        no_store: None,
-        void_store: None,
-        images_stay: None,
-        warnings: Vec::new(),
         addresses: addresses::list_local(),
-        links: Vec::new(),
+        ..Answer::default()
     };
     if question.purpose == Purpose::Links {
         answer.links = connect::all(&question.partners);
@@ -255,7 +236,6 @@ pub fn program_checksum() -> u64 {
 }
 
 impl Answer {
-    /// Formats the answer as a line.
     pub fn line(&self) -> String {
         marked_line(MARK, self)
     }
@@ -301,31 +281,14 @@ pub(super) mod tests {
     /// The answer of a healthy node to the first question.
     pub(crate) fn answer() -> Answer {
         Answer {
-            question: 0,
             host: "n1".into(),
             version: env!("CARGO_PKG_VERSION").into(),
             program: program_checksum(),
-            program_of_user: None,
-            ended: 0,
-            immortal: 0,
-            ending: 0,
-            ranks: 0,
-            stopped: 0,
-            run_bytes: 0,
             available_bytes: 1 << 30,
-            oom_kills: OomKills::default(),
-            store_room: None,
-            sysv: None,
-            no_store: None,
-            void_store: None,
-            images_stay: None,
-            warnings: vec![],
-            addresses: vec![],
-            links: vec![],
+            ..Answer::default()
         }
     }
 
-    /// A question about run `r`.
     fn question(store: String, image_folders: Vec<PathBuf>, purpose: Purpose) -> Question {
         let (run, run_id) = ("r".to_owned(), "r".to_owned());
         let keeps = Some(DataLocation { run_id, store, images: image_folders });

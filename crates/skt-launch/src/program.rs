@@ -16,7 +16,6 @@ use skt_terms::shown::shown_message;
 /// The mark at the start of a record.
 pub(super) const MARK: &str = "@skt-hpl-rank@";
 
-/// A program of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
     /// The program's file; each node has it under the same path.
@@ -38,11 +37,8 @@ pub fn command(own_file: &Path, program: &Program, arguments: &[String]) -> Vec<
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProcessEnd {
-    /// With this exit code.
     Code(u8),
-    /// By this signal.
     Signal(i32),
-    /// The program could not be started.
     Unstarted(String),
 }
 
@@ -61,21 +57,17 @@ impl ProcessEnd {
     }
 }
 
-/// The record of a rank's end.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankEnd {
     /// The token of the start, as in heartbeats.
     pub token: String,
     /// The rank, if its launcher reports it.
     pub rank: Option<usize>,
-    /// The rank's node.
     pub host: String,
-    /// How it has ended.
     pub end: ProcessEnd,
 }
 
 impl RankEnd {
-    /// Formats the record as a line.
     pub fn line(&self) -> String {
         marked_line(MARK, self)
     }
@@ -100,10 +92,8 @@ impl RankEnd {
     }
 }
 
-/// The ends of the ranks of a start so far.
 #[derive(Debug, Default)]
 pub struct Ends {
-    /// Number of ranks that have ended with code 0.
     done: usize,
     /// The first end by a signal, the first that asks for a new start, and the first of all others.
     killed: Option<RankEnd>,
@@ -114,9 +104,7 @@ pub struct Ends {
 /// What else is known of a job that has ended.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JobEnd {
-    /// Number of its ranks.
     pub ranks: usize,
-    /// Whether its launcher has ended with code 0.
     pub launcher_succeeded: bool,
     /// Whether the checkpoint library has reported that all results are out.
     pub is_reported: bool,
@@ -129,7 +117,6 @@ pub struct JobEnd {
 /// What a job's end means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProgramVerdict {
-    /// The program is done.
     Done,
     /// All is reported and nothing of the run is left to continue from, but not all ranks are known
     /// to have ended with 0: with this code, as a shell has it, if one is known, and what happened.
@@ -141,7 +128,6 @@ pub enum ProgramVerdict {
 }
 
 impl Ends {
-    /// Notes the end of a rank.
     pub fn note(&mut self, end: RankEnd) {
         let place = match end.end {
             ProcessEnd::Code(0) => {

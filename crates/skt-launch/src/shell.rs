@@ -112,9 +112,6 @@ impl StallClock {
 impl Shell {
     /// A supervisor of the run that `options` name: of a new run, or of the run that the state
     /// folder describes.
-    ///
-    /// # Errors
-    /// See [`SupervisorError`].
     pub fn new(options: LaunchOptions) -> Result<Self> {
         let folder = StateFolder::new(&options.settings.state);
         let lock = folder.lock()?;
@@ -174,9 +171,6 @@ impl Shell {
     }
 
     /// Runs the job to its end.
-    ///
-    /// # Errors
-    /// See [`SupervisorError`].
     pub fn run(mut self) -> Result<Exit> {
         self.feed(Event::Begin);
         loop {

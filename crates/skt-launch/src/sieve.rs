@@ -13,21 +13,16 @@ use skt_checkpoint::heartbeat::{self, Heartbeat};
 const LINE_BYTES_MAX: usize = 1 << 20;
 const MARKS: [&[u8]; 2] = [heartbeat::MARK.as_bytes(), program::MARK.as_bytes()];
 
-/// A part of what a job writes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
-    /// Text to pass on.
     Text(Vec<u8>),
     /// A line of text without the records in it. That of the user's program was passed on before;
     /// that of the benchmark is to be passed on now.
     Line(Vec<u8>),
-    /// A sign of life.
     Heartbeat(Heartbeat),
-    /// The end of a rank.
     RankEnd(RankEnd),
 }
 
-/// Sifts the standard error of one start.
 #[derive(Debug)]
 pub struct Sieve {
     is_of_program: bool,

@@ -18,9 +18,6 @@ extern "C" fn end_time(_: libc::c_int) {
 }
 
 /// Starts to count SIGINT and SIGTERM and to note SIGUSR1; none of them ends the process any more.
-///
-/// # Errors
-/// A signal handler cannot be installed.
 pub fn listen() -> io::Result<()> {
     for (signal, handler) in [
         (Signal::SIGINT, count as extern "C" fn(libc::c_int)),
@@ -40,7 +37,6 @@ pub fn is_time_up() -> bool {
     TIME_IS_UP.swap(false, Ordering::Relaxed)
 }
 
-/// Number of requests to stop.
 pub fn asked() -> usize {
     ASKED.load(Ordering::Relaxed)
 }

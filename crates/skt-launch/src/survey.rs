@@ -33,7 +33,6 @@ const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
 /// A kept line on which no answer has come after this time is replaced by a new one: it may have
 /// broken without any packet that reports this, while the node is healthy.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
-/// Probes in progress at a time.
 const AT_ONCE: usize = 128;
 
 /// Which nodes are asked, and what for.
@@ -75,10 +74,8 @@ impl Inquiry {
     }
 }
 
-/// What the nodes have answered, by their names.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// The answers.
     pub answers: BTreeMap<String, Answer>,
     /// Whether a node can take part, unless it was not waited for.
     pub health: BTreeMap<String, Health>,
@@ -112,7 +109,6 @@ impl Survey {
         if tries_links && well.len() > 1 { well } else { Vec::new() }
     }
 
-    /// Ranks of earlier starts that were ended.
     pub fn ended(&self) -> usize {
         self.answers.values().fold(0, |sum: usize, answer| sum.saturating_add(answer.ended))
     }
@@ -132,20 +128,17 @@ impl Survey {
 /// What the nodes need, and how long their answers are waited for.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits<'a> {
-    /// The longest time for any node.
     pub each: Duration,
     /// Bytes that the segments of a rank take, by the configuration.
     pub rank_bytes: u64,
     /// The program that the ranks run, if it is not the benchmark.
     pub program: Option<&'a Program>,
-    /// The networks that the job uses.
     pub networks: &'a Networks,
 }
 
 /// The command line that reaches a node, with the first question on a new line.
 pub type Reach<'a> = dyn Fn(&str, Purpose, &[Partner]) -> Vec<String> + 'a;
 
-/// A probe in progress.
 struct Probe {
     name: String,
     line: Line,
@@ -197,18 +190,14 @@ fn lacks_room(error: &io::Error) -> bool {
     matches!(errno, Some(Errno::EMFILE | Errno::ENFILE | Errno::EAGAIN | Errno::ENOMEM))
 }
 
-/// The outcome of a probe.
 #[derive(Debug)]
 enum ProbeOutcome {
-    /// The node's answer.
     Answer(Box<Answer>),
-    /// The node failed, and how.
     Failed(String),
     /// No time was left for it, or its agent is missing here.
     Unknown,
 }
 
-/// A survey in progress.
 struct ProbeRound<'a> {
     outcomes: BTreeMap<String, ProbeOutcome>,
     agent_fault: Option<(String, io::Error)>,
@@ -221,11 +210,8 @@ struct ProbeRound<'a> {
     reach: &'a Reach<'a>,
     /// The nodes that each node tries to reach, where links are tried.
     partners: &'a BTreeMap<String, Vec<Partner>>,
-    /// Opens a line.
     open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
-    /// [`RENEW_AFTER`].
     renew_after: Duration,
-    /// [`PATIENCE_OF_CHECK`].
     patience_of_probe: (u32, Duration),
     /// Nodes that are not asked yet, the next one last.
     waiting: Vec<String>,
@@ -237,7 +223,6 @@ struct ProbeRound<'a> {
     /// Nodes to which no line could be opened while the job runs, and why. They are lost if the
     /// agent can open a line to another node.
     failed_lines: Vec<(String, String)>,
-    /// The agents, by their programs.
     agents: BTreeMap<String, AgentState>,
     /// When the last node was asked: of many nodes, some wait until others have answered.
     begun: Instant,
@@ -342,7 +327,6 @@ impl<'a> ProbeRound<'a> {
         self.partners.get(name).map_or(&[][..], |partners| partners)
     }
 
-    /// The command line that reaches a node.
     fn command(&self, name: &str) -> Vec<String> {
         (self.reach)(name, self.inquiry.purpose, self.partners_of(name))
     }
@@ -352,7 +336,6 @@ impl<'a> ProbeRound<'a> {
         self.under_way.push(Probe { name, line, started, is_new, is_control });
     }
 
-    /// The program of the agent that reaches a node.
     fn agent(&self, name: &str) -> String {
         self.command(name).swap_remove(0)
     }

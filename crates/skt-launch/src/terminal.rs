@@ -6,7 +6,6 @@ use skt_terms::shown::printable;
 
 use skt_host::streams;
 
-/// Standard output and standard error.
 #[derive(Debug, Default)]
 pub struct Terminal {
     has_status: bool,
@@ -31,9 +30,6 @@ impl Terminal {
     }
 
     /// Writes text of the report to standard output.
-    ///
-    /// # Errors
-    /// The text cannot be written.
     pub fn print(&mut self, text: &[u8]) -> io::Result<()> {
         self.clear_status();
         let mut out = streams::stdout()?.lock();
@@ -53,7 +49,6 @@ impl Terminal {
         }
     }
 
-    /// Removes the status line.
     pub fn clear_status(&mut self) {
         if std::mem::take(&mut self.has_status) {
             let _ = write!(io::stderr(), "\r\x1b[K");

@@ -13,10 +13,8 @@ const PACE_FACTOR: f64 = 10.0;
 const PROBE_FACTOR: f64 = 2.0;
 const PROBE_SECONDS_MIN: f64 = 2.0;
 
-/// Lower bounds of the limits, in seconds.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct MinTimeouts {
-    /// The bound between two advances of the column.
     pub columns_seconds: f64,
     /// The bound for phases that have no columns and have not been measured yet, and for the start.
     pub phase_seconds: f64,
@@ -33,7 +31,7 @@ impl MinTimeouts {
 
 /// Watches the heartbeats of one run, over all its starts. Times are seconds on any clock that does
 /// not go back.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct HeartbeatWatch {
     min_timeouts: MinTimeouts,
     /// The last heartbeat of this start that was not of a wait.
@@ -47,13 +45,11 @@ pub struct HeartbeatWatch {
     wait_expected_seconds: Option<f64>,
     /// The longest pause between two heartbeats of a wait.
     longest_wait_pause_seconds: f64,
-    /// Waits within the present step.
     waited_in_step_seconds: f64,
-    /// Waits within the present phase.
     waited_in_phase_seconds: f64,
     /// The longest step that the job has expected, and the longest that was reported to the user.
     expected_step_seconds: f64,
-    told_seconds: f64,
+    reported_seconds: f64,
     longest_step_seconds: f64,
     longest_step_columns: usize,
     /// How long each phase took in tests of each N; a time predicts nothing about a larger N.
@@ -98,7 +94,6 @@ struct ProgramPace {
     checkpoint_at_seconds: Option<f64>,
     /// The longest time from one checkpoint to the next, in all starts.
     longest_seconds: f64,
-    /// The longest pause between two signs.
     longest_pause_seconds: f64,
 }
 
@@ -168,30 +163,10 @@ impl StartPace {
 }
 
 impl HeartbeatWatch {
-    /// A watch that has seen nothing yet.
     pub fn new(min_timeouts: MinTimeouts) -> Self {
-        Self {
-            min_timeouts,
-            last: None,
-            alive_at_seconds: 0.0,
-            column_at_seconds: 0.0,
-            wait_expected_seconds: None,
-            longest_wait_pause_seconds: 0.0,
-            waited_in_step_seconds: 0.0,
-            waited_in_phase_seconds: 0.0,
-            expected_step_seconds: 0.0,
-            told_seconds: 0.0,
-            longest_step_seconds: 0.0,
-            longest_step_columns: 0,
-            phases: HashMap::new(),
-            phase_since_seconds: 0.0,
-            start: StartPace::default(),
-            replay: None,
-            program: None,
-        }
+        Self { min_timeouts, ..Self::default() }
     }
 
-    /// A watch of a program of the user.
     pub fn for_program(min_timeouts: MinTimeouts) -> Self {
         Self { program: Some(ProgramPace::default()), ..Self::new(min_timeouts) }
     }
@@ -363,10 +338,10 @@ impl HeartbeatWatch {
     /// once, and again if a later step takes twice as long.
     pub fn longer_than_asked(&mut self) -> Option<String> {
         let (step, floor) = (self.expected_step_seconds, self.min_timeouts.columns_seconds);
-        if step <= floor.max(2.0 * self.told_seconds) {
+        if step <= floor.max(2.0 * self.reported_seconds) {
             return None;
         }
-        self.told_seconds = step;
+        self.reported_seconds = step;
         Some(format!(
             "a step of this run takes up to {step:.0} s by its DGEMM self-test, longer than \
              --hang-after: silence is a hang after {:.0} s, not after {floor:.0} s",
@@ -386,7 +361,6 @@ impl HeartbeatWatch {
         (silent > self.limit_seconds()).then_some(silent)
     }
 
-    /// Seconds since the last heartbeat.
     pub fn silent_seconds(&self, now_seconds: f64) -> f64 {
         now_seconds - self.alive_at_seconds
     }
@@ -408,7 +382,6 @@ impl HeartbeatWatch {
         pace_seconds.map_or(latest, probe)
     }
 
-    /// The last heartbeat of this start.
     pub fn last(&self) -> Option<&Heartbeat> {
         self.last.as_ref()
     }

@@ -59,7 +59,6 @@ impl Limit {
         self.now() + Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS))
     }
 
-    /// Seconds up to a time; 0 if it has passed.
     pub fn seconds_to(&self, until: Duration) -> f64 {
         until.saturating_sub(self.now()).as_secs_f64()
     }
@@ -70,7 +69,6 @@ impl Limit {
         self.state().until = Some(until);
     }
 
-    /// Whether the time has come.
     pub fn is_over(&self) -> bool {
         let mut state = self.state();
         let now = state.clock.poll();

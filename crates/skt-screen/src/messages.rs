@@ -7,13 +7,10 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use super::results::{Events, Solve};
 use skt_solver::comm::{Comm, CommError, Tag};
 
-/// The tag of messages to rank 0.
 const TAG_REPORT: Tag = 0x160;
-/// The tag of messages from rank 0.
 const TAG_INSTRUCTION: Tag = 0x161;
 /// The longest message in bytes: a longer one is none of ours.
 const MAX_BYTES: u64 = 1 << 24;
-/// Between two polls for messages.
 const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// News of a node.
@@ -21,14 +18,11 @@ const POLL_PAUSE: Duration = Duration::from_millis(2);
 pub enum NodeReport {
     /// The node is ready, and has these rates.
     Ready {
-        /// DGEMM on all threads.
         dgemm_gflops: Option<f64>,
-        /// The bandwidth of its memory.
         memory_gigabytes_a_second: Option<f64>,
         /// Bytes of memory that are free there, if it is known.
         free_bytes: Option<u64>,
     },
-    /// The node has solved a system alone.
     Solved(Solve),
     /// The node has taken part in a stage of teams.
     Joined {
@@ -39,9 +33,7 @@ pub enum NodeReport {
         /// Why no system was solved.
         lost: Option<String>,
     },
-    /// The node is done.
     Done(Events),
-    /// The node cannot continue.
     Failed(String),
 }
 
@@ -50,32 +42,24 @@ pub enum NodeReport {
 pub enum Instruction {
     /// Solve systems of this order.
     Solve {
-        /// The order.
         n: usize,
         /// How many, each node alone.
         rounds: usize,
-        /// Nodes that do not take part.
         lost: Vec<usize>,
         /// The longest time for all of them.
         seconds: f64,
     },
     /// Work in the teams of the next stage.
     Join {
-        /// Nodes that do not take part.
         lost: Vec<usize>,
-        /// The longest time.
         seconds: f64,
     },
-    /// Report what was counted.
     Count,
     /// End, with this exit code.
     End(u8),
 }
 
 /// Sends a message as JSON: plain data.
-///
-/// # Errors
-/// When the rank cannot be reached in time.
 fn send<C: Comm, T: Serialize>(
     world: &C,
     message: &T,
@@ -88,9 +72,6 @@ fn send<C: Comm, T: Serialize>(
 }
 
 /// Receives a message.
-///
-/// # Errors
-/// When it does not come in time, or is none of ours.
 fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Result<T, CommError> {
     let mut len = [0u64];
     world.recv(&mut len, from, tag)?;
@@ -104,34 +85,22 @@ fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Re
 }
 
 /// Sends a report to rank 0.
-///
-/// # Errors
-/// When rank 0 cannot be reached.
 pub fn send_report<C: Comm>(world: &C, report: &NodeReport) -> Result<(), CommError> {
     send(world, report, 0, TAG_REPORT)
 }
 
 /// Sends an instruction to a rank.
-///
-/// # Errors
-/// When the rank cannot be reached.
 pub fn instruct<C: Comm>(world: &C, instruction: &Instruction, to: usize) -> Result<(), CommError> {
     send(world, instruction, to, TAG_INSTRUCTION)
 }
 
 /// Waits for the next instruction of rank 0.
-///
-/// # Errors
-/// When it does not come in time.
 pub fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
     receive(world, 0, TAG_INSTRUCTION)
 }
 
 /// Waits for news of the ranks `awaited`, until none is left or time `is_over`, and returns those
 /// that are left. Calls `take` with each news, which returns whether more is awaited of that rank.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn collect<C: Comm>(
     world: &C,
     is_over: impl Fn() -> bool,

@@ -30,13 +30,10 @@ const DGEMM_SECONDS: f64 = 0.3;
 /// Why a rank cannot take part, or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ScreenError {
-    /// Another rank was lost or is late.
     #[error(transparent)]
     Comm(#[from] CommError),
-    /// The solver stopped.
     #[error(transparent)]
     Solve(#[from] SolveError),
-    /// The host lacks something.
     #[error("{0}")]
     Host(String),
 }
@@ -50,7 +47,6 @@ struct Place {
     cores: usize,
     processor: String,
     blas: String,
-    /// The threads that the user wants.
     threads: Option<usize>,
 }
 
@@ -58,13 +54,10 @@ struct Place {
 pub struct Crew<C: Comm> {
     /// The names of the nodes and their kinds, by first rank.
     pub nodes: Vec<(String, NodeKind)>,
-    /// The ranks of each node.
     pub ranks: Vec<Vec<usize>>,
-    /// The node of this rank.
     pub node: usize,
     /// Whether this rank reports for its node.
     pub is_first: bool,
-    /// The stages of teams.
     pub stages: Vec<Stage>,
     comm: C,
     /// The ranks of this rank's team in each stage.
@@ -82,9 +75,6 @@ impl<C: Comm> Crew<C> {
     /// Divides the ranks of `world` into nodes, one for each host, or for each rank with `by_rank`,
     /// and starts this rank's threads: its share of the cores that it may use, or `threads`.
     /// Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the system starts no threads.
     pub fn new(world: &C, threads: Option<usize>, by_rank: bool) -> Result<Self, ScreenError> {
         library::use_one_thread();
         let counters = Counters::read(&Root::this_machine());
@@ -145,9 +135,6 @@ impl<C: Comm> Crew<C> {
     }
 
     /// Measures DGEMM and the memory of the node, with all its ranks at once.
-    ///
-    /// # Errors
-    /// When a rank of the node is lost, or the BLAS has no memory.
     pub fn ready(&self) -> Result<NodeReport, ScreenError> {
         self.comm.barrier()?;
         let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
@@ -167,9 +154,6 @@ impl<C: Comm> Crew<C> {
     }
 
     /// Solves a system of order `n` with the ranks of the node. All of them get the result.
-    ///
-    /// # Errors
-    /// When a rank of the node is lost, or there is no memory.
     pub fn solve_alone(&self, n: usize) -> Result<Option<Solve>, ScreenError> {
         solve(&self.comm, &self.team, n, self.threads)
     }
@@ -279,7 +263,6 @@ fn processor_words(processor: &Processor) -> String {
     format!("{name}{}", vectors.unwrap_or_default())
 }
 
-/// The names of the nodes, and the ranks of each.
 fn nodes_of(places: &[Place], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
     let (mut names, mut ranks): (Vec<String>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
     for (rank, place) in places.iter().enumerate() {
@@ -329,12 +312,10 @@ fn start_team(
         .map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
 }
 
-/// The counters of a host at one moment.
 struct HostCounts {
     /// Corrected and uncorrected errors of the memory; `None` where they are not known.
     memory_errors: Option<[u64; 2]>,
     machine_checks: Option<u64>,
-    /// How often each CPU was throttled.
     throttled: Vec<Option<u64>>,
 }
 
@@ -353,7 +334,6 @@ impl HostCounts {
         }
     }
 
-    /// What was counted since `before`.
     fn since(&self, before: &Self) -> Events {
         // What is not known of both moments names no node.
         let between = |now: Option<u64>, then: Option<u64>| {

@@ -27,7 +27,6 @@ const MIN_DOUBLES: u64 = 1 << 20;
 const SHARE_OF_MEMORY: u64 = 4;
 /// Bytes of the first message, and of the largest, over a link.
 const MESSAGE_BYTES: (usize, usize) = (64 << 10, 4 << 20);
-/// Round trips for the latency.
 const TRIPS: usize = 50;
 
 const TAG_LINK: Tag = 0x162;
@@ -89,9 +88,6 @@ pub struct LinkRate {
 
 /// Measures the link to rank `other`; both ranks call this. The messages grow while they are quick,
 /// so a slow link takes about as long as a fast one.
-///
-/// # Errors
-/// When the other rank does not answer in time.
 pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
     let [least, most] = [MESSAGE_BYTES.0, MESSAGE_BYTES.1].map(|bytes| bytes / size_of::<f64>());
     let buffer = || {

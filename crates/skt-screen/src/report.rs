@@ -9,7 +9,6 @@ use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve
 use super::spread::Spread;
 use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of, why_missing};
 
-/// The version of the JSON document.
 const FORMAT_VERSION: u32 = 1;
 
 /// The whole result as JSON; `docs/screen.schema.json` describes it.
@@ -53,13 +52,9 @@ struct TeamEntry<'a> {
     lost: &'a Option<String>,
 }
 
-/// The results with their verdicts.
 pub struct ScreenReport<'a> {
-    /// The results.
     pub results: &'a Results,
-    /// The verdicts on them.
     pub verdicts: &'a Verdicts,
-    /// The tolerance of the verdicts.
     pub tolerance: f64,
 }
 
@@ -160,7 +155,6 @@ impl ScreenReport<'_> {
         text
     }
 
-    /// The report as JSON.
     pub fn json(&self) -> String {
         let document = Document {
             format: "skt-hpl screen",

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The results of a screening.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     /// The order of the system; 0 if it was never chosen.
@@ -11,7 +10,6 @@ pub struct Results {
     pub nodes: Vec<ScreenedNode>,
     /// Systems that several nodes solved together.
     pub joints: Vec<Joint>,
-    /// Links between two nodes.
     pub links: Vec<Link>,
     /// Why nothing was screened: the user's N does not fit.
     pub refused: Option<String>,
@@ -21,20 +19,14 @@ pub struct Results {
 /// x with the same bits.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NodeKind {
-    /// The processor's name.
     pub processor: String,
-    /// The BLAS, its version and its kernel.
     pub blas: String,
-    /// Ranks of the node.
     pub ranks: usize,
-    /// Threads of a rank.
     pub threads: usize,
 }
 
-/// A node.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScreenedNode {
-    /// The name of its host.
     pub host: String,
     /// The kind of the nodes that it is compared with; `None` if it never reported.
     pub kind: Option<NodeKind>,
@@ -66,11 +58,8 @@ pub struct Solve {
 /// What the system of a node counted during the screening.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Events {
-    /// Memory errors that were corrected.
     pub corrected: u64,
-    /// Memory errors that could not be corrected.
     pub uncorrected: u64,
-    /// Machine check exceptions.
     pub machine_checks: u64,
     /// How often a core was slowed down because of heat or power.
     pub throttled: u64,
@@ -83,7 +72,6 @@ pub struct Events {
 pub struct Joint {
     /// The nodes, as indices into [`Results::nodes`], in ascending order.
     pub nodes: Vec<usize>,
-    /// The result; `None` if there is none.
     pub solve: Option<Solve>,
     /// Why there is no result: a node stopped answering, or the link is too slow for it.
     pub lost: Option<String>,

@@ -42,12 +42,10 @@ const SHARE_OF_MEMORY: f64 = 0.5;
 /// The least N: smaller systems take no time that can be compared.
 const MIN_N: usize = 1000;
 
-/// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
     /// The order of the systems; `None`: it follows from the rates.
     pub n: Option<usize>,
-    /// Systems that each node solves alone.
     pub rounds: usize,
     /// The time for all, if all is well.
     pub seconds: f64,
@@ -68,7 +66,6 @@ impl Request {
 pub enum ScreeningEnd {
     /// On rank 0, which has to call [`dismiss`].
     Led {
-        /// The results.
         results: Results,
         /// Whether a rank might no longer answer, which would keep the others from ending.
         is_any_silent: bool,
@@ -78,9 +75,6 @@ pub enum ScreeningEnd {
 }
 
 /// Screens all nodes of `world`. All waits of `world` end at `limit`. Collective.
-///
-/// # Errors
-/// When rank 0 is lost, or this rank cannot take part.
 pub fn run<C: Comm>(
     world: &C,
     request: &Request,
@@ -104,9 +98,6 @@ pub fn run<C: Comm>(
 
 /// Ends the screening on all other ranks with this exit code; rank 0 calls it when it has shown the
 /// results.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), ScreenError> {
     limit.set(GRACE_SECONDS);
     for rank in 1..world.size() {
@@ -170,7 +161,6 @@ fn follow<C: Comm>(
     }
 }
 
-/// Rank 0.
 struct Lead<'a, C: Comm> {
     world: &'a C,
     crew: Crew<C>,

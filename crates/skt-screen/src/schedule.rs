@@ -5,7 +5,6 @@ use skt_terms::tournament;
 /// Stages of pairs: with three, a slow link is distinguished from a slow node by two other pairs of
 /// each of its ends.
 const PAIR_STAGES: usize = 3;
-/// Nodes of a group.
 const GROUP: usize = 4;
 
 /// Teams of nodes that work at the same time; no node is in two of them.

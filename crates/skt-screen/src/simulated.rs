@@ -25,9 +25,7 @@ enum Fault {
     Unsteady,
     /// The node is right alone and wrong with others.
     WrongTogether,
-    /// The node is slow.
     Slow,
-    /// The node's link is slow.
     SlowLink,
     /// The node reports that all its links are slow, and fails residuals with others.
     Slander,

@@ -13,7 +13,6 @@ const DEVIATIONS: f64 = 5.0;
 /// The middle of some rates, and how far they scatter around it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spread {
-    /// How many there are.
     pub count: usize,
     /// The rate with which each is compared: the median or, of two, the higher one.
     pub reference: f64,

@@ -22,28 +22,23 @@ pub const TOLERANCE: f64 = 0.1;
 /// change such rates by more than sound processors differ.
 const WIDE_TOLERANCE: f64 = 0.5;
 
-/// The state of a host, from good to bad.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostState {
-    /// Nothing was found.
     Ok,
     /// The node computes, reads its memory or reaches the others more slowly than its kind.
     Slow,
     /// The node's result differs from that of others, or its team has none, and the fault cannot be
     /// attributed.
     Differ,
-    /// The node's result is wrong.
     Wrong,
     /// The node gives no answer, or it is why its teams give none.
     Unreachable,
 }
 
 impl HostState {
-    /// All states.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Slow, Self::Differ, Self::Wrong, Self::Unreachable];
 
-    /// The word for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -55,7 +50,6 @@ impl HostState {
     }
 }
 
-/// The verdict on a host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostVerdict {
     /// The worst of what was found.
@@ -64,7 +58,6 @@ pub struct HostVerdict {
     pub reasons: Vec<String>,
 }
 
-/// All verdicts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verdicts {
     /// One for each of [`Results::nodes`].
@@ -85,7 +78,6 @@ impl Verdicts {
     }
 }
 
-/// What has been found so far, by node.
 struct Found<'a> {
     results: &'a Results,
     by_node: Vec<Vec<(HostState, String)>>,
@@ -444,9 +436,7 @@ fn x_of(solves: &[Solve]) -> Option<&str> {
     solves.iter().all(|solve| solve.x.as_deref() == Some(first)).then_some(first)
 }
 
-/// How a vote on x went.
 enum Ballot {
-    /// All have the same.
     Agreed,
     /// More than half of three voters or more have the same.
     Decided {
@@ -479,14 +469,12 @@ fn majority(votes: &[(usize, &str)]) -> Ballot {
 /// The reason for teams whose x differ where none has the majority.
 const OPEN: &str = "x differs from that of other such teams";
 
-/// Joint systems that are wrong, as indices.
 #[derive(Default)]
 struct WrongJoints {
     /// The systems that are wrong by themselves or by majority, and why.
     wrong: BTreeMap<usize, String>,
     /// The systems that differ from each other, without a majority.
     open: Vec<Vec<usize>>,
-    /// The systems that have no result.
     missing: BTreeSet<usize>,
 }
 
@@ -570,7 +558,6 @@ mod tests {
         Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), wrong: None }
     }
 
-    /// Sound nodes n1, n2, ...
     fn sound(nodes: usize) -> Results {
         let kind = NodeKind { processor: "cpu".into(), blas: "b".into(), ranks: 1, threads: 4 };
         let node = |index: usize| ScreenedNode {

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 
-/// Suspicions against a node.
 #[derive(Debug)]
 struct Doubt {
     node: String,

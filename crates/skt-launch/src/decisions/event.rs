@@ -20,28 +20,21 @@ pub enum Event {
     /// No launcher of an earlier supervisor is known; `swept` processes that one had
     /// started were found and ended.
     NoJob {
-        /// How many.
         swept: usize,
     },
     /// The launcher of an earlier supervisor is known: it runs, or has ended while no
     /// supervisor was there.
     Found {
-        /// Whether it runs.
         runs: bool,
     },
     /// The end of [`Action::Ask`].
     Answers(Survey),
-    /// The launcher is started.
     Launched(Process),
-    /// The launcher cannot be started.
     Unstarted(SupervisorError),
     /// What the job has written of its report: whole lines, or any bytes of the user's program.
     Report(Vec<u8>),
-    /// The report cannot be printed.
     Unprinted {
-        /// The error of the system.
         source: io::Error,
-        /// The file that has it.
         file: PathBuf,
     },
     /// A sign of life of the job.
@@ -54,37 +47,30 @@ pub enum Event {
     RankEnded(RankEnd),
     /// The launcher has ended. All that the job wrote came before.
     Ended {
-        /// How.
         how: String,
-        /// Whether with code 0.
         succeeded: bool,
     },
     /// Time has passed; the user has asked this many times to stop.
     Tick {
-        /// How many times.
         stops: usize,
     },
     /// For some time the supervisor has neither watched the job nor asked its nodes: it was stopped
     /// itself, perhaps with the job, or had to wait for a file system or for the reader of its
     /// output.
     Unwatched {
-        /// How long.
         seconds: f64,
     },
-    /// [`Action::Save`] is done.
     Saved,
     /// The state or an event could not be written.
     Unsaved(StateError),
 }
 
-/// What is to be done.
 #[derive(Debug)]
 pub enum Action {
     /// Print to the user.
     Message(String),
     /// Print to the user and log it as an event of that kind.
     Report(&'static str, String),
-    /// Print on standard output.
     Print(Vec<u8>),
     /// Write the state.
     Save,
@@ -94,9 +80,7 @@ pub enum Action {
     FindJob,
     /// Close the lines to all nodes: the next questions go by new ones.
     CloseLines,
-    /// Ask nodes.
     Ask(Inquiry),
-    /// Start the launcher.
     Launch(Start),
     /// Ask the launcher to end.
     Terminate,
@@ -104,14 +88,12 @@ pub enum Action {
     Kill,
     /// Write the JSON record of the run.
     Account,
-    /// End.
     End(Result<Exit, SupervisorError>),
 }
 
 /// A start of the job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Start {
-    /// Nodes, in the order of the ranks.
     pub hosts: Vec<Host>,
     /// The value of `--resume`, if the user's arguments are not to decide.
     pub resume: Option<&'static str>,

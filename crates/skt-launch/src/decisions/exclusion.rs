@@ -19,7 +19,6 @@ const WHY_CUT_OFF: &str = "is left out on trial: it is out of the launcher's rea
 pub(super) struct ExclusionTrials {
     /// The nodes in use before the first trial, in the order of their ranks.
     active: Vec<Host>,
-    /// The spares at that time.
     spares: Vec<Host>,
     /// What was tried: indices of the nodes that were left out, and the spares in their places.
     tried: BTreeSet<BTreeSet<(usize, String)>>,
@@ -191,7 +190,6 @@ impl ExclusionTrials {
     }
 }
 
-/// What identifies a trial.
 fn names_of(swaps: &[Swap]) -> BTreeSet<(usize, String)> {
     swaps.iter().map(|(place, spare)| (*place, spare.name.clone())).collect()
 }
@@ -201,14 +199,12 @@ fn has(hosts: &[Host], name: &str) -> bool {
     hosts.iter().any(|host| host.name == name)
 }
 
-/// What comes of leaving nodes out.
 pub(super) enum Exclusion {
     /// Which spare replaced which node: none where it would cost data, so that nodes are tried as
     /// they are.
     Of(Vec<Replacement>),
     /// Spares that were not waited for are needed: the nodes are to be asked again.
     NeedsSpares,
-    /// The run is given up.
     GivenUp,
 }
 
@@ -264,7 +260,6 @@ impl Decisions {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
-    /// What may be left out on trial.
     fn choices(&self, is_unreached: bool) -> Choices {
         let active = &self.state.pool.active;
         // Each node with data of a checkpoint that is left out is a loss to rebuild.
@@ -388,7 +383,6 @@ mod tests {
         Choices { others: (0..nodes).collect(), max_rebuilt, ..Choices::default() }
     }
 
-    /// All trials, in order.
     fn all(nodes: usize, spares: usize, choices: &Choices) -> Vec<Vec<(usize, String)>> {
         let mut trials = ExclusionTrials::new(hosts("n", nodes), Vec::new());
         let next = || {

@@ -79,7 +79,6 @@ impl Decisions {
         written.saturating_sub(came)
     }
 
-    /// Notes a heartbeat.
     pub(super) fn beat(&mut self, now_unix: f64, mut beat: Heartbeat) {
         self.watch.beat(&beat, now_unix);
         if let Some(text) = self.watch.longer_than_asked() {

@@ -13,7 +13,6 @@ use crate::survey::Survey;
 /// The nodes' links, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct LinkRecord {
-    /// The addresses that nodes have reported.
     addresses: BTreeMap<String, Vec<Address>>,
     /// Nodes whose links were found to be dead since the last start, each with the reason.
     pub dead: BTreeMap<String, String>,
@@ -24,14 +23,12 @@ pub(super) struct LinkRecord {
 }
 
 impl LinkRecord {
-    /// Notes the addresses that nodes report.
     pub fn note_addresses(&mut self, survey: &Survey) {
         for (name, answer) in &survey.answers {
             self.addresses.insert(name.clone(), answer.addresses.clone());
         }
     }
 
-    /// The node that has this address.
     pub fn node_at(&self, ip: &str) -> Option<&str> {
         let ip: IpAddr = ip.parse().ok()?;
         let has = |addresses: &&Vec<Address>| addresses.iter().any(|address| address.ip == ip);

@@ -16,8 +16,6 @@
 
 mod corruption;
 mod doubts;
-#[cfg(test)]
-mod drill;
 mod ending;
 mod event;
 mod exclusion;
@@ -30,8 +28,6 @@ mod replace;
 mod running;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod world;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -55,7 +51,6 @@ use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
-/// The phase of the supervisor.
 #[derive(Debug)]
 enum Phase {
     /// A job of an earlier supervisor may be there.
@@ -71,7 +66,6 @@ enum Phase {
     Over,
 }
 
-/// What comes after the nodes' answers.
 #[derive(Debug, Clone, Copy)]
 enum AfterProbe {
     Start,
@@ -312,7 +306,6 @@ impl Decisions {
         self.ask_then(AfterProbe::Start);
     }
 
-    /// The failures that count.
     fn past(&self) -> Vec<Past> {
         let past = |failure: &Failure| Past {
             lived: failure.lived,

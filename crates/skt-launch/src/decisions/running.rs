@@ -20,14 +20,10 @@ const SIMULTANEOUS_SECONDS_MAX: f64 = 0.2;
 /// What is wrong with a node that the launcher has named, and whose link cannot be tested.
 pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answers the agent";
 
-/// What is known of a running launcher.
 #[derive(Debug, Default)]
 pub(super) struct RunningJob {
-    /// Why the launcher was killed.
     pub killed: Option<String>,
-    /// When the launcher was asked to end.
     pub terminated_unix: Option<f64>,
-    /// When the job was seen to be done.
     done_unix: Option<f64>,
     /// Why the launcher will not start the job, according to its output.
     pub refusal: Option<&'static str>,
@@ -37,7 +33,6 @@ pub(super) struct RunningJob {
     pub sigkilled: Option<String>,
     /// When one of these ranks was seen to have failed.
     pub failed_unix: Option<f64>,
-    /// Number of lines of the report that have arrived.
     pub report_lines: u64,
     /// Reads which nodes the launcher and the ranks name.
     pub reader: LineReader,
@@ -63,9 +58,7 @@ impl RunningJob {
     }
 }
 
-/// What signals have stopped of a job.
 enum Stopped {
-    /// No rank.
     None,
     /// Some ranks, which keep the others waiting, in words.
     Some(String),
@@ -162,7 +155,6 @@ impl Decisions {
         self.running.probing == Some(false) && !is_silent
     }
 
-    /// Kills the launcher if a node in use is ill.
     fn kill_for_ill(&mut self, survey: &Survey) -> bool {
         let ill = |host: &Host| match survey.health(&host.name) {
             Health::Ill(why) => Some((host.name.clone(), why)),

@@ -1,6 +1,9 @@
 //! Tests of the supervisor's decisions without processes: what follows from each failure of a
 //! cluster, event by event.
 
+mod drill;
+mod world;
+
 use super::*;
 use crate::hosts::Host;
 use crate::launcher::Launcher;
@@ -13,10 +16,10 @@ use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat};
 use skt_config::{LaunchDraft, LaunchSettings};
 use skt_host::starter::Starter;
 
-pub(super) const ALL: [&str; 5] = ["n1", "n2", "n3", "s1", "s2"];
+const ALL: [&str; 5] = ["n1", "n2", "n3", "s1", "s2"];
 const NODES: [&str; 3] = ["n1", "n2", "n3"];
 
-pub(super) fn options() -> LaunchOptions {
+fn options() -> LaunchOptions {
     let settings = LaunchSettings::read(&LaunchDraft::new()).expect("the defaults are legal");
     let pool = Pool::new(hosts(&NODES), hosts(&["s1", "s2"]));
     let starter = Launcher::Starter(Starter::Openmpi);
@@ -25,7 +28,7 @@ pub(super) fn options() -> LaunchOptions {
 }
 
 /// [`options`] with other settings.
-pub(super) fn options_with(change: impl FnOnce(&mut LaunchSettings)) -> LaunchOptions {
+fn options_with(change: impl FnOnce(&mut LaunchSettings)) -> LaunchOptions {
     let mut options = options();
     change(&mut options.settings);
     options
@@ -42,18 +45,18 @@ fn options_of_program(is_of_program: bool) -> LaunchOptions {
     LaunchOptions { program_of_user: is_of_program.then(program), ..options() }
 }
 
-pub(super) fn hosts(names: &[&str]) -> Vec<Host> {
+fn hosts(names: &[&str]) -> Vec<Host> {
     names.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 }).collect()
 }
 
-pub(super) fn state(spares: &[&str]) -> SupervisorState {
+fn state(spares: &[&str]) -> SupervisorState {
     let me = Process::from_pid(std::process::id() as i32).unwrap();
     let pool = Pool::new(hosts(&NODES), hosts(spares));
     SupervisorState::new("run", &["--n".into(), "1000".into()], 3, pool, me)
 }
 
 /// All nodes of a pool answer that they are well, and have segments of `run_bytes` bytes.
-pub(super) fn survey(pool: &Pool, run_bytes: u64) -> Survey {
+fn survey(pool: &Pool, run_bytes: u64) -> Survey {
     let mut survey = Survey::default();
     for host in pool.active.iter().chain(&pool.spares) {
         let answer = crate::probe::Answer { run_bytes, ..answer() };
@@ -64,11 +67,7 @@ pub(super) fn survey(pool: &Pool, run_bytes: u64) -> Survey {
 }
 
 /// The nodes that are to try their links do so; no packet passes where `is_dead` of two nodes.
-pub(super) fn try_links(
-    survey: &mut Survey,
-    inquiry: &Inquiry,
-    is_dead: impl Fn(&str, &str) -> bool,
-) {
+fn try_links(survey: &mut Survey, inquiry: &Inquiry, is_dead: impl Fn(&str, &str) -> bool) {
     let hosts = survey.nodes_to_link(inquiry);
     if hosts.is_empty() {
         return;
@@ -85,16 +84,16 @@ pub(super) fn try_links(
     survey.links = Some(of_node.collect());
 }
 
-pub(super) fn heartbeat(phase: &str, column: usize) -> Heartbeat {
+fn heartbeat(phase: &str, column: usize) -> Heartbeat {
     Heartbeat { column, n: 1000, elapsed_seconds: 0.0, ..Heartbeat::new(String::new(), 0, phase) }
 }
 
-pub(super) fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
+fn beat(phase: &str, column: usize, exit: Option<u8>) -> Event {
     Event::Heartbeat(Heartbeat { exit, ..heartbeat(phase, column) })
 }
 
 /// A heartbeat that blames `host` for `rows` rows in `checks` checks.
-pub(super) fn corruption(host: &str, checks: u64, rows: u64) -> Event {
+fn corruption(host: &str, checks: u64, rows: u64) -> Event {
     Event::Heartbeat(corruption_beat(host, checks, rows, false))
 }
 
@@ -104,7 +103,7 @@ fn corruption_beat(host: &str, checks: u64, rows: u64, ends_job: bool) -> Heartb
     Heartbeat { corruption: vec![report], ..heartbeat("factor", 640) }
 }
 
-pub(super) fn full_disk() -> StateError {
+fn full_disk() -> StateError {
     StateError::File { path: "state".into(), source: io::Error::other("full") }
 }
 

@@ -101,7 +101,6 @@ pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
     hosts.iter().filter(is_repeated).cloned().collect()
 }
 
-/// The host file for Open MPI.
 pub fn openmpi_file(hosts: &[Host]) -> String {
     let mut text = String::new();
     for host in hosts {
@@ -110,7 +109,6 @@ pub fn openmpi_file(hosts: &[Host]) -> String {
     text
 }
 
-/// The host file for MPICH.
 pub fn hydra_file(hosts: &[Host]) -> String {
     let mut text = String::new();
     for host in hosts {

@@ -19,13 +19,11 @@ use skt_config::launch::RANKS_MAX;
 /// The longest name of a node, in bytes (RFC 1035).
 const NAME_BYTES_MAX: usize = 255;
 
-/// A node and its number of ranks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
     /// The node's name, as the launcher and the agent know it.
     #[serde(deserialize_with = "checked_name")]
     pub name: String,
-    /// Number of ranks on the node.
     pub slots: usize,
 }
 
@@ -36,46 +34,19 @@ impl Host {
     }
 }
 
-/// What is wrong with a list of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HostsError {
-    /// A line cannot be understood.
     #[error("{file}:{line}: {what}")]
-    Line {
-        /// The file.
-        file: String,
-        /// The number of the line, from 1.
-        line: usize,
-        /// What is wrong in the line.
-        what: String,
-    },
-    /// The list has no node.
+    Line { file: String, line: usize, what: String },
     #[error("{file}: no node in it")]
-    Empty {
-        /// The file.
-        file: String,
-    },
-    /// The text is not a Slurm node list.
+    Empty { file: String },
     #[error("'{list}' is no Slurm node list: {what}")]
-    NodeList {
-        /// The text.
-        list: String,
-        /// What is wrong.
-        what: String,
-    },
-    /// A variable of Slurm does not give a number for each node.
+    NodeList { list: String, what: String },
     #[error(
         "{variable}='{text}' does not give a number of ranks (1 to {RANKS_MAX}) for each of the \
          {nodes} nodes of SLURM_JOB_NODELIST; give --hosts FILE with lines `NAME slots=COUNT`"
     )]
-    PerNode {
-        /// The variable.
-        variable: String,
-        /// The text of the variable.
-        text: String,
-        /// Nodes in the list.
-        nodes: usize,
-    },
+    PerNode { variable: String, text: String, nodes: usize },
 }
 
 /// Checks a name, because names go into command lines: nothing in it may mean something else to a

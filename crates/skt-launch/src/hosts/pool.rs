@@ -9,12 +9,9 @@ use super::Host;
 /// Why a node is out that the list of nodes lacks. If a later list has it, it is a new node.
 pub const UNLISTED: &str = "is not listed any more";
 
-/// A node that is not used any more, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOfUse {
-    /// The node.
     pub host: Host,
-    /// What was wrong with it.
     pub why: String,
 }
 
@@ -22,18 +19,14 @@ pub struct OutOfUse {
 /// wait, and those that are out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Nodes in use.
     pub active: Vec<Host>,
-    /// Spare nodes.
     pub spares: Vec<Host>,
     /// Nodes that failed a probe.
     pub out: Vec<OutOfUse>,
 }
 
-/// What a probe found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Health {
-    /// Ready.
     Well,
     /// Not to be used, and why.
     Ill(String),
@@ -41,18 +34,13 @@ pub enum Health {
     Unknown,
 }
 
-/// A node that took another's place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replacement {
-    /// The lost node.
     pub lost: String,
-    /// Why it is lost.
     pub why: String,
-    /// The spare that took its place.
     pub by: String,
 }
 
-/// There are too few spares.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be used, and no spare node is left", lost.join(", "))]
 pub struct SparesSpent {
@@ -126,11 +114,8 @@ impl Pool {
 
     /// Takes out the nodes that are ill. Spares that are well take the places of those that were in
     /// use, *in place*: the ranks of the others stay where they are. A spare needs as many slots as
-    /// the node that it replaces; one that lists 1 is given them.
-    ///
-    /// # Errors
-    /// When there are too few spares. The lost nodes then keep their places,
-    /// so that the list is whole when they are back.
+    /// the node that it replaces; one that lists 1 is given them. Where there are too few spares, the
+    /// lost nodes keep their places, so that the list is whole when they are back.
     pub fn replace(
         &mut self,
         health: impl Fn(&str) -> Health,

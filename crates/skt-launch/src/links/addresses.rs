@@ -6,12 +6,9 @@ use std::ptr;
 
 use serde::{Deserialize, Serialize};
 
-/// An address of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Address {
-    /// The name of the address's interface.
     pub interface: String,
-    /// The address.
     pub ip: IpAddr,
 }
 
@@ -24,7 +21,6 @@ enum Network {
     Subnet(IpAddr, u32),
 }
 
-/// The networks of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Networks(Vec<Network>);
 

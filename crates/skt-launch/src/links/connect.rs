@@ -81,7 +81,6 @@ fn address_of(partner: &Partner, port: u16) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| "its name has no address".to_owned())
 }
 
-/// Sends a packet and waits for the answer.
 fn reach(address: SocketAddr) -> LinkState {
     match TcpStream::connect_timeout(&address, LONGEST) {
         Ok(_) => LinkState::Alive,

@@ -5,7 +5,6 @@ use std::sync::mpsc::{self, Receiver};
 
 use super::{Link, LinkState, Partner, connect};
 
-/// Tries in progress.
 #[derive(Debug)]
 pub struct LocalTries {
     silent: Vec<String>,

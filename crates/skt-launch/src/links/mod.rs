@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 /// A node that another node tries to reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Partner {
-    /// The partner's name.
     pub name: String,
     /// The partner's address in the network of the job; if there is none, its name is resolved.
     pub address: Option<IpAddr>,
@@ -51,23 +50,18 @@ impl FromStr for Partner {
     }
 }
 
-/// What a node found when it tried a partner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The partner's name.
     pub to: String,
-    /// What the try found.
     pub found: LinkState,
 }
 
 impl Link {
-    /// Whether no packet came back.
     pub fn has_failed(&self) -> bool {
         matches!(self.found, LinkState::Dead(_))
     }
 }
 
-/// The result of a try.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LinkState {

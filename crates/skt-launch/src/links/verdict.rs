@@ -7,7 +7,6 @@ use super::{Link, LinkState};
 /// What each node that answered has found.
 pub type Findings = BTreeMap<String, Vec<Link>>;
 
-/// The nodes whose links are judged.
 #[derive(Debug, Clone, Default)]
 pub struct JudgedNodes<'a> {
     /// The places of nodes in the list, those in use first, in the order of their ranks.
@@ -46,7 +45,6 @@ impl<'a> JudgedNodes<'a> {
     }
 }
 
-/// What the tries show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Nodes whose links are dead, each with the reason.
@@ -82,7 +80,6 @@ pub fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
 /// A try of one node to reach another.
 struct Try<'a> {
     ends: [&'a str; 2],
-    /// Why the try failed, if it did.
     found: Result<(), &'a str>,
 }
 

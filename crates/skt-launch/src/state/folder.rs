@@ -39,55 +39,29 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 /// Why a state cannot be kept or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// A file cannot be read or written.
     #[error("{}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The file does not contain a state of this version.
+    File { path: PathBuf, source: io::Error },
     #[error("{}: not a state of this version of skt-hpl ({why}); remove the folder", path.display())]
-    Format {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        why: String,
-    },
+    Format { path: PathBuf, why: String },
     /// Other users could have written the state, which decides which processes the supervisor
     /// starts and ends.
     #[error(
         "{}: {why}; others could make this user start and end processes with it. \
          {advice}, or name another folder with --state", path.display()
     )]
-    NotOurs {
-        /// The file or folder.
-        path: PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What may help.
-        advice: String,
-    },
-    /// Another supervisor is running.
+    NotOurs { path: PathBuf, why: String, advice: String },
     #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
-    Locked {
-        /// The path of the lock.
-        path: PathBuf,
-    },
+    Locked { path: PathBuf },
 }
 
-/// The folder that keeps the state.
 #[derive(Debug, Clone)]
 pub struct StateFolder(PathBuf);
 
 impl StateFolder {
-    /// The folder with this path.
     pub fn new(path: &Path) -> Self {
         Self(path.to_owned())
     }
 
-    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -182,9 +156,6 @@ impl StateFolder {
     }
 
     /// Reads the state that was saved last, to show it: it may belong to another user.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn load_for_display(&self) -> Result<Option<SupervisorState>, StateError> {
         self.read(|_, _| Ok(()))
     }
@@ -214,9 +185,6 @@ impl StateFolder {
     }
 
     /// Saves the state, all or nothing.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn save(&self, state: &mut SupervisorState) -> Result<(), StateError> {
         state.written_unix = state.written_unix.max(now_unix());
         let bytes = serde_json::to_vec_pretty(state).expect("text and numbers become JSON");

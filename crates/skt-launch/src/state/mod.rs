@@ -17,7 +17,6 @@ use skt_host::process::Process;
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;
 
-/// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
@@ -27,7 +26,6 @@ pub enum Status {
     Stopped,
     /// The run was given up, and can continue once the reason is gone.
     GaveUp,
-    /// The run is done.
     Finished,
 }
 
@@ -39,15 +37,12 @@ pub struct Failure {
     pub start: usize,
     /// How the launcher ended, and why it was killed if it was.
     pub how: String,
-    /// The nodes that were replaced.
     pub replaced: Vec<Replacement>,
     /// The phase of the job's last heartbeat.
     pub phase: String,
     /// Number of columns that were eliminated by then.
     pub column: usize,
-    /// Whether the job had sent a heartbeat.
     pub lived: bool,
-    /// Whether a node was lost.
     pub node_lost: bool,
     /// When the job sent its last heartbeat before the failure.
     pub last_sign_unix: f64,
@@ -123,30 +118,21 @@ pub struct SupervisorState {
     /// Whether that program has opened several runs: when it reports one, that is not all.
     #[serde(default)]
     pub has_several_runs: bool,
-    /// Arguments of the benchmark, or of that program.
     pub command: Vec<String>,
-    /// Number of MPI ranks.
     pub ranks: usize,
-    /// The nodes.
     pub pool: Pool,
     /// Whether the run is running, or how it ended.
     pub status: Status,
     /// Why the run was given up, or how a program failed after it had reported all.
     pub reason: Option<String>,
-    /// The exit code, once there is one.
     pub exit: Option<u8>,
-    /// When the run began.
     pub started_unix: f64,
-    /// When this state was written.
     pub written_unix: f64,
-    /// The process of the supervisor.
     pub supervisor: Process,
     /// The number of starts so far, which is the number of the present start.
     #[serde(rename = "attempt")]
     pub start: usize,
-    /// The launcher of the present start.
     pub launcher: Option<Process>,
-    /// When the launcher was started.
     pub launched_unix: f64,
     /// The last heartbeat of the present start, with its time.
     pub last_beat: Option<(Heartbeat, f64)>,
@@ -166,7 +152,6 @@ pub struct SupervisorState {
     /// Number of tests, in all starts, whose residual was too large.
     #[serde(default)]
     pub residuals_failed: usize,
-    /// All failures so far.
     pub failures: Vec<Failure>,
     /// Number of failures, from the first, that no longer count as reasons to give up.
     #[serde(default)]
@@ -175,7 +160,6 @@ pub struct SupervisorState {
     /// yet. Some may be spares again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hollow: BTreeSet<String>,
-    /// The nodes that have computed wrong numbers.
     #[serde(default, rename = "charged", skip_serializing_if = "BTreeMap::is_empty")]
     pub blamed: BTreeMap<String, Blame>,
 }

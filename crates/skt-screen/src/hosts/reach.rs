@@ -24,16 +24,13 @@ use skt_launch::links::{LinkState, Partner, connect};
 pub const AGENT: &str = "ssh -o BatchMode=yes";
 /// The longest time for all questions to a host.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Agents at a time.
 const AT_ONCE: usize = 32;
 /// Names in a question, which is one argument of the agent: Linux allows 128 KiB, and names have at
 /// most 255 bytes. A host is asked one question, so that it takes one connection: other hosts are
 /// asked for the names that are left.
 const MAX_NAMES: usize = 256;
 
-/// What is known of the hosts of a list.
 pub struct HostSurvey {
-    /// What is wrong.
     pub findings: Vec<Finding>,
     /// What hosts call themselves, by their names in the list.
     pub own_names: BTreeMap<String, String>,
@@ -69,7 +66,6 @@ pub fn survey(here: &str, hosts: &[Host], agent: &str) -> HostSurvey {
     HostSurvey { findings: found, own_names, unknown_here }
 }
 
-/// What a host has answered.
 #[derive(Debug)]
 struct Answer {
     view: View,

@@ -27,69 +27,40 @@ const MAX_LINES: usize = 400;
 /// The longest result: some thousand nodes.
 const MAX_BYTES: u64 = 1 << 28;
 
-/// How a screening is started.
 pub struct Screening<'a> {
     /// The hosts of the list; on each, one rank is started.
     pub hosts: &'a [Host],
-    /// This host's name.
     pub here: &'a str,
-    /// What starts the ranks.
     pub launcher: Launcher,
-    /// The launcher's program.
     pub program: &'a str,
-    /// Further arguments of the launcher.
     pub extra: &'a [String],
-    /// The command that runs a command on a host.
     pub agent: Option<&'a str>,
-    /// The program and its arguments.
     pub command: &'a [String],
-    /// The longest time of a start.
     pub longest: Duration,
     /// How long the launcher may take to end once it has no more output.
     pub end_patience: Duration,
 }
 
 impl<'a> Screening<'a> {
-    /// The agent, which has a default.
     fn agent(&self) -> &'a str {
         self.agent.unwrap_or(reach::AGENT)
     }
 }
 
-/// Why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ScreeningError {
-    /// The launcher cannot be started, or its host file not be written.
     #[error("{program}: {source}")]
-    Start {
-        /// The launcher.
-        program: String,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The agent is not on this machine, so that no host can be asked.
+    Start { program: String, source: std::io::Error },
     #[error("{agent}: is not found on this host: install it, or name another with --agent")]
-    NoAgent {
-        /// The agent's program.
-        agent: String,
-    },
-    /// The launcher ended without a result, and no host is known to be the reason.
+    NoAgent { agent: String },
     #[error("{program} ended without a result ({how}), and names no host of the list")]
-    NoResult {
-        /// The launcher.
-        program: String,
-        /// How it ended.
-        how: String,
-    },
-    /// The result cannot be read.
+    NoResult { program: String, how: String },
     #[error("the result cannot be read: {0}; do all hosts have the same program?")]
     Result(#[from] serde_json::Error),
 }
 
-/// The hosts, screened.
 #[derive(Debug)]
 pub struct Screened {
-    /// The results.
     pub results: Results,
     /// What hosts call themselves, by their names in the list.
     pub own_names: BTreeMap<String, String>,
@@ -97,9 +68,6 @@ pub struct Screened {
 
 /// Screens the hosts. Those that cannot be reached, or whose ranks die, are in the results with the
 /// reason.
-///
-/// # Errors
-/// When the launcher does not work.
 pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
     let agent = job.agent();
     let agent = agent.split_whitespace().next().unwrap_or(agent);
@@ -134,7 +102,6 @@ pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
     Ok(Screened { results: Results { nodes, ..Results::default() }, own_names })
 }
 
-/// Whether a shell finds this program.
 fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     program::found_in_path(Path::new(name), path).is_some_and(|file| file.is_file())
@@ -189,7 +156,6 @@ fn named_host(lines: &[String], hosts: &[Host]) -> Option<(String, String)> {
     })
 }
 
-/// A start that has ended.
 struct EndedStart {
     /// The line with the results, if rank 0 has written it.
     result: Option<Vec<u8>>,
@@ -198,7 +164,6 @@ struct EndedStart {
 }
 
 impl EndedStart {
-    /// The results, if rank 0 has written some.
     fn results(&self) -> Result<Option<Results>, ScreeningError> {
         // A line that was not written to its end has no closing brace.
         let whole = self.result.as_ref().filter(|line| line.ends_with(b"}"));

@@ -5,10 +5,9 @@
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use super::tests::{beat, hosts, options, survey, try_links};
-use super::*;
+use super::{beat, hosts, options, survey, try_links};
+use crate::decisions::*;
 
-/// A run of a simulated cluster.
 struct Drill {
     decisions: Decisions,
     now: f64,
@@ -17,7 +16,6 @@ struct Drill {
     is_blind: bool,
     /// How many of ten starts in vain name nodes that are cut off.
     naming: usize,
-    /// Number of links that may still die.
     deaths: usize,
     dead: BTreeSet<String>,
     /// Nodes with the data of the last step that was computed.
@@ -63,7 +61,6 @@ impl Drill {
         (self.random.next_u64() % bound as u64) as usize
     }
 
-    /// A link may die now.
     fn may_lose(&mut self) {
         if self.deaths == 0 || self.data.is_empty() || self.below(3) > 0 {
             return;
@@ -194,7 +191,6 @@ impl Drill {
         self.feed(Event::Ended { how: "done".into(), succeeded: true });
     }
 
-    /// Plays the run to its end, and checks it.
     fn play(mut self, seed: u64) {
         self.feed(Event::Begin);
         for _ in 0..10_000 {

@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::tests::{ALL, beat, corruption, full_disk, options_with, state, try_links};
-use super::*;
+use super::{ALL, beat, corruption, full_disk, options_with, state, try_links};
+use crate::decisions::*;
 use crate::probe::tests::answer;
 use crate::state::Status;
 use skt_config::LaunchSettings;
@@ -14,7 +14,6 @@ struct World {
     now: f64,
     stops: usize,
     is_full: bool,
-    /// What the supervisor waits for.
     pending: Pending,
     launcher: LauncherState,
     is_terminated: bool,
@@ -87,7 +86,6 @@ impl World {
         }
     }
 
-    /// Carries out an action, which must be allowed.
     fn check(&mut self, action: Action, is_unread: bool) {
         assert!(matches!(self.pending, Pending::Nothing), "{action:?} in {:?}", self.pending);
         if let Action::Report(kind, text) = &action {

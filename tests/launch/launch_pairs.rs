@@ -5,9 +5,6 @@ use std::collections::BTreeSet;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::cluster_box::SHARED;
-use crate::dice::seed;
-use crate::large_machine;
 use crate::supervised;
 use crate::supervised::*;
 use rand_xoshiro::SplitMix64;
@@ -60,10 +57,6 @@ const PAIRS: usize = 4 * SECONDS.len() * MOMENTS.len() * 2;
 
 /// Long enough for the job to be at work three seconds after its second start, with slow ranks.
 const RUN: &str = "--n 4800 --nb 64 --p 1 --q 4 --checkpoint-every 6p! --progress off --parities 2";
-
-fn slow_ranks(cluster: &Alone) -> String {
-    large_machine::launch_flags(&cluster.shared(), SHARED, &[("GFLOPS", "2")])
-}
 
 /// The x that all runs must have, kept for the tests of this process.
 fn reference_x(kind: Kind) -> Option<String> {
@@ -170,22 +163,12 @@ fn dead_links_beyond_the_spares_are_refused_by_name() {
     assert!(why.ends_with("spare nodes needed: 2, left: 1"), "{why}");
 }
 
-/// Pairs of dead links, each in a separate run. `scripts/soak-node-loss --pairs` runs it:
-/// `SKT_HPL_ROUNDS` pairs from number `SKT_HPL_SEED` on, none begun after `SKT_HPL_SECONDS`.
+/// Pairs of dead links, each in a separate run. `scripts/soak-node-loss --pairs` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn pairs_of_dead_links() {
-    let number = |name: &str, default: u64| {
-        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
-    };
-    let first = seed("SKT_HPL_SEED");
-    let (rounds, max_seconds) = (number("SKT_HPL_ROUNDS", 60), number("SKT_HPL_SECONDS", 7200));
     let x = reference_x(Kind::Openmpi).expect("a box can be made");
-    let (begun, mut failed, mut done) = (unix(), Vec::new(), 0);
-    for seed in first..first + rounds {
-        if unix() - begun > max_seconds as f64 {
-            break;
-        }
+    soak("PAIR", 60, 7200, |seed| {
         // A step that has no common divisor with the number of pairs: few rounds are spread over
         // all kinds of pairs, and many play all.
         let pair = Pair::from_index((seed as usize).wrapping_mul(37) % PAIRS);
@@ -193,18 +176,7 @@ fn pairs_of_dead_links() {
         let column = 400 + random.next_u64() % 500;
         let jitter = Duration::from_millis(random.next_u64() % 1000);
         eprintln!("PAIR {seed} begins: {pair:?}, column {column}, jitter {jitter:?}");
-        done += 1;
-        match std::panic::catch_unwind(|| pair.play(column, jitter, &x)) {
-            Err(_) => {
-                eprintln!("PAIR {seed} FAILED");
-                failed.push(seed);
-            }
-            Ok(seconds) => eprintln!("PAIR {seed} passed, {seconds:.2?} s"),
-        }
-    }
-    eprintln!(
-        "PAIR {} of {done} passed from seed {first}; failed: {failed:?}",
-        done - failed.len()
-    );
-    assert!(failed.is_empty(), "{failed:?}");
+        let seconds = pair.play(column, jitter, &x);
+        eprintln!("PAIR {seed} passed, {seconds:.2?} s");
+    });
 }

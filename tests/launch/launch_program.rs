@@ -119,7 +119,7 @@ fn a_program_in_c_survives_a_kill_and_the_loss_of_two_nodes() {
     ended.replaced(1, &lost[0], "n5");
     ended.replaced(2, &lost[1], "n6");
     for failure in 0..3 {
-        assert!(ended.failure(failure)["resumed_column"].as_u64() > Some(0), "{}", ended.account);
+        ended.resumed_beyond(failure, 0);
     }
     let program = ended.account["program"].as_str().expect("a path");
     assert_eq!((program, ended.account["run_id"].as_str()), ("/mnt/bin/heat", Some("heat")));
@@ -147,8 +147,8 @@ fn a_program_on_devices_survives_the_loss_of_a_node() {
     assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.printed);
     assert_eq!(ended.failures(), 1, "{}", ended.printed);
     ended.replaced(0, "n2", "n5");
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(0), "{}", ended.account);
-    assert!(ended.printed.contains("continues from step "), "{}", ended.printed);
+    ended.resumed_beyond(0, 0);
+    ended.prints("continues from step ");
     // The nodes that are left were asked before the program had reported where its data is.
     assert!(!ended.printed.contains("its segments are gone"), "{}", ended.printed);
     assert_clean(&cluster);
@@ -171,13 +171,13 @@ fn two_losses_at_once_need_two_parities_or_images() {
             "{}",
             ended.printed
         );
-        assert!(ended.printed.contains("continues from step "), "{}", ended.printed);
+        ended.prints("continues from step ");
     }
     let Some(refused) = lost_two_at_once("", true) else { return };
     assert_eq!((refused.code, &*refused.report), (Some(2), ""), "{}", refused.printed);
     let lost = "lost ranks [1, 3] with 1 parities a group";
-    assert!(refused.printed.contains(lost), "{}", refused.printed);
-    assert!(refused.printed.contains("data of earlier starts is kept"), "{}", refused.printed);
+    refused.prints(lost);
+    refused.prints("data of earlier starts is kept");
 }
 
 fn lost_two_at_once(flags: &str, are_lost: bool) -> Option<Ended> {
@@ -239,7 +239,7 @@ fn a_program_that_is_stopped_is_continued_by_the_same_command() {
     }
     let ended = launch(&cluster, false, flags, steps).end(&cluster);
     assert_eq!((ended.code, &ended.report), (Some(0), &undisturbed.report), "{}", ended.printed);
-    assert!(ended.printed.contains("continues from step "), "{}", ended.printed);
+    ended.prints("continues from step ");
     assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(4)));
     assert_clean(&cluster);
 
@@ -265,7 +265,7 @@ fn a_refusing_program_ends_and_one_without_signs_continues() {
     let body = "[ $OMPI_COMM_WORLD_RANK = 1 ] && exit 3\nsleep 600";
     let ended = launch(&cluster, true, &script(&cluster, "refuses", body), "a b").end(&cluster);
     assert_eq!(ended.code, Some(3), "{}", ended.printed);
-    assert!(ended.printed.contains("rank 1 on n2 ended with code 3, and all nodes are well"));
+    ended.prints("rank 1 on n2 ended with code 3, and all nodes are well");
     let record = &ended.account;
     assert_eq!((&record["starts"], &record["exit"]), (&1.into(), &3.into()), "{}", ended.printed);
     assert_eq!(record["command"], serde_json::json!(["a", "b"]));
@@ -295,13 +295,13 @@ fn a_node_without_the_program_is_replaced() {
     let ended = launch(&cluster, true, "--np 2 --program /tmp/hello", "").end(&cluster);
     assert_eq!(ended.code, Some(0), "{}", ended.printed);
     let replaced = "n2 has no /tmp/hello that it can start; n3 takes its place";
-    assert!(ended.printed.contains(replaced), "{}", ended.printed);
+    ended.prints(replaced);
     let mut hosts: Vec<&str> = ended.report.lines().collect();
     hosts.sort_unstable();
     assert_eq!(hosts, ["n1", "n3"], "{}", ended.printed);
     let ended = launch(&cluster, true, "--np 2 --program /tmp/nothing", "").end(&cluster);
     assert_eq!(ended.code, Some(2), "{}", ended.printed);
-    assert!(ended.printed.contains("there is no /tmp/nothing here"), "{}", ended.printed);
+    ended.prints("there is no /tmp/nothing here");
 }
 
 /// The second start reads the same file as the first, which is killed when it has written all.

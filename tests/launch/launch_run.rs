@@ -71,24 +71,29 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     assert!(column(3) > Some(1700), "{}", ended.account);
 }
 
+/// Node `lost` loses its power when the job is in this phase, where rank 0 dies as `inject` says.
+fn a_node_powered_off_in(phase: &str, inject: &str, lost: &str) {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    let launch = launch(&cluster, true, "", &format!("{} --inject {inject}", run()));
+    power_off_at(&mut cluster, 1, phase, lost);
+    let ended = launch.end(&cluster);
+    ended.passed_with_the_same_x(&cluster).replaced(0, lost, "n5");
+    assert_eq!(ended.failure(0)["phase"], phase);
+}
+
 #[test]
 fn a_node_powered_off_in_encode() {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --inject encode:epoch=2", run()));
-    power_off_at(&mut cluster, 1, "encode", "n2");
-    let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    assert_eq!(ended.failure(0)["phase"], "encode");
+    a_node_powered_off_in("encode", "encode:epoch=2", "n2");
 }
 
 #[test]
 fn a_node_powered_off_in_flush() {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --inject flush:epoch=2", run()));
-    power_off_at(&mut cluster, 1, "flush", "n4");
-    let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n4", "n5");
-    assert_eq!(ended.failure(0)["phase"], "flush");
+    a_node_powered_off_in("flush", "flush:epoch=2", "n4");
+}
+
+#[test]
+fn a_node_powered_off_in_back_substitution() {
+    a_node_powered_off_in("back", "back", "n2");
 }
 
 #[test]
@@ -117,16 +122,6 @@ fn a_node_powered_off_before_the_first_checkpoint() {
     assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(128), "{}", ended.account);
 }
 
-#[test]
-fn a_node_powered_off_in_back_substitution() {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --inject back", run()));
-    power_off_at(&mut cluster, 1, "back", "n2");
-    let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    assert_eq!(ended.failure(0)["phase"], "back");
-}
-
 /// A rank dies at `step`, when the report is whole, and its node is lost: nothing is computed
 /// again.
 fn a_node_powered_off_after_the_report(step: &str) {
@@ -140,7 +135,7 @@ fn a_node_powered_off_after_the_report(step: &str) {
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!((ended.failures(), ended.account["starts"].as_u64()), (0, Some(1)));
-    assert!(ended.printed.contains("lost after its report was whole"), "{}", ended.printed);
+    ended.prints("lost after its report was whole");
 }
 
 #[test]
@@ -162,14 +157,14 @@ fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
     cluster.cut("n1");
     let ended = first.end(&cluster);
     ended.passed().replaced(0, "n1", "n5");
-    assert!(ended.printed.contains("n1: not reached"), "{}", ended.printed);
+    ended.prints("n1: not reached");
     cluster.heal("n1");
     // The Open MPI daemon of the first run learns of that run's end only now.
     wait_for("the end of what the first run left on n1", || {
         ["orted", "prted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
     });
     let again = launch(&cluster, true, "", &run()).end(&cluster);
-    assert!(again.printed.contains("segment(s) of an earlier run"), "{}", again.printed);
+    again.prints("segment(s) of an earlier run");
     // Once all nodes have been reached, the marks are removed, too.
     let remains = cluster.remains_after(PATIENCE);
     assert_eq!(remains, Vec::<String>::new());
@@ -196,11 +191,11 @@ fn a_start_that_is_declined_removes_nothing() {
     assert!(before > 0, "{}", killed.printed);
     let other = launch(&cluster, false, "--state other", &run("100000000")).end(&cluster);
     assert_eq!(other.code, Some(2), "{}", other.printed);
-    assert!(other.printed.contains("data of earlier starts is kept"), "{}", other.printed);
+    other.prints("data of earlier starts is kept");
     assert_eq!(mebibytes(), before, "{}", other.printed);
     let other = launch(&cluster, false, "--state another --start-over", &run("900")).end(&cluster);
     assert_eq!(other.code, Some(2), "{}", other.printed);
-    assert!(other.printed.contains("made with other settings"), "{}", other.printed);
+    other.prints("made with other settings");
     assert_eq!(mebibytes(), before, "{}", other.printed);
 }
 
@@ -215,7 +210,7 @@ fn two_nodes_powered_off_at_once() {
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
     ended.replaced(0, "n4", "n6");
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
+    ended.resumed_beyond(0, 350);
 }
 
 #[test]
@@ -273,7 +268,7 @@ fn a_lost_head_node_is_replaced_by_another_machine() {
     cluster.write("etc-hosts", &format!("{hosts}10.77.0.1 other\n"));
     let refused = launch(&cluster, true, "", &run()).end(&cluster);
     assert_eq!(refused.code, Some(2), "{}", refused.printed);
-    assert!(refused.printed.contains("--head-lost"), "{}", refused.printed);
+    refused.prints("--head-lost");
     let ended = launch(&cluster, true, "--head-lost", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     let restart = ended.report.lines().find(|line| line.starts_with("# restart: from checkpoint "));
@@ -302,13 +297,9 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     });
     let third = launch(&cluster, true, "", &run()).end(&cluster);
     assert_eq!(third.code, Some(2), "two at a time");
-    assert!(third.printed.contains("another `skt-hpl launch` is at work"), "{}", third.printed);
+    third.prints("another `skt-hpl launch` is at work");
     let ended = second.end(&cluster);
-    assert!(
-        ended.printed.contains("start 1 of an earlier supervisor goes on"),
-        "{}",
-        ended.printed
-    );
+    ended.prints("start 1 of an earlier supervisor goes on");
     assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
 
     // The job dies, too.
@@ -338,7 +329,7 @@ fn spares_spent_and_a_node_that_comes_back() {
     cluster.power_on("n2").unwrap();
     let ended = launch(&cluster, true, "--probe-limit 5s", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
+    ended.resumed_beyond(0, 350);
 }
 
 #[test]
@@ -349,11 +340,7 @@ fn more_losses_than_the_code_covers() {
     cluster.power_cut(&["n2", "n3"]);
     let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(2), "{}", ended.printed);
-    assert!(
-        ended.printed.contains("more is lost than the checkpoint can rebuild"),
-        "{}",
-        ended.printed
-    );
+    ended.prints("more is lost than the checkpoint can rebuild");
     let ended = launch(&cluster, true, "--start-over", &run()).end(&cluster);
     ended.passed_with_the_same_x(&cluster);
 }
@@ -369,7 +356,7 @@ fn stopped_in_order_and_resumed() {
     signal(&cluster.head_pids("skt-hpl"), Signal::SIGTERM);
     let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(75), "{}", ended.printed);
-    assert!(ended.printed.contains("start the same command again to resume"));
+    ended.prints("start the same command again to resume");
     assert!(cluster.segment_bytes("n1") > 1 << 20, "the checkpoint stays");
     assert!(cluster.pids("n1", "skt-hpl").is_empty(), "the job does not");
     let ended = launch(&cluster, false, "", &run).end(&cluster);
@@ -413,8 +400,8 @@ fn a_state_folder_that_vanishes_leaves_no_rank_unwatched() {
     fs::remove_dir_all(cluster.shared().join("skt-hpl.launch")).unwrap();
     cluster.power_off("n2");
     let ended = launch.end(&cluster);
-    assert!(ended.printed.contains("the job is watched on"), "{}", ended.printed);
-    assert!(ended.printed.contains("the state is saved again"), "{}", ended.printed);
+    ended.prints("the job is watched on");
+    ended.prints("the state is saved again");
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
 }
 
@@ -431,7 +418,7 @@ fn fill_state_folder(cluster: &Alone) {
 }
 
 fn assert_watched_on(ended: &Ended) {
-    assert!(ended.printed.contains("No space left on device"), "{}", ended.printed);
+    ended.prints("No space left on device");
     assert_eq!(ended.printed.matches("the job is watched on").count(), 1, "{}", ended.printed);
 }
 
@@ -463,7 +450,7 @@ fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     assert_watched_on(&ended);
     ended.passed().replaced(0, "n2", "n5");
     assert_eq!(ended.failures(), 1, "{}", ended.printed);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.account);
+    ended.resumed_beyond(0, 350);
 }
 
 #[test]
@@ -496,7 +483,7 @@ fn a_node_whose_store_is_full_is_replaced() {
     let ended = launch(&cluster, true, "", &format!("{} --store posix", run())).end(&cluster);
     ended.passed();
     assert_eq!(ended.failures(), 0);
-    assert!(ended.printed.contains("n5 takes its place"), "{}", ended.printed);
+    ended.prints("n5 takes its place");
 }
 
 #[test]
@@ -519,15 +506,15 @@ fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
     let Some(cluster) = cluster(2, 0) else { return };
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.printed.contains("--nb"), "{}", ended.printed);
+    ended.prints("--nb");
     let ended = launch(&cluster, false, "--launcher-program /bin/false", "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.printed.contains("gave no sign of life in 3 starts"), "{}", ended.printed);
+    ended.prints("gave no sign of life in 3 starts");
     // A launcher that returns 0 and has done nothing is no success.
     let flags = "--launcher-program /bin/true --state other";
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
-    assert!(ended.printed.contains("the launcher ended with code 0"), "{}", ended.printed);
+    ended.prints("the launcher ended with code 0");
 }
 
 /// Ten random failures in one run; `scripts/soak-node-loss` runs it.

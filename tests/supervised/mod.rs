@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::cluster_box::{ClusterBox, NETWORK, OPENMPI_ARGUMENTS, SHARED, with_cover};
+use crate::dice::seed;
 use crate::large_machine;
 use crate::report_schema::Schema;
 use crate::skipped::skipped;
@@ -586,6 +587,18 @@ impl Ended {
         self
     }
 
+    /// Asserts that the supervisor has printed `words`.
+    pub fn prints(&self, words: &str) -> &Self {
+        assert!(self.printed.contains(words), "no '{words}' in: {}", self.printed);
+        self
+    }
+
+    /// Asserts that the job resumed after failure `index` from a checkpoint beyond `column`.
+    pub fn resumed_beyond(&self, index: usize, column: u64) {
+        let resumed = self.failure(index)["resumed_column"].as_u64();
+        assert!(resumed > Some(column), "{}", self.account);
+    }
+
     pub fn failure(&self, index: usize) -> &Value {
         let failure = &self.account["failures"][index];
         assert!(failure.is_object(), "failure {index} of {}", self.account);
@@ -625,6 +638,38 @@ pub fn power_off_at(cluster: &mut Alone, start: usize, step: &str, node: &str) {
         is_there && cluster.pids("n1", "skt-hpl").is_empty()
     });
     cluster.power_off(node);
+}
+
+/// Flags of `launch` that give its ranks a slow BLAS: the columns at which nodes are lost come on
+/// any machine some seconds after the start, and before the end.
+pub fn slow_ranks(cluster: &Alone) -> String {
+    large_machine::launch_flags(&cluster.shared(), SHARED, &[("GFLOPS", "2")])
+}
+
+/// Plays a case for each of `SKT_HPL_ROUNDS` seeds (else `rounds`) from `SKT_HPL_SEED` on, none
+/// begun after `SKT_HPL_SECONDS` (else `seconds`). `play` gets the seed and the name of its case,
+/// and panics where the case fails.
+pub fn soak(name: &str, rounds: u64, seconds: u64, mut play: impl FnMut(u64)) {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let first = seed("SKT_HPL_SEED");
+    let (rounds, seconds) = (number("SKT_HPL_ROUNDS", rounds), number("SKT_HPL_SECONDS", seconds));
+    let (begun, mut failed, mut done) = (unix(), Vec::new(), 0);
+    for seed in first..first + rounds {
+        if unix() - begun > seconds as f64 {
+            break;
+        }
+        done += 1;
+        let case = std::panic::AssertUnwindSafe(|| play(seed));
+        if std::panic::catch_unwind(case).is_err() {
+            eprintln!("{name} {seed} FAILED");
+            failed.push(seed);
+        }
+    }
+    let passed = done - failed.len();
+    eprintln!("{name} {passed} of {done} passed from seed {first}; failed: {failed:?}");
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 pub fn unix() -> f64 {

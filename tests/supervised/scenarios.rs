@@ -30,7 +30,7 @@ pub fn a_node_powered_off_while_computing(kind: Kind) {
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
     ended.print("power-off", 0, off);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
+    ended.resumed_beyond(0, 350);
 }
 
 /// A run with checksums and these flags that has lost n2 and passed; also returns when n2 was lost,
@@ -90,7 +90,7 @@ pub fn a_rank_killed(kind: Kind) {
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     assert_eq!(ended.failures(), 1);
-    assert!(ended.failure(0)["resumed_column"].as_u64() > Some(350), "{}", ended.failure(0));
+    ended.resumed_beyond(0, 350);
 }
 
 pub fn the_launcher_killed(kind: Kind) {

@@ -133,8 +133,7 @@ fn shown(action: &Action) -> String {
         },
         Action::End(Ok(exit)) => format!("end {}", exit.code()),
         Action::End(Err(error)) => format!("end: {error}"),
-        Action::Save | Action::Tidy | Action::FindJob | Action::CloseLines => format!("{action:?}"),
-        Action::Terminate | Action::Kill | Action::Account => format!("{action:?}"),
+        other => format!("{other:?}"),
     }
 }
 

@@ -18,7 +18,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
     let mut places = HashMap::new();
     let mut ranks = 0;
     for (index, line) in text.lines().enumerate() {
-        let bad = |what: String| HostsError::Line { file: file.to_owned(), line: index + 1, what };
+        let bad = |what: String| HostsError(format!("{file}:{}: {what}", index + 1));
         let line = line.split('#').next().unwrap_or("").trim();
         let mut words = line.split_whitespace();
         let Some(first) = words.next() else { continue };
@@ -65,7 +65,7 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         }
     }
     if hosts.is_empty() {
-        return Err(HostsError::Empty { file: file.to_owned() });
+        return Err(HostsError(format!("{file}: no node in it")));
     }
     Ok(hosts)
 }

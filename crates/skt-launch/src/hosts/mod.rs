@@ -34,20 +34,10 @@ impl Host {
     }
 }
 
+/// What is wrong with a list of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HostsError {
-    #[error("{file}:{line}: {what}")]
-    Line { file: String, line: usize, what: String },
-    #[error("{file}: no node in it")]
-    Empty { file: String },
-    #[error("'{list}' is no Slurm node list: {what}")]
-    NodeList { list: String, what: String },
-    #[error(
-        "{variable}='{text}' does not give a number of ranks (1 to {RANKS_MAX}) for each of the \
-         {nodes} nodes of SLURM_JOB_NODELIST; give --hosts FILE with lines `NAME slots=COUNT`"
-    )]
-    PerNode { variable: String, text: String, nodes: usize },
-}
+#[error("{0}")]
+pub struct HostsError(String);
 
 /// Checks a name, because names go into command lines: nothing in it may mean something else to a
 /// shell or to ssh.

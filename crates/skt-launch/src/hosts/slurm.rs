@@ -7,11 +7,8 @@ use skt_terms::shown::shown;
 const NODES_MAX: usize = 65536;
 
 /// Expands a Slurm list of nodes, e.g. `n[1-3,07],login`.
-///
-/// # Errors
-/// See [`HostsError::NodeList`].
 pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
-    let bad = |what: &str| HostsError::NodeList { list: shown(list), what: what.to_owned() };
+    let bad = |what: &str| HostsError(format!("'{}' is no Slurm node list: {what}", shown(list)));
     let mut names = Vec::new();
     let mut depth = 0;
     let parts = list.split(|c: char| {
@@ -72,14 +69,13 @@ fn expand_ranges(inside: &str) -> Option<Vec<String>> {
 
 /// Expands `$SLURM_TASKS_PER_NODE` or `$SLURM_JOB_CPUS_PER_NODE`, named `variable`, for `nodes`
 /// nodes, e.g. `2(x3),1` to 2, 2, 2, 1.
-///
-/// # Errors
-/// See [`HostsError::PerNode`].
 pub fn expand_tasks(variable: &str, text: &str, nodes: usize) -> Result<Vec<usize>, HostsError> {
-    expand_counts(text).filter(|all| all.len() == nodes).ok_or_else(|| HostsError::PerNode {
-        variable: variable.to_owned(),
-        text: shown(text),
-        nodes,
+    expand_counts(text).filter(|all| all.len() == nodes).ok_or_else(|| {
+        HostsError(format!(
+            "{variable}='{}' does not give a number of ranks (1 to {RANKS_MAX}) for each of the \
+             {nodes} nodes of SLURM_JOB_NODELIST; give --hosts FILE with lines `NAME slots=COUNT`",
+            shown(text)
+        ))
     })
 }
 

@@ -100,9 +100,7 @@ impl World {
                 self.feed(Event::Unsaved(full_disk()));
             }
             Action::Save => self.feed(Event::Saved),
-            Action::Report(..) | Action::Message(_) | Action::Print(_) => {}
             Action::Tidy => assert_eq!(self.launcher, LauncherState::None),
-            Action::CloseLines => {}
             Action::FindJob => self.pending = Pending::Job,
             Action::Ask(inquiry) => {
                 let is_right = match inquiry.purpose {
@@ -148,6 +146,7 @@ impl World {
                 );
                 self.end = Some(end);
             }
+            _ => {}
         }
     }
 

@@ -406,24 +406,3 @@ fn more_losses_than_checksums_are_refused_by_name() {
     assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
     job.assert_nothing_is_left();
 }
-
-#[test]
-fn what_cannot_be_is_refused_with_what_would_do() {
-    let refused = |job: &Job, expected: &[&str]| {
-        let ended = job.start(&[]);
-        assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
-        // The mpirun of Open MPI 5 wraps long lines.
-        let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
-        expected
-            .iter()
-            .for_each(|expected| assert!(text.contains(expected), "{expected}: {}", ended.text));
-    };
-    let few = hpl((1, 2, 1, 100), 2, "few", "--ft abft");
-    refused(&few, &["the 1 x 2 grid with 1 checksum column needs 3 ranks, this job has 2"]);
-    let deep = with_checksums((1, 2, 1, 100), "deep", "--depth 2");
-    refused(&deep, &["--depth: value 2 is out of range; legal: 0 or 1, with --ft abft"]);
-    let every = with_checksums((1, 2, 1, 100), "every", "--checkpoint-every 5p");
-    refused(&every, &["--checkpoint-every: has no meaning with --ft abft"]);
-    let many = hpl((1, 2, 4, 100), 6, "many", "--ft abft");
-    refused(&many, &["--parities: value 4 is out of range; legal: 1 to 3"]);
-}

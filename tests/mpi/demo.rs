@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::skipped::skipped;
+use crate::skipped::namespaces;
 
 /// Runs the example that `scripts/demo-node-loss` runs, built as this test is.
 fn demo(n: &str) -> Output {
@@ -17,16 +17,10 @@ fn demo(n: &str) -> Output {
     Command::new(example).arg(program).arg(n).output().expect("the demo")
 }
 
-/// Whether namespaces, from which the demo makes its nodes, can be made here.
-fn has_namespaces() -> bool {
-    let unshare = ["--user", "--map-root-user", "--pid", "--net", "--mount", "--fork", "true"];
-    Command::new("unshare").args(unshare).output().is_ok_and(|out| out.status.success())
-}
-
 #[test]
 fn the_demo_succeeds_and_reports_it() {
-    if !has_namespaces() {
-        skipped("no namespaces here");
+    // The demo makes its nodes from these.
+    if namespaces(&["--pid", "--net", "--mount", "--fork"]).is_none() {
         return;
     }
     let output = demo("4000");

@@ -111,88 +111,53 @@ fn missing_huge_pages_are_reported_once() {
     job.assert_nothing_is_left();
 }
 
-/// A fault and its conditions.
-struct Place {
-    step: &'static str,
-    faults: Vec<String>,
-    flags: &'static str,
-    restart: &'static [&'static str],
-    may_lose: bool,
-}
-
-/// All named steps, at which rank `a` (and in a recovery `b`) is to die.
-fn places(a: usize, b: usize) -> Vec<Place> {
-    let encode = format!("{a}@encode:epoch=3");
-    let place = |step, faults: &[String]| Place {
-        step,
-        faults: faults.to_vec(),
-        flags: "",
-        restart: &[],
-        may_lose: true,
-    };
-    let first = |step: &'static str, text: &str| place(step, &[format!("{a}@{text}")]);
-    let again = |step: &'static str, rank: usize| Place {
-        may_lose: true,
-        ..place(step, &[encode.clone(), format!("{rank}@{step}:epoch=2")])
-    };
-    let method = |step, flags| Place { flags, ..first(step, &format!("{step}:epoch=3")) };
-    let never: &[&str] = &["--resume", "never"];
-    let flush = [format!("{a}@flush:epoch=3"), format!("{a}@recover-flush:epoch=3")];
+/// All named steps: the faults, one per start, of which the last one is at the step; flags of the
+/// run; and whether all memory is kept, and the run started over.
+const PLACES: [(&str, &str, &str); 41] = [
+    ("A@lock", "", ""),
+    ("A@agree", "", ""),
+    ("A@encode:epoch=3 A@discard", "", "kept, never resumed"),
+    ("A@create:epoch=0", "", ""),
+    ("A@join:epoch=0,chunk=0", "", ""),
+    ("A@encode:epoch=3 B@join:epoch=2", "", ""),
+    ("A@joined:epoch=0", "", ""),
+    ("A@encode:epoch=3 B@joined:epoch=2", "", ""),
+    ("A@confirm:epoch=0", "", ""),
+    ("A@encode:epoch=3 B@confirm:epoch=2", "", ""),
+    ("A@encode:epoch=3 A@recover-verify:epoch=2", "", ""),
+    ("A@flush:epoch=3 A@recover-flush:epoch=3", "", "kept"),
+    ("A@encode:epoch=3 A@recover-stamp:epoch=2", "", ""),
+    ("A@encode:epoch=3 B@recover-rebuild:epoch=2", "", ""),
+    ("A@encode:epoch=3 B@recover-copy:epoch=2", "", ""),
+    ("A@checkpoint:epoch=1", "", ""),
+    ("A@checkpoint:epoch=8", "", ""),
+    ("A@copy:epoch=3", "--ft double", ""),
+    // The others have begun, which `single` cannot survive.
+    ("A@begin:epoch=3", "--ft single", "kept, never resumed"),
+    ("A@carry:epoch=3", "", ""),
+    ("A@encode:epoch=3,band=20", "", ""),
+    ("A@encode:epoch=3", "--overlap on", ""),
+    ("A@encode:epoch=3", "--overlap on --encoder ring", ""),
+    ("A@commit:epoch=3", "--overlap on", ""),
+    ("A@flush:epoch=3", "--overlap on --encoder ring --depth 1", ""),
+    ("A@sums:epoch=3", "", ""),
+    ("A@barrier:epoch=3", "", ""),
+    ("A@commit:epoch=3,chunk=0", "", ""),
+    ("A@flush:epoch=3,band=20,chunk=0", "", ""),
+    ("A@stamp:epoch=3,chunk=0", "", ""),
+    ("A@finish", "", ""),
+    ("A@mark:chunk=0", "", ""),
+    ("A@marked", "", ""),
     // The second start is sent the result, and does not come to its end either.
-    let reported = |step: &'static str| Place {
-        may_lose: false,
-        ..place(step, &[format!("{a}@marked"), format!("{a}@{step}:epoch=8")])
-    };
-    vec![
-        first("lock", "lock"),
-        first("agree", "agree"),
-        Place {
-            restart: never,
-            may_lose: false,
-            ..place("discard", &[encode.clone(), format!("{a}@discard")])
-        },
-        first("create", "create:epoch=0"),
-        again("create", a),
-        first("join", "join:epoch=0,chunk=0"),
-        again("join", b),
-        first("joined", "joined:epoch=0"),
-        again("joined", b),
-        first("confirm", "confirm:epoch=0"),
-        again("confirm", b),
-        again("recover-verify", a),
-        Place { may_lose: false, ..place("recover-flush", &flush) },
-        again("recover-stamp", a),
-        again("recover-rebuild", b),
-        again("recover-copy", b),
-        first("checkpoint", "checkpoint:epoch=1"),
-        first("checkpoint", "checkpoint:epoch=8"),
-        method("copy", "--ft double"),
-        // The others have begun, which `single` cannot survive.
-        Place { may_lose: false, restart: never, ..method("begin", "--ft single") },
-        first("carry", "carry:epoch=3"),
-        first("encode", "encode:epoch=3,band=20"),
-        method("encode", "--overlap on"),
-        method("encode", "--overlap on --encoder ring"),
-        method("commit", "--overlap on"),
-        method("flush", "--overlap on --encoder ring --depth 1"),
-        first("sums", "sums:epoch=3"),
-        first("barrier", "barrier:epoch=3"),
-        first("commit", "commit:epoch=3,chunk=0"),
-        first("flush", "flush:epoch=3,band=20,chunk=0"),
-        first("stamp", "stamp:epoch=3,chunk=0"),
-        first("finish", "finish"),
-        first("mark", "mark:chunk=0"),
-        first("marked", "marked"),
-        reported("marked"),
-        first("clear", "clear"),
-        reported("clear"),
-        first("remove", "remove"),
-        reported("remove"),
-        place("column", &[format!("{a}@column:100")]),
-        place("back", &[format!("{a}@back")]),
-        place("time", &[format!("{a}@time:0")]),
-    ]
-}
+    ("A@marked A@marked:epoch=8", "", "kept"),
+    ("A@clear", "", ""),
+    ("A@marked A@clear:epoch=8", "", "kept"),
+    ("A@remove", "", ""),
+    ("A@marked A@remove:epoch=8", "", "kept"),
+    ("A@column:100", "", ""),
+    ("A@back", "", ""),
+    ("A@time:0", "", ""),
+];
 
 #[test]
 fn a_kill_at_every_step() {
@@ -200,22 +165,26 @@ fn a_kill_at_every_step() {
     // Without a soak one place of each step.
     let (mut drills, mut named) = (Vec::new(), HashSet::new());
     for round in victims {
-        for (index, _) in places(0, 0).iter().enumerate() {
-            // Without a soak each step has another victim.
-            let a = (round + index) % RANKS;
-            let place = places(a, (a + 1 + index % 3) % RANKS).swap_remove(index);
-            // A rank that rebuilds itself must have lost something.
-            let needs_loss = place.faults.len() > 1 && place.may_lose;
-            let losses = match (needs_loss, place.may_lose, is_soak()) {
-                (true, ..) => vec![true],
-                (_, false, _) => vec![false],
-                (_, _, true) => vec![true, false],
-                _ => vec![index % 3 != 0],
-            };
-            let Place { step, faults, flags, restart, .. } = place;
+        for (index, (faults, flags, memory)) in PLACES.into_iter().enumerate() {
+            let (_, last) = faults.rsplit_once('@').expect("a fault");
+            let step = last.split(':').next().expect("a name");
             if !named.insert(step) && !is_soak() {
                 continue;
             }
+            // Without a soak each step has another victim.
+            let a = (round + index) % RANKS;
+            let b = (a + 1 + index % 3) % RANKS;
+            let faults = faults.replace('A', &a.to_string()).replace('B', &b.to_string());
+            let faults: Vec<String> = faults.split(' ').map(str::to_owned).collect();
+            let restart: &[&str] =
+                if memory.contains("never") { &["--resume", "never"] } else { &[] };
+            let losses = match memory {
+                // A rank that rebuilds itself must have lost something.
+                "" if faults.len() > 1 => vec![true],
+                "" if is_soak() => vec![true, false],
+                "" => vec![index % 3 != 0],
+                _ => vec![false],
+            };
             drills.extend(losses.into_iter().map(|lose| {
                 let name = format!("{step}{round}-{index}-{lose}");
                 let (faults, lost) = (faults.clone(), lose.then_some(a));
@@ -471,50 +440,15 @@ fn a_result_is_reported_again_and_not_recomputed() {
     assert_eq!(tests(&again), tests(&want));
 }
 
-/// In a job of several tests the finished one is reported, and those after it run.
-#[test]
-fn a_run_continues_after_a_reported_test() {
-    let plain = hpl("behind-plain", "--ft none --n 150,200,250").start(&[]);
-    let want = plain.all_x();
-    assert_eq!(want.len(), 3, "{}", plain.text);
-    // The second test has 7 checkpoints.
-    let job = hpl("behind", "--n 150,200,250 --inject 1@clear:epoch=7");
-    let ended = job.start(&[]);
-    assert!(!ended.ok, "{}", ended.text);
-    assert_eq!(ended.all_x(), want[..2]);
-    let ended = job.start(&["--resume", "require"]);
-    assert!(ended.ok, "{}", ended.text);
-    assert!(ended.text.contains("# tests 1 to 2 were done by an earlier start"), "{}", ended.text);
-    assert_eq!(ended.all_x(), want);
-    assert!(ended.text.contains("Finished      3 tests"), "{}", ended.text);
-    job.assert_nothing_is_left();
-}
-
-/// A run of two tests dies in the second: the first is not run again.
-#[test]
-fn the_second_test_of_a_run_goes_on() {
-    let plain = hpl("two-plain", "--ft none --n 150,250").start(&[]);
-    let want = plain.all_x();
-    assert_eq!(want.len(), 2, "{}", plain.text);
-    let job = hpl("two", "--n 150,250 --inject 1@column:200");
-    let ended = job.start(&[]);
-    assert!(!ended.ok, "{}", ended.text);
-    assert_eq!(ended.all_x(), want[..1]);
-    assert_eq!(job.lose(1), 1);
-    let ended = job.start(&[]);
-    assert!(ended.ok && ended.text.contains("tests 1 to 1 were done"), "{}", ended.text);
-    assert_eq!(ended.all_x(), want);
-    job.assert_nothing_is_left();
-}
-
 /// A run of three tests dies in the second, in the third, and when the third is about to be
 /// cleared: each report from then on, also in its file, has all tests that are done, with every
-/// digit as first reported.
+/// digit as first reported, and x of runs without checkpoints.
 #[test]
 fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
     let folder = tempfile::tempdir().expect("a folder");
     let (file, json) = (folder.path().join("HPL.out"), folder.path().join("HPL.json"));
     let flags = format!("--n 150,200,250 --out {} --json {}", file.display(), json.display());
+    let want = hpl("report-plain", "--ft none --n 150,200,250").start(&[]).all_x();
     let job = hpl("report", &flags);
     let report = || std::fs::read_to_string(&file).expect("a report");
     let mut reported = Vec::new();
@@ -527,6 +461,11 @@ fn the_report_of_a_restart_has_the_tests_of_earlier_starts() {
         assert_eq!(text.matches(" PASSED").count(), done, "{inject}: {text}");
         assert!(lines.starts_with(&reported), "{inject}: {text}");
         reported = lines;
+        let of_report = Ended { ok: false, code: None, text };
+        assert_eq!(of_report.all_x(), want[..done], "{inject}: {}", of_report.text);
+        if done < 3 {
+            assert_eq!(job.lose(1), 1, "{inject}");
+        }
     }
     let ended = job.start(&["--resume", "require"]);
     assert!(ended.ok, "{}", ended.text);
@@ -638,26 +577,23 @@ fn goes_on(name: &str, flags: &str, cases: &[&str]) -> String {
     want.text
 }
 
+/// The last of four ranks has 36 of 150 bodies, or 4 of 22 planes; the others have 38, or 6.
 #[test]
-fn conjugate_gradients_go_on() {
+fn examples_go_on_with_the_same_bits() {
+    let kill = "--inject 1@column:37 --inject 2@recover-rebuild";
     let cases = [
-        "--inject 1@column:37 --inject 2@recover-rebuild",
+        kill,
         "--inject 3@flush:epoch=2,region=1 --inject 3@recover-stamp",
         "--inject 0@encode:epoch=4,region=2",
     ];
     goes_on("pcg", "--size 120 --every 10", &cases);
-}
-
-/// 150 bodies on four ranks: the last has 36, the others 38.
-#[test]
-fn bodies_go_on() {
-    let cases = [
-        "--inject 1@column:37 --inject 2@recover-rebuild",
-        "--inject 3@flush:epoch=2,region=1",
-        "--inject 0@encode:epoch=4,region=0",
-    ];
+    let cases = [kill, "--inject 3@flush:epoch=2,region=1", "--inject 0@encode:epoch=4,region=0"];
     let text = goes_on("nbody", "--bodies 150 --steps 50 --every 10", &cases);
     assert!(text.contains("PASSED"), "{text}");
+    let cases = [kill, "--inject 3@flush:epoch=2", "--inject 0@encode:epoch=4"];
+    let text = goes_on("himeno", "--size 24 --iterations 50 --every 10", &cases);
+    assert!(text.contains("PASSED"), "{text}");
+    assert_is_gosa(&text, 24, 50);
 }
 
 /// The check of the example detects steps that are too long, and reports it by its exit code.
@@ -667,19 +603,6 @@ fn bodies_in_too_long_steps_fail() {
     let ended = job.start(&[]);
     assert!(!ended.ok && ended.text.contains("FAILED"), "{}", ended.text);
     job.assert_nothing_is_left();
-}
-
-/// 22 planes between the boundaries: the last of four ranks has 4, the others 6.
-#[test]
-fn the_himeno_benchmark_goes_on() {
-    let cases = [
-        "--inject 1@column:37 --inject 2@recover-rebuild",
-        "--inject 3@flush:epoch=2",
-        "--inject 0@encode:epoch=4",
-    ];
-    let text = goes_on("himeno", "--size 24 --iterations 50 --every 10", &cases);
-    assert!(text.contains("PASSED"), "{text}");
-    assert_is_gosa(&text, 24, 50);
 }
 
 /// Ranks without a plane of their own take part.

@@ -7,11 +7,10 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use crate::mpi_job::Job;
-use crate::mpirun::mpirun;
-use crate::skipped::skipped;
+use crate::mpirun::{mpirun, run};
+use crate::skipped::{namespaces, skipped};
 use skt_host::helper_cores::{self, HelperCores};
 use skt_host::placement::HostCpus;
 
@@ -30,32 +29,10 @@ fn expected() -> Option<HelperCores> {
     given.inspect_err(|why| skipped(why)).ok()
 }
 
-/// The command that puts a program into new namespaces.
-fn unshare() -> Vec<&'static str> {
-    // SAFETY: geteuid cannot fail and touches no memory.
-    match unsafe { libc::geteuid() } {
-        0 => vec!["unshare"],
-        _ => vec!["unshare", "--map-root-user"],
-    }
-}
-
-/// The command that gives its program its own host name, if the system permits it.
-#[track_caller]
-fn own_host() -> Option<Vec<&'static str>> {
-    let mut unshare = unshare();
-    unshare.extend(["--uts", "--time", "--fork", "--kill-child"]);
-    let can = Command::new(unshare[0]).args(&unshare[1..]).arg("true").output();
-    if !can.is_ok_and(|output| output.status.success()) {
-        skipped("no namespaces here (needs unshare and the right to use it)");
-        return None;
-    }
-    Some(unshare)
-}
-
 /// A job whose ranks are on hosts of their own.
 #[track_caller]
 fn job(name: &str, flags: &str) -> Option<Job> {
-    let mut launched = own_host()?;
+    let mut launched = namespaces(&["--uts", "--time", "--fork", "--kill-child"])?;
     launched.extend(["sh", "-c", ON_OWN_HOST]);
     Some(
         Job::new(Path::new(PROGRAM), RANKS, name, &format!("{SYSTEM} {flags}")).launched(&launched),
@@ -93,8 +70,7 @@ fn helper_threads_are_pinned_to_the_helper_core() {
     );
     let Some(job) = job("helped", &flags) else { return };
     // Where no other process can be seen, nor avoided.
-    let mut alone = unshare();
-    alone.extend(["--pid", "--mount-proc", "--fork", "--kill-child"]);
+    let alone = namespaces(&["--pid", "--mount-proc", "--fork", "--kill-child"]).expect("as above");
     let job = job.within(&alone);
     // In truth the ranks share a machine: on a busy one, a rank that chooses late may find the
     // other computing on a core, and takes none. Such a run is repeated.
@@ -145,15 +121,10 @@ fn a_restart_without_helper_cores_ends_with_the_same_bits() {
 
 /// The message of two ranks of this host for these flags of the launcher and of the program.
 fn refused(launcher_flags: &str, flags: &str) -> String {
-    let output = mpirun(RANKS)
-        .args(launcher_flags.split(' '))
-        .args([PROGRAM, "--n", "100", "--nb", "10"])
-        .args(flags.split(' '))
-        .output()
-        .expect("mpirun");
-    let text = String::from_utf8_lossy(&output.stderr).into_owned()
-        + &String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    let mut job = mpirun(RANKS);
+    job.args(launcher_flags.split(' ')).args([PROGRAM, "--n", "100", "--nb", "10"]);
+    let ended = run(job.args(flags.split(' '))).expect(2);
+    let text = ended.err + &ended.out;
     assert_eq!(text.matches("error: --helper-cores").count(), 1, "{text}");
     text
 }

@@ -111,10 +111,8 @@ fn check_end(job: &Job, ended: &Ended, folders: &[&TempDir]) {
 #[test]
 fn images_of_a_test_that_is_done_go_with_its_run() {
     let folder = folder();
-    let flags = format!("--n 150,250 {} --inject 1@clear", level("global", &folder));
-    let mut job = hpl("done", "");
-    job.flags.drain(..2);
-    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    let flags = format!("{} --inject 1@clear", level("global", &folder));
+    let job = with_two_tests("done", "150,250", &flags);
     killed(&job, &[]);
     assert_ne!(images(&folder), [] as [PathBuf; 0]);
     let ended = job.start(&[]);
@@ -216,9 +214,10 @@ fn a_rotten_image_of_a_run_with_checksums_is_rebuilt() {
 }
 
 /// A wrong number that one checksum cannot correct: the next start goes back to an image from
-/// before it.
+/// before it. The data in memory is of no use, and a level that fails then is no reason to begin
+/// again: when it is back, the run continues.
 #[test]
-fn a_wrong_number_is_gone_back_behind() {
+fn a_wrong_number_is_undone_from_images() {
     let folder = folder();
     let flip = format!("{} --inject flip:1@column:128", level("local", &folder));
     let job = abft("abft-flip", &flip);
@@ -227,25 +226,7 @@ fn a_wrong_number_is_gone_back_behind() {
     let goes_back = "The same command goes back to the images of checkpoint ";
     assert!(ended.text.contains(goes_back), "{}", ended.text);
     assert!(!ended.text.contains("--resume never"), "{}", ended.text);
-    let ended = job.start(&[]);
-    assert!(ended.text.contains("in images of local:"), "{}", ended.text);
-    check_abft_end(&job, &ended, &[&folder]);
-}
-
-/// The data in memory is of no use, and the level with the images fails: this is no reason to begin
-/// again. When the level is back, the run continues.
-#[test]
-fn a_wrong_number_is_not_gone_back_behind_while_its_level_fails() {
-    let folder = folder();
-    let (path, away) = (folder.path(), folder.path().with_extension("away"));
-    let flip = format!("{} --inject flip:1@column:128", level("local", &folder));
-    let job = abft("abft-away", &flip);
-    assert!(!job.start(&[]).ok);
-    fs::rename(path, &away).expect("away");
-    fs::write(path, "not a folder").expect("a file");
-    let ended = job.start(&[]);
-    fs::remove_file(path).expect("it is as it was");
-    fs::rename(&away, path).expect("back");
+    let ended = without_the_folder(&folder, || job.start(&[]));
     for message in ["error: level local:", "fails at process 0", "wrong numbers in the matrix"] {
         assert!(ended.text.contains(message), "{message}: {}", ended.text);
     }
@@ -275,16 +256,6 @@ fn lost_with_two_levels(name: &str) -> (Job, TempDir, TempDir) {
     killed(&job, &[]);
     lose_all(&job);
     (job, near, far)
-}
-
-/// The nearer of two levels has lost too much.
-#[test]
-fn the_level_that_has_enough_is_taken() {
-    let (job, near, far) = lost_with_two_levels("two");
-    images(&near).into_iter().for_each(|path| fs::remove_file(path).expect("removed"));
-    let ended = job.start(&[]);
-    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
-    check_end(&job, &ended, &[&near, &far]);
 }
 
 /// If no time is given, the first checkpoint has an image, and its cost decides when the next one
@@ -360,38 +331,12 @@ fn an_interval_shorter_than_an_image_takes_is_stretched() {
     }
 }
 
-#[test]
-fn what_does_not_work_is_refused_in_words() {
-    let folder = folder();
-    let refused = |flags: &str, why: &str| {
-        let ended = hpl("refused", flags).start(&[]);
-        assert!(!ended.ok && ended.text.contains(why), "{}", ended.text);
-    };
-    let level = level("local", &folder);
-    refused(&format!("--ft single {level}"), "levels need --ft self, --ft double or --ft abft");
-    refused(&format!("--level local:{}/nowhere", folder.path().display()), "nowhere");
-    refused("--inject 4@column:100", "there is no rank 4, this job has ranks 0 to 3");
-}
-
-/// A user tries a command with a small N first.
-#[test]
-fn a_missing_folder_is_refused_even_if_no_checkpoint_is_due() {
-    let folder = folder();
-    let mut job = hpl("short", &format!("--level local:{}/nowhere", folder.path().display()));
-    job.flags.iter_mut().filter(|flag| *flag == "2p!").for_each(|flag| *flag = "3h".to_owned());
-    let ended = job.start(&[]);
-    let message = "nowhere is not there: create it on each node";
-    assert!(!ended.ok && ended.text.contains(message), "{}", ended.text);
-    job.assert_nothing_is_left();
-}
-
 /// The folder of a level is no folder when a killed run starts again. Its contents stay: the run
 /// continues from memory or, if the images are needed, when they are back.
 #[test]
 fn a_level_that_fails_at_a_restart_does_not_end_the_run() {
     for is_memory_lost in [false, true] {
         let folder = folder();
-        let (path, away) = (folder.path(), folder.path().with_extension("away"));
         let flags = format!("{} --inject 1@column:200", level("local", &folder));
         let job = hpl(&format!("fails-{is_memory_lost}"), &flags);
         killed(&job, &[]);
@@ -402,21 +347,17 @@ fn a_level_that_fails_at_a_restart_does_not_end_the_run() {
                 .collect()
         };
         let before = content();
-        fs::rename(path, &away).expect("away");
-        fs::write(path, "not a folder").expect("a file");
         if is_memory_lost {
             lose_all(&job);
         }
-        let ended = job.start(&[]);
-        fs::remove_file(path).expect("it is as it was");
-        fs::rename(&away, path).expect("back");
+        let ended = without_the_folder(&folder, || job.start(&[]));
         assert_eq!(content(), before);
         let message = if is_memory_lost {
             ["error: level local:", "fails at process 0 (", "no node has memory"]
         } else {
             ["warning: no images of level local:", "NO MORE ARE WRITTEN", "store clean"]
         };
-        for message in [path.to_str().unwrap()].into_iter().chain(message) {
+        for message in [folder.path().to_str().unwrap()].into_iter().chain(message) {
             assert!(ended.text.contains(message), "{message}: {}", ended.text);
         }
         assert_eq!(ended.ok, !is_memory_lost, "{}", ended.text);
@@ -456,10 +397,7 @@ fn a_name_that_another_user_has_taken_costs_no_images() {
 fn a_level_that_fails_between_tests_does_not_end_the_run() {
     let folder = folder();
     let (path, away) = (folder.path(), folder.path().with_extension("away"));
-    let mut job = hpl("between", "");
-    job.flags.drain(..2);
-    let flags = format!("--n 2000,250 {}", level("local", &folder));
-    job.flags.extend(flags.split_whitespace().map(str::to_owned));
+    let job = with_two_tests("between", "2000,250", &level("local", &folder));
     let ended = thread::scope(|scope| {
         scope.spawn(|| {
             let begun = Instant::now();
@@ -492,11 +430,11 @@ fn without_the_folder(folder: &TempDir, then: impl FnOnce() -> Ended) -> Ended {
     ended
 }
 
-/// A job of two tests, which dies in the start that is configured to.
-fn with_two_tests(name: &str, folder: &TempDir) -> Job {
+/// A job of two tests of these orders.
+fn with_two_tests(name: &str, orders: &str, flags: &str) -> Job {
     let mut job = hpl(name, "");
     job.flags.drain(..2);
-    let flags = format!("--n 250,350 {}", level("local", folder));
+    let flags = format!("--n {orders} {flags}");
     job.flags.extend(flags.split_whitespace().map(str::to_owned));
     job
 }
@@ -506,7 +444,7 @@ fn with_two_tests(name: &str, folder: &TempDir) -> Job {
 #[test]
 fn a_level_that_fails_after_a_restart_spares_later_tests() {
     let folder = folder();
-    let job = with_two_tests("behind", &folder);
+    let job = with_two_tests("behind", "250,350", &level("local", &folder));
     killed(&job, &["--inject", "1@column:200"]);
     let ended = without_the_folder(&folder, || job.start(&[]));
     assert!(ended.ok, "{}", ended.text);
@@ -522,7 +460,7 @@ fn a_level_that_fails_after_a_restart_spares_later_tests() {
 #[test]
 fn a_level_that_fails_after_a_restart_hides_no_later_images() {
     let folder = folder();
-    let job = with_two_tests("hidden", &folder);
+    let job = with_two_tests("hidden", "250,350", &level("local", &folder));
     killed(&job, &["--inject", "1@column:300"]);
     lose_all(&job);
     job.lose_results();
@@ -538,7 +476,7 @@ fn a_level_that_fails_after_a_restart_hides_no_later_images() {
 /// The newest images rot in the files of two ranks, which is more than one parity survives: the
 /// next older ones are taken.
 #[test]
-fn images_that_have_rotted_are_passed_over() {
+fn rotten_images_are_skipped() {
     let folder = folder();
     // No image is given up, however slow the disk is, and none is begun while another is written.
     let flags = format!("{},when-busy=wait --inject 1@column:200", level("global", &folder));
@@ -566,7 +504,7 @@ fn images_that_have_rotted_are_passed_over() {
 }
 
 /// On a file system that all share, the ranks of a node share a file of each generation; on a disk
-/// of the node, each has its own.
+/// of the node, each has its own. If the nearer level has lost too much, the other one is taken.
 #[test]
 fn the_ranks_of_a_node_share_a_file_on_a_global_level() {
     let (job, near, far) = lost_with_two_levels("shared");

@@ -2,7 +2,7 @@
 //! call it loads its layers, and by default one that ends the process if there is no OpenMP
 //! library.
 
-use crate::mpirun::{mpirun, shared_library};
+use crate::mpirun::{mpirun, run, shared_library};
 
 /// A BLAS that pretends to be `mkl_rt`: a call before the layer is known ends the process.
 const FAKE: &str = r#"
@@ -40,9 +40,8 @@ fn mkl_gets_its_layer_first() {
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     for arguments in [&["--n", "50", "--progress", "off"][..], &["init", "--out", "-"]] {
         let mut job = mpirun(1);
-        let done = job.args(["env", &preload, program]).args(arguments).output().expect("mpirun");
-        let text = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{arguments:?}: {text}");
+        let ended = run(job.args(["env", &preload, program]).args(arguments)).expect(0);
+        let text = ended.out + &ended.err;
         assert!(text.contains("the fake is loaded"), "the BLAS was not planted: {text}");
     }
 }

@@ -2,27 +2,21 @@
 //! something is wrong.
 
 use std::fs;
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::large_machine;
 use crate::mpirun::{self, Ended};
 use crate::report_common::default_run;
 use crate::report_schema::Schema;
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
 use serde_json::Value;
 use skt_config::{Bcast, RunSpec, hpldat};
 use skt_health::environment::kernel::is_old;
 use skt_terms::panel_edges::{edges, pieces};
 use tempfile::TempDir;
 
-/// A job that takes longer hangs.
-const HANG_LIMIT: Duration = Duration::from_secs(300);
 /// A job with bad input must be over within this time, on all ranks.
 const PROMPT: Duration = Duration::from_secs(60);
 
@@ -67,34 +61,8 @@ fn run(folder: &Path, mut command: Command, flags: &[&str]) -> Ended {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     let job = JOBS.fetch_add(1, Ordering::Relaxed);
     let run_id = format!("mpi_run-{}-{job}", std::process::id());
-    let (out, err) = (folder.join(".out"), folder.join(".err"));
-    let file = |path: &Path| Stdio::from(fs::File::create(path).unwrap());
-    command
-        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args(flags)
-        .args(["--run-id", &run_id])
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(file(&out))
-        .stderr(file(&err))
-        .process_group(0);
-    let start = Instant::now();
-    let mut job = command.spawn().expect("mpirun, of Open MPI or MPICH");
-    let status = loop {
-        if let Some(status) = job.try_wait().unwrap() {
-            break status;
-        }
-        if start.elapsed() > HANG_LIMIT {
-            // The ranks are in groups of their own; they end when mpirun does.
-            let _ = killpg(Pid::from_raw(job.id() as i32), Signal::SIGKILL);
-            let _ = job.wait();
-            let printed = fs::read_to_string(&err).unwrap_or_default();
-            panic!("{command:?} hangs:\n{printed}");
-        }
-        thread::sleep(Duration::from_millis(10));
-    };
-    let read = |path: &Path| fs::read_to_string(path).unwrap();
-    Ended { code: status.code(), out: read(&out), err: read(&err), took: start.elapsed() }
+    command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).args(["--run-id", &run_id]);
+    mpirun::run(command.current_dir(folder))
 }
 
 fn folder() -> TempDir {
@@ -234,13 +202,38 @@ fn a_residual_that_is_not_checked_is_no_failure() {
 
 #[test]
 fn bad_input_ends_all_ranks_promptly_with_one_message() {
-    run_flags(4, "--n 100 --nb 0").expect_refusal("--nb");
-    run_flags(4, "--n 100 --p 2 --q 3").expect_refusal("needs 6 ranks, this job has 4");
-    run_flags(4, "--n 100 --nosuchflag").expect_refusal("--nosuchflag");
-    // The folder has no HPL.dat, and no flag gives N.
-    run_flags(4, "").expect_refusal("HPL.dat");
-    run_flags(4, "--n 10 --json /nonexistent/folder/x.json").expect_refusal("/nonexistent/folder");
-    run_flags(4, "--n 10 --out /nonexistent/folder/x.out").expect_refusal("/nonexistent/folder");
+    let replace_takes = "--on-loss: replace takes one checksum column (--parities 1) and one test";
+    for (flags, message) in [
+        ("--n 100 --nb 0", "--nb"),
+        ("--n 100 --p 2 --q 3", "needs 6 ranks, this job has 4"),
+        ("--n 100 --nosuchflag", "--nosuchflag"),
+        // The folder has no HPL.dat, and no flag gives N.
+        ("", "HPL.dat"),
+        ("--n 10 --json /nonexistent/folder/x.json", "/nonexistent/folder"),
+        ("--n 10 --out /nonexistent/folder/x.out", "/nonexistent/folder"),
+        ("--n 10 --inject 4@column:100", "there is no rank 4, this job has ranks 0 to 3"),
+        (
+            "--n 10 --ft abft --p 1 --q 4",
+            "the 1 x 4 grid with 1 checksum column needs 5 ranks, this job has 4",
+        ),
+        (
+            "--n 10 --ft abft --p 1 --q 2 --depth 2",
+            "--depth: value 2 is out of range; legal: 0 or 1, with --ft abft",
+        ),
+        ("--n 10 --ft abft --on-loss recover --p 1 --q 2", "--on-loss recover: "),
+        ("--n 10 --ft abft --on-loss replace --p 1 --q 3", "--on-loss replace: "),
+        (
+            "--n 10 --ft abft --on-loss recover --p 1 --q 2 --resume never",
+            "--on-loss: goes on from memory, which --resume never does not",
+        ),
+        ("--n 10 --ft abft --on-loss replace --p 1 --q 1 --parities 2", replace_takes),
+        ("--n 10 --ft abft --on-loss replace --p 1 --q 1 --nb 2,4", replace_takes),
+    ] {
+        run_flags(4, flags).expect_refusal(message);
+    }
+    // A user tries a command with a small N, at which no checkpoint is due, first.
+    let ended = run_flags(4, "--n 10 --level local:/nowhere").expect(2);
+    assert!(ended.err.contains("nowhere is not there: create it on each node"), "{}", ended.err);
 }
 
 /// The report in the archive is what was printed, the configuration what was read, to the byte.

@@ -16,7 +16,7 @@ use skt_host::placement::{HostCpus, cores_in};
 use tempfile::TempDir;
 
 use crate::mpirun::{mpirun, own_session};
-use crate::skipped::skipped;
+use crate::skipped::{namespaces, skipped};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 /// A run that lasts until it is killed, for a test.
@@ -45,19 +45,9 @@ fn two_cores() -> Option<[usize; 2]> {
 /// A shell in its own namespaces, on these cores. `None` if the system permits none.
 #[track_caller]
 fn shell_on(cores: &[usize], folder: &Path, script: &str) -> Option<Command> {
-    // SAFETY: geteuid cannot fail and touches no memory.
-    let user: &[&str] = if unsafe { libc::geteuid() } == 0 { &[] } else { &["--map-root-user"] };
-    let spaces = ["--pid", "--time", "--mount", "--mount-proc", "--fork", "--kill-child"];
-    let unshare = || {
-        let mut command = Command::new("unshare");
-        command.args(user).args(spaces);
-        command
-    };
-    if !unshare().arg("true").output().is_ok_and(|output| output.status.success()) {
-        skipped("no namespaces here (needs unshare and the right to use it)");
-        return None;
-    }
-    let mut shell = unshare();
+    let words =
+        namespaces(&["--pid", "--time", "--mount", "--mount-proc", "--fork", "--kill-child"])?;
+    let mut shell = Command::new(words[0]);
     // The variables of `mpirun` for tests, whose program the script starts as it likes.
     let of_launcher = mpirun(1);
     shell.envs(of_launcher.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -65,7 +55,11 @@ fn shell_on(cores: &[usize], folder: &Path, script: &str) -> Option<Command> {
         shell.env_remove(name);
     });
     own_session(&mut shell);
-    shell.args(["sh", "-c", script, PROGRAM]).current_dir(folder).stdin(Stdio::null());
+    shell
+        .args(&words[1..])
+        .args(["sh", "-c", script, PROGRAM])
+        .current_dir(folder)
+        .stdin(Stdio::null());
     let cores = cores.to_vec();
     // SAFETY: between fork and exec only a system call on memory of this closure is made.
     unsafe { shell.pre_exec(move || set_mask(&cores)) };

@@ -4,17 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use crate::large_machine;
-use crate::mpirun::{mpirun, reader, status_within};
+use crate::mpirun::{mpirun, run};
 use crate::report_schema::Schema;
 use serde_json::Value;
-
-/// A screening that takes longer hangs.
-const HANG_LIMIT: Duration = Duration::from_secs(300);
 
 /// The rate of each rank.
 const EVENLY: (&str, &str) = ("ALL_GFLOPS", "3");
@@ -49,40 +43,20 @@ impl Ended {
     }
 }
 
-fn command(ranks: usize, folder: &std::path::Path) -> Command {
-    let mut command = mpirun(ranks);
-    command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(["screen", "--by-rank", "--n", "1000"]);
-    command.args(["--time", "5s", "--tolerance", "0.8", "--threads", "1"]);
-    command.args(["--json", "screen.json"]).current_dir(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
-/// Waits for the end of a screening.
-fn end(mut child: Child, folder: &std::path::Path) -> Ended {
-    let reader = reader(child.stdout.take().expect("piped"));
-    let code = status_within(&mut child, HANG_LIMIT).code();
-    let text = reader.join().expect("a reader");
-    let document = fs::read(folder.join("screen.json")).unwrap_or_default();
-    let document = serde_json::from_slice(&document).unwrap_or_else(|_| panic!("{code:?}: {text}"));
-    Schema::new(include_str!("../../docs/screen.schema.json")).check(&document);
-    Ended { code, text, document }
-}
-
 /// Screens four ranks. `faults` are variables of the preloaded library, without `SKT_LARGE_`.
 fn screen(faults: &[(&str, &str)]) -> Ended {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut command = command(4, folder.path());
+    let mut command = mpirun(4);
+    command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(["screen", "--by-rank", "--n", "1000"]);
+    command.args(["--time", "5s", "--tolerance", "0.8", "--threads", "1"]);
+    command.args(["--json", "screen.json"]).current_dir(folder.path());
     let planted = large_machine::slow(&mut command, &[faults, &[EVENLY]].concat());
-    let mut child = command.spawn().expect("mpirun");
-    // The launcher's messages about exit codes are not read.
-    let err = child.stderr.take().expect("piped");
-    std::thread::spawn(move || {
-        BufReader::new(err).lines().map_while(Result::ok).for_each(|line| eprintln!("{line}"));
-    });
-    let ended = end(child, folder.path());
+    let ended = run(&mut command);
     planted.assert();
-    ended
+    let document = fs::read(folder.path().join("screen.json")).unwrap_or_default();
+    let document = serde_json::from_slice(&document).unwrap_or_else(|_| panic!("{ended:?}"));
+    Schema::new(include_str!("../../docs/screen.schema.json")).check(&document);
+    Ended { code: ended.code, text: ended.out + &ended.err, document }
 }
 
 #[test]
@@ -102,27 +76,17 @@ fn an_unwritable_file_is_refused_first_under_a_launcher_too() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = mpirun(2);
     command.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(["screen", "--good", "no/good"]);
-    command.args(["--json", "screen.json"]).current_dir(folder.path()).stdin(Stdio::null());
-    let ended = command.output().expect("mpirun");
-    let printed = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(2), "{printed}");
+    let printed =
+        run(command.args(["--json", "screen.json"]).current_dir(folder.path())).expect(2).err;
     assert!(printed.contains("no/good: cannot be written"), "{printed}");
     assert!(!folder.path().join("screen.json").exists(), "{printed}");
 }
 
 #[test]
-fn a_slow_node_is_named_and_no_other() {
+fn a_slow_or_wrong_node_is_named_and_no_other() {
     screen(&[("GFLOPS", "0.3"), ("RANK", "2")]).names(&[("2", "slow")]);
-}
-
-#[test]
-fn a_wrong_node_is_named_and_no_other() {
     screen(&[("FLIP", "40"), ("SEED", "3"), ("RANK", "1")]).names(&[("1", "wrong")]);
-}
-
-/// The first rank leads: its faults are found like those of others.
-#[test]
-fn the_leader_itself_is_named() {
+    // The first rank leads: its faults are found like those of others.
     screen(&[("FLIP", "40"), ("SEED", "5"), ("RANK", "0")]).names(&[("0", "wrong")]);
 }
 

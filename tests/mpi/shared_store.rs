@@ -4,40 +4,29 @@
 //! The tests need the right to make namespaces; without it they report that they are skipped.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::mpirun::mpirun;
-use crate::skipped::skipped;
+use crate::mpirun::{self, Ended, mpirun};
+use crate::skipped::namespaces;
 use skt_checkpoint::checkpoint::segments::Plain;
 use tempfile::TempDir;
 
 /// Gives each rank its own host name.
-const AS_NODE: &str = "exec unshare --uts sh -c 'hostname box$OMPI_COMM_WORLD_RANK; exec \"$0\" \"$@\"' \"$0\" \"$@\"";
+const AS_NODE: &str = "hostname box$OMPI_COMM_WORLD_RANK; exec \"$0\" \"$@\"";
 
-#[track_caller]
-fn has_namespaces() -> bool {
-    let can = Command::new("unshare").args(["--uts", "hostname", "box"]).output();
-    let can = can.is_ok_and(|output| output.status.success());
-    if !can {
-        skipped("no namespaces here (needs unshare, hostname and the right to use them)");
-    }
-    can
-}
-
-fn benchmark(folder: &Path, run: &str, flags: &str) -> Output {
+fn benchmark(folder: &Path, run: &str, flags: &str) -> Ended {
     let mut command = mpirun(4);
-    command.args(["--bind-to", "none", "sh", "-c", AS_NODE]);
+    let unshare = namespaces(&["--uts"]).expect("asked for before");
+    command.args(["--bind-to", "none"]).args(unshare).args(["sh", "-c", AS_NODE]);
     command.arg(env!("CARGO_BIN_EXE_skt-hpl"));
     command.args("--n 400 --nb 32 --p 2 --q 2 --progress off --run-id".split(' ')).arg(run);
-    command.args(flags.split(' ')).current_dir(folder);
-    command.output().unwrap()
+    mpirun::run(command.args(flags.split(' ')).current_dir(folder))
 }
 
 /// The fingerprint of x in the report of a run that passed.
-fn x(output: &Output) -> String {
-    assert_eq!(output.status.code(), Some(0), "{output:?}");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let line = text.lines().find_map(|line| line.strip_prefix("# x: "));
+fn x(ended: &Ended) -> String {
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let line = ended.out.lines().find_map(|line| line.strip_prefix("# x: "));
     line.expect("a line about x").split_whitespace().next().unwrap().to_owned()
 }
 
@@ -49,7 +38,7 @@ fn store_command(store: &str, args: &str) -> String {
 
 #[test]
 fn hosts_that_see_one_store_run_are_killed_and_go_on() {
-    if !has_namespaces() {
+    if namespaces(&["--uts"]).is_none() {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -63,17 +52,15 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
             "--store {store} --checkpoint-every 2p! --inject 1@column:128 --inject 2@encode \
              --inject 3@back"
         );
-        let starts: Vec<Output> = (0..3).map(|_| benchmark(folder.path(), &run, &flags)).collect();
-        for start in &starts {
-            let error = String::from_utf8_lossy(&start.stderr);
-            assert_ne!(start.status.code(), Some(0), "{store}: a fault strikes each start");
+        for _ in 0..3 {
+            let Ended { code, err: error, .. } = benchmark(folder.path(), &run, &flags);
+            assert_ne!(code, Some(0), "{store}: a fault strikes each start");
             assert!(error.contains("hosts box0, box1, box2, box3 share one memory"), "{error}");
             assert!(!error.contains("is running on"), "{store}: {error}");
         }
         let last = benchmark(folder.path(), &run, &format!("{flags} --resume require"));
         assert_eq!(x(&last), plain, "{store}");
-        let report = String::from_utf8_lossy(&last.stdout).into_owned();
-        assert!(report.contains("# restart: from checkpoint"), "{store}: {report}");
+        assert!(last.out.contains("# restart: from checkpoint"), "{store}: {}", last.out);
         assert!(!store_command(&store, "list").contains(&run), "{store}: all is removed");
     }
 }
@@ -82,7 +69,7 @@ fn hosts_that_see_one_store_run_are_killed_and_go_on() {
 /// first job uses is left alone.
 #[test]
 fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
-    if !has_namespaces() {
+    if namespaces(&["--uts"]).is_none() {
         return;
     }
     let folder = TempDir::new().unwrap();
@@ -91,9 +78,7 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     let open = kind.open();
     let held =
         skt_run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0, &Plain).unwrap();
-    let output = benchmark(folder.path(), "twice", &format!("--store {store}"));
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{error}");
+    let error = benchmark(folder.path(), "twice", &format!("--store {store}")).expect(2).err;
     assert!(error.contains("waits for another start of the same run to end"), "{error}");
     assert!(error.contains("run `twice` is running on host box0"), "{error}");
     assert!(held.is_ok());

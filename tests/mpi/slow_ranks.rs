@@ -2,44 +2,37 @@
 //! the JSON report and in the progress, at whatever place of the grid and with any method.
 
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::large_machine;
-use crate::mpirun::{mpirun, preloadable};
+use crate::mpirun::{self, Ended, mpirun, preloadable};
 use crate::report_schema::Schema;
 
 /// A run in which the BLAS of one rank does 0.5 Gflop/s, and that of the others 1.5; its standard
 /// output and standard error, and its JSON report.
 fn run(ranks: usize, slow: usize, flags: &str) -> (String, String, Value) {
-    let folder = TempDir::new().expect("a folder");
-    let json = folder.path().join("report.json");
     let mut command = mpirun(ranks);
     let slow = slow.to_string();
     // So slow that the run takes several times the two seconds for which a lag must last.
     let times = [("ALL_GFLOPS", "0.6"), ("GFLOPS", "0.2"), ("RANK", &slow)];
     let planted = large_machine::slow(&mut command, &times);
-    let ended = command
-        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args("--n 2000 --nb 64 --progress live".split(' '))
-        .args(flags.split(' '))
-        .arg("--json")
-        .arg(&json)
-        .output()
-        .expect("mpirun");
-    let [out, err] = [ended.stdout, ended.stderr].map(|text| String::from_utf8_lossy(&text).into());
-    let (out, err): (String, String) = (out, err);
-    assert!(ended.status.success(), "{out}\n{err}");
+    let ended = run_by(command, &format!("--n 2000 --progress live {flags}"));
     planted.assert();
-    (out, err, read(&json))
+    ended
 }
 
-fn read(json: &Path) -> Value {
-    let text = std::fs::read_to_string(json).expect("a report");
+fn run_by(mut command: Command, flags: &str) -> (String, String, Value) {
+    let folder = TempDir::new().expect("a folder");
+    command.args([env!("CARGO_BIN_EXE_skt-hpl"), "--nb", "64", "--json", "report.json"]);
+    let Ended { out, err, .. } =
+        mpirun::run(command.args(flags.split(' ')).current_dir(&folder)).expect(0);
+    let text = std::fs::read_to_string(folder.path().join("report.json")).expect("a report");
     let value: Value = serde_json::from_str(&text).expect("JSON");
     Schema::new(include_str!("../../docs/report.schema.json")).check(&value);
-    value
+    (out, err, value)
 }
 
 /// The per cent and the column of the only line about a slow rank, which must have this form:
@@ -58,7 +51,7 @@ fn only_line(out: &str, rank: usize) -> (f64, usize) {
 #[test]
 #[should_panic(expected = "the fault was not planted")]
 fn a_library_that_no_rank_has_loaded_fails_by_name() {
-    let mut no_rank = std::process::Command::new("true");
+    let mut no_rank = Command::new("true");
     let planted = large_machine::slow(&mut no_rank, &[("GFLOPS", "1")]);
     assert!(no_rank.status().expect("true").success());
     planted.assert();
@@ -109,18 +102,8 @@ fn a_slow_rank_is_named_everywhere() {
 #[test]
 fn incomparable_ranks_are_not_reported() {
     for (ranks, flags) in [(1, "--n 2500 --p 1 --q 1"), (2, "--n 500 --p 1 --q 2")] {
-        let folder = TempDir::new().expect("a folder");
-        let json = folder.path().join("report.json");
-        let ended = mpirun(ranks)
-            .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-            .args("--nb 64 --progress off".split(' '))
-            .args(flags.split(' '))
-            .arg("--json")
-            .arg(&json)
-            .output()
-            .expect("mpirun");
-        let out = String::from_utf8_lossy(&ended.stdout);
-        assert!(ended.status.success() && !out.contains("# slow:"), "{out}");
-        assert_eq!(read(&json)["tests"][0]["slow"], Value::Null);
+        let (out, _, json) = run_by(mpirun(ranks), &format!("--progress off {flags}"));
+        assert!(!out.contains("# slow:"), "{out}");
+        assert_eq!(json["tests"][0]["slow"], Value::Null);
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::mpi_job::rank_of;
 use crate::mpirun::{as_installed, mpirun};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -209,11 +210,8 @@ fn children(mpirun: i32) -> Vec<String> {
 
 /// The process of rank 0.
 fn rank_0(mpirun: i32) -> i32 {
-    let is_0 = |pid: &String| {
-        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-        environment.split(|byte| *byte == 0).any(|entry| entry == b"OMPI_COMM_WORLD_RANK=0")
-    };
-    children(mpirun).into_iter().find(is_0).unwrap().parse().unwrap()
+    let mut pids = children(mpirun).into_iter().map(|pid| pid.parse().unwrap());
+    pids.find(|&pid| rank_of(pid as u32) == Some(0)).unwrap()
 }
 
 #[test]
@@ -240,7 +238,7 @@ fn a_signalled_rank_still_dies_by_the_signal() {
 }
 
 #[test]
-fn what_others_keep_is_named_where_memory_lacks() {
+fn memory_kept_by_other_runs_is_named_in_a_refusal() {
     let killed = Killed::new("lies-about");
     let refused = killed.command("large", "4000000", "off").output().unwrap();
     let printed = String::from_utf8(refused.stderr).unwrap();

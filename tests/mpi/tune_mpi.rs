@@ -2,9 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::large_machine;
 use crate::mpirun::{self, Ended};
@@ -16,8 +16,6 @@ static ONE_JOB: Mutex<()> = Mutex::new(());
 
 /// The time that a job may take in addition to its budget, to start and to end.
 const START_AND_END: Duration = Duration::from_secs(60);
-/// How long a job that hangs is waited for.
-const HANG_LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs the program with flags given as one line.
 fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
@@ -27,21 +25,8 @@ fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
 /// Runs the program by a launcher that has its own environment.
 fn run_by(mut launcher: Command, folder: &Path, flags: &str) -> Ended {
     let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
-    let started = Instant::now();
-    let ended = launcher
-        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args(flags.split_whitespace())
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .output()
-        .expect("mpirun, of Open MPI or MPICH");
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    Ended {
-        code: ended.status.code(),
-        out: text(ended.stdout),
-        err: text(ended.stderr),
-        took: started.elapsed(),
-    }
+    launcher.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(flags.split_whitespace());
+    mpirun::run(launcher.current_dir(folder))
 }
 
 /// A folder with a configuration of N = 500.
@@ -197,22 +182,15 @@ int MPI_Get_processor_name(char *name, int *length) {
 /// of a process row, of which one may be lost, are on one host.
 #[test]
 fn a_trial_that_all_ranks_refuse_ends_the_tuning() {
-    let _one = ONE_JOB.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = folder();
     let library = mpirun::shared_library("two_hosts", &[TWO_HOSTS, mpirun::WAITS].concat());
     let mut job = mpirun::mpirun(4);
-    job.env("LD_PRELOAD", library).current_dir(folder.path()).stdin(Stdio::null());
-    job.arg(env!("CARGO_BIN_EXE_skt-hpl"));
-    job.args("tune --config ../base.toml --ft abft --p 1 --q 3 --budget 5s".split(' '));
-    job.args(["--store", "file:."]);
+    job.env("LD_PRELOAD", library);
     for host in ["host0", "host1"] {
         fs::create_dir(folder.path().join(host)).unwrap();
     }
-    let mut child = job.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("mpirun");
-    let reader = mpirun::reader(child.stderr.take().expect("piped"));
-    let status = mpirun::status_within(&mut child, HANG_LIMIT);
-    let printed = reader.join().expect("a reader");
-    assert_eq!(status.code(), Some(2), "{printed}");
+    let flags = "tune --config ../base.toml --ft abft --p 1 --q 3 --budget 5s --store file:.";
+    let printed = run_by(job, folder.path(), flags).expect(2).err;
     assert_eq!(printed.matches("error: ").count(), 1, "{printed}");
     let hosts = ["failure domain `host0`", "failure domain `host1`"];
     assert!(hosts.iter().any(|host| printed.contains(host)), "{printed}");

@@ -214,7 +214,7 @@ fn ranks_killed_at_any_time() {
 
 /// Any rank is lost, at any time: the others come to the right end without it.
 #[test]
-fn ranks_killed_at_any_time_are_not_needed() {
+fn ranks_killed_at_any_time_are_replaced() {
     let Some(mpi) = mpi() else { return };
     let (wanted, most_jobs) = if is_soak() { (50, 200) } else { (1, 2) };
     let mut dice = Dice(seed("SKT_FT_SEED"));
@@ -319,50 +319,9 @@ fn a_second_loss_ends_a_run_without_checksums() {
     job.assert_no_more_is_left_than_locks_of_the_dead();
 }
 
-/// The seconds and the residual of a run.
-fn measured(ended: &Ended) -> (f64, f64) {
-    assert_right(ended);
-    let last = |text: &str, of: usize| -> f64 {
-        let line = ended.text.lines().rev().find(|line| line.starts_with(text));
-        let word = line.and_then(|line| line.split_whitespace().nth(of));
-        word.and_then(|word| word.parse().ok()).unwrap_or_else(|| panic!("{text}: {}", ended.text))
-    };
-    (last("WR", 5), last("||Ax-b||_oo/(eps", 1))
-}
-
-/// A table of what a loss costs on 1 x (2 + 1) ranks, for a system of order `SKT_LOSS_COSTS`.
-#[test]
-#[ignore = "a measurement"]
-fn what_a_loss_costs() {
-    let Some(mpi) = mpi() else { return };
-    let n = std::env::var("SKT_LOSS_COSTS").expect("SKT_LOSS_COSTS=N");
-    let n: usize = n.parse().expect("the order of a system");
-    let run = |how: &str, part: usize| {
-        let column = (n * part / 4).next_multiple_of(64);
-        let inject = if part > 0 { format!("--inject 1@column:{column}") } else { String::new() };
-        let spares = usize::from(how == "recover");
-        let job =
-            with_on_loss(job(mpi, (1, 2, 1, n, spares), &format!("{how}{part}"), &inject), how);
-        let ended = job.start(&[]);
-        if how == "restart" && part > 0 {
-            // With ULFM, Open MPI 5 may end with 0 after `MPI_Abort`.
-            assert_eq!(ended.x(), None, "{}", ended.text);
-            return measured(&job.start(&[]));
-        }
-        measured(&ended)
-    };
-    println!("| loss at | how | seconds | residual |\n|---|---|---|---|");
-    for part in 0..4 {
-        for how in ["restart", "recover", "replace"] {
-            let (seconds, residual) = run(how, part);
-            println!("| {part}/4 of the columns | {how} | {seconds:.2} | {residual:.2e} |");
-        }
-    }
-}
-
 /// Rank 0 is lost, too, and a rank that has replaced another one.
 #[test]
-fn one_after_the_other() {
+fn two_losses_in_turn_are_recovered() {
     let Some(mpi) = mpi() else { return };
     let inject = "--inject 0@column:350 --inject 2@column:700";
     let job = job(mpi, (1, 2, 1, 1200, 2), "two", inject);
@@ -374,7 +333,7 @@ fn one_after_the_other() {
 }
 
 #[test]
-fn without_a_spare_the_job_ends_and_the_same_command_goes_on() {
+fn without_a_spare_the_same_command_continues() {
     let Some(mpi) = mpi() else { return };
     let inject = "--inject 1@column:350 --inject 0@column:700";
     let job = job(mpi, (1, 2, 1, 1200, 1), "spare", inject);
@@ -489,7 +448,7 @@ fn a_second_loss_without_checksums_restarts_from_images() {
 
 /// The loss of a rank still ends the job if nothing else is asked for, with ULFM as without.
 #[test]
-fn to_restart_is_the_default() {
+fn a_loss_ends_the_job_by_default() {
     let Some(mpi) = mpi() else { return };
     let job = job(mpi, (1, 2, 1, 1200, 1), "restart", "--inject 1@column:400");
     let job = with_on_loss(job, "restart");
@@ -504,37 +463,24 @@ fn to_restart_is_the_default() {
 }
 
 #[test]
-fn where_a_loss_ends_all_ranks_it_is_refused_by_name() {
+fn an_mpi_that_survives_no_loss_is_refused() {
     let refused = |job: &Job, says: &[&str]| {
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
         let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
         says.iter().for_each(|says| assert!(text.contains(says), "{says}: {}", ended.text));
     };
+    let Some(mpi) = mpi() else { return };
     let asked = |name: &str, flags: &str| {
-        let flags = format!("--n 100 --p 1 --q 2 --on-loss recover {flags}");
-        Job::new(Path::new(PROGRAM), 3, name, &flags)
+        let flags = format!("--n 100 --p 1 --ft abft {flags}");
+        Job::new(Path::new(PROGRAM), 3, name, &flags).under(mpi)
     };
-    refused(&asked("plain", "--ft abft"), &["error: --on-loss recover: "]);
-    refused(&asked("self", "--ft self"), &["--on-loss: has no meaning without --ft abft"]);
-    let never = asked("never", "--ft abft --resume never");
-    refused(&never, &["--on-loss: goes on from memory, which --resume never does not"]);
-    let replaced = |name: &str, flags: &str| {
-        let flags = format!("--n 100 --p 1 --q 1 --ft abft --on-loss replace {flags}");
-        Job::new(Path::new(PROGRAM), 3, name, &flags)
-    };
-    let one = "--on-loss: replace takes one checksum column (--parities 1) and one test";
-    refused(&replaced("two", "--parities 2"), &[one, "here are 2 and 1"]);
-    refused(&replaced("tests", "--nb 32,64"), &[one, "here are 1 and 2"]);
-    refused(&replaced("off", ""), &["error: --on-loss replace: "]);
-    if let Some(mpi) = mpi() {
-        let off = asked("off", "--ft abft").under(mpi);
-        refused(&off, &["ULFM is not switched on; start the job with `mpirun --with-ft ulfm`"]);
-        // This agreement waits for the lost ranks.
-        let agreement = ["--with-ft", "ulfm", "--mca", "coll_ftagree_agreement", "0"];
-        let dead = asked("dead", "--ft abft").under(mpi).launched(&agreement);
-        refused(&dead, &["coll_ftagree_agreement is 0", "leave it unset, or set it to 1"]);
-        let spare = replaced("idle", "").under(mpi).launched(&["--with-ft", "ulfm"]);
-        refused(&spare, &["--on-loss replace has no use for spare ranks: start the job on 2"]);
-    }
+    let off = asked("off", "--q 2 --on-loss recover");
+    refused(&off, &["ULFM is not switched on; start the job with `mpirun --with-ft ulfm`"]);
+    // This agreement waits for the lost ranks.
+    let agreement = ["--with-ft", "ulfm", "--mca", "coll_ftagree_agreement", "0"];
+    let dead = asked("dead", "--q 2 --on-loss recover").launched(&agreement);
+    refused(&dead, &["coll_ftagree_agreement is 0", "leave it unset, or set it to 1"]);
+    let spare = asked("idle", "--q 1 --on-loss replace").launched(&["--with-ft", "ulfm"]);
+    refused(&spare, &["--on-loss replace has no use for spare ranks: start the job on 2"]);
 }

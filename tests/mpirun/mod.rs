@@ -136,9 +136,9 @@ fn remove_old_sessions(sessions: &Path) {
 /// Reads a pipe of a job to its end during the test, so that the job never waits for a reader.
 pub fn reader(mut pipe: impl Read + Send + 'static) -> JoinHandle<String> {
     std::thread::spawn(move || {
-        let mut text = String::new();
-        pipe.read_to_string(&mut text).expect("text");
-        text
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe");
+        String::from_utf8_lossy(&bytes).into_owned()
     })
 }
 
@@ -160,7 +160,20 @@ pub fn status_within(job: &mut Child, limit: Duration) -> ExitStatus {
     }
 }
 
+/// Runs a job, which hangs if it takes longer than ten minutes.
+pub fn run(job: &mut Command) -> Ended {
+    let start = Instant::now();
+    job.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = job.spawn().expect("mpirun, of Open MPI or MPICH");
+    let out = reader(child.stdout.take().expect("piped"));
+    let err = reader(child.stderr.take().expect("piped"));
+    let code = status_within(&mut child, Duration::from_secs(600)).code();
+    let [out, err] = [out, err].map(|reader| reader.join().expect("no panic"));
+    Ended { code, out, err, took: start.elapsed() }
+}
+
 /// How a job ended.
+#[derive(Debug)]
 pub struct Ended {
     pub code: Option<i32>,
     pub out: String,

@@ -4,7 +4,9 @@
 
 use std::fmt::Display;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::panic::Location;
+use std::process::Command;
 
 /// Prints `skipped: TEST: WHY` for the test that calls this and then returns. The line goes past
 /// the capture of output, since `cargo test` does not show what a test that passes has printed.
@@ -20,4 +22,19 @@ pub fn skipped(why: impl Display) {
     let line = format!("skipped: {name}: {}\n", why.to_string().trim().replace('\n', "; "));
     // Written by one call, so that lines of other tests do not come in between.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// The words of a command that runs its program in new namespaces, as root of them; `None` if the
+/// system permits none: then the test is skipped.
+#[track_caller]
+pub fn namespaces<'a>(flags: &[&'a str]) -> Option<Vec<&'a str>> {
+    let is_root = std::fs::metadata("/proc/self").is_ok_and(|of_ours| of_ours.uid() == 0);
+    let user: &[&str] = if is_root { &[] } else { &["--map-root-user"] };
+    let words = [&["unshare"], user, flags].concat();
+    let tried = Command::new(words[0]).args(&words[1..]).arg("true").output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        skipped("no namespaces here (needs unshare and the right to use it)");
+        return None;
+    }
+    Some(words)
 }

@@ -12,3 +12,4 @@ mod store_limits;
 mod store_others;
 mod store_segments;
 mod store_stubs;
+mod system_v;

@@ -4,10 +4,10 @@
 
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::mpirun::mpirun;
-use crate::skipped::skipped;
+use crate::mpirun::{Ended, mpirun, run};
+use crate::skipped::{namespaces, skipped};
 use skt_checkpoint::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
 
 /// Runs the test that calls this in new namespaces after `setup`, a line of shell in which `$DIR`
@@ -20,13 +20,10 @@ fn inside<Test: Fn()>(_: Test, setup: &str) -> Option<PathBuf> {
     let folder = tempfile::TempDir::new().unwrap();
     // Without the name of the crate.
     let (_, test) = std::any::type_name::<Test>().split_once("::").unwrap();
+    let words = namespaces(&["--ipc", "--mount"])?;
     let unshare = |script: &str| {
-        let mut command = Command::new("unshare");
-        // SAFETY: geteuid cannot fail and touches no memory.
-        if unsafe { libc::geteuid() } != 0 {
-            command.arg("--map-root-user");
-        }
-        command.args(["--ipc", "--mount", "sh", "-ec", script]);
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args(["sh", "-ec", script]);
         command.arg(std::env::current_exe().unwrap()).args([test, "--exact", "--nocapture"]);
         command.env("STORE_LIMITS_DIR", folder.path());
         command
@@ -221,14 +218,11 @@ fn a_segment_that_cannot_be_looked_at_keeps_its_name() {
 }
 
 /// Runs the benchmark on two ranks.
-fn benchmark(flags: &[&str]) -> Output {
-    mpirun(2)
-        .args(["--bind-to", "none"])
-        .arg(env!("CARGO_BIN_EXE_skt-hpl"))
-        .args("--nb 32 --p 1 --q 2 --progress off".split(' '))
-        .args(flags)
-        .output()
-        .unwrap()
+fn benchmark(flags: &str) -> Ended {
+    let mut job = mpirun(2);
+    job.args(["--bind-to", "none"]).arg(env!("CARGO_BIN_EXE_skt-hpl"));
+    job.args("--nb 32 --p 1 --q 2 --progress off".split(' '));
+    run(job.args(flags.split_whitespace()))
 }
 
 #[test]
@@ -238,10 +232,8 @@ fn a_limit_that_stays_is_no_interruption() {
     else {
         return;
     };
-    let output = benchmark(&["--n", "512", "--checkpoint-every", "2p!"]);
-    let printed = String::from_utf8(output.stderr).unwrap();
+    let printed = benchmark("--n 512 --checkpoint-every 2p!").expect(2).err;
     assert!(printed.contains("kernel.shmmax"), "{printed}");
-    assert_eq!(output.status.code(), Some(2), "{printed}");
 }
 
 /// The run would compute for hours, and lose everything with its processes.
@@ -251,22 +243,14 @@ fn a_store_that_ends_with_its_processes_is_refused_first() {
     let Some(_) = inside(a_store_that_ends_with_its_processes_is_refused_first, setup) else {
         return;
     };
-    let run = |flags: &str| {
-        let flags: Vec<&str> = "--n 512".split(' ').chain(flags.split_whitespace()).collect();
-        let output = benchmark(&flags);
-        let printed = String::from_utf8(output.stderr).unwrap();
-        (output.status.code(), printed, String::from_utf8(output.stdout).unwrap())
-    };
-    let (code, printed, report) = run("");
-    assert_eq!(code, Some(2), "{printed}");
+    let Ended { out: report, err: printed, .. } = benchmark("--n 512").expect(2);
     for words in ["kernel.shm_rmid_forced = 1", "--store posix", "--ft none"] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
     assert!(!report.contains("PASSED"), "{report}");
-    let (code, printed, report) = run("--store posix");
-    assert_eq!(code, Some(0), "{printed}");
+    let report = benchmark("--n 512 --store posix").expect(0).out;
     assert!(report.contains("segments in the store posix"), "{report}");
-    assert_eq!(run("--ft none").0, Some(0));
+    benchmark("--n 512 --ft none").expect(0);
 }
 
 /// Open MPI's files in /dev/shm stay when ranks are killed; the next start removes them, and no
@@ -288,17 +272,13 @@ fn the_next_start_removes_shared_memory_of_open_mpi() {
     let other = format!("vader_segment.other.{}.1.0", unsafe { libc::geteuid() });
     std::fs::write(format!("/dev/shm/{other}"), "").unwrap();
     let flags = "--n 512 --run-id left --checkpoint-every 2p! --inject 1@column:200";
-    let flags: Vec<&str> = flags.split(' ').collect();
-    let killed = benchmark(&flags);
-    assert!(!killed.status.success());
-    let printed = String::from_utf8(killed.stderr).unwrap();
+    let Ended { code, err: printed, .. } = benchmark(flags);
+    assert_ne!(code, Some(0));
     assert!(printed.contains("--inject 1@column:200: rank 1 dies"), "{printed}");
     if files().len() == 1 {
         skipped("this MPI leaves no files");
     }
-    let ended = benchmark(&flags);
-    let printed = String::from_utf8(ended.stderr).unwrap();
-    assert!(ended.status.success(), "{printed}");
+    let printed = benchmark(flags).expect(0).err;
     assert!(printed.contains("has struck it, and this one does not"), "{printed}");
     assert_eq!(files(), [other]);
 }
@@ -312,19 +292,13 @@ fn a_run_is_warned_of_what_may_remove_its_segments() {
     ) else {
         return;
     };
-    let printed = |flags: &[&str]| {
-        let output = benchmark(flags);
-        (output.status.code(), String::from_utf8(output.stderr).unwrap())
-    };
-    let (code, text) = printed(&["--n", "200"]);
-    assert_eq!(code, Some(0), "{text}");
+    let text = benchmark("--n 200").expect(0).err;
     assert_eq!(text.matches("an IPC namespace of its own").count(), 1, "{text}");
-    let (_, text) = printed(&["--n", "200", "--ft", "none"]);
+    let text = benchmark("--n 200 --ft none").err;
     assert!(!text.contains("an IPC namespace of its own"), "it has no segments: {text}");
     // The second test would not get the memory that it needs when the first one is done.
-    let store = format!("file:{}", folder.display());
-    let (code, text) = printed(&["--n", "64,512", "--store", &store]);
-    assert_eq!(code, Some(2), "{text}");
+    let of_order = |n: &str| benchmark(&format!("--n {n} --store file:{}", folder.display()));
+    let text = of_order("64,512").expect(2).err;
     let has = format!("its store {} has ", folder.display());
     assert!(text.contains(&has) && text.contains(" and the segments of 2 ranks need"), "{text}");
     // What the message advises is enough: a smaller N, or a larger file system.
@@ -333,15 +307,12 @@ fn a_run_is_warned_of_what_may_remove_its_segments() {
         rest.split(end).next().unwrap().trim().to_owned()
     };
     let largest = between("The largest N that fits there is ", "\n");
-    let (code, text_of_largest) = printed(&["--n", &largest, "--store", &store]);
-    assert_eq!(code, Some(0), "{text_of_largest}");
-    let next = (largest.parse::<usize>().unwrap() + 1).to_string();
-    assert_eq!(printed(&["--n", &next, "--store", &store]).0, Some(2), "{next}");
+    of_order(&largest).expect(0);
+    of_order(&(largest.parse::<usize>().unwrap() + 1).to_string()).expect(2);
     let remount = between("(as root: ", ")");
     assert!(remount.ends_with(&format!("M {}", folder.display())), "{remount}");
     assert!(Command::new("sh").args(["-c", &remount]).status().unwrap().success());
-    let (code, text) = printed(&["--n", "64,512", "--store", &store]);
-    assert_eq!(code, Some(0), "{text}");
+    of_order("64,512").expect(0);
 }
 
 #[test]
@@ -355,10 +326,8 @@ fn a_json_report_without_room_costs_no_line_of_the_report() {
     let json = folder.join("report.json");
     let orders: Vec<String> = (1..=20).map(|order: u32| (order * 8).to_string()).collect();
     for ft in ["none", "self"] {
-        let flags = ["--n", &orders.join(","), "--ft", ft, "--json", json.to_str().unwrap()];
-        let output = benchmark(&flags);
-        let printed = String::from_utf8(output.stderr).unwrap();
-        let report = String::from_utf8(output.stdout).unwrap();
+        let flags = format!("--n {} --ft {ft} --json {}", orders.join(","), json.display());
+        let Ended { out: report, err: printed, .. } = benchmark(&flags).expect(2);
         assert!(printed.contains("error: cannot write the JSON report"), "{printed}");
         assert!(printed.contains("the report itself is whole"), "{printed}");
         assert_eq!(
@@ -366,7 +335,6 @@ fn a_json_report_without_room_costs_no_line_of_the_report() {
             1,
             "{printed}"
         );
-        assert_eq!(output.status.code(), Some(2), "{printed}");
         assert!(report.contains("    20 tests completed and passed residual checks"), "{report}");
         assert!(report.contains("End of Tests."), "{report}");
         // The part that could be written is a whole document.

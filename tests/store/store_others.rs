@@ -8,14 +8,14 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
-use std::ptr;
 
 use crate::executables;
 use crate::skipped::skipped;
+use crate::system_v::{clean, only, plant, set_mode, with_bytes};
 use nix::sched::{CloneFlags, unshare};
 use skt_checkpoint::checkpoint::segments::Plain;
 use skt_checkpoint::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
-use skt_hpl::cli::store::{self, CleanOptions, Lines};
+use skt_hpl::cli::store::{self, Lines};
 use skt_run::protect::hold::RunLock;
 use tempfile::TempDir;
 
@@ -36,86 +36,18 @@ fn name() -> SegmentName {
     SegmentName::new("others", "lock", 0).unwrap()
 }
 
-fn clean(store: &dyn Store, force: bool) -> String {
-    let mut text = Vec::new();
-    store::clean(store, &CleanOptions { run: None, force }, Lines::Runs, &mut text).unwrap();
-    String::from_utf8(text).unwrap()
-}
-
-/// Number and key of the only segment.
-fn only() -> (i32, i32) {
-    let table = std::fs::read_to_string("/proc/sysvipc/shm").unwrap();
-    let rows: Vec<&str> = table.lines().skip(1).collect();
-    let [row] = rows[..] else { panic!("{rows:?}") };
-    let mut fields = row.split_whitespace().map(|field| field.parse().unwrap());
-    let key = fields.next().unwrap();
-    (fields.next().unwrap(), key)
-}
-
-/// All bytes of a segment.
-fn bytes_of(shmid: i32, bytes: usize) -> Vec<u8> {
-    // SAFETY: the segment is mapped, read within its size, then detached.
-    unsafe {
-        let base = libc::shmat(shmid, ptr::null(), libc::SHM_RDONLY);
-        assert_ne!(base as isize, -1);
-        let copy = std::slice::from_raw_parts(base.cast::<u8>(), bytes).to_vec();
-        libc::shmdt(base);
-        copy
-    }
-}
-
-fn set(shmid: i32, change: impl Fn(&mut libc::shmid_ds)) {
-    // SAFETY: the system fills in and reads plain numbers.
-    unsafe {
-        let mut stat: libc::shmid_ds = std::mem::zeroed();
-        assert_eq!(libc::shmctl(shmid, libc::IPC_STAT, &raw mut stat), 0);
-        change(&mut stat);
-        assert_eq!(libc::shmctl(shmid, libc::IPC_SET, &raw mut stat), 0);
-    }
-}
-
-/// Makes a segment of these bytes as another user, who gives it to this user.
-fn plant(key: i32, bytes: &[u8]) {
-    let owner = nix::unistd::geteuid().as_raw();
-    // SAFETY: system calls; the segment is written to within its size. The child ends at once and
-    // calls nothing that is not safe after a fork.
-    unsafe {
-        match libc::fork() {
-            0 => {
-                libc::syscall(libc::SYS_setresuid, OTHER, OTHER, OTHER);
-                let id = libc::shmget(key, bytes.len(), libc::IPC_CREAT | libc::IPC_EXCL | 0o600);
-                let base: *mut u8 = libc::shmat(id, ptr::null(), 0).cast();
-                if base as isize == -1 {
-                    libc::_exit(1);
-                }
-                ptr::copy_nonoverlapping(bytes.as_ptr(), base, bytes.len());
-                libc::shmdt(base.cast());
-                let mut stat: libc::shmid_ds = std::mem::zeroed();
-                libc::shmctl(id, libc::IPC_STAT, &raw mut stat);
-                stat.shm_perm.uid = owner;
-                libc::_exit(libc::shmctl(id, libc::IPC_SET, &raw mut stat))
-            }
-            child => {
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                assert_eq!(status, 0);
-            }
-        }
-    }
-}
-
 #[test]
-fn a_segment_that_another_user_gives_away_is_none() {
+fn a_segment_given_away_by_another_user_is_ignored() {
     if !can_be_others() {
         return;
     }
     let store = SysV::new(false);
     // As another user would forge it: key, size and content of a real segment.
     store.create(&name(), 8192).unwrap().as_mut_slice().fill(7);
-    let (shmid, key) = only();
-    let forged = bytes_of(shmid, PAGE_BYTES + 8192);
+    let (key, shmid, ..) = only();
+    let forged = with_bytes(shmid, PAGE_BYTES + 8192, |bytes| bytes.to_vec());
     assert!(store.remove(&name()).unwrap());
-    plant(key, &forged);
+    plant(OTHER, key, forged.len(), 0o600, &forged);
     assert!(store.attach(&name()).unwrap().is_none());
     assert!(store.view(&name()).unwrap().is_none());
     assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
@@ -135,14 +67,14 @@ fn a_segment_that_another_user_gives_away_is_none() {
 }
 
 #[test]
-fn a_segment_that_others_may_attach_is_none() {
+fn a_segment_that_others_may_attach_is_ignored() {
     if !can_be_others() {
         return;
     }
     let store = SysV::new(false);
     for (what, mode) in [("others", 0o666), ("nobody", 0), ("to read", 0o640)] {
         drop(store.create(&name(), 8192).unwrap());
-        set(only().0, |stat| stat.shm_perm.mode = mode);
+        set_mode(only().1, mode);
         assert!(store.attach(&name()).unwrap().is_none(), "{what}");
         assert_eq!(store.list().unwrap(), [], "{what}");
         let mut list = Vec::new();
@@ -154,15 +86,9 @@ fn a_segment_that_others_may_attach_is_none() {
     }
 }
 
-/// Overwrites the first page of a segment.
-fn damage(shmid: i32) {
-    // SAFETY: the segment is mapped, written to within its first page, then detached.
-    unsafe {
-        let base: *mut u8 = libc::shmat(shmid, ptr::null(), 0).cast();
-        assert_ne!(base as isize, -1);
-        base.add(9).write_volatile(base.add(9).read_volatile() ^ 1);
-        libc::shmdt(base.cast());
-    }
+/// Overwrites a byte of the first page of the only segment.
+fn damage() {
+    with_bytes(only().1, PAGE_BYTES, |bytes| bytes[9] ^= 1);
 }
 
 #[test]
@@ -177,12 +103,12 @@ fn a_damaged_lock_is_repaired_and_one_in_use_is_held() {
     };
     let sysv = StoreKind::SysV { huge_pages: false };
     drop(SysV::new(false).create(&name(), 8).unwrap());
-    damage(only().0);
+    damage();
     lock(&sysv);
     assert_eq!(SysV::new(false).stubs().unwrap(), []);
     // The holder does not know of the damage, so no other process may take the lock.
     let held = SysV::new(false).create(&name(), 8).unwrap();
-    damage(only().0);
+    damage();
     assert!(SysV::new(false).create(&name(), 8).is_err());
     assert_eq!(SysV::new(false).remove_dead_stubs().unwrap(), []);
     drop(held);
@@ -202,7 +128,7 @@ fn a_damaged_lock_is_repaired_and_one_in_use_is_held() {
 }
 
 #[test]
-fn a_name_that_another_user_has_stops_nobody() {
+fn a_name_taken_by_another_user_stops_no_run() {
     if !can_be_others() {
         return;
     }
@@ -250,14 +176,14 @@ fn child_of_a_plain_user() {
     // Not even the owner of a System V segment may attach it.
     let store = SysV::new(false);
     drop(store.create(&name(), 8).unwrap());
-    set(only().0, |stat| stat.shm_perm.mode = 0);
+    set_mode(only().1, 0);
     assert!(store.attach(&name()).unwrap().is_none());
     assert_eq!(store.remove_dead_stubs().unwrap().len(), 1);
     println!("all done");
 }
 
 #[test]
-fn a_plain_user_gets_rid_of_what_it_may_not_open() {
+fn a_user_removes_segments_that_it_may_not_open() {
     if !can_be_others() {
         return;
     }

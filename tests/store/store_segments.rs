@@ -65,16 +65,7 @@ impl Fixture {
 
     /// [`Self::child`] with a segment of another role.
     fn child_with(&self, role: &str, mode: &str) -> std::process::Child {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .args(["store_segments::child_process", "--exact", "--ignored", "--nocapture"])
-            .env("STORE_TEST_KIND", self.kind.to_string())
-            .env("STORE_TEST_RUN", &self.run)
-            .env("STORE_TEST_ROLE", role)
-            .env("STORE_TEST_MODE", mode)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn();
-        child.unwrap()
+        spawn_child(&self.kind.to_string(), &self.run, role, mode)
     }
 }
 
@@ -103,7 +94,16 @@ fn on_every_store(test: &str, body: impl Fn(&Fixture)) {
     body(&Fixture::new(kind, test, Some(folder)));
 }
 
-/// Not a test: the other process of the tests below.
+/// Starts [`child_process`].
+pub fn spawn_child(kind: &str, run: &str, role: &str, mode: &str) -> std::process::Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["store_segments::child_process", "--exact", "--ignored", "--nocapture"]);
+    command.env("STORE_TEST_KIND", kind).env("STORE_TEST_RUN", run);
+    command.env("STORE_TEST_ROLE", role).env("STORE_TEST_MODE", mode);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+}
+
+/// Not a test: the other process of tests, which creates a segment.
 #[test]
 #[ignore = "runs as a child of other tests"]
 fn child_process() {
@@ -112,9 +112,13 @@ fn child_process() {
     let of = ["STORE_TEST_RUN", "STORE_TEST_ROLE"].map(|it| std::env::var(it).unwrap());
     let name = SegmentName::new(&of[0], &of[1], 0).unwrap();
     let mode = std::env::var("STORE_TEST_MODE").unwrap();
-    let die_at = mode.strip_prefix("die at ");
+    // Until it is killed, or the process that has started it is no more.
+    let stay = || drop(std::io::stdin().read(&mut [0]));
     let at = |stage: Stage| {
-        if die_at == Some(&format!("{stage:?}")[..]) {
+        if mode == format!("stay at {stage:?}") {
+            stay();
+        }
+        if mode == format!("die at {stage:?}") {
             // SAFETY: sends a signal to this process, as when the system kills it.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
@@ -127,8 +131,7 @@ fn child_process() {
     segment.as_mut_slice().fill(0xab);
     match &mode[..] {
         "die" => std::process::abort(),
-        // Until it is killed, or the process that has started it is no more.
-        "stay" => drop(std::io::stdin().read(&mut [0])),
+        "stay" => stay(),
         other => panic!("{other}"),
     }
 }
@@ -257,24 +260,18 @@ fn a_creation_given_up_leaves_nothing() {
 }
 
 #[test]
-fn the_same_name_twice_is_refused() {
-    on_every_store("twice", |f| {
-        let segment = f.store.create(&f.name(0), BYTES).unwrap();
-        let again = f.store.create(&f.name(0), BYTES);
-        assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
-        drop(segment);
-        let again = f.store.create(&f.name(0), BYTES);
-        assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
-    });
-}
-
-#[test]
-fn one_process_at_a_time() {
+fn one_process_at_a_time_has_one_segment_of_a_name() {
     on_every_store("one", |f| {
+        let is_refused = || {
+            let again = f.store.create(&f.name(0), BYTES);
+            assert!(matches!(again, Err(StoreError::Exists { .. })), "{again:?}");
+        };
         let segment = f.store.create(&f.name(0), BYTES).unwrap();
+        is_refused();
         let second = f.store.attach(&f.name(0));
         assert!(matches!(second, Err(StoreError::InUse { .. })), "{second:?}");
         drop(segment);
+        is_refused();
         assert!(f.store.attach(&f.name(0)).unwrap().is_some());
     });
 }

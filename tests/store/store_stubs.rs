@@ -4,19 +4,16 @@
 //! System V segments belong to the whole machine, so each test here has a separate namespace for
 //! them; if the system grants none, it reports that.
 
-use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
-use std::ptr;
+use std::process::Child;
 
 use crate::mpirun::mpirun;
 use crate::skipped::skipped;
-use crate::store_segments::wait_for;
+use crate::store_segments::{spawn_child, wait_for};
+use crate::system_v::{clean, only, plant, remove, table};
 use nix::sched::{CloneFlags, unshare};
-use skt_checkpoint::checkpoint::store::{
-    Files, Liveness, SegmentName, Stage, Store, StoreKind, SysV,
-};
-use skt_hpl::cli::store::{self, CleanOptions, Lines};
+use skt_checkpoint::checkpoint::store::{Files, Liveness, SegmentName, Store, StoreKind, SysV};
+use skt_hpl::cli::store::{self, Lines};
 use tempfile::TempDir;
 
 const BYTES: usize = 40_000;
@@ -35,29 +32,9 @@ fn name() -> SegmentName {
     SegmentName::new("stub", "state", 0).unwrap()
 }
 
-/// Not a test: begins to create a segment, and at the first stage acts as configured.
-#[test]
-#[ignore = "runs as a child of the tests below"]
-fn child_process() {
-    let Ok(kind) = std::env::var("STUB_TEST_KIND") else { return };
-    let stays = std::env::var("STUB_TEST_MODE").unwrap() == "stay";
-    let at = |stage: Stage| {
-        assert_eq!(stage, Stage::Made, "the first");
-        if stays {
-            // Until it is killed, or the process that has started it is no more.
-            let _ = std::io::stdin().read(&mut [0]);
-        }
-        // SAFETY: sends a signal to this process, as when the system kills it.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-    };
-    let _ = kind.parse::<StoreKind>().unwrap().open().begin_at(&name(), BYTES, &at);
-}
-
+/// A child that begins to create [`name`], and at the first stage acts as configured.
 fn child(kind: &str, mode: &str) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["store_stubs::child_process", "--exact", "--ignored", "--nocapture"]);
-    command.env("STUB_TEST_KIND", kind).env("STUB_TEST_MODE", mode);
-    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    spawn_child(kind, "stub", "state", &format!("{mode} at Made"))
 }
 
 /// Has a creation of [`name`] killed at its first instant; returns the child's process id.
@@ -65,18 +42,6 @@ fn killed(kind: &str) -> u32 {
     let mut child = child(kind, "die");
     assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
     child.id()
-}
-
-fn clean(store: &dyn Store, force: bool) -> String {
-    let mut text = Vec::new();
-    store::clean(store, &CleanOptions { run: None, force }, Lines::Runs, &mut text).unwrap();
-    String::from_utf8(text).unwrap()
-}
-
-/// The lines of the system's table of segments.
-fn table() -> Vec<String> {
-    let table = std::fs::read_to_string("/proc/sysvipc/shm");
-    table.unwrap().lines().skip(1).map(str::to_owned).collect()
 }
 
 #[test]
@@ -108,7 +73,7 @@ fn a_segment_of_a_dead_creator_is_found_listed_and_cleaned() {
 }
 
 #[test]
-fn the_next_creation_of_that_name_takes_its_place() {
+fn the_next_creation_replaces_a_segment_without_a_name() {
     if !is_alone() {
         return;
     }
@@ -125,7 +90,7 @@ fn the_next_creation_of_that_name_takes_its_place() {
 }
 
 #[test]
-fn the_next_run_removes_it_whatever_its_name() {
+fn the_next_run_removes_a_segment_without_a_name() {
     if !is_alone() {
         return;
     }
@@ -140,7 +105,7 @@ fn the_next_run_removes_it_whatever_its_name() {
 }
 
 #[test]
-fn one_that_is_being_made_stays() {
+fn a_segment_that_is_being_made_stays() {
     if !is_alone() {
         return;
     }
@@ -160,51 +125,23 @@ fn one_that_is_being_made_stays() {
     assert_eq!(store.list().unwrap().len(), 1, "the whole one stays");
 }
 
-/// Makes a segment with plain system calls in a process that has ended.
-fn foreign(key: i32, bytes: usize, mode: i32, pages_written: usize) -> i32 {
-    // SAFETY: system calls; the segment is mapped where the system chooses and written to within
-    // its size. The child ends at once and calls nothing that is not safe after a fork.
-    unsafe {
-        match libc::fork() {
-            0 => {
-                let id = libc::shmget(key, bytes, libc::IPC_CREAT | libc::IPC_EXCL | 0o600);
-                let base: *mut u8 = libc::shmat(id, ptr::null(), 0).cast();
-                for page in 0..pages_written {
-                    base.add(page * 4096).write_volatile(7);
-                }
-                libc::shmdt(base.cast());
-                let mut stat: libc::shmid_ds = std::mem::zeroed();
-                libc::shmctl(id, libc::IPC_STAT, &raw mut stat);
-                stat.shm_perm.mode = mode as u16;
-                libc::_exit(libc::shmctl(id, libc::IPC_SET, &raw mut stat))
-            }
-            child => {
-                let mut status = 0;
-                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
-                assert_eq!(status, 0);
-                libc::shmget(key, 0, 0)
-            }
-        }
-    }
-}
-
-fn remove(shmid: i32) {
-    // SAFETY: a system call that uses no memory of ours.
-    assert_eq!(unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) }, 0);
+/// Makes a segment as another program of this user may, with something in its first pages.
+fn foreign(key: i32, bytes: usize, mode: u16, pages_written: usize) -> i32 {
+    let content: Vec<u8> =
+        (0..pages_written * 4096).map(|at| if at % 4096 == 0 { 7 } else { 0 }).collect();
+    plant(nix::unistd::geteuid().as_raw(), key, bytes, mode, &content)
 }
 
 #[test]
-fn what_only_looks_like_it_stays() {
+fn segments_that_only_look_unfinished_stay() {
     if !is_alone() {
         return;
     }
     // The key and the size of a real segment.
     killed("sysv");
-    let row = table().remove(0);
-    let fields: Vec<&str> = row.split_whitespace().collect();
-    let (key, bytes): (i32, usize) = (fields[0].parse().unwrap(), fields[3].parse().unwrap());
-    assert_eq!(fields[2], "611");
-    remove(fields[1].parse().unwrap());
+    let (key, shmid, mode, bytes) = only();
+    assert_eq!(mode, "611");
+    remove(shmid);
     let store = SysV::new(false);
     for (what, key, bytes, mode, pages) in [
         ("another ordinary mode", key, bytes, 0o666, 0),
@@ -239,7 +176,7 @@ fn what_only_looks_like_it_stays() {
 }
 
 #[test]
-fn files_have_no_name_until_they_have_their_owner() {
+fn files_have_no_name_before_they_have_an_owner() {
     let folder = TempDir::new().unwrap();
     for kind in [format!("file:{}", folder.path().display()), "posix".to_owned()] {
         let pid = killed(&kind);

@@ -149,39 +149,10 @@ fn toml_configuration() {
          region = \"side\"\ncodec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\n\
          overlap = \"on\"\ndomains = \"racks\"\nallow_shared_domains = true\nstore = \"file:/x\"\n",
     ]));
-    let tokens = [
-        "[",
-        "]",
-        "{",
-        "}",
-        "=",
-        "\"",
-        "'",
-        "'''",
-        "\"\"\"",
-        "\n",
-        ",",
-        ".",
-        "#",
-        "\\",
-        "true",
-        "[[a]]",
-        "[checkpoint]",
-        "[launch]",
-        "0x",
-        "1_0",
-        "1979-05-27",
-        "\\u0007",
-        "\"1ring\"",
-        "[1,",
-        "a.",
-        "inf",
-        "{a=",
-        "title = ",
-        "n = [",
-        "launcher_template = ",
-        "np = ",
-    ];
+    let tokens = "[ ] { } = \" ' ''' \"\"\" , . # \\ true [[a]] [checkpoint] [launch] 0x 1_0 1979-05-27 \
+                  \\u0007 \"1ring\" [1, a. inf {a=";
+    let keys = ["\n", "title = ", "n = [", "launcher_template = ", "np = "];
+    let tokens: Vec<&str> = tokens.split_whitespace().chain(keys).collect();
     campaign("toml_configuration", &corpus, &tokens, 1000, |input| {
         check_configuration(input, Format::Toml, false);
     });
@@ -290,30 +261,16 @@ fn facts() -> skt_run::record::RunFacts {
     }
 }
 
-const JSON: [&str; 18] = [
-    "{",
-    "}",
-    "[",
-    "]",
-    ":",
-    ",",
-    "\"",
-    "null",
-    "true",
-    "{}",
-    "[]",
-    "\"\\u001b[31m\"",
-    "-",
-    "1e999",
-    "\"x\":",
-    "[[[[[[[[",
-    "\"passed\"",
-    "{\"a\":",
-];
+/// Pieces of JSON.
+fn json() -> Vec<&'static str> {
+    let tokens =
+        r#"{ } [ ] : , " null true {} [] "\u001b[31m" - 1e999 "x": [[[[[[[[ "passed" {"a":"#;
+    tokens.split(' ').collect()
+}
 
 #[test]
 fn reports_for_people() {
-    campaign("reports_for_people", &reports(), &JSON, 500, |input| {
+    campaign("reports_for_people", &reports(), &json(), 500, |input| {
         let report = match RunReport::parse(&String::from_utf8_lossy(input)) {
             Ok(report) => report,
             Err(error) => return assert_tame(&error),
@@ -364,7 +321,7 @@ fn is_small(test: &MeasuredTest) -> bool {
 
 #[test]
 fn reports_for_the_model() {
-    campaign("reports_for_the_model", &reports(), &JSON, 1000, |input| {
+    campaign("reports_for_the_model", &reports(), &json(), 1000, |input| {
         let tests = match report::measured::parse(&String::from_utf8_lossy(input)) {
             Ok(tests) => tests,
             Err(error) => return assert_tame(&error),
@@ -398,7 +355,7 @@ fn machines() {
     let flags = ["x", "--force", "--machine", from, "--save-machine", to];
     let args = ModelPath::parse_from(flags).args;
     let corpus = texts(&[serde_json::to_string_pretty(&Machine::ZEN4_CORE).unwrap()]);
-    campaign("machines", &corpus, &JSON, 1250, |input| {
+    campaign("machines", &corpus, &json(), 1250, |input| {
         fs::write(&read, input).unwrap();
         let error = path::execute(&args).unwrap_err().to_string();
         assert_tame(&error.replace(from, "f"));
@@ -431,7 +388,7 @@ fn results() {
     let bad = Outcome::Broke { column: 3, pivot: "0".into() };
     let corpus = [record(tests[0].clone()), record_with(tests[1].clone(), bad)];
     let corpus = corpus.map(|record| result::write_plain(&record));
-    campaign("results", &corpus, &JSON, 1250, |input| {
+    campaign("results", &corpus, &json(), 1250, |input| {
         if let Some(read) = result::try_read(input) {
             let again = result::read(&result::write_plain(&read));
             // Compared as text, because a residual may not be a number.
@@ -547,7 +504,7 @@ fn heartbeats() {
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
     let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(5.0));
     let mut now_seconds = 0.0;
-    campaign("heartbeats", &corpus, &JSON, 5000, |input| {
+    campaign("heartbeats", &corpus, &json(), 5000, |input| {
         for line in String::from_utf8_lossy(input).lines() {
             let Some((_, beat)) = Heartbeat::find(line, "t1") else { continue };
             assert_eq!(Heartbeat::find(&beat.line(), "t1").unwrap().1, beat);
@@ -597,7 +554,7 @@ fn states() {
     let file = folder.file("state.json");
     folder.save(&mut state()).unwrap();
     let corpus = texts(&[fs::read(&file).unwrap(), serde_json::to_vec(&state()).unwrap()]);
-    campaign("states", &corpus, &JSON, 750, |input| {
+    campaign("states", &corpus, &json(), 750, |input| {
         fs::write(&file, input).unwrap();
         let Ok(state) = folder.load() else { return };
         let mut state = state.expect("a file is there");
@@ -621,7 +578,7 @@ fn ends_of_ranks() {
     ];
     let corpus: Vec<Vec<u8>> =
         ends.into_iter().map(|end| format!("50 %{}", of(end).line()).into_bytes()).collect();
-    campaign("ends_of_ranks", &corpus, &JSON, 500, |input| {
+    campaign("ends_of_ranks", &corpus, &json(), 500, |input| {
         for line in String::from_utf8_lossy(input).lines() {
             let Some((_, end)) = RankEnd::find(line, "t1") else { continue };
             assert_eq!(RankEnd::find(&end.line(), "t1").unwrap().1, end);
@@ -678,7 +635,7 @@ fn answers_of_nodes() {
         |_: &str, _: Purpose, _: &[Partner]| ["sh", "-c", &script].map(str::to_owned).to_vec();
     let each = Duration::from_secs(30);
     let (inquiry, networks) = (Inquiry::new(Purpose::Start, pool), Networks::default());
-    campaign("answers_of_nodes", &corpus, &JSON, 150, |input| {
+    campaign("answers_of_nodes", &corpus, &json(), 150, |input| {
         fs::write(&file, &input[..input.len().min(30_000)]).unwrap();
         let limits = Limits { each, rank_bytes: 9, program: None, networks: &networks };
         let survey =

@@ -23,6 +23,26 @@ fn table(page: &'static str, head: &str) -> Vec<Vec<&'static str>> {
     lines.skip(2).map(cells).collect()
 }
 
+/// Asserts that a page has these words.
+#[track_caller]
+fn has(page: &str, words: impl AsRef<str>) {
+    assert!(page.contains(words.as_ref()), "no page has: {}", words.as_ref());
+}
+
+/// The time that the model predicts for a test, relative to the measured one, less one.
+fn off(measured: &MeasuredTest, machine: &Machine) -> f64 {
+    predict(&measured.run, machine, &Changes::default()).unwrap().time_seconds
+        / measured.time_seconds
+        - 1.0
+}
+
+/// A run with one thread, DEPTH 1 and rows exchanged as by default.
+fn run_params(n: usize, nb: usize, p: usize, q: usize, ring: &str) -> RunParams {
+    let bcast = Bcast::named(ring).unwrap();
+    let (swap, swap_threshold, halves) = (Swap::Mix, 64, true);
+    RunParams { n, nb, p, q, threads: 1, depth: 1, bcast, swap, swap_threshold, halves }
+}
+
 fn measurements() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/measurements")
 }
@@ -64,7 +84,7 @@ fn fitted() -> Machine {
 }
 
 #[test]
-fn a_second_fit_and_runs_over_links() {
+fn errors_over_links_are_those_of_the_raw_runs() {
     let file = "2026-11-23-path-zen4.jsonl";
     let host = fit_to(runs_in(file, "fit-"));
     let over =
@@ -82,15 +102,9 @@ fn a_second_fit_and_runs_over_links() {
         .into_iter()
         .map(|(machine, files)| {
             let runs = runs_in(file, files);
-            let offs: Vec<f64> = runs
-                .iter()
-                .map(|measured| {
-                    let predicted = predict(&measured.run, &machine, &Changes::default()).unwrap();
-                    predicted.time_seconds / measured.time_seconds - 1.0
-                })
-                .collect();
-            let mean = offs.iter().map(|off| off.abs()).sum::<f64>() / offs.len() as f64;
-            let worst = offs.iter().fold(0.0f64, |most, off| most.max(off.abs()));
+            let offs: Vec<f64> = runs.iter().map(|run| off(run, &machine).abs()).collect();
+            let mean = offs.iter().sum::<f64>() / offs.len() as f64;
+            let worst = offs.iter().copied().fold(0.0, f64::max);
             if files.starts_with("link-") {
                 over_links = (over_links.0.min(mean), over_links.1.max(mean));
             }
@@ -104,12 +118,11 @@ fn a_second_fit_and_runs_over_links() {
         .collect();
     assert_eq!(shown, cells);
     let (least, most) = (100.0 * over_links.0, 100.0 * over_links.1);
-    let printed = format!("over links of 2 and 10 Gbit/s by {least:.1} to {most:.1} %");
-    assert!(MODEL.contains(&printed), "docs/model.md does not say: {printed}");
+    has(MODEL, format!("over links of 2 and 10 Gbit/s by {least:.1} to {most:.1} %"));
 }
 
 #[test]
-fn runs_that_the_fit_has_not_seen() {
+fn errors_of_the_model_are_those_of_the_raw_runs() {
     let machine = Machine::ZEN4_CORE;
     let rows = table(NOTEBOOK, "| tests | time: mean error (worst)");
     let files = ["check-1x2", "check-2x1", "check-depth", "check-bcast"];
@@ -128,7 +141,7 @@ fn runs_that_the_fit_has_not_seen() {
         let mut off_and_seconds = [(0.0, 0.0); 5];
         for measured in &runs {
             let predicted = predict(&measured.run, &machine, &Changes::default()).unwrap();
-            let off = (predicted.time_seconds / measured.time_seconds - 1.0).abs();
+            let off = off(measured, &machine).abs();
             sum += off;
             worst = worst.max(off);
             if measured.run.n == 10_000 {
@@ -150,8 +163,8 @@ fn runs_that_the_fit_has_not_seen() {
         }
         if files == "check-1x2" {
             let others = 100.0 * (sum - worst) / (count - 1.0);
-            let printed = format!("the other eight tests of its row are off by {others:.1} %");
-            assert!(runs.len() == 9 && NOTEBOOK.contains(&printed), "{printed}");
+            assert_eq!(runs.len(), 9);
+            has(NOTEBOOK, format!("the other eight tests of its row are off by {others:.1} %"));
         }
         let mean = 100.0 * sum / count;
         means = (means.0.min(mean), means.1.max(mean));
@@ -164,24 +177,15 @@ fn runs_that_the_fit_has_not_seen() {
     let [panel, swap, bcast, update, back] = own;
     let between = |(least, most): (f64, f64)| format!("{least:.0} to {most:.0} %");
     let all = runs("check-").len();
-    for printed in [
-        format!("the update is off by {:.1} to {:.0} %", update.0, update.1),
-        format!("the panel by {}, the row exchange by {}", between(panel), between(swap)),
-        format!("broadcasts by {}, the back substitution by {}", between(bcast), between(back)),
-        format!("(two cores, {tests} tests by messages"),
-        format!("prints {all}"),
-    ] {
-        assert!(
-            NOTEBOOK.contains(&printed),
-            "docs/measurements/notebook.md does not say: {printed}"
-        );
-    }
-    for printed in [
-        format!("times are off by {:.1} to {:.1} % on average", means.0, means.1),
-        format!("At N = 10000 the times are within {:.1} %", 100.0 * at_10000),
-    ] {
-        assert!(MODEL.contains(&printed), "docs/model.md does not say: {printed}");
-    }
+    has(NOTEBOOK, format!("the update is off by {:.1} to {:.0} %", update.0, update.1));
+    let (panel, swap) = (between(panel), between(swap));
+    has(NOTEBOOK, format!("the panel by {panel}, the row exchange by {swap}"));
+    let (bcast, back) = (between(bcast), between(back));
+    has(NOTEBOOK, format!("broadcasts by {bcast}, the back substitution by {back}"));
+    has(NOTEBOOK, format!("(two cores, {tests} tests by messages"));
+    has(NOTEBOOK, format!("prints {all}"));
+    has(MODEL, format!("times are off by {:.1} to {:.1} % on average", means.0, means.1));
+    has(MODEL, format!("At N = 10000 the times are within {:.1} %", 100.0 * at_10000));
 }
 
 /// The model was fitted when spread-roll still rolled uneven shares of rows, as these runs did.
@@ -258,12 +262,11 @@ fn the_comparisons_with_the_reference_are_those_of_the_raw_runs() {
     let all = [zen3, zen4, zen5];
     let least = all.iter().map(|gain| gain.0).min().unwrap();
     let most = all.iter().map(|gain| gain.1).max().unwrap();
-    let printed = format!("it is {least} to {most} % faster than HPL 2.3");
-    assert!(README.contains(&printed), "README.md does not say: {printed}");
+    has(README, format!("it is {least} to {most} % faster than HPL 2.3"));
 }
 
 #[test]
-fn larger_machines_on_paper() {
+fn predictions_for_larger_machines_are_those_of_the_model() {
     let rows = table(PERFORMANCE, "| ranks, memory full | NB, ring | N |");
     assert_eq!(rows.len(), 8);
     let mut wrong = Vec::new();
@@ -273,18 +276,8 @@ fn larger_machines_on_paper() {
         let (p, q, threads) = (next() as usize, next() as usize, next());
         let (nb, ring) = row[1].split_once(", ").unwrap();
         let nb: usize = nb.parse().unwrap();
-        let run = RunParams {
-            n: row[2].replace(',', "").parse().unwrap(),
-            nb,
-            p,
-            q,
-            threads: threads as usize,
-            depth: 1,
-            bcast: Bcast::named(ring).unwrap(),
-            swap: Swap::Mix,
-            swap_threshold: 64,
-            halves: true,
-        };
+        let run = run_params(row[2].replace(',', "").parse().unwrap(), nb, p, q, ring);
+        let run = RunParams { threads: threads as usize, ..run };
         if !row[0].contains("strong") {
             let full = (4.0 * threads * 2f64.powi(27) * (p * q) as f64).sqrt();
             assert_eq!(run.n, full as usize / nb * nb, "{}", row[0]);
@@ -322,7 +315,7 @@ fn larger_machines_on_paper() {
 }
 
 #[test]
-fn simulated_ranks_agree_with_the_model() {
+fn simulated_ranks_are_compared_with_the_model() {
     let runs = raw_runs("2026-11-24-simulated-ranks.jsonl");
     let row = |simulated: &serde_json::Value| {
         let count = |field: &str| simulated[field].as_u64().unwrap() as usize;
@@ -331,20 +324,8 @@ fn simulated_ranks_agree_with_the_model() {
         let (n, nb, p, q, depth) =
             (count("n"), count("nb"), count("p"), count("q"), count("depth"));
         let ring = simulated["bcast"].as_str().unwrap();
-        let bcast = Bcast::named(ring).unwrap();
         let halves = simulated["halves"].as_bool().unwrap();
-        let run = RunParams {
-            n,
-            nb,
-            p,
-            q,
-            threads: 1,
-            depth,
-            bcast,
-            swap: Swap::Mix,
-            swap_threshold: 64,
-            halves,
-        };
+        let run = RunParams { depth, halves, ..run_params(n, nb, p, q, ring) };
         let (message, byte) = (seconds("message_seconds"), seconds("byte_seconds"));
         let machine = Machine {
             copied_byte_seconds: 0.0,
@@ -371,14 +352,14 @@ fn simulated_ranks_agree_with_the_model() {
             both("update", model.mean.update),
         ]
     };
-    assert!(NOTEBOOK.contains("N = 8192, NB 64, work as counted"));
+    has(NOTEBOOK, "N = 8192, NB 64, work as counted");
     let rows = table(NOTEBOOK, "| ranks | network | ring, DEPTH | simulated");
     assert_eq!(rows, runs.iter().map(row).collect::<Vec<_>>());
 }
 
 /// The page's mean seconds and shares of the phases at N = 10000 are those of the raw runs.
 #[test]
-fn where_the_time_goes() {
+fn seconds_of_phases_are_those_of_the_raw_runs() {
     let head = "| phase | 1 x 2, NB 160 | 1 x 2, NB 224 | 2 x 1, NB 160 | 2 x 1, NB 224 |";
     let rows = table(PERFORMANCE, head);
     let columns = [("1x2", 160), ("1x2", 224), ("2x1", 160), ("2x1", 224)];
@@ -396,7 +377,7 @@ fn where_the_time_goes() {
 }
 
 #[test]
-fn runs_with_and_without_checkpoints() {
+fn the_cost_of_checkpoints_is_that_of_the_raw_runs() {
     let mut runs = Vec::new();
     for line in raw_runs("2026-11-20-checkpoints.jsonl") {
         match line["runs"].as_array() {
@@ -429,7 +410,7 @@ fn runs_with_and_without_checkpoints() {
 
 /// docs/model.md compares the model of messages with runs by messages and in shared memory.
 #[test]
-fn a_model_of_messages_against_shared_memory() {
+fn shared_memory_is_compared_with_the_raw_runs() {
     let machine = Machine::ZEN4_CORE;
     let (check, shared) = (runs("check-2x1"), runs("shared-check-2x1"));
     let at = |runs: &[MeasuredTest], nb| {
@@ -444,12 +425,8 @@ fn a_model_of_messages_against_shared_memory() {
     });
     let by_messages = list(&|nb| at(&check, nb).time_seconds);
     let in_memory = list(&|nb| at(&shared, nb).time_seconds);
-    for expected in [
-        format!("it says {model};"),
-        format!("measured were {by_messages} by messages, {in_memory} in shared memory"),
-    ] {
-        assert!(MODEL.contains(&expected), "docs/model.md does not say: {expected}");
-    }
+    has(MODEL, format!("it says {model};"));
+    has(MODEL, format!("measured were {by_messages} by messages, {in_memory} in shared memory"));
 }
 
 #[test]
@@ -525,7 +502,7 @@ fn the_comparison_with_mkl_is_that_of_the_raw_runs() {
 }
 
 #[test]
-fn ways_to_write_an_image() {
+fn image_writes_are_those_of_the_raw_runs() {
     let runs = raw_runs("2026-11-22-image-writes.jsonl");
     let rows = table(NOTEBOOK, "| way to write | GB/s");
     assert_eq!(rows.len(), 5);

@@ -69,3 +69,38 @@ base() {
         "$root.new/usr/local/share/ca-certificates/host.crt"
     mv "$root.new" "$root"
 }
+
+# What users have at a login besides HOME, USER and a path: variables, and the folder in theirs. The
+# script sets it.
+login=() login_folder=
+
+# as ROOT USER COMMAND: as at a login of that user, with LENT/bin first in the path.
+as() {
+    local home=/home/$2 path=${lent[1]}/bin:/usr/local/bin:/usr/bin:/bin words
+    [ "$2" != root ] || home=/root path=$path:/usr/local/sbin:/usr/sbin:/sbin
+    mapfile -t words < <(network)
+    inside "$1" setpriv --reuid "$2" --regid "$2" --init-groups env -i -C "$home$login_folder" HOME="$home" \
+        USER="$2" PATH="$path" LANG=C.UTF-8 "${login[@]}" "${words[@]}" bash -euc "$3"
+}
+
+# Runs `one NAME ROOT` for each name, in a shell of its own that ends at the first failure; prints what
+# has come of them, and ends the script: each NAME...
+each() {
+    local name begin status result failed=0
+    for name; do
+        echo "=== $name"
+        begin=$SECONDS
+        # `one || ...` would make it go on after a failure.
+        set +e
+        (set -e && one "$name" "$work/$name.system")
+        status=$?
+        set -e
+        if [ $status = 0 ]; then result=passed; else result="FAILED ($status)" failed=1; fi
+        echo "=== $name: $result, $((SECONDS - begin)) s" | tee -a "$work/summary"
+        rm -rf --one-file-system "$work/$name.system"
+    done
+    echo
+    cat "$work/summary"
+    [ ! -e "$work/table" ] || cat "$work/table"
+    leave "$failed"
+}

@@ -39,15 +39,12 @@ use crate::camera::{Image, Picture};
 use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, start};
 use crate::essence::essence;
 use crate::futures::{Futures, Lingering};
+use crate::{is_soak, sets};
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_sim::fibers::Linger;
 
 /// Real kills per start that prove the predictions, if not all kills are made.
 const SAMPLE: u64 = 2;
-
-fn soak() -> bool {
-    std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
-}
 
 #[derive(Default)]
 struct Tally {
@@ -71,14 +68,6 @@ struct Explorer {
     checked: HashSet<u64>,
     recovered: HashSet<u64>,
     tally: Tally,
-}
-
-/// All sets of 1 to `most` of `ranks` ranks.
-fn victims(ranks: usize, most: usize) -> Vec<Vec<usize>> {
-    (1u32..1 << ranks)
-        .filter(|set| set.count_ones() as usize <= most)
-        .map(|set| (0..ranks).filter(|rank| set >> rank & 1 == 1).collect())
-        .collect()
 }
 
 fn guard<T>(case: impl Fn() -> String, body: impl FnOnce() -> T) -> T {
@@ -131,7 +120,8 @@ impl Explorer {
         let undisturbed = || format!("{setup:?}\nundisturbed: {plain:?}");
         let futures = guard(undisturbed, || Futures::new(&setup, cluster, &plain));
         self.tally.starts += 1;
-        let victims = victims(setup.ranks, setup.parities);
+        let victims: Vec<Vec<usize>> =
+            sets(setup.ranks, setup.parities).into_iter().map(Vec::from_iter).collect();
         let lingering = |dead: &Vec<usize>| {
             let held = || format!("{setup:?}\n{dead:?} held back: {plain:?}");
             guard(held, || futures.lingering(dead))
@@ -214,7 +204,7 @@ impl Explorer {
 
     /// Whether there is time to test without shortcuts, too.
     fn is_small(&self, round: usize) -> bool {
-        let most = if soak() { [4, 3, 3] } else { [3, 2, 0] };
+        let most = if is_soak() { [4, 3, 3] } else { [3, 2, 0] };
         self.setup.ranks <= most[round.min(2)]
     }
 
@@ -279,7 +269,7 @@ impl Explorer {
     /// The number of restarts in a row that are killed.
     fn rounds(&self) -> usize {
         match self.setup.ranks >= 4 {
-            _ if soak() => usize::MAX,
+            _ if is_soak() => usize::MAX,
             true => 1,
             false => 2,
         }
@@ -295,7 +285,7 @@ impl Explorer {
             round += 1;
             let (points, starts) = (self.tally.crash_points, self.tally.starts);
             let mut next = Vec::new();
-            let some = if self.setup.ranks >= 5 && !soak() { 4 } else { 1 };
+            let some = if self.setup.ranks >= 5 && !is_soak() { 4 } else { 1 };
             for state in states.into_iter().step_by(some) {
                 // The start of a new run was killed first of all.
                 if let Prediction::Recovered(epoch, _) = state.predict(&self.setup) {

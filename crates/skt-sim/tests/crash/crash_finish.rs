@@ -12,15 +12,12 @@ use std::collections::{BTreeSet, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, start};
+use crate::{is_soak, sets};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::{Kill, Linger};
 
 /// The number of starts in a row that are killed, by default.
 const ROUNDS: usize = 3;
-
-fn is_soak() -> bool {
-    std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value == "1")
-}
 
 #[derive(Default, Debug)]
 struct Tally {
@@ -40,14 +37,6 @@ struct Explorer {
     kinds: HashSet<Vec<u64>>,
     checked: HashSet<u64>,
     tally: Tally,
-}
-
-/// All sets of 1 to `most` of `nodes` nodes.
-fn sets(nodes: usize, most: usize) -> Vec<BTreeSet<usize>> {
-    (1u32..1 << nodes)
-        .filter(|set| set.count_ones() as usize <= most)
-        .map(|set| (0..nodes).filter(|node| set >> node & 1 == 1).collect())
-        .collect()
 }
 
 impl Explorer {

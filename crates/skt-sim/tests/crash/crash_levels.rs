@@ -9,15 +9,11 @@ use skt_checkpoint::checkpoint::methods::Method;
 
 use crate::cluster::Setup;
 use crate::disks::{Cut, Fault};
+use crate::is_soak;
 use crate::levels::{Came, Count, EPOCH_SECONDS, How, LevelSetup, World, check_kept};
 
 fn level(reach: Reach, keep: usize) -> LevelSetup {
     LevelSetup { reach, keep, when_busy: WhenBusy::Wait, every_seconds: 0.0 }
-}
-
-/// Whether `SKT_CRASH_SOAK` (any value but 0) asks for all kills of all runs, and more restarts.
-fn is_soak() -> bool {
-    std::env::var_os("SKT_CRASH_SOAK").is_some_and(|value| value != "0")
 }
 
 const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];

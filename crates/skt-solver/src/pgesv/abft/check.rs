@@ -390,16 +390,11 @@ impl Worst {
             [grid.myrow, grid.mycol, number].map(|number| number as u64);
         Self {
             units: -1.0,
-            row: 0,
-            rows: 0,
             process_row,
             process_column,
             number,
-            is_lost: 0,
             column: u64::MAX,
-            noticed_by: 0,
-            why: 0,
-            is_carried: 0,
+            ..bytemuck::Zeroable::zeroed()
         }
     }
 

@@ -38,7 +38,7 @@ use super::beginning::Beginning;
 use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory, RelayMessages};
 use super::relay::{Relay, Sum};
 use super::standing::Decision;
-use super::system::{Absent, Lost, Solution, System, back_substitute, keep_x, note_wrong};
+use super::system::{Absent, Solution, System, back_substitute, keep_x, note_wrong};
 use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
 
@@ -185,12 +185,16 @@ impl<C: Comm> System<'_, C> {
         let number = self.number(absent);
         let (cut, undone) = {
             let (local, pace) = (self.local(&places.a), Pace::new(self.calls));
-            self.go_to_cut(&decision, number, (&local, &places, &journal, &pace), events)?
+            let work = (&local, &places, &journal, &pace);
+            let (cut, undone) = self.go_to_cut(&decision, number, work, events)?;
+            if matches!(decision, Decision::GoTo { .. }) && lost < grid.q {
+                // As before a rebuilding: after this cut no checksum can contradict these ranks.
+                let mut relay = Relay::new(&local, &places, &journal, self.relay_messages)?;
+                let (work, at) = ((&local, &places, &journal), (cut, number));
+                note_wrong(&journal, self.check_left(work, &mut relay, &mut is_lost, at, events))?;
+            }
+            (cut, undone)
         };
-        if matches!(decision, Decision::GoTo { .. }) && lost < grid.q {
-            let at = (cut, number);
-            note_wrong(&journal, self.check_rest(&places, &journal, &mut is_lost, at, events))?;
-        }
         let (replaced, unverified) = (Some(lost), is_lost.unverified(&self.params));
         let beginning =
             Beginning { panel: cut, replaced, undone, unverified, ..Beginning::default() };
@@ -221,21 +225,6 @@ impl<C: Comm> System<'_, C> {
         }
         let unverified = is_lost.unverified(&self.params);
         Ok(Solution { x, resumed: Some(cut), replaced, unverified, ..Solution::default() })
-    }
-
-    /// Checks the remaining ranks, as before a rebuilding: after this cut no checksum can
-    /// contradict them.
-    fn check_rest(
-        &self,
-        places: &Places,
-        journal: &Journal,
-        lost: &mut Lost,
-        at: (usize, usize),
-        events: &mut dyn SolverEvents,
-    ) -> Result<f64, SolveError> {
-        let local = self.local(&places.a);
-        let mut relay = Relay::new(&local, places, journal, self.relay_messages)?;
-        self.check_left((&local, places, journal), &mut relay, lost, at, events)
     }
 
     fn number(&self, absent: &[Absent]) -> usize {

@@ -11,6 +11,7 @@ use std::thread::{self, ThreadId};
 use crate::abft::{
     self, Job, Matrix, Memory, Random, deadly, fingerprint, patient, spec, steps, without,
 };
+use crate::abft_silent::{Fate, Watch, fate, has_failed, watches};
 use crate::base_spec::whole_x;
 use crate::soak;
 use skt_config::{Bcast, Swap, TestSpec};
@@ -699,25 +700,6 @@ fn no_group_keeps_the_checksums_that_the_elimination_made() {
     assert!(restarted > 300);
 }
 
-/// Makes one wrong number, and records the largest delta of the checks.
-#[derive(Default)]
-struct Flipping {
-    flip: Option<(usize, Flip)>,
-    units: f64,
-    mended_rows: usize,
-}
-
-impl SolverEvents for Flipping {
-    fn flip(&mut self, cut: usize) -> Option<Flip> {
-        self.flip.filter(|(at, _)| *at == cut).map(|(_, flip)| flip)
-    }
-
-    fn checked(&mut self, found: Checked) {
-        self.units = self.units.max(found.units);
-        self.mended_rows += found.corrected_rows;
-    }
-}
-
 /// Undisturbed runs stay far below an alarm.
 #[test]
 fn undisturbed_runs_give_no_alarm() {
@@ -730,7 +712,7 @@ fn undisturbed_runs_give_no_alarm() {
         let (weights, matrix) = (Weights::new(q, m), Matrix::random(n, 7));
         let job = Job { spec, weights, matrix, check: CHECK };
         let most = run(job.ranks(), |comm| {
-            let mut watcher = Flipping::default();
+            let mut watcher = Watch::default();
             let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
             solved.expect("no alarm");
             Ok::<_, SolveError>(watcher.units)
@@ -867,7 +849,7 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     let job = Job { spec: spec(96, nb, 1, 3), weights: Weights::new(3, 1), matrix, check: RARE };
     let flip = Flip { place: (60, 20), bit: 60 };
     let start = |kills: Vec<Kill>| {
-        let mut watchers: Vec<Flipping> = (0..job.ranks()).map(|_| Flipping::default()).collect();
+        let mut watchers = watches(&job);
         watchers[1].flip = Some((cut, flip));
         // Without a death, each rank returns its own error.
         let linger = if kills.is_empty() { Linger::UntilBlocked } else { Linger::Steps(0) };
@@ -907,32 +889,12 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
     assert_eq!(refusal(&job, &mut without(&images(&job, cut), &[2])), None);
 }
 
-/// The outcome of a flip.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
-    /// A solution, with this residual and this number of rows that were computed again.
-    Solved(f64, usize),
-    /// The checksums reported a contradiction.
-    Alarm,
-}
-
-fn fate(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
-    let ranks = run(job.ranks(), |comm| {
-        let flip = (comm.rank() == rank).then_some(flip);
-        let mut watcher = Flipping { flip, ..Flipping::default() };
-        let solved = job.watched(&comm, &mut Vec::new(), 1, &GoOn, &mut watcher);
-        solved.map(|solution| (solution.x, watcher.mended_rows))
-    });
-    // A rank that fails ends the others, which are only notified of the failure.
-    let is_reported = |error: &AbftError| {
-        matches!(error, AbftError::Solve(SolveError::Wrong(_) | SolveError::Pivot { .. }))
-    };
-    if ranks.iter().any(|rank| rank.as_ref().is_err_and(is_reported)) {
-        return Fate::Alarm;
-    }
-    let first = ranks.into_iter().next().expect("rank 0");
-    let (x, mended_rows) = first.unwrap_or_else(|error| panic!("{}: {error}", job.name()));
-    Fate::Solved(job.matrix.residual(&x), mended_rows)
+/// The outcome of a run on whose rank `rank` a bit flips.
+fn fate_of_flip(job: &Job, rank: usize, flip: (usize, Flip)) -> Fate {
+    let mut watches = watches(job);
+    watches[rank].flip = Some(flip);
+    let start = job.start_watched(&job.untouched(), &patient(job.ranks(), 1), 1, &mut watches);
+    fate(job, &start, &watches)
 }
 
 /// The outcome of a flip with checks, compared with that without.
@@ -988,23 +950,24 @@ fn a_flipped_bit_is_reported_or_repaired() {
         let place = (random.below(n), random.below(n));
         let flip = (1 + random.below(n / nb), Flip { place, bit: random.below(64) as u32 });
         let rank = random.below(job.ranks());
-        let unchecked = fate(&Job { check: CheckEvery::Never, ..job.clone() }, rank, flip);
-        let checked = fate(&job, rank, flip);
-        let fails = |fate| !matches!(fate, Fate::Solved(residual, _) if residual < 16.0);
+        let unchecked = fate_of_flip(&Job { check: CheckEvery::Never, ..job.clone() }, rank, flip);
+        let checked = fate_of_flip(&job, rank, flip);
         let what = || format!("{}, {rank}, {flip:?}: {unchecked:?}, {checked:?}", job.name());
         let outcome = match checked {
-            Fate::Alarm if fails(unchecked) => Outcome::NodeReport,
-            Fate::Alarm => Outcome::ToldInVain,
-            Fate::Solved(residual, repaired) => {
+            Fate::Solved { residual, repaired_rows } => {
                 assert!(residual < 16.0, "a wrong answer: {}", what());
-                assert!(repaired == 0 || m > 1, "{}", what());
-                if repaired > 0 { Outcome::Repaired } else { Outcome::Harmless }
+                assert!(repaired_rows == 0 || m > 1, "{}", what());
+                if repaired_rows > 0 { Outcome::Repaired } else { Outcome::Harmless }
             }
+            Fate::Wrong { .. } | Fate::NoPivot if has_failed(&unchecked) => Outcome::NodeReport,
+            Fate::Wrong { .. } | Fate::NoPivot => Outcome::ToldInVain,
+            Fate::Refused | Fate::Died => panic!("{}", what()),
         };
         // A flip that is hardly more than rounding may be reported when it can no longer be
         // corrected.
-        if m > 1 && panels == 1 && fails(unchecked) {
-            assert!(!fails(checked), "not mended: {}", what());
+        if m > 1 && panels == 1 && has_failed(&unchecked) {
+            let is_solved = matches!(checked, Fate::Solved { .. });
+            assert!(is_solved, "not mended: {}", what());
         }
         let bits = BITS.iter().position(|(_, bits)| bits.contains(&flip.1.bit)).expect("a bit");
         outcomes[m - 1][bits][outcome as usize] += 1;

@@ -38,8 +38,8 @@ fn job((p, q, m): (usize, usize, usize), depth: usize, check: CheckEvery, seed: 
 /// Makes one wrong number, stops before a cut or where a start begins to factor, and records what
 /// is reported.
 #[derive(Clone, Default)]
-struct Watch {
-    flip: Option<(usize, Flip)>,
+pub struct Watch {
+    pub flip: Option<(usize, Flip)>,
     stop_at: Option<usize>,
     stops_early: bool,
     repaired_rows: usize,
@@ -48,6 +48,8 @@ struct Watch {
     /// Number of columns that are eliminated.
     columns: usize,
     unverified: Vec<Unverified>,
+    /// The largest delta of the checks.
+    pub units: f64,
 }
 
 impl SolverEvents for Watch {
@@ -80,12 +82,13 @@ impl SolverEvents for Watch {
     }
 
     fn checked(&mut self, found: Checked) {
+        self.units = self.units.max(found.units);
         self.repaired_rows += found.corrected_rows;
         self.repaired.extend(found.corrected);
     }
 }
 
-fn watches(job: &Job) -> Vec<Watch> {
+pub fn watches(job: &Job) -> Vec<Watch> {
     vec![Watch::default(); job.ranks()]
 }
 
@@ -100,7 +103,7 @@ fn stopped(job: &Job, rank: usize, flip: (usize, Flip), stop: usize) -> Memory {
 
 /// The outcome of a job.
 #[derive(Debug, Clone, PartialEq)]
-enum Fate {
+pub enum Fate {
     /// A solution, with this residual and this number of rows that were computed again.
     Solved { residual: f64, repaired_rows: usize },
     /// The checksums contradict a process row, because of one of these ranks.
@@ -113,7 +116,7 @@ enum Fate {
     Died,
 }
 
-fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
+pub fn fate(job: &Job, start: &Start, watches: &[Watch]) -> Fate {
     let results = &start.outcome.results;
     let named = results.iter().find_map(|result| match result {
         Err(AbftError::Solve(SolveError::Wrong(wrong))) => {
@@ -155,7 +158,7 @@ fn is_right(fate: &Fate) -> bool {
     matches!(fate, Fate::Solved { residual, .. } if *residual < THRESHOLD)
 }
 
-fn has_failed(fate: &Fate) -> bool {
+pub fn has_failed(fate: &Fate) -> bool {
     match fate {
         Fate::Solved { .. } => !is_right(fate),
         _ => *fate == Fate::NoPivot,

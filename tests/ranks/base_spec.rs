@@ -28,12 +28,14 @@ pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
     }
 }
 
-/// All of x, of which this rank has `mine`.
+/// All of x, of which this rank has `mine`, the same on every process row.
 pub fn whole_x<C: Comm>(
     grid: &Grid<C>,
     spec: &TestSpec,
     mine: &[f64],
 ) -> Result<Vec<f64>, CommError> {
+    let down = collect::all_gather_slices(&grid.col, mine)?;
+    assert!(down.iter().all(|other| other == mine), "x differs between process rows");
     let (parts, cols) = (collect::all_gather_slices(&grid.row, mine)?, grid.cols(spec.nb));
     Ok((0..spec.n).map(|j| parts[cols.owner(j)][cols.local(j)]).collect())
 }

@@ -397,7 +397,8 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
     results.into_iter().next().expect("rank 0").expect("nobody dies")
 }
 
-fn solve<C: Comm>(
+/// Solves the system that `guard` has. Returns all of x, and the scaled residual.
+pub fn solve<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,

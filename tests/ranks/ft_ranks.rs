@@ -1,7 +1,7 @@
 //! The solver under checkpoints loses nodes: with every method, region, code, encoder and depth, on
 //! uneven shapes. X has the same bits as without losses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -277,92 +277,6 @@ fn refused(ended: Ended) -> Refusal {
         Ended::Refused(refusal) => refusal,
         Ended::Died => panic!("nobody was to die"),
         Ended::Done(_) => panic!("that was to be refused"),
-    }
-}
-
-/// One loss after the other: in each checkpoint and in each recovery; the parities that a recovery
-/// leaves survive the next loss.
-#[test]
-fn losses_in_recoveries_and_after() {
-    let mut starts = 0;
-    for (parities, depth, [n, nb, p, q, group]) in
-        [(1, 0, SHAPES[1]), (1, 1, SHAPES[2]), (2, 2, WIDE_SHAPES[3]), (2, 3, WIDE_SHAPES[1])]
-    {
-        for method in [Method::SelfCheckpoint, Method::Double] {
-            let spec = spec(n, nb, p, q, depth);
-            let settings = Settings { method, ..settings(1, group, parities) };
-            let want = undisturbed(&spec);
-            let mut cluster = Cluster::new(p * q, 1);
-            let mut dice = Dice(n as u64);
-            let mut lost = Vec::new();
-            let recoveries =
-                ["create", "join", "confirm", "recover-rebuild", "recover-stamp", "recover-copy"];
-            for round in 0..12 {
-                let process = dice.roll(p * q);
-                let name = match round % 2 {
-                    0 => format!("encode:epoch={}", 2 + round / 2),
-                    _ => recoveries[round / 2].to_owned(),
-                };
-                let fault = Fault { process, when: When::step(&name) };
-                match cluster.start(&spec, &settings, &[fault]) {
-                    Ended::Died => {}
-                    // Not every rank comes to each step of a recovery.
-                    Ended::Done(_) => {
-                        assert!(name.starts_with("recover") || name == "create", "{name}");
-                        // The run finished, so everything begins again.
-                        lost.clear();
-                        continue;
-                    }
-                    Ended::Refused(refusal) => panic!("{name}: {refusal}"),
-                }
-                starts += 1;
-                if round % 2 == 0 {
-                    lost = vec![process];
-                    cluster.lose(&lost);
-                } else if parities == 2 {
-                    // Another member is lost while the first is not rebuilt yet.
-                    cluster.lose(&[(lost[0] + 1) % (p * q)]);
-                }
-            }
-            let ran = done(cluster.start(&spec, &settings, &[]));
-            starts += 1;
-            assert_eq!(bits(&ran.x), bits(&want), "{method}, m = {parities}");
-            assert_eq!(cluster.segments(), 0);
-        }
-    }
-    println!("{starts} starts");
-}
-
-#[test]
-fn more_losses_than_parities_are_refused() {
-    for (parities, [n, nb, p, q, group]) in [(1, SHAPES[0]), (1, SHAPES[4]), (2, WIDE_SHAPES[3])] {
-        for method in [Method::SelfCheckpoint, Method::Double, Method::Single] {
-            let spec = spec(n, nb, p, q, 1);
-            let settings = Settings { method, ..settings(2, group, parities) };
-            let want = undisturbed(&spec);
-            let mut cluster = Cluster::new(p * q, 1);
-            died(cluster.start(&spec, &settings, &[Fault { process: 1, when: When::Back }]));
-            let groups = cluster.groups(&settings);
-            let lost: Vec<usize> = groups[0].iter().copied().take(parities + 1).collect();
-            cluster.lose(&lost);
-            let before = cluster.segments();
-            // The refusal is repeated, by all ranks, and nothing changes.
-            for _ in 0..2 {
-                let refusal = refused(cluster.start(&spec, &settings, &[]));
-                let Refusal::Unrecoverable { epoch, lost: groups, .. } = &refusal else {
-                    panic!("{refusal}");
-                };
-                assert!(*epoch > 0);
-                let ranks: BTreeSet<usize> = groups.iter().flat_map(|g| g.ranks.clone()).collect();
-                assert_eq!(ranks, lost.iter().copied().collect());
-                assert_eq!(cluster.segments(), before);
-            }
-            let afresh = Settings { resume: Resume::Never, ..settings };
-            let ran = done(cluster.start(&spec, &afresh, &[]));
-            assert!(!ran.work().resumed);
-            assert_eq!(bits(&ran.x), bits(&want));
-            assert_eq!(cluster.segments(), 0);
-        }
     }
 }
 

@@ -8,17 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use crate::base_spec::{base, whole_x};
+use crate::base_spec::base;
+use crate::drill::solve;
 use crate::soak;
 use lapack::dgesv;
 use ndarray::Array2;
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_run::events::Silent;
-use skt_run::ptest::{self, check};
+use skt_run::ptest;
+use skt_solver::blas::MatMut;
 use skt_solver::blas::view::SharedMat;
-use skt_solver::blas::{MatMut, MatRef};
 use skt_solver::comm::threads::{ThreadComm, run};
-use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
+use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
@@ -118,17 +119,7 @@ fn solve_with_teams(
         let team = Team::new(threads_of(grid.myrow), |_| ()).expect("threads");
         let mut guard = guard(&grid, spec, cuts);
         ptest::generate(&grid, &team, spec, guard.matrix());
-        let x = ptest::solve(&grid, &team, spec, &mut guard, &mut Silent, &mut 0)?.x;
-        ptest::generate(&grid, &team, spec, guard.matrix());
-        let shape = ptest::shape(&grid, spec);
-        let a = MatRef::row_major(&guard.memory, shape.rows, shape.cols, shape.lda);
-        let norms = check::norms(&grid, spec.n, spec.nb, a, &x)?;
-        let residual = check::scaled_residual(spec.n, &norms);
-        // x is the same on every process row.
-        let bytes = bytemuck::cast_slice(&x);
-        let down = collect::all_gather_bytes(&grid.col, bytes)?;
-        assert!(down.iter().all(|other| other == bytes), "x differs between process rows");
-        Ok::<_, SolveError>((whole_x(&grid, spec, &x)?, residual))
+        solve(&grid, &team, spec, &mut guard, &mut Silent)
     });
     results.into_iter().next().expect("rank 0").unwrap_or_else(|e| panic!("{spec:?}: {e}"))
 }

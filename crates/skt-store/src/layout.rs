@@ -21,6 +21,7 @@
 
 use std::ops::Range;
 
+use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 /// Bands that a region with enough rows is cut into. A checkpoint encodes whole bands, so more
@@ -49,7 +50,8 @@ impl RegionShape {
 
 /// The part of a region that may have changed since the last checkpoint: rows from `row` on, in the
 /// bytes of each row from `byte` on. Everything outside must be as it was at the last checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Pod, Zeroable)]
+#[repr(C)]
 pub struct Active {
     /// First row that may have changed.
     pub row: usize,

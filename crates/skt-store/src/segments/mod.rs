@@ -13,7 +13,6 @@ mod process;
 pub mod role;
 
 use std::io;
-use std::ops::{Deref, DerefMut, Range};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,7 +20,7 @@ use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
 use role::{is_mark, parse_role, part_role};
 
-use super::memory::{Memory, Peer, SegmentId};
+use super::memory::{Memory, SegmentId};
 use super::store::{Segment, SegmentName, Store, StoreError, View};
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
@@ -100,39 +99,9 @@ fn not_found() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "the segment is gone")
 }
 
-/// A segment, as bytes.
-pub struct Bytes(Segment);
-
-impl Deref for Bytes {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.0.as_slice()
-    }
-}
-
-impl DerefMut for Bytes {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.as_mut_slice()
-    }
-}
-
-/// Another rank's segment, as bytes.
-pub struct PeerBytes(View);
-
-impl Peer for PeerBytes {
-    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.bytes(range) }
-    }
-
-    fn will_read(&self, range: Range<usize>) {
-        self.0.map_pages(range);
-    }
-}
-
 impl<P: Process + Copy> Memory for RunSegments<'_, P> {
-    type Segment = Bytes;
-    type Peer = PeerBytes;
+    type Segment = Segment;
+    type Peer = View;
     type Lock = Arc<RunLock>;
 
     fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
@@ -171,7 +140,7 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         self.store.peek(&self.name(id)?, into).map_err(other)?.ok_or_else(not_found)
     }
 
-    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Bytes> {
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Segment> {
         let bytes = bytes.next_multiple_of(8);
         let new = self.store.begin(&self.name(id)?, bytes).map_err(other)?;
         self.process.touch(&new, bytes).map_err(other)?;
@@ -180,10 +149,10 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         if let Some(note) = segment.note().filter(|_| id.rank == 0) {
             eprintln!("warning: rank 0: {note}");
         }
-        Ok(Bytes(segment))
+        Ok(segment)
     }
 
-    fn attach(&mut self, id: SegmentId) -> io::Result<Bytes> {
+    fn attach(&mut self, id: SegmentId) -> io::Result<Segment> {
         let bytes_of_run = || run_bytes(self.store, &self.run).unwrap_or(0);
         let (name, mut patience) = (self.name(id)?, Patience::new(&bytes_of_run, &self.process));
         loop {
@@ -196,15 +165,14 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
                     segment.map_pages(|pieces| {
                         self.process.passes(begun.elapsed().as_secs_f64(), pieces);
                     });
-                    return Ok(Bytes(segment));
+                    return Ok(segment);
                 }
             }
         }
     }
 
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<PeerBytes>> {
-        let view = self.store.view(&self.name(id)?).map_err(other)?;
-        Ok(view.map(PeerBytes))
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<View>> {
+        self.store.view(&self.name(id)?).map_err(other)
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {

@@ -38,21 +38,3 @@ pub trait Process {
 pub struct Plain;
 
 impl Process for Plain {}
-
-impl<P: Process> Process for &P {
-    fn touch(&self, new: &NewSegment, bytes: usize) -> Result<(), StoreError> {
-        (**self).touch(new, bytes)
-    }
-
-    fn passes(&self, seconds: f64, pieces: usize) {
-        (**self).passes(seconds, pieces);
-    }
-
-    fn waits(&self, seconds: f64) {
-        (**self).waits(seconds);
-    }
-
-    fn supervisor(&self) -> Option<String> {
-        (**self).supervisor()
-    }
-}

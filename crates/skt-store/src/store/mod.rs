@@ -45,6 +45,11 @@ pub type Result<T> = std::result::Result<T, StoreError>;
 const PROBE_ROUNDS: u32 = 4;
 const PROBE_PAUSE: Duration = Duration::from_millis(5);
 
+/// How often, and how far apart, an operation retries while another process briefly probes a
+/// segment.
+const ATTACH_TRIES: u32 = 20;
+const ATTACH_PAUSE: Duration = Duration::from_millis(5);
+
 /// What removes segments between two starts of a run, for messages about segments that are gone.
 pub const CLEANERS: &str = "a restart of the host, or a cleaner of segments that no process is \
     attached to (ipcrm in a Slurm epilog or a cron job, systemd's RemoveIPC). Have it spare \

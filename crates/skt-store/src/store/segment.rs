@@ -1,6 +1,6 @@
 //! A segment that is mapped into this process.
 
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
@@ -8,6 +8,7 @@ use super::header::{Header, PAGE_BYTES};
 use super::hold::Hold;
 use super::host::Host;
 use super::{Result, SegmentName, StoreError};
+use crate::memory::Peer;
 use skt_comm::pages;
 
 /// Memory is reserved in pieces of this many bytes, after a check of the free memory before each:
@@ -19,13 +20,16 @@ pub(super) const RESERVE_BYTES: usize = 64 << 20;
 /// Dropping a segment detaches it. No other process of this program is attached until then.
 #[derive(Debug)]
 pub struct Segment {
-    name: SegmentName,
-    base: NonNull<u8>,
-    mapped_bytes: usize,
-    data_bytes: usize,
-    page_bytes: usize,
-    note: Option<String>,
-    hold: Hold,
+    pub(super) name: SegmentName,
+    /// A readable and writable mapping of `mapped_bytes`, of the kind of `hold`, to which nothing
+    /// else refers.
+    pub(super) base: NonNull<u8>,
+    pub(super) mapped_bytes: usize,
+    /// Bytes after the header page, within the mapping.
+    pub(super) data_bytes: usize,
+    pub(super) page_bytes: usize,
+    pub(super) note: Option<String>,
+    pub(super) hold: Hold,
 }
 
 // SAFETY: the mapping is reached through this value alone, like a `Vec`'s memory.
@@ -33,30 +37,7 @@ unsafe impl Send for Segment {}
 // SAFETY: shared access only reads.
 unsafe impl Sync for Segment {}
 
-/// The parts of a [`Segment`], for the stores.
-pub(super) struct Mapped {
-    pub name: SegmentName,
-    pub base: NonNull<u8>,
-    pub mapped_bytes: usize,
-    pub data_bytes: usize,
-    pub page_bytes: usize,
-    pub note: Option<String>,
-    pub hold: Hold,
-}
-
 impl Segment {
-    /// Takes over a mapping that a store has made.
-    ///
-    /// # Safety
-    /// `base` must be a readable and writable mapping of `mapped_bytes` that nothing else refers
-    /// to, with `data_bytes` after the header page; the kind of `hold` must be the kind of the
-    /// mapping.
-    pub(super) unsafe fn from_mapped(m: Mapped) -> Self {
-        let Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note, hold } = m;
-        debug_assert!(PAGE_BYTES + data_bytes <= mapped_bytes);
-        Self { name, base, mapped_bytes, data_bytes, page_bytes, note, hold }
-    }
-
     /// The segment's name.
     pub fn name(&self) -> &SegmentName {
         &self.name
@@ -82,16 +63,6 @@ impl Segment {
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: as in `as_slice`, borrowed mutably; no other process is attached.
         unsafe { std::slice::from_raw_parts_mut(self.data().as_ptr(), self.data_bytes) }
-    }
-
-    /// The data as doubles.
-    pub fn as_f64_slice(&self) -> &[f64] {
-        bytemuck::cast_slice(self.as_slice())
-    }
-
-    /// The data as doubles, for writing.
-    pub fn as_mut_f64_slice(&mut self) -> &mut [f64] {
-        bytemuck::cast_slice_mut(self.as_mut_slice())
     }
 
     fn data(&self) -> NonNull<u8> {
@@ -137,6 +108,20 @@ impl Segment {
     }
 }
 
+impl Deref for Segment {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.as_slice()
+    }
+}
+
+impl DerefMut for Segment {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.as_mut_slice()
+    }
+}
+
 impl Drop for Segment {
     fn drop(&mut self) {
         let base = self.base.as_ptr().cast::<libc::c_void>();
@@ -178,16 +163,10 @@ impl View {
         assert!(PAGE_BYTES + data_bytes <= mapped_bytes);
         Self { base, mapped_bytes, data_bytes, is_sysv }
     }
+}
 
-    /// Bytes of the data.
-    ///
-    /// # Safety
-    /// No one may write to these bytes while the slice is in use: the processes must agree on that
-    /// by other means.
-    ///
-    /// # Panics
-    /// When the segment has no such bytes.
-    pub unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
+impl Peer for View {
+    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
         // SAFETY: within the mapping; unchanged by the caller's promise.
         unsafe {
@@ -195,12 +174,10 @@ impl View {
             std::slice::from_raw_parts(start.as_ptr(), range.len())
         }
     }
-}
 
-impl View {
     /// Maps the pages of these bytes at once, several times as fast as mapping each at its first
     /// read.
-    pub fn map_pages(&self, range: Range<usize>) {
+    fn will_read(&self, range: Range<usize>) {
         assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
         let page = pages::system_page_bytes();
         let first = (PAGE_BYTES + range.start) / page * page;

@@ -13,7 +13,6 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, posix_fallocate};
@@ -27,18 +26,16 @@ use nix::unistd::ftruncate;
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, is_at, unlink, unlink_locked};
 use super::host::{Host, StoreHazard};
-use super::segment::{Mapped, NewSegment, RESERVE_BYTES, Segment, Touch, View};
+use super::segment::{NewSegment, RESERVE_BYTES, Segment, Touch, View};
 use super::stub::Stub;
-use super::{Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId, check_bytes};
+use super::{
+    ATTACH_PAUSE, ATTACH_TRIES, Result, SegmentInfo, SegmentName, Stage, Store, StoreError,
+    StoreId, check_bytes,
+};
 use draft::Draft;
 use own::Own;
 use skt_comm::pages;
 use skt_host::process;
-
-/// How often, and how far apart, an operation retries while another process briefly probes a
-/// segment.
-const ATTACH_TRIES: u32 = 20;
-const ATTACH_PAUSE: Duration = Duration::from_millis(5);
 
 /// Separates the name of a segment from a number, if a file of another user has the name.
 const ELSEWHERE: &str = "~";
@@ -428,10 +425,8 @@ impl Mapping {
     ) -> Segment {
         let Self { base, bytes: mapped_bytes, page_bytes } = self;
         let (name, hold) = (name.clone(), Hold::File { path, file });
-        let mapped = Mapped { name, base, mapped_bytes, data_bytes, page_bytes, note: None, hold };
-        // SAFETY: mapped by `map_file`, all of the file; the lock keeps other processes of this
-        // program away.
-        unsafe { Segment::from_mapped(mapped) }
+        // All of the file is mapped; the lock keeps other processes of this program away.
+        Segment { name, base, mapped_bytes, data_bytes, page_bytes, note: None, hold }
     }
 }
 

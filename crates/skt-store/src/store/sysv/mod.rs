@@ -8,16 +8,15 @@ mod stub;
 
 use std::io;
 use std::ptr::{self, NonNull};
-use std::time::Duration;
 
 use super::header::{Header, Identity, PAGE_BYTES};
 use super::hold::{Hold, remove_id};
 use super::host::{Host, StoreHazard};
-use super::segment::{Mapped, NewSegment, Segment, Touch, View};
+use super::segment::{NewSegment, Segment, Touch, View};
 use super::stub::{Flaw, Stub, StubLocation};
 use super::{
-    PROBE_PAUSE, PROBE_ROUNDS, Result, SegmentInfo, SegmentName, Stage, Store, StoreError, StoreId,
-    check_bytes,
+    ATTACH_PAUSE, ATTACH_TRIES, PROBE_PAUSE, PROBE_ROUNDS, Result, SegmentInfo, SegmentName, Stage,
+    Store, StoreError, StoreId, check_bytes,
 };
 use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
 use skt_host::process;
@@ -28,10 +27,6 @@ use stub::{MARK, MODE, Row, marked_bytes, max_bytes};
 const PROBES: u32 = 4096;
 /// The mode bit of a segment that has been removed and waits for the last process to detach.
 const SHM_DEST: u32 = 0o1000;
-/// How often, and how far apart, an operation retries while another process briefly probes a
-/// segment.
-const ATTACH_TRIES: u32 = 20;
-const ATTACH_PAUSE: Duration = Duration::from_millis(5);
 
 /// A store of System V segments.
 #[derive(Debug, Clone, Copy)]
@@ -210,9 +205,9 @@ impl Store for SysV {
             if page_bytes == system_page_bytes() { Touch::TakesMemory } else { Touch::Maps };
         let hold = Hold::SysV { shmid };
         let name = name.clone();
-        let mapped = Mapped { name, base, mapped_bytes, data_bytes: bytes, page_bytes, note, hold };
-        // SAFETY: mapped just now, with room for the header and the data.
-        let segment = unsafe { Segment::from_mapped(mapped) };
+        // Mapped just now, with room for the header and the data.
+        let segment =
+            Segment { name, base, mapped_bytes, data_bytes: bytes, page_bytes, note, hold };
         let new = NewSegment::new(segment, header, touch);
         unmark(shmid)?;
         at(Stage::Named);
@@ -237,7 +232,9 @@ impl Store for SysV {
             };
             // Read again, now that this process is attached.
             let stat = stat(found.shmid)?;
-            let mapped = Mapped {
+            // Mapped just now; `find` has checked the header, by which the data fits. Returned only if
+            // no other process is attached.
+            let segment = Segment {
                 name: name.clone(),
                 base,
                 mapped_bytes: stat.shm_segsz.next_multiple_of(PAGE_BYTES),
@@ -246,9 +243,6 @@ impl Store for SysV {
                 note: None,
                 hold: Hold::SysV { shmid: found.shmid },
             };
-            // SAFETY: mapped just now; `find` has checked the header, by which the data fits.
-            // Returned only if no other process is attached.
-            let segment = unsafe { Segment::from_mapped(mapped) };
             // A removed segment has lost its name: the next process creates another one.
             let is_named = is_segment(&stat) && stat.shm_perm.__key == found.key;
             if stat.shm_nattch == 1 && is_named {

@@ -219,7 +219,7 @@ fn copies_that_fail_leave_nothing_in_flight() {
             for way in Way::ALL {
                 for call in [Call::Synchronize, Call::Enqueue, Call::Wait] {
                     let case = Case { direction, way, order, failing: Some((call, 0)) };
-                    assert_eq!(case.run(None), Ok(()), "{order:?} {direction:?} {way} {call:?}");
+                    assert_eq!(case.run(None), Ok(()), "{order:?} {direction:?} {way:?} {call:?}");
                 }
             }
             for nth in 1..8 {
@@ -285,7 +285,7 @@ fn all_ways_are_tried_and_useless_registrations_end() {
         }
     }
     let rates = bench.engine().rates();
-    println!("{rates}");
+    println!("{rates:?}");
     assert!(rates.to_host.rates.iter().all(|rate| rate.rounds == 3), "{rates:?}");
     assert!(rates.registered_bytes > 0);
     let chosen = [rates.to_host.chosen, rates.from_host.chosen];

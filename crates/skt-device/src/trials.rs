@@ -1,7 +1,5 @@
 //! Which way of copying is fastest, measured on the data that is copied.
 
-use std::fmt;
-
 use crate::error::DeviceError;
 
 /// A way to copy between memory of the device and of the host.
@@ -17,16 +15,6 @@ pub enum Way {
 
 impl Way {
     pub(crate) const ALL: [Self; 3] = [Self::Direct, Self::Staged, Self::Registered];
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(match self {
-            Self::Direct => "direct",
-            Self::Staged => "staged",
-            Self::Registered => "registered",
-        })
-    }
 }
 
 /// How often each way is tried. The first time is a warm-up: drivers allocate what they need then.
@@ -134,40 +122,6 @@ pub struct Rates {
     pub no_registering: Option<DeviceError>,
 }
 
-impl fmt::Display for Measured {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        for (index, rate) in self.rates.iter().enumerate() {
-            let comma = if index > 0 { ", " } else { "" };
-            write!(f, "{comma}{}", rate.way)?;
-            match rate.bytes_per_second {
-                Some(rate) => write!(f, " {:.2} GB/s", rate / 1e9)?,
-                None => f.write_str(" not measured")?,
-            }
-            if self.chosen == Some(rate.way) {
-                f.write_str(" (chosen)")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Rates {
-    /// One line, as for a log.
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "to host: {}; from host: {}", self.to_host, self.from_host)?;
-        if self.registered_bytes > 0 {
-            let (bytes, seconds) = (self.registered_bytes, self.registered_seconds);
-            write!(f, "; {bytes} bytes registered in {seconds:.3} s")?;
-        }
-        for (what, why) in [("staging", &self.no_staging), ("registering", &self.no_registering)] {
-            if let Some(why) = why {
-                write!(f, "; no {what}: {why}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -190,8 +144,7 @@ mod tests {
         assert_eq!(order, [Way::ALL, Way::ALL, Way::ALL].concat());
         let measured = trials.measured();
         assert_eq!(measured.chosen, Some(Way::Staged));
-        let text = "direct 0.00 GB/s, staged 0.00 GB/s (chosen), registered 0.00 GB/s";
-        assert_eq!(measured.to_string(), text);
+        assert!(measured.rates.iter().all(|rate| rate.bytes_per_second.is_some()));
         // A way that is not possible here is not taken, however fast.
         assert_eq!(trials.best(ways().filter(|way| *way != Way::Staged)), Some(Way::Registered));
     }

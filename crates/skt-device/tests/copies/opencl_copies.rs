@@ -65,9 +65,9 @@ fn data_comes_back_in_queues_of_both_kinds() {
             assert!(host == data);
 
             let rates = copier.rates();
-            println!("{rates}");
+            println!("{rates:?}");
             let chosen = rates.to_host.chosen.expect("all ways have been tried");
-            assert!([Way::Direct, Way::Staged].contains(&chosen), "{rates}");
+            assert!([Way::Direct, Way::Staged].contains(&chosen), "{rates:?}");
             assert_eq!((rates.no_staging, rates.registered_bytes), (None, 0));
             device.call("clReleaseMemObject", memory);
         }
@@ -205,7 +205,7 @@ mod timing {
             let to_host = rate(bytes, || unsafe { copier.to_host(memory, 0, &mut host) }.unwrap());
             assert!(host == data);
             println!("memcpy {copied:.3e} B/s, to host {to_host:.3e}, from host {from_host:.3e}");
-            println!("{}", copier.rates());
+            println!("{:?}", copier.rates());
             assert!(to_host > 0.8 * copied && from_host > 0.8 * copied);
             device.call("clReleaseMemObject", memory);
             device.call("clReleaseCommandQueue", queue);

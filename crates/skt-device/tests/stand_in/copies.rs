@@ -95,14 +95,14 @@ fn scenario_bytes() {
         let measured = MEASURED_BYTES..MEASURED_BYTES + 100_000;
         round_trips(&driver, &mut copier, &mut random, (7, measured, is_pinnable));
         let rates = copier.rates();
-        println!("{rates}");
+        println!("{rates:?}");
         for measured in [rates.to_host, rates.from_host] {
             let rounds = |way| measured.rates[way as usize].rounds;
-            assert_eq!(rounds(Way::Staged), 3, "{rates}");
-            assert!(is_pinnable || rounds(Way::Direct) == 3, "{rates}");
-            assert_eq!(rounds(Way::Registered), if is_pinnable { 3 } else { 0 }, "{rates}");
+            assert_eq!(rounds(Way::Staged), 3, "{rates:?}");
+            assert!(is_pinnable || rounds(Way::Direct) == 3, "{rates:?}");
+            assert_eq!(rounds(Way::Registered), if is_pinnable { 3 } else { 0 }, "{rates:?}");
         }
-        assert_eq!(rates.registered_bytes > MEASURED_BYTES, is_pinnable, "{rates}");
+        assert_eq!(rates.registered_bytes > MEASURED_BYTES, is_pinnable, "{rates:?}");
         round_trips(&driver, &mut copier, &mut random, (20, small, is_pinnable));
         drop(copier);
         assert_eq!(driver.left(), NOTHING);
@@ -193,7 +193,7 @@ fn scenario_registered() {
         assert!(host[part.clone()] == on_device[part]);
     }
     let rates = copier.rates();
-    assert!(rates.no_registering.is_some(), "{rates}");
+    assert!(rates.no_registering.is_some(), "{rates:?}");
     assert!(rates.to_host.rates.iter().all(|rate| rate.way != Way::Registered || rate.rounds == 0));
     driver.unregister(&mut host[start..start + MEASURED_BYTES]);
 }

@@ -95,25 +95,16 @@ fn is_right(all: Words) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Call {
-    /// `skt_init`
     Init = 1,
     /// The end of `skt_init`, when the run is open.
     Opened = 2,
-    /// `skt_restore`
     Restore = 3,
-    /// `skt_checkpoint`
     Checkpoint = 4,
-    /// `skt_due`
     Due = 5,
-    /// `skt_finalize` of a run that is done
     Done = 6,
-    /// `skt_finalize` of a run that continues later
     Later = 7,
-    /// `skt_checkpoint_begin`
     Begin = 8,
-    /// `skt_checkpoint_wait`
     Wait = 9,
-    /// `skt_images_wait`
     Images = 10,
 }
 
@@ -219,7 +210,6 @@ impl Control {
         Self { comm, timeout, number: Cell::new(0), sent: RefCell::default() }
     }
 
-    /// The communicator, to make others of it.
     pub fn comm(&self) -> &MpiComm {
         &self.comm
     }

@@ -14,7 +14,6 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-use bytemuck::{Pod, Zeroable};
 use serde_json::json;
 use skt_comm::Comm;
 use skt_comm::collect::{all_reduce, broadcast, broadcast_bytes};
@@ -97,27 +96,6 @@ fn shortened(text: &str, exact: &[u8]) -> String {
     format!("{shown} (hash {:016x})", XxHash3_64::oneshot(exact))
 }
 
-/// The message of rank 0 to the others.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct First {
-    file: u64,
-    contents: u64,
-    call: u64,
-}
-
-/// What is known of all ranks: sums over them.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct All {
-    /// The ranks that cannot read their program.
-    failed: u64,
-    /// The ranks with another program or other arguments than rank 0.
-    others: u64,
-    /// A hash of each rank's number, program and arguments.
-    hashes: u64,
-}
-
 /// The default of the option `application`: a description of the program in run `run_id` as a JSON
 /// object, the same on all ranks. Collective.
 ///
@@ -125,7 +103,6 @@ struct All {
 /// A rank is lost; within, a rank cannot read what it runs.
 pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>> {
     let here = Program::read();
-    let mut first = First::zeroed();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
     let mut read = || match hash_of(Path::new(FILE)) {
         Ok(contents) => contents,
@@ -134,56 +111,58 @@ pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>
             0
         }
     };
+    // The hashes of the file, of its contents and of the call of rank 0.
+    let mut first = [0; 3];
     if let (0, Ok(here)) = (comm.rank(), &here) {
-        first = First { file: here.file, contents: read(), call: here.hash_of_call() };
+        first = [here.file, read(), here.hash_of_call()];
     }
-    let mut message = [first];
-    broadcast(comm, &mut message, 0)?;
-    let first = message[0];
+    broadcast(comm, &mut first, 0)?;
+    let [file, first_contents, first_call] = first;
     let (contents, call) = match &here {
         Ok(here) => {
-            let is_shared = comm.rank() == 0 || here.file == first.file;
-            (if is_shared { first.contents } else { read() }, here.hash_of_call())
+            let is_shared = comm.rank() == 0 || here.file == file;
+            (if is_shared { first_contents } else { read() }, here.hash_of_call())
         }
         Err(_) => (0, 0),
     };
     let hash = format!("{} {contents} {call}", comm.rank());
+    // The ranks that cannot read their program, those with another program or other arguments than
+    // rank 0, and a hash of each rank's number, program and arguments.
     let mut all = [
         u64::from(failure.is_some()),
-        u64::from((contents, call) != (first.contents, first.call)),
+        u64::from((contents, call) != (first_contents, first_call)),
         XxHash3_64::oneshot(hash.as_bytes()),
     ];
     all_reduce(comm, &mut all, u64::wrapping_add)?;
-    let all: All = bytemuck::cast(all);
-    if all.failed > 0 {
+    let [failed, others, hashes] = all;
+    if failed > 0 {
         let why = failure.map_or(String::new(), |why| format!(" ({why})"));
         let text = format!(
-            "{} rank(s) cannot read in /proc what they run{why}: identify this program's data by \
-             the option application",
-            all.failed
+            "{failed} rank(s) cannot read in /proc what they run{why}: identify this program's \
+             data by the option application"
         );
         return Ok(Err(Stop::new(Code::Options, text)));
     }
+    let others = match others {
+        0 => "as rank 0".to_owned(),
+        _ => format!("{hashes:016x}"),
+    };
     let mut text = match &here {
-        Ok(here) if comm.rank() == 0 => description(here, &first, &all, run_id).into_bytes(),
+        Ok(here) if comm.rank() == 0 => description(here, contents, &others, run_id).into_bytes(),
         _ => Vec::new(),
     };
     broadcast_bytes(comm, &mut text, 0)?;
     Ok(Ok(String::from_utf8(text).expect("JSON")))
 }
 
-/// Describes the program of rank 0, and by hashes those of the others.
-fn description(here: &Program, first: &First, all: &All, run_id: &str) -> String {
+/// Describes the program of rank 0, and those of the `others`.
+fn description(here: &Program, contents: u64, others: &str, run_id: &str) -> String {
     let folder = std::env::current_dir().unwrap_or_default();
     let folder = shortened(&folder.to_string_lossy(), folder.as_os_str().as_bytes());
-    let others = match all.others {
-        0 => "as rank 0".to_owned(),
-        _ => format!("{:016x}", all.hashes),
-    };
     let ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
     let fields = json!({
         "program": shortened(&String::from_utf8_lossy(&here.name), &here.name),
-        "contents of the program": format!("{:016x}", first.contents),
+        "contents of the program": format!("{contents:016x}"),
         "arguments": here.format_arguments(),
         "working folder": folder,
         "program and arguments of other ranks": others,

@@ -16,7 +16,12 @@
 //! | `state` | what a checkpoint saves besides the regions |
 //! | `table` | where the regions lie in the protected memory |
 //! | `raw` | calls of MPI on the program's communicator |
+//!
+//! All calls have the contract of `skt.h`: a pointer is null or points to what it declares, to which
+//! there is no other reference during the call; texts end with a zero; a struct of options was
+//! filled by `skt_options_init`.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![allow(clippy::missing_safety_doc, reason = "all calls have the contract above")]
 #![warn(missing_docs)]
 
 mod access;
@@ -128,9 +133,6 @@ unsafe fn read_text(text: *const c_char) -> Result<GivenOptions> {
 }
 
 /// Begins or continues a run. Collective over `comm`. See `skt.h`.
-///
-/// # Safety
-/// `comm` is a communicator; `options` is null or a text that ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init(comm: MPI_Comm, bytes: usize, options: *const c_char) -> c_int {
     // SAFETY: by this function's contract.
@@ -167,10 +169,6 @@ fn begin(
 }
 
 /// `skt_init` with a struct of options. See `skt.h`.
-///
-/// # Safety
-/// `comm` is a communicator; `options` is null or a struct that `skt_options_init` has filled, with
-/// texts that end with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init_options(
     comm: MPI_Comm,
@@ -182,9 +180,6 @@ pub unsafe extern "C" fn skt_init_options(
 }
 
 /// Fills a struct of options, of `size` bytes, with the defaults. See `skt.h`.
-///
-/// # Safety
-/// `options` is null or a place of `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_options_init(options: *mut SktOptions, size: usize) -> c_int {
     // SAFETY: by this function's contract.
@@ -192,9 +187,6 @@ pub unsafe extern "C" fn skt_options_init(options: *mut SktOptions, size: usize)
 }
 
 /// `skt_init` with a communicator of Fortran. See `skt.h`.
-///
-/// # Safety
-/// As [`skt_init`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c_char) -> c_int {
     // MPI must be running when it looks the number up.
@@ -207,9 +199,6 @@ pub unsafe extern "C" fn skt_init_f(comm: c_int, bytes: usize, options: *const c
 }
 
 /// The communicator for the program to use after `skt_init`. See `skt.h`.
-///
-/// # Safety
-/// `comm` is null or a place for a communicator.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_comm(comm: *mut MPI_Comm) -> c_int {
     // SAFETY: by this function's contract.
@@ -217,9 +206,6 @@ pub unsafe extern "C" fn skt_comm(comm: *mut MPI_Comm) -> c_int {
 }
 
 /// `skt_comm` for Fortran. See `skt.h`.
-///
-/// # Safety
-/// `comm` is null or a place for an integer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_comm_f(comm: *mut c_int) -> c_int {
     // SAFETY: by this function's contract.
@@ -227,9 +213,6 @@ pub unsafe extern "C" fn skt_comm_f(comm: *mut c_int) -> c_int {
 }
 
 /// The checkpoint from which this start continues. See `skt.h`.
-///
-/// # Safety
-/// `checkpoint` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_found(checkpoint: *mut i64) -> c_int {
     // SAFETY: by this function's contract.
@@ -237,9 +220,6 @@ pub unsafe extern "C" fn skt_found(checkpoint: *mut i64) -> c_int {
 }
 
 /// The size of a region in the checkpoint. See `skt.h`.
-///
-/// # Safety
-/// `count` and `size` are null or places for numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_saved(id: c_int, count: *mut usize, size: *mut usize) -> c_int {
     on_run("skt_saved", |session| {
@@ -251,9 +231,6 @@ pub unsafe extern "C" fn skt_saved(id: c_int, count: *mut usize, size: *mut usiz
 }
 
 /// Memory of the library, which outlives the process. See `skt.h`.
-///
-/// # Safety
-/// `memory` is null or a place for a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_alloc(
     id: c_int,
@@ -322,9 +299,6 @@ pub unsafe extern "C" fn skt_mover_cuda(stream: *mut c_void, mover: *mut SktMove
 }
 
 /// A mover for memory of HIP. See `skt.h`.
-///
-/// # Safety
-/// As [`skt_mover_cuda`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_mover_hip(stream: *mut c_void, mover: *mut SktMover) -> c_int {
     // SAFETY: by this function's contract.
@@ -372,9 +346,6 @@ pub extern "C" fn skt_checkpoint() -> c_int {
 }
 
 /// Whether it is time for a checkpoint. Collective. See `skt.h`.
-///
-/// # Safety
-/// `due` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_due(due: *mut c_int) -> c_int {
     let number = |due| match due {
@@ -387,9 +358,6 @@ pub unsafe extern "C" fn skt_due(due: *mut c_int) -> c_int {
 }
 
 /// Seconds up to the end of the job's time. See `skt.h`.
-///
-/// # Safety
-/// `seconds` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_time_left(seconds: *mut f64) -> c_int {
     // SAFETY: by this function's contract.
@@ -403,9 +371,6 @@ pub extern "C" fn skt_checkpoint_begin() -> c_int {
 }
 
 /// Does a piece of the checkpoint that has begun. See `skt.h`.
-///
-/// # Safety
-/// `done` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_checkpoint_test(done: *mut c_int) -> c_int {
     let test = |session: &mut Session| session.test_checkpoint().map(c_int::from);
@@ -420,9 +385,6 @@ pub extern "C" fn skt_checkpoint_wait() -> c_int {
 }
 
 /// The newest complete checkpoint of a level. See `skt.h`.
-///
-/// # Safety
-/// `checkpoint` is null or a place for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_image(level: c_int, checkpoint: *mut i64) -> c_int {
     let image = |session: &mut Session| session.image(level).map(|epoch| epoch as i64);

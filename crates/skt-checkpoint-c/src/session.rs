@@ -84,7 +84,6 @@ unsafe impl Send for Session {}
 
 /// What `skt_init` finds.
 pub enum InitOutcome {
-    /// A run to compute, from its beginning or from a checkpoint.
     Run(Box<Session>),
     /// A run that an earlier start has ended. Nothing of it is left but the images that this text
     /// names, if there are any.
@@ -314,7 +313,12 @@ impl Session {
             }
         };
         if !entry.is_ours() || (entry.count, entry.size) != (count as u64, size as u64) {
-            let text = differs(id, (entry.count, entry.size), entry.is_ours(), (count, size), true);
+            let whose = if entry.is_ours() { "skt_alloc" } else { "skt_protect" };
+            let text = format!(
+                "region {id} is {} x {} bytes of {whose} in this run, here it is {count} x {size} of \
+                 skt_alloc",
+                entry.count, entry.size
+            );
             return Err(Stop::new(Code::Region, text));
         }
         let memory = &mut self.saved.bytes().remove(0)[entry.range()];
@@ -698,26 +702,6 @@ fn under_way(call: &str) -> Stop {
 fn not_under_way(call: &str) -> Stop {
     let text = format!("{call}: no checkpoint is under way; call skt_checkpoint_begin first");
     Stop::new(Code::Order, text)
-}
-
-/// Why a region cannot be given as the program asks.
-fn differs(
-    id: i32,
-    there: (u64, u64),
-    there_is_ours: bool,
-    here: (usize, usize),
-    here_is_ours: bool,
-) -> String {
-    let whose = |is_ours| if is_ours { "skt_alloc" } else { "skt_protect" };
-    format!(
-        "region {id} is {} x {} bytes of {} in this run, here it is {} x {} of {}",
-        there.0,
-        there.1,
-        whose(there_is_ours),
-        here.0,
-        here.1,
-        whose(here_is_ours)
-    )
 }
 
 #[cfg(test)]

@@ -46,7 +46,6 @@ pub struct Entry {
     /// The entry's first byte in the protected memory.
     offset: u64,
     pub count: u64,
-    /// Bytes of an item.
     pub size: u64,
 }
 

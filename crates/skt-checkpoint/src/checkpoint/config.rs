@@ -2,7 +2,6 @@
 
 use std::io;
 
-use super::agree::{self, Resume};
 use super::alike::Setting;
 use super::codec::CodecKind;
 use super::encode::Encoder;
@@ -11,7 +10,23 @@ use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
 use super::segments::{Process, RunSegments};
+use serde::{Deserialize, Serialize};
 use skt_host::clock::now_unix;
+use skt_terms::named;
+
+/// What to do with the segments and images that are found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Resume {
+    /// Resume from what is found; start afresh if there is nothing.
+    Auto,
+    /// Discard what is found and start afresh.
+    Never,
+    /// Resume from what is found, or fail.
+    Require,
+}
+
+named!(Resume { Auto: "auto", Never: "never", Require: "require" });
 
 /// The settings of checkpoints. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and
 /// `nonce` must be the same on all ranks.
@@ -160,9 +175,10 @@ impl Config {
         })
     }
 
-    /// Ranks of the run, in a job of `processes`.
+    /// Ranks of the run, in a job of `processes`: those of all sets of `may_lose`, if it is given.
     pub(super) fn ranks(&self, processes: usize) -> usize {
-        agree::ranks(self.may_lose.as_deref(), processes)
+        let sets = self.may_lose.as_deref();
+        sets.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
     }
 
     /// What all processes must have alike, with the `shapes` of their regions.

@@ -15,10 +15,9 @@ pub const MESSAGE_BYTES: RangeInclusive<usize> =
 
 /// The cost of a message between neighbours of a group while all members send.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MessageCost {
+pub(crate) struct MessageCost {
     /// Seconds that the shortest message takes.
     pub latency_seconds: f64,
-    /// Seconds that each byte adds.
     pub send_seconds_per_byte: f64,
     /// Seconds to add a byte to a partial sum.
     pub add_seconds_per_byte: f64,
@@ -88,7 +87,7 @@ impl MessageCost {
 /// (Chen and Dongarra, section 3.3). `alpha` is the latency of a message in seconds; `beta` and
 /// `gamma` are the seconds to send and to add one byte. The result is a multiple of 64 bytes, a
 /// cache line: at least one, and at most what `bytes` need.
-pub fn optimal_segment_bytes(
+pub(crate) fn optimal_segment_bytes(
     bytes: usize,
     processes: usize,
     alpha_seconds: f64,

@@ -10,8 +10,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::agree::{
-    Content, Decision, Finished, FoundSegment, Holder, Obstacle, Offer, OpeningPlan, Refusal,
-    Rules, decide,
+    Content, Decision, Finished, FoundSegment, Obstacle, Offer, OpeningPlan, Refusal, Rules, decide,
 };
 use super::config::Config;
 use super::error::{CheckpointError, Result, memory_error};
@@ -19,7 +18,7 @@ use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
 use super::level::failed::remove_images;
 use super::level::probe::{ImageQuery, Seen};
-use super::level::{FileId, ImageId, Level, Rotten};
+use super::level::{FileId, Level, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, fingerprint};
@@ -38,46 +37,30 @@ pub(super) struct Opening<M: Memory> {
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
     pub lock: Option<M::Lock>,
-    /// The fingerprint that a usable segment has.
     pub fingerprint: u64,
     /// The parameters of the fingerprint, for people to read.
     pub parameters: Parameters,
     /// The segments that this process has found on its node.
     segments: Vec<FoundSegment>,
-    /// The states in the records of `segments`.
     states: BTreeMap<SegmentId, Vec<u8>>,
     pub levels: Vec<Level>,
     /// What this process sees of each level.
     pub seen: Vec<Seen>,
-    /// The sources that are known to be rotten.
     pub rotten: Vec<Rotten>,
-}
-
-/// What a start keeps when it decides again.
-pub(super) struct Earlier<L> {
-    /// The hold on the run.
-    pub lock: Option<L>,
-    /// The sources that it has found rotten.
-    pub rotten: Vec<Rotten>,
-}
-
-impl<L> Earlier<L> {
-    /// Nothing: the start decides for the first time.
-    pub fn nothing() -> Self {
-        Self { lock: None, rotten: Vec::new() }
-    }
 }
 
 impl<M: Memory> Opening<M> {
-    /// Takes hold of the run on this node, finds its segments and images, and returns what all
-    /// processes have decided. Collective.
+    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds its
+    /// segments and images, and returns what all processes have decided, without the sources that an
+    /// earlier decision has found `rotten`. Collective.
     pub fn agree<C: Comm>(
         comm: &C,
         memory: M,
         config: &Config,
         parameters: Parameters,
         hook: Arc<dyn Hook>,
-        Earlier { lock, rotten }: Earlier<M::Lock>,
+        lock: Option<M::Lock>,
+        rotten: Vec<Rotten>,
     ) -> Result<(Self, Decision)> {
         let (run_id, capacity_bytes) = (&config.run_id, config.state_capacity_bytes);
         let header = HeaderLayout::new(run_id, config.ranks(comm.size()), capacity_bytes);
@@ -108,15 +91,20 @@ impl<M: Memory> Opening<M> {
             this.find_segments(|rank| !is_short || config.rank_in_run == Some(rank))?;
             this.probe_images(comm, is_short);
         }
-        let (offer, rules) = (this.offer(config, held), this.rules(config));
-        let mut decision = decide_on_all(comm, &offer, &rules)?;
+        let rules = Rules { config, rotten: &this.rotten };
+        let mut decision = decide_on_all(comm, &this.offer(config, held), &rules)?;
         match &mut decision {
             Decision::Work(OpeningPlan { load: Some(load), state, .. }) => {
-                *state = this.state_of_image(comm, load.level, load.holder)?;
+                let (process, id) = load.holder;
+                let of = |images: &Seen| {
+                    let image = images.images.iter().find(|(found, _)| found.id == id);
+                    image.expect("it was offered").1.clone()
+                };
+                *state = broadcast_from(comm, process, || of(&this.seen[load.level]))?;
             }
-            Decision::Work(OpeningPlan { holder: Some(holder), state, .. })
-            | Decision::Finished(Finished { holder, result: state, .. }) => {
-                *state = this.state_of(comm, *holder)?;
+            Decision::Work(OpeningPlan { holder: Some((process, id)), state, .. })
+            | Decision::Finished(Finished { holder: (process, id), result: state, .. }) => {
+                *state = broadcast_from(comm, *process, || this.states[id].clone())?;
             }
             Decision::Work(OpeningPlan { holder: None, .. }) => {}
         }
@@ -137,47 +125,6 @@ impl<M: Memory> Opening<M> {
                 .collect(),
             failures: self.seen.iter().map(|seen| seen.failure.clone()).collect(),
         }
-    }
-
-    /// What the decision depends on besides the offers.
-    fn rules(&self, config: &Config) -> Rules {
-        Rules {
-            method: config.method,
-            members: config.members,
-            parities: config.parities,
-            groups: config.groups.clone(),
-            may_lose: config.may_lose.clone(),
-            allow_shared_domains: config.allow_shared_domains,
-            resume: config.resume,
-            nothing_hidden: config.nothing_hidden,
-            clock: config.clock,
-            nonce: config.nonce,
-            levels: self.levels.iter().map(|level| level.name.clone()).collect(),
-            rotten: self.rotten.clone(),
-        }
-    }
-
-    /// The state of a segment, which the process that found it broadcasts. Collective.
-    fn state_of<C: Comm>(&self, comm: &C, (process, id): Holder) -> Result<Vec<u8>> {
-        let mut state = if comm.rank() == process { self.states[&id].clone() } else { Vec::new() };
-        broadcast_bytes(comm, &mut state, process)?;
-        Ok(state)
-    }
-
-    /// The state of an image, which the process that found it broadcasts. Collective.
-    fn state_of_image<C: Comm>(
-        &self,
-        comm: &C,
-        level: usize,
-        (process, id): (usize, ImageId),
-    ) -> Result<Vec<u8>> {
-        let mut state = Vec::new();
-        if comm.rank() == process {
-            let image = self.seen[level].images.iter().find(|(found, _)| found.id == id);
-            state.clone_from(&image.expect("it was offered").1);
-        }
-        broadcast_bytes(comm, &mut state, process)?;
-        Ok(state)
     }
 
     /// Records what this process sees of the run's images. A job with fewer processes than ranks
@@ -361,6 +308,17 @@ impl<M: Memory> Opening<M> {
 fn number_on_node<C: Comm>(comm: &C, node: &str) -> Result<usize> {
     let nodes = all_gather_bytes(comm, node.as_bytes())?;
     Ok(nodes[..comm.rank()].iter().filter(|other| *other == node.as_bytes()).count())
+}
+
+/// The state that process `process` has found. Collective.
+fn broadcast_from<C: Comm>(
+    comm: &C,
+    process: usize,
+    state: impl FnOnce() -> Vec<u8>,
+) -> Result<Vec<u8>> {
+    let mut state = if comm.rank() == process { state() } else { Vec::new() };
+    broadcast_bytes(comm, &mut state, process)?;
+    Ok(state)
 }
 
 /// Decides for all processes: one gather, one decision on process 0, one broadcast. Collective.

@@ -70,7 +70,7 @@ pub struct StartId {
 
 /// Where a rank's data of an epoch is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
+pub(crate) enum Holds {
     /// In a copy, with its parities: (B, C).
     Copy,
     /// In the workspace, with the parities that were built from it: (A, D).
@@ -312,7 +312,7 @@ impl Record {
 impl Record {
     /// Where the data of `epoch` is stored. `epoch` is one that a restart may choose: no later than
     /// the newest commit of the job, from which each rank's commit differs by at most one.
-    pub fn holds(&self, method: Method, epoch: u64) -> Holds {
+    pub(crate) fn holds(&self, method: Method, epoch: u64) -> Holds {
         let is_whole = match method {
             // The epoch is in (B, C) once it is stamped, before that in (A, D), which are complete
             // since the barrier before the first commit, and do not change until the stamp.

@@ -12,20 +12,17 @@ use super::store::CLEANERS;
 pub struct LostGroup {
     /// Index of the group, if one of its segments was found.
     pub group: Option<usize>,
-    /// The group's lost ranks.
     pub ranks: Vec<usize>,
 }
 
 /// Damage of one rank that cannot be repaired.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Damage {
-    /// The rank.
     pub rank: usize,
     /// `data` or `parities`.
     pub area: String,
     /// Region of the first damaged cell that cannot be rebuilt.
     pub region: usize,
-    /// Row of that cell.
     pub row: usize,
     /// First byte of that cell within the row.
     pub byte: usize,

@@ -506,7 +506,6 @@ fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
     use std::path::Path;
     use std::process::Command;
     use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -517,7 +516,9 @@ mod tests {
     use super::*;
     use crate::checkpoint::agree::Resume;
     use crate::checkpoint::hook::{Step, Wait};
-    use crate::checkpoint::level::{Disk, FileId, Generation, ImageFile, ImagesEvery, Slot};
+    use crate::checkpoint::level::ImagesEvery;
+    use crate::checkpoint::level::folder::ImageFolder;
+    use crate::checkpoint::level::testing::Observed;
     use crate::checkpoint::methods::Method;
     use crate::checkpoint::store::Files;
     use skt_comm::threads;
@@ -632,12 +633,6 @@ mod tests {
         }
     }
 
-    /// A disk on which a write takes until the rank's hook has reported that it waits.
-    #[derive(Debug)]
-    struct SlowDisk(Arc<dyn Disk>, Arc<AtomicUsize>);
-
-    struct SlowFile(Box<dyn ImageFile>, Arc<AtomicUsize>);
-
     /// Counts the reported waits of a rank.
     struct CountsWaits(Arc<AtomicUsize>);
 
@@ -651,59 +646,6 @@ mod tests {
         }
     }
 
-    impl ImageFile for SlowFile {
-        fn write_at(&mut self, at: u64, bytes: &[u8]) -> io::Result<()> {
-            let deadline = Instant::now() + Duration::from_secs(60);
-            while self.1.load(Ordering::SeqCst) == 0 {
-                assert!(Instant::now() < deadline, "the rank does not wait");
-                std::thread::yield_now();
-            }
-            self.0.write_at(at, bytes)
-        }
-
-        fn read_at(&mut self, at: u64, into: &mut [u8]) -> io::Result<()> {
-            self.0.read_at(at, into)
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            self.0.sync()
-        }
-
-        fn discard(&mut self) -> io::Result<()> {
-            self.0.discard()
-        }
-
-        fn bytes(&self) -> io::Result<u64> {
-            self.0.bytes()
-        }
-    }
-
-    impl Disk for SlowDisk {
-        fn list(&self) -> io::Result<Vec<FileId>> {
-            self.0.list()
-        }
-
-        fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
-            Ok(Box::new(SlowFile(self.0.create(generation, slot)?, self.1.clone())))
-        }
-
-        fn open(&self, file: FileId, rank: usize) -> io::Result<Box<dyn ImageFile>> {
-            self.0.open(file, rank)
-        }
-
-        fn remove(&self, file: FileId) -> io::Result<()> {
-            self.0.remove(file)
-        }
-
-        fn sync_names(&self) -> io::Result<()> {
-            self.0.sync_names()
-        }
-
-        fn free_bytes(&self) -> io::Result<u64> {
-            self.0.free_bytes()
-        }
-    }
-
     /// Waits for the image of a first checkpoint, in a second one or at the end.
     fn wait_for_an_image(folder: &Path, in_checkpoint: bool) {
         let waited = threads::run(2, |world| {
@@ -712,7 +654,16 @@ mod tests {
             options.hook = Arc::new(CountsWaits(waits.clone()));
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
             let mut level = levels.open("client", 0, world.rank() as u64, 1, true).remove(0);
-            level.disk = Arc::new(SlowDisk(level.disk, waits));
+            // A write takes until the rank's hook has reported that it waits.
+            let on_write = move |_| {
+                let deadline = Instant::now() + Duration::from_secs(60);
+                while waits.load(Ordering::SeqCst) == 0 {
+                    assert!(Instant::now() < deadline, "the rank does not wait");
+                    std::thread::yield_now();
+                }
+            };
+            let disk = ImageFolder::open(folder, "client", 0, 0).expect("a disk");
+            level.disk = Arc::new(Observed(Box::new(disk), Arc::new(on_write)));
             level.every = ImagesEvery::Seconds(0.0);
             options.config.levels = vec![level];
             let Next::Compute(mut saved) = open(&world, &options, &[Region::of::<u8>(100)])? else {

@@ -9,7 +9,6 @@ use crate::checkpoint::record::Record;
 /// A segment that a process has found on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundSegment {
-    /// The segment's name.
     pub id: SegmentId,
     /// The segment's identity and record; `None` when the header is not whole, or has other
     /// parameters.
@@ -23,13 +22,9 @@ pub struct FoundSegment {
 /// the state, which may be long, by a checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Content {
-    /// Logical rank.
     pub rank: usize,
-    /// Index of its group.
     pub group: usize,
-    /// Ranks of its group.
     pub members: Vec<usize>,
-    /// The record, without the state.
     pub record: Record,
     /// Checksum of the state.
     pub state: u64,

@@ -30,31 +30,36 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use assign::discards;
-pub use found::{Content, FoundSegment};
-pub use offer::{Holder, Obstacle, Offer};
+pub(crate) use found::{Content, FoundSegment};
+pub(crate) use offer::{Obstacle, Offer};
 use offer::{
     contents, counts, current_segments, has_rotten_images, holder, left, lineage,
     refuse_other_shapes, segments,
 };
-pub(super) use plan::ranks;
-pub use plan::{Decision, Finished, OpeningPlan, Resume, Rules};
+pub use plan::OpeningPlan;
+pub(crate) use plan::{Decision, Finished, Rules};
 use resume::{resume, this_start};
 
+use super::config::Config;
+pub use super::config::Resume;
 use super::group;
 use super::level::{EpochSource, Restorable, choose};
 use super::methods::Method;
 use super::record::{Holds, StartId};
-pub use super::refusal::{Damage, LostGroup, Refusal};
+pub(crate) use super::refusal::Damage;
+pub use super::refusal::Refusal;
 
 /// Decides for the whole job. `offers` has one entry per process, in the order of their ranks.
-pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
+pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
     let held = offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.held.clone()?)));
     // An obstacle that passes is reported only if there is none that stays.
     if let Some((process, Obstacle { why, passes })) = held.min_by_key(|(_, held)| held.passes) {
         return Err(Refusal::Held { process, why, passes });
     }
-    if rules.resume != Resume::Never {
-        refuse_other_shapes(offers)?;
+    if rules.config.resume != Resume::Never {
+        refuse_other_shapes(offers, |offer| {
+            offer.segments.iter().map(|segment| (segment.id.rank, &segment.other))
+        })?;
         let finished = finished(offers).filter(|_| !is_superseded(offers, rules));
         if let Some(finished) = finished {
             return Ok(Decision::Finished(finished));
@@ -65,14 +70,14 @@ pub fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
         None => plan(offers, rules),
     };
     let given_up = choose::given_up(offers, rules);
-    if rules.resume == Resume::Never {
+    if rules.config.resume == Resume::Never {
         choose::refuse_without(&given_up, rules, "--resume never is to remove what is there")?;
     }
-    if rules.levels.is_empty() || rules.resume == Resume::Never {
+    if rules.config.levels.is_empty() || rules.config.resume == Resume::Never {
         return memory.map(|plan| Decision::Work(OpeningPlan { given_up, ..plan }));
     }
     let sealed = |level| choose::generations(offers, level).into_iter().collect();
-    let sealed = (0..rules.levels.len()).map(sealed).collect();
+    let sealed = (0..rules.config.levels.len()).map(sealed).collect();
     let mut plan = with_images(offers, rules, memory, &given_up)?;
     if plan.load.is_none() && has_rotten_images(offers) {
         for restorable in &mut plan.restorable {
@@ -106,7 +111,9 @@ fn with_images(
     memory: Result<OpeningPlan, Refusal>,
     given_up: &[Option<String>],
 ) -> Result<OpeningPlan, Refusal> {
-    choose::refuse_other_shapes(offers)?;
+    refuse_other_shapes(offers, |offer| {
+        offer.images.iter().flatten().map(|image| (image.id.rank, &image.other))
+    })?;
     let restorable = choose::restorable(offers, rules);
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
@@ -167,24 +174,25 @@ fn finished(offers: &[Offer]) -> Option<Finished> {
 fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
     let base = lineage(offers);
     let start = this_start(offers, rules);
-    let current = match rules.resume {
+    let current = match rules.config.resume {
         Resume::Never => BTreeMap::new(),
         _ => current_segments(offers, base),
     };
     let epoch = current.values().map(|content| content.record.committed()).max().unwrap_or(0);
     if epoch == 0 {
-        if rules.may_lose.is_some() {
-            let lost = (0..rules.ranks(offers.len())).filter(|rank| !current.contains_key(rank));
+        if rules.config.may_lose.is_some() {
+            let lost =
+                (0..rules.config.ranks(offers.len())).filter(|rank| !current.contains_key(rank));
             return Err(Refusal::CannotContinue { lost: lost.collect() });
         }
-        if rules.resume == Resume::Require {
+        if rules.config.resume == Resume::Require {
             return Err(Refusal::NothingFound);
         }
         return fresh(offers, rules, start);
     }
     let usable: BTreeMap<usize, &Content> = current
         .iter()
-        .filter(|(_, content)| content.record.holds(rules.method, epoch) != Holds::Nothing)
+        .filter(|(_, content)| content.record.holds(rules.config.method, epoch) != Holds::Nothing)
         .map(|(&rank, &content)| (rank, content))
         .collect();
     let mut resumed = resume(offers, offers, rules, epoch, &usable);
@@ -193,7 +201,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
         let newest = newest.expect("the epoch comes from such a commit");
         plan.holder = Some(holder(offers, newest));
     }
-    resumed.map_err(|refusal| name_incomplete(refusal, rules.method, &current, &usable))
+    resumed.map_err(|refusal| name_incomplete(refusal, rules.config.method, &current, &usable))
 }
 
 /// Adds to a refusal which lost ranks have an incomplete copy.
@@ -220,9 +228,9 @@ fn name_incomplete(
 /// The plan to start from the beginning, with new segments.
 fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan, Refusal> {
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
-    let Rules { members, parities, allow_shared_domains, .. } = *rules;
+    let Config { members, parities, allow_shared_domains, .. } = *rules.config;
     let own: Vec<usize> = (0..offers.len()).collect();
-    let (groups, ranks) = match (&rules.groups, rules.method) {
+    let (groups, ranks) = match (&rules.config.groups, rules.config.method) {
         (Some(groups), _) => {
             let placed = group::place(&domains, groups, parities, allow_shared_domains)?;
             let group::Placement { ranks, shared_domains, single_domain } = placed;
@@ -255,9 +263,9 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         discard,
         lost: Vec::new(),
         load: None,
-        restorable: vec![Restorable::default(); rules.levels.len()],
+        restorable: vec![Restorable::default(); rules.config.levels.len()],
         has_rotten_images: false,
-        sealed: vec![Vec::new(); rules.levels.len()],
-        given_up: vec![None; rules.levels.len()],
+        sealed: vec![Vec::new(); rules.config.levels.len()],
+        given_up: vec![None; rules.config.levels.len()],
     })
 }

@@ -16,7 +16,6 @@ pub type Holder = (usize, SegmentId);
 /// Why a process cannot take hold of the run on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Obstacle {
-    /// The reason, in words.
     pub why: String,
     /// Whether it ends without intervention.
     pub passes: bool,
@@ -25,9 +24,7 @@ pub struct Obstacle {
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// Host of the process, as messages name it.
     pub host: String,
-    /// Failure domain of the process.
     pub domain: String,
     /// Node of the process: processes of one node find the same segments.
     pub node: String,
@@ -70,11 +67,16 @@ pub(super) fn holder(offers: &[Offer], content: &Content) -> Holder {
     offers.iter().enumerate().find_map(of).expect("it was found")
 }
 
-pub(super) fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
+/// Refuses what a process has found of other parameters: each is the rank of a segment or an image,
+/// and its differences from this start, if there are any.
+pub(in super::super) fn refuse_other_shapes<'a, F: Iterator<Item = (usize, &'a Option<String>)>>(
+    offers: &'a [Offer],
+    found: impl Fn(&'a Offer) -> F,
+) -> Result<(), Refusal> {
     for (process, offer) in offers.iter().enumerate() {
-        for FoundSegment { id, other, .. } in &offer.segments {
+        for (rank, other) in found(offer) {
             if let Some(differences) = other.clone() {
-                return Err(Refusal::OtherShape { process, rank: id.rank, differences });
+                return Err(Refusal::OtherShape { process, rank, differences });
             }
         }
     }

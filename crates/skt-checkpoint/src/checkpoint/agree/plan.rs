@@ -1,81 +1,32 @@
 //! The rules of the decision, and its result.
 
 use serde::{Deserialize, Serialize};
-use skt_terms::named;
 
 use super::offer::Holder;
+use crate::checkpoint::config::Config;
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::level::{EpochSource, Generation, Load, Restorable, Rotten};
-use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::Refusal;
 
-/// What to do with the segments and images that are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Resume {
-    /// Resume from what is found; start afresh if there is nothing.
-    Auto,
-    /// Discard what is found and start afresh.
-    Never,
-    /// Resume from what is found, or fail.
-    Require,
-}
-
-named!(Resume { Auto: "auto", Never: "never", Require: "require" });
-
-/// What the decision depends on besides the offers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rules {
-    /// The method.
-    pub method: Method,
-    /// Members of a group, approximately.
-    pub members: usize,
-    /// Parities of a stripe.
-    pub parities: usize,
-    /// The groups, if the application defines them; otherwise they are formed.
-    pub groups: Option<Vec<Vec<usize>>>,
-    /// The sets of ranks of which one may be lost, if there are fewer processes than ranks: see
-    /// [`Config::may_lose`].
-    ///
-    /// [`Config::may_lose`]: crate::checkpoint::config::Config::may_lose
-    pub may_lose: Option<Vec<Vec<usize>>>,
-    /// Whether members of a group may share a failure domain.
-    pub allow_shared_domains: bool,
-    /// What to do with segments and images that are found.
-    pub resume: Resume,
-    /// Whether the application knows that a failing level hides no image of this run.
-    pub nothing_hidden: bool,
-    /// Wall clock at this start, in any unit.
-    pub clock: u64,
-    /// A random number for this start.
-    pub nonce: u64,
-    /// The levels of images, by the names that users know.
-    pub levels: Vec<String>,
+/// What the decision depends on besides the offers. The clock and the nonce of the configuration are
+/// those of process 0, which decides.
+#[derive(Clone, Copy)]
+pub struct Rules<'a> {
+    pub config: &'a Config,
     /// The sources that this start has found rotten and resumes without, in the order in which it
     /// found them.
-    pub rotten: Vec<Rotten>,
+    pub rotten: &'a [Rotten],
 }
 
-/// Ranks of the run, in a job of `processes`: those of all sets of `may_lose`, if it is given (see
-/// [`Rules::may_lose`]).
-pub(in super::super) fn ranks(may_lose: Option<&[Vec<usize>]>, processes: usize) -> usize {
-    may_lose.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
-}
-
-impl Rules {
-    /// Ranks of the run, in a job of `processes`.
-    pub(super) fn ranks(&self, processes: usize) -> usize {
-        ranks(self.may_lose.as_deref(), processes)
-    }
-
+impl Rules<'_> {
     /// Refuses to resume without the `lost` ranks if no process is to take them over (`may_lose`),
     /// unless the memory of each of the `processes` is that of its rank and the application
     /// survives this loss.
     pub(super) fn refuse_lost(&self, lost: &[usize], processes: usize) -> Result<(), Refusal> {
-        let Some(sets) = &self.may_lose else { return Ok(()) };
+        let Some(sets) = &self.config.may_lose else { return Ok(()) };
         let has_all = |set: &Vec<usize>| lost.iter().all(|rank| set.contains(rank));
-        let has_memory = lost.len() + processes == self.ranks(processes);
+        let has_memory = lost.len() + processes == self.config.ranks(processes);
         if has_memory && sets.iter().any(has_all) {
             Ok(())
         } else {
@@ -144,9 +95,7 @@ impl OpeningPlan {
 /// The decision for a run that has ended: what is left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finished {
-    /// The last epoch of the run.
     pub epoch: u64,
-    /// The segment that has its result.
     pub holder: Holder,
     /// The result, once its holder has broadcast it.
     pub result: Vec<u8>,
@@ -164,8 +113,6 @@ pub struct Finished {
 /// What a start is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Decision {
-    /// Begin or resume the run.
     Work(OpeningPlan),
-    /// Report the result once more, and remove what is left of the run.
     Finished(Finished),
 }

@@ -18,7 +18,7 @@ pub(super) fn this_start(offers: &[Offer], rules: &Rules) -> StartId {
     let newest = newest_start_of_segments(offers).max(newest_start_of_images(offers));
     // If all traces of earlier starts are gone, the clock still makes this start count as later
     // than those.
-    StartId { number: rules.clock.max(newest + 1), nonce: rules.nonce }
+    StartId { number: rules.config.clock.max(newest + 1), nonce: rules.config.nonce }
 }
 
 /// The plan to resume from `epoch` with the `usable` content of each rank, which the processes of
@@ -30,7 +30,7 @@ pub(in super::super) fn resume(
     epoch: u64,
     usable: &BTreeMap<usize, &Content>,
 ) -> Result<OpeningPlan, Refusal> {
-    let (size, processes) = (rules.ranks(offers.len()), offers.len());
+    let (size, processes) = (rules.config.ranks(offers.len()), offers.len());
     let taken = assign(found, usable);
     let mut ranks = vec![usize::MAX; processes];
     let mut attach = vec![None; processes];
@@ -41,12 +41,12 @@ pub(in super::super) fn resume(
     let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
     rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
-    if rules.may_lose.is_none() {
+    if rules.config.may_lose.is_none() {
         give_lost_ranks(&mut ranks, &lost);
     }
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     // A group that the application defines survives as many losses at once as it has parities.
-    let most = if rules.groups.is_some() { rules.parities } else { 1 };
+    let most = if rules.config.groups.is_some() { rules.config.parities } else { 1 };
     let shared_domains = group::max_in_a_domain(&domains, &groups, &ranks) > most;
     let is_memory = std::ptr::eq(offers, found);
     let nothing = vec![None; processes];
@@ -67,10 +67,10 @@ pub(in super::super) fn resume(
         discard,
         lost,
         load: None,
-        restorable: vec![Restorable::default(); rules.levels.len()],
+        restorable: vec![Restorable::default(); rules.config.levels.len()],
         has_rotten_images: false,
-        sealed: vec![Vec::new(); rules.levels.len()],
-        given_up: vec![None; rules.levels.len()],
+        sealed: vec![Vec::new(); rules.config.levels.len()],
+        given_up: vec![None; rules.config.levels.len()],
     })
 }
 
@@ -98,14 +98,14 @@ fn stored_groups(
     let mut broken: Vec<LostGroup> = groups
         .iter()
         .map(|(&group, members)| LostGroup { group: Some(group), ranks: of(members) })
-        .filter(|group| group.ranks.len() > rules.parities)
+        .filter(|group| group.ranks.len() > rules.config.parities)
         .collect();
     let unknown: Vec<usize> = (0..size).filter(|rank| !known.contains(rank)).collect();
     if !unknown.is_empty() {
         broken.push(LostGroup { group: None, ranks: unknown });
     }
     if !broken.is_empty() {
-        let (incomplete, parities) = (Vec::new(), rules.parities);
+        let (incomplete, parities) = (Vec::new(), rules.config.parities);
         return Err(Refusal::Unrecoverable { epoch, lost: broken, incomplete, parities });
     }
     assert!(groups.keys().copied().eq(0..groups.len()), "groups are numbered from 0");

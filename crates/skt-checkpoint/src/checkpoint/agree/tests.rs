@@ -1,23 +1,20 @@
+use std::io::ErrorKind;
+use std::sync::{Arc, LazyLock};
+
 use super::*;
+use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::header::{Identity, SegmentId};
-use crate::checkpoint::level::{FoundImage, Generation, ImageId};
+use crate::checkpoint::level::{
+    FoundImage, Generation, ImageId, ImagesEvery, Level, Reach, Unopened, WhenBusy,
+};
 use crate::checkpoint::parameters::Parameters;
 use crate::checkpoint::record::Record;
+use crate::checkpoint::refusal::LostGroup;
 
-const RULES: Rules = Rules {
-    method: Method::SelfCheckpoint,
-    members: 4,
-    parities: 1,
-    groups: None,
-    may_lose: None,
-    allow_shared_domains: false,
-    resume: Resume::Auto,
-    nothing_hidden: false,
-    clock: 9,
-    nonce: 5,
-    levels: Vec::new(),
-    rotten: Vec::new(),
-};
+static RULES: LazyLock<Config> = LazyLock::new(|| {
+    let config = Config::new("run", CodecKind::Xor);
+    Config { members: 4, clock: 9, nonce: 5, ..config }
+});
 const BASE: StartId = StartId { number: 3, nonce: 1 };
 
 /// The record of a segment that follows `lineage`, with this commit and stamp.
@@ -70,15 +67,15 @@ fn one_each(states: [(u64, u64); 4]) -> Vec<Offer> {
 }
 
 /// The plan of a run that is not done.
-fn planned(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
-    match decide(offers, rules)? {
+fn planned(offers: &[Offer], config: &Config) -> Result<OpeningPlan, Refusal> {
+    match decide(offers, &Rules { config, rotten: &[] })? {
         Decision::Work(plan) => Ok(plan),
         Decision::Finished(finished) => panic!("not marked, and yet {finished:?}"),
     }
 }
 
-fn ended(offers: &[Offer], rules: &Rules) -> Finished {
-    match decide(offers, rules) {
+fn ended(offers: &[Offer], config: &Config) -> Finished {
+    match decide(offers, &Rules { config, rotten: &[] }) {
         Ok(Decision::Finished(finished)) => finished,
         other => panic!("marked, and yet {other:?}"),
     }
@@ -167,7 +164,7 @@ fn starts_that_unreachable_segments_may_name_are_remembered() {
     assert_eq!(planned(&found, &RULES).expect("legal").left, [older]);
     found[0].segments.clear();
     assert_eq!(planned(&found, &RULES).expect("legal").left, [older, BASE, alone]);
-    let afresh = Rules { resume: Resume::Never, ..RULES };
+    let afresh = Config { resume: Resume::Never, ..RULES.clone() };
     assert_eq!(planned(&found, &afresh).expect("legal").left, [older, BASE, alone]);
     // Also before the first epoch.
     let mut found = one_each([(0, 0); 4]);
@@ -195,13 +192,13 @@ fn fewer_processes_keep_their_ranks_if_the_loss_is_tolerated() {
         ranks.iter().map(|&rank| all[rank].clone()).collect()
     };
     let may_lose = Some(vec![vec![0], vec![1, 2], vec![3]]);
-    let rules = Rules { method: Method::Abft, may_lose, ..RULES };
+    let rules = Config { method: Method::Abft, may_lose, ..RULES.clone() };
     let plan = planned(&left(&[0, 2, 3]), &rules).expect("one is lost");
     assert_eq!((&plan.ranks[..], &plan.lost[..]), (&[0, 2, 3][..], &[1][..]));
     assert!(plan.attach.iter().all(Option::is_some));
     let refused = |offers: &[Offer], lost: &[usize]| {
         let refusal = Refusal::CannotContinue { lost: lost.to_vec() };
-        assert_eq!(decide(offers, &rules).unwrap_err(), refusal);
+        assert_eq!(planned(offers, &rules).unwrap_err(), refusal);
     };
     refused(&left(&[1, 2]), &[0, 3]);
     // A process whose own memory is gone cannot continue.
@@ -273,8 +270,8 @@ fn torn_and_hollow_segments_count_as_lost() {
 
 #[test]
 fn resume_option_decides_what_happens_to_found_data() {
-    let never = Rules { resume: Resume::Never, ..RULES };
-    let require = Rules { resume: Resume::Require, ..RULES };
+    let never = Config { resume: Resume::Never, ..RULES.clone() };
+    let require = Config { resume: Resume::Require, ..RULES.clone() };
     let found = one_each([(4, 4); 4]);
     let plan = planned(&found, &never).expect("afresh");
     assert_eq!((plan.epoch, plan.unusable), (0, 4));
@@ -300,7 +297,7 @@ fn other_settings_are_refused_not_thrown_away() {
     let refusal = planned(&found, &RULES).expect_err("of another shape");
     assert!(matches!(refusal, Refusal::OtherShape { process: 2, rank: 2, .. }), "{refusal}");
     assert!(refusal.to_string().contains("other settings: ranks 4 there, 2 here"));
-    let never = Rules { resume: Resume::Never, ..RULES };
+    let never = Config { resume: Resume::Never, ..RULES.clone() };
     assert_eq!(planned(&found, &never).expect("afresh").epoch, 0);
 }
 
@@ -321,7 +318,7 @@ fn a_group_with_nothing_left_is_named_by_its_ranks() {
 
 #[test]
 fn a_half_written_single_copy_is_never_used() {
-    let rules = Rules { method: Method::Single, ..RULES };
+    let rules = Config { method: Method::Single, ..RULES.clone() };
     let mut found = one_each([(4, 4); 4]);
     edit(&mut found[1]).record.begin_update(5);
     let plan = planned(&found, &rules).expect("one incomplete copy is one loss");
@@ -364,9 +361,9 @@ fn one_mark_means_that_the_run_is_finished() {
     for rank in [0, 1, 3] {
         found[rank].segments.clear();
     }
-    let require = Rules { resume: Resume::Require, ..RULES };
+    let require = Config { resume: Resume::Require, ..RULES.clone() };
     assert_eq!(ended(&found, &require).holder, (2, id(2)));
-    let never = Rules { resume: Resume::Never, ..RULES };
+    let never = Config { resume: Resume::Never, ..RULES.clone() };
     let plan = planned(&found, &never).expect("afresh");
     assert_eq!((plan.epoch, &plan.discard[2][..]), (0, &[id(2)][..]));
     // A run without a checkpoint can have ended, too.
@@ -407,7 +404,16 @@ fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
 
 #[test]
 fn images_of_a_later_start_make_finished_memory_stale() {
-    let rules = Rules { levels: vec!["global:/scratch".to_owned()], ..RULES };
+    let level = Level {
+        name: "global:/scratch".to_owned(),
+        disk: Arc::new(Unopened(ErrorKind::Unsupported.into())),
+        reach: Reach::Global,
+        every: ImagesEvery::Seconds(0.0),
+        keep: 1,
+        when_busy: WhenBusy::Wait,
+        max_bytes_per_second: None,
+    };
+    let rules = Config { levels: vec![level], ..RULES.clone() };
     let later = StartId { number: BASE.number + 1, nonce: 8 };
     for is_done in [false, true] {
         let mut found = one_each([(5, 5); 4]);
@@ -422,6 +428,7 @@ fn images_of_a_later_start_make_finished_memory_stale() {
         // Images of the same start, or of one before, are older than the memory.
         for start in [BASE, StartId { number: 2, nonce: 9 }] {
             let found = with_images_of(start, found.clone());
+            let rules = Rules { config: &rules, rotten: &[] };
             match decide(&found, &rules).expect("memory") {
                 Decision::Finished(finished) => assert!(is_done && finished.epoch == 5),
                 Decision::Work(plan) => {
@@ -432,7 +439,7 @@ fn images_of_a_later_start_make_finished_memory_stale() {
         // Too few of them make nothing stale.
         let mut few = with_images_of(later, found);
         few.iter_mut().take(2).for_each(|offer| offer.images[0].clear());
-        let decision = decide(&few, &rules).expect("memory");
+        let decision = decide(&few, &Rules { config: &rules, rotten: &[] }).expect("memory");
         assert_eq!(matches!(decision, Decision::Finished(_)), is_done);
     }
 }

@@ -37,8 +37,8 @@ use super::layout::{Area, RegionAreas, Stripes, Summed};
 use super::memory::{Memory, Peer};
 use super::vault::Vault;
 use crate::tuning::TUNING;
-pub use rebuild::CellPosition;
-pub use scratch::Scratch;
+pub(crate) use rebuild::CellPosition;
+pub(crate) use scratch::Scratch;
 use scratch::{bytes_of, bytes_of_mut};
 use skt_comm::{Comm, PageBuf, Result, SendRequest, Tag};
 use tile::{Tile, tiles};
@@ -80,18 +80,12 @@ impl Encoder {
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// One member's view of a region, with all that it needs to encode and rebuild bands.
-pub struct RegionView<'a, C, M: Memory> {
-    /// The group.
+pub(crate) struct RegionView<'a, C, M: Memory> {
     pub comm: &'a C,
-    /// The group's code, shaped for it.
     pub code: &'a Codec,
-    /// This member's segment.
     pub vault: &'a mut Vault<M::Segment>,
-    /// The areas of the region within the segment.
     pub areas: &'a RegionAreas,
-    /// Approximate bytes of a message.
     pub message_bytes: usize,
-    /// Buffers for messages.
     pub scratch: &'a mut Scratch,
     /// The other members' segments, by position in the group, for [`Encoder::Direct`].
     pub peers: &'a [Option<M::Peer>],

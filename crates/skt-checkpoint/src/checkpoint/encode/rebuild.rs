@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use bytemuck::{Pod, Zeroable};
+
 use super::tile::Tile;
 use super::{RegionView, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
@@ -16,17 +18,14 @@ const TAG_REBUILD: Tag = 4;
 
 /// The position of a cell within a stripe: one cell of the same row of each of its blocks, data and
 /// parities alike.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
+#[repr(C)]
 pub struct CellPosition {
-    /// The region.
     pub region: usize,
-    /// The band of the region.
     pub band: usize,
-    /// The stripe of the band.
     pub stripe: usize,
     /// The row, counted from the first of each block.
     pub row: usize,
-    /// The cell of the row.
     pub cell: usize,
 }
 

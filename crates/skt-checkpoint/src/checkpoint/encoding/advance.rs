@@ -197,7 +197,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 let data = areas.data(areas.a, self.method.encoded(schedule.epoch));
                 for row in rows {
                     let (of_row, tail) = rest.split_at(cells.len());
-                    segment.set_sums(&data, row, cells.start, of_row);
+                    segment.vault.set_sums(&data, row, cells.start, of_row);
                     rest = tail;
                 }
             }
@@ -251,7 +251,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         loop {
             let least = counts.theirs.iter().map(|(ready, _)| *ready).min().unwrap_or(units);
             // The data that members wrote before they called it ready is visible after this.
-            segment.order();
+            segment.vault.order();
             let end = if wait { least } else { least.min(schedule.begun + 1) };
             self.encode_units(segment, schedule, end)?;
             if end < least {
@@ -288,7 +288,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             return Ok(());
         }
         counts.reported = ready;
-        segment.order();
+        segment.vault.order();
         let mut word = word()?;
         // A number as a double: a transport of doubles need not preserve other bit patterns.
         word[0] = ready as f64;

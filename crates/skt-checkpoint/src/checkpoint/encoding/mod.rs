@@ -28,36 +28,14 @@ type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 /// The damaged cells of a group: for each cell, the members on which it is damaged.
 pub(super) type Damaged = BTreeMap<CellPosition, BTreeSet<usize>>;
 
-/// An [`Active`] as the members send it.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-struct ActiveWords {
-    row: u64,
-    byte: u64,
-}
-
-/// A [`CellPosition`] as the members send it.
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-struct PlaceWords {
-    region: u64,
-    band: u64,
-    stripe: u64,
-    row: u64,
-    cell: u64,
-}
-
 /// The encoding of this rank's group.
 pub(super) struct Encoding<C: Comm, M: Memory> {
     group: C,
-    /// The group's code, shaped for it.
     code: Codec,
     method: Method,
-    /// How this group computes parities.
     encoder: Encoder,
     /// Approximate bytes of a message when the group encodes by messages.
     message_bytes: usize,
-    /// Approximate bytes of messages in transit at once.
     in_flight_bytes: usize,
     cell_bytes: usize,
     scratch: Scratch,
@@ -85,7 +63,6 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         }
     }
 
-    /// How this group computes parities.
     pub fn encoder(&self) -> Encoder {
         self.encoder
     }
@@ -98,7 +75,6 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         }
     }
 
-    /// The position of this rank in the group.
     pub fn rank(&self) -> usize {
         self.group.rank()
     }
@@ -145,7 +121,6 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(())
     }
 
-    /// Releases the segments of the other members.
     pub fn forget_peers(&mut self) {
         self.peers.clear();
     }
@@ -182,20 +157,14 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         let all = segment.record().stamped() == 0;
         let corners =
             active.iter().filter(|_| !all).chain(stages.iter().copied().flatten().flatten());
-        let words = |a: &Active| ActiveWords { row: a.row as u64, byte: a.byte as u64 };
-        let mut least: Vec<ActiveWords> = corners.map(words).collect();
+        let mut least: Vec<Active> = corners.copied().collect();
         if !least.is_empty() {
-            all_reduce(&self.group, &mut least, |a, b| ActiveWords {
-                row: a.row.min(b.row),
-                byte: a.byte.min(b.byte),
-            })?;
+            let min =
+                |a: Active, b: Active| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) };
+            all_reduce(&self.group, &mut least, min)?;
         }
-        let least = least.into_iter();
-        let cell_bytes = self.cell_bytes;
-        let mut least = least.map(|words| Active {
-            row: words.row as usize,
-            byte: words.byte as usize / cell_bytes * cell_bytes,
-        });
+        let to_cell = |a: Active| Active { byte: a.byte / self.cell_bytes * self.cell_bytes, ..a };
+        let mut least = least.into_iter().map(to_cell);
         let mut take = |count| least.by_ref().take(count).collect::<Vec<_>>();
         let active = if all { vec![Active::ALL; active.len()] } else { take(active.len()) };
         let of_regions = |stages: &[Vec<Active>]| stages.iter().map(|s| take(s.len())).collect();
@@ -220,7 +189,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
                 self.view(segment, region).rebuild(lost, settled, band, step)?;
                 bands += 1;
                 // Reports progress, because groups without lost members wait.
-                segment.passes(begun, bands);
+                segment.vault.passes(begun, bands);
             }
         }
         Ok(())
@@ -228,29 +197,12 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// The damaged cells of all members. Collective over the group.
     pub fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
-        let mut places = Vec::with_capacity(listed.len());
-        for DamagedCell { place, .. } in listed {
-            let CellPosition { region, band, stripe, row, cell } = *place;
-            places.push(PlaceWords {
-                region: region as u64,
-                band: band as u64,
-                stripe: stripe as u64,
-                row: row as u64,
-                cell: cell as u64,
-            });
-        }
+        let places: Vec<CellPosition> = listed.iter().map(|cell| cell.place).collect();
         let mut damaged = Damaged::new();
         let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
         for (member, bytes) in of_all.iter().enumerate() {
-            for words in bytes.chunks_exact(size_of::<PlaceWords>()) {
-                let words: PlaceWords = bytemuck::pod_read_unaligned(words);
-                let place = CellPosition {
-                    region: words.region as usize,
-                    band: words.band as usize,
-                    stripe: words.stripe as usize,
-                    row: words.row as usize,
-                    cell: words.cell as usize,
-                };
+            for place in bytes.chunks_exact(size_of::<CellPosition>()) {
+                let place = bytemuck::pod_read_unaligned(place);
                 damaged.entry(place).or_default().insert(member);
             }
         }

@@ -33,7 +33,7 @@ pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
             most_redundant: most_redundant(&all),
         }
     };
-    (0..rules.levels.len()).map(of_level).collect()
+    (0..rules.config.levels.len()).map(of_level).collect()
 }
 
 /// Finds [`Restorable::most_redundant`]. `all` has the generations that can be restored, newest
@@ -62,7 +62,7 @@ pub fn from_images(
     why: &str,
 ) -> Option<OpeningPlan> {
     let newest = |level: &usize| restorable[*level].generations.first().copied();
-    let with_any = (0..rules.levels.len()).filter(|level| newest(level).is_some());
+    let with_any = (0..rules.config.levels.len()).filter(|level| newest(level).is_some());
     let level = with_any.rev().max_by_key(newest)?;
     let generation = newest(&level)?;
     let mut plan = restore(offers, rules, level, generation).ok()?;
@@ -79,18 +79,6 @@ pub fn from_images(
     Some(plan)
 }
 
-/// Refuses if a process has found an image of other parameters.
-pub fn refuse_other_shapes(offers: &[Offer]) -> Result<(), Refusal> {
-    for (process, offer) in offers.iter().enumerate() {
-        for FoundImage { id, other, .. } in offer.images.iter().flatten() {
-            if let Some(differences) = other.clone() {
-                return Err(Refusal::OtherShape { process, rank: id.rank, differences });
-            }
-        }
-    }
-    Ok(())
-}
-
 /// For each level, why this start gives it up, if it does: the failure of the first process on
 /// which it fails.
 pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
@@ -101,7 +89,7 @@ pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
         };
         offers.iter().enumerate().find_map(failed)
     };
-    (0..rules.levels.len()).map(of_level).collect()
+    (0..rules.config.levels.len()).map(of_level).collect()
 }
 
 /// Refuses a start that has nothing to resume from, for the reason `why`, while a level that is
@@ -111,12 +99,12 @@ pub fn refuse_without(
     rules: &Rules,
     why: &str,
 ) -> Result<(), Refusal> {
-    if rules.nothing_hidden {
+    if rules.config.nothing_hidden {
         return Ok(());
     }
-    for (level, failure) in rules.levels.iter().zip(given_up) {
+    for (level, failure) in rules.config.levels.iter().zip(given_up) {
         if let Some(failure) = failure.clone() {
-            let (level, why) = (level.clone(), why.to_owned());
+            let (level, why) = (level.name.clone(), why.to_owned());
             return Err(Refusal::LevelFails { level, failure, why });
         }
     }
@@ -139,7 +127,7 @@ fn is_true(image: &FoundImage, rules: &Rules) -> bool {
             && record.lineage() == start
             && (record.committed(), record.stamped()) == (epoch, epoch)
             && !record.is_finished()
-            && record.holds(rules.method, epoch) == Holds::Copy
+            && record.holds(rules.config.method, epoch) == Holds::Copy
     })
 }
 

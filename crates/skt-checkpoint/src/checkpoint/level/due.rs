@@ -68,7 +68,6 @@ pub(super) struct RunClock {
 }
 
 impl RunClock {
-    /// The clock of a start that begins now.
     pub fn new(of_state: Option<StateSeconds>) -> Self {
         Self { of_state, saved: (0.0, Instant::now()) }
     }
@@ -119,7 +118,6 @@ impl NextImage {
         self.cost.unwrap_or_default()
     }
 
-    /// Notes the largest cost of any rank.
     pub fn note_cost(&mut self, of_ranks: ImageCost) {
         self.cost_of_ranks = of_ranks;
     }

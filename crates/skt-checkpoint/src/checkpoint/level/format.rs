@@ -74,9 +74,7 @@ impl ImageLayout {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Seal {
     pub identity: Identity,
-    /// The record of the segment, with the state.
     pub record: Record,
-    /// Offset of the body in the slot.
     pub body_at: u64,
     pub body_bytes: u64,
     /// Checksum of the body, if it contains no checksums itself; else 0.
@@ -109,11 +107,8 @@ pub(in super::super) fn encode_seal(
 /// The seal of an image, as far as it can be read.
 #[derive(Debug)]
 pub(in super::super) enum SealState {
-    /// The image has a whole seal of this version.
     Sealed(Box<Seal>),
-    /// The image is of another version.
     OtherVersion,
-    /// The image has no seal, or a damaged one.
     Nothing,
 }
 

@@ -20,11 +20,7 @@ use super::{WhenBusy, Writer};
 pub struct Free(());
 
 /// Writes the images of one rank.
-pub struct Helper {
-    way: WriterKind,
-}
-
-enum WriterKind {
+pub enum Helper {
     /// No levels: there is never anything to write.
     None,
     Caller(Option<Writing>),
@@ -32,7 +28,7 @@ enum WriterKind {
 }
 
 /// The writing thread, which waits for the next images when it has none.
-struct Thread {
+pub struct Thread {
     /// `None` once the thread has been requested to end.
     to: Option<Sender<Writing>>,
     from: Receiver<Vec<Written>>,
@@ -59,15 +55,10 @@ const REPORT_PERIOD: Duration = Duration::from_millis(100);
 const PAUSE_SECONDS_MAX: f64 = 1.0;
 
 impl Helper {
-    /// A helper that never has anything to write.
-    pub fn none() -> Self {
-        Self { way: WriterKind::None }
-    }
-
     pub fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
-            Writer::Caller => Self { way: WriterKind::Caller(None) },
-            Writer::Thread(begin) => Self { way: WriterKind::Thread(Thread::start(begin)?) },
+            Writer::Caller => Self::Caller(None),
+            Writer::Thread(begin) => Self::Thread(Thread::start(begin)?),
         })
     }
 
@@ -76,18 +67,18 @@ impl Helper {
     /// # Panics
     /// When the images before were not taken back, or there is no writer.
     pub fn write(&mut self, writing: Writing, _: Free) {
-        match &mut self.way {
-            WriterKind::None => unreachable!("there are no images without levels"),
-            WriterKind::Caller(busy) => {
+        match self {
+            Self::None => unreachable!("there are no images without levels"),
+            Self::Caller(busy) => {
                 assert!(busy.replace(writing).is_none(), "taken back first")
             }
-            WriterKind::Thread(thread) => thread.write(writing),
+            Self::Thread(thread) => thread.write(writing),
         }
     }
 
     /// Does one operation, if the caller writes the images itself.
     pub fn advance(&mut self) {
-        if let WriterKind::Caller(Some(writing)) = &mut self.way {
+        if let Self::Caller(Some(writing)) = self {
             writing.advance();
         }
     }
@@ -100,10 +91,10 @@ impl Helper {
 
     /// The results of the images that were being written, if they are done.
     pub fn done(&mut self) -> Option<Vec<Written>> {
-        match &mut self.way {
-            WriterKind::Thread(thread) => thread.done(),
+        match self {
+            Self::Thread(thread) => thread.done(),
             // Without a thread nothing is written between two calls of this rank.
-            WriterKind::None | WriterKind::Caller(_) => None,
+            Self::None | Self::Caller(_) => None,
         }
     }
 
@@ -115,9 +106,9 @@ impl Helper {
             let seconds = start.elapsed().as_secs_f64();
             hook.waits(&Wait { seconds, operations, expected_seconds });
         };
-        let written = match &mut self.way {
-            WriterKind::None => Vec::new(),
-            WriterKind::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
+        let written = match self {
+            Self::None => Vec::new(),
+            Self::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
                 match when_busy {
                     WhenBusy::Wait => loop {
                         report(writing.progress());
@@ -129,7 +120,7 @@ impl Helper {
                 }
                 writing.into_written()
             }),
-            WriterKind::Thread(thread) => thread.take_back(when_busy, report),
+            Self::Thread(thread) => thread.take_back(when_busy, report),
         };
         (written, Free(()))
     }
@@ -244,79 +235,39 @@ impl Drop for Thread {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::AtomicUsize;
     use std::time::Instant;
 
     use super::super::super::hook::NoHook;
     use super::super::super::record::StartId;
     use super::super::super::vault::{Backing, Vault};
-    use super::super::disk::{Disk, FileId, ImageFile, Slot};
+    use super::super::disk::{Disk, FileId, Slot};
+    use super::super::folder::ImageFolder;
     use super::super::ranks::SpacedRanks;
+    use super::super::testing::Observed;
     use super::super::writing::{ImageEnd, NewImage, Sealed};
     use super::super::{Generation, IMAGE_PAGE_BYTES};
     use super::*;
+    use tempfile::TempDir;
 
     const BODY_BYTES: usize = 64 << 10;
     const PIECE_BYTES: usize = 4 << 10;
     /// The longest time that a prompt answer may take on a busy machine.
     const PROMPT: Duration = Duration::from_secs(60);
 
-    /// A disk that counts the bytes written.
-    #[derive(Debug, Default, Clone)]
-    struct Counter(Arc<AtomicU64>);
-
-    impl ImageFile for Counter {
-        fn write_at(&mut self, _: u64, bytes: &[u8]) -> io::Result<()> {
-            self.0.fetch_add(bytes.len() as u64, Ordering::SeqCst);
-            Ok(())
-        }
-
-        fn read_at(&mut self, _: u64, _: &mut [u8]) -> io::Result<()> {
-            unreachable!("nothing is read")
-        }
-
-        fn sync(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn discard(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn bytes(&self) -> io::Result<u64> {
-            unreachable!("nothing is read")
-        }
+    /// A folder for the images of a run, and the number of bytes that are written to it.
+    fn disk() -> (TempDir, Arc<dyn Disk>, Arc<AtomicUsize>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = ImageFolder::open(folder.path(), "run", 0, 0).expect("a disk");
+        let written = Arc::new(AtomicUsize::new(0));
+        let count = written.clone();
+        let on_write = move |bytes| _ = count.fetch_add(bytes, Ordering::SeqCst);
+        (folder, Arc::new(Observed(Box::new(disk), Arc::new(on_write))), written)
     }
 
-    impl Disk for Counter {
-        fn list(&self) -> io::Result<Vec<FileId>> {
-            unreachable!("nothing is read")
-        }
-
-        fn create(&self, _: Generation, _: &Slot) -> io::Result<Box<dyn ImageFile>> {
-            Ok(Box::new(self.clone()))
-        }
-
-        fn open(&self, _: FileId, _: usize) -> io::Result<Box<dyn ImageFile>> {
-            unreachable!("nothing is read")
-        }
-
-        fn remove(&self, _: FileId) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn sync_names(&self) -> io::Result<()> {
-            Ok(())
-        }
-
-        fn free_bytes(&self) -> io::Result<u64> {
-            unreachable!("nobody asks")
-        }
-    }
-
-    /// A helper that writes an image at most at `rate` bytes per second, the counter of its bytes,
-    /// and the segment of the image, which must outlive the helper.
-    fn helper(rate: f64) -> (Helper, Counter, Vault<Box<[u8]>>) {
+    /// A helper that writes an image at most at `rate` bytes per second, the number of bytes written,
+    /// and the segment and the folder of the image, which must outlive the helper.
+    fn helper(rate: f64) -> (Helper, Arc<AtomicUsize>, (Vault<Box<[u8]>>, TempDir)) {
         let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
         let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
         // SAFETY: nothing writes to it, and it is dropped after the helper.
@@ -324,10 +275,10 @@ mod tests {
         let generation = Generation { start: StartId { number: 1, nonce: 1 }, epoch: 1 };
         let seal = vec![1; IMAGE_PAGE_BYTES];
         let places = vec![0, BODY_BYTES as u64 / 2];
-        let (counter, body_bytes) = (Counter::default(), BODY_BYTES as u64);
+        let ((folder, disk, written), body_bytes) = (disk(), BODY_BYTES as u64);
         let image = NewImage {
             level: 0,
-            disk: Arc::new(counter.clone()),
+            disk,
             generation,
             slot: Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 1 << 20 },
             remove: Vec::new(),
@@ -336,16 +287,16 @@ mod tests {
         let mut helper = Helper::start(Writer::thread()).expect("a thread");
         let writing = Writing::new(lent, vec![image], PIECE_BYTES, vec![Some(rate)]);
         helper.write(writing, Free(()));
-        (helper, counter, vault)
+        (helper, written, (vault, folder))
     }
 
     #[test]
     fn a_body_is_written_no_faster_than_its_level_allows() {
         let (rate, begun) = (4.0 * BODY_BYTES as f64, Instant::now());
         let (mut helper, counter, vault) = helper(rate);
-        let all = (BODY_BYTES + IMAGE_PAGE_BYTES) as u64;
+        let all = BODY_BYTES + IMAGE_PAGE_BYTES;
         loop {
-            let written = counter.0.load(Ordering::SeqCst);
+            let written = counter.load(Ordering::SeqCst);
             let allowed = rate * begun.elapsed().as_secs_f64() + PIECE_BYTES as f64;
             if written == all {
                 break;
@@ -369,7 +320,7 @@ mod tests {
         let (mut waits, counter, vault) = helper(rate);
         let (written, _) = waits.take_back(WhenBusy::Wait, &NoHook);
         assert!(matches!(written[0].end, ImageEnd::Sealed(_)), "{written:?}");
-        assert_eq!(counter.0.load(Ordering::SeqCst), (BODY_BYTES + IMAGE_PAGE_BYTES) as u64);
+        assert_eq!(counter.load(Ordering::SeqCst), BODY_BYTES + IMAGE_PAGE_BYTES);
         drop((waits, vault));
 
         let (mut gives_up, _, vault) = helper(rate);
@@ -378,7 +329,7 @@ mod tests {
         drop((gives_up, vault));
 
         let (goes, counter, vault) = helper(rate);
-        while counter.0.load(Ordering::SeqCst) == 0 {
+        while counter.load(Ordering::SeqCst) == 0 {
             assert!(begun.elapsed() < PROMPT);
             thread::sleep(Duration::from_millis(1));
         }
@@ -390,6 +341,7 @@ mod tests {
     /// files of a level without one. Nothing is forgotten where they are given up.
     #[test]
     fn files_due_for_removal_stay_where_images_are_given_up() {
+        let (_folder, disk, _) = disk();
         for operations in 0..=4 {
             let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
             let mut vault: Vault<Box<[u8]>> = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
@@ -400,7 +352,7 @@ mod tests {
                 |epoch| FileId { generation: generation(epoch), ranks: SpacedRanks::alone(0) };
             let image = |(level, remove, is_written): (usize, &[u64], bool)| NewImage {
                 level,
-                disk: Arc::new(Counter::default()),
+                disk: disk.clone(),
                 generation: generation(9),
                 slot: Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 1 << 20 },
                 remove: remove.iter().copied().map(file).collect(),

@@ -21,6 +21,8 @@ pub(super) mod room;
 pub mod settings;
 mod shelf;
 mod source;
+#[cfg(test)]
+pub(crate) mod testing;
 mod writing;
 
 use std::fmt;
@@ -30,8 +32,9 @@ use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
 pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
-pub use due::{ImageCost, ImagesEvery, IntervalOf, StateSeconds};
-pub use failed::Unopened;
+pub(crate) use due::IntervalOf;
+pub use due::{ImageCost, ImagesEvery, StateSeconds};
+pub(crate) use failed::Unopened;
 pub use format::IMAGE_PAGE_BYTES;
 pub(super) use format::{ImageLayout, Seal, encode_seal};
 pub(super) use helper::Free;
@@ -39,10 +42,11 @@ pub(super) use images::Images;
 pub use ranks::SpacedRanks;
 pub use shelf::LevelReport;
 pub use skt_terms::levels::Reach;
-pub use source::{EpochSource, FoundImage, Load, Restorable, Rotten};
+pub use source::Load;
+pub(crate) use source::{EpochSource, FoundImage, Restorable, Rotten};
 
 /// The largest number of levels of a run: each has one bit in the byte of due levels.
-pub const MAX_LEVELS: usize = 8;
+pub(crate) const MAX_LEVELS: usize = 8;
 
 /// What a rank does when an image is being written from bytes that it is about to overwrite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

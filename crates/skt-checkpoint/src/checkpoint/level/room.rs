@@ -20,9 +20,7 @@ const SPARE_IMAGES: usize = 2;
 /// The space that a process needs on a level before anything is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Request {
-    /// The process's rank in the run.
     rank: usize,
-    /// The rank's node.
     node: String,
     /// The rank's host, as messages name it.
     host: String,

@@ -18,7 +18,7 @@ use super::{Level, WhenBusy};
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct LevelReport {
     /// The level, as users know it.
     pub name: String,
@@ -91,7 +91,6 @@ struct Shelf {
     pending: Vec<u64>,
     /// Whether images of the last epoch were due, and had no room yet. The same on all ranks.
     is_put_off: bool,
-    /// The pending epochs that are sealed here.
     sealed: BTreeSet<u64>,
     /// The generations to keep that all ranks can be restored from, newest first. The same on all
     /// ranks. Those that the start has found may be one more than the level keeps.
@@ -134,16 +133,10 @@ impl Shelves {
             has_warned: false,
             report: LevelReport {
                 name: levels[i].name.clone(),
-                images: 0,
-                bytes: 0,
-                seconds: 0.0,
-                stall_seconds: 0.0,
-                cpu_seconds: 0.0,
-                interval_seconds: None,
-                given_up: 0,
                 complete_epoch: complete[i].first().map_or(0, |newest| newest.epoch),
                 failure: given_up[i].clone(),
                 is_over: given_up[i].is_some(),
+                ..LevelReport::default()
             },
             level: levels[i].clone(),
         };
@@ -166,7 +159,6 @@ impl Shelves {
         self.writing
     }
 
-    /// What each level has done.
     pub fn reports(&self) -> Vec<LevelReport> {
         let report = |shelf: &Shelf| LevelReport {
             interval_seconds: shelf.next.interval_by_cost(),
@@ -182,12 +174,10 @@ impl Shelves {
         if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
     }
 
-    /// Makes images of this level due at once.
     pub fn make_due(&mut self, level: usize) {
         self.shelves[level].next.make_due();
     }
 
-    /// Makes images of all levels due at once.
     pub fn make_all_due(&mut self) {
         self.shelves.iter_mut().for_each(|shelf| shelf.next.make_due());
     }

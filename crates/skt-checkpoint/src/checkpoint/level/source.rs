@@ -9,30 +9,20 @@ use super::disk::{Generation, ImageId};
 /// A source of the data of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EpochSource {
-    /// The segments in memory.
     Memory,
-    /// The images of a generation on one level.
-    Images {
-        /// The index of the level.
-        level: usize,
-        /// The generation of the images.
-        generation: Generation,
-    },
+    Images { level: usize, generation: Generation },
 }
 
 /// A source that this start has found to have more rot than its parities can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotten {
-    /// The source.
     pub source: EpochSource,
-    /// What is wrong with it.
     pub refusal: Refusal,
 }
 
 /// An image that a process sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundImage {
-    /// The image's name.
     pub id: ImageId,
     /// Contents of its seal; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,

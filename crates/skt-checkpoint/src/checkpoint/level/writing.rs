@@ -46,7 +46,6 @@ pub struct Written {
     /// Seconds from its first operation to its last, including the pauses of the caller; 0 for one
     /// that was given up before it was begun.
     pub seconds: f64,
-    /// Seconds of a core that its operations have used.
     pub cpu_seconds: f64,
 }
 
@@ -93,7 +92,6 @@ pub struct Writing {
     cpu_seconds: f64,
     /// When the first bytes of its body were written, and how many have been written.
     body: Option<(Instant, u64)>,
-    /// Operations done for all images.
     operations: u64,
     /// The most bytes of a body per second, by level.
     rates: Vec<Option<f64>>,
@@ -203,7 +201,6 @@ impl Writing {
         }
     }
 
-    /// The results of all images.
     pub fn into_written(self) -> Vec<Written> {
         self.written
     }

@@ -84,7 +84,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             let start = Instant::now();
             self.images.write(&mut self.segment, epoch, due);
             // The application writes to its data as soon as this function returns.
-            let _free = self.images.take_back_since(start, &*self.segment.hook());
+            let _free = self.images.take_back_since(start, &*self.segment.vault.hook());
         }
         Ok(stats)
     }

@@ -65,7 +65,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// The hook to which steps and waits are reported.
     pub(crate) fn hook(&self) -> Arc<dyn Hook> {
-        self.segment.hook()
+        self.segment.vault.hook()
     }
 
     /// The newest epoch; 0 before the first checkpoint.
@@ -109,12 +109,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// What each level has done on this rank.
     pub fn level_reports(&self) -> Vec<LevelReport> {
-        self.images.reports()
+        self.images.shelves.reports()
     }
 
     /// Makes images of the next epoch due on all levels. Rank 0 decides.
     pub fn make_images_due(&mut self) {
-        self.images.make_all_due();
+        self.images.shelves.make_all_due();
     }
 
     /// Seconds that the images of one epoch take this rank, judging by those that it has written or
@@ -190,9 +190,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Waits until all ranks of the job have called it. Collective.
     pub(super) fn barrier(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         self.segment.step(Step::new(StepName::Barrier, epoch))?;
-        self.segment.order();
+        self.segment.vault.order();
         let start = Instant::now();
-        if self.images.is_empty() {
+        if self.images.shelves.is_empty() {
             self.job.barrier()?
         } else {
             self.images.barrier(&self.job, &mut self.segment)?

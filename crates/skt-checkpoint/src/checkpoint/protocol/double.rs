@@ -23,7 +23,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             .map(|(a, b)| Active { row: a.row.min(b.row), byte: a.byte.min(b.byte) })
             .collect();
         // An image of the epoch before may still be written, from the other copy.
-        let free = self.images.take_back_before(epoch, &*self.segment.hook());
+        let free = self.images.take_back_before(epoch, &*self.segment.vault.hook());
         for region in 0..active.len() {
             self.segment.carry_sums(region, epoch)?;
         }

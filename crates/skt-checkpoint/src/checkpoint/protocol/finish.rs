@@ -164,7 +164,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         broadcast_bytes(&self.job, &mut result, 0)?;
         self.check_room(&result)?;
         // A run that has ended needs no image.
-        self.images.give_up(&*self.segment.hook());
+        self.images.give_up(&*self.segment.vault.hook());
         // The memory of a segment is freed only when no process has it open.
         self.encoding.forget_peers();
         self.job.barrier()?;

@@ -36,9 +36,10 @@ pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
 use super::layout::{Active, RegionShape};
+use super::level::Rotten;
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
-use super::opening::{Earlier, Opening};
+use super::opening::Opening;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
 pub use checkpointer::Checkpointer;
@@ -83,7 +84,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }
-        Self::open_after(comm, memory, config, shapes, hook, Earlier::nothing())
+        Self::open_after(comm, memory, config, shapes, hook, None, Vec::new())
     }
 
     /// [`Self::open`] for a start that keeps its hold and its findings from an `earlier` decision.
@@ -93,14 +94,15 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-        earlier: Earlier<M::Lock>,
+        lock: Option<M::Lock>,
+        rotten: Vec<Rotten>,
     ) -> Result<Opened<C, M>> {
         let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
         // 1 lock, agree: nothing changes, and what all have decided still holds.
         let (mut opening, decision) =
-            Opening::agree(comm, memory, &config, parameters, hook, earlier)?;
+            Opening::agree(comm, memory, &config, parameters, hook, lock, rotten)?;
         let mut plan = match decision {
             Decision::Work(plan) => plan,
             Decision::Finished(finished) => {

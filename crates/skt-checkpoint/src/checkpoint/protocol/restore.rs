@@ -8,7 +8,6 @@ use crate::checkpoint::layout::RegionShape;
 use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
-use crate::checkpoint::opening::Earlier;
 use crate::checkpoint::segment::SegmentParts;
 use skt_comm::Comm;
 
@@ -51,7 +50,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Makes images due at once if this start resumes from images that have rotted in part.
     pub(super) fn follow_images_at_once(&mut self) {
         if let Some(load) = &self.plan.load {
-            self.images.make_due(load.level);
+            self.images.shelves.make_due(load.level);
         }
     }
 
@@ -74,7 +73,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // All have released segments that another process may take over or remove.
         job.barrier()?;
         rotten.push(Rotten { source, refusal });
-        match Self::open_after(&job, memory, config, &shapes, hook, Earlier { lock, rotten })? {
+        match Self::open_after(&job, memory, config, &shapes, hook, lock, rotten)? {
             Opened::Ready(this) => Ok(this),
             Opened::Finished(_) => unreachable!("no rank of this start has come to the end"),
         }

@@ -53,7 +53,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         self.segment.commit(epoch, state, stats)?;
 
         // 6 flush: B := A, once no image is being written from B.
-        let free = self.images.take_back(&*self.segment.hook());
+        let free = self.images.take_back(&*self.segment.vault.hook());
         let step = Step::new(StepName::Flush, epoch);
         stats.flush_seconds += self.segment.copy_all(step, active, free)?;
 

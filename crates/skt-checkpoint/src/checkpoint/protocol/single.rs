@@ -18,7 +18,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         stats: &mut Stats,
     ) -> Result<()> {
         self.segment.begin_update(epoch)?;
-        let free = self.images.take_back(&*self.segment.hook());
+        let free = self.images.take_back(&*self.segment.vault.hook());
         stats.copy_seconds =
             self.segment.copy_all(Step::new(StepName::Copy, epoch), active, free)?;
         self.encoding.encode_all(&mut self.segment, epoch, active, stats)?;

@@ -15,7 +15,7 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::layout::{Active, RegionAreas, SegmentLayout, Summed};
+use super::layout::{Active, RegionAreas, SegmentLayout};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
@@ -32,7 +32,8 @@ pub(super) struct OwnSegment<M: Memory> {
     layout: SegmentLayout,
     identity: Identity,
     method: Method,
-    vault: Vault<M::Segment>,
+    /// The bytes of the segment.
+    pub vault: Vault<M::Segment>,
     record: Record,
     /// Method `abft`: bytes of each region, from its first on, that an image has.
     abft_image_bytes: usize,
@@ -49,7 +50,6 @@ pub(super) struct OwnSegment<M: Memory> {
 pub(super) struct SegmentParts<M: Memory> {
     pub memory: M,
     pub held: Backing<M::Segment>,
-    /// The hold on the run.
     pub lock: Option<M::Lock>,
     pub hook: Arc<dyn Hook>,
 }
@@ -112,12 +112,10 @@ impl<M: Memory> OwnSegment<M> {
         self.id
     }
 
-    /// The offsets within the segment's header.
     pub fn header(&self) -> &HeaderLayout {
         &self.header
     }
 
-    /// The offsets of the segment's areas.
     pub fn layout(&self) -> &SegmentLayout {
         &self.layout
     }
@@ -143,30 +141,9 @@ impl<M: Memory> OwnSegment<M> {
         self.vault.step(step)
     }
 
-    /// Reports to the hook that a long pass over the memory, begun at `begun`, has done `done`
-    /// parts.
-    pub fn passes(&self, begun: Instant, done: usize) {
-        self.vault.passes(begun, done);
-    }
-
-    /// The hook to which steps are reported.
-    pub fn hook(&self) -> Arc<dyn Hook> {
-        self.vault.hook()
-    }
-
-    /// Keeps stores in order, see [`Vault::order`].
-    pub fn order(&self) {
-        self.vault.order();
-    }
-
     /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
     pub fn encoded_region(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionAreas) {
         (&mut self.vault, &self.layout.regions[region])
-    }
-
-    /// Stores the checksums of cells of a row, from `cell` on.
-    pub fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
-        self.vault.set_sums(of, row, cell, sums);
     }
 
     /// The active parts of the last checkpoint, by region.
@@ -187,12 +164,10 @@ impl<M: Memory> OwnSegment<M> {
 
 /// The application's workspace.
 impl<M: Memory> OwnSegment<M> {
-    /// Allows the use of A.
     pub fn set_ready(&mut self) {
         self.ready = true;
     }
 
-    /// Asserts that A may be used.
     pub fn assert_ready(&self) {
         assert!(self.ready, "recover first");
     }

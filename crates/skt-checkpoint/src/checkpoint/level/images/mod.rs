@@ -29,10 +29,9 @@ use skt_comm::collect::{all_max, all_reduce};
 pub struct Images {
     levels: Vec<Level>,
     piece_bytes: usize,
-    /// Writes images from the segment.
     helper: Helper,
     /// What is known of the images of this rank.
-    shelves: Shelves,
+    pub shelves: Shelves,
     /// The files of images that this process manages, by level.
     seen_files: Vec<Vec<FileId>>,
 }
@@ -65,7 +64,7 @@ impl Images {
         let lacking = (0..levels.len()).filter(|&level| plan.restorable[level].is_lacking);
         lacking.for_each(|level| shelves.make_due(level));
         let helper = match levels.first() {
-            None => Helper::none(),
+            None => Helper::None,
             Some(first) => {
                 let failed = level_error("starting the writer of images", first);
                 Helper::start(config.image_writer.clone()).map_err(failed)?
@@ -80,24 +79,6 @@ impl Images {
         })
     }
 
-    /// What each level has done on this rank.
-    pub fn reports(&self) -> Vec<LevelReport> {
-        self.shelves.reports()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.shelves.is_empty()
-    }
-
-    /// Makes images of the next epoch due on all levels. Rank 0 decides.
-    pub fn make_all_due(&mut self) {
-        self.shelves.make_all_due();
-    }
-
-    pub fn make_due(&mut self, level: usize) {
-        self.shelves.make_due(level);
-    }
-
     /// Seconds that the images of one epoch take this rank, judging by those that it has written or
     /// is writing in this start; 0 if there are none.
     pub fn seconds(&mut self) -> f64 {
@@ -109,7 +90,7 @@ impl Images {
 
     /// Waits for the images that are being written, on all ranks.
     fn wait<C: Comm, M: Memory>(&mut self, job: &C, segment: &mut OwnSegment<M>) -> Result<()> {
-        let (start, hook) = (Instant::now(), segment.hook());
+        let (start, hook) = (Instant::now(), segment.vault.hook());
         let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         self.barrier(job, segment)
@@ -134,7 +115,7 @@ impl Images {
             self.wait(job, segment)?;
         }
         let is_whole = |report: LevelReport| report.complete_epoch == newest && newest > 0;
-        Ok(self.reports().into_iter().map(is_whole).collect())
+        Ok(self.shelves.reports().into_iter().map(is_whole).collect())
     }
 
     /// Does one operation on an image, if this rank writes its images itself.
@@ -142,7 +123,6 @@ impl Images {
         self.helper.advance();
     }
 
-    /// Whether an image is due, as rank 0 sees it.
     pub fn are_due(&mut self) -> bool {
         self.due() != 0
     }
@@ -154,7 +134,6 @@ impl Images {
         self.shelves.due()
     }
 
-    /// Gives up the images that are being written.
     pub fn give_up(&mut self, hook: &dyn Hook) {
         let (_written, _free) = self.helper.take_back(WhenBusy::Skip, hook);
     }
@@ -186,7 +165,7 @@ impl Images {
         }
         segment.record().assert_settled();
         assert_eq!(segment.record().stamped(), epoch);
-        let free = self.take_back(&*segment.hook());
+        let free = self.take_back(&*segment.vault.hook());
         let layout = segment.image_layout(epoch);
         let body_sum = if due == 0 { 0 } else { segment.body_sum(&layout) };
         let ImageLayout { ranges, body_bytes } = layout;

@@ -314,12 +314,12 @@ impl Control {
             if let Some(all) = maxima.test().map_err(|why| lost(&why))? {
                 return Ok(all);
             }
+            self.wait_once(&mut spins, while_waiting)?;
             match (self.comm.rank(), &mut roll) {
                 (0, roll) => self.call_roll(mine, roll.as_deref_mut())?,
                 (_, Some(roll)) => self.answer_roll(mine, roll)?,
                 (_, None) => {}
             }
-            self.wait_once(&mut spins, while_waiting)?;
         }
     }
 
@@ -404,11 +404,11 @@ impl Control {
             if self.comm.probe(rank, TAG_STOP).map_err(|why| lost(&why))? {
                 return Ok(self.take(rank, TAG_STOP)?.stop.expect("it has sent what is wrong"));
             }
+            self.wait_once(&mut spins, while_waiting)?;
             if self.comm.rank() == 0 {
                 // That rank may have given up before it saw that all had come.
                 self.call_roll(mine, None)?;
             }
-            self.wait_once(&mut spins, while_waiting)?;
         }
     }
 

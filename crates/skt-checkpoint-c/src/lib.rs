@@ -17,9 +17,9 @@
 //! | `table` | where the regions lie in the protected memory |
 //! | `raw` | calls of MPI on the program's communicator |
 //!
-//! All calls have the contract of `skt.h`: a pointer is null or points to what it declares, to which
-//! there is no other reference during the call; texts end with a zero; a struct of options was
-//! filled by `skt_options_init`.
+//! All calls have the contract of `skt.h`: a pointer is null or points to what it declares, to
+//! which there is no other reference during the call; texts end with a zero; a struct of options
+//! was filled by `skt_options_init`.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(clippy::missing_safety_doc, reason = "all calls have the contract above")]
 #![warn(missing_docs)]

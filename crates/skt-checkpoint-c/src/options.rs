@@ -49,7 +49,8 @@ impl Options {
     /// Reads what a program gives, which the environment variables that `variable` finds override.
     ///
     /// # Errors
-    /// [`Code::Options`](crate::code::Code::Options), with the name of the option and what is legal.
+    /// [`Code::Options`](crate::code::Code::Options), with the name of the option and what is
+    /// legal.
     pub fn resolve(
         given: &GivenOptions,
         variable: impl Fn(&str) -> Option<String>,

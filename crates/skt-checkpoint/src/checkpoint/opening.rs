@@ -50,9 +50,9 @@ pub(super) struct Opening<M: Memory> {
 }
 
 impl<M: Memory> Opening<M> {
-    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds its
-    /// segments and images, and returns what all processes have decided, without the sources that an
-    /// earlier decision has found `rotten`. Collective.
+    /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
+    /// its segments and images, and returns what all processes have decided, without the sources
+    /// that an earlier decision has found `rotten`. Collective.
     pub fn agree<C: Comm>(
         comm: &C,
         memory: M,

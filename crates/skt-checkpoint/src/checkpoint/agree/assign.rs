@@ -8,8 +8,8 @@ use crate::checkpoint::header::SegmentId;
 
 /// Assigns a process to each usable rank that some process has found: a largest matching, by
 /// augmenting paths. A process that had a rank keeps it; otherwise it might take over the segment
-/// of a lost rank, which may be incomplete, and leave its own unused. The other processes take the rank
-/// of their own number where possible.
+/// of a lost rank, which may be incomplete, and leave its own unused. The other processes take the
+/// rank of their own number where possible.
 pub(super) fn assign(
     offers: &[Offer],
     usable: &BTreeMap<usize, &Content>,

@@ -9,8 +9,8 @@ use crate::checkpoint::level::{EpochSource, Generation, Load, Restorable, Rotten
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::Refusal;
 
-/// What the decision depends on besides the offers. The clock and the nonce of the configuration are
-/// those of process 0, which decides.
+/// What the decision depends on besides the offers. The clock and the nonce of the configuration
+/// are those of process 0, which decides.
 #[derive(Clone, Copy)]
 pub struct Rules<'a> {
     pub config: &'a Config,

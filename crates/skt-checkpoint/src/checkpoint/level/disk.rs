@@ -60,8 +60,8 @@ pub struct Slot {
     pub bytes: u64,
 }
 
-/// A slot of an open file. Bytes that were never written are zeros. All operations return the errors
-/// of the system.
+/// A slot of an open file. Bytes that were never written are zeros. All operations return the
+/// errors of the system.
 pub trait ImageFile: Send {
     /// Writes `bytes` at offset `at` of the slot.
     ///

@@ -9,7 +9,8 @@ use crate::checkpoint::schedule::Stats;
 use skt_comm::Comm;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
-    /// Marks the copy as incomplete, copies and encodes over it, waits at the barrier, and writes COMMIT.
+    /// Marks the copy as incomplete, copies and encodes over it, waits at the barrier, and writes
+    /// COMMIT.
     pub(super) fn checkpoint_single(
         &mut self,
         epoch: u64,

@@ -16,6 +16,7 @@ pub struct HelperCores {
 
 /// Why there are no helper cores.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // each message names its fields
 pub enum NotGiven {
     /// The ranks may not use the same CPUs.
     #[error(
@@ -27,34 +28,14 @@ pub enum NotGiven {
     #[error(
         "{wanted} core(s) are needed and {free} of {cores} are free; others are in use by {users}"
     )]
-    InUse {
-        /// Cores that ranks and helpers need.
-        wanted: usize,
-        /// Cores that no other process is pinned to.
-        free: usize,
-        /// Cores that the ranks may use.
-        cores: usize,
-        /// The other processes, in words.
-        users: String,
-    },
+    InUse { wanted: usize, free: usize, cores: usize, users: String },
     /// Ranks, threads and helper cores need more cores than there are.
     #[error(
         "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and {}; \
          start fewer ranks there, or lower --threads",
         ranks * threads + helpers, format_cores(*cores, *is_bound)
     )]
-    TooFew {
-        /// Ranks of the host.
-        ranks: usize,
-        /// Threads of each rank.
-        threads: usize,
-        /// Helper cores that were requested.
-        helpers: usize,
-        /// Cores that the ranks may use.
-        cores: usize,
-        /// Whether the host has more cores.
-        is_bound: bool,
-    },
+    TooFew { ranks: usize, threads: usize, helpers: usize, cores: usize, is_bound: bool },
 }
 
 fn format_cores(cores: usize, is_bound: bool) -> String {

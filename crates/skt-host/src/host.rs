@@ -1,11 +1,12 @@
 //! The host: name, kernel, processors, memory.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use serde::Serialize;
 
 use super::memory;
+use crate::counters::Root;
+use crate::counters::processor::{field, gigahertz_in_name};
 
 /// The description of a host. A field is `None` where the system does not report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -47,10 +48,9 @@ pub fn this_host() -> HostInfo {
         ),
         Err(_) => ("unknown".to_string(), std::env::consts::ARCH.to_string()),
     };
-    let cpu = parse_cpuinfo(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default());
-    let base_khz = fs::read_to_string("/sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
-    let base_gigahertz =
-        base_khz.ok().and_then(|text| text.trim().parse::<u64>().ok()).map(|khz| khz as f64 / 1e6);
+    let root = Root::this_machine();
+    let cpu = parse_cpuinfo(&root.text("proc/cpuinfo").unwrap_or_default());
+    let base_khz = root.number("sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
     HostInfo {
         name,
         kernel,
@@ -60,10 +60,8 @@ pub fn this_host() -> HostInfo {
         cores: cpu.cores,
         cpus: cpu.cpus,
         has_avx2: cpu.has_avx2,
-        nominal_gigahertz: base_gigahertz.or(cpu.gigahertz),
-        memory_bytes: fs::read_to_string("/proc/meminfo")
-            .ok()
-            .and_then(|text| memory::meminfo_bytes(&text, "MemTotal")),
+        nominal_gigahertz: base_khz.map(|khz| khz as f64 / 1e6).or(cpu.gigahertz),
+        memory_bytes: memory::this_process().total_bytes,
     }
 }
 
@@ -111,19 +109,6 @@ fn parse_cpuinfo(text: &str) -> Cpu {
         cpus: count(cpus),
         has_avx2: field(text, "flags").map(|flags| flags.split(' ').any(|flag| flag == "avx2")),
     }
-}
-
-/// The value of the first `name : value` line.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (key, value) = line.split_once(':')?;
-        (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
-    })
-}
-
-/// The frequency in a name: 2.6 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
-fn gigahertz_in_name(model: &str) -> Option<f64> {
-    model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::counters::Root;
 use crate::counters::cgroup::{Hierarchy, Version, hierarchies};
 
 /// Version 1 writes "no limit" as the largest multiple of the page size in an i64; any limit from
@@ -57,7 +58,6 @@ pub fn this_process() -> MemoryInfo {
     read_under(Path::new("/"))
 }
 
-/// The memory in `/proc` and `/sys` under the folder `root`.
 fn read_under(root: &Path) -> MemoryInfo {
     let meminfo = fs::read_to_string(root.join("proc/meminfo")).unwrap_or_default();
     MemoryInfo {
@@ -70,11 +70,12 @@ fn read_under(root: &Path) -> MemoryInfo {
 /// The control group that leaves the process of `/proc/self` under `root` the least, and the file
 /// with its limit; `None` if no group has a limit.
 pub fn tightest_under(root: &Path) -> Option<(CgroupLimit, PathBuf)> {
-    let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let mounts = fs::read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    hierarchies(&groups, &mounts, "memory")
-        .iter()
-        .flat_map(|hierarchy| limits(root, hierarchy))
+    let limits = |Hierarchy { version, folders }| {
+        folders.into_iter().filter_map(move |folder| limit_in(&folder, version))
+    };
+    hierarchies(&Root::at(root), "memory")
+        .into_iter()
+        .flat_map(limits)
         .min_by_key(|(limit, _)| limit.left_bytes())
 }
 
@@ -87,12 +88,6 @@ pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
         }
         value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
     })
-}
-
-/// The limits from the group of the process up to the root of the hierarchy.
-fn limits(root: &Path, hierarchy: &Hierarchy) -> Vec<(CgroupLimit, PathBuf)> {
-    let folders = hierarchy.folders(root);
-    folders.iter().filter_map(|folder| limit_in(folder, hierarchy.version)).collect()
 }
 
 fn limit_in(folder: &Path, version: Version) -> Option<(CgroupLimit, PathBuf)> {
@@ -126,6 +121,7 @@ fn stat_bytes(stat: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     const GIB: u64 = 1 << 30;
     const MEMINFO: &str = "MemTotal:       24684084 kB\nMemFree:        24033672 kB\n\
@@ -137,33 +133,21 @@ mod tests {
 35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
 ";
 
-    /// A folder in place of `/`.
-    struct Root(tempfile::TempDir);
+    fn machine(cgroup: &str, mountinfo: &str) -> Tree {
+        let tree = Tree::new();
+        tree.file("proc/meminfo", MEMINFO);
+        tree.file("proc/self/cgroup", cgroup).file("proc/self/mountinfo", mountinfo);
+        tree
+    }
 
-    impl Root {
-        fn new(cgroup: &str, mountinfo: &str) -> Self {
-            let root = Root(tempfile::tempdir().unwrap());
-            root.file("proc/meminfo", MEMINFO);
-            root.file("proc/self/cgroup", cgroup);
-            root.file("proc/self/mountinfo", mountinfo);
-            root
-        }
+    fn group(tree: &Tree, folder: &str, names: [&str; 2], limit: u64, used: u64, stat: &str) {
+        tree.file(&format!("{folder}/{}", names[0]), &format!("{limit}\n"));
+        tree.file(&format!("{folder}/{}", names[1]), &format!("{used}\n"));
+        tree.file(&format!("{folder}/memory.stat"), stat);
+    }
 
-        fn file(&self, path: &str, text: &str) {
-            let path = self.0.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-
-        fn group(&self, folder: &str, names: [&str; 2], limit: &str, used: u64, stat: &str) {
-            self.file(&format!("{folder}/{}", names[0]), limit);
-            self.file(&format!("{folder}/{}", names[1]), &format!("{used}\n"));
-            self.file(&format!("{folder}/memory.stat"), stat);
-        }
-
-        fn read(&self) -> MemoryInfo {
-            read_under(self.0.path())
-        }
+    fn tightest(tree: &Tree) -> CgroupLimit {
+        read_under(tree.root().folder()).cgroup.unwrap()
     }
 
     const V2_FILES: [&str; 2] = ["memory.max", "memory.current"];
@@ -179,25 +163,22 @@ mod tests {
 
     #[test]
     fn without_control_groups_the_free_memory_binds() {
-        let memory = Root::new("", "").read();
+        let memory = read_under(machine("", "").root().folder());
         assert_eq!(memory.cgroup, None);
         assert_eq!(memory.available_bytes, Some(24_281_720 * 1024));
     }
 
     #[test]
     fn version_2_the_tightest_of_all_outer_groups_binds() {
-        let root = Root::new("0::/system.slice/slurm/job_7/step_0\n", V2_MOUNT);
+        let tree = machine("0::/system.slice/slurm/job_7/step_0\n", V2_MOUNT);
         let top = "sys/fs/cgroup/system.slice";
-        root.group(&format!("{top}/slurm/job_7/step_0"), V2_FILES, "max\n", GIB, "");
-        root.group(
-            &format!("{top}/slurm/job_7"),
-            V2_FILES,
-            &(8 * GIB).to_string(),
-            3 * GIB,
-            &format!("anon 5\ninactive_file {GIB}\nactive_file 7\n"),
-        );
-        root.group(top, V2_FILES, &(16 * GIB).to_string(), 4 * GIB, "");
-        let tightest = root.read().cgroup.unwrap();
+        let step = format!("{top}/slurm/job_7/step_0");
+        group(&tree, &step, V2_FILES, 0, GIB, "");
+        tree.file(&format!("{step}/memory.max"), "max\n");
+        let stat = format!("anon 5\ninactive_file {GIB}\nactive_file 7\n");
+        group(&tree, &format!("{top}/slurm/job_7"), V2_FILES, 8 * GIB, 3 * GIB, &stat);
+        group(&tree, top, V2_FILES, 16 * GIB, 4 * GIB, "");
+        let tightest = tightest(&tree);
         assert!(tightest.path.ends_with("slurm/job_7"), "{tightest:?}");
         assert_eq!((tightest.limit_bytes, tightest.used_bytes), (8 * GIB, 2 * GIB));
         assert_eq!(tightest.left_bytes(), 6 * GIB);
@@ -205,38 +186,35 @@ mod tests {
 
     #[test]
     fn version_1_in_a_container_counts_from_the_mounts_root() {
-        let root = Root::new(
-            "7:memory:/docker/abc/job\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n",
-            V1_MOUNT,
-        );
-        let limit = (2 * GIB).to_string();
+        let groups = "7:memory:/docker/abc/job\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n";
+        let tree = machine(groups, V1_MOUNT);
         let stat = "inactive_file 1\ntotal_inactive_file 1024\n";
-        root.group("sys/fs/cgroup/memory/job", V1_FILES, &limit, 4096, stat);
-        root.group("sys/fs/cgroup/memory", V1_FILES, "9223372036854771712\n", 5, stat);
-        let tightest = root.read().cgroup.unwrap();
+        group(&tree, "sys/fs/cgroup/memory/job", V1_FILES, 2 * GIB, 4096, stat);
+        group(&tree, "sys/fs/cgroup/memory", V1_FILES, 9_223_372_036_854_771_712, 5, stat);
+        let tightest = tightest(&tree);
         assert_eq!((tightest.used_bytes, tightest.left_bytes()), (3072, 2 * GIB - 3072));
     }
 
     #[test]
     fn a_group_out_of_sight_has_the_limits_of_the_mount() {
-        let root = Root::new("0::/not/visible\n", V2_MOUNT);
-        root.group("sys/fs/cgroup", V2_FILES, "5000\n", 0, "");
-        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 5000);
+        let tree = machine("0::/not/visible\n", V2_MOUNT);
+        group(&tree, "sys/fs/cgroup", V2_FILES, 5000, 0, "");
+        assert_eq!(tightest(&tree).left_bytes(), 5000);
     }
 
     #[test]
     fn a_group_over_its_limit_leaves_nothing() {
-        let root = Root::new("0::/\n", V2_MOUNT);
-        root.group("sys/fs/cgroup", V2_FILES, "1000", 2000, "");
-        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 0);
+        let tree = machine("0::/\n", V2_MOUNT);
+        group(&tree, "sys/fs/cgroup", V2_FILES, 1000, 2000, "");
+        assert_eq!(tightest(&tree).left_bytes(), 0);
     }
 
     #[test]
     fn tighter_limit_of_both_versions_binds() {
-        let root = Root::new("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
-        root.group("sys/fs/cgroup/a", V2_FILES, &(4 * GIB).to_string(), 0, "");
-        root.group("sys/fs/cgroup/memory", V1_FILES, &(3 * GIB).to_string(), 0, "");
-        assert_eq!(root.read().cgroup.unwrap().left_bytes(), 3 * GIB);
+        let tree = machine("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
+        group(&tree, "sys/fs/cgroup/a", V2_FILES, 4 * GIB, 0, "");
+        group(&tree, "sys/fs/cgroup/memory", V1_FILES, 3 * GIB, 0, "");
+        assert_eq!(tightest(&tree).left_bytes(), 3 * GIB);
     }
 
     #[test]

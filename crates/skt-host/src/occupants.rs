@@ -61,13 +61,11 @@ pub fn find(own: &[u32], relevant: impl Fn(&[usize]) -> bool) -> Vec<Occupant> {
     found.into_iter().map(occupant).collect()
 }
 
-/// The processes that can be seen.
 fn processes() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-/// A thread, and the CPUs that it may run on.
 struct PinnedThread {
     pid: u32,
     thread: i32,
@@ -81,7 +79,6 @@ fn threads_of(pid: u32) -> Vec<PinnedThread> {
         .collect()
 }
 
-/// What a thread has used so far.
 #[derive(Debug, Clone, Copy)]
 struct Usage {
     cpu_nanos: u64,
@@ -159,7 +156,6 @@ fn cores(cpus: &[Cpu], mask: &[usize]) -> BTreeSet<usize> {
 
 /// The processes of these occupants, in words: the first few by command, process id and user.
 pub fn words<'a>(occupants: impl IntoIterator<Item = &'a Occupant>) -> String {
-    /// Processes that are named.
     const NAMED: usize = 3;
     let processes: BTreeSet<Option<u32>> =
         occupants.into_iter().map(|occupant| occupant.pid).collect();

@@ -73,6 +73,7 @@ pub enum CpuPlacement {
 
 /// Why no thread is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[allow(missing_docs)] // each message names its fields
 pub enum WhyNot {
     /// The user does not want it.
     #[error("not pinned, as --pin none says")]
@@ -82,41 +83,18 @@ pub enum WhyNot {
         "not pinned: of {cores} core(s) {free} are free for {ranks} rank(s) of {threads} \
          thread(s); others are in use by {users}"
     )]
-    InUse {
-        /// Ranks that may use the same CPUs.
-        ranks: usize,
-        /// Threads of each rank.
-        threads: usize,
-        /// Cores that no other process is pinned to.
-        free: usize,
-        /// Cores that the ranks may use.
-        cores: usize,
-        /// The other processes, in words.
-        users: String,
-    },
+    InUse { ranks: usize, threads: usize, free: usize, cores: usize, users: String },
     /// The launcher gave this rank as many cores as it has threads.
     #[error("not pinned: the launcher has bound each rank to the {0} core(s) it needs")]
     LauncherDid(usize),
     /// The launcher gave this rank fewer cores than it has threads.
     #[error("not pinned: this rank may use {cores} core(s), but it runs {threads} threads")]
-    LauncherTooTight {
-        /// Cores this rank may use.
-        cores: usize,
-        /// Threads of the rank.
-        threads: usize,
-    },
+    LauncherTooTight { cores: usize, threads: usize },
     /// More threads than cores among the ranks that share a set of CPUs.
     #[error(
         "not pinned: {ranks} rank(s) of {threads} thread(s) on this host share {cores} core(s)"
     )]
-    Oversubscribed {
-        /// Ranks that may use the same CPUs.
-        ranks: usize,
-        /// Threads of each rank.
-        threads: usize,
-        /// Cores that the ranks share.
-        cores: usize,
-    },
+    Oversubscribed { ranks: usize, threads: usize, cores: usize },
     /// Ranks whose sets of CPUs differ and overlap.
     #[error(
         "not pinned: ranks on this host may use different, but overlapping sets of CPUs; let the \

@@ -43,7 +43,6 @@ pub struct ProcessId {
     start_ticks: u64,
     /// The inode of its PID namespace.
     pid_namespace: u64,
-    /// The boot id, padded with zeros.
     boot_id: [u8; 64],
 }
 
@@ -205,7 +204,6 @@ pub fn boot_id() -> String {
     text.trim().to_owned()
 }
 
-/// The boot id, padded with zeros.
 fn padded_boot_id() -> [u8; 64] {
     let mut id = [0; 64];
     for (to, from) in id.iter_mut().zip(boot_id().bytes()) {
@@ -241,9 +239,7 @@ pub struct Process {
     pub pid: i32,
     /// When the process started, in clock ticks since the machine's boot.
     start_ticks: u64,
-    /// The machine's boot id.
     boot: String,
-    /// The machine's name.
     host: String,
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::Root;
+
 /// The version of the kernel's interface of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
@@ -16,23 +18,15 @@ pub enum Version {
 pub(crate) struct Hierarchy {
     /// The version of its files.
     pub version: Version,
-    mount: PathBuf,
-    /// The group of the process, relative to `mount`.
-    group: PathBuf,
+    /// The folders of the group of the process and of all groups above it, the innermost first.
+    pub folders: Vec<PathBuf>,
 }
 
-impl Hierarchy {
-    /// The folders under `root` of the group of the process and of all groups above it, the
-    /// innermost first.
-    pub fn folders(&self, root: &Path) -> Vec<PathBuf> {
-        let top = root.join(self.mount.strip_prefix("/").unwrap_or(&self.mount));
-        self.group.ancestors().map(|group| top.join(group)).collect()
-    }
-}
-
-/// The hierarchies of a process that may have the controller `controller` (`memory`, `cpu`), from
-/// `/proc/self/cgroup` (lines `id:controllers:path`) and `/proc/self/mountinfo`.
-pub(crate) fn hierarchies(cgroups: &str, mountinfo: &str, controller: &str) -> Vec<Hierarchy> {
+/// The hierarchies of this process that may have the controller `controller` (`memory`, `cpu`),
+/// from `/proc/self/cgroup` (lines `id:controllers:path`) and `/proc/self/mountinfo`.
+pub(crate) fn hierarchies(root: &Root, controller: &str) -> Vec<Hierarchy> {
+    let cgroups = root.text("proc/self/cgroup").unwrap_or_default();
+    let mountinfo = root.text("proc/self/mountinfo").unwrap_or_default();
     let mut found = Vec::new();
     for line in cgroups.lines() {
         let mut parts = line.splitn(3, ':');
@@ -47,13 +41,15 @@ pub(crate) fn hierarchies(cgroups: &str, mountinfo: &str, controller: &str) -> V
         } else {
             continue;
         };
-        if let Some((mount_root, mount)) = mount_of(version, mountinfo, controller) {
+        if let Some((mount_root, mount)) = mount_of(version, &mountinfo, controller) {
             // In a container the mount may show only a part of the tree, and the path may start at
             // the host's root or at the mount's.
             let path = Path::new(path);
             let group = path.strip_prefix(&mount_root).unwrap_or(path);
-            let group = group.strip_prefix("/").unwrap_or(group).to_path_buf();
-            found.push(Hierarchy { version, mount, group });
+            let group = group.strip_prefix("/").unwrap_or(group);
+            let top = root.folder().join(mount.strip_prefix("/").unwrap_or(&mount));
+            let folders = group.ancestors().map(|group| top.join(group)).collect();
+            found.push(Hierarchy { version, folders });
         }
     }
     found
@@ -85,6 +81,16 @@ fn unescape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
+
+    /// The folders of the first hierarchy, relative to the root.
+    fn folders(groups: &str, mount: &str, controller: &str) -> Vec<PathBuf> {
+        let tree = Tree::new();
+        tree.file("proc/self/cgroup", groups).file("proc/self/mountinfo", mount);
+        let (root, found) = (tree.root(), hierarchies(&tree.root(), controller));
+        let relative = |folder: &PathBuf| folder.strip_prefix(root.folder()).unwrap().to_owned();
+        found.first().map_or(Vec::new(), |first| first.folders.iter().map(relative).collect())
+    }
 
     const V1_MOUNT: &str = "\
 35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
@@ -92,10 +98,10 @@ mod tests {
 
     #[test]
     fn a_mount_root_is_stripped_by_whole_names() {
-        let found = hierarchies("7:memory:/docker/abcdef\n", V1_MOUNT, "memory");
-        assert_eq!(found[0].group, Path::new("docker/abcdef"));
-        let found = hierarchies("7:memory:/docker/abc\n", V1_MOUNT, "memory");
-        assert_eq!(found[0].group, Path::new(""));
+        let innermost = |groups: &str| folders(groups, V1_MOUNT, "memory").swap_remove(0);
+        let top = Path::new("sys/fs/cgroup/memory");
+        assert_eq!(innermost("7:memory:/docker/abcdef\n"), top.join("docker/abcdef"));
+        assert_eq!(innermost("7:memory:/docker/abc\n"), top.join(""));
     }
 
     #[test]
@@ -108,10 +114,10 @@ mod tests {
     #[test]
     fn a_controller_that_shares_its_hierarchy_is_found() {
         let mount = "32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
-        let found = hierarchies("2:cpu,cpuacct:/job/step\n", mount, "cpu");
-        let folders = found[0].folders(Path::new("/r"));
-        let top = Path::new("/r/sys/fs/cgroup/cpu,cpuacct");
-        assert_eq!(folders, [top.join("job/step"), top.join("job"), top.join("")]);
-        assert_eq!(hierarchies("2:cpu,cpuacct:/job\n", mount, "memory"), []);
+        let groups = "2:cpu,cpuacct:/job/step\n";
+        let top = Path::new("sys/fs/cgroup/cpu,cpuacct");
+        let want = [top.join("job/step"), top.join("job"), top.join("")];
+        assert_eq!(folders(groups, mount, "cpu"), want);
+        assert_eq!(folders(groups, mount, "memory"), [""; 0].map(PathBuf::from));
     }
 }

@@ -6,14 +6,12 @@ use super::cgroup::{Version, hierarchies};
 /// The CPUs that the innermost control group with such a list has; `None` if no group has one. A
 /// launcher may bind the process to fewer.
 pub fn read(root: &Root) -> Option<Vec<usize>> {
-    let groups = root.text("proc/self/cgroup")?;
-    let mounts = root.text("proc/self/mountinfo")?;
-    let lists = hierarchies(&groups, &mounts, "cpuset").into_iter().flat_map(|hierarchy| {
+    let lists = hierarchies(root, "cpuset").into_iter().flat_map(|hierarchy| {
         let name = match hierarchy.version {
             Version::V1 => "cpuset.effective_cpus",
             Version::V2 => "cpuset.cpus.effective",
         };
-        hierarchy.folders(root.folder()).into_iter().map(move |folder| folder.join(name))
+        hierarchy.folders.into_iter().map(move |folder| folder.join(name))
     });
     lists
         .filter_map(|file| super::parse_cpu_list(&std::fs::read_to_string(file).ok()?))

@@ -20,9 +20,7 @@ pub struct OomKills {
 impl OomKills {
     /// The counts of the machine under `root`.
     pub fn under(root: &Root) -> Self {
-        let text = |path: &str| root.text(path).unwrap_or_default();
-        let machine = count(&text("proc/vmstat"));
-        let (groups, mounts) = (text("proc/self/cgroup"), text("proc/self/mountinfo"));
+        let machine = root.text("proc/vmstat").and_then(|text| count(&text));
         let in_folder = |folder: &Path, version| {
             let file = match version {
                 Version::V1 => "memory.oom_control",
@@ -30,9 +28,8 @@ impl OomKills {
             };
             count(&std::fs::read_to_string(folder.join(file)).ok()?)
         };
-        let in_hierarchies = hierarchies(&groups, &mounts, "memory").into_iter().filter_map(|it| {
-            let folders = it.folders(root.folder());
-            let counts = folders.iter().filter_map(|folder| in_folder(folder, it.version));
+        let in_hierarchies = hierarchies(root, "memory").into_iter().filter_map(|it| {
+            let counts = it.folders.iter().filter_map(|folder| in_folder(folder, it.version));
             match it.version {
                 // A group's count leaves out the groups below.
                 Version::V1 => counts.reduce(u64::saturating_add),

@@ -102,18 +102,16 @@ impl Processor {
 /// Reads the processor.
 pub fn read(root: &Root) -> Processor {
     let text = root.text("proc/cpuinfo").unwrap_or_default();
-    let field = |name: &str| {
-        text.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
-        })
-    };
+    let field = |name: &str| field(&text, name);
     let name = field("model name").map(str::to_owned);
     let pair = |family: &str, model: &str| {
         Some((field(family)?.parse().ok()?, field(model)?.parse().ok()?))
     };
     let mut processor = Processor {
-        named_khz: name.as_deref().and_then(khz_in_name),
+        named_khz: name
+            .as_deref()
+            .and_then(gigahertz_in_name)
+            .map(|ghz| (ghz * 1e6).round() as u64),
         name,
         vectors: vectors(field("flags"), field("Features")),
         is_amd: field("vendor_id") == Some("AuthenticAMD"),
@@ -158,10 +156,17 @@ fn arm_part(text: &str) -> Option<(u64, u64)> {
     known.or(parts.first()).copied()
 }
 
-/// The frequency in a name: 2600000 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
-fn khz_in_name(model: &str) -> Option<u64> {
-    let gigahertz: f64 = model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()?;
-    Some((gigahertz * 1e6).round() as u64)
+/// The value of the first `name : value` line.
+pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
+    })
+}
+
+/// The frequency in a name: 2.6 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
+pub(crate) fn gigahertz_in_name(model: &str) -> Option<f64> {
+    model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::Root;
-use super::cgroup::{Version, hierarchies};
+use super::cgroup::{Hierarchy, Version, hierarchies};
 
 /// A control group's limit of processor time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -23,15 +23,10 @@ pub struct Quota {
 
 /// The tightest limit from the group of this process up to the root, if any group has one.
 pub fn read(root: &Root) -> Option<Quota> {
-    let groups = root.text("proc/self/cgroup")?;
-    let mounts = root.text("proc/self/mountinfo")?;
-    hierarchies(&groups, &mounts, "cpu")
-        .iter()
-        .flat_map(|hierarchy| {
-            let folders = hierarchy.folders(root.folder());
-            folders.into_iter().filter_map(|folder| quota_in(&folder, hierarchy.version))
-        })
-        .min_by(|a, b| a.cores.total_cmp(&b.cores))
+    let quotas = |Hierarchy { version, folders }| {
+        folders.into_iter().filter_map(move |folder| quota_in(&folder, version))
+    };
+    hierarchies(root, "cpu").into_iter().flat_map(quotas).min_by(|a, b| a.cores.total_cmp(&b.cores))
 }
 
 fn quota_in(folder: &Path, version: Version) -> Option<Quota> {

@@ -6,40 +6,19 @@ use thiserror::Error;
 
 /// An input that no formula can take.
 #[derive(Debug, Clone, PartialEq, Error)]
+#[allow(missing_docs)] // each message names its fields
 pub enum ModelError {
-    /// A number is outside of its legal range.
     #[error("{parameter} = {value} is out of range: expected {expected}")]
-    OutOfRange {
-        /// The parameter's name, with its unit.
-        parameter: &'static str,
-        /// The value.
-        value: f64,
-        /// The legal range, in words.
-        expected: &'static str,
-    },
-    /// A checkpoint group cannot exist.
+    OutOfRange { parameter: &'static str, value: f64, expected: &'static str },
     #[error(
         "a group of {size} members with {parities} parities is impossible: a group has at least 2 \
          members and between 1 and size/2 parities"
     )]
-    Group {
-        /// Number of members of the group.
-        size: usize,
-        /// Number of parities.
-        parities: usize,
-    },
-    /// A fit cannot use the measurements.
+    Group { size: usize, parities: usize },
     #[error("cannot fit the model: {reason}")]
-    Fit {
-        /// Why the fit cannot use them.
-        reason: String,
-    },
-    /// No configuration exists for the machine.
+    Fit { reason: String },
     #[error("no configuration for this machine: {reason}")]
-    Plan {
-        /// Why none exists.
-        reason: String,
-    },
+    Plan { reason: String },
 }
 
 /// Returns `value` if it is finite and above zero.

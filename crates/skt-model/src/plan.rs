@@ -20,7 +20,6 @@
 
 use std::ops::RangeInclusive;
 
-use skt_terms::choice::{Bcast, Swap};
 use skt_terms::layout::near_square;
 
 use super::chen::{Code, Network};
@@ -31,14 +30,10 @@ use super::tang::memory::{MemorySplit, Protocol};
 use super::tang::volume::Saved;
 use super::{Group, ModelError, exact};
 
-/// The group sizes that are tried.
 const GROUP_SIZES: [usize; 6] = [2, 4, 8, 16, 24, 32];
-/// The numbers of parities that are tried.
 const PARITIES: [usize; 4] = [1, 2, 3, 4];
 
-/// The numbers of checksum columns that are tried.
 const CHECKSUMS: RangeInclusive<usize> = 1..=3;
-/// The largest number of ranks of a process row with checksums.
 const MAX_WIDTH: usize = 255;
 
 /// The largest relative gain in rate that does not justify checkpoints or a larger group: runs of
@@ -414,7 +409,6 @@ impl PlannedMachine {
         (2..=longest).filter(whole).filter(move |width| *width == longest || width * width >= ranks)
     }
 
-    /// The grid of a candidate.
     fn grid(&self, protocol: Protocol, group: Group) -> (usize, usize) {
         let ranks = self.nodes * self.ranks_per_node;
         match protocol {
@@ -518,20 +512,9 @@ impl PlannedMachine {
         self.run_on(n, near_square(self.nodes * self.ranks_per_node))
     }
 
-    /// The run of order `n` on a grid of `p` x `q` ranks with data.
-    fn run_on(&self, n: usize, (p, q): (usize, usize)) -> RunParams {
-        RunParams {
-            n,
-            nb: self.nb,
-            p,
-            q,
-            threads: self.threads,
-            depth: 1,
-            bcast: Bcast::OneRingM,
-            swap: Swap::Mix,
-            swap_threshold: 64,
-            halves: true,
-        }
+    /// The run of order `n` on a grid of ranks with data.
+    fn run_on(&self, n: usize, grid: (usize, usize)) -> RunParams {
+        RunParams { threads: self.threads, ..RunParams::new(n, self.nb, grid) }
     }
 
     /// E(N) of a run on all nodes, by the model of the critical path.

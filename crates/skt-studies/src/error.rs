@@ -9,46 +9,20 @@ use crate::sim::trace::BadTrace;
 
 /// Why a study has no result.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // each message names its fields
 pub enum StudyError {
-    /// A parameter of a model is not legal.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A failure trace cannot be used.
     #[error(transparent)]
     Trace(#[from] BadTrace),
-    /// The catalogue has no figure of this name.
     #[error("there is no figure named {name:?}; known figures: {known}")]
-    UnknownFigure {
-        /// The name.
-        name: String,
-        /// All names, separated by commas.
-        known: String,
-    },
-    /// A file cannot be read or written.
+    UnknownFigure { name: String, known: String },
     #[error("cannot {what} '{file}': {source}")]
-    File {
-        /// `read`, `write` or `create`.
-        what: &'static str,
-        /// The file.
-        file: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// What was asked for cannot be written.
+    File { what: &'static str, file: String, source: io::Error },
     #[error("{file}: cannot be written: {source}")]
-    Write {
-        /// The file, or standard output.
-        file: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The file exists already and would be lost.
+    Write { file: String, source: io::Error },
     #[error("{file}: exists already; --force overwrites it")]
-    Exists {
-        /// The file.
-        file: String,
-    },
-    /// The flags do not go together.
+    Exists { file: String },
     #[error("{0}")]
     Usage(String),
 }

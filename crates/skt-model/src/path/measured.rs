@@ -34,24 +34,12 @@ pub fn fastest(tests: &[MeasuredTest]) -> Vec<MeasuredTest> {
 
 #[cfg(test)]
 mod tests {
-    use skt_terms::choice::{Bcast, Swap};
 
     use super::*;
 
     #[test]
     fn the_fastest_test_of_each_run_counts() {
-        let run = RunParams {
-            n: 100,
-            nb: 10,
-            p: 2,
-            q: 3,
-            threads: 1,
-            depth: 1,
-            bcast: Bcast::OneRing,
-            swap: Swap::Mix,
-            swap_threshold: 64,
-            halves: false,
-        };
+        let run = RunParams::new(100, 10, (2, 3));
         let mean = Phases::default();
         let slow = MeasuredTest { run, time_seconds: 1.5, mean, shared: false };
         let fast = MeasuredTest { time_seconds: 1.0, ..slow };

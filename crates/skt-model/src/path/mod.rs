@@ -80,6 +80,22 @@ const MAX_STEPS: usize = 30_000_000;
 const ESTIMATE_STEPS: usize = 200_000;
 
 impl RunParams {
+    /// A run of order `n` on `p` x `q` ranks of one thread, with the defaults of a configuration.
+    pub const fn new(n: usize, nb: usize, (p, q): (usize, usize)) -> Self {
+        Self {
+            n,
+            nb,
+            p,
+            q,
+            threads: 1,
+            depth: 1,
+            bcast: Bcast::OneRingM,
+            swap: Swap::Mix,
+            swap_threshold: 64,
+            halves: true,
+        }
+    }
+
     /// Checks the parameters.
     ///
     /// # Errors

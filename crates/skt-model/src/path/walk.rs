@@ -99,7 +99,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks all panels.
     pub(super) fn walk_panels(&mut self) {
         let steps = self.run.panels().div_ceil(self.stride);
         let depth = self.run.depth;
@@ -371,7 +370,6 @@ impl<'a> Walk<'a> {
         k * self.stride
     }
 
-    /// Number of columns of the panel of step `k`.
     fn width(&self, k: usize) -> usize {
         self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
@@ -451,7 +449,7 @@ pub(super) fn max_held_from(map: Cyclic, first: usize, n: usize) -> f64 {
 mod tests {
     use super::super::UNITS;
     use super::*;
-    use skt_terms::choice::{Bcast, Swap};
+    use skt_terms::choice::Bcast;
 
     /// A machine on which sending takes a second per byte, and everything else is free.
     fn wires() -> Machine {
@@ -459,18 +457,7 @@ mod tests {
     }
 
     fn two_panels(p: usize, q: usize) -> RunParams {
-        RunParams {
-            n: 128,
-            nb: 64,
-            p,
-            q,
-            threads: 1,
-            depth: 1,
-            bcast: Bcast::OneRing,
-            swap: Swap::Mix,
-            swap_threshold: 64,
-            halves: false,
-        }
+        RunParams { bcast: Bcast::OneRing, halves: false, ..RunParams::new(128, 64, (p, q)) }
     }
 
     #[test]

@@ -7,7 +7,6 @@ use skt_terms::layout::leading_dimension;
 use super::machine::{Counts, Unit};
 use super::{Changes, RunParams};
 
-/// Bytes of a double.
 const DOUBLE: f64 = 8.0;
 /// Rows of one product, see `pgesv`; U is packed again for each product.
 const PRODUCT_ROWS: f64 = 1024.0;

@@ -12,6 +12,7 @@ mod text;
 use std::path::Path;
 
 pub use scale::Scale;
+pub use text::escape;
 
 /// An axis of a chart.
 #[derive(Debug, Clone, PartialEq)]

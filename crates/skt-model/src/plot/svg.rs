@@ -65,10 +65,8 @@ fn one_chart(page: &mut String, lines: &LineChart) -> (f64, f64) {
     };
     let names: Vec<&str> = lines.series.iter().map(|s| s.name.as_str()).collect();
     draw_lines(page, lines, area, &names, 0);
-    let markers =
-        |name: &str| lines.series.iter().any(|s| s.name == name && s.style == Style::Markers);
     let top = area.top + area.height + 62.0;
-    let legend = draw_legend(page, &names, markers, CHART_WIDTH, top);
+    let legend = draw_line_legend(page, &names, lines.series.iter(), (CHART_WIDTH, top));
     (CHART_WIDTH, top + legend)
 }
 
@@ -92,11 +90,9 @@ fn panel_grid(page: &mut String, columns: usize, panels: &[LineChart]) -> (f64, 
     }
     let width = columns as f64 * PANEL_WIDTH;
     let rows = panels.len().div_ceil(columns);
-    let markers = |name: &str| {
-        panels.iter().flat_map(|p| &p.series).any(|s| s.name == name && s.style == Style::Markers)
-    };
     let top = TITLE_HEIGHT + rows as f64 * PANEL_HEIGHT + 20.0;
-    let legend = draw_legend(page, &names, markers, width, top);
+    let series = panels.iter().flat_map(|p| &p.series);
+    let legend = draw_line_legend(page, &names, series, (width, top));
     (width, top + legend)
 }
 
@@ -112,13 +108,7 @@ fn draw_lines(page: &mut String, lines: &LineChart, area: Area, names: &[&str], 
         }),
     );
     if !lines.title.is_empty() {
-        let _ = writeln!(
-            page,
-            "<text x=\"{:.1}\" y=\"{:.1}\" font-weight=\"bold\">{}</text>",
-            area.left,
-            area.top - 9.0,
-            escape(&lines.title)
-        );
+        draw_text(page, (area.left, area.top - 9.0), " font-weight=\"bold\"", &lines.title);
     }
     draw_x_axis(page, &x, lines.x.label, area);
     draw_y_axis(page, &y, lines.y.label, area);
@@ -215,46 +205,36 @@ fn draw_x_axis(page: &mut String, ruler: &Ruler, label: &str, area: Area) {
     for tick in ruler.ticks() {
         let Some(place) = ruler.place(tick) else { continue };
         let x = area.left + place * area.width;
-        let _ = writeln!(
-            page,
-            "<path d=\"M{x:.1} {:.1}V{bottom:.1}\" stroke=\"{FAINT}\"/>\
-             <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-            area.top,
-            bottom + 17.0,
-            tick_label(tick)
-        );
+        let top = area.top;
+        let _ = write!(page, "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{FAINT}\"/>");
+        draw_text(page, (x, bottom + 17.0), MIDDLE, &tick_label(tick));
     }
-    let _ = writeln!(
-        page,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        area.left + area.width / 2.0,
-        bottom + 36.0,
-        escape(label)
-    );
+    draw_x_label(page, label, area);
+}
+
+fn draw_x_label(page: &mut String, label: &str, area: Area) {
+    let at = (area.left + area.width / 2.0, area.top + area.height + 36.0);
+    draw_text(page, at, MIDDLE, label);
+}
+
+const MIDDLE: &str = " text-anchor=\"middle\"";
+
+fn draw_text(page: &mut String, (x, y): (f64, f64), attributes: &str, text: &str) {
+    let text = escape(text);
+    let _ = writeln!(page, "<text x=\"{x:.1}\" y=\"{y:.1}\"{attributes}>{text}</text>");
 }
 
 fn draw_y_axis(page: &mut String, ruler: &Ruler, label: &str, area: Area) {
     for tick in ruler.ticks() {
         let Some(place) = ruler.place(tick) else { continue };
         let y = area.top + (1.0 - place) * area.height;
-        let _ = writeln!(
-            page,
-            "<path d=\"M{:.1} {y:.1}h{:.1}\" stroke=\"{FAINT}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            area.left,
-            area.width,
-            area.left - 6.0,
-            y + 4.0,
-            tick_label(tick)
-        );
+        let Area { left, width, .. } = area;
+        let _ = write!(page, "<path d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"{FAINT}\"/>");
+        draw_text(page, (left - 6.0, y + 4.0), " text-anchor=\"end\"", &tick_label(tick));
     }
     let (x, y) = (area.left - 52.0, area.top + area.height / 2.0);
-    let _ = writeln!(
-        page,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\" \
-         transform=\"rotate(-90 {x:.1} {y:.1})\">{}</text>",
-        escape(label)
-    );
+    let turned = format!("{MIDDLE} transform=\"rotate(-90 {x:.1} {y:.1})\"");
+    draw_text(page, (x, y), &turned, label);
 }
 
 fn draw_frame(page: &mut String, area: Area) {
@@ -266,33 +246,43 @@ fn draw_frame(page: &mut String, area: Area) {
     );
 }
 
-/// Draws the legend below the charts, and returns its height. A single series needs none.
+/// Draws the legend below the charts, and returns its height. `sample` draws the look of a series
+/// at the place of its name, which follows `indent` further right.
 fn draw_legend(
     page: &mut String,
     names: &[&str],
-    is_markers: impl Fn(&str) -> bool,
-    width: f64,
-    top: f64,
+    (width, top): (f64, f64),
+    indent: f64,
+    sample: impl Fn(&mut String, usize, (f64, f64)),
+) -> f64 {
+    let places = legend_places(names, width, top);
+    for (look, (name, &(x, y))) in names.iter().zip(&places).enumerate() {
+        sample(page, look, (x, y));
+        draw_text(page, (x + indent, y), "", name);
+    }
+    places.last().map_or(0.0, |(_, y)| y - top + LEGEND_ROW)
+}
+
+/// Draws the legend of series of lines and markers. A single series needs none.
+fn draw_line_legend<'a>(
+    page: &mut String,
+    names: &[&str],
+    series: impl Iterator<Item = &'a Series> + Clone,
+    place: (f64, f64),
 ) -> f64 {
     if names.len() < 2 {
         return 0.0;
     }
-    let places = legend_places(names, width, top);
-    for (look, (name, &(x, y))) in names.iter().zip(&places).enumerate() {
-        if is_markers(name) {
+    draw_legend(page, names, place, 36.0, |page, look, (x, y)| {
+        let is_it = |series: &Series| series.name == names[look] && series.style == Style::Markers;
+        if series.clone().any(is_it) {
             draw_marker(page, look, x + 15.0, y - 4.0);
         } else {
-            let _ = writeln!(
-                page,
-                "<polyline points=\"{x:.1},{0:.1} {1:.1},{0:.1}\" {2}/>",
-                y - 4.0,
-                x + 30.0,
-                stroke(look)
-            );
+            let (y, right, stroke) = (y - 4.0, x + 30.0, stroke(look));
+            let _ =
+                writeln!(page, "<polyline points=\"{x:.1},{y:.1} {right:.1},{y:.1}\" {stroke}/>");
         }
-        let _ = writeln!(page, "<text x=\"{:.1}\" y=\"{y:.1}\">{}</text>", x + 36.0, escape(name));
-    }
-    places.last().map_or(0.0, |(_, y)| y - top + LEGEND_ROW)
+    })
 }
 
 /// Positions of the names: columns as wide as the longest name, as many as fit.
@@ -339,39 +329,19 @@ fn bar_chart(page: &mut String, bars: &Bars) -> (f64, f64) {
                 colour(look)
             );
         }
-        let _ = writeln!(
-            page,
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\" font-size=\"11\">{}</text>",
-            left + group_width / 2.0,
-            bottom + 17.0,
-            escape(category)
-        );
+        let small = format!("{MIDDLE} font-size=\"11\"");
+        draw_text(page, (left + group_width / 2.0, bottom + 17.0), &small, category);
     }
-    let _ = writeln!(
-        page,
-        "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>",
-        area.left + area.width / 2.0,
-        bottom + 36.0,
-        escape(bars.category_label)
-    );
+    draw_x_label(page, bars.category_label, area);
     draw_frame(page, area);
     let top = bottom + 62.0;
     let names: Vec<&str> = bars.series.iter().map(|(name, _)| name.as_str()).collect();
-    (width, top + draw_bar_legend(page, &names, width, top))
-}
-
-fn draw_bar_legend(page: &mut String, names: &[&str], width: f64, top: f64) -> f64 {
-    let places = legend_places(names, width, top);
-    for (look, (name, &(x, y))) in names.iter().zip(&places).enumerate() {
-        let _ = writeln!(
+    let legend = draw_legend(page, &names, (width, top), 20.0, |page, look, (x, y)| {
+        let (y, colour) = (y - 10.0, colour(look));
+        let _ = write!(
             page,
-            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"14\" height=\"12\" fill=\"{}\"/>\
-             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-            y - 10.0,
-            colour(look),
-            x + 20.0,
-            escape(name)
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"14\" height=\"12\" fill=\"{colour}\"/>"
         );
-    }
-    places.last().map_or(0.0, |(_, y)| y - top + LEGEND_ROW)
+    });
+    (width, top + legend)
 }

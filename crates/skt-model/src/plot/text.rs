@@ -1,7 +1,7 @@
 //! Text for people, SVG and CSV: numbers, labels, escapes.
 
-/// Replaces the characters that have a meaning in XML.
-pub(super) fn escape(text: &str) -> String {
+/// The text with entities in place of the characters that XML and HTML reserve.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

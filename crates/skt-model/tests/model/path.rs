@@ -34,18 +34,8 @@ fn networked(latency_us: f64, bandwidth_gbs: f64) -> Machine {
 }
 
 fn run(n: usize, nb: usize, p: usize, q: usize) -> RunParams {
-    RunParams {
-        n,
-        nb,
-        p,
-        q,
-        threads: 1,
-        depth: 1,
-        bcast: Bcast::OneRing,
-        swap: Swap::SpreadRoll,
-        swap_threshold: 64,
-        halves: false,
-    }
+    let (bcast, swap) = (Bcast::OneRing, Swap::SpreadRoll);
+    RunParams { bcast, swap, halves: false, ..RunParams::new(n, nb, (p, q)) }
 }
 
 fn plain(run: &RunParams, machine: &Machine) -> Prediction {
@@ -262,47 +252,25 @@ const GOLDEN: Machine = Machine {
     message_byte_seconds: 0.0,
 };
 const GOLDEN_SMALL: (RunParams, f64) = (
-    RunParams {
-        n: 4000,
-        nb: 96,
-        p: 2,
-        q: 2,
-        threads: 1,
-        depth: 1,
-        bcast: Bcast::OneRing,
-        swap: Swap::Mix,
-        swap_threshold: 64,
-        halves: false,
-    },
+    RunParams { bcast: Bcast::OneRing, halves: false, ..RunParams::new(4000, 96, (2, 2)) },
     0.2514944,
 );
 const GOLDEN_RINGS: (RunParams, f64) = (
     RunParams {
-        n: 20_000,
-        nb: 128,
-        p: 6,
-        q: 8,
-        threads: 1,
-        depth: 1,
         bcast: Bcast::TwoRingM,
         swap: Swap::BinaryExchange,
-        swap_threshold: 64,
         halves: false,
+        ..RunParams::new(20_000, 128, (6, 8))
     },
     2.480104108,
 );
 const GOLDEN_TEAM: (RunParams, f64) = (
     RunParams {
-        n: 30_000,
-        nb: 256,
-        p: 4,
-        q: 4,
         threads: 8,
-        depth: 1,
         bcast: Bcast::LongM,
         swap: Swap::SpreadRoll,
-        swap_threshold: 64,
         halves: false,
+        ..RunParams::new(30_000, 256, (4, 4))
     },
     3.159365808,
 );

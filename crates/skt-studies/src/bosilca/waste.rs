@@ -197,7 +197,7 @@ impl WasteModel {
     }
 
     /// The period of least waste, found numerically among all periods that have room for their
-    /// checkpoints, up to ten MTBFs. The result says whether the formula holds there.
+    /// checkpoints, up to ten MTBFs. The result has whether the formula holds there.
     ///
     /// # Errors
     /// See [`WasteModel::validate`]; also, the MTBF is not above zero.

@@ -9,29 +9,23 @@ use clap_complete::Shell;
 use super::{Cli, output};
 use crate::StudyError;
 
-/// Flags of `man`.
 #[derive(Debug, Args)]
 pub(super) struct ManArgs {
-    /// Folder for skt-studies.1 and a page for each subcommand
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
 
-/// Flags of `completions`.
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArgs {
-    /// The shell
     shell: Shell,
 }
 
-/// Writes the man pages.
 pub(super) fn write_man(args: &ManArgs) -> Result<(), StudyError> {
     fs::create_dir_all(&args.out)
         .and_then(|()| clap_mangen::generate_to(Cli::command(), &args.out))
         .map_err(StudyError::file("write", &args.out))
 }
 
-/// Writes completions to standard output.
 pub(super) fn write_completions(args: &CompletionsArgs) -> Result<(), StudyError> {
     let mut text = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "skt-studies", &mut text);

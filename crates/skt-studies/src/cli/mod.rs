@@ -25,7 +25,6 @@ use documents::{CompletionsArgs, ManArgs};
 use progress_bar::ProgressBar;
 use simulate_args::SimulateArgs;
 
-/// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
     name = "skt-studies",
@@ -34,52 +33,36 @@ use simulate_args::SimulateArgs;
     max_term_width = 100
 )]
 struct Cli {
-    /// What to do
     #[command(subcommand)]
     command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write all figures as SVG and CSV, with an index page
     All(AllArgs),
-    /// Write one figure
     Figure(FigureArgs),
-    /// List the figures
     List,
-    /// Print the waste of every protocol, application and platform of Bosilca et al.
     Waste(WasteArgs),
-    /// Simulate a checkpointed job many times
     Simulate(Box<SimulateArgs>),
-    /// Write the man pages
     Man(ManArgs),
-    /// Write completions for a shell
     Completions(CompletionsArgs),
 }
 
-/// Flags of `all`.
 #[derive(Debug, Args)]
 struct AllArgs {
-    /// Folder to write to; created if it is missing
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
 }
 
-/// Flags of `figure`.
 #[derive(Debug, Args)]
 struct FigureArgs {
-    /// Name of the figure, see `list`
     name: String,
-    /// File to write, .svg or .csv [default: CSV on standard output]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Overwrite the file if it exists
     #[arg(long, short)]
     force: bool,
 }
 
-/// Flags of `waste`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 struct WasteArgs {

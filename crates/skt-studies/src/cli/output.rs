@@ -9,7 +9,6 @@ use skt_terms::shown::printable;
 
 use crate::StudyError;
 
-/// Writes text to standard output.
 pub(super) fn print(text: &str) -> Result<(), StudyError> {
     let written = streams::print(printable(text).as_bytes());
     written.map_err(|source| StudyError::Write { file: "standard output".into(), source })

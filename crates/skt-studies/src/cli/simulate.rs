@@ -11,7 +11,6 @@ use crate::sim::{Ages, Batch, CoordinatedJob, Summary};
 use skt_model::HOUR_SECONDS;
 use skt_model::error::at_least;
 
-/// Simulates the job that the flags describe.
 pub(super) fn execute(args: &SimulateArgs) -> Result<(), StudyError> {
     at_least("nodes", args.nodes, 1, "1 or more")?;
     let batch = Batch {

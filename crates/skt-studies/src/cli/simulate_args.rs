@@ -39,7 +39,6 @@ pub(super) enum LawName {
     LogNormal,
 }
 
-/// Flags of `simulate`.
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub(super) struct SimulateArgs {

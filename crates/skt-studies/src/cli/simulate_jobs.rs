@@ -15,7 +15,6 @@ use skt_model::levels::{Level, Levels, Schedule};
 use skt_model::tang::memory::Protocol;
 use skt_model::{Group, HOUR_SECONDS, optimum};
 
-/// The law by which nodes fail.
 pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     if let Some(path) = &args.trace {
         let text = fs::read_to_string(path).map_err(StudyError::file("read", path))?;
@@ -270,7 +269,7 @@ pub(super) fn levelled(
     let levels = stated.below(memory, args.nodes, node_bytes)?;
     let schedule = stated.schedule(&levels, args.interval_seconds)?;
     let work_seconds = args.work_hours * HOUR_SECONDS;
-    let (job, law) = LevelledJob::of(&levels, &schedule, work_seconds)?;
+    let (job, law) = LevelledJob::from_levels(&levels, &schedule, work_seconds)?;
     let job = LevelledJob { limit_seconds: args.give_up * work_seconds, ..job };
     job.validate()?;
     Ok(Levelled { job, law, levels, schedule })

@@ -27,7 +27,6 @@ struct Stated {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StatedLevels(Vec<Stated>);
 
-/// The text states no levels.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "legal are local:RATE or global:RATE, as 2GB/s, then ,every=auto or a time ,cost=TIME \
@@ -47,7 +46,6 @@ impl Stated {
         })
     }
 
-    /// Reads one option of the level.
     fn take(&mut self, word: &str) -> Option<()> {
         let (key, value) = word.split_once('=')?;
         match key {

@@ -17,7 +17,6 @@ pub use page::index_page;
 /// The caption and the charts of a figure.
 type Content = (String, Body);
 
-/// A function that makes a figure.
 type Maker = fn() -> Result<Content, StudyError>;
 
 /// All figures with their titles, in the order of the index page.

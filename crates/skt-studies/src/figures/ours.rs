@@ -3,7 +3,6 @@
 use super::{Content, log_steps, sample};
 use crate::StudyError;
 use crate::bosilca::{Platform, WasteModel};
-use crate::sim::coordinated::Protection;
 use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use skt_model::chen::{Code, Network};
 use skt_model::inmemory::{Expectation, InMemoryJob};
@@ -194,22 +193,6 @@ fn batch(nodes: usize, law: Law, runs: usize) -> Batch {
     Batch { runs, seed: SEED, threads: 0, nodes, law, ages: Ages::Steady }
 }
 
-fn stable(model: &WasteModel, period_seconds: f64, periods: f64) -> CoordinatedJob {
-    CoordinatedJob {
-        work_seconds: periods * model.work_seconds(period_seconds) - 1e-3,
-        interval_seconds: period_seconds - model.checkpoint_seconds,
-        checkpoint_seconds: model.checkpoint_seconds,
-        overlap_fraction: model.overlap_fraction,
-        downtime_seconds: model.downtime_seconds,
-        recovery_seconds: model.recovery_seconds,
-        protection: Protection::Stable,
-        spares: None,
-        stop_at_loss: false,
-        checkpoint_at_end: true,
-        limit_seconds: f64::INFINITY,
-    }
-}
-
 fn waste_over_period(series: Vec<Series>) -> Body {
     Body::Lines(LineChart {
         title: String::new(),
@@ -236,8 +219,8 @@ pub(super) fn simulated_coordinated() -> Result<Content, StudyError> {
     let mut seen = Vec::new();
     for period_seconds in log_steps(200.0, 40_000.0, 14) {
         let law = Law::Exponential { mtbf_seconds: mtbf_seconds * 1_000.0 };
-        let summary =
-            batch(1_000, law, 300).run(&stable(&model, period_seconds, 200.0), &|_| {})?;
+        let summary = batch(1_000, law, 300)
+            .run(&CoordinatedJob::of_periods(&model, period_seconds, 200.0), &|_| {})?;
         seen.push(seen_waste(period_seconds, &summary));
     }
     let caption = "C = R = 120 s, D = 60 s, alpha = 0.3, platform MTBF 4 h, exponential. Eq. 5 of \
@@ -326,7 +309,8 @@ pub(super) fn simulated_laws() -> Result<Content, StudyError> {
             // Eight days of work, whatever the period.
             let periods = (8.0 * 24.0 * HOUR_SECONDS / period_seconds).ceil();
             let batch = Batch { ages, ..batch(NODES, law.clone(), 200) };
-            let summary = batch.run(&stable(&model, period_seconds, periods), &|_| {})?;
+            let summary =
+                batch.run(&CoordinatedJob::of_periods(&model, period_seconds, periods), &|_| {})?;
             seen.push(seen_waste(period_seconds, &summary));
         }
         series.push(Series::measured(name, seen));
@@ -340,61 +324,41 @@ pub(super) fn simulated_laws() -> Result<Content, StudyError> {
     Ok((caption, waste_over_period(series)))
 }
 
-/// Seconds of work in the runs in which losses are counted.
-const LOSS_WORK_SECONDS: f64 = 50_000.0;
 const LOSS_INTERVAL_SECONDS: f64 = 500.0;
-const LOSS_CHECKPOINT_SECONDS: f64 = 20.0;
 const LOSS_NODES: usize = 64;
 const LOSS_NODE_MTBF_SECONDS: f64 = 5_000.0 * LOSS_NODES as f64;
 
-/// The probability, by the formula, that groups like this keep the data if an outage takes
-/// `outage_seconds`.
-fn expected_to_keep(group: Group, outage_seconds: f64) -> Result<f64, ModelError> {
-    let job = InMemoryJob {
+/// The job whose groups like this keep the data or not, if an outage takes `outage_seconds`.
+fn loss_job(group: Group, outage_seconds: f64) -> InMemoryJob {
+    InMemoryJob {
         protocol: Protocol::SelfCheckpoint,
         group,
         nodes: LOSS_NODES,
         spares: None,
         node_mtbf_seconds: LOSS_NODE_MTBF_SECONDS,
-        work_seconds: LOSS_WORK_SECONDS,
-        checkpoint_seconds: LOSS_CHECKPOINT_SECONDS,
+        work_seconds: 50_000.0,
+        checkpoint_seconds: 20.0,
         overlap_fraction: 0.0,
         downtime_seconds: 0.0,
         recovery_seconds: outage_seconds,
-    };
-    Ok(job.expect(LOSS_INTERVAL_SECONDS)?.keeps_data_probability)
-}
-
-/// The confidence interval, by simulation, of the probability that groups like this keep the data
-/// if an outage takes `outage_seconds`.
-fn seen_to_keep(group: Group, outage_seconds: f64) -> Result<(f64, f64), StudyError> {
-    let job = CoordinatedJob {
-        work_seconds: LOSS_WORK_SECONDS,
-        interval_seconds: LOSS_INTERVAL_SECONDS,
-        checkpoint_seconds: LOSS_CHECKPOINT_SECONDS,
-        overlap_fraction: 0.0,
-        downtime_seconds: 0.0,
-        recovery_seconds: outage_seconds,
-        protection: Protection::Memory { group, update_is_fatal: false },
-        spares: None,
-        stop_at_loss: true,
-        checkpoint_at_end: false,
-        limit_seconds: f64::INFINITY,
-    };
-    let law = Law::Exponential { mtbf_seconds: LOSS_NODE_MTBF_SECONDS };
-    let kept = batch(LOSS_NODES, law, 4_000).run(&job, &|_| {})?.finished;
-    Ok(kept.interval(CONFIDENCE))
+    }
 }
 
 pub(super) fn simulated_loss() -> Result<Content, StudyError> {
     let mut series = Vec::new();
     for (parities, size) in [(1usize, 8usize), (1, 16), (2, 16)] {
         let group = Group::new(size, parities)?;
-        let curve = sample(log_steps(30.0, 1_000.0, 40), |outage| expected_to_keep(group, outage))?;
+        let curve = sample(log_steps(30.0, 1_000.0, 40), |outage| {
+            let expected = loss_job(group, outage).expect(LOSS_INTERVAL_SECONDS)?;
+            Ok(expected.keeps_data_probability)
+        })?;
         series.push(Series::line(format!("formula, n = {size}, m = {parities}"), curve));
         let mut seen = Vec::new();
         for outage in [30.0, 100.0, 300.0, 1_000.0] {
-            let (low, high) = seen_to_keep(group, outage)?;
+            let job = CoordinatedJob::in_memory(&loss_job(group, outage), LOSS_INTERVAL_SECONDS);
+            let law = Law::Exponential { mtbf_seconds: LOSS_NODE_MTBF_SECONDS };
+            let kept = batch(LOSS_NODES, law, 4_000).run(&job, &|_| {})?.finished;
+            let (low, high) = kept.interval(CONFIDENCE);
             seen.push((outage, 0.5 * (low + high), 0.5 * (high - low)));
         }
         series.push(Series::measured(format!("simulated, n = {size}, m = {parities}"), seen));

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use skt_model::plot::Figure;
+use skt_model::plot::{Figure, escape};
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:70rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.45}figure{margin:2.5rem 0;border-top:1px solid #ddd;\
@@ -36,8 +36,4 @@ pub fn index_page(figures: &[Figure]) -> String {
     }
     page.push_str("</body>\n</html>\n");
     page
-}
-
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,6 +1,6 @@
 //! The critical path of the solver on machines that are not available.
 
-use skt_terms::choice::{Bcast, Swap};
+use skt_terms::choice::Bcast;
 
 use super::Content;
 use crate::StudyError;
@@ -23,19 +23,8 @@ fn machine() -> Machine {
     Machine { message_seconds: 1.5e-6, message_byte_seconds: 1.0 / 5.75e9, ..Machine::ZEN4_CORE }
 }
 
-fn run(n: usize, (p, q): (usize, usize)) -> RunParams {
-    RunParams {
-        n,
-        nb: 384,
-        p,
-        q,
-        threads: 16,
-        depth: 1,
-        bcast: Bcast::TwoRingM,
-        swap: Swap::Mix,
-        swap_threshold: 64,
-        halves: true,
-    }
+fn run(n: usize, grid: (usize, usize)) -> RunParams {
+    RunParams { threads: 16, bcast: Bcast::TwoRingM, ..RunParams::new(n, 384, grid) }
 }
 
 /// The order of a matrix of `gib` GiB per rank.

@@ -39,7 +39,7 @@ impl Batch {
         job: &impl Job,
         progress: &(dyn Fn(usize) + Sync),
     ) -> Result<Summary, StudyError> {
-        Ok(Summary::of(&self.outcomes(job, progress)?))
+        Ok(Summary::from_outcomes(&self.outcomes(job, progress)?))
     }
 
     /// Runs `job` as [`Batch::run`] does, and returns every outcome in the order of the runs.
@@ -108,22 +108,22 @@ pub struct Summary {
 
 impl Summary {
     /// Summarizes `outcomes`, of which there must be at least one.
-    pub fn of(outcomes: &[RunOutcome]) -> Self {
+    pub fn from_outcomes(outcomes: &[RunOutcome]) -> Self {
         let share = |test: &dyn Fn(&RunOutcome) -> bool| Proportion {
             hits: outcomes.iter().filter(|o| test(o)).count(),
             count: outcomes.len(),
         };
         Self {
-            waste: Estimate::of(outcomes.iter().map(RunOutcome::waste)),
-            finished_time_seconds: Estimate::of(
+            waste: Estimate::from_samples(outcomes.iter().map(RunOutcome::waste)),
+            finished_time_seconds: Estimate::from_samples(
                 outcomes.iter().filter(|o| o.end == RunEnd::Finished).map(|o| o.time_seconds),
             ),
             finished: share(&|o| o.end == RunEnd::Finished),
             lost_data: share(&|o| o.data_losses > 0),
             out_of_spares: share(&|o| o.end == RunEnd::OutOfSpares),
             timed_out: share(&|o| o.end == RunEnd::TimedOut),
-            failures: Estimate::of(outcomes.iter().map(|o| o.failures as f64)),
-            outage_fraction: Estimate::of(
+            failures: Estimate::from_samples(outcomes.iter().map(|o| o.failures as f64)),
+            outage_fraction: Estimate::from_samples(
                 outcomes.iter().map(|o| o.outage_seconds / o.time_seconds.max(f64::MIN_POSITIVE)),
             ),
         }

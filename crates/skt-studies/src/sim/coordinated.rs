@@ -9,7 +9,10 @@
 use super::failure::FailureSource;
 use super::trace::Failure;
 use super::{Job, RunEnd, RunOutcome};
+use crate::bosilca::WasteModel;
 use skt_model::error::{fraction, non_negative, positive};
+use skt_model::inmemory::InMemoryJob;
+use skt_model::tang::memory::Protocol;
 use skt_model::{Group, ModelError};
 
 /// The losses that the checkpoint survives.
@@ -58,6 +61,46 @@ pub struct CoordinatedJob {
 }
 
 impl CoordinatedJob {
+    /// A job of this many whole periods to stable storage.
+    pub fn of_periods(model: &WasteModel, period_seconds: f64, periods: f64) -> Self {
+        Self {
+            // A little less than the last period's work, because a sum of floats may end on either
+            // side.
+            work_seconds: periods * model.work_seconds(period_seconds) - 1e-3,
+            interval_seconds: period_seconds - model.checkpoint_seconds,
+            checkpoint_seconds: model.checkpoint_seconds,
+            overlap_fraction: model.overlap_fraction,
+            downtime_seconds: model.downtime_seconds,
+            recovery_seconds: model.recovery_seconds,
+            protection: Protection::Stable,
+            spares: None,
+            stop_at_loss: false,
+            checkpoint_at_end: true,
+            limit_seconds: f64::INFINITY,
+        }
+    }
+
+    /// The job that formulas describe with `job`: it ends where data are lost.
+    pub fn in_memory(job: &InMemoryJob, interval_seconds: f64) -> Self {
+        let update_is_fatal = job.protocol == Protocol::Single;
+        Self {
+            work_seconds: job.work_seconds,
+            interval_seconds,
+            checkpoint_seconds: job.checkpoint_seconds,
+            overlap_fraction: job.overlap_fraction,
+            downtime_seconds: job.downtime_seconds,
+            recovery_seconds: job.recovery_seconds,
+            protection: match job.protocol {
+                Protocol::None => Protection::Nothing,
+                _ => Protection::Memory { group: job.group, update_is_fatal },
+            },
+            spares: job.spares,
+            stop_at_loss: true,
+            checkpoint_at_end: false,
+            limit_seconds: f64::INFINITY,
+        }
+    }
+
     /// Checks the parameters.
     pub fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
@@ -81,7 +124,6 @@ impl Job for CoordinatedJob {
     }
 }
 
-/// The state of one run.
 struct CoordinatedRun<'a> {
     job: &'a CoordinatedJob,
     failures: &'a mut FailureSource,
@@ -123,7 +165,7 @@ impl<'a> CoordinatedRun<'a> {
             }
         };
         if end == RunEnd::OutOfSpares {
-            // No process is left that could go on with the work.
+            // No process is left that could continue the work.
             self.work = 0.0;
         }
         self.outcome.end = end;

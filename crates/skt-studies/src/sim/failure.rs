@@ -59,12 +59,18 @@ impl Law {
             Self::Weibull { mtbf_seconds, shape } => {
                 positive("mtbf_seconds", mtbf_seconds)?;
                 positive("shape", shape)?;
-                positive("the scale of the law, in seconds,", Life::of(self).scale_seconds())?;
+                positive(
+                    "the scale of the law, in seconds,",
+                    Life::from_law(self).scale_seconds(),
+                )?;
             }
             Self::LogNormal { mtbf_seconds, sigma } => {
                 positive("mtbf_seconds", mtbf_seconds)?;
                 positive("sigma", sigma)?;
-                positive("the scale of the law, in seconds,", Life::of(self).scale_seconds())?;
+                positive(
+                    "the scale of the law, in seconds,",
+                    Life::from_law(self).scale_seconds(),
+                )?;
             }
             Self::Trace(_) => {}
         }
@@ -88,7 +94,7 @@ impl Law {
                 FailureProcess::Superposed { mtbf_seconds: mtbf_seconds / nodes as f64, nodes }
             }
             Self::Weibull { .. } | Self::LogNormal { .. } => {
-                FailureProcess::Renewal { life: Life::of(self), heap: BinaryHeap::new() }
+                FailureProcess::Renewal { life: Life::from_law(self), heap: BinaryHeap::new() }
             }
             Self::Trace(trace) => {
                 trace.check_nodes(nodes)?;
@@ -204,7 +210,7 @@ enum Life {
 }
 
 impl Life {
-    fn of(law: &Law) -> Self {
+    fn from_law(law: &Law) -> Self {
         match *law {
             // mean = scale Gamma(1 + 1/k)
             Law::Weibull { mtbf_seconds, shape } => Self::Weibull {

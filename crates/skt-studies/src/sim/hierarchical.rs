@@ -11,7 +11,7 @@
 //!   overlapped is done at full speed.
 //!
 //! Re-execution runs at rho times the speed, all work at lambda. A group that is struck again while
-//! it recovers starts over; another group that is struck meanwhile recovers at the same time, and
+//! it recovers starts over; another group that is struck then recovers at the same time, and
 //! all wait for the last.
 
 use super::failure::FailureSource;
@@ -179,7 +179,7 @@ impl<'a> HierarchicalRun<'a> {
         self.done += count;
     }
 
-    /// Handles the failure of a node `elapsed` seconds into the checkpoint of its own group or of
+    /// Handles the failure of a node `elapsed` seconds into the checkpoint of the same group or of
     /// another one.
     fn strike_checkpoint(&mut self, failure: Failure, elapsed: f64) -> Result<(), TimedOut> {
         let alpha = self.job.model.overlap_fraction;
@@ -214,7 +214,7 @@ impl<'a> HierarchicalRun<'a> {
     }
 
     /// Passes downtime, recovery and re-execution of the group of `failure`, after `wait` seconds
-    /// in which a running checkpoint ends; and of all groups that are struck meanwhile.
+    /// in which a running checkpoint ends; and of all groups that are struck during that time.
     fn recover(&mut self, failure: Failure, wait: f64) -> Result<(), TimedOut> {
         let began = self.now;
         self.outcome.failures += 1;

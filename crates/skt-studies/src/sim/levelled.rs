@@ -16,7 +16,7 @@ use skt_model::ModelError;
 use skt_model::error::{at_least, non_negative, positive};
 use skt_model::levels::{Level, Levels, Schedule};
 
-/// Number of nodes to which [`LevelledJob::of`] assigns the failure rates: each level gets a whole
+/// Number of nodes to which [`LevelledJob::from_levels`] assigns the failure rates: each level gets a whole
 /// number of them.
 const STATED_NODES: f64 = 1e6;
 
@@ -63,7 +63,7 @@ impl LevelledJob {
     ///
     /// # Panics
     /// The schedule is for another number of levels.
-    pub fn of(
+    pub fn from_levels(
         levels: &Levels,
         schedule: &Schedule,
         work_seconds: f64,
@@ -160,7 +160,6 @@ struct Shelf {
     since: Option<usize>,
 }
 
-/// The state of one run.
 struct LevelledRun<'a> {
     job: &'a LevelledJob,
     failures: &'a mut FailureSource,

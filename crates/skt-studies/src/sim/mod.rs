@@ -26,7 +26,7 @@ pub use stats::{Estimate, Proportion};
 pub enum RunEnd {
     /// All work was done.
     Finished,
-    /// Data were lost and the job was told to stop then.
+    /// Data were lost and the job was to stop then.
     DataLost,
     /// A node failed and no spare was left.
     OutOfSpares,

@@ -13,7 +13,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// The mean and the deviation of `samples`; NaN if there are none.
-    pub fn of(samples: impl Iterator<Item = f64>) -> Self {
+    pub fn from_samples(samples: impl Iterator<Item = f64>) -> Self {
         // Welford's update has no cancellation, however large the mean is.
         let (mut count, mut mean, mut squares) = (0usize, 0.0, 0.0);
         for sample in samples {
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn estimate_of_a_known_sample() {
-        let estimate = Estimate::of([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0].into_iter());
+        let estimate = Estimate::from_samples([2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0].into_iter());
         assert!((estimate.mean - 5.0).abs() < 1e-12);
         assert!((estimate.deviation - (32.0f64 / 7.0).sqrt()).abs() < 1e-12);
         assert!(estimate.agrees_with(5.5, 0.95) && !estimate.agrees_with(9.0, 0.95));

@@ -40,7 +40,7 @@ fn tang_figure_12_reliability() {
     let fails_single = 100.0 * (1.0 - run.success_single().unwrap());
     assert_prints(fails_single, "39");
     assert!(run.success_self().unwrap() > 0.99);
-    // The paper says "over 99 percent"; with its own inputs it is 99.9998.
+    // The paper prints "over 99 percent"; with its own inputs it is 99.9998.
     assert!(run.success_self().unwrap() > 0.999_997);
 }
 
@@ -158,7 +158,7 @@ fn bosilca_table_3() {
 }
 
 #[test]
-fn bosilca_section_5_titan_begins_to_progress_at_4_32_hours_and_ours_at_5_69() {
+fn bosilca_titan_begins_to_progress_at_4_32_hours_ours_at_5_69() {
     // With the printed 16,688 processors of 32 GB at 300 GB/s.
     let c = 16_688.0 * 32.0 / 300.0;
     let limit = WasteModel::coordinated(c, c, 0.0, 0.3).progress_limit_seconds();
@@ -187,7 +187,7 @@ fn bosilca_section_5_titan_begins_to_progress_at_4_32_hours_and_ours_at_5_69() {
 fn titan_crossing_hours(application: Application) -> f64 {
     let titan = Platform { processors: 16_688, ..Platform::TITAN }
         .with_checkpoint_seconds(16_688.0 * 32.0 / 300.0);
-    let least_waste = |model: &WasteModel, mtbf: f64| {
+    let min_waste = |model: &WasteModel, mtbf: f64| {
         let minimum =
             skt_model::optimum::minimize_log(1e-3 * mtbf, 0.1 * mtbf, |t| model.waste(t, mtbf));
         minimum.value.min(1.0)
@@ -213,14 +213,14 @@ fn titan_crossing_hours(application: Application) -> f64 {
         })
         .collect();
     let advantage = |mtbf: f64| {
-        let best = hierarchical.iter().map(|m| least_waste(m, mtbf)).fold(f64::INFINITY, f64::min);
-        least_waste(&coordinated, mtbf) - best
+        let best = hierarchical.iter().map(|m| min_waste(m, mtbf)).fold(f64::INFINITY, f64::min);
+        min_waste(&coordinated, mtbf) - best
     };
     root_log(4.33 * HOUR_SECONDS, 60.0 * HOUR_SECONDS, advantage).unwrap() / HOUR_SECONDS
 }
 
 #[test]
-fn bosilca_section_5_titan_crossings_and_how_far_they_are_from_the_text() {
+fn bosilca_titan_crossings_and_their_distance_from_the_text() {
     // Printed are 14.75, 9.64 and 4.59 h. The order and the trend are the paper's, but the numbers
     // of its equations are smaller; see docs/model.md.
     assert_prints(titan_crossing_hours(Application::Stencil2d), "10.48");
@@ -231,12 +231,12 @@ fn bosilca_section_5_titan_crossings_and_how_far_they_are_from_the_text() {
 /// The waste that the best hierarchical protocol saves over the coordinated one in our figure 8(a),
 /// for table 2's Titan within eq. 14.
 fn saved_by_hierarchical(application: Application, mtbf_hours: f64) -> f64 {
-    let least_waste = |scenario: &Scenario| {
+    let min_waste = |scenario: &Scenario| {
         let model = scenario.model(&Platform::TITAN, application);
         model.best_valid_period(mtbf_hours * HOUR_SECONDS).unwrap().waste
     };
-    let hierarchical = application.scenarios()[1..].iter().map(least_waste);
-    least_waste(&Scenario::CoordIo) - hierarchical.fold(f64::INFINITY, f64::min)
+    let hierarchical = application.scenarios()[1..].iter().map(min_waste);
+    min_waste(&Scenario::CoordIo) - hierarchical.fold(f64::INFINITY, f64::min)
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn bosilca_section_5_exascale_begins_to_progress() {
 
 #[test]
 fn bosilca_section_4_4_alpha_has_more_than_very_little_impact() {
-    // Section 4.4 says that rho, lambda and alpha "have very little impact on the results". Its own
+    // Section 4.4 states that rho, lambda and alpha "have very little impact on the results". Its own
     // figure 10, Titan at 20 years, shows what 2D-STENCIL saves with HIERARCH-IO over alpha.
     let mtbf = Platform::TITAN.mtbf_seconds(20.0 * skt_model::YEAR_SECONDS);
     let saved_percent = |alpha: f64| {

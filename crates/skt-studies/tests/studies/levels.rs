@@ -25,7 +25,7 @@ fn rates(levels: &Levels) -> Vec<f64> {
 
 /// The waste by the simulator of the same levels, with a number of nodes that gives their rates.
 fn simulated(levels: &Levels, schedule: &Schedule, runs: usize) -> Estimate {
-    let (job, law) = LevelledJob::of(levels, schedule, SIMULATED_WORK_SECONDS).unwrap();
+    let (job, law) = LevelledJob::from_levels(levels, schedule, SIMULATED_WORK_SECONDS).unwrap();
     job.validate().unwrap();
     let batch = Batch {
         runs,

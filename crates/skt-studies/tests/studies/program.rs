@@ -122,7 +122,7 @@ fn simulation_is_reproducible_and_refuses_bad_input() {
 }
 
 #[test]
-fn waste_table_says_where_the_formula_leaves_its_range() {
+fn waste_table_marks_where_the_formula_leaves_its_range() {
     let folder = tempfile::tempdir().unwrap();
     let table = stdout(folder.path(), "waste");
     assert_eq!(table.lines().count(), 1 + 4 * (3 + 3 + 4));

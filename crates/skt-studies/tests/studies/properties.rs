@@ -104,7 +104,7 @@ proptest! {
     }
 
     #[test]
-    fn exact_waste_is_the_first_order_for_rare_failures_and_never_above_one(
+    fn exact_waste_is_first_order_for_rare_failures_and_at_most_one(
         c in 1.0..100.0f64, r in 0.0..100.0f64, alpha in 0.0..=1.0f64, share in 1.0..50.0f64,
     ) {
         let model = WasteModel::coordinated(c, r, 0.0, alpha);
@@ -143,7 +143,7 @@ fn numbers_out_of_range_are_named() {
 }
 
 #[test]
-fn validity_is_said() {
+fn validity_is_reported() {
     let model = WasteModel::coordinated(100.0, 100.0, 0.0, 0.0);
     assert_eq!(model.validity(50.0, 1e6), Validity::NoPeriod);
     assert_eq!(model.validity(1e3, 1e6), Validity::Valid);

@@ -28,25 +28,6 @@ fn simulate(batch: &Batch, job: &impl Job) -> Summary {
     batch.run(job, &|_| {}).unwrap()
 }
 
-/// Many whole periods under the coordinated protocol.
-fn coordinated_job(model: &WasteModel, period_seconds: f64, periods: f64) -> CoordinatedJob {
-    CoordinatedJob {
-        // A little less than the last period's work, because a sum of floats may end on either
-        // side.
-        work_seconds: periods * model.work_seconds(period_seconds) - 1e-3,
-        interval_seconds: period_seconds - model.checkpoint_seconds,
-        checkpoint_seconds: model.checkpoint_seconds,
-        overlap_fraction: model.overlap_fraction,
-        downtime_seconds: model.downtime_seconds,
-        recovery_seconds: model.recovery_seconds,
-        protection: Protection::Stable,
-        spares: None,
-        stop_at_loss: false,
-        checkpoint_at_end: true,
-        limit_seconds: f64::INFINITY,
-    }
-}
-
 #[test]
 fn coordinated_agrees_with_the_exact_form_for_any_period() {
     let mtbf_seconds = 10_000.0;
@@ -54,7 +35,7 @@ fn coordinated_agrees_with_the_exact_form_for_any_period() {
         for (checkpoint, recovery, downtime) in [(100.0, 100.0, 0.0), (600.0, 300.0, 60.0)] {
             let model = WasteModel::coordinated(checkpoint, recovery, downtime, overlap);
             for period in [700.0, 2_000.0, 10_000.0] {
-                let job = coordinated_job(&model, period, 200.0);
+                let job = CoordinatedJob::of_periods(&model, period, 200.0);
                 let waste = simulate(&exponential(100, mtbf_seconds), &job).waste;
                 let want = model.exact_coordinated_waste(period, mtbf_seconds);
                 assert!(
@@ -69,14 +50,14 @@ fn coordinated_agrees_with_the_exact_form_for_any_period() {
 }
 
 #[test]
-fn coordinated_agrees_with_bosilca_equation_5_where_it_claims_to_hold() {
+fn coordinated_agrees_with_equation_5_where_that_claims_to_hold() {
     // T <= 0.02 mu: the terms that eq. 5 leaves out are of the order of
     // (T + D + R + C)^2 / mu^2, here below 6e-4, and the product of its terms.
     let mtbf_seconds = 100_000.0;
     for overlap in [0.0, 0.3, 0.7] {
         let model = WasteModel::coordinated(100.0, 100.0, 60.0, overlap);
         for period in [500.0, 1_000.0, 2_000.0] {
-            let job = coordinated_job(&model, period, 1_000.0);
+            let job = CoordinatedJob::of_periods(&model, period, 1_000.0);
             let waste = simulate(&exponential(50, mtbf_seconds), &job).waste;
             let want = model.composed_waste(period, mtbf_seconds);
             let product =
@@ -99,7 +80,7 @@ fn the_sum_in_equation_5_counts_a_product_twice() {
     // second order is 6e-5.
     let model = WasteModel::coordinated(100.0, 100.0, 60.0, 0.0);
     let (period, mtbf_seconds) = (500.0, 100_000.0);
-    let job = coordinated_job(&model, period, 1_000.0);
+    let job = CoordinatedJob::of_periods(&model, period, 1_000.0);
     let waste = simulate(&exponential(50, mtbf_seconds), &job).waste;
     let describe = format!("{} +- {}", waste.mean, waste.half_width(CONFIDENCE));
     assert!(!waste.agrees_with(model.waste(period, mtbf_seconds), CONFIDENCE), "{describe}");
@@ -163,7 +144,7 @@ fn one_group_of_the_hierarchy_is_the_coordinated_protocol() {
         nodes: 10,
         limit_seconds: f64::INFINITY,
     };
-    let coordinated = coordinated_job(&model, 3_000.0, 50.0);
+    let coordinated = CoordinatedJob::of_periods(&model, 3_000.0, 50.0);
     let batch = exponential(10, 20_000.0);
     let one = batch.outcomes(&hierarchical, &|_| {}).unwrap();
     let other = batch.outcomes(&coordinated, &|_| {}).unwrap();
@@ -175,7 +156,7 @@ fn one_group_of_the_hierarchy_is_the_coordinated_protocol() {
         .filter(|(a, b)| (a.time_seconds - b.time_seconds).abs() < 1.0)
         .count();
     assert!(equal > 3 * one.len() / 10, "{equal} of {} runs equal", one.len());
-    let mean = |outcomes: &[skt_studies::sim::RunOutcome]| Summary::of(outcomes).waste;
+    let mean = |outcomes: &[skt_studies::sim::RunOutcome]| Summary::from_outcomes(outcomes).waste;
     let (a, b) = (mean(&one), mean(&other));
     assert!((a.mean - b.mean).abs() < a.half_width(CONFIDENCE) + b.half_width(CONFIDENCE));
 }
@@ -195,28 +176,6 @@ fn in_memory(protocol: Protocol, size: usize, parities: usize) -> InMemoryJob {
     }
 }
 
-fn simulated_job(job: &InMemoryJob, interval_seconds: f64) -> CoordinatedJob {
-    CoordinatedJob {
-        work_seconds: job.work_seconds,
-        interval_seconds,
-        checkpoint_seconds: job.checkpoint_seconds,
-        overlap_fraction: job.overlap_fraction,
-        downtime_seconds: job.downtime_seconds,
-        recovery_seconds: job.recovery_seconds,
-        protection: match job.protocol {
-            Protocol::None => Protection::Nothing,
-            protocol => Protection::Memory {
-                group: job.group,
-                update_is_fatal: protocol == Protocol::Single,
-            },
-        },
-        spares: job.spares,
-        stop_at_loss: true,
-        checkpoint_at_end: false,
-        limit_seconds: f64::INFINITY,
-    }
-}
-
 #[test]
 fn probability_to_keep_the_data_agrees() {
     for (protocol, size, parities) in [
@@ -232,7 +191,7 @@ fn probability_to_keep_the_data_agrees() {
         let interval_seconds = 500.0;
         let want = job.expect(interval_seconds).unwrap().keeps_data_probability;
         let batch = Batch { runs: 4_000, ..exponential(64, 5_000.0) };
-        let kept = simulate(&batch, &simulated_job(&job, interval_seconds)).finished;
+        let kept = simulate(&batch, &CoordinatedJob::in_memory(&job, interval_seconds)).finished;
         let (low, high) = kept.interval(CONFIDENCE);
         // The formula treats losses in different groups as independent: an error of the order of
         // (V/mu)^2 per failure for m = 1, which is less than the interval.
@@ -248,19 +207,14 @@ fn tang_figure_12_simulated() {
     // 160,000 processes in groups of 16, an MTBF of 5 h, checkpoints and recoveries of 20 s, one
     // every 13.6 min, 100 h: single completes in 61 %, self in over 99 %.
     let period_seconds = 13.6 * 60.0;
+    let periods = 100.0 * 3600.0 / period_seconds;
+    let model = WasteModel::coordinated(20.0, 20.0, 0.0, 0.0);
     let run = |update_is_fatal| {
         let job = CoordinatedJob {
-            work_seconds: 100.0 * 3600.0 * (period_seconds - 20.0) / period_seconds,
-            interval_seconds: period_seconds - 20.0,
-            checkpoint_seconds: 20.0,
-            overlap_fraction: 0.0,
-            downtime_seconds: 0.0,
-            recovery_seconds: 20.0,
             protection: Protection::Memory { group: Group::new(16, 1).unwrap(), update_is_fatal },
-            spares: None,
             stop_at_loss: true,
             checkpoint_at_end: false,
-            limit_seconds: f64::INFINITY,
+            ..CoordinatedJob::of_periods(&model, period_seconds, periods)
         };
         let batch = Batch { runs: 10_000, ..exponential(160_000, 5.0 * 3600.0) };
         simulate(&batch, &job).finished
@@ -279,7 +233,8 @@ fn time_without_loss_agrees_and_so_do_spares() {
         let job = InMemoryJob { spares: Some(10), ..in_memory(protocol, 16, 8) };
         let want = job.expect(interval_seconds).unwrap();
         let batch = Batch { runs: 4_000, ..exponential(64, 5_000.0) };
-        let ample = CoordinatedJob { spares: None, ..simulated_job(&job, interval_seconds) };
+        let ample =
+            CoordinatedJob { spares: None, ..CoordinatedJob::in_memory(&job, interval_seconds) };
         let time = simulate(&batch, &ample).finished_time_seconds;
         assert!(
             time.agrees_with(want.time_seconds, CONFIDENCE),
@@ -289,7 +244,7 @@ fn time_without_loss_agrees_and_so_do_spares() {
             want.time_seconds
         );
         // The law of the number of failures is matched only in its mean and variance.
-        let enough = simulate(&batch, &simulated_job(&job, interval_seconds)).finished;
+        let enough = simulate(&batch, &CoordinatedJob::in_memory(&job, interval_seconds)).finished;
         let (low, high) = enough.interval(CONFIDENCE);
         assert!(
             (low - 0.01..=high + 0.01).contains(&want.spares_suffice_probability),
@@ -305,11 +260,14 @@ fn without_checkpoints_the_whole_run_must_go_in_peace() {
     job.work_seconds = 5_000.0;
     let want = job.expect(f64::INFINITY).unwrap();
     let batch = Batch { runs: 4_000, ..exponential(64, 5_000.0) };
-    let stopped = simulate(&batch, &simulated_job(&job, f64::INFINITY));
+    let stopped = simulate(&batch, &CoordinatedJob::in_memory(&job, f64::INFINITY));
     assert!(stopped.finished.agrees_with((-1.0f64).exp(), CONFIDENCE));
     assert!((want.keeps_data_probability - (-1.0f64).exp()).abs() < 1e-12);
-    let again =
-        CoordinatedJob { stop_at_loss: false, spares: None, ..simulated_job(&job, f64::INFINITY) };
+    let again = CoordinatedJob {
+        stop_at_loss: false,
+        spares: None,
+        ..CoordinatedJob::in_memory(&job, f64::INFINITY)
+    };
     let time = simulate(&batch, &again).finished_time_seconds;
     assert!(time.agrees_with(want.time_seconds, CONFIDENCE), "{time:?} {}", want.time_seconds);
 }
@@ -329,7 +287,7 @@ fn other_laws_keep_the_mean_rate_in_a_steady_machine() {
         Law::LogNormal { mtbf_seconds: node_mtbf_seconds, sigma: 1.2 },
     ] {
         let batch = Batch { law: law.clone(), runs: 300, ..exponential(nodes, mtbf_seconds) };
-        let waste = simulate(&batch, &coordinated_job(&model, period, 300.0)).waste;
+        let waste = simulate(&batch, &CoordinatedJob::of_periods(&model, period, 300.0)).waste;
         let left_out = ((period + 330.0) / mtbf_seconds).powi(2);
         assert!(
             (waste.mean - want).abs() <= waste.half_width(CONFIDENCE) + left_out,
@@ -355,22 +313,15 @@ fn a_hand_made_trace_gives_a_hand_made_schedule() {
             law: Law::Trace(trace),
             ages: Ages::Steady,
         };
-        let job = CoordinatedJob {
+        let job = InMemoryJob {
             work_seconds: 2e6,
-            interval_seconds: 1_000.0,
             checkpoint_seconds: 0.0,
-            overlap_fraction: 0.0,
             downtime_seconds: 20.0,
             recovery_seconds: 10.0,
-            protection: Protection::Memory {
-                group: Group::new(2, 1).unwrap(),
-                update_is_fatal: false,
-            },
             spares: None,
-            stop_at_loss: true,
-            checkpoint_at_end: false,
-            limit_seconds: f64::INFINITY,
+            ..in_memory(Protocol::SelfCheckpoint, 2, 1)
         };
+        let job = CoordinatedJob::in_memory(&job, 1_000.0);
         batch.outcomes(&job, &|_| {}).unwrap()
     };
     assert!(run("500000 0\n500010 1").iter().all(|o| o.end == RunEnd::DataLost));
@@ -385,7 +336,7 @@ fn a_hand_made_trace_gives_a_hand_made_schedule() {
 #[test]
 fn the_same_seed_gives_the_same_runs_on_any_number_of_threads() {
     let model = WasteModel::coordinated(100.0, 100.0, 0.0, 0.0);
-    let job = coordinated_job(&model, 1_000.0, 20.0);
+    let job = CoordinatedJob::of_periods(&model, 1_000.0, 20.0);
     let outcomes = |threads| {
         let batch = Batch { threads, runs: 50, ..exponential(10, 5_000.0) };
         batch.outcomes(&job, &|_| {}).unwrap()
@@ -399,7 +350,7 @@ fn the_same_seed_gives_the_same_runs_on_any_number_of_threads() {
 fn no_failures_means_no_waste_but_checkpoints() {
     let model = WasteModel::coordinated(100.0, 100.0, 0.0, 0.0);
     let batch = Batch { runs: 2, ..exponential(10, 1e15) };
-    let summary = simulate(&batch, &coordinated_job(&model, 1_000.0, 50.0));
+    let summary = simulate(&batch, &CoordinatedJob::of_periods(&model, 1_000.0, 50.0));
     assert!((summary.waste.mean - 0.1).abs() < 1e-4, "{}", summary.waste.mean);
     assert_eq!(summary.failures.mean, 0.0);
 }
@@ -407,7 +358,8 @@ fn no_failures_means_no_waste_but_checkpoints() {
 #[test]
 fn a_job_that_cannot_progress_is_given_up() {
     let model = WasteModel::coordinated(1_000.0, 1_000.0, 0.0, 0.0);
-    let job = CoordinatedJob { limit_seconds: 1e5, ..coordinated_job(&model, 1_500.0, 100.0) };
+    let job =
+        CoordinatedJob { limit_seconds: 1e5, ..CoordinatedJob::of_periods(&model, 1_500.0, 100.0) };
     let batch = Batch { runs: 20, ..exponential(10, 50.0) };
     let summary = simulate(&batch, &job);
     assert_eq!(summary.timed_out.hits, 20);
@@ -420,7 +372,7 @@ fn a_run_without_a_spare_has_done_nothing() {
         work_seconds,
         checkpoint_at_end: false,
         spares: Some(0),
-        ..coordinated_job(&WasteModel::coordinated(10.0, 10.0, 10.0, 0.0), 1_000.0, 1.0)
+        ..CoordinatedJob::of_periods(&WasteModel::coordinated(10.0, 10.0, 10.0, 0.0), 1_000.0, 1.0)
     };
     let outcomes = exponential(10, mtbf_seconds).outcomes(&job, &|_| {}).unwrap();
     let lacking = outcomes.iter().filter(|outcome| outcome.end == RunEnd::OutOfSpares);

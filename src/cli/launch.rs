@@ -172,7 +172,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     let options = options_of_nodes(args, wanted, nodes, ranks, env)?;
     let pool = &options.pool;
     let rows = checksum_rows(&checked.spec, ranks);
-    say_what_is_survived(pool, ranks, &settings, rows.clone());
+    report_tolerated_losses(pool, ranks, &settings, rows.clone());
     let keeps = DataLocation {
         run_id: settings.run_id.clone(),
         store: settings.store.clone(),
@@ -251,12 +251,6 @@ impl Nodes {
     }
 }
 
-/// The nodes that are listed; `None` if there is no list.
-fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError> {
-    let found = find_hosts(wanted, env)?;
-    Ok(found.map(|(file, listed)| Nodes { listed, file, is_local: false }))
-}
-
 /// The options that are the same for the benchmark and for any other program; those that differ are
 /// as for a program of which nothing is known.
 fn options_of_nodes(
@@ -304,7 +298,7 @@ fn checksum_rows(spec: &RunSpec, ranks: usize) -> Option<Vec<Vec<usize>>> {
 }
 
 /// Reports how many losses the groups of ranks on these nodes survive, for the largest grid.
-fn say_what_is_survived(
+fn report_tolerated_losses(
     pool: &Pool,
     ranks: usize,
     settings: &Settings,
@@ -417,13 +411,11 @@ fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
     Ok(hosts)
 }
 
-/// The list of nodes and its name; `None` if there is no list.
-fn find_hosts(
-    wanted: &LaunchSettings,
-    env: Env,
-) -> Result<Option<(String, Vec<Host>)>, LaunchError> {
+/// The nodes that are listed; `None` if there is no list.
+fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError> {
+    let listed_in = |file, listed| Ok(Some(Nodes { listed, file, is_local: false }));
     if let Some(path) = &wanted.hosts {
-        return Ok(Some((path.display().to_string(), read_hosts(path)?)));
+        return listed_in(path.display().to_string(), read_hosts(path)?);
     }
     if let Some(list) = env("SLURM_JOB_NODELIST") {
         let names = hosts::expand_slurm(&list)?;
@@ -434,11 +426,11 @@ fn find_hosts(
         };
         let host = |(name, slots)| Host { name, slots };
         let all = names.into_iter().zip(counts).map(host).collect();
-        return Ok(Some(("the Slurm allocation".into(), all)));
+        return listed_in("the Slurm allocation".into(), all);
     }
     if let Some(path) = env("PBS_NODEFILE") {
         let hosts = read_hosts(Path::new(&path))?;
-        return Ok(Some((path, hosts)));
+        return listed_in(path, hosts);
     }
     Ok(None)
 }

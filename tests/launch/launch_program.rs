@@ -376,12 +376,13 @@ fn a_job_of_a_program_that_has_changed_since_is_not_taken_over() {
     };
     write(
         "program",
-        "touch runs; for i in $(seq 6000); do [ -e go ] && break; sleep 0.1; done; echo first",
+        "touch runs-$OMPI_COMM_WORLD_RANK
+        for i in $(seq 6000); do [ -e go ] && break; sleep 0.1; done; echo first",
     );
     write("rebuilt", "echo second");
     let launch = || launch_here(folder.path(), "./program".as_ref());
     let mut first = launch().stdout(Stdio::null()).spawn().expect("launch");
-    wait_for("the program", || at("runs").exists());
+    wait_for("the program", || ["runs-0", "runs-1"].iter().all(|name| at(name).exists()));
     wait_for("the state", || {
         let state = fs::read(at("skt-hpl.launch/state.json")).unwrap_or_default();
         let state: serde_json::Value = serde_json::from_slice(&state).unwrap_or_default();

@@ -177,15 +177,6 @@ mod tests {
     }
 
     #[test]
-    fn job_that_never_starts_or_never_ends_is_given_up() {
-        let dead = Past { lived: false, ..failed(0) };
-        assert!(give_up(&[dead; 3], "column", 0, 50).unwrap().contains("gave no sign of life"));
-        let walking: Vec<Past> = (0..6).map(|i| failed(100 * i)).collect();
-        assert!(give_up(&walking, "column", 10, 6).is_none());
-        assert!(give_up(&walking, "column", 10, 5).unwrap().contains("--max-restarts 5"));
-    }
-
-    #[test]
     fn the_pause_doubles_until_a_node_explains_the_failure() {
         let past = [failed(1), failed(2), failed(3)];
         let pauses: Vec<f64> = (0..=3).map(|count| backoff_seconds(&past[..count])).collect();

@@ -3,12 +3,21 @@
 //! and returns what follows as events.
 //!
 //! ```text
-//! Finding ---> Probing ---> Pausing ---> Starting ---> Running ---+
-//!    |           ^                                      ^  |     |
-//!    |           +---- the launcher has ended: -------- | -+     |
-//!    |                 ask, replace, start again        |        |
-//!    +---- the job of an earlier supervisor ------------+        +---> Over
+//! Finding ---> ProbeRound ---> Pausing ---> Starting ---> Running ---+
+//!    |             ^                                          ^  |     |
+//!    |             +---- the launcher has ended: ------------ | -+     |
+//!    |                   ask, replace, start again            |        |
+//!    +---- the job of an earlier supervisor ------------------+        +---> Over
 //! ```
+//!
+//! | what is decided | file |
+//! |---|---|
+//! | the phases: what follows from an answer, a start, the end of a job | this one |
+//! | which nodes are replaced before a start, or left out on trial | `replace`, `exclusion` |
+//! | whether a running job hangs, and when its nodes are probed | `running` |
+//! | what the output and the heartbeats show | `job_output`, `program`, `corruption`, `oom` |
+//! | which nodes are cut off | `links`, `doubts` |
+//! | how the run ends | `ending` |
 //!
 //! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and

@@ -233,16 +233,4 @@ mod tests {
         assert_eq!(spent.lost, ["n1 (off)"]);
         assert_eq!(names(&pool.spares), ["s1"]);
     }
-
-    #[test]
-    fn silent_spare_stays_but_is_not_used() {
-        let mut pool = Pool::new(vec![host("n1", 1)], vec![host("s1", 1), host("s2", 1)]);
-        let health = |name: &str| match name {
-            "n1" => Health::Ill("off".to_owned()),
-            "s1" => Health::Unknown,
-            _ => Health::Well,
-        };
-        assert_eq!(pool.replace(health).unwrap()[0].by, "s2");
-        assert_eq!((names(&pool.active), names(&pool.spares)), (vec!["s2"], vec!["s1"]));
-    }
 }

@@ -56,7 +56,8 @@ mod tests {
     fn lines_name_host_rank_and_column() {
         let link =
             SlowLink { host: "n1".into(), other: Some("n2".into()), times: 4.0, times_before: 1.0 };
-        let named = Named { ranks: vec![slow(12, 12), slow(13, 0)], links: Some(vec![link]) };
+        let all = SlowLink { other: None, ..link.clone() };
+        let named = Named { ranks: vec![slow(12, 12), slow(13, 0)], links: Some(vec![link, all]) };
         let report = SlowReport { named, ..Default::default() };
         assert_eq!(
             lines(&report),
@@ -64,6 +65,7 @@ mod tests {
                 "# slow: n3 rank 12: 38 % behind the median since column 4096 (throttled 12 times)",
                 "# slow: n3 rank 13: 38 % behind the median since column 4096",
                 "# slow link: n1 to n2: 4.0 times the median's time, 1.0 before the run",
+                "# slow link: n1: all links: 4.0 times the median's time, 1.0 before the run",
             ]
         );
     }

@@ -250,21 +250,4 @@ mod tests {
         assert_eq!(named.len(), 3, "{named:?}");
         assert!(named.iter().all(|(host, other)| host != "n0" && other.is_none()), "{named:?}");
     }
-
-    #[test]
-    fn description_names_both_ends_or_the_host() {
-        let one = SlowLink {
-            host: "n1".into(),
-            other: Some("n3".into()),
-            times: 3.12,
-            times_before: 1.0,
-        };
-        assert_eq!(one.describe(), "n1 to n3: 3.1 times the median's time, 1.0 before the run");
-        let all = SlowLink { other: None, ..one };
-        assert_eq!(
-            all.describe(),
-            "n1: all links: 3.1 times the median's time, 1.0 before the run"
-        );
-        assert_eq!(all.brief(), "n1: all links 3.1x");
-    }
 }

@@ -145,9 +145,10 @@ mod tests {
             named.brief().unwrap(),
             "slow: n3 rank 12 -38 % and 1 more; slow link: n1 to n2 4.0x"
         );
-        named.links = None;
+        named.links.as_mut().unwrap()[0].other = None;
         named.ranks.pop();
-        assert_eq!(named.brief().unwrap(), "slow: n3 rank 12 -38 %");
+        assert_eq!(named.brief().unwrap(), "slow: n3 rank 12 -38 %; slow link: n1: all links 4.0x");
+        named.links = None;
         named.ranks.clear();
         assert_eq!(named.brief(), None);
     }

@@ -418,20 +418,31 @@ mod tests {
     use skt_checkpoint::checkpoint::store::Files;
     use skt_solver::comm::threads;
 
-    /// What each rank finds, each with a separate folder; then a result is added.
-    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    /// Opens the ledger on nodes with a folder each. Returns what `act` does on each of them.
+    fn on_nodes<R: Send>(
+        folders: &[tempfile::TempDir],
+        is_afresh: bool,
+        act: impl Fn(&threads::ThreadComm, &Files, &mut Ledger) -> R + Sync,
+    ) -> Vec<R> {
         let ran = threads::run(folders.len(), |world| {
             let store = Files::in_folder(folders[world.rank()].path());
             let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            Ok::<_, CommError>(act(&world, &store, &mut ledger))
+        });
+        ran.into_iter().map(Result::unwrap).collect()
+    }
+
+    /// What each rank finds, each with a separate folder; then a result is added.
+    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
+        on_nodes(folders, is_afresh, |world, store, ledger| {
             let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
             assert_eq!(ledger.done(), found.len());
             world.barrier().unwrap();
             let new = Results::from([(found.len(), add.to_vec())]);
-            ledger.add(&world, new, &[])?.unwrap();
+            ledger.add(world, new, &[]).unwrap().unwrap();
             assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
-            Ok::<_, CommError>(found)
-        });
-        ran.into_iter().map(Result::unwrap).collect()
+            found
+        })
     }
 
     fn folders(count: usize) -> Vec<tempfile::TempDir> {
@@ -459,18 +470,15 @@ mod tests {
         let mut nodes = folders(2);
         let known =
             |nodes: &[tempfile::TempDir], is_afresh, levels, note: Option<Option<usize>>| {
-                let ran = threads::run(nodes.len(), |world| {
-                    let store = Files::in_folder(nodes[world.rank()].path());
-                    let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+                on_nodes(nodes, is_afresh, |world, store, ledger| {
                     let known = [0, 1, 2].map(|test| ledger.has_no_images_after(test, levels));
                     world.barrier().unwrap();
                     if let Some(test) = note {
                         ledger.note_no_images_after(test, levels).unwrap();
                     }
                     assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
-                    Ok::<_, CommError>(known)
-                });
-                ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+                    known
+                })
             };
         let (nothing, behind_1) = ([[false; 3]; 2], [[false, true, true]; 2]);
         assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing);
@@ -490,15 +498,12 @@ mod tests {
     fn when_a_test_began_is_known_until_it_is_done() {
         let mut nodes = folders(3);
         let noted = |nodes: &[tempfile::TempDir], is_afresh, note: &[u8]| {
-            let ran = threads::run(nodes.len(), |world| {
-                let store = Files::in_folder(nodes[world.rank()].path());
-                let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            let ran = on_nodes(nodes, is_afresh, |world, _, ledger| {
                 let known = [0, 1].map(|test| ledger.begun(test).map(<[u8]>::to_vec));
                 world.barrier().unwrap();
                 ledger.note_begun(1, note.to_vec()).unwrap();
-                Ok::<_, CommError>(known)
+                known
             });
-            let ran: Vec<_> = ran.into_iter().map(Result::unwrap).collect();
             assert!(ran.iter().all(|known| *known == ran[0]));
             ran[0].clone()
         };
@@ -518,18 +523,15 @@ mod tests {
     fn refused_start_removes_its_empty_ledger() {
         let nodes = folders(2);
         let refused = |note: Option<&[u8]>| {
-            let ran = threads::run(nodes.len(), |world| {
-                let store = Files::in_folder(nodes[world.rank()].path());
-                let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+            on_nodes(&nodes, false, |world, store, ledger| {
                 world.barrier().unwrap();
                 ledger.note_no_images_after(Some(0), "a").unwrap();
                 if let Some(note) = note {
                     ledger.note_begun(0, note.to_vec()).unwrap();
                 }
                 ledger.remove_if_void().unwrap();
-                Ok::<_, CommError>(store.list().unwrap().len())
-            });
-            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+                store.list().unwrap().len()
+            })
         };
         assert_eq!(refused(None), [0, 0], "this start made it");
         assert_eq!(refused(Some(b"begun")), [1, 1], "a test has begun");
@@ -575,13 +577,10 @@ mod tests {
         }
         data(&nodes[0], "t1.a6");
         let found = |is_afresh| {
-            let ran = threads::run(nodes.len(), |world| {
-                let store = Files::in_folder(nodes[world.rank()].path());
-                let ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            on_nodes(&nodes, is_afresh, |_, store, ledger| {
                 assert_eq!(ledger.done(), 1);
-                Ok::<_, CommError>(found_test(&store, "run").unwrap())
-            });
-            ran.into_iter().map(Result::unwrap).collect::<Vec<_>>()
+                found_test(store, "run").unwrap()
+            })
         };
         assert_eq!(found(false), [Some(1), Some(1)]);
         // What a node has of the run itself stays, whatever the number of the test.

@@ -66,6 +66,7 @@ impl Segment {
     }
 
     fn data(&self) -> NonNull<u8> {
+        debug_assert!(PAGE_BYTES + self.data_bytes <= self.mapped_bytes);
         // SAFETY: the header page is within the mapping.
         unsafe { self.base.add(PAGE_BYTES) }
     }

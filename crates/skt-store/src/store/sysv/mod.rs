@@ -232,8 +232,8 @@ impl Store for SysV {
             };
             // Read again, now that this process is attached.
             let stat = stat(found.shmid)?;
-            // Mapped just now; `find` has checked the header, by which the data fits. Returned only if
-            // no other process is attached.
+            // Mapped just now; `find` has checked the header, by which the data fits. Returned only
+            // if no other process is attached.
             let segment = Segment {
                 name: name.clone(),
                 base,

@@ -222,9 +222,9 @@ pub mod testing {
     /// The process exits after this time, if no signal ends it.
     const LIFETIME: Duration = Duration::from_secs(60);
 
-    /// Starts this program's ignored test `test`, which calls [`run_role`], as a process that listens.
-    /// Once it has reported so, it is in a critical section for this number of milliseconds or, for
-    /// 0, has a thousand short ones, with a line for each: when it began.
+    /// Starts this program's ignored test `test`, which calls [`run_role`], as a process that
+    /// listens. Once it has reported so, it is in a critical section for this number of
+    /// milliseconds or, for 0, has a thousand short ones, with a line for each: when it began.
     pub fn start(
         test: &str,
         critical_milliseconds: u64,

@@ -37,7 +37,8 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// The end of a list of `count` entries that shows the first `max` of them: ` and 3 more`, or nothing.
+/// The end of a list of `count` entries that shows the first `max` of them: ` and 3 more`, or
+/// nothing.
 pub fn and_more(count: usize, max: usize) -> String {
     match count.saturating_sub(max) {
         0 => String::new(),

@@ -205,8 +205,8 @@ fn begin_report<C: Comm>(
     Ok(collect::broadcast_one(world, has_begun, 0)? != 0)
 }
 
-/// Starts the meter on rank 0, if the user names one. The inner error is why that fails, the same on
-/// all ranks. Collective.
+/// Starts the meter on rank 0, if the user names one. The inner error is why that fails, the same
+/// on all ranks. Collective.
 fn start_meter<C: Comm>(
     world: &C,
     options: &JobOptions,

@@ -1,4 +1,5 @@
-//! The counters and sensors of this node: power over time from their readings, which a thread takes.
+//! The counters and sensors of this node: power over time from their readings, which a thread
+//! takes.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -133,9 +134,9 @@ impl Sampler {
         self.shared.sample(&mut self.shared.lock());
     }
 
-    /// The energy of a time of `seconds` of which `before_seconds` had passed at `origin`, as far as
-    /// it is known. If its end has passed just now, this waits for a sample after it, three seconds
-    /// at most.
+    /// The energy of a time of `seconds` of which `before_seconds` had passed at `origin`, as far
+    /// as it is known. If its end has passed just now, this waits for a sample after it, three
+    /// seconds at most.
     pub fn over(
         &self,
         origin: Instant,

@@ -71,8 +71,8 @@ impl Curve {
         pieces.map(|piece| piece.energy(from, to)).fold([0.0; 2], sum)
     }
 
-    /// The energy of the `seconds` before `end` by `source`, as far as it is known; `None` if nothing
-    /// is. `covers` describes what the source covers.
+    /// The energy of the `seconds` before `end` by `source`, as far as it is known; `None` if
+    /// nothing is. `covers` describes what the source covers.
     pub fn reading(
         &self,
         end: f64,

@@ -186,10 +186,11 @@ fn header(line: &str) -> Result<Columns, LineError> {
             None => name_and_unit(field.text),
         };
         match (name.to_ascii_lowercase().as_str(), unit) {
+            ("time" | "timestamp" | "seconds", None | Some("s")) if time.is_none() => {
+                time = Some(index);
+            }
             ("time" | "timestamp" | "seconds", None | Some("s")) => {
-                if time.replace(index).is_some() {
-                    return Err(bad("a second column of times"));
-                }
+                return Err(bad("a second column of times"));
             }
             ("time" | "timestamp" | "seconds", _) => return Err(bad("the unit of time is s")),
             ("power" | "watts", _) if power.is_some() => {

@@ -64,7 +64,8 @@ pub struct EnergyReading {
 }
 
 impl EnergyReading {
-    /// The reading of `source` that measured `joules` in `seconds`. `covers` describes what it covers.
+    /// The reading of `source` that measured `joules` in `seconds`. `covers` describes what it
+    /// covers.
     pub fn new(source: &str, covers: &str, joules: f64, seconds: f64) -> Self {
         Self {
             source: source.to_owned(),

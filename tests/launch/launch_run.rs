@@ -71,7 +71,7 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     assert!(column(3) > Some(1700), "{}", ended.account);
 }
 
-/// Node `lost` loses its power when the job is in this phase, where rank 0 dies as `inject` says.
+/// Node `lost` loses its power when the job is in this phase, where `inject` lets rank 0 die.
 fn a_node_powered_off_in(phase: &str, inject: &str, lost: &str) {
     let Some(mut cluster) = cluster(4, 1) else { return };
     let launch = launch(&cluster, true, "", &format!("{} --inject {inject}", run()));

@@ -682,7 +682,7 @@ fn job_that_ends_its_run_is_not_killed_for_a_suspect() {
 }
 
 #[test]
-fn suspect_stays_if_its_spare_is_lost_or_it_is_not_to_be_replaced() {
+fn suspect_stays_without_a_spare_or_a_request() {
     let suspect = || {
         let mut play = Play::computing(replace_suspects(), &["s1"]);
         play.on(corruption("n2", 2, 2));
@@ -1293,7 +1293,7 @@ fn silent_spares_are_probed_again_for_trials() {
 }
 
 #[test]
-fn cut_off_nodes_without_a_spare_are_tried_again_and_named_at_the_end() {
+fn cut_off_nodes_without_a_spare_are_tried_again() {
     // A link may be back soon.
     let mut play = Play::computing(options(), &[]);
     play.ends_without(&["n2"]);

@@ -114,8 +114,8 @@ impl Pool {
 
     /// Takes out the nodes that are ill. Spares that are well take the places of those that were in
     /// use, *in place*: the ranks of the others stay where they are. A spare needs as many slots as
-    /// the node that it replaces; one that lists 1 is given them. Where there are too few spares, the
-    /// lost nodes keep their places, so that the list is whole when they are back.
+    /// the node that it replaces; one that lists 1 is given them. Where spares are too few,
+    /// the lost nodes keep their places, so that the list is whole when they are back.
     pub fn replace(
         &mut self,
         health: impl Fn(&str) -> Health,

@@ -229,7 +229,7 @@ fn is_enough(inquiry: &Inquiry, well: &[&str], waited_seconds: u64) -> bool {
 }
 
 #[test]
-fn silent_nodes_are_waited_for_as_the_parities_and_spares_demand() {
+fn parities_and_spares_limit_the_wait_for_silent_nodes() {
     let start = before_start(pool(&["n1", "n2", "n3"], &["s1", "s2"]));
     let suspect = Inquiry { suspects: vec!["n2".to_owned()], ..start.clone() };
     let both = Inquiry { spare_losses: 2, ..suspect.clone() };

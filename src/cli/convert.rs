@@ -49,7 +49,7 @@ pub struct ConvertArgs {
 
 pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let file = args.input.display().to_string();
-    let from = Format::of(&args.input);
+    let from = Format::from_path(&args.input);
     let (draft, warnings) = read_draft(&read_bytes(&args.input)?, &file, from, args.lenient)?;
     let checked =
         validate(&draft, &ValidationRules { lenient: args.lenient, ranks: None, source: &file })?;

@@ -24,7 +24,7 @@ use skt_host::messages;
 use skt_host::starter::Ranks;
 use skt_run::job::outlook::guessed_rate;
 use skt_run::protect::{
-    self, MOST_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
+    self, MAX_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
 };
 use skt_terms::ranges::above_zero;
 
@@ -200,7 +200,7 @@ fn methods(args: &InitArgs, chosen: &str, machine: &Room) -> String {
 fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
     let format = match (args.format, &args.out) {
         (Some(name), _) => name.into(),
-        (None, Some(path)) => Format::of(path),
+        (None, Some(path)) => Format::from_path(path),
         (None, None) => Format::Dat,
     };
     let default_name = match format {
@@ -208,7 +208,7 @@ fn file(args: &InitArgs) -> Result<(&Path, Format), ConfigError> {
         Format::Toml => "HPL.toml",
     };
     let path = args.out.as_deref().unwrap_or(Path::new(default_name));
-    if !output::is_stdout(path) && Format::of(path) != format {
+    if !output::is_stdout(path) && Format::from_path(path) != format {
         return Err(At::flag("--out").error(format!(
             "{} would be read as another form: TOML ends in .toml, HPL.dat does not",
             path.display()
@@ -467,7 +467,7 @@ fn grids(args: &InitArgs, spec: &RunSpec, ranks: usize) -> Vec<(usize, usize)> {
     if checksums == 0 || args.p.is_some() || args.q.is_some() {
         return spec.grids.clone();
     }
-    let legal = checksums + 1..=MOST_MEMBERS;
+    let legal = checksums + 1..=MAX_MEMBERS;
     (1..=ranks)
         .filter(|&p| ranks.is_multiple_of(p) && legal.contains(&(ranks / p)))
         .map(|p| (p, ranks / p - checksums))
@@ -554,6 +554,8 @@ fn largest(fits: impl Fn(usize) -> bool) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
     use skt_solver::blas::library::blas_threads;
 
@@ -563,25 +565,14 @@ mod tests {
         assert_eq!(blas_threads().unwrap_or(1), 1);
     }
 
+    #[derive(clap::Parser)]
+    struct Only {
+        #[command(flatten)]
+        init: InitArgs,
+    }
+
     fn args() -> InitArgs {
-        InitArgs {
-            memory_fraction: 0.8,
-            memory_gib: None,
-            time: None,
-            gflops: None,
-            report: None,
-            ranks: None,
-            threads: 1,
-            ft: None,
-            parities: None,
-            helper_cores: 0,
-            p: None,
-            q: None,
-            out: None,
-            format: None,
-            force: false,
-            tune: false,
-        }
+        Only::parse_from(["x"]).init
     }
 
     /// Bytes of the job of a fitted run with another N.
@@ -730,7 +721,7 @@ mod tests {
         for (ranks, rank_gib) in [(12, 1), (33, 2), (64, 4), (256, 16)] {
             let chosen = sized("abft", ranks, rank_gib, None);
             for p in (1..=ranks).filter(|&p| ranks % p == 0 && p <= 254 && 2 * p <= ranks) {
-                if ranks / p > MOST_MEMBERS {
+                if ranks / p > MAX_MEMBERS {
                     continue;
                 }
                 let asked = sized("abft", ranks, rank_gib, Some(p));

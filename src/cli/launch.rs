@@ -151,7 +151,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     let mut nodes = nodes(&wanted, env)?.unwrap_or_else(|| Nodes::here(np.unwrap_or(1)));
     let slots = nodes.slots();
     let checked = run::load_checked(&RunArgs { ranks: Some(np.unwrap_or(slots)), ..run.clone() })?;
-    let needed = checked.spec.most_ranks();
+    let needed = checked.spec.max_ranks();
     let ranks = np.unwrap_or(needed);
     checked.require_ranks(ranks)?;
     if nodes.is_local {

@@ -152,10 +152,10 @@ pub(crate) enum Command {
     Tune(Box<tune::TuneArgs>),
     /// Convert a configuration between HPL.dat and TOML
     Convert(convert::ConvertArgs),
-    /// Say why this machine, or the hosts of a job, are slow, and what to do
+    /// Find out why this machine, or the hosts of a job, are slow, and what to do
     #[command(after_help = doctor::AFTER_HELP)]
     Doctor(doctor::DoctorArgs),
-    /// Find the bad nodes of an allocation: slow, wrong, behind a slow link, out of reach
+    /// Find the bad nodes of an allocation: slow, wrong, on a slow link, out of reach
     #[command(after_help = screen::AFTER_HELP)]
     Screen(Box<screen::ScreenArgs>),
     /// Plan a run: from a machine to a configuration, with its alternatives

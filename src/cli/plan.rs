@@ -137,7 +137,7 @@ pub fn execute(args: &PlanArgs) -> Result<(), ToolError> {
     };
     let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
     let Some(path) = &args.out else { return Ok(output::print(&words)?) };
-    let format = Format::of(path);
+    let format = Format::from_path(path);
     let machine = basis.machine.running(plan.choice().job.protocol);
     let table = protection_table(&machine, &plan, level);
     let config = configuration(args, &machine, &plan, &table, format)?;

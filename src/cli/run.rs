@@ -169,7 +169,7 @@ fn read_default(
 }
 
 fn read_file(path: &Path, lenient: bool) -> Result<ConfigSource, ConfigError> {
-    let (file, format) = (path.display().to_string(), Format::of(path));
+    let (file, format) = (path.display().to_string(), Format::from_path(path));
     let bytes = read_bytes(path)?;
     let (draft, warnings) = read_draft(&bytes, &file, format, lenient)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -175,7 +175,7 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     let Some(path) = &args.out else { return Ok(()) };
     let mut checked = job.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
-    let format = Format::of(path);
+    let format = Format::from_path(path);
     let mut text = convert::whole_text(&checked, format)?;
     if format == Format::Toml {
         let n = tuning.default.n;

@@ -72,7 +72,7 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
         run.progress = ProgressMode::Off;
     }
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
-    let is_toml = run.config.as_ref().is_some_and(|path| Format::of(path) == Format::Toml);
+    let is_toml = run.config.as_ref().is_some_and(|path| Format::from_path(path) == Format::Toml);
     let given = &mut run.overrides.given.0;
     if !given.contains_key(&Param::Threads) && !is_toml {
         let variables =

@@ -39,7 +39,7 @@ fn folder() -> TempDir {
 
 fn read(path: &Path) -> RunSpec {
     let name = path.display().to_string();
-    parse(&fs::read(path).unwrap(), &name, Format::of(path), false).unwrap().spec
+    parse(&fs::read(path).unwrap(), &name, Format::from_path(path), false).unwrap().spec
 }
 
 /// The rows of the table as words, without its head.

@@ -20,7 +20,7 @@ fn read(name: &str) -> RunSpec {
 fn read_all(name: &str) -> (RunSpec, Settings) {
     let path = folder().join(name);
     let bytes = read_bytes(&path).unwrap();
-    let checked = parse(&bytes, name, Format::of(&path), false).unwrap();
+    let checked = parse(&bytes, name, Format::from_path(&path), false).unwrap();
     assert_eq!(checked.warnings, [], "{name}");
     let settings = Settings::read(&checked.checkpoint, &checked.spec).unwrap();
     (checked.spec, settings)
@@ -81,7 +81,7 @@ fn their_commands_give_each_thread_a_core() {
     for (name, nodes) in machines {
         let file = format!("{name}.toml");
         let spec = read(&file);
-        let count = spec.most_ranks();
+        let count = spec.max_ranks();
         let ranks = Ranks {
             count,
             nodes: (nodes > 1).then_some((nodes, count / nodes)),

@@ -7,11 +7,12 @@ use std::path::Path;
 use crate::comments::sources;
 
 /// The folders that are checked.
-const CLEAN: [&str; 19] = [
+const CLEAN: [&str; 21] = [
     "benches",
     "crates/skt-checkpoint",
     "crates/skt-checkpoint-c",
     "crates/skt-comm",
+    "crates/skt-config",
     "crates/skt-device",
     "crates/skt-health",
     "crates/skt-host",
@@ -23,6 +24,7 @@ const CLEAN: [&str; 19] = [
     "crates/skt-solver",
     "crates/skt-starter",
     "crates/skt-store",
+    "crates/skt-studies",
     "crates/skt-terms",
     "examples",
     "src/report",

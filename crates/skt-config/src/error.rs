@@ -42,7 +42,6 @@ impl At {
         At::named(name, &ValueSource::Flag)
     }
 
-    /// The line, in an HPL.dat.
     fn dat_line(&self) -> Option<usize> {
         match self.place {
             ValueSource::Dat { line, .. } => Some(line),
@@ -155,7 +154,7 @@ impl ConfigError {
 /// The first line of an HPL.dat whose label belongs in another line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misplaced {
-    /// The line to look at, and what it has.
+    /// The line to check, and what it has.
     pub at: At,
     /// What is wrong with it, as a question.
     pub what: String,

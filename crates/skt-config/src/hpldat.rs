@@ -67,12 +67,10 @@ fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
     lines
 }
 
-/// The tokens of a line.
 fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(is_blank).filter(|t| !t.is_empty())
 }
 
-/// The number of values that a count line announces.
 #[derive(Clone, Copy)]
 struct Count {
     values: usize,
@@ -178,7 +176,6 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// Reads the line with the number of values of the next line.
     fn count(&mut self, dat: &DatLine) -> Result<Count, ConfigError> {
         let (line, place) = self.line(dat.count)?;
         let at = At::named(dat.count, &place);
@@ -188,7 +185,6 @@ impl<'a> Reader<'a> {
         Ok(Count { values, line: self.next })
     }
 
-    /// Reads a line with the number of values that its count gives.
     fn list(&mut self, info: &Row<Param>, dat: &DatLine, count: Count) -> Result<(), ConfigError> {
         let (line, place) = self.line(dat.name)?;
         let mut words = tokens(line).map(String::from_utf8_lossy);
@@ -241,7 +237,6 @@ impl<'a> Reader<'a> {
         ))
     }
 
-    /// Reads a line with one value.
     fn single(&mut self, info: &Row<Param>, dat: &DatLine) -> Result<(), ConfigError> {
         let (line, place) = self.line(dat.name)?;
         let at = At::param(info.setting, &place);

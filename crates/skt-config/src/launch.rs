@@ -18,9 +18,9 @@ use super::value::{Row, Table, Value, Written, settings};
 pub const RANKS_MAX: usize = 1 << 24;
 
 const NODES: &str = "Nodes";
-/// The heading of the flags that tell how ranks are started.
+/// The heading of the flags on how ranks are started.
 pub const START: &str = "Starting the ranks";
-/// The heading of the flags that tell a hang from work.
+/// The heading of the flags that distinguish a hang from work.
 pub const WATCH: &str = "Watching the job";
 
 settings! {
@@ -257,8 +257,8 @@ mod tests {
         // Each default is legal once its comment mark is removed.
         let lines = defaults.lines().filter_map(|line| line.strip_prefix("# "));
         let values = lines.filter(|line| line.contains(" = ") && !line.contains("= ("));
-        let said: String = values.map(|line| format!("{line}\n")).collect();
+        let given: String = values.map(|line| format!("{line}\n")).collect();
         let known = LAUNCH.iter().filter(|info| info.has_default_value()).count();
-        assert_eq!(read(&format!("[launch]\n{said}")).len(), known, "{said}");
+        assert_eq!(read(&format!("[launch]\n{given}")).len(), known, "{given}");
     }
 }

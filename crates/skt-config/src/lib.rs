@@ -62,7 +62,7 @@ pub enum Format {
 
 impl Format {
     /// The form of a file that is read: `.toml` is TOML, all others are HPL.dat.
-    pub fn of(path: &Path) -> Format {
+    pub fn from_path(path: &Path) -> Format {
         Format::named_by(path).unwrap_or(Format::Dat)
     }
 

@@ -1,4 +1,4 @@
-//! The table of HPL's parameters and of ours that are beside them in TOML.
+//! The table of HPL's parameters and of ours that are next to them in TOML.
 //!
 //! Everything that reads, checks, writes or documents a configuration works from [`PARAMS`], so
 //! that each parameter is described once.
@@ -12,11 +12,8 @@ use super::value::{DatLine, INT_MAX, Row, Table, Written, settings};
 /// The largest number of values in a list (`HPL_MAX_PARAM`).
 pub(crate) const MAX_LIST: usize = 20;
 
-/// The heading of the flags that define the problem.
 pub(crate) const PROBLEM: &str = "Problem (a list replaces the file's list)";
-/// The heading of the flags of the panel.
 pub(crate) const PANEL: &str = "Panel factorization";
-/// The heading of the flags of communication.
 pub(crate) const COMMUNICATION: &str = "Communication";
 /// The heading of the flags that change nothing here.
 pub const IGNORED: &str = "Accepted as in HPL.dat, without effect";

@@ -55,54 +55,36 @@ pub(crate) fn clean_title(text: &str) -> String {
 /// Everything a run needs, validated: each list has 1 to 20 values, each in its legal range. The
 /// `Default` is empty, and filled from the rows of [`PARAMS`](crate::param::PARAMS).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the row of each in PARAMS describes it
 pub struct RunSpec {
     /// The two free lines at the top of HPL.dat.
     pub title: [String; 2],
     /// Where the report goes.
     pub output: Output,
-    /// Orders of the matrices, N.
     pub n: Vec<usize>,
-    /// Blocking factors, NB.
     pub nb: Vec<usize>,
-    /// Mapping of ranks to the grid.
     pub pmap: Pmap,
     /// Process grids, `(P, Q)`.
     pub grids: Vec<(usize, usize)>,
-    /// Threshold for the scaled residual; the check is skipped if it is 0 or less.
     pub threshold: f64,
-    /// Panel factorizations.
     pub pfact: Vec<Fact>,
-    /// Numbers of columns at which the recursion stops.
     pub nbmin: Vec<usize>,
-    /// Numbers of parts into which the recursion divides a panel.
     pub ndiv: Vec<usize>,
-    /// Recursive panel factorizations.
     pub rfact: Vec<Fact>,
-    /// Panel broadcasts.
     pub bcast: Vec<Bcast>,
-    /// Look-ahead depths.
     pub depth: Vec<usize>,
-    /// How rows are exchanged.
     pub swap: Swap,
     /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// The form of L1 (accepted, without effect).
     #[serde(rename = "l1_transposed")]
     pub l1: Form,
-    /// The form of U (accepted, without effect).
     #[serde(rename = "u_transposed")]
     pub u: Form,
-    /// Whether equilibration is on (accepted, without effect).
     pub equilibration: bool,
-    /// Alignment in doubles (accepted; ours is at least that of a cache line).
     pub align_doubles: usize,
-    /// The generator of the random matrix.
     pub generator: Generator,
-    /// Threads per rank.
     pub threads: usize,
-    /// How ranks of a node exchange data.
     pub transport: Transport,
-    /// Whether threads are pinned to cores.
     pub pin: Pin,
     /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
     /// abft`).
@@ -116,40 +98,26 @@ fn is_zero(count: &usize) -> bool {
 
 /// The parameters of one test, which is one line of the report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the row of each in PARAMS describes it
 pub struct TestSpec {
-    /// Order of the matrix, N.
     pub n: usize,
-    /// Blocking factor, NB.
     pub nb: usize,
     /// Process rows, P.
     pub p: usize,
     /// Process columns that hold the data, Q.
     pub q: usize,
-    /// Mapping of ranks to the grid.
     pub pmap: Pmap,
-    /// Look-ahead depth.
     pub depth: usize,
-    /// Panel broadcast.
     pub bcast: Bcast,
-    /// Recursive panel factorization.
     pub rfact: Fact,
-    /// Panel factorization.
     pub pfact: Fact,
-    /// Number of columns at which the recursion stops.
     pub nbmin: usize,
-    /// Number of parts into which the recursion divides a panel.
     pub ndiv: usize,
-    /// How rows are exchanged.
     pub swap: Swap,
-    /// Local columns above which [`Swap::Mix`] takes spread-roll.
     pub swap_threshold: usize,
-    /// Threshold for the scaled residual; the check is skipped if it is 0 or less.
     pub threshold: f64,
-    /// The generator of the random matrix.
     pub generator: Generator,
-    /// Threads per rank.
     pub threads: usize,
-    /// How ranks of a node exchange data.
     pub transport: Transport,
     /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
     /// abft`).
@@ -187,7 +155,7 @@ impl From<&TestSpec> for Params {
 
 impl RunSpec {
     /// Number of ranks of the largest grid, including its checksum columns.
-    pub fn most_ranks(&self) -> usize {
+    pub fn max_ranks(&self) -> usize {
         self.grids.iter().map(|(p, q)| p * (q + self.checksums)).max().unwrap_or(1)
     }
 

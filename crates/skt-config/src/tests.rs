@@ -121,12 +121,12 @@ fn line_ends_blanks_and_strange_bytes_in_comments_do_not_matter() {
 }
 
 #[test]
-fn each_kind_of_bad_line_names_file_line_parameter_value_and_legal_range() {
+fn bad_lines_name_file_line_parameter_value_and_legal_range() {
     for case in BAD_LINES.lines() {
         let [line, text, want] = split_case(case);
-        let said = message(dat(&with_line(line.parse().unwrap(), text)));
-        let (said, _) = said.split_once("; --lenient takes ").unwrap_or((&said, ""));
-        assert_eq!(said, format!("HPL.dat:{want}"), "{case}");
+        let printed = message(dat(&with_line(line.parse().unwrap(), text)));
+        let (printed, _) = printed.split_once("; --lenient takes ").unwrap_or((&printed, ""));
+        assert_eq!(printed, format!("HPL.dat:{want}"), "{case}");
     }
 }
 
@@ -347,7 +347,7 @@ fn labels_do_not_blame_what_is_in_its_place() {
 
 proptest! {
     #[test]
-    fn labels_that_are_missing_say_nothing(kept in prop::collection::vec(any::<bool>(), 31)) {
+    fn labels_that_are_missing_are_ignored(kept in prop::collection::vec(any::<bool>(), 31)) {
         for file in labelled_files() {
             let cut = |(line, kept): (&str, &bool)| {
                 let is_value = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
@@ -365,7 +365,7 @@ proptest! {
 }
 
 #[test]
-fn a_short_file_says_which_line_is_missing() {
+fn a_short_file_names_the_line_that_is_missing() {
     for kept in 0..27 {
         let text: String = REFERENCE.lines().take(kept).map(|l| format!("{l}\n")).collect();
         let message = message(dat(&text));
@@ -422,14 +422,14 @@ fn what_lenience_would_take_is_named() {
     ];
     for (line, text, want) in cases {
         let text = with_line(line, text);
-        let said = message(dat(&text));
-        assert!(said.ends_with(want), "{said}");
+        let printed = message(dat(&text));
+        assert!(printed.ends_with(want), "{printed}");
         assert!(lenient(&text).is_ok());
     }
     // Leniency is not named where it does not help.
     for (line, text) in [(5, "x"), (11, "0 1 4"), (23, "99999999999"), (31, "99999999999")] {
-        let said = message(dat(&with_line(line, text)));
-        assert!(!said.contains("lenient"), "{said}");
+        let printed = message(dat(&with_line(line, text)));
+        assert!(!printed.contains("lenient"), "{printed}");
     }
 }
 
@@ -500,8 +500,8 @@ fn files_as_they_are_found_are_runs_or_lead_to_lenient() {
         ("a block size as a float", with_line(8, "1.0 2 3 4    NBs")),
     ];
     for (shape, text) in mistakes {
-        let said = message(dat(&text));
-        assert!(said.contains("; --lenient takes "), "{shape}: {said}");
+        let printed = message(dat(&text));
+        assert!(printed.contains("; --lenient takes "), "{shape}: {printed}");
         assert!(lenient(&text).is_ok(), "{shape}: {}", message(lenient(&text)));
     }
 }
@@ -591,7 +591,7 @@ fn values_without_any_use_are_warned_of() {
 }
 
 #[test]
-fn lenient_substitutes_as_the_reference_does_and_says_so() {
+fn lenient_substitutes_as_the_reference_does_with_a_warning() {
     let value = |line, text| lenient(&with_line(line, text)).unwrap();
     assert_eq!(value(9, "7").spec.pmap, Pmap::RowMajor);
     assert_eq!(value(15, "0 1 9").spec.pfact, [Fact::Left, Fact::Crout, Fact::Right]);
@@ -663,7 +663,7 @@ fn toml_takes_scalars_lists_names_and_codes() {
 }
 
 #[test]
-fn bad_toml_says_what_and_where() {
+fn bad_toml_is_named_with_its_line() {
     for case in BAD_TOML.lines() {
         let [text, want] = split_case(case);
         let reported = message(toml_text(&text.replace("; ", "\n")));
@@ -722,7 +722,7 @@ fn a_grid_larger_than_the_job_is_named_with_its_line() {
 }
 
 #[test]
-fn lists_that_make_too_many_tests_are_refused_before_the_tests_are_listed() {
+fn lists_of_too_many_tests_are_refused_before_they_are_listed() {
     let list = |value: &str| format!("[{}]", vec![value; 20].join(", "));
     let lists: Vec<String> = ["n", "nb", "nbmin", "depth", "bcast", "pfact", "rfact"]
         .iter()
@@ -758,7 +758,7 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     ) -> impl Strategy<Value = Vec<T>> {
         prop::collection::vec(one, 1..=3)
     }
-    fn of<T: std::fmt::Debug + Copy + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
+    fn any_of<T: std::fmt::Debug + Copy + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
         prop::sample::select(all)
     }
     let whole = || 1usize..=i32::MAX as usize;
@@ -770,10 +770,12 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     let title = || any::<String>().prop_map(|text| clean_title(&text));
     let n = prop::collection::vec(0usize..=u32::MAX as usize, 1..=10);
     let head = ((title(), title()), output, n, some(whole()));
-    let shape = (of(&Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
-    let panel = (some(of(&Fact::ALL)), some(whole()), some(2usize..1 << 31), some(of(&Fact::ALL)));
-    let talk = (some(of(&Bcast::ALL)), some(0usize..1 << 31), of(&Swap::ALL), 0usize..1 << 31);
-    let own = (of(&Generator::ALL), 1usize..=4096, of(&Transport::ALL), of(&Pin::ALL));
+    let shape = (any_of(&Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
+    let panel =
+        (some(any_of(&Fact::ALL)), some(whole()), some(2usize..1 << 31), some(any_of(&Fact::ALL)));
+    let talk =
+        (some(any_of(&Bcast::ALL)), some(0usize..1 << 31), any_of(&Swap::ALL), 0usize..1 << 31);
+    let own = (any_of(&Generator::ALL), 1usize..=4096, any_of(&Transport::ALL), any_of(&Pin::ALL));
     let rest = (any::<[bool; 3]>(), whole(), own);
     (head, shape, panel, talk, rest).prop_map(|(head, shape, panel, talk, rest)| RunSpec {
         title: [head.0.0, head.0.1],
@@ -799,7 +801,7 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
         threads: rest.2.1,
         transport: rest.2.2,
         pin: rest.2.3,
-        // The method sets it; no form of configuration has it as a value of its own.
+        // The method sets it; no form of configuration has it as a value.
         checksums: 0,
     })
 }
@@ -885,7 +887,7 @@ fn large_input_ends_at_once() {
 }
 
 #[test]
-fn the_manual_says_what_the_table_says() {
+fn the_manual_has_what_the_table_has() {
     let manual = include_str!("../../../docs/configuration.md");
     fn row<S: value::Table>(info: &value::Row<S>, flag: &str) -> String {
         let (legal, default) = (info.legal(), info.default_shown());

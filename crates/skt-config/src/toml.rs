@@ -153,7 +153,6 @@ impl Reader {
         Ok(value)
     }
 
-    /// Reads a scalar or a list of scalars.
     fn values(
         &self,
         param: Param,
@@ -227,7 +226,6 @@ impl Reader {
     }
 }
 
-/// Reads a table below the top level.
 fn sub_table<'a, 'i>(
     name: &str,
     keys: &[&str],

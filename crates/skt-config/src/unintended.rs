@@ -12,8 +12,8 @@ pub(super) fn warnings(spec: &RunSpec, draft: &Draft) -> Vec<Warning> {
     let least = |values: &[usize]| values.iter().copied().min().unwrap_or(0);
     let most = |values: &[usize]| values.iter().copied().max().unwrap_or(0);
     let (n, nb) = (most(&spec.n), most(&spec.nb));
-    let (least_nb, nbmin, ndiv) = (least(&spec.nb), least(&spec.nbmin), least(&spec.ndiv));
-    let panels = n.div_ceil(least_nb.max(1));
+    let (min_nb, nbmin, ndiv) = (least(&spec.nb), least(&spec.nbmin), least(&spec.ndiv));
+    let panels = n.div_ceil(min_nb.max(1));
     let depth = least(&spec.depth);
     let mut found = Vec::new();
     let mut warn = |param: Param, what: String| {
@@ -22,11 +22,11 @@ pub(super) fn warnings(spec: &RunSpec, draft: &Draft) -> Vec<Warning> {
             found.push(Warning { at: At::param(param, &place), what });
         }
     };
-    if n > 0 && least_nb > n {
+    if n > 0 && min_nb > n {
         warn(
             Param::Nb,
             format!(
-                "{least_nb} is larger than N = {n}: each matrix is a single panel, which one \
+                "{min_nb} is larger than N = {n}: each matrix is a single panel, which one \
                  process column factors alone; are N and NB interchanged?"
             ),
         );

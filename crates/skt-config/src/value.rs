@@ -148,7 +148,7 @@ pub struct Row<S: Table> {
 
 impl<S: Table> Row<S> {
     /// A row with the setting alone.
-    pub const fn of(setting: S) -> Self {
+    pub const fn new(setting: S) -> Self {
         Self {
             setting,
             key: "",
@@ -248,7 +248,7 @@ macro_rules! settings {
 
         $(#[$about_table])*
         pub const $table: &[Row<$name>] =
-            &[$(Row { $($field: $value,)* ..Row::of($name::$setting) }),*];
+            &[$(Row { $($field: $value,)* ..Row::new($name::$setting) }),*];
 
         impl Table for $name {
             type Typed = $typed;

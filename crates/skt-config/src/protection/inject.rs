@@ -69,7 +69,7 @@ impl FromStr for Inject {
             Some(("column", column)) => What::Column(number(column)? as usize),
             Some(("time", seconds)) => What::Milliseconds((number(seconds)? * 1e3) as u64),
             None if what == "back" => What::Back,
-            // `recover:rebuild` is another way to say `recover-rebuild`.
+            // `recover:rebuild` is another name of `recover-rebuild`.
             Some(("recover", step)) => What::Step(parse_step(&format!("recover-{step}"), &bad)?),
             _ => What::Step(parse_step(what, &bad)?),
         };

@@ -12,7 +12,7 @@ use skt_terms::choice::{OnLoss, Overlap, Region};
 
 pub use every::Every;
 pub use inject::{Inject, What};
-pub use read::{MOST_MEMBERS, read_domains};
+pub use read::{MAX_MEMBERS, read_domains};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
@@ -22,55 +22,41 @@ use skt_solver::pgesv::abft::CheckEvery;
 
 /// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)] // the row of each in SETTINGS describes it
 pub struct Settings {
-    /// The method of protection.
     pub method: Method,
     /// Whether the user has named the method, which must be possible then.
     pub method_is_asked: bool,
-    /// The part of the matrix that is saved.
     pub region: Region,
-    /// The erasure code of the parities.
     pub codec: CodecKind,
-    /// How parities are computed.
     pub encoder: Encoder,
     /// Bytes of the encoder's messages; measured if `None`.
     pub message_bytes: Option<usize>,
-    /// Whether parities are computed while the solver continues.
     pub overlap: Overlap,
-    /// Cores of each node that are kept from the solver, for parities and images.
     #[serde(default)]
     pub helper_cores: usize,
     /// The approximate number of ranks of a group.
     pub group_size: usize,
-    /// Losses that a group survives.
     pub parities: usize,
-    /// Whether members of a group may be in one failure domain.
     pub allow_shared_domains: bool,
     /// Failure domain of each host; a host that is not named is its own.
     pub domains: BTreeMap<String, String>,
-    /// The interval between checkpoints.
     pub every: Every,
     /// Mean seconds between failures of the whole job.
     pub mtbf_seconds: f64,
-    /// How often the method `abft` compares the checksums with the matrix.
     pub check_every: CheckEvery,
-    /// What happens when a rank is lost.
     pub on_loss: OnLoss,
-    /// How to treat data that an earlier start has left.
     pub resume: Resume,
-    /// The name of the run in shared memory.
     pub run_id: String,
     /// The store of the segments, as [`StoreKind`](skt_checkpoint::checkpoint::store::StoreKind)
     /// parses it.
     pub store: String,
-    /// The levels of images, which outlive the memory of nodes.
     #[serde(default)]
     pub levels: Levels,
     /// Part of the name of a folder of images where another user has taken the usual name: the same
     /// on all ranks of a start, and unpredictable.
     #[serde(default)]
     pub folder_number: u64,
-    /// The time that the job has.
     #[serde(default)]
     pub time_limit: TimeLimit,
     /// Faults to inject.

@@ -21,7 +21,7 @@ use skt_solver::pgesv::abft::MAX_CHECKSUMS;
 use skt_terms::choice::OnLoss;
 
 /// The most members that a group may have: GF(2^8) has no more points.
-pub const MOST_MEMBERS: usize = 255;
+pub const MAX_MEMBERS: usize = 255;
 
 const NO_CHECKSUMS: &str = "has no meaning without --ft abft, which has checksums; leave it out";
 
@@ -52,10 +52,10 @@ impl Settings {
             settings.parities = from.whole(Setting::Parities, 1, (1, MAX_CHECKSUMS))?;
             from.refuse_replacement(&settings, spec.tests().len())?;
             let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
-            if let Some(width) = widest.filter(|&width| width > MOST_MEMBERS) {
+            if let Some(width) = widest.filter(|&width| width > MAX_MEMBERS) {
                 return Err(ConfigError::Other(format!(
                     "--ft abft: a process row has {width} ranks, checksum columns included; legal: \
-                     at most {MOST_MEMBERS}. Take a grid of more rows, or another --ft"
+                     at most {MAX_MEMBERS}. Take a grid of more rows, or another --ft"
                 )));
             }
         } else if settings.check_every != CheckEvery::Auto {
@@ -161,12 +161,12 @@ impl Reader<'_> {
                 "levels need --ft self, --ft double or --ft abft; this is {method}, so leave them out"
             )));
         }
-        let beside_the_solver = |level: &LevelSettings| match level {
+        let during_the_work = |level: &LevelSettings| match level {
             LevelSettings { when_busy: WhenBusy::Skip, .. } => Some("when-busy=skip"),
             LevelSettings { max_bytes_per_second: Some(_), .. } => Some("max-rate"),
             _ => None,
         };
-        match levels.0.iter().find_map(beside_the_solver) {
+        match levels.0.iter().find_map(during_the_work) {
             // With checksums an image is written from the matrix itself, so its rank waits for it.
             Some(option) if method == Method::Abft => Err(at.error(format!(
                 "{option} has no meaning with --ft abft, which waits for each image; leave it out"
@@ -218,7 +218,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses helper cores where nothing runs beside the solver.
+    /// Refuses helper cores where nothing runs next to the solver.
     fn refuse_helper_cores(&self, settings: &Settings, spec: &RunSpec) -> Result<(), ConfigError> {
         let is_small =
             || spec.tests().iter().all(|test| settings.method_for(test.ranks()) == Method::None);
@@ -245,7 +245,7 @@ impl Reader<'_> {
         let parities = self.whole(Setting::Parities, default.parities, range)?;
         // Without a given size, the size follows the parities.
         let members = default.group_size.max(2 * parities);
-        let members = self.whole(Setting::GroupSize, members, (2 * parities, MOST_MEMBERS))?;
+        let members = self.whole(Setting::GroupSize, members, (2 * parities, MAX_MEMBERS))?;
         Ok((members, parities))
     }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_says_all_that_flags_say() {
+    fn a_table_has_all_that_flags_have() {
         let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
                      codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
@@ -483,7 +483,7 @@ region = ["side"] | 6: region: `this array` is not a value; legal: corner, side,
                 format!("n = 100\nnb = 8\n{grid}\n[checkpoint]\nmethod = \"abft\"\n{table}\n");
             let checked = parse(text.as_bytes(), "f", Format::Toml, false)?;
             let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
-            Ok((settings.parities, checked.spec.checksums, checked.spec.most_ranks()))
+            Ok((settings.parities, checked.spec.checksums, checked.spec.max_ranks()))
         };
         let refused = |grid: &str, table: &str| -> String {
             read(grid, table)

@@ -36,7 +36,7 @@ pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 pub use skt_checkpoint::checkpoint::segments::role::is_mark;
 pub use skt_checkpoint::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
-pub use skt_config::protection::{Every, Inject, MOST_MEMBERS, Settings, What, read_domains};
+pub use skt_config::protection::{Every, Inject, MAX_MEMBERS, Settings, What, read_domains};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
     format_memory, header_layout, memory_split, process_rows, segment_bytes, segment_layout,

@@ -2,7 +2,7 @@
 
 use skt_terms::named;
 
-use crate::protect::MOST_MEMBERS;
+use crate::protect::MAX_MEMBERS;
 use crate::record::ROWS_IN_HALVES;
 use skt_config::{Bcast, Fact, RunSpec, Swap, TestSpec};
 
@@ -156,7 +156,7 @@ fn listed<T: Copy>(given: &[T], ours: impl IntoIterator<Item = T>) -> impl Itera
 fn grids(current: &TestSpec, base: &RunSpec, ranks: usize) -> impl Iterator<Item = (usize, usize)> {
     let is_wide = move |width: &usize| *width > base.checksums;
     // The ranks of a process row are a group that survives the losses of its members.
-    let is_legal = move |width: &usize| base.checksums == 0 || *width <= MOST_MEMBERS;
+    let is_legal = move |width: &usize| base.checksums == 0 || *width <= MAX_MEMBERS;
     let sides = (1..=ranks).filter(move |p| ranks.is_multiple_of(*p));
     let widths = sides.map(move |p| (p, ranks / p));
     // Each process column should have two blocks. Rows come in smaller blocks.

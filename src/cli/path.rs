@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use skt_terms::phases::Phases;
 
@@ -19,7 +19,7 @@ use skt_host::messages;
 use skt_model::path::{
     Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
 };
-use skt_model::plot::{Axis, Bars, Body, Figure};
+use skt_model::plot::{Axis, Body, Figure};
 use skt_terms::ranges::{above_zero, above_zero_or_infinite, zero_or_above};
 
 #[derive(Debug, Args)]
@@ -49,12 +49,12 @@ pub struct PathArgs {
     pub depth: Vec<usize>,
     /// How a panel travels along its process row
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "1ringM")]
-    #[arg(value_parser = PossibleValuesParser::new(Bcast::NAMES))]
-    pub bcast: Vec<String>,
+    #[arg(value_parser = PossibleValuesParser::new(Bcast::NAMES).map(|name| Bcast::named(&name).unwrap()))]
+    pub bcast: Vec<Bcast>,
     /// How rows are exchanged
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "mix")]
-    #[arg(value_parser = PossibleValuesParser::new(Swap::NAMES))]
-    pub swap: Vec<String>,
+    #[arg(value_parser = PossibleValuesParser::new(Swap::NAMES).map(|name| Swap::named(&name).unwrap()))]
+    pub swap: Vec<Swap>,
     /// Local columns above which mix takes spread-roll
     #[arg(long, value_name = "COLS", default_value_t = 64)]
     pub swap_threshold: usize,
@@ -250,10 +250,6 @@ fn order(args: &PathArgs, nb: usize) -> Result<usize, ToolError> {
     Ok(n)
 }
 
-/// A parser that accepts exactly the names of these values.
-/// Why a name has a value.
-const CHECKED: &str = "clap has checked the name";
-
 /// Predicts all combinations, those with the highest rate first; with --memory-gib, N depends on
 /// NB, so times do not compare.
 fn predictions(
@@ -263,8 +259,8 @@ fn predictions(
     let mut all = Vec::new();
     for &nb in &args.nb {
         for &depth in &args.depth {
-            for bcast in &args.bcast {
-                for swap in &args.swap {
+            for &bcast in &args.bcast {
+                for &swap in &args.swap {
                     let run = RunParams {
                         n: order(args, nb)?,
                         nb,
@@ -272,10 +268,10 @@ fn predictions(
                         q: args.q,
                         threads: args.threads,
                         depth,
-                        bcast: Bcast::named(bcast).expect(CHECKED),
-                        swap: Swap::named(swap).expect(CHECKED),
+                        bcast,
+                        swap,
                         swap_threshold: args.swap_threshold,
-                        halves: RunParams::has_halves(Swap::named(swap).expect(CHECKED), depth),
+                        halves: RunParams::has_halves(swap, depth),
                     };
                     all.push((run, predict(&run, machine, &Changes::default())?));
                 }
@@ -551,16 +547,15 @@ fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(),
         id: "path",
         title: format!("{:.1} % of DGEMM in {:.4} s", 100.0 * p.efficiency, p.time_seconds),
         caption: format!("{}; the critical path, and what each part takes.", describe_run(run)),
-        body: Body::Bars(Bars {
-            category_label: "part",
-            category_column: "part",
-            categories: Part::ALL.iter().map(|part| part.name().to_string()).collect(),
-            y: Axis::linear("time (s)", "time_seconds"),
-            series: vec![
+        body: Body::bars(
+            ("part", "part"),
+            Part::ALL.iter().map(|part| part.name().to_string()).collect(),
+            Axis::linear("time (s)", "time_seconds"),
+            vec![
                 ("on the critical path".into(), p.path.to_vec()),
                 ("unhidden".into(), p.unhidden.to_vec()),
             ],
-        }),
+        ),
     };
     let text = figure.text_for(path).ok_or_else(|| {
         ToolError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::escape::escape;
 use super::reader::{RankPart, SlowPart};
 use skt_health::slow::{SlowRank, upper_median};
+use skt_model::plot::escape;
 
 /// Most rows; with more ranks a row shows the slowest of several.
 const MAX_ROWS: usize = 256;

@@ -2,11 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::escape::escape;
 use super::heat_map;
 use super::reader::{RunReport, TestReport};
 use skt_host::placement;
-use skt_model::plot::{Axis, Bars, Body, Figure, LineChart, Series};
+use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
 use skt_run::record::Event;
 use skt_run::record::energy::{EnergyReading, over_time};
 
@@ -47,38 +46,45 @@ pub fn page(runs: &[NamedRun]) -> String {
     page
 }
 
-fn comparison(page: &mut String, runs: &[NamedRun]) {
-    page.push_str(
-        "<h2>Comparison</h2>\n<table><tr><th>run</th><th>best Gflop/s</th><th>N</th>\
-         <th>P x Q x threads</th><th>time (s)</th><th>% of DGEMM</th><th>passed</th></tr>\n",
-    );
-    for run in runs {
-        let Some(best) = best_test(&run.report) else {
-            let _ = writeln!(
-                page,
-                "<tr><td>{}</td><td colspan=\"6\" class=\"bad\">no completed test</td></tr>",
-                escape(&run.name)
-            );
-            continue;
-        };
-        let p = &best.parameters;
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{} x {} x {}</td><td>{}</td><td>{}</td>\
-             <td>{} of {}</td></tr>",
-            escape(&run.name),
-            number(best.gflops, 2),
-            p.n,
-            p.p,
-            p.q,
-            p.threads,
-            number(best.time_seconds, 2),
-            number(best.efficiency.map(|e| 100.0 * e), 1),
-            run.report.tests.iter().filter(|t| t.status == "passed").count(),
-            run.report.tests.len()
-        );
+/// A table with these heads, between commas; each of its rows has its cells one after the other.
+fn table(page: &mut String, class: &str, heads: &str, rows: impl IntoIterator<Item = String>) {
+    let heads: String = heads.split(',').map(|head| format!("<th>{head}</th>")).collect();
+    let _ = writeln!(page, "<table{class}><tr>{heads}</tr>");
+    for cells in rows {
+        let _ = writeln!(page, "<tr>{cells}</tr>");
     }
     page.push_str("</table>\n");
+}
+
+/// Cells of a table with these texts.
+fn cells<const N: usize>(texts: [String; N]) -> String {
+    texts.iter().map(|text| format!("<td>{}</td>", escape(text))).collect()
+}
+
+/// The class of tables whose last column has words.
+const WORDS: &str = " class=\"words\"";
+
+fn comparison(page: &mut String, runs: &[NamedRun]) {
+    page.push_str("<h2>Comparison</h2>\n");
+    let row = |run: &NamedRun| {
+        let Some(best) = best_test(&run.report) else {
+            let none = "<td colspan=\"6\" class=\"bad\">no completed test</td>";
+            return cells([run.name.clone()]) + none;
+        };
+        let p = &best.parameters;
+        let passed = run.report.tests.iter().filter(|t| t.status == "passed").count();
+        cells([
+            run.name.clone(),
+            number(best.gflops, 2),
+            p.n.to_string(),
+            format!("{} x {} x {}", p.p, p.q, p.threads),
+            number(best.time_seconds, 2),
+            number(best.efficiency.map(|e| 100.0 * e), 1),
+            format!("{passed} of {}", run.report.tests.len()),
+        ])
+    };
+    let heads = "run,best Gflop/s,N,P x Q x threads,time (s),% of DGEMM,passed";
+    table(page, "", heads, runs.iter().map(row));
     if let Some(figure) = rates_by_order(runs) {
         embed(page, &figure);
     }
@@ -104,12 +110,11 @@ fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
         id: "rates",
         title: "Best rate by order of the matrix".into(),
         caption: "The best completed test of every order.".into(),
-        body: Body::Lines(LineChart {
-            title: String::new(),
-            x: Axis::linear("order N of the matrix (rows)", "n_rows"),
-            y: Axis::linear("performance (Gflop/s)", "performance_gflops"),
+        body: Body::lines(
+            Axis::linear("order N of the matrix (rows)", "n_rows"),
+            Axis::linear("performance (Gflop/s)", "performance_gflops"),
             series,
-        }),
+        ),
     })
 }
 
@@ -190,37 +195,25 @@ fn environment(page: &mut String, report: &RunReport) {
 }
 
 fn test_table(page: &mut String, report: &RunReport) {
-    page.push_str(
-        "<table><tr><th>test</th><th>N</th><th>NB</th><th>P</th><th>Q</th><th>threads</th>\
-         <th>time (s)</th><th>Gflop/s</th><th>% of DGEMM</th><th>scaled residual</th>\
-         <th>outcome</th></tr>\n",
-    );
-    for (index, test) in report.tests.iter().enumerate() {
+    let row = |(position, test): (usize, &TestReport)| {
         let p = &test.parameters;
         let class = match test.status.as_str() {
             "passed" | "not-checked" => "",
             _ => " class=\"bad\"",
         };
-        let residual =
-            test.scaled_residual.map_or_else(|| "-".into(), |residual| format!("{residual:.3e}"));
-        let _ = writeln!(
-            page,
-            "<tr><td>{}. {}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>\
-             <td>{}</td><td>{}</td><td>{residual}</td><td{class}>{}</td></tr>",
-            index + 1,
-            escape(&test.variant),
-            p.n,
-            p.nb,
-            p.p,
-            p.q,
-            p.threads,
-            number(test.time_seconds, 2),
-            number(test.gflops, 3),
-            number(test.efficiency.map(|e| 100.0 * e), 1),
-            escape(&test.status)
-        );
-    }
-    page.push_str("</table>\n");
+        let residual = test.scaled_residual.map(|residual| format!("{residual:.3e}"));
+        cells([format!("{position}. {}", test.variant)])
+            + &cells([p.n, p.nb, p.p, p.q, p.threads].map(|value| value.to_string()))
+            + &cells([
+                number(test.time_seconds, 2),
+                number(test.gflops, 3),
+                number(test.efficiency.map(|e| 100.0 * e), 1),
+                residual.unwrap_or_else(|| "-".into()),
+            ])
+            + &format!("<td{class}>{}</td>", escape(&test.status))
+    };
+    let heads = "test,N,NB,P,Q,threads,time (s),Gflop/s,% of DGEMM,scaled residual,outcome";
+    table(page, "", heads, (1..).zip(&report.tests).map(row));
 }
 
 fn charted(
@@ -269,13 +262,12 @@ fn phases(report: &RunReport) -> Option<Figure> {
         id: "phases",
         title: format!("Where the time went{but_for}{}", shown_of_all(report, tests.len())),
         caption: "Seconds by phase, the largest of any rank.".into(),
-        body: Body::Bars(Bars {
-            category_label: "test",
-            category_column: "test",
-            categories: tests.iter().map(short_name).collect(),
-            y: Axis::linear("time of the slowest rank (s)", "time_seconds"),
+        body: Body::bars(
+            ("test", "test"),
+            tests.iter().map(short_name).collect(),
+            Axis::linear("time of the slowest rank (s)", "time_seconds"),
             series,
-        }),
+        ),
     })
 }
 
@@ -386,11 +378,8 @@ fn event_colour(kind: &str) -> &'static str {
 }
 
 fn timeline_legend(svg: &mut String, tests: &[(usize, &TestReport)], left: f64, y: f64) {
-    let mut entries: Vec<(String, &str)> = vec![
-        ("generate".into(), "#b0b0b0"),
-        ("factor and solve (timed)".into(), "#0072B2"),
-        ("check".into(), "#009E73"),
-    ];
+    let of_any = parts(tests[0].1).map(|(name, _, colour)| (name.to_owned(), colour));
+    let mut entries = Vec::from(of_any);
     for event in tests.iter().flat_map(|(_, t)| drawn(t)) {
         if !entries.iter().any(|(name, _)| *name == event.kind) {
             entries.push((event.kind.clone(), event_colour(&event.kind)));
@@ -481,51 +470,33 @@ fn power_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.power.is_empty() {
         return;
     }
-    let _ = writeln!(
-        page,
-        "<h3>Energy, {}</h3>\n<table class=\"words\"><tr><th>measured by</th><th>kJ</th><th>W</th>\
-         <th>Gflop/s/W</th><th>of the time (s)</th><th>covers</th></tr>",
-        escape(heading)
-    );
-    for reading in &test.power {
+    let row = |reading: &EnergyReading| {
         let level = reading.level.map_or(String::new(), |level| format!(", level {level}"));
-        let _ = writeln!(
-            page,
-            "<tr><td>{}{level}</td><td>{:.3}</td><td>{:.1}</td><td>{}</td><td>{:.1}</td>\
-             <td>{}</td></tr>",
-            escape(&reading.source),
-            reading.joules / 1000.0,
-            reading.mean_watts,
+        cells([
+            format!("{}{level}", reading.source),
+            format!("{:.3}", reading.joules / 1000.0),
+            format!("{:.1}", reading.mean_watts),
             number(reading.gflops_per_watt, 4),
-            reading.measured_seconds,
-            escape(&reading.covers)
-        );
-    }
-    page.push_str("</table>\n");
+            format!("{:.1}", reading.measured_seconds),
+            reading.covers.clone(),
+        ])
+    };
+    let _ = writeln!(page, "<h3>Energy, {}</h3>", escape(heading));
+    let heads = "measured by,kJ,W,Gflop/s/W,of the time (s),covers";
+    table(page, WORDS, heads, test.power.iter().map(row));
 }
 
 fn events_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.events.is_empty() {
         return;
     }
-    let _ = writeln!(
-        page,
-        "<h3>Events, {}</h3>\n<table class=\"words\"><tr><th>event</th><th>at (s)</th>\
-         <th>for (s)</th><th>what</th></tr>",
-        escape(heading)
-    );
-    for event in &test.events {
+    let row = |event: &Event| {
         let seconds = Some(event.seconds).filter(|seconds| *seconds > 0.0);
-        let _ = writeln!(
-            page,
-            "<tr><td>{}</td><td>{:.2}</td><td>{}</td><td>{}</td></tr>",
-            escape(&event.kind),
-            event.start_seconds,
-            number(seconds, 2),
-            escape(&event.detail)
-        );
-    }
-    page.push_str("</table>\n");
+        let start = format!("{:.2}", event.start_seconds);
+        cells([event.kind.clone(), start, number(seconds, 2), event.detail.clone()])
+    };
+    let _ = writeln!(page, "<h3>Events, {}</h3>", escape(heading));
+    table(page, WORDS, "event,at (s),for (s),what", test.events.iter().map(row));
     if test.events.iter().any(|event| event.kind == "failure") {
         page.push_str(
             "<p>A failure is as long as what it cost: the work since the last checkpoint, and the \
@@ -541,24 +512,18 @@ fn memory_table(page: &mut String, heading: &str, test: &TestReport) {
     if total == 0 {
         return;
     }
-    let _ = writeln!(
-        page,
-        "<h3>Memory of a rank, {}</h3>\n<table><tr><th>part</th><th>MiB</th>\
-         <th>%</th></tr>",
-        escape(heading)
-    );
     let rank = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
     let mut parts: Vec<(&str, u64)> =
         test.memory_bytes.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
     parts.sort_by_key(|(name, _)| rank(name));
     parts.push(("sum", total));
-    for (part, bytes) in parts {
+    let row = |(part, bytes): (&str, u64)| {
         let mib = bytes as f64 / f64::from(1u32 << 20);
         let percent = 100.0 * bytes as f64 / total as f64;
-        let part = escape(&part.replace('_', " "));
-        let _ = writeln!(page, "<tr><td>{part}</td><td>{mib:.1}</td><td>{percent:.1}</td></tr>");
-    }
-    page.push_str("</table>\n");
+        cells([part.replace('_', " "), format!("{mib:.1}"), format!("{percent:.1}")])
+    };
+    let _ = writeln!(page, "<h3>Memory of a rank, {}</h3>", escape(heading));
+    table(page, "", "part,MiB,%", parts.into_iter().map(row));
 }
 
 /// The completed test with the highest rate.

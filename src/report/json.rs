@@ -14,7 +14,7 @@ use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_terms::phases::PhaseTable;
 
 use skt_health::slow::links::SlowLink;
-use skt_health::slow::{RankRates, Rate, SlowRank, SlowReport};
+use skt_health::slow::{RankRates, Rate, SlowReport};
 use skt_host::outfile;
 use skt_run::events::ReportError;
 use skt_run::record::energy::EnergyReading;
@@ -23,6 +23,7 @@ use skt_run::record::{
 };
 
 use super::phases;
+use super::reader::{ProgressPart, RankPart, SlowPart};
 use super::text::variant;
 use skt_host::clock;
 use skt_run::progress::{fraction, gflop_done};
@@ -137,7 +138,7 @@ struct Test {
     phases_seconds: Option<PhaseTable>,
     rank_bytes: u64,
     memory_bytes: MemorySplit,
-    progress: Vec<Point>,
+    progress: Vec<ProgressPart>,
     events: Vec<Event>,
     x_fingerprint: Option<String>,
     by_messages: Vec<String>,
@@ -147,37 +148,19 @@ struct Test {
     slow_links: Option<Vec<SlowLink>>,
 }
 
-/// A [`SlowReport`]. The rates of a rank are one text, as each number would otherwise have a line.
-#[derive(Debug, Serialize)]
-struct SlowPart {
-    named: Vec<SlowRank>,
-    columns: Vec<usize>,
-    ranks: Vec<RankPart>,
-}
-
-#[derive(Debug, Serialize)]
-struct RankPart {
-    host: String,
-    rank: usize,
-    kind: usize,
-    gflops_a_thread: String,
-}
-
-impl SlowPart {
-    fn new(report: &SlowReport) -> Self {
-        let kinds: BTreeSet<u64> = report.ranks.iter().map(|rank| rank.kind).collect();
-        let kinds: Vec<u64> = kinds.into_iter().collect();
-        let of_rank = |of: &RankRates| RankPart {
-            host: of.host.clone(),
-            rank: of.rank,
-            kind: kinds.iter().position(|kind| *kind == of.kind).unwrap_or(0),
-            gflops_a_thread: of.windows.iter().map(rate_words).collect::<Vec<_>>().join(" "),
-        };
-        Self {
-            named: report.named.ranks.clone(),
-            columns: report.columns.clone(),
-            ranks: report.ranks.iter().map(of_rank).collect(),
-        }
+fn slow_part(report: &SlowReport) -> SlowPart {
+    let kinds: BTreeSet<u64> = report.ranks.iter().map(|rank| rank.kind).collect();
+    let kinds: Vec<u64> = kinds.into_iter().collect();
+    let of_rank = |of: &RankRates| RankPart {
+        host: of.host.clone(),
+        rank: of.rank,
+        kind: kinds.iter().position(|kind| *kind == of.kind).unwrap_or(0),
+        gflops_a_thread: of.windows.iter().map(rate_words).collect::<Vec<_>>().join(" "),
+    };
+    SlowPart {
+        named: report.named.ranks.clone(),
+        columns: report.columns.clone(),
+        ranks: report.ranks.iter().map(of_rank).collect(),
     }
 }
 
@@ -190,22 +173,12 @@ fn rate_words(rate: &Rate) -> String {
     }
 }
 
-/// A [`Sample`] with values derived from it.
-#[derive(Debug, Serialize)]
-struct Point {
-    elapsed_seconds: f64,
-    column: usize,
-    fraction: f64,
-    gflops: f64,
-}
-
-impl Point {
-    fn new(sample: &Sample, n: usize) -> Self {
-        let Sample { elapsed_seconds, column } = *sample;
-        let gflop = gflop_done(column, n);
-        let gflops = if elapsed_seconds > 0.0 { gflop / elapsed_seconds } else { 0.0 };
-        Point { elapsed_seconds, column, fraction: fraction(column, n), gflops }
-    }
+/// A sample with values derived from it.
+fn progress_part(sample: &Sample, n: usize) -> ProgressPart {
+    let Sample { elapsed_seconds, column } = *sample;
+    let gflop = gflop_done(column, n);
+    let gflops = if elapsed_seconds > 0.0 { gflop / elapsed_seconds } else { 0.0 };
+    ProgressPart { elapsed_seconds, column, fraction: fraction(column, n), gflops }
 }
 
 impl Document {
@@ -260,13 +233,13 @@ impl Test {
             phases_seconds: ran.then_some(record.phases),
             rank_bytes: record.rank_bytes,
             memory_bytes: record.memory,
-            progress: record.progress.iter().map(|s| Point::new(s, record.spec.n)).collect(),
+            progress: record.progress.iter().map(|s| progress_part(s, record.spec.n)).collect(),
             events: record.events.clone(),
             by_messages: record.by_messages.clone(),
             x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
             protection: record.protection.clone(),
             power: record.power.clone(),
-            slow: record.slow.as_ref().map(SlowPart::new),
+            slow: record.slow.as_ref().map(slow_part),
             slow_links: record.slow.as_ref().and_then(|slow| slow.named.links.clone()),
         }
     }

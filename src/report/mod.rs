@@ -5,7 +5,6 @@
 pub mod bundle;
 mod cformat;
 mod detailed;
-mod escape;
 mod heat_map;
 pub mod html;
 mod json;

@@ -395,30 +395,12 @@ mod tests {
     use skt_terms::phases::{PhaseTable, Phases};
 
     use super::*;
-    use skt_config::{Bcast, Fact, Generator, Pmap, Swap};
+    use skt_config::{Format, parse};
     use skt_run::record::{Norms, Outcome};
 
     fn record() -> TestRecord {
-        let spec = TestSpec {
-            n: 1000,
-            nb: 64,
-            p: 2,
-            q: 3,
-            pmap: Pmap::RowMajor,
-            depth: 0,
-            bcast: Bcast::OneRing,
-            rfact: Fact::Left,
-            pfact: Fact::Left,
-            nbmin: 2,
-            ndiv: 2,
-            swap: Swap::Mix,
-            swap_threshold: 64,
-            threshold: 16.0,
-            generator: Generator::Hpl,
-            threads: 4,
-            transport: Transport::Shared,
-            checksums: 0,
-        };
+        let toml = b"n = 1000\nnb = 64\np = 2\nq = 3\nthreads = 4\n";
+        let spec = parse(toml, "t", Format::Toml, false).unwrap().spec.tests().remove(0);
         TestRecord {
             time_seconds: 1000.0,
             gflops: 1200.0,

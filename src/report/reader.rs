@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
@@ -116,7 +116,7 @@ pub struct TestReport {
     pub(crate) slow_links: Option<Vec<SlowLink>>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlowPart {
     pub named: Vec<SlowRank>,
@@ -124,14 +124,15 @@ pub struct SlowPart {
     pub ranks: Vec<RankPart>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RankPart {
     pub host: String,
     pub rank: usize,
     /// A number that ranks with the same kind of processor have in common.
     pub kind: usize,
-    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured.
+    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured. One text, as
+    /// each number would otherwise have a line.
     pub gflops_a_thread: String,
 }
 
@@ -144,7 +145,7 @@ impl RankPart {
     }
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProgressPart {
     pub elapsed_seconds: f64,

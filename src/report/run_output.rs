@@ -13,7 +13,7 @@ use skt_run::tuning::TUNING;
 
 use super::detailed::ColumnLines;
 use super::json::JsonReport;
-use super::text::{self, TextReport};
+use super::text::{self, TextOptions, TextReport};
 use skt_run::progress::{Progress, ProgressMode};
 
 /// What a run prints and writes besides its text report, and what that contains.
@@ -151,11 +151,13 @@ impl RunEvents for RunOutput {
         let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
         // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
-        let mut text = TextReport::new(out, spec)
-            .with_dgemm(dgemm)
-            .with_detailed_timing(self.options.detailed_timing)
-            .with_notes(notes)
-            .with_late_notes(self.options.as_reference);
+        let options = TextOptions {
+            dgemm_gflops_per_core: dgemm,
+            detailed_timing: self.options.detailed_timing,
+            notes,
+            are_notes_late: self.options.as_reference,
+        };
+        let mut text = TextReport::new(out, spec, options);
         text.header()?;
         self.reports = Some(Reports { text, json, column_lines, is_json_behind: false });
         Ok(())

@@ -86,16 +86,27 @@ fn create(path: &Path) -> Result<File, ReportError> {
     outfile::create(path).map_err(|source| ReportError::File { path: path.to_path_buf(), source })
 }
 
+/// What a text report has beside the results.
+#[derive(Debug, Default)]
+pub struct TextOptions {
+    /// The rate of the DGEMM self-test, to which tests are compared.
+    pub dgemm_gflops_per_core: Option<f64>,
+    /// Whether each test has the reference's detailed timing.
+    pub detailed_timing: bool,
+    /// Our own lines for the header: the environment, warnings.
+    pub notes: Vec<String>,
+    /// Whether these lines follow the first result, so that programs that count lines find it where
+    /// the reference has it.
+    pub are_notes_late: bool,
+}
+
 /// Writes the report, test by test. Each call ends with a flush, so that a run that is killed
 /// leaves what it has written.
 #[derive(Debug)]
 pub struct TextReport<'a, W: Write> {
     out: W,
     spec: &'a RunSpec,
-    dgemm_gflops_per_core: Option<f64>,
-    detailed_timing: bool,
-    notes: Vec<String>,
-    are_notes_late: bool,
+    options: TextOptions,
     head_due: bool,
     counts: Counts,
     broken: usize,
@@ -103,51 +114,13 @@ pub struct TextReport<'a, W: Write> {
 
 impl<'a, W: Write> TextReport<'a, W> {
     /// A report of the run `spec` that is written to `out`.
-    pub fn new(out: W, spec: &'a RunSpec) -> Self {
-        TextReport {
-            out,
-            spec,
-            dgemm_gflops_per_core: None,
-            detailed_timing: false,
-            notes: own_notes(spec),
-            are_notes_late: false,
-            head_due: true,
-            counts: Counts::default(),
-            broken: 0,
-        }
+    pub fn new(out: W, spec: &'a RunSpec, mut options: TextOptions) -> Self {
+        options.notes.splice(..0, own_notes(spec));
+        TextReport { out, spec, options, head_due: true, counts: Counts::default(), broken: 0 }
     }
 
     pub(crate) fn out(&mut self) -> &mut W {
         &mut self.out
-    }
-
-    /// Sets the rate of the DGEMM self-test, to which tests are compared.
-    #[must_use]
-    pub fn with_dgemm(mut self, gflops_per_core: Option<f64>) -> Self {
-        self.dgemm_gflops_per_core = gflops_per_core;
-        self
-    }
-
-    /// Sets whether each test has the reference's detailed timing.
-    #[must_use]
-    pub(crate) fn with_detailed_timing(mut self, detailed_timing: bool) -> Self {
-        self.detailed_timing = detailed_timing;
-        self
-    }
-
-    /// Adds our own lines for the header: the environment, warnings.
-    #[must_use]
-    pub fn with_notes(mut self, notes: Vec<String>) -> Self {
-        self.notes.extend(notes);
-        self
-    }
-
-    /// Sets whether our own lines for the header follow the first result, so that programs that
-    /// count lines find it where the reference has it.
-    #[must_use]
-    pub(crate) fn with_late_notes(mut self, are_late: bool) -> Self {
-        self.are_notes_late = are_late;
-        self
     }
 
     /// Writes the banner, the explanation, the parameters, and how results are checked.
@@ -155,7 +128,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         let rule = "=".repeat(80);
         writeln!(self.out, "{rule}\n{}\n{rule}", banner())?;
         write!(self.out, "{EXPLANATION}\n{}", echo(self.spec))?;
-        if !self.are_notes_late {
+        if !self.options.are_notes_late {
             self.header_notes()?;
         }
         writeln!(self.out)?;
@@ -170,17 +143,21 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.counts.add(&record.outcome);
         if let Outcome::Skipped { reason } = &record.outcome {
             write!(self.out, "{}", skip_text(&record.spec))?;
-            self.notes.push(skip_note(&record.spec, reason));
-            return if self.are_notes_late { self.out.flush() } else { self.header_notes() };
+            self.options.notes.push(skip_note(&record.spec, reason));
+            return if self.options.are_notes_late {
+                self.out.flush()
+            } else {
+                self.header_notes()
+            };
         }
         self.head(record.spec.threshold)?;
         write!(self.out, "{}", result_text(record))?;
-        if self.detailed_timing {
+        if self.options.detailed_timing {
             write!(self.out, "{}", detailed::text(record))?;
         }
         self.residual(record)?;
-        self.are_notes_late = false;
-        for line in phases::table(record, self.dgemm_gflops_per_core) {
+        self.options.are_notes_late = false;
+        for line in phases::table(record, self.options.dgemm_gflops_per_core) {
             writeln!(self.out, "{line}")?;
         }
         self.header_notes()
@@ -199,7 +176,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         let Counts { passed, failed, skipped } = self.counts;
         let out = &mut self.out;
         // Without checks, each detailed timing ends with this line.
-        if self.spec.threshold > 0.0 || !self.detailed_timing {
+        if self.spec.threshold > 0.0 || !self.options.detailed_timing {
             writeln!(out, "{double}")?;
         }
         writeln!(out, "\nFinished {:6} tests with the following results:", self.counts.total())?;
@@ -220,7 +197,7 @@ impl<'a, W: Write> TextReport<'a, W> {
 
     /// Writes our own lines for the header, unless they are written already.
     fn header_notes(&mut self) -> io::Result<()> {
-        for note in self.notes.drain(..) {
+        for note in self.options.notes.drain(..) {
             write_note(&mut self.out, &note)?;
         }
         self.out.flush()

@@ -7,7 +7,7 @@ use crate::report_common::{
 use skt_config::{Output, RunSpec};
 use skt_host::clock::ctime;
 use skt_hpl::report::TextReport;
-use skt_hpl::report::text::{self, variant};
+use skt_hpl::report::text::{self, TextOptions, variant};
 use skt_run::record::{Counts, Outcome, TestRecord};
 
 fn write(
@@ -18,7 +18,8 @@ fn write(
 ) -> (String, Counts) {
     let mut out = Vec::new();
     let notes = notes.iter().map(|note| (*note).to_string()).collect();
-    let mut report = TextReport::new(&mut out, spec).with_dgemm(dgemm).with_notes(notes);
+    let options = TextOptions { dgemm_gflops_per_core: dgemm, notes, ..TextOptions::default() };
+    let mut report = TextReport::new(&mut out, spec, options);
     report.header().unwrap();
     for record in records {
         report.test(record).unwrap();

@@ -131,7 +131,7 @@ pub struct RankPart {
     pub rank: usize,
     /// A number that ranks with the same kind of processor have in common.
     pub kind: usize,
-    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured. One text, as
+    /// The rate of a thread in each window, in Gflop/s; `-` where nothing was measured. One text:
     /// each number would otherwise have a line.
     pub gflops_a_thread: String,
 }

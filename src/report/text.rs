@@ -86,7 +86,7 @@ fn create(path: &Path) -> Result<File, ReportError> {
     outfile::create(path).map_err(|source| ReportError::File { path: path.to_path_buf(), source })
 }
 
-/// What a text report has beside the results.
+/// What a text report has in addition to the results.
 #[derive(Debug, Default)]
 pub struct TextOptions {
     /// The rate of the DGEMM self-test, to which tests are compared.

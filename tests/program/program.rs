@@ -1,4 +1,4 @@
-//! The built program, run in a folder of its own.
+//! The built program, run in a temporary folder.
 
 use std::fs;
 use std::path::Path;

@@ -139,7 +139,7 @@ pub enum Body {
 }
 
 impl Body {
-    /// One chart of lines, without a title of its own.
+    /// One chart of lines, without a title.
     pub fn lines(x: Axis, y: Axis, series: Vec<Series>) -> Self {
         Self::Lines(LineChart { title: String::new(), x, y, series })
     }

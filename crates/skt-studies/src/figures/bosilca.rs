@@ -42,7 +42,7 @@ fn waste_panel(platform: &Platform, application: Application) -> Result<LineChar
     })
 }
 
-/// A parameter of the model that a panel varies: its axis, the ends of its range, and how it is set.
+/// A parameter of the model that a panel varies: its axis, the range, and how it is set.
 type Knob = (Axis, [f64; 2], fn(&mut WasteModel, f64));
 
 fn knobs() -> [Knob; 3] {

@@ -220,7 +220,7 @@ pub(super) fn simulated_coordinated() -> Result<Content, StudyError> {
     for period_seconds in log_steps(200.0, 40_000.0, 14) {
         let law = Law::Exponential { mtbf_seconds: mtbf_seconds * 1_000.0 };
         let summary = batch(1_000, law, 300)
-            .run(&CoordinatedJob::of_periods(&model, period_seconds, 200.0), &|_| {})?;
+            .run(&CoordinatedJob::from_periods(&model, period_seconds, 200.0), &|_| {})?;
         seen.push(seen_waste(period_seconds, &summary));
     }
     let caption = "C = R = 120 s, D = 60 s, alpha = 0.3, platform MTBF 4 h, exponential. Eq. 5 of \
@@ -309,8 +309,8 @@ pub(super) fn simulated_laws() -> Result<Content, StudyError> {
             // Eight days of work, whatever the period.
             let periods = (8.0 * 24.0 * HOUR_SECONDS / period_seconds).ceil();
             let batch = Batch { ages, ..batch(NODES, law.clone(), 200) };
-            let summary =
-                batch.run(&CoordinatedJob::of_periods(&model, period_seconds, periods), &|_| {})?;
+            let summary = batch
+                .run(&CoordinatedJob::from_periods(&model, period_seconds, periods), &|_| {})?;
             seen.push(seen_waste(period_seconds, &summary));
         }
         series.push(Series::measured(name, seen));

@@ -58,7 +58,6 @@ fn over_ranks(
         }
     }
     let series = lines.into_iter().map(|(name, points)| Series::line(name, points)).collect();
-    let caption = caption;
     let x = Axis::log("ranks (processes)", "ranks_processes");
     let y = Axis::linear("of DGEMM on all cores (%)", "efficiency_percent");
     Ok((caption, Body::lines(x, y, series)))

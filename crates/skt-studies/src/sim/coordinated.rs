@@ -62,7 +62,7 @@ pub struct CoordinatedJob {
 
 impl CoordinatedJob {
     /// A job of this many whole periods to stable storage.
-    pub fn of_periods(model: &WasteModel, period_seconds: f64, periods: f64) -> Self {
+    pub fn from_periods(model: &WasteModel, period_seconds: f64, periods: f64) -> Self {
         Self {
             // A little less than the last period's work, because a sum of floats may end on either
             // side.

@@ -16,8 +16,8 @@ use skt_model::ModelError;
 use skt_model::error::{at_least, non_negative, positive};
 use skt_model::levels::{Level, Levels, Schedule};
 
-/// Number of nodes to which [`LevelledJob::from_levels`] assigns the failure rates: each level gets a whole
-/// number of them.
+/// Number of nodes to which [`LevelledJob::from_levels`] assigns the failure
+/// rates: each level gets a whole number of them.
 const STATED_NODES: f64 = 1e6;
 
 /// A level of images.

@@ -314,7 +314,7 @@ fn bosilca_section_5_exascale_begins_to_progress() {
 
 #[test]
 fn bosilca_section_4_4_alpha_has_more_than_very_little_impact() {
-    // Section 4.4 states that rho, lambda and alpha "have very little impact on the results". Its own
+    // Section 4.4 states that rho, lambda and alpha "have very little impact on the results". Its
     // figure 10, Titan at 20 years, shows what 2D-STENCIL saves with HIERARCH-IO over alpha.
     let mtbf = Platform::TITAN.mtbf_seconds(20.0 * skt_model::YEAR_SECONDS);
     let saved_percent = |alpha: f64| {

@@ -35,7 +35,7 @@ fn coordinated_agrees_with_the_exact_form_for_any_period() {
         for (checkpoint, recovery, downtime) in [(100.0, 100.0, 0.0), (600.0, 300.0, 60.0)] {
             let model = WasteModel::coordinated(checkpoint, recovery, downtime, overlap);
             for period in [700.0, 2_000.0, 10_000.0] {
-                let job = CoordinatedJob::of_periods(&model, period, 200.0);
+                let job = CoordinatedJob::from_periods(&model, period, 200.0);
                 let waste = simulate(&exponential(100, mtbf_seconds), &job).waste;
                 let want = model.exact_coordinated_waste(period, mtbf_seconds);
                 assert!(
@@ -57,7 +57,7 @@ fn coordinated_agrees_with_equation_5_where_that_claims_to_hold() {
     for overlap in [0.0, 0.3, 0.7] {
         let model = WasteModel::coordinated(100.0, 100.0, 60.0, overlap);
         for period in [500.0, 1_000.0, 2_000.0] {
-            let job = CoordinatedJob::of_periods(&model, period, 1_000.0);
+            let job = CoordinatedJob::from_periods(&model, period, 1_000.0);
             let waste = simulate(&exponential(50, mtbf_seconds), &job).waste;
             let want = model.composed_waste(period, mtbf_seconds);
             let product =
@@ -80,7 +80,7 @@ fn the_sum_in_equation_5_counts_a_product_twice() {
     // second order is 6e-5.
     let model = WasteModel::coordinated(100.0, 100.0, 60.0, 0.0);
     let (period, mtbf_seconds) = (500.0, 100_000.0);
-    let job = CoordinatedJob::of_periods(&model, period, 1_000.0);
+    let job = CoordinatedJob::from_periods(&model, period, 1_000.0);
     let waste = simulate(&exponential(50, mtbf_seconds), &job).waste;
     let describe = format!("{} +- {}", waste.mean, waste.half_width(CONFIDENCE));
     assert!(!waste.agrees_with(model.waste(period, mtbf_seconds), CONFIDENCE), "{describe}");
@@ -144,7 +144,7 @@ fn one_group_of_the_hierarchy_is_the_coordinated_protocol() {
         nodes: 10,
         limit_seconds: f64::INFINITY,
     };
-    let coordinated = CoordinatedJob::of_periods(&model, 3_000.0, 50.0);
+    let coordinated = CoordinatedJob::from_periods(&model, 3_000.0, 50.0);
     let batch = exponential(10, 20_000.0);
     let one = batch.outcomes(&hierarchical, &|_| {}).unwrap();
     let other = batch.outcomes(&coordinated, &|_| {}).unwrap();
@@ -214,7 +214,7 @@ fn tang_figure_12_simulated() {
             protection: Protection::Memory { group: Group::new(16, 1).unwrap(), update_is_fatal },
             stop_at_loss: true,
             checkpoint_at_end: false,
-            ..CoordinatedJob::of_periods(&model, period_seconds, periods)
+            ..CoordinatedJob::from_periods(&model, period_seconds, periods)
         };
         let batch = Batch { runs: 10_000, ..exponential(160_000, 5.0 * 3600.0) };
         simulate(&batch, &job).finished
@@ -287,7 +287,7 @@ fn other_laws_keep_the_mean_rate_in_a_steady_machine() {
         Law::LogNormal { mtbf_seconds: node_mtbf_seconds, sigma: 1.2 },
     ] {
         let batch = Batch { law: law.clone(), runs: 300, ..exponential(nodes, mtbf_seconds) };
-        let waste = simulate(&batch, &CoordinatedJob::of_periods(&model, period, 300.0)).waste;
+        let waste = simulate(&batch, &CoordinatedJob::from_periods(&model, period, 300.0)).waste;
         let left_out = ((period + 330.0) / mtbf_seconds).powi(2);
         assert!(
             (waste.mean - want).abs() <= waste.half_width(CONFIDENCE) + left_out,
@@ -336,7 +336,7 @@ fn a_hand_made_trace_gives_a_hand_made_schedule() {
 #[test]
 fn the_same_seed_gives_the_same_runs_on_any_number_of_threads() {
     let model = WasteModel::coordinated(100.0, 100.0, 0.0, 0.0);
-    let job = CoordinatedJob::of_periods(&model, 1_000.0, 20.0);
+    let job = CoordinatedJob::from_periods(&model, 1_000.0, 20.0);
     let outcomes = |threads| {
         let batch = Batch { threads, runs: 50, ..exponential(10, 5_000.0) };
         batch.outcomes(&job, &|_| {}).unwrap()
@@ -350,7 +350,7 @@ fn the_same_seed_gives_the_same_runs_on_any_number_of_threads() {
 fn no_failures_means_no_waste_but_checkpoints() {
     let model = WasteModel::coordinated(100.0, 100.0, 0.0, 0.0);
     let batch = Batch { runs: 2, ..exponential(10, 1e15) };
-    let summary = simulate(&batch, &CoordinatedJob::of_periods(&model, 1_000.0, 50.0));
+    let summary = simulate(&batch, &CoordinatedJob::from_periods(&model, 1_000.0, 50.0));
     assert!((summary.waste.mean - 0.1).abs() < 1e-4, "{}", summary.waste.mean);
     assert_eq!(summary.failures.mean, 0.0);
 }
@@ -358,8 +358,10 @@ fn no_failures_means_no_waste_but_checkpoints() {
 #[test]
 fn a_job_that_cannot_progress_is_given_up() {
     let model = WasteModel::coordinated(1_000.0, 1_000.0, 0.0, 0.0);
-    let job =
-        CoordinatedJob { limit_seconds: 1e5, ..CoordinatedJob::of_periods(&model, 1_500.0, 100.0) };
+    let job = CoordinatedJob {
+        limit_seconds: 1e5,
+        ..CoordinatedJob::from_periods(&model, 1_500.0, 100.0)
+    };
     let batch = Batch { runs: 20, ..exponential(10, 50.0) };
     let summary = simulate(&batch, &job);
     assert_eq!(summary.timed_out.hits, 20);
@@ -372,7 +374,11 @@ fn a_run_without_a_spare_has_done_nothing() {
         work_seconds,
         checkpoint_at_end: false,
         spares: Some(0),
-        ..CoordinatedJob::of_periods(&WasteModel::coordinated(10.0, 10.0, 10.0, 0.0), 1_000.0, 1.0)
+        ..CoordinatedJob::from_periods(
+            &WasteModel::coordinated(10.0, 10.0, 10.0, 0.0),
+            1_000.0,
+            1.0,
+        )
     };
     let outcomes = exponential(10, mtbf_seconds).outcomes(&job, &|_| {}).unwrap();
     let lacking = outcomes.iter().filter(|outcome| outcome.end == RunEnd::OutOfSpares);

@@ -5,8 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::built::{LAUNCHER_NAMES, PROGRAM, Program};
 use crate::executables;
-use crate::program::{LAUNCHER_NAMES, PROGRAM, Program};
 
 const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
 

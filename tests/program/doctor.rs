@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::program::PROGRAM;
+use crate::built::PROGRAM;
 use crate::report_schema::Schema;
 
 fn doctor(args: &[&str]) -> Output {

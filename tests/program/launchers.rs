@@ -6,8 +6,8 @@ use std::process::{Command, Output};
 use std::thread;
 use std::time::Duration;
 
+use crate::built::PROGRAM;
 use crate::mpirun::{mpirun, own_session};
-use crate::program::PROGRAM;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -9,6 +9,7 @@ mod report_common;
 #[path = "../report_schema/mod.rs"]
 mod report_schema;
 
+mod built;
 mod cli_config;
 mod cli_example_configs;
 mod doctor;
@@ -16,7 +17,6 @@ mod launchers;
 mod limits;
 mod model_cli;
 mod model_plan;
-mod program;
 mod record_format;
 mod report_bundle;
 mod report_json;

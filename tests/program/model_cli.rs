@@ -1,6 +1,6 @@
 //! `skt-hpl plan`, `path` and `report` on the command line.
 
-use crate::program::Program;
+use crate::built::Program;
 
 /// A small, fixed machine: there is no measurement, so the numbers are always the same.
 const MACHINE: &str = "plan --nodes 256 --spares 8 --cores-per-node 32 --threads 8 \

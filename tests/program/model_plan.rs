@@ -1,7 +1,7 @@
 //! `skt-hpl plan` on the machines of docs/model.md: the page shows what the program prints, and
 //! every number of it is recomputed here by hand.
 
-use crate::program::Program;
+use crate::built::Program;
 
 /// Pairs of a command line on the page, which begins with `$`, and its output.
 fn shown() -> Vec<(String, String)> {

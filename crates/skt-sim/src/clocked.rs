@@ -1,8 +1,8 @@
 //! Ranks with clocks, under a simulated network: they predict how long a run takes on a machine
 //! that is not available.
 //!
-//! Every rank is a fiber of one thread, and one runs at a time. Its clock advances by its calls, and
-//! by the work between two calls, which a [`Meter`] measures:
+//! Every rank is a fiber of one thread, and one runs at a time. Its clock advances by its calls,
+//! and by the work between two calls, which a [`Meter`] measures:
 //!
 //! ```text
 //! send          call_seconds; then the message leaves as soon as the rank's port is free

@@ -5,15 +5,13 @@ use std::time::Instant;
 
 use super::Params;
 use super::background::{BackgroundWork, Token};
-use super::column::ColumnMemory;
 use super::final_part::Stretch;
 use super::guard::Background;
-use super::{panel, trailing};
+use super::panel;
 use crate::blas::view::SharedMat;
 use crate::blas::{MatRef, transpose};
 use crate::comm::Comm;
 use crate::grid::{Cyclic, Grid};
-use crate::swap;
 use crate::team::Team;
 
 /// Shape of one rank's part of [A|b].
@@ -44,25 +42,6 @@ impl LocalShape {
     /// Doubles of this rank's part; at most `usize::MAX`.
     pub fn doubles(&self) -> usize {
         self.rows.saturating_mul(self.lda)
-    }
-
-    /// Doubles of work space besides the matrix, for `params` and the distribution `rows`, on
-    /// process row `myrow`; at most `usize::MAX`.
-    pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
-        let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
-        let messages = message.saturating_mul(params.depth + 1);
-        messages.saturating_add(w).saturating_add(self.exchange_doubles(params, rows, myrow))
-    }
-
-    /// Doubles of the work space of the row exchange, a part of [`Self::work_doubles`].
-    pub(super) fn exchange_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
-        let nb = params.widest_panel();
-        match rows.procs {
-            1 => 0,
-            _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
-            _ => trailing::work_doubles(params, self.cols)
-                .saturating_add(swap::RowBuffers::doubles(nb, nb)),
-        }
     }
 }
 

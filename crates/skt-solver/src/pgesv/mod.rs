@@ -41,6 +41,7 @@ mod short_calls;
 mod slots;
 mod trailing;
 pub mod windows;
+mod work;
 pub mod wrong;
 
 use std::ops::Range;

@@ -1,0 +1,29 @@
+//! The work space that a rank needs besides its part of the matrix.
+
+use super::Params;
+use super::column::ColumnMemory;
+use super::local::LocalShape;
+use super::{panel, trailing};
+use crate::grid::Cyclic;
+use crate::swap;
+
+impl LocalShape {
+    /// Doubles of work space besides the matrix, for `params` and the distribution `rows`, on
+    /// process row `myrow`; at most `usize::MAX`.
+    pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
+        let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
+        let messages = message.saturating_mul(params.depth + 1);
+        messages.saturating_add(w).saturating_add(self.exchange_doubles(params, rows, myrow))
+    }
+
+    /// Doubles of the work space of the row exchange, a part of [`Self::work_doubles`].
+    pub(super) fn exchange_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
+        let nb = params.widest_panel();
+        match rows.procs {
+            1 => 0,
+            _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
+            _ => trailing::work_doubles(params, self.cols)
+                .saturating_add(swap::RowBuffers::doubles(nb, nb)),
+        }
+    }
+}

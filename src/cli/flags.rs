@@ -1,4 +1,5 @@
-//! The flags of a table of settings: each row gives its argument, with its help.
+//! The flags of a table of settings: each row gives its argument, with its help. The rows are in
+//! skt-config: `param.rs`, `checkpoint.rs`, `launch.rs`.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;

@@ -34,7 +34,7 @@ settings! {
     Method {
         key: "method", flag: "ft", metavar: "METHOD", choices: Method::CHOICES, default: "self",
         example: "abft",
-        what: "method of protection. A job too small for a group takes checkpoints only if this \
+        help: "method of protection. A job too small for a group takes checkpoints only if this \
                is given. abft takes no checkpoints: additional process columns, as many as \
                parities, hold checksums",
         field: Some(|settings| &mut settings.method),
@@ -43,7 +43,7 @@ settings! {
         key: "every", flag: "checkpoint-every", metavar: "HOW", written: Written::Time,
         legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), panels (20p), or drill (20p!)",
         default: "auto", example: "10min",
-        what: "time between checkpoints. auto: from their cost and mtbf; skips those that cost \
+        help: "time between checkpoints. auto: from their cost and mtbf; skips those that cost \
                more than they save. TIME or Np (panels): skips those that would take longer than \
                the rest of the run. Np! (a drill): skips none",
         field: Some(|settings| &mut settings.every),
@@ -51,35 +51,35 @@ settings! {
     Mtbf {
         key: "mtbf", metavar: "TIME", written: Written::Time,
         legal: "a time: 90 or 90s, 10min, 24h, 3d", default: "24h", example: "3d",
-        what: "mean time between failures of all nodes of the job together",
+        help: "mean time between failures of all nodes of the job together",
         field: Some(|settings| &mut settings.mtbf_seconds),
     }
     Resume {
         key: "resume", metavar: "HOW", choices: Resume::CHOICES, default: "auto", example: "require",
-        what: "what a start does with the data of an earlier one. auto: continues from it, if \
+        help: "what a start does with the data of an earlier one. auto: continues from it, if \
                there is any; never: starts from the beginning; require: fails without it",
         field: Some(|settings| &mut settings.resume),
     }
     RunId {
         key: "run_id", metavar: "NAME", legal: "1 to 64 letters, digits, `.`, `_` and `-`",
         default: "(made from the tests)", example: "monday",
-        what: "name of the run, by which a restart finds its data",
+        help: "name of the run, by which a restart finds its data",
     }
     GroupSize {
         key: "group_size", metavar: "N", written: Written::Whole,
         legal: "twice the parities to 255", default: "16", example: "8",
-        what: "ranks per group: larger groups leave more memory to the matrix, smaller ones \
+        help: "ranks per group: larger groups leave more memory to the matrix, smaller ones \
                survive more losses",
     }
     Parities {
         key: "parities", metavar: "M", written: Written::Whole, range: Some((1, 127)),
         legal: "; with abft 1 to 3", default: "1", example: "2",
-        what: "lost ranks that each group survives; with abft, that each process row survives",
+        help: "lost ranks that each group survives; with abft, that each process row survives",
     }
     Region {
         key: "region", metavar: "REGION", choices: Region::CHOICES, default: "corner",
         example: "side",
-        what: "part of the matrix that a checkpoint saves. corner: rows and columns that have \
+        help: "part of the matrix that a checkpoint saves. corner: rows and columns that have \
                changed; side: all rows of those columns; whole: all",
         field: Some(|settings| &mut settings.region),
     }
@@ -87,12 +87,12 @@ settings! {
         key: "codec", metavar: "CODE", choices: CodecKind::CHOICES,
         legal: "; with more than one parity reed-solomon", default: "(xor, or reed-solomon)",
         example: "sum",
-        what: "erasure code; sum adds in floating point and is not bit-exact",
+        help: "erasure code; sum adds in floating point and is not bit-exact",
         field: Some(|settings| &mut settings.codec),
     }
     Encoder {
         key: "encoder", metavar: "HOW", choices: Encoder::CHOICES, default: "auto", example: "ring",
-        what: "how parities are computed. auto: direct, from memory to memory, where a group is \
+        help: "how parities are computed. auto: direct, from memory to memory, where a group is \
                on one host, else ring",
         field: Some(|settings| &mut settings.encoder),
     }
@@ -100,19 +100,19 @@ settings! {
         key: "message_bytes", metavar: "BYTES", written: Written::Whole,
         range: Some((*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())), default: "(measured)",
         example: "65536",
-        what: "bytes per message while parities are computed; the parities do not depend on it",
+        help: "bytes per message while parities are computed; the parities do not depend on it",
         field: Some(|settings| &mut settings.message_bytes),
     }
     Overlap {
         key: "overlap", metavar: "HOW", choices: Overlap::CHOICES, default: "auto", example: "on",
-        what: "whether parities (by direct or ring) are computed while the solver continues. \
+        help: "whether parities (by direct or ring) are computed while the solver continues. \
                auto: where a group computes them by messages in a ring, or with helper cores",
         field: Some(|settings| &mut settings.overlap),
     }
     HelperCores {
         key: "helper_cores", metavar: "K", written: Written::Whole, range: Some((0, 4096)),
         default: "0", example: "1",
-        what: "cores of each node that are kept from the solver, with self or double: the threads \
+        help: "cores of each node that are kept from the solver, with self or double: the threads \
                that write images, or compute parities while the solver continues, are pinned to \
                them",
         field: Some(|settings| &mut settings.helper_cores),
@@ -120,14 +120,14 @@ settings! {
     CheckEvery {
         key: "check_every", metavar: "PANELS", written: Written::Time,
         legal: "auto, never, or panels: 1 or more", default: "auto", example: "4",
-        what: "panels between two checks of the matrix against its checksums, with abft. auto: so \
+        help: "panels between two checks of the matrix against its checksums, with abft. auto: so \
                that the checks cost a hundredth of the time",
         field: Some(|settings| &mut settings.check_every),
     }
     OnLoss {
         key: "on_loss", metavar: "HOW", choices: OnLoss::CHOICES, default: "restart",
         example: "recover",
-        what: "what follows the loss of a rank, with abft. restart: the job ends, and the same \
+        help: "what follows the loss of a rank, with abft. restart: the job ends, and the same \
                command continues the run; recover: a spare rank takes over; replace: once, a \
                checksum column replaces the lost process column (recover and replace need ULFM: \
                Open MPI 5, mpirun --with-ft ulfm)",
@@ -137,16 +137,16 @@ settings! {
         key: "domains", metavar: "FILE",
         legal: "a file with a host and its domain (rack, switch) a line",
         default: "(each host is its own)", example: "racks",
-        what: "failure domains; no two ranks of a group are in one",
+        help: "failure domains; no two ranks of a group are in one",
     }
     AllowSharedDomains {
         key: "allow_shared_domains", written: Written::Flag, legal: "true, false", default: "false",
-        what: "whether two ranks of a group may be in one failure domain",
+        help: "whether two ranks of a group may be in one failure domain",
         field: Some(|settings| &mut settings.allow_shared_domains),
     }
     Store {
         key: "store", metavar: "STORE", legal: STORES, default: "sysv", example: "posix",
-        what: "memory that outlives a process",
+        help: "memory that outlives a process",
     }
     Level {
         key: "level", metavar: "LEVEL",
@@ -154,14 +154,14 @@ settings! {
                 (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip \
                 ,max-rate=RATE (200MB/s); several with commas between them",
         default: "(none)", example: "local:/scratch,every=10min,keep=2",
-        what: "images of checkpoints in files, on each node's own disk or on a file system that \
+        help: "images of checkpoints in files, on each node's own disk or on a file system that \
                all nodes share, for losses that the groups do not survive",
     }
     TimeLimit {
         key: "time_limit", metavar: "TIME", written: Written::Time,
         legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), or @SECONDS since 1970",
         default: "auto", example: "2h",
-        what: "time that the job has. A run that does not end by then is saved, also on all \
+        help: "time that the job has. A run that does not end by then is saved, also on all \
                levels, and the job ends with exit code 75. auto: until the end of the Slurm job \
                (SLURM_JOB_END_TIME, from Slurm 23.02 on). SIGUSR1 ends the time at once",
         field: Some(|settings| &mut settings.time_limit),
@@ -235,7 +235,7 @@ mod tests {
     fn each_setting_is_completely_described() {
         for info in SETTINGS {
             assert!(!info.legal().is_empty(), "{}", info.key);
-            assert!(!info.default.is_empty() && !info.what.is_empty(), "{}", info.key);
+            assert!(!info.default.is_empty() && !info.help.is_empty(), "{}", info.key);
         }
         let level = Setting::Level.info().legal();
         let reaches = Reach::NAMES.map(|name| format!("{name}:FOLDER"));

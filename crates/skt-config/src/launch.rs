@@ -36,32 +36,32 @@ settings! {
         key: "hosts", heading: NODES, metavar: "FILE",
         legal: "a host file of Open MPI, MPICH or PBS",
         default: "(those of the Slurm or PBS job, else this machine only)", example: "hosts",
-        what: "nodes; those that the grid does not need are spares",
+        help: "nodes; those that the grid does not need are spares",
         field: Some(|settings| &mut settings.hosts),
     }
     Spares {
         key: "spares", heading: NODES, metavar: "FILE", legal: "a host file", default: "(none)",
         example: "spares",
-        what: "further spare nodes",
+        help: "further spare nodes",
         field: Some(|settings| &mut settings.spares),
     }
     Readmit {
         key: "readmit", heading: NODES, written: Written::Flag, legal: "true, false",
         default: "false",
-        what: "use nodes again that failed an earlier probe",
+        help: "use nodes again that failed an earlier probe",
         field: Some(|settings| &mut settings.readmit),
     }
     Np {
         key: "np", heading: NODES, metavar: "COUNT", written: Written::Whole,
         range: Some((1, RANKS_MAX)),
         default: "(what the largest grid of the configuration needs, else all slots)", example: "8",
-        what: "ranks",
+        help: "ranks",
         field: Some(|settings| &mut settings.np),
     }
     Launcher {
         key: "launcher", heading: START, metavar: "NAME",
         choices: LauncherChoice::CHOICES, default: "auto", example: "mpich",
-        what: "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is; \
+        help: "what starts the ranks. auto: slurm in a Slurm job, else what `mpirun` in PATH is; \
                openmpi: mpirun; mpich: Hydra, also of the derivatives of MPICH; slurm: srun, \
                inside an allocation",
         field: Some(|settings| &mut settings.launcher),
@@ -69,32 +69,32 @@ settings! {
     LauncherProgram {
         key: "launcher_program", heading: START, metavar: "PROGRAM", legal: "a program",
         default: "(mpirun, mpiexec.hydra or srun, from PATH)", example: "/opt/openmpi/bin/mpirun",
-        what: "the launcher's program",
+        help: "the launcher's program",
         field: Some(|settings| &mut settings.launcher_program),
     }
     LauncherArg {
         key: "launcher_arg", heading: START, metavar: "ARG", is_list: true,
         legal: "a list of arguments", default: "(none)", example: "--oversubscribe",
-        what: "further arguments for the launcher; the flag has one, and may be repeated",
+        help: "further arguments for the launcher; the flag has one, and may be repeated",
         field: Some(|settings| &mut settings.launcher_args),
     }
     LauncherTemplate {
         key: "launcher_template", heading: START, metavar: "LINE",
         legal: "a command line with {command}, {hosts} or {hostfile}, {ranks}, {nodes}, {slots}",
         default: "(none)", example: "'mpirun -np {ranks} -H {hosts} {command}'",
-        what: "a site's own command line, instead of launcher",
+        help: "a site's own command line, instead of launcher",
         field: Some(|settings| &mut settings.launcher_template),
     }
     Agent {
         key: "agent", heading: START, metavar: "AGENT", legal: "a program and its flags",
         default: "(ssh, in a Slurm job srun)", example: "rsh",
-        what: "the program that runs a command on a node: AGENT HOST COMMAND",
+        help: "the program that runs a command on a node: AGENT HOST COMMAND",
         field: Some(|settings| &mut settings.agent),
     }
     HangAfter {
         key: "hang_after", heading: WATCH, metavar: "TIME", written: Written::Time,
         legal: "a time: 90 or 90s, 10min", default: "30s", example: "2min",
-        what: "shortest silence of the job that is a hang. Where a step takes longer, by the \
+        help: "shortest silence of the job that is a hang. Where a step takes longer, by the \
                DGEMM self-test or as measured, the limit is ten times the step; phases without \
                columns and waits for images have ten times the limit",
         field: Some(|settings| &mut settings.hang_after_seconds),
@@ -102,38 +102,38 @@ settings! {
     ProbeLimit {
         key: "probe_limit", heading: WATCH, metavar: "TIME", written: Written::Time,
         legal: "a time: 90 or 90s, 10min", default: "15s", example: "30s",
-        what: "longest time that a node may take to answer a probe",
+        help: "longest time that a node may take to answer a probe",
         field: Some(|settings| &mut settings.probe_limit_seconds),
     }
     MaxRestarts {
         key: "max_restarts", heading: WATCH, metavar: "COUNT", written: Written::Whole,
         legal: "0 or more", default: "50", example: "5",
-        what: "give up after this many restarts",
+        help: "give up after this many restarts",
         field: Some(|settings| &mut settings.max_restarts),
     }
     StartOver {
         key: "start_over", heading: WATCH, written: Written::Flag, legal: "true, false",
         default: "false",
-        what: "start over from the seed when more is lost than can be rebuilt",
+        help: "start over from the seed when more is lost than can be rebuilt",
         field: Some(|settings| &mut settings.start_over),
     }
     ReplaceSuspects {
         key: "replace_suspects", heading: WATCH, written: Written::Flag, legal: "true, false",
         default: "false",
-        what: "with --ft abft: replace a node by a spare once two checks have found wrong numbers \
+        help: "with --ft abft: replace a node by a spare once two checks have found wrong numbers \
                that it has computed; it is out until --readmit",
         field: Some(|settings| &mut settings.replace_suspects),
     }
     State {
         key: "state", heading: WATCH, metavar: "FOLDER", legal: "a folder",
         default: "skt-hpl.launch", example: "/home/me/run7",
-        what: "folder of the state, which `status` shows and the next supervisor reads",
+        help: "folder of the state, which `status` shows and the next supervisor reads",
         field: Some(|settings| &mut settings.state),
     }
     Json {
         key: "json", heading: WATCH, metavar: "FILE", legal: "a file", default: "(none)",
         example: "launch.json",
-        what: "write a JSON record of the run, with the timeline of each failure",
+        help: "write a JSON record of the run, with the timeline of each failure",
         field: Some(|settings| &mut settings.json),
     }
 }

@@ -123,13 +123,13 @@ settings! {
 
     N {
         key: "n", heading: PROBLEM, metavar: "N,..", written: Written::Whole, is_list: true,
-        range: Some((0, N_MAX)), what: "orders of the matrices", comment: "Order of the matrix.",
+        range: Some((0, N_MAX)), help: "orders of the matrices", comment: "Order of the matrix.",
         dat: Some(DatLine { count: "# of problem sizes (N)", ..line(6, "Ns", "") }),
         field: Some(|spec| &mut spec.n),
     }
     Nb {
         key: "nb", heading: PROBLEM, metavar: "NB,..", written: Written::Whole, is_list: true,
-        range: FROM_ONE, default: "192", what: "blocking factors",
+        range: FROM_ONE, default: "192", help: "blocking factors",
         more: "; may be larger than N", comment: "Blocking factor, {legal}.",
         dat: Some(DatLine { count: "# of NBs", ..line(8, "NBs", "") }),
         field: Some(|spec| &mut spec.nb),
@@ -137,19 +137,19 @@ settings! {
     P {
         key: "p", heading: PROBLEM, metavar: "P,..", written: Written::Whole, is_list: true,
         range: FROM_ONE,
-        what: "rows of the process grids, one for each --q. Without a grid, all ranks form the \
+        help: "rows of the process grids, one for each --q. Without a grid, all ranks form the \
                one nearest to a square",
         comment: "Process grids: one Q for each P. P <= Q is usually best.",
         dat: Some(DatLine { count: GRIDS, ..line(11, "Ps", "") }),
     }
     Q {
         key: "q", heading: PROBLEM, metavar: "Q,..", written: Written::Whole, is_list: true,
-        range: FROM_ONE, what: "columns of the process grids", comment: NO_COMMENT,
+        range: FROM_ONE, help: "columns of the process grids", comment: NO_COMMENT,
         dat: Some(DatLine { count: GRIDS, ..line(12, "Qs", "") }),
     }
     Pmap {
         key: "pmap", heading: PROBLEM, metavar: "MAP", choices: Pmap::CHOICES, default: "row",
-        what: "lay ranks over the grid row by row, or column by column",
+        help: "lay ranks over the grid row by row, or column by column",
         comment: "Ranks are laid over the grid row by row, or by column.",
         dat: Some(DatLine {
             substitute: Some(0),
@@ -160,14 +160,14 @@ settings! {
     Threshold {
         key: "threshold", heading: PROBLEM, metavar: "REAL", written: Written::Real,
         legal: "a finite number, e.g. 16.0", default: "16.0",
-        what: "scaled residual below which a test passes; 0 or less skips the check",
+        help: "scaled residual below which a test passes; 0 or less skips the check",
         comment: "A test passes below this scaled residual; 0 or less skips the check.",
         dat: Some(line(13, "threshold", "")),
         field: Some(|spec| &mut spec.threshold),
     }
     Pfact {
         key: "pfact", heading: PANEL, metavar: "NAME,..", is_list: true, choices: Fact::CHOICES,
-        default: "right", what: "variant of the factorization inside the recursion",
+        default: "right", help: "variant of the factorization inside the recursion",
         comment: "Inside the recursion: {legal}.",
         dat: Some(DatLine {
             count: "# of panel fact",
@@ -178,7 +178,7 @@ settings! {
     }
     Nbmin {
         key: "nbmin", heading: PANEL, metavar: "COLS,..", written: Written::Whole, is_list: true,
-        range: FROM_ONE, default: "4", what: "columns at which the recursion stops",
+        range: FROM_ONE, default: "4", help: "columns at which the recursion stops",
         comment: "The recursion stops at this many columns, {legal}.",
         dat: Some(DatLine {
             count: "# of recursive stopping criterium",
@@ -189,7 +189,7 @@ settings! {
     Ndiv {
         key: "ndiv", heading: PANEL, metavar: "PARTS,..", written: Written::Whole, is_list: true,
         range: Some((2, INT_MAX)), default: "2",
-        what: "parts into which the recursion divides a panel",
+        help: "parts into which the recursion divides a panel",
         comment: "Parts into which the recursion cuts a panel, {legal}.",
         dat: Some(DatLine { count: "# of panels in recursion", ..line(19, "NDIVs", "") }),
         field: Some(|spec| &mut spec.ndiv),
@@ -197,7 +197,7 @@ settings! {
     Rfact {
         key: "rfact", heading: PANEL, help_after: Some(Param::Pfact), metavar: "NAME,..",
         is_list: true, choices: Fact::CHOICES, default: "crout",
-        what: "variant of the recursive factorization",
+        help: "variant of the recursive factorization",
         comment: "The recursion itself: {legal}.",
         dat: Some(DatLine {
             count: "# of recursive panel fact.",
@@ -209,7 +209,7 @@ settings! {
     Bcast {
         key: "bcast", heading: COMMUNICATION, metavar: "NAME,..", is_list: true,
         choices: Bcast::CHOICES, default: "1ringM",
-        what: "how a panel is broadcast along its process row; variants with M spare the owner of \
+        help: "how a panel is broadcast along its process row; variants with M spare the owner of \
                the next panel",
         comment: "Panel broadcast: {legal}.",
         dat: Some(DatLine {
@@ -222,14 +222,14 @@ settings! {
     Depth {
         key: "depth", heading: COMMUNICATION, metavar: "D,..", written: Written::Whole,
         is_list: true, range: ANY_COUNT, default: "1",
-        what: "look-ahead: panels factored ahead of the update",
+        help: "look-ahead: panels factored ahead of the update",
         comment: "Look-ahead: panels factored ahead of the update, {legal}.",
         dat: Some(DatLine { count: "# of lookahead depth", ..line(25, "DEPTHs", " (>=0)") }),
         field: Some(|spec| &mut spec.depth),
     }
     Swap {
         key: "swap", heading: COMMUNICATION, metavar: "NAME", choices: Swap::CHOICES, default: "mix",
-        what: "how rows are exchanged along a process column",
+        help: "how rows are exchanged along a process column",
         more: "; mix also splits a wide trailing matrix: it exchanges the rows of one half while \
                it multiplies the other",
         comment: "Row exchange: binary-exchange, spread-roll, or mix, which takes\n\
@@ -243,7 +243,7 @@ settings! {
     SwapThreshold {
         key: "swap_threshold", heading: COMMUNICATION, metavar: "COLS", written: Written::Whole,
         range: ANY_COUNT, default: "64",
-        what: "local columns above which mix takes spread-roll, if P > 2",
+        help: "local columns above which mix takes spread-roll, if P > 2",
         more: "; mix splits only if each half has at least 16 times that many columns",
         comment: NO_COMMENT,
         dat: Some(DatLine { substitute: Some(0), ..line(27, "swapping threshold", "") }),
@@ -251,13 +251,13 @@ settings! {
     }
     L1 {
         key: "l1", heading: IGNORED, metavar: "FORM", choices: Form::CHOICES, default: "transposed",
-        what: "form of L1. Reported, without effect", comment: NO_COMMENT,
+        help: "form of L1. Reported, without effect", comment: NO_COMMENT,
         dat: Some(DatLine { substitute: Some(0), ..line(28, "L1", FORM_CODES) }),
         field: Some(|spec| &mut spec.l1),
     }
     U {
         key: "u", heading: IGNORED, metavar: "FORM", choices: Form::CHOICES, default: "transposed",
-        what: "form of U. Reported, without effect", comment: NO_COMMENT,
+        help: "form of U. Reported, without effect", comment: NO_COMMENT,
         dat: Some(DatLine {
             substitute: Some(0),
             // One more blank than L1, so that the notes are in one column.
@@ -268,14 +268,14 @@ settings! {
     Equilibration {
         key: "equilibration", alias: "equil", heading: IGNORED, metavar: "YES|NO",
         written: Written::Flag, choices: &[&["no", "false"], &["yes", "true"]], default: "yes",
-        what: "equilibration. Reported, without effect", comment: NO_COMMENT,
+        help: "equilibration. Reported, without effect", comment: NO_COMMENT,
         dat: Some(DatLine { substitute: Some(1), ..line(30, "Equilibration", " (0=no,1=yes)") }),
         field: Some(|spec| &mut spec.equilibration),
     }
     Alignment {
         key: "alignment", alias: "align", heading: IGNORED, metavar: "DOUBLES",
         written: Written::Whole, range: FROM_ONE, default: "8",
-        what: "alignment in doubles. Reported; ours is at least that of a cache line",
+        help: "alignment in doubles. Reported; ours is at least that of a cache line",
         comment: NO_COMMENT,
         dat: Some(DatLine {
             substitute: Some(4),
@@ -286,20 +286,20 @@ settings! {
     Generator {
         key: "generator", heading: PROBLEM, help_after: Some(Param::Threshold), metavar: "NAME",
         choices: Generator::CHOICES, default: "hpl",
-        what: "random matrix: the reference's, bit for bit, or xoshiro256++",
+        help: "random matrix: the reference's, bit for bit, or xoshiro256++",
         comment: "The random matrix: hpl (the reference's, bit for bit), xoshiro.",
         field: Some(|spec| &mut spec.generator),
     }
     Threads {
         key: "threads", heading: PROBLEM, help_after: Some(Param::Generator), metavar: "T",
-        written: Written::Whole, range: Some((1, 4096)), default: "1", what: "threads per rank",
+        written: Written::Whole, range: Some((1, 4096)), default: "1", help: "threads per rank",
         comment: "Threads of each rank.",
         field: Some(|spec| &mut spec.threads),
     }
     Transport {
         key: "transport", heading: COMMUNICATION, help_after: Some(Param::Generator),
         metavar: "NAME", choices: Transport::CHOICES, default: "shared",
-        what: "how ranks of a node exchange panels and rows: in each other's memory, or by \
+        help: "how ranks of a node exchange panels and rows: in each other's memory, or by \
                messages",
         more: ". shared: ranks of one node read from the owner's memory: panels along a process \
                row, rows and pivots along a process column. Ranks of different nodes, and all \
@@ -311,7 +311,7 @@ settings! {
     Pin {
         key: "pin", heading: PROBLEM, help_after: Some(Param::Threads), metavar: "HOW",
         choices: Pin::CHOICES, default: "auto",
-        what: "pin each thread to a core that no other process is pinned to, or leave threads to \
+        help: "pin each thread to a core that no other process is pinned to, or leave threads to \
                the system",
         more: "; none is also off. [Cores of their own](user-guide.md#run-on-a-cluster)",
         comment: "Threads: pinned to cores that no other process is pinned to (auto), or not \

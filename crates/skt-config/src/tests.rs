@@ -891,7 +891,7 @@ fn the_manual_has_what_the_table_has() {
     let manual = include_str!("../../../docs/configuration.md");
     fn row<S: value::Table>(info: &value::Row<S>, flag: &str) -> String {
         let (legal, default) = (info.legal(), info.default_shown());
-        format!("| `{}` |{flag} {legal} | {default} | {}{} |\n", info.key, info.what, info.more)
+        format!("| `{}` |{flag} {legal} | {default} | {}{} |\n", info.key, info.help, info.more)
     }
     let params = param::in_dat_order().into_iter().map(|info| {
         let count =
@@ -907,7 +907,7 @@ fn the_manual_has_what_the_table_has() {
         };
         let list = if info.is_list { " yes" } else { "" };
         let default = if info.default.is_empty() { "none" } else { info.default };
-        let (key, legal, what, more) = (info.key, info.legal(), info.what, info.more);
+        let (key, legal, what, more) = (info.key, info.legal(), info.help, info.more);
         format!("|{lines} | `{key}`{alias} |{list} | {legal} | {default} | {what}{more} |\n")
     });
     let flag = |info: &value::Row<Setting>| format!(" `{}` |", info.setting.flag());

@@ -392,7 +392,7 @@ fn write_table<'a, S: Table>(heading: &str, said: impl Fn(S) -> Option<&'a [Valu
     let mut out = format!("\n# {heading}\n");
     for info in S::ROWS {
         // Writing to a String cannot fail.
-        let _ = writeln!(out, "# {}:\n#   {}.", info.what, info.legal());
+        let _ = writeln!(out, "# {}:\n#   {}.", info.help, info.legal());
         let written = |text: &str| match info.written {
             Written::Whole | Written::Real | Written::Flag => text.to_owned(),
             Written::Text | Written::Time => quoted(text),

@@ -133,10 +133,10 @@ pub struct Row<S: Table> {
     /// else; empty if there is none.
     pub default: &'static str,
     /// What the setting is, for help and manual, and for comments without a text of their own.
-    pub what: &'static str,
+    pub help: &'static str,
     /// What the manual adds.
     pub more: &'static str,
-    /// The comment in TOML, with `{legal}` for the legal values, where it is not `what`.
+    /// The comment in TOML, with `{legal}` for the legal values, where it is not `help`.
     pub comment: &'static str,
     /// The value of the example in the long help; empty for none.
     pub example: &'static str,
@@ -163,7 +163,7 @@ impl<S: Table> Row<S> {
             range: None,
             legal: "",
             default: "",
-            what: "",
+            help: "",
             more: "",
             comment: "",
             example: "",
@@ -190,7 +190,7 @@ impl<S: Table> Row<S> {
 
     /// What the setting is, with a capital letter.
     pub fn sentence(&self) -> String {
-        self.what[..1].to_uppercase() + &self.what[1..]
+        self.help[..1].to_uppercase() + &self.help[1..]
     }
 
     /// Whether the flag has no value.

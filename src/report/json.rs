@@ -24,7 +24,7 @@ use skt_run::record::{
 
 use super::phases;
 use super::reader::{ProgressPart, RankPart, SlowPart};
-use super::text::variant;
+use super::text::variant_name;
 use skt_host::clock;
 use skt_run::progress::{fraction, gflop_done};
 
@@ -217,7 +217,7 @@ impl Test {
         let ran = !matches!(record.outcome, Outcome::Skipped { .. });
         let solved = record.outcome.ran_to_end();
         Test {
-            variant: variant(&record.spec),
+            variant: variant_name(&record.spec),
             parameters: record.spec.clone(),
             outcome: record.outcome.clone(),
             time_seconds: ran.then_some(record.time_seconds),

@@ -151,7 +151,7 @@ impl<'a, W: Write> TextReport<'a, W> {
             };
         }
         self.head(record.spec.threshold)?;
-        write!(self.out, "{}", result_text(record))?;
+        write!(self.out, "{}", wr_line(record))?;
         if self.options.detailed_timing {
             write!(self.out, "{}", detailed::text(record))?;
         }
@@ -237,7 +237,7 @@ impl<'a, W: Write> TextReport<'a, W> {
 }
 
 /// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
-pub fn variant(spec: &TestSpec) -> String {
+pub fn variant_name(spec: &TestSpec) -> String {
     format!(
         "W{}{}{}{}{}{}{}",
         match spec.pmap {
@@ -386,8 +386,8 @@ fn check_text(threshold: f64) -> String {
     )
 }
 
-/// The test's line, and when it ran.
-fn result_text(record: &TestRecord) -> String {
+/// The WR line of a test, and when it ran.
+fn wr_line(record: &TestRecord) -> String {
     let spec = &record.spec;
     // The rate of a factorization that broke off has no meaning.
     let gflops = if record.outcome.ran_to_end() { record.gflops } else { f64::NAN };
@@ -395,7 +395,7 @@ fn result_text(record: &TestRecord) -> String {
         "{}{:12} {:5} {:5} {:5} {}    {}\n\
          HPL_pdgesv() start time {}\n\n\
          HPL_pdgesv() end time   {}\n\n",
-        variant(spec),
+        variant_name(spec),
         spec.n,
         spec.nb,
         spec.p,

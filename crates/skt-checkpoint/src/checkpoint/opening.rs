@@ -21,7 +21,7 @@ use super::level::probe::{ImageQuery, Seen};
 use super::level::{FileId, Level, Rotten};
 use super::memory::Memory;
 use super::methods::Method;
-use super::parameters::{Parameters, differences, fingerprint};
+use super::parameters::{Parameters, differences, parameters_fingerprint};
 use super::vault::Backing;
 use skt_comm::Comm;
 use skt_comm::collect::{all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes};
@@ -64,7 +64,7 @@ impl<M: Memory> Opening<M> {
     ) -> Result<(Self, Decision)> {
         let (run_id, capacity_bytes) = (&config.run_id, config.state_capacity_bytes);
         let header = HeaderLayout::new(run_id, config.ranks(comm.size()), capacity_bytes);
-        let fingerprint = fingerprint(&config.run_id, &parameters);
+        let fingerprint = parameters_fingerprint(&config.run_id, &parameters);
         let (segments, states) = (Vec::new(), BTreeMap::new());
         let (levels, seen) = (config.levels.clone(), Vec::new());
         let mut this = Self {

@@ -13,7 +13,7 @@ pub const FORMAT_NAME: &str = "format";
 pub type Parameters = BTreeMap<String, String>;
 
 /// Checksum of the name of the run and all parameters.
-pub fn fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
+pub fn parameters_fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
     checksum(&serde_json::to_vec(&(run_id, parameters)).expect("plain data"))
 }
 
@@ -84,8 +84,8 @@ mod tests {
             "application: n 100 there, 200 here; bytes of state 4096 there, 9 here; \
              ranks 4 there, 2 here"
         );
-        assert_ne!(fingerprint("run", &there), fingerprint("run", &here));
-        assert_ne!(fingerprint("run", &there), fingerprint("ran", &there));
+        assert_ne!(parameters_fingerprint("run", &there), parameters_fingerprint("run", &here));
+        assert_ne!(parameters_fingerprint("run", &there), parameters_fingerprint("ran", &there));
         assert!(differences(&Parameters::new(), &here).contains("another version"));
         let cut = cut_to(config(&"x".repeat(5000)).parameters(&[shape], 4), 1000);
         assert!(!cut.contains_key("application") && cut["ranks"] == "4");

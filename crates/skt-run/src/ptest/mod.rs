@@ -240,7 +240,7 @@ pub fn conclude<C: Comm>(
             record.by_messages = solution.by_messages;
             let rated = |reading: EnergyReading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();
-            record.x_fingerprint = fingerprint(grid, spec, &solution.x)?;
+            record.x_fingerprint = x_fingerprint(grid, spec, &solution.x)?;
             events.phase(Phase::Check);
             let started = Instant::now();
             record.outcome = judge(grid, team, spec, memory, &solution.x)?;
@@ -257,7 +257,7 @@ pub fn conclude<C: Comm>(
 
 /// A number that depends on every bit of x, but not on the grid: the sum over all j of a hash of j
 /// and the bits of x_j.
-fn fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
+fn x_fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
     let cols = grid.cols(spec.nb);
     let hash = |(local, value): (usize, &f64)| {
         let place = cols.global(local, grid.mycol) as u64;

@@ -7,7 +7,7 @@ use crate::report_common::{
 use skt_config::{Output, RunSpec};
 use skt_host::clock::ctime;
 use skt_hpl::report::TextReport;
-use skt_hpl::report::text::{self, TextOptions, variant};
+use skt_hpl::report::text::{self, TextOptions, variant_name};
 use skt_run::record::{Counts, Outcome, TestRecord};
 
 fn write(
@@ -147,7 +147,7 @@ fn every_line_that_begins_with_w_is_a_result() {
     ];
     let (text, _) = write(&spec, &records, Some(110.5), &["What\nWho"]);
     let found: Vec<&str> = text.lines().filter(|line| line.starts_with('W')).collect();
-    let results: Vec<String> = tests[..2].iter().map(variant).collect();
+    let results: Vec<String> = tests[..2].iter().map(variant_name).collect();
     assert_eq!(found.len(), results.len(), "{found:?}");
     assert!(found.iter().zip(results).all(|(line, name)| line.starts_with(&name)), "{found:?}");
 }
@@ -165,7 +165,7 @@ fn a_result_line_has_seven_fields() {
 
 #[test]
 fn variants_name_their_parameters() {
-    let names: Vec<String> = default_run().tests().iter().take(4).map(variant).collect();
+    let names: Vec<String> = default_run().tests().iter().take(4).map(variant_name).collect();
     assert_eq!(names, ["WR00L2L2", "WR00L2L4", "WR00L2C2", "WR00L2C4"]);
 }
 

@@ -91,8 +91,7 @@ fn the_path_sums_up_to_the_time() {
     for bcast in Bcast::ALL {
         for swap in Swap::ALL {
             for (depth, threads) in [(0, 1), (1, 1), (2, 1), (0, 4), (1, 4), (3, 4)] {
-                let run =
-                    RunParams { bcast: bcast, swap: swap, depth, threads, ..run(5000, 96, 3, 5) };
+                let run = RunParams { bcast, swap, depth, threads, ..run(5000, 96, 3, 5) };
                 let prediction = plain(&run, &Machine::ZEN4_CORE);
                 assert_close(prediction.path.iter().sum(), prediction.time_seconds, 1e-9);
                 // The ranks of a column share its clock: the phases and the idle time of the faster

@@ -265,9 +265,12 @@ mod tests {
         (folder, Arc::new(Observed(Box::new(disk), Arc::new(on_write))), written)
     }
 
+    /// The segment that a helper writes, and the folder of its image.
+    type Backup = (Vault<Box<[u8]>>, TempDir);
+
     /// A helper that writes an image at most at `rate` bytes per second, the number of bytes
     /// written, and the segment and the folder of the image, which must outlive the helper.
-    fn helper(rate: f64) -> (Helper, Arc<AtomicUsize>, (Vault<Box<[u8]>>, TempDir)) {
+    fn helper(rate: f64) -> (Helper, Arc<AtomicUsize>, Backup) {
         let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
         let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
         // SAFETY: nothing writes to it, and it is dropped after the helper.

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """How compare and table3 run programs, so that an interrupt leaves none."""
 
 import signal

@@ -208,7 +208,7 @@ impl RunReport {
         Self::parse_from(path, &read_text(path)?)
     }
 
-    /// Reads the text of the file `path`, as [`read_text`] gives it.
+    /// Reads the text of the file `path`, as `read_text` gives it.
     pub fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
         Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }

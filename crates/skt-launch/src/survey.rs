@@ -55,7 +55,7 @@ pub struct Inquiry {
     pub lost: BTreeSet<String>,
     /// Nodes that are to be left out on trial: those need spares, too.
     pub leaving: BTreeSet<String>,
-    /// Whether the nodes then try their links, see [`Survey::nodes_to_link`].
+    /// Whether the nodes then try their links, see `Survey::nodes_to_link`.
     pub tries_links: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Why a machine is slow, before an hour is lost: findings with their remedies.
 //!
 //! [`facts`] holds what is known of each host and rank, from the counters of
-//! [`skt_host::counters`] and from a measurement of some seconds ([`measure`], [`trial`]).
+//! [`skt_host::counters`] and from a measurement of some seconds (`measure`, [`trial`]).
 //! [`diagnose`] is pure: from facts to findings. Each file of [`rules`] has the rules of one idea;
 //! to add one, add a function there and its line in `rules::for_host`. [`gather`] collects the
 //! facts of all ranks, `doctor --hosts` probes hosts on which no rank runs yet, and

@@ -3,12 +3,12 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`curve`] | power over time, and the energy of a part of it |
-//! | [`counters`] | the counters and sensors of a node |
-//! | [`meter_lines`] | the lines that a meter may print |
-//! | [`log`] | the readings of a meter, also from a file |
-//! | [`meter`] | a command that prints the readings of a meter |
-//! | [`gather`] | from the measurements of all ranks to those of the job |
+//! | `curve` | power over time, and the energy of a part of it |
+//! | `counters` | the counters and sensors of a node |
+//! | `meter_lines` | the lines that a meter may print |
+//! | `log` | the readings of a meter, also from a file |
+//! | `meter` | a command that prints the readings of a meter |
+//! | `gather` | from the measurements of all ranks to those of the job |
 
 mod counters;
 mod curve;

@@ -1,6 +1,6 @@
 //! `tune`: finds the fastest values of a run's parameters, by short tests on the ranks of a job.
 //!
-//! One parameter after the other is raced ([`search`]), with the chosen values of those before it.
+//! One parameter after the other is raced (`search`), with the chosen values of those before it.
 //! All combinations would be too many: the values of [`parameter`] make more than 10^4 for a grid.
 //! In the order of the parameters those that depend most on each other are neighbours.
 

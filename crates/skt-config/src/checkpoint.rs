@@ -13,7 +13,7 @@ use super::error::At;
 use super::field::Field;
 use super::protection::Settings;
 use super::source::ValueSource;
-use super::value::{Row, Table, Value, Written, settings};
+use super::value::{Range, Row, Table, Value, Written, settings};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
@@ -72,7 +72,7 @@ settings! {
                survive more losses",
     }
     Parities {
-        key: "parities", metavar: "M", written: Written::Whole, range: Some((1, 127)),
+        key: "parities", metavar: "M", written: Written::Whole, range: Some(Range::whole(1, 127)),
         legal: "; with abft 1 to 3", default: "1", example: "2",
         help: "lost ranks that each group survives; with abft, that each process row survives",
     }
@@ -98,8 +98,8 @@ settings! {
     }
     MessageBytes {
         key: "message_bytes", metavar: "BYTES", written: Written::Whole,
-        range: Some((*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())), default: "(measured)",
-        example: "65536",
+        range: Some(Range::whole(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())),
+        default: "(measured)", example: "65536",
         help: "bytes per message while parities are computed; the parities do not depend on it",
         field: Some(|settings| &mut settings.message_bytes),
     }
@@ -110,8 +110,8 @@ settings! {
         field: Some(|settings| &mut settings.overlap),
     }
     HelperCores {
-        key: "helper_cores", metavar: "K", written: Written::Whole, range: Some((0, 4096)),
-        default: "0", example: "1",
+        key: "helper_cores", metavar: "K", written: Written::Whole,
+        range: Some(Range::whole(0, 4096)), default: "0", example: "1",
         help: "cores of each node that are kept from the solver, with self or double: the threads \
                that write images, or compute parities while the solver continues, are pinned to \
                them",

@@ -11,7 +11,7 @@ use skt_terms::shown::shown;
 use super::error::{At, ConfigError};
 use super::field::Field;
 use super::source::ValueSource;
-use super::value::{Row, Table, Value, Written, settings};
+use super::value::{Range, Row, Table, Value, Written, settings};
 
 /// The largest number of ranks in a list, more than any machine has had: a greater number is a
 /// typing error.
@@ -53,7 +53,7 @@ settings! {
     }
     Np {
         key: "np", heading: NODES, metavar: "COUNT", written: Written::Whole,
-        range: Some((1, RANKS_MAX)),
+        range: Some(Range::whole(1, RANKS_MAX)),
         default: "(what the largest grid of the configuration needs, else all slots)", example: "8",
         help: "ranks",
         field: Some(|settings| &mut settings.np),
@@ -196,13 +196,15 @@ impl LaunchSettings {
                 None if row.has_default_value() => vec![row.default],
                 None => continue,
             };
-            let is_in_range = |(least, most): (usize, usize)| {
-                texts.iter().all(|text| text.parse().is_ok_and(|n| (least..=most).contains(&n)))
-            };
-            let is_legal = row.range.is_none_or(is_in_range) && field.set(&texts).is_some();
+            let is_set = field.set(&texts).is_some();
             match given {
-                Some(values) if !is_legal => return Err(row.setting.wrong(&values[0])),
-                _ => assert!(is_legal, "the default of {}", row.key),
+                Some(values) if !is_set => return Err(row.setting.wrong(&values[0])),
+                _ => assert!(is_set, "the default of {}", row.key),
+            }
+            if let (Some(range), Some(values)) = (row.range, given) {
+                for value in values {
+                    range.check(row.setting.at(&value.place), &value.text)?;
+                }
             }
         }
         Ok(settings)
@@ -239,6 +241,14 @@ impl Launching {
 mod tests {
     use super::*;
     use crate::toml;
+
+    #[test]
+    fn a_number_out_of_range_is_named_with_its_line() {
+        let read = |text: &str| LaunchSettings::read(&toml::read(text.as_bytes(), "t")?.launch);
+        let error = read("[launch]\nnp = 0\n").unwrap_err().to_string();
+        assert_eq!(error, "t:2: launch.np: value 0 is out of range; legal: 1 to 16777216");
+        assert_eq!(read("[launch]\nnp = 16777216\n").unwrap().np, Some(RANKS_MAX));
+    }
 
     #[test]
     fn what_is_written_is_read_back_and_defaults_are_comments() {

@@ -7,7 +7,7 @@ use skt_terms::choice::{Bcast, Fact, Form, Generator, Pin, Pmap, Swap, Transport
 use skt_terms::layout::N_MAX;
 
 use super::spec::RunSpec;
-use super::value::{DatLine, INT_MAX, Row, Table, Written, settings};
+use super::value::{DatLine, INT_MAX, Range, Row, Table, Written, settings};
 
 /// The largest number of values in a list (`HPL_MAX_PARAM`).
 pub(crate) const MAX_LIST: usize = 20;
@@ -101,8 +101,8 @@ macro_rules! choices {
 }
 choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin);
 
-const ANY_COUNT: Option<(usize, usize)> = Some((0, INT_MAX));
-const FROM_ONE: Option<(usize, usize)> = Some((1, INT_MAX));
+const ANY_COUNT: Option<Range> = Some(Range::whole(0, INT_MAX));
+const FROM_ONE: Option<Range> = Some(Range::whole(1, INT_MAX));
 const FACT_CODES: &str = " (0=left, 1=Crout, 2=Right)";
 const FORM_CODES: &str = " in ({codes}) form";
 const GRIDS: &str = "# of process grids (P x Q)";
@@ -123,7 +123,8 @@ settings! {
 
     N {
         key: "n", heading: PROBLEM, metavar: "N,..", written: Written::Whole, is_list: true,
-        range: Some((0, N_MAX)), help: "orders of the matrices", comment: "Order of the matrix.",
+        range: Some(Range::whole(0, N_MAX)), help: "orders of the matrices",
+        comment: "Order of the matrix.",
         dat: Some(DatLine { count: "# of problem sizes (N)", ..line(6, "Ns", "") }),
         field: Some(|spec| &mut spec.n),
     }
@@ -188,7 +189,7 @@ settings! {
     }
     Ndiv {
         key: "ndiv", heading: PANEL, metavar: "PARTS,..", written: Written::Whole, is_list: true,
-        range: Some((2, INT_MAX)), default: "2",
+        range: Some(Range::whole(2, INT_MAX)), default: "2",
         help: "parts into which the recursion divides a panel",
         comment: "Parts into which the recursion cuts a panel, {legal}.",
         dat: Some(DatLine { count: "# of panels in recursion", ..line(19, "NDIVs", "") }),
@@ -292,8 +293,8 @@ settings! {
     }
     Threads {
         key: "threads", heading: PROBLEM, help_after: Some(Param::Generator), metavar: "T",
-        written: Written::Whole, range: Some((1, 4096)), default: "1", help: "threads per rank",
-        comment: "Threads of each rank.",
+        written: Written::Whole, range: Some(Range::whole(1, 4096)), default: "1",
+        help: "threads per rank", comment: "Threads of each rank.",
         field: Some(|spec| &mut spec.threads),
     }
     Transport {

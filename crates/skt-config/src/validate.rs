@@ -177,8 +177,9 @@ impl Checker<'_> {
             Ok(real) => return Ok(real),
             Err(error) => error,
         };
-        match leading_real(&value.text) {
-            real if real.is_finite() && is_of_dat(value) => {
+        let text = format!("{:?}", leading_real(&value.text));
+        match as_real(row, &Value { text, ..value.clone() }) {
+            Ok(real) if is_of_dat(value) => {
                 self.substituted(row, value, format!("{real:?}"), error)?;
                 Ok(real)
             }
@@ -358,7 +359,7 @@ fn is_huge(text: &str) -> bool {
 }
 
 fn is_above(info: &Row<Param>, text: &str) -> bool {
-    info.range.is_some_and(|(_, most)| leading_whole(text) > most as i128)
+    info.range.is_some_and(|range| leading_whole(text) as f64 > range.most)
 }
 
 /// The legal values, as they are written where the value is.
@@ -367,12 +368,8 @@ fn legal_at(info: &Row<Param>, value: &Value) -> String {
 }
 
 fn out_of_range(info: &Row<Param>, value: &Value) -> ConfigError {
-    let legal = match info.range {
-        Some((least, most)) if is_above(info, &value.text) => format!("{least} to {most}"),
-        _ => legal_at(info, value),
-    };
     let at = At::param(info.setting, &value.place);
-    ConfigError::OutOfRange { at, value: shown(&value.text), legal }
+    ConfigError::OutOfRange { at, value: shown(&value.text), legal: legal_at(info, value) }
 }
 
 fn not_understood(info: &Row<Param>, value: &Value, wanted: &'static str) -> ConfigError {
@@ -390,14 +387,17 @@ fn as_index(info: &Row<Param>, value: &Value) -> Result<usize, ConfigError> {
         Form::Token | Form::Integer => parse_whole(&value.text),
         Form::Float | Form::Quoted | Form::Boolean => None,
     };
-    let (least, most) = info.range.unwrap_or((0, info.choices.len().saturating_sub(1)));
-    match number {
-        Some(number) if (least as i128..=most as i128).contains(&number) => Ok(number as usize),
-        Some(_) => Err(out_of_range(info, value)),
-        None if info.choices.is_empty() || is_of_dat(value) => {
+    match (number, info.range) {
+        (Some(number), Some(range)) => {
+            range.check(At::param(info.setting, &value.place), &value.text)?;
+            Ok(number as usize)
+        }
+        (Some(code), None) if (0..info.choices.len() as i128).contains(&code) => Ok(code as usize),
+        (Some(_), None) => Err(out_of_range(info, value)),
+        (None, _) if info.choices.is_empty() || is_of_dat(value) => {
             Err(not_understood(info, value, "a whole number"))
         }
-        None => {
+        (None, _) => {
             let is_named =
                 |names: &&[&str]| names.iter().any(|name| name.eq_ignore_ascii_case(&value.text));
             let code = info.choices.iter().position(is_named);
@@ -413,9 +413,13 @@ fn as_real(info: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
         Form::Token | Form::Integer | Form::Float => value.text.parse::<f64>().ok(),
         Form::Quoted | Form::Boolean => None,
     };
-    match number {
-        Some(number) if number.is_finite() => Ok(number),
-        Some(_) => Err(out_of_range(info, value)),
-        None => Err(not_understood(info, value, "a number")),
+    match (number, info.range) {
+        (Some(number), Some(range)) => {
+            range.check(At::param(info.setting, &value.place), &value.text)?;
+            Ok(number)
+        }
+        (Some(number), None) if number.is_finite() => Ok(number),
+        (Some(_), None) => Err(out_of_range(info, value)),
+        (None, _) => Err(not_understood(info, value, "a number")),
     }
 }

@@ -1,5 +1,10 @@
 //! A value as written, and the description of a setting in a table of TOML.
 
+use std::fmt;
+
+use skt_terms::shown::shown;
+
+use super::error::{At, ConfigError};
 use super::source::ValueSource;
 
 /// How a value was written.
@@ -96,6 +101,49 @@ impl DatLine {
 /// The largest value of a C `int`, which the reference and MPI count with.
 pub const INT_MAX: usize = i32::MAX as usize;
 
+/// The smallest and the largest legal number of a setting, both legal. Doubles hold the limits of
+/// whole numbers exactly.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    /// The smallest number.
+    pub least: f64,
+    /// The largest number.
+    pub most: f64,
+}
+
+impl Range {
+    /// The range of a setting that is a whole number.
+    pub(crate) const fn whole(least: usize, most: usize) -> Self {
+        Self { least: least as f64, most: most as f64 }
+    }
+
+    /// Whether the text is a number in this range.
+    pub fn contains(self, text: &str) -> bool {
+        text.parse().is_ok_and(|number| (self.least..=self.most).contains(&number))
+    }
+
+    /// Refuses a text, given at `at`, that is no number in this range.
+    pub(crate) fn check(self, at: At, text: &str) -> Result<(), ConfigError> {
+        let legal = match text.parse::<f64>() {
+            _ if self.contains(text) => return Ok(()),
+            // The message names even a limit that is too large to be of interest otherwise.
+            Ok(number) if number > self.most => format!("{} to {}", self.least, self.most),
+            _ => self.to_string(),
+        };
+        Err(ConfigError::OutOfRange { at, value: shown(text), legal })
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.most == INT_MAX as f64 {
+            write!(f, "{} or more", self.least)
+        } else {
+            write!(f, "{} to {}", self.least, self.most)
+        }
+    }
+}
+
 /// Where the typed value of a setting is.
 pub(crate) type Access<S> = fn(&mut <S as Table>::Typed) -> &mut <S as Table>::Field;
 
@@ -126,7 +174,7 @@ pub struct Row<S: Table> {
     /// accepted, too. Where codes are legal, they are the indices.
     pub choices: &'static [&'static [&'static str]],
     /// The smallest and the largest legal number, if they are fixed.
-    pub range: Option<(usize, usize)>,
+    pub range: Option<Range>,
     /// The legal values in words, or words that follow the names of a choice or the range.
     pub legal: &'static str,
     /// The default as it would be written; in words and in brackets if it follows from something
@@ -213,11 +261,7 @@ impl<S: Table> Row<S> {
     }
 
     pub(crate) fn legal_range(&self) -> String {
-        match self.range {
-            None => String::new(),
-            Some((least, INT_MAX)) => format!("{least} or more"),
-            Some((least, most)) => format!("{least} to {most}"),
-        }
+        self.range.map_or(String::new(), |range| range.to_string())
     }
 
     /// Whether the default is a value and not a description.

@@ -8,7 +8,7 @@ use skt_terms::shown::shown;
 use super::Settings;
 use crate::checkpoint::SETTINGS;
 use crate::validate::parse_whole;
-use crate::value::{Form, Written};
+use crate::value::{Form, Range, Written};
 use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::{CodecKind, checksum};
@@ -49,7 +49,7 @@ impl Settings {
         from.refuse_losses(&settings)?;
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
-            settings.parities = from.whole(Setting::Parities, 1, (1, MAX_CHECKSUMS))?;
+            settings.parities = from.whole(Setting::Parities, 1, Range::whole(1, MAX_CHECKSUMS))?;
             from.refuse_replacement(&settings, spec.tests().len())?;
             let widest = spec.grids.iter().map(|(_, q)| q + settings.parities).max();
             if let Some(width) = widest.filter(|&width| width > MAX_MEMBERS) {
@@ -81,11 +81,7 @@ struct Reader<'a>(&'a CheckpointDraft);
 impl Reader<'_> {
     /// The text of a setting, if it was given: of a choice the name that is written, of a number
     /// one in this range.
-    fn text(
-        &self,
-        setting: Setting,
-        range: Option<(usize, usize)>,
-    ) -> Result<Option<String>, ConfigError> {
+    fn text(&self, setting: Setting, range: Option<Range>) -> Result<Option<String>, ConfigError> {
         let (Some(value), row) = (self.0.get(&setting), setting.info()) else { return Ok(None) };
         let fits = value.form == Form::Token || row.fits(value.form);
         let text = match (row.written, row.choices) {
@@ -97,12 +93,8 @@ impl Reader<'_> {
             }
         };
         let text = text.filter(|_| fits).ok_or_else(|| self.not_understood(setting))?;
-        match range {
-            Some((least, most)) if !text.parse().is_ok_and(|n| (least..=most).contains(&n)) => {
-                Err(self.out_of_range(setting, text, format!("{least} to {most}")))
-            }
-            _ => Ok(Some(text)),
-        }
+        range.map_or(Ok(()), |range| range.check(setting.at(&value.place), &text))?;
+        Ok(Some(text))
     }
 
     /// The text of a setting, if it was given; it must be what `is_legal` accepts.
@@ -119,12 +111,7 @@ impl Reader<'_> {
     }
 
     /// A whole number in a range that does not follow from the row.
-    fn whole(
-        &self,
-        setting: Setting,
-        default: usize,
-        range: (usize, usize),
-    ) -> Result<usize, ConfigError> {
+    fn whole(&self, setting: Setting, default: usize, range: Range) -> Result<usize, ConfigError> {
         let text = self.text(setting, Some(range))?;
         Ok(text.map_or(default, |text| text.parse().expect("a number in its range")))
     }
@@ -245,7 +232,8 @@ impl Reader<'_> {
         let parities = self.whole(Setting::Parities, default.parities, range)?;
         // Without a given size, the size follows the parities.
         let members = default.group_size.max(2 * parities);
-        let members = self.whole(Setting::GroupSize, members, (2 * parities, MAX_MEMBERS))?;
+        let range = Range::whole(2 * parities, MAX_MEMBERS);
+        let members = self.whole(Setting::GroupSize, members, range)?;
         Ok((members, parities))
     }
 

@@ -275,9 +275,13 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     line(&mut out, name, "output file name (if any)");
     line(&mut out, device, "device out (6=stdout,7=stderr,file)");
     let mut spec = spec.clone();
+    let mut lost = Vec::new();
     for info in in_dat_order() {
-        let Some(dat) = &info.dat else { continue };
         let texts = info.texts(&mut spec);
+        let Some(dat) = &info.dat else {
+            lost.extend(not_representable(info, &texts));
+            continue;
+        };
         let code = |text: &String| {
             let code = info.choices.iter().position(|names| names[0] == text);
             code.map_or_else(|| text.clone(), |code| code.to_string())
@@ -289,24 +293,20 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
         }
         line(&mut out, values.join(" "), &info.dat_comment(dat));
     }
-    Ok((out, not_representable(&mut spec)))
+    Ok((out, lost))
 }
 
-/// What a run has that is neither in HPL.dat nor the default.
-fn not_representable(spec: &mut RunSpec) -> Vec<String> {
-    let mut lost = Vec::new();
-    for info in PARAMS.iter().filter(|info| info.dat.is_none()) {
-        let text = info.texts(spec).join(",");
-        if text != info.default {
-            let (key, flag) = (info.key, info.flag());
-            let value = match info.choices {
-                [] => format!("{text} {key}"),
-                _ => format!("`{text}`"),
-            };
-            lost.push(format!("{key}: HPL.dat cannot say {value}; add --{flag} {text}"));
-        }
+/// What these values of a parameter need beside an HPL.dat, unless they are its default.
+pub(crate) fn not_representable(info: &Row<Param>, texts: &[String]) -> Option<String> {
+    if texts == info.default_texts() {
+        return None;
     }
-    lost
+    let (key, flag, text) = (info.key, info.flag(), texts.join(","));
+    let value = match info.choices {
+        [] => format!("{text} {key}"),
+        _ => format!("`{text}`"),
+    };
+    Some(format!("{key}: HPL.dat cannot say {value}; add --{flag} {text}"))
 }
 
 fn line(out: &mut String, value: impl ToString, comment: &str) {

@@ -20,8 +20,8 @@ pub const IGNORED: &str = "Accepted as in HPL.dat, without effect";
 
 /// What a parameter is stored in, a value or a list of values.
 pub trait ParamField {
-    /// Stores the values of these texts, which are written as [`ParamField::texts`] writes them.
-    /// `None`: one is not of this type.
+    /// Stores the values of these texts, which are written as [`ParamField::texts`] writes them. No
+    /// text unsets an optional value. `None`: one is not of this type.
     fn set(&mut self, texts: &[String]) -> Option<()>;
 
     /// The values as texts.
@@ -42,6 +42,21 @@ impl<T: Single> ParamField for T {
 
     fn texts(&self) -> Vec<String> {
         vec![self.text()]
+    }
+}
+
+/// The value of a parameter whose default is in words.
+impl<T: Single> ParamField for Option<T> {
+    fn set(&mut self, texts: &[String]) -> Option<()> {
+        *self = match texts.first() {
+            Some(text) => Some(T::read(text)?),
+            None => None,
+        };
+        Some(())
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.iter().map(Single::text).collect()
     }
 }
 
@@ -340,6 +355,11 @@ impl Row<Param> {
             (_, Some(field)) => field(spec).texts(),
             (_, None) => unreachable!("{} has a field", self.key),
         }
+    }
+
+    /// The texts of the default; none if it is in words.
+    pub(super) fn default_texts(&self) -> Vec<String> {
+        Vec::from_iter(self.has_default_value().then(|| self.default.to_owned()))
     }
 
     /// The comment of the values in HPL.dat; codes have the shortest names that HPL.dat's users

@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use skt_host::thread_clock::thread_cpu_seconds;
 
+use super::param::{PARAMS, Param};
 use super::spec::clean_title;
+use super::value::{Row, Table, Written};
 use super::*;
 
 /// The reference's own input file.
@@ -666,6 +668,8 @@ fn toml_takes_scalars_lists_names_and_codes() {
 fn bad_toml_is_named_with_its_line() {
     for case in BAD_TOML.lines() {
         let [text, want] = split_case(case);
+        let want = want.replace("{parameters}", &keys(param::in_dat_order().into_iter()));
+        let want = want.replace("{settings}", &keys(checkpoint::SETTINGS.iter()));
         let reported = message(toml_text(&text.replace("; ", "\n")));
         assert_eq!(reported, format!("hpl.toml:{want}"), "{case}");
     }
@@ -679,11 +683,16 @@ fn bad_toml_is_named_with_its_line() {
     assert_eq!(message(toml_text(&many)), "hpl.toml:1: n: 21 values; legal: 1 to 20");
 }
 
-/// Texts of TOML, with `; ` between their lines, and the message after the name of the file.
+fn keys<S: Table>(rows: impl Iterator<Item = &'static Row<S>>) -> String {
+    rows.map(|row| row.key).collect::<Vec<_>>().join(", ")
+}
+
+/// Texts of TOML, with `; ` between their lines, and the message after the name of the file, with
+/// `{parameters}` and `{settings}` for their keys.
 const BAD_TOML: &str = r#"n = 1; p = 1; q = 1; bcats = 1 | 4: bcats: no such key; did you mean `bcast`?
 n = 1; swap-treshold = 1 | 2: swap-treshold: no such key; did you mean `swap_threshold`?
-wallpaper = 1 | 1: wallpaper: no such key; the keys are title, output, checkpoint, launch, n, nb, pmap, p, q, threshold, pfact, nbmin, ndiv, rfact, bcast, depth, swap, swap_threshold, l1, u, equilibration, alignment, generator, threads, transport, pin
-[checkpoint]; a = 1 | 2: checkpoint.a: no such key; the keys are method, every, mtbf, resume, run_id, group_size, parities, region, codec, encoder, message_bytes, overlap, helper_cores, check_every, on_loss, domains, allow_shared_domains, store, level, time_limit
+wallpaper = 1 | 1: wallpaper: no such key; the keys are title, output, checkpoint, launch, {parameters}
+[checkpoint]; a = 1 | 2: checkpoint.a: no such key; the keys are {settings}
 ft = "none" | 1: ft: no such key; the flag --ft is `method` in the table [checkpoint]
 checkpoint-every = 9 | 1: checkpoint-every: no such key; the flag --checkpoint-every is `every` in the table [checkpoint]
 [checkpoint]; checkpoint_every = 9 | 2: checkpoint.checkpoint_every: no such key; the flag --checkpoint-every is `every` in the table [checkpoint]
@@ -751,58 +760,44 @@ fn the_lines_of_many_values_are_found_at_once() {
     assert!(took < 20.0, "{took} s");
 }
 
-/// Any legal run.
+/// Any legal run: the values of each parameter are legal by its row.
 fn any_spec() -> impl Strategy<Value = RunSpec> {
-    fn some<T: std::fmt::Debug + Clone>(
-        one: impl Strategy<Value = T>,
-    ) -> impl Strategy<Value = Vec<T>> {
-        prop::collection::vec(one, 1..=3)
+    fn any_text(row: &Row<Param>) -> BoxedStrategy<String> {
+        match (row.written, row.range) {
+            _ if !row.choices.is_empty() => {
+                prop::sample::select(row.names()).prop_map(str::to_owned).boxed()
+            }
+            (Written::Whole, Some(range)) => (range.least as usize..=range.most as usize)
+                .prop_map(|number| number.to_string())
+                .boxed(),
+            (Written::Real, Some(range)) => {
+                (range.least..=range.most).prop_map(|number| format!("{number:?}")).boxed()
+            }
+            (Written::Real, None) => any::<f64>()
+                .prop_map(|number| format!("{:?}", if number.is_finite() { number } else { -1.0 }))
+                .boxed(),
+            _ => panic!("{}: any value of it", row.key),
+        }
     }
-    fn any_of<T: std::fmt::Debug + Copy + 'static>(all: &'static [T]) -> impl Strategy<Value = T> {
-        prop::sample::select(all)
-    }
-    let whole = || 1usize..=i32::MAX as usize;
+    let any_texts = |(row, _): &(&Row<Param>, _)| {
+        let fewest = usize::from(row.default.is_empty() || row.has_default_value());
+        prop::collection::vec(any_text(row), fewest..=if row.is_list { 3 } else { 1 })
+    };
     let output = prop_oneof![
         Just(Output::Stdout),
         Just(Output::Stderr),
         "[!-~]{1,20}|stdout|stderr|é".prop_map(|name| Output::file(&name).unwrap()),
     ];
     let title = || any::<String>().prop_map(|text| clean_title(&text));
-    let n = prop::collection::vec(0usize..=u32::MAX as usize, 1..=10);
-    let head = ((title(), title()), output, n, some(whole()));
-    let shape = (any_of(&Pmap::ALL), some((1usize..40000, 1usize..40000)), any::<f64>());
-    let panel =
-        (some(any_of(&Fact::ALL)), some(whole()), some(2usize..1 << 31), some(any_of(&Fact::ALL)));
-    let talk =
-        (some(any_of(&Bcast::ALL)), some(0usize..1 << 31), any_of(&Swap::ALL), 0usize..1 << 31);
-    let own = (any_of(&Generator::ALL), 1usize..=4096, any_of(&Transport::ALL), any_of(&Pin::ALL));
-    let rest = (any::<[bool; 3]>(), whole(), own);
-    (head, shape, panel, talk, rest).prop_map(|(head, shape, panel, talk, rest)| RunSpec {
-        title: [head.0.0, head.0.1],
-        output: head.1,
-        n: head.2,
-        nb: head.3,
-        pmap: shape.0,
-        grids: shape.1,
-        threshold: if shape.2.is_finite() { shape.2 } else { -1.0 },
-        pfact: panel.0,
-        nbmin: panel.1,
-        ndiv: panel.2,
-        rfact: panel.3,
-        bcast: talk.0,
-        depth: talk.1,
-        swap: talk.2,
-        swap_threshold: talk.3,
-        l1: rest.0[0].into(),
-        u: rest.0[1].into(),
-        equilibration: rest.0[2],
-        align_doubles: rest.1,
-        generator: rest.2.0,
-        threads: rest.2.1,
-        transport: rest.2.2,
-        pin: rest.2.3,
-        // The method sets it; no form of configuration has it as a value.
-        checksums: 0,
+    let grids = prop::collection::vec((1usize..40000, 1usize..40000), 1..=3);
+    let rows: Vec<_> = PARAMS.iter().filter_map(|row| Some((row, row.field?))).collect();
+    let texts: Vec<_> = rows.iter().map(any_texts).collect();
+    ([title(), title()], output, grids, texts).prop_map(move |(title, output, grids, texts)| {
+        let mut spec = RunSpec { title, output, grids, ..RunSpec::default() };
+        for ((_, field), texts) in rows.iter().zip(texts) {
+            field(&mut spec).set(&texts).unwrap();
+        }
+        spec
     })
 }
 
@@ -818,8 +813,10 @@ proptest! {
         prop_assert_eq!(&checked.spec, &spec, "{}", toml);
         let unused: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
         let (text, lost) = hpldat::write(&spec).unwrap();
-        let (generator, transport, pin) = (Generator::Hpl, Transport::Shared, Pin::Auto);
-        let sayable = RunSpec { generator, threads: 1, transport, pin, ..spec.clone() };
+        let mut sayable = spec.clone();
+        for row in PARAMS.iter().filter(|row| row.dat.is_none()) {
+            row.field.unwrap()(&mut sayable).set(&row.default_texts()).unwrap();
+        }
         prop_assert_eq!(lost.is_empty(), spec == sayable);
         let checked = dat(&text).unwrap();
         prop_assert_eq!(&checked.spec, &sayable, "{}", text);
@@ -889,13 +886,12 @@ fn large_input_ends_at_once() {
 #[test]
 fn the_manual_has_what_the_table_has() {
     let manual = include_str!("../../../docs/configuration.md");
-    fn row<S: value::Table>(info: &value::Row<S>, flag: &str) -> String {
+    fn row<S: Table>(info: &Row<S>, flag: &str) -> String {
         let (legal, default) = (info.legal(), info.default_shown());
         format!("| `{}` |{flag} {legal} | {default} | {}{} |\n", info.key, info.help, info.more)
     }
     let params = param::in_dat_order().into_iter().map(|info| {
-        let count =
-            |dat: value::DatLine| dat.line - if info.setting == param::Param::Q { 2 } else { 1 };
+        let count = |dat: value::DatLine| dat.line - if info.setting == Param::Q { 2 } else { 1 };
         let lines = match info.dat {
             None => String::new(),
             Some(dat) if info.is_list => format!(" {}, {}", count(dat), dat.line),
@@ -906,7 +902,7 @@ fn the_manual_has_what_the_table_has() {
             alias => format!(" (also `--{alias}`)"),
         };
         let list = if info.is_list { " yes" } else { "" };
-        let default = if info.default.is_empty() { "none" } else { info.default };
+        let default = if info.default.is_empty() { "none" } else { info.default_shown() };
         let (key, legal, what, more) = (info.key, info.legal(), info.help, info.more);
         format!("|{lines} | `{key}`{alias} |{list} | {legal} | {default} | {what}{more} |\n")
     });

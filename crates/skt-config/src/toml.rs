@@ -339,27 +339,30 @@ pub fn write(spec: &RunSpec) -> String {
             section = section_of(info);
             let _ = writeln!(out, "\n# {section}"); // writing to a String cannot fail
         }
-        let written = |text: String| match info.written {
-            Written::Whole | Written::Real => text,
-            Written::Flag => (text == "yes").to_string(),
-            Written::Text | Written::Time => quoted(&text),
-        };
-        let values: Vec<String> = info.texts(&mut spec).into_iter().map(written).collect();
-        let value = if info.is_list { list(&values) } else { values.concat() };
-        match info.comment {
-            NO_COMMENT => {
-                let _ = writeln!(out, "{} = {value}", info.key);
-            }
-            "" => {
-                field(&mut out, &format!("{}: {}.", info.sentence(), info.legal()), info.key, value)
-            }
-            comment => {
-                let legal = info.names().join(", ") + &info.legal_range();
-                field(&mut out, &comment.replace("{legal}", &legal), info.key, value);
-            }
-        }
+        out += &lines(info, &info.texts(&mut spec));
     }
     out
+}
+
+/// The comment and the line of a parameter with these values.
+pub(crate) fn lines(info: &Row<Param>, texts: &[String]) -> String {
+    let written = |text: &String| match info.written {
+        Written::Whole | Written::Real => text.clone(),
+        Written::Flag => (text == "yes").to_string(),
+        Written::Text | Written::Time => quoted(text),
+    };
+    let values: Vec<String> = texts.iter().map(written).collect();
+    let line = match &values[..] {
+        [] => format!("# {} = {}\n", info.key, info.default),
+        _ if info.is_list => format!("{} = {}\n", info.key, list(&values)),
+        _ => format!("{} = {}\n", info.key, values.concat()),
+    };
+    let legal = || info.names().join(", ") + &info.legal_range();
+    match info.comment {
+        NO_COMMENT => line,
+        "" => format!("# {}: {}.\n{line}", info.sentence(), info.legal()),
+        comment => format!("# {}\n{line}", comment.replace("{legal}", &legal())),
+    }
 }
 
 /// The heading of the part of a written configuration that a parameter is in.

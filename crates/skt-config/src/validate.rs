@@ -129,35 +129,31 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// The values of a parameter as given, or its default.
-    fn given(&self, param: Param) -> Result<Vec<Value>, ConfigError> {
-        let info = param.info();
-        let values = match self.draft.values.get(&param) {
-            Some(values) => values.clone(),
-            None if info.default.is_empty() => {
+    /// The values of a parameter as given, or its default; none if that is in words.
+    fn given(&self, info: &Row<Param>) -> Result<Vec<Value>, ConfigError> {
+        let Some(values) = self.draft.values.get(&info.setting) else {
+            if info.default.is_empty() {
                 let what = format!("`{}` is missing; legal: {}", info.key, info.legal());
                 return Err(ConfigError::NotAConfig { file: self.rules.source.to_owned(), what });
             }
-            None => {
-                let text = info.default.to_owned();
-                vec![Value { text, form: Form::Token, place: ValueSource::Default }]
-            }
+            let value = |text| Value { text, form: Form::Token, place: ValueSource::Default };
+            return Ok(info.default_texts().into_iter().map(value).collect());
         };
-        let at = || At::param(param, &self.draft.place(param));
+        let at = || At::param(info.setting, &self.draft.place(info.setting));
         match values.len() {
             0 => Err(ConfigError::Empty { at: at(), legal: info.legal() }),
-            1 => Ok(values),
+            1 => Ok(values.clone()),
             got if !info.is_list => Err(at().error(format!("{got} values where one belongs"))),
             got if got > MAX_LIST => {
                 Err(at().error(format!("{got} values; legal: 1 to {MAX_LIST}")))
             }
-            _ => Ok(values),
+            _ => Ok(values.clone()),
         }
     }
 
     /// The values of a parameter, each a text that its field reads.
-    fn texts(&mut self, row: &'static Row<Param>) -> Result<Vec<String>, ConfigError> {
-        let values = self.given(row.setting)?;
+    fn texts(&mut self, row: &Row<Param>) -> Result<Vec<String>, ConfigError> {
+        let values = self.given(row)?;
         let text = |value: &Value| match row.written {
             Written::Real => Ok(format!("{:?}", self.real(row, value)?)),
             _ => {
@@ -169,7 +165,7 @@ impl Checker<'_> {
     }
 
     fn wholes(&mut self, param: Param) -> Result<Vec<usize>, ConfigError> {
-        self.given(param)?.iter().map(|value| self.checked(param.info(), value)).collect()
+        self.given(param.info())?.iter().map(|value| self.checked(param.info(), value)).collect()
     }
 
     fn real(&mut self, row: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
@@ -421,5 +417,65 @@ fn as_real(info: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
         (Some(number), None) if number.is_finite() => Ok(number),
         (Some(_), None) => Err(out_of_range(info, value)),
         (None, _) => Err(not_understood(info, value, "a number")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::param::ParamField as _;
+    use crate::value::Range;
+    use crate::{hpldat, toml};
+
+    const PACE: Row<Param> = Row {
+        key: "pace",
+        written: Written::Real,
+        range: Some(Range { least: 0.1, most: 3600.0 }),
+        default: "(5 s, on a terminal 0.25 s)",
+        help: "seconds between two lines",
+        ..Row::new(Param::Threshold)
+    };
+
+    fn pace(values: &[&str]) -> Result<Option<f64>, ConfigError> {
+        let mut draft = Draft::default();
+        if !values.is_empty() {
+            let values = values.iter().copied().map(Value::flag).collect();
+            draft.values.insert(PACE.setting, values);
+        }
+        let rules = &ValidationRules { lenient: true, ranks: None, source: "f" };
+        let texts = Checker { draft: &draft, rules, warnings: Vec::new() }.texts(&PACE)?;
+        let mut field = Some(1.0);
+        field.set(&texts).expect("a checked text");
+        assert_eq!(field.texts(), texts);
+        Ok(field)
+    }
+
+    #[test]
+    fn real_numbers_have_ranges_and_defaults_in_words() {
+        assert_eq!(pace(&[]).unwrap(), None);
+        for (text, number) in [("0.1", 0.1), ("2", 2.0), ("36e2", 3600.0)] {
+            assert_eq!(pace(&[text]).unwrap(), Some(number));
+        }
+        for text in ["0.09", "3600.5", "-1", "inf", "NaN"] {
+            let error = pace(&[text]).unwrap_err().to_string();
+            assert!(
+                error.ends_with(&format!(": value {text} is out of range; legal: 0.1 to 3600")),
+                "{error}"
+            );
+        }
+        let error = pace(&["2s"]).unwrap_err().to_string();
+        assert!(error.ends_with(": `2s` is not a number; legal: 0.1 to 3600"), "{error}");
+        assert!(pace(&["1", "2"]).is_err());
+    }
+
+    #[test]
+    fn a_default_in_words_is_written_as_a_comment() {
+        let comment = "# Seconds between two lines: 0.1 to 3600.\n";
+        let unset = toml::lines(&PACE, &[]);
+        assert_eq!(unset, format!("{comment}# pace = (5 s, on a terminal 0.25 s)\n"));
+        assert_eq!(toml::lines(&PACE, &["2.0".to_owned()]), format!("{comment}pace = 2.0\n"));
+        assert_eq!(hpldat::not_representable(&PACE, &[]), None);
+        let lost = hpldat::not_representable(&PACE, &["2.0".to_owned()]);
+        assert_eq!(lost.unwrap(), "pace: HPL.dat cannot say 2.0 pace; add --pace 2.0");
     }
 }

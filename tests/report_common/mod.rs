@@ -3,9 +3,7 @@
 
 use std::path::PathBuf;
 
-use skt_config::{
-    Bcast, Fact, Form, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
-};
+use skt_config::{Bcast, Fact, Form, Format, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
 use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_run::record::{
     DetailedTiming, Event, MemorySplit, Norms, Outcome, Protection, Restart, Sample, Stall,
@@ -15,33 +13,19 @@ use skt_terms::phases::{PhaseTable, Phases};
 
 /// The HPL.dat that comes with HPL 2.3.
 pub fn default_run() -> RunSpec {
-    let facts = vec![Fact::Left, Fact::Crout, Fact::Right];
-    RunSpec {
-        title: ["HPLinpack benchmark input file".to_string(), "Knoxville".to_string()],
-        output: Output::Stdout,
-        n: vec![29, 30, 34, 35],
-        nb: vec![1, 2, 3, 4],
-        pmap: Pmap::RowMajor,
-        grids: vec![(2, 2), (1, 4), (4, 1)],
-        threshold: 16.0,
-        pfact: facts.clone(),
-        nbmin: vec![2, 4],
-        ndiv: vec![2],
-        rfact: facts,
-        bcast: vec![Bcast::OneRing],
-        depth: vec![0],
-        swap: Swap::Mix,
-        swap_threshold: 64,
-        l1: Form::Transposed,
-        u: Form::Transposed,
-        equilibration: true,
-        align_doubles: 8,
-        generator: Generator::Hpl,
-        threads: 1,
-        transport: Transport::Shared,
-        pin: Pin::Auto,
-        checksums: 0,
-    }
+    const TEXT: &str = r#"
+title = ["HPLinpack benchmark input file", "Knoxville"]
+n = [29, 30, 34, 35]
+nb = [1, 2, 3, 4]
+p = [2, 1, 4]
+q = [2, 4, 1]
+pfact = ["left", "crout", "right"]
+nbmin = [2, 4]
+rfact = ["left", "crout", "right"]
+bcast = "1ring"
+depth = 0
+"#;
+    skt_config::parse(TEXT.as_bytes(), "the default run", Format::Toml, false).unwrap().spec
 }
 
 /// A small run of two tests.

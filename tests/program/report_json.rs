@@ -174,7 +174,7 @@ fn the_schema_refuses_what_is_wrong() {
     let good = read(&path);
     let schema = published();
     schema.check(&good);
-    let wrong: [(&str, Value); 11] = [
+    let wrong: [(&str, Value); 14] = [
         ("/format_version", json!(2)),
         ("/counts/passed", json!(-1)),
         ("/counts/passed", json!(0.5)),
@@ -182,6 +182,9 @@ fn the_schema_refuses_what_is_wrong() {
         ("/finished", Value::Null),
         ("/parameters/bcast", json!(["ring"])),
         ("/parameters/nb", json!([0])),
+        ("/parameters/surprise", json!({"value": 1})),
+        ("/parameters/surprise", json!([])),
+        ("/parameters/surprise", json!([[1]])),
         ("/tests/0/status", json!("not-checked")),
         ("/tests/0/surprise", json!(1)),
         ("/tests/0/power/0/level", json!(4)),
@@ -192,6 +195,11 @@ fn the_schema_refuses_what_is_wrong() {
         let (parent, key) = place.rsplit_once('/').unwrap();
         bad.pointer_mut(parent).unwrap()[key] = value;
         assert!(schema.refusal(&bad).is_some(), "{place}");
+    }
+    let mut more = good.clone();
+    for value in [json!(0.5), json!("auto"), json!(false), json!([1, 2]), Value::Null] {
+        more["parameters"]["surprise"] = value;
+        schema.check(&more);
     }
     let mut bad = good.clone();
     bad["environment"].as_object_mut().unwrap().remove("pinning");

@@ -26,7 +26,7 @@ use skt_host::messages;
 use skt_host::streams;
 use skt_run::heartbeat;
 use skt_run::job::{self, Finished, JobError, JobOptions};
-use skt_run::progress::ProgressMode;
+use skt_run::progress::ProgressArgs;
 use skt_run::protect::{Settings, What, read_domains};
 use skt_solver::comm::mpi::{MpiComm, MpiWorld};
 use skt_solver::comm::{Comm as _, collect};
@@ -55,9 +55,9 @@ pub struct RunArgs {
     /// Also report the tuning values in use
     #[arg(long, help_heading = FILES)]
     pub verbose: bool,
-    /// When to show progress on standard error
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = FILES)]
-    pub progress: ProgressMode,
+    /// When to show progress.
+    #[command(flatten, next_help_heading = FILES)]
+    pub progress: ProgressArgs,
     /// Also print a line on standard output after each panel, as the reference does if built with
     /// -DHPL_PROGRESS_REPORT
     #[arg(long, help_heading = FILES)]

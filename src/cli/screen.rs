@@ -24,7 +24,7 @@ use skt_host::streams;
 use skt_launch::hosts::{self, Host, HostsError};
 use skt_launch::launcher::Launcher;
 use skt_run::job::JobError;
-use skt_run::progress::{Progress, ProgressMode};
+use skt_run::progress::{Progress, ProgressArgs, ProgressMode};
 use skt_screen::hosts::screening::{self, Screened, Screening, ScreeningError};
 use skt_screen::limit::{LONGEST_SECONDS, Limit};
 use skt_screen::node::ScreenError;
@@ -105,9 +105,9 @@ pub struct ScreenArgs {
     /// With --hosts, a further argument of the launcher; may be repeated
     #[arg(long, value_name = "ARG", requires = "hosts", allow_hyphen_values = true)]
     pub launcher_arg: Vec<String>,
-    /// When progress is shown on standard error
-    #[arg(long, value_enum, default_value_t)]
-    pub progress: ProgressMode,
+    /// When to show progress.
+    #[command(flatten)]
+    pub progress: ProgressArgs,
     /// Print the results for the process that has started this one
     #[arg(long, hide = true)]
     pub raw: bool,
@@ -214,8 +214,8 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let mpi = start_mpi()?;
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
-    let mode = if launcher_rank::is_first() { args.progress } else { ProgressMode::Off };
-    let mut progress = Progress::stderr(mode);
+    let mut progress =
+        if launcher_rank::is_first() { Progress::stderr(args.progress) } else { Progress::off() };
     // The other ranks wait for rank 0, so if it fails, all end.
     let may_begin = if world.rank() == 0 { can_be_shown(args) } else { Ok(()) };
     let ended = may_begin
@@ -320,7 +320,7 @@ fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
     if args.by_rank {
         words.push("--by-rank".into());
     }
-    if args.progress == ProgressMode::Off {
+    if args.progress.mode == ProgressMode::Off {
         words.push("--progress=off".into());
     }
     words

@@ -21,7 +21,7 @@ use skt_health::environment::kernel;
 use skt_host::messages;
 use skt_host::streams;
 use skt_run::job::{JobError, JobOptions};
-use skt_run::progress::ProgressMode;
+use skt_run::progress::ProgressArgs;
 use skt_run::protect::{OnLoss, Settings, read_domains};
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
@@ -49,9 +49,9 @@ pub struct TuneArgs {
     /// Overwrite the file if it exists
     #[arg(long, short, help_heading = TUNING)]
     pub force: bool,
-    /// When to show progress on standard error
-    #[arg(long, value_name = "HOW", value_enum, default_value_t, help_heading = TUNING)]
-    pub progress: ProgressMode,
+    /// When to show progress.
+    #[command(flatten, next_help_heading = TUNING)]
+    pub progress: ProgressArgs,
     /// Configuration to begin with: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in
     /// the current folder]
     #[arg(long, short, value_name = "FILE", help_heading = TUNING)]

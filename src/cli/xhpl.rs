@@ -69,7 +69,7 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     run.lenient = true;
     run.as_reference = true;
     if matches.value_source("progress") != Some(ValueSource::CommandLine) {
-        run.progress = ProgressMode::Off;
+        run.progress.mode = ProgressMode::Off;
     }
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
     let is_toml = run.config.as_ref().is_some_and(|path| Format::from_path(path) == Format::Toml);
@@ -193,7 +193,7 @@ mod tests {
     fn flags_that_are_given_count() {
         let method = |line: &str| {
             let run = parse(&words(line)).unwrap();
-            (run.protect.settings.0[&Setting::Method][0].text.clone(), run.progress)
+            (run.protect.settings.0[&Setting::Method][0].text.clone(), run.progress.mode)
         };
         assert_eq!(method("xhpl"), ("none".to_owned(), ProgressMode::Off));
         let given = method("./xhpl --ft self --progress plain");

@@ -14,12 +14,12 @@ use skt_run::tuning::TUNING;
 use super::detailed::ColumnLines;
 use super::json::JsonReport;
 use super::text::{self, TextOptions, TextReport};
-use skt_run::progress::{Progress, ProgressMode};
+use skt_run::progress::{Progress, ProgressArgs};
 
 /// What a run prints and writes besides its text report, and what that contains.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutputOptions {
-    pub progress: ProgressMode,
+    pub progress: ProgressArgs,
     pub json: Option<PathBuf>,
     /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,

@@ -34,6 +34,14 @@ pub enum ProgressMode {
     Live,
 }
 
+/// The flags of progress, for each command that shows it.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct ProgressArgs {
+    /// When to show progress on standard error
+    #[arg(long = "progress", value_name = "HOW", value_enum, default_value_t, id = "progress")]
+    pub mode: ProgressMode,
+}
+
 /// A point of the progress of a factorization.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
@@ -62,8 +70,8 @@ impl Progress {
     }
 
     /// A progress that is shown on standard error.
-    pub fn stderr(mode: ProgressMode) -> Self {
-        let live = match mode {
+    pub fn stderr(args: ProgressArgs) -> Self {
+        let live = match args.mode {
             ProgressMode::Off => return Progress::off(),
             ProgressMode::Plain => false,
             ProgressMode::Live => true,

@@ -190,21 +190,17 @@ impl LaunchSettings {
         let mut settings = Self::default();
         for row in LAUNCH {
             let field = row.field.expect("each row of this table has its field")(&mut settings);
-            let given = draft.get(&row.setting).filter(|values| !values.is_empty());
-            let texts: Vec<&str> = match given {
-                Some(values) => values.iter().map(|value| &*value.text).collect(),
-                None if row.has_default_value() => vec![row.default],
-                None => continue,
-            };
-            let is_set = field.set(&texts).is_some();
-            match given {
-                Some(values) if !is_set => return Err(row.setting.wrong(&values[0])),
-                _ => assert!(is_set, "the default of {}", row.key),
-            }
-            if let (Some(range), Some(values)) = (row.range, given) {
-                for value in values {
-                    range.check(row.setting.at(&value.place), &value.text)?;
+            let Some(values) = draft.get(&row.setting).filter(|values| !values.is_empty()) else {
+                if row.has_default_value() {
+                    field.set(&[row.default]).expect("a legal default");
                 }
+                continue;
+            };
+            let texts: Vec<&str> = values.iter().map(|value| &*value.text).collect();
+            field.set(&texts).ok_or_else(|| row.setting.wrong(&values[0]))?;
+            if let Some(range) = row.range {
+                let check = |value: &Value| range.check(row.setting.at(&value.place), &value.text);
+                values.iter().try_for_each(check)?;
             }
         }
         Ok(settings)

@@ -346,22 +346,28 @@ pub fn write(spec: &RunSpec) -> String {
 
 /// The comment and the line of a parameter with these values.
 pub(crate) fn lines(info: &Row<Param>, texts: &[String]) -> String {
-    let written = |text: &String| match info.written {
-        Written::Whole | Written::Real => text.clone(),
-        Written::Flag => (text == "yes").to_string(),
-        Written::Text | Written::Time => quoted(text),
-    };
-    let values: Vec<String> = texts.iter().map(written).collect();
-    let line = match &values[..] {
-        [] => format!("# {} = {}\n", info.key, info.default),
-        _ if info.is_list => format!("{} = {}\n", info.key, list(&values)),
-        _ => format!("{} = {}\n", info.key, values.concat()),
-    };
+    let line = line(info, texts.iter().map(String::as_str));
     let legal = || info.names().join(", ") + &info.legal_range();
     match info.comment {
         NO_COMMENT => line,
         "" => format!("# {}: {}.\n{line}", info.sentence(), info.legal()),
         comment => format!("# {}\n{line}", comment.replace("{legal}", &legal())),
+    }
+}
+
+/// The line of a setting with these values; without any, a comment with the default.
+fn line<'a, S: Table>(info: &Row<S>, texts: impl Iterator<Item = &'a str>) -> String {
+    let written = |text: &str| match info.written {
+        Written::Whole | Written::Real => text.to_owned(),
+        Written::Flag => matches!(text, "yes" | "true").to_string(),
+        Written::Text | Written::Time => quoted(text),
+    };
+    let values: Vec<String> = texts.map(written).collect();
+    match &values[..] {
+        [] if info.has_default_value() => format!("# {} = {}\n", info.key, written(info.default)),
+        [] => format!("# {} = {}\n", info.key, info.default),
+        _ if info.is_list => format!("{} = {}\n", info.key, list(&values)),
+        [value, ..] => format!("{} = {value}\n", info.key),
     }
 }
 
@@ -396,21 +402,8 @@ fn write_table<'a, S: Table>(heading: &str, said: impl Fn(S) -> Option<&'a [Valu
     for info in S::ROWS {
         // Writing to a String cannot fail.
         let _ = writeln!(out, "# {}:\n#   {}.", info.help, info.legal());
-        let written = |text: &str| match info.written {
-            Written::Whole | Written::Real | Written::Flag => text.to_owned(),
-            Written::Text | Written::Time => quoted(text),
-        };
-        let _ = match said(info.setting) {
-            Some(values) if info.is_list => {
-                let values: Vec<String> = values.iter().map(|value| written(&value.text)).collect();
-                writeln!(out, "{} = [{}]", info.key, values.join(", "))
-            }
-            Some(values) => writeln!(out, "{} = {}", info.key, written(&values[0].text)),
-            None if info.has_default_value() => {
-                writeln!(out, "# {} = {}", info.key, written(info.default))
-            }
-            None => writeln!(out, "# {} = {}", info.key, info.default),
-        };
+        let values = said(info.setting).unwrap_or_default();
+        out += &line(info, values.iter().map(|value| &*value.text));
     }
     out
 }

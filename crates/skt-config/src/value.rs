@@ -106,9 +106,9 @@ pub const INT_MAX: usize = i32::MAX as usize;
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
     /// The smallest number.
-    pub least: f64,
+    pub(crate) least: f64,
     /// The largest number.
-    pub most: f64,
+    pub(crate) most: f64,
 }
 
 impl Range {

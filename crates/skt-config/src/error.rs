@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use skt_terms::shown::shown;
+
 use super::param::Param;
 use super::source::ValueSource;
+use super::value::Range;
 
 /// A parameter and where it was given; displayed as `HPL.dat:12: Qs`, as `hpl.toml:4: q` or as
 /// `--q`.
@@ -35,6 +38,17 @@ impl At {
     /// The error that what is given here is not legal: what is wrong and what to do.
     pub fn error(self, what: impl Into<String>) -> ConfigError {
         ConfigError::BadText { at: self, what: what.into() }
+    }
+
+    /// Refuses a text, given here, that is no number in this range.
+    pub(crate) fn check(self, range: Range, text: &str) -> Result<(), ConfigError> {
+        let legal = match text.parse::<f64>() {
+            _ if range.contains(text) => return Ok(()),
+            // The message names even a limit that is too large to be of interest otherwise.
+            Ok(number) if number > range.most => format!("{} to {}", range.least, range.most),
+            _ => range.to_string(),
+        };
+        Err(ConfigError::OutOfRange { at: self, value: shown(text), legal })
     }
 
     /// A flag, with its dashes.

@@ -296,7 +296,7 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     Ok((out, lost))
 }
 
-/// What these values of a parameter need beside an HPL.dat, unless they are its default.
+/// What these values of a parameter need in addition to an HPL.dat, unless they are its default.
 pub(crate) fn not_representable(info: &Row<Param>, texts: &[String]) -> Option<String> {
     if texts == info.default_texts() {
         return None;

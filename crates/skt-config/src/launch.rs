@@ -199,7 +199,7 @@ impl LaunchSettings {
             let texts: Vec<&str> = values.iter().map(|value| &*value.text).collect();
             field.set(&texts).ok_or_else(|| row.setting.wrong(&values[0]))?;
             if let Some(range) = row.range {
-                let check = |value: &Value| range.check(row.setting.at(&value.place), &value.text);
+                let check = |value: &Value| row.setting.at(&value.place).check(range, &value.text);
                 values.iter().try_for_each(check)?;
             }
         }

@@ -385,7 +385,7 @@ fn as_index(info: &Row<Param>, value: &Value) -> Result<usize, ConfigError> {
     };
     match (number, info.range) {
         (Some(number), Some(range)) => {
-            range.check(At::param(info.setting, &value.place), &value.text)?;
+            At::param(info.setting, &value.place).check(range, &value.text)?;
             Ok(number as usize)
         }
         (Some(code), None) if (0..info.choices.len() as i128).contains(&code) => Ok(code as usize),
@@ -411,7 +411,7 @@ fn as_real(info: &Row<Param>, value: &Value) -> Result<f64, ConfigError> {
     };
     match (number, info.range) {
         (Some(number), Some(range)) => {
-            range.check(At::param(info.setting, &value.place), &value.text)?;
+            At::param(info.setting, &value.place).check(range, &value.text)?;
             Ok(number)
         }
         (Some(number), None) if number.is_finite() => Ok(number),

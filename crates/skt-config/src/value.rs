@@ -2,9 +2,6 @@
 
 use std::fmt;
 
-use skt_terms::shown::shown;
-
-use super::error::{At, ConfigError};
 use super::source::ValueSource;
 
 /// How a value was written.
@@ -120,17 +117,6 @@ impl Range {
     /// Whether the text is a number in this range.
     pub fn contains(self, text: &str) -> bool {
         text.parse().is_ok_and(|number| (self.least..=self.most).contains(&number))
-    }
-
-    /// Refuses a text, given at `at`, that is no number in this range.
-    pub(crate) fn check(self, at: At, text: &str) -> Result<(), ConfigError> {
-        let legal = match text.parse::<f64>() {
-            _ if self.contains(text) => return Ok(()),
-            // The message names even a limit that is too large to be of interest otherwise.
-            Ok(number) if number > self.most => format!("{} to {}", self.least, self.most),
-            _ => self.to_string(),
-        };
-        Err(ConfigError::OutOfRange { at, value: shown(text), legal })
     }
 }
 

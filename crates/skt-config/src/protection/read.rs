@@ -93,7 +93,7 @@ impl Reader<'_> {
             }
         };
         let text = text.filter(|_| fits).ok_or_else(|| self.not_understood(setting))?;
-        range.map_or(Ok(()), |range| range.check(setting.at(&value.place), &text))?;
+        range.map_or(Ok(()), |range| setting.at(&value.place).check(range, &text))?;
         Ok(Some(text))
     }
 

@@ -14,7 +14,7 @@ use crate::report_schema::Schema;
 use serde_json::Value;
 use skt_config::{Bcast, RunSpec, hpldat};
 use skt_health::environment::kernel::is_old;
-use skt_terms::panel_edges::{edges, pieces};
+use skt_terms::panel_edges::route;
 use tempfile::TempDir;
 
 /// A job with bad input must be over within this time, on all ranks.
@@ -102,10 +102,17 @@ fn the_default_hpl_dat_of_the_reference_passes() {
     assert!(ended.err.lines().all(|line| line.starts_with('#')), "{}", ended.err);
 }
 
+/// The codes of all broadcasts, as the value of a flag.
+fn broadcasts() -> String {
+    Bcast::ALL.map(|bcast| bcast.code().to_string()).join(",")
+}
+
 /// Each broadcast with each swap on each kind of grid, and each order on each of them; the
 /// simulated ranks go through all combinations.
 #[test]
 fn every_broadcast_and_swap_passes_on_real_ranks() {
+    let broadcasts = broadcasts();
+    let shapes = format!("--n 150 --nb 8 --depth 1,3 --bcast {broadcasts}");
     for how in [
         "--transport shared",
         "--transport messages --swap binary-exchange",
@@ -113,7 +120,7 @@ fn every_broadcast_and_swap_passes_on_real_ranks() {
         "--transport messages --swap mix --swap-threshold 40",
     ] {
         for (shapes, tests) in [
-            ("--n 150 --nb 8 --depth 1,3 --bcast 0,1,2,3,4,5", 2 * 6),
+            (shapes.as_str(), 2 * Bcast::ALL.len()),
             ("--n 0,1,97 --nb 8,33 --depth 1 --bcast 3", 3 * 2),
         ] {
             let grids = "--p 2,3,1,6 --q 3,2,6,1";
@@ -123,23 +130,18 @@ fn every_broadcast_and_swap_passes_on_real_ranks() {
     }
 }
 
-/// Rings forward panels in pieces: x has the same bits with every broadcast.
+/// Broadcasts forward panels in pieces: x has the same bits with each of them.
 #[test]
 fn panels_of_several_pieces_pass_on_real_ranks() {
     let (n, nb, depths) = (1300, 128, "0,1,2");
-    let bytes = n * nb * size_of::<f64>();
-    assert!(Bcast::ALL.iter().all(|&bcast| pieces(&edges(bcast, 5), bytes) > 1));
-    let ended = run_flags(
-        5,
-        &format!(
-            "--n {n} --nb {nb} --p 1 --q 5 --depth {depths} --bcast 0,1,2,3,4,5 --transport messages"
-        ),
-    );
-    let ended = ended.expect(0);
-    ended.expect_counts([3 * 6, 0, 0]);
+    let count = Bcast::ALL.len();
+    assert!(route(Bcast::OneRing, 5).pieces(n * nb * size_of::<f64>()) > 1);
+    let flags = format!("--n {n} --nb {nb} --p 1 --q 5 --depth {depths} --transport messages");
+    let ended = run_flags(5, &format!("{flags} --bcast {}", broadcasts())).expect(0);
+    ended.expect_counts([3 * count, 0, 0]);
     let x: Vec<&str> = ended.out.lines().filter(|line| line.starts_with("# x: ")).collect();
-    assert_eq!(x.len(), 3 * 6);
-    assert!(x.chunks(6).all(|depth| depth.iter().all(|x| *x == depth[0])), "{x:#?}");
+    assert_eq!(x.len(), 3 * count);
+    assert!(x.chunks(count).all(|depth| depth.iter().all(|x| *x == depth[0])), "{x:#?}");
 }
 
 #[test]

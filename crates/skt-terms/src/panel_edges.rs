@@ -74,9 +74,36 @@ impl Pieces {
     }
 }
 
-/// The edges of a topology among `size` ranks; those of one sender in the order in which it sends,
-/// and none before those that bring its sender the pieces.
-pub fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
+/// How a broadcast reaches all ranks.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The edges; those of one sender in the order in which it sends, and none before those that
+    /// bring its sender the pieces.
+    pub edges: Vec<Edge>,
+    cut: Cut,
+}
+
+/// How a message is cut into pieces.
+#[derive(Debug, Clone, Copy)]
+enum Cut {
+    /// Into this number of pieces, whatever its length.
+    Count(usize),
+    /// Into pieces of [`PIECE_BYTES`].
+    Bytes,
+}
+
+impl Route {
+    /// Number of pieces in which a message of `bytes` is sent.
+    pub fn pieces(&self, bytes: usize) -> usize {
+        match self.cut {
+            Cut::Count(count) => count,
+            Cut::Bytes => bytes.div_ceil(PIECE_BYTES).clamp(1, MAX_PIECES),
+        }
+    }
+}
+
+/// The route of a topology among `size` ranks.
+pub fn route(topology: Bcast, size: usize) -> Route {
     match topology {
         Bcast::OneRing => rings(&[1], size),
         Bcast::OneRingM => rings(&[1, 2], size),
@@ -87,23 +114,27 @@ pub fn edges(topology: Bcast, size: usize) -> Vec<Edge> {
         Bcast::LongM => {
             let owner = (1 < size).then_some(Edge { from: 0, to: 1, pieces: Pieces::All });
             let others: Vec<_> = (0..size).filter(|&rank| rank != 1).collect();
-            owner.into_iter().chain(spread_and_roll(&others)).collect()
+            let Route { edges, cut } = spread_and_roll(&others);
+            Route { edges: owner.into_iter().chain(edges).collect(), cut }
         }
     }
 }
 
 /// The root sends to the `heads` in turn; from each of them the message goes from rank to rank, up
-/// to the next head.
-fn rings(heads: &[usize], size: usize) -> Vec<Edge> {
+/// to the next head. It is cut by its length if a rank forwards it.
+fn rings(heads: &[usize], size: usize) -> Route {
     let edge = |from, to| Edge { from, to, pieces: Pieces::All };
     let mut heads: Vec<_> = heads.iter().copied().filter(|&head| head < size).collect();
     heads.dedup();
     let in_rings = (1..size).filter(|rank| !heads.contains(rank));
-    heads.iter().map(|&head| edge(0, head)).chain(in_rings.map(|to| edge(to - 1, to))).collect()
+    let forwards: Vec<_> = in_rings.map(|to| edge(to - 1, to)).collect();
+    let cut = if forwards.is_empty() { Cut::Count(1) } else { Cut::Bytes };
+    Route { edges: heads.iter().map(|&head| edge(0, head)).chain(forwards).collect(), cut }
 }
 
-/// Spreads the pieces over `members`, of which the first is the root, and rolls them around.
-fn spread_and_roll(members: &[usize]) -> Vec<Edge> {
+/// Spreads the pieces, one for each of `members`, of which the first is the root, and rolls them
+/// around.
+fn spread_and_roll(members: &[usize]) -> Route {
     let count = members.len();
     let edge =
         |from: usize, to: usize, pieces| Edge { from: members[from], to: members[to], pieces };
@@ -112,20 +143,7 @@ fn spread_and_roll(members: &[usize]) -> Vec<Edge> {
         .flat_map(|member| iter::repeat(member).zip(Tree::Binomial.children(member, count).rev()));
     let spread = spread.map(|(from, to)| edge(from, to, Pieces::Subtree(to)));
     let roll = (1..count).map(|member| edge(member - 1, member, Pieces::Others(member)));
-    spread.chain(roll).collect()
-}
-
-/// Number of pieces in which a message of `bytes` is sent along these edges: one for each rank that
-/// it is spread over, or several in rings if a rank forwards them.
-pub fn pieces(edges: &[Edge], bytes: usize) -> usize {
-    let spread = edges.iter().filter(|edge| matches!(edge.pieces, Pieces::Subtree(_))).count();
-    if spread > 0 {
-        spread + 1
-    } else if edges.iter().any(|edge| edge.from != 0) {
-        bytes.div_ceil(PIECE_BYTES).clamp(1, MAX_PIECES)
-    } else {
-        1
-    }
+    Route { edges: spread.chain(roll).collect(), cut: Cut::Count(count) }
 }
 
 #[cfg(test)]
@@ -134,25 +152,25 @@ mod tests {
 
     #[test]
     fn rings_have_pieces_where_a_rank_passes_them_on() {
-        let of_four = |topology, size| pieces(&edges(topology, size), 4 * PIECE_BYTES);
+        let of_four = |topology, size| route(topology, size).pieces(4 * PIECE_BYTES);
         assert_eq!([1, 2, 3].map(|size| of_four(Bcast::OneRing, size)), [1, 1, 4]);
         assert_eq!([2, 3, 4].map(|size| of_four(Bcast::OneRingM, size)), [1, 1, 4]);
         assert_eq!([4, 5].map(|size| of_four(Bcast::TwoRingM, size)), [1, 4]);
         assert_eq!([1, 2, 5].map(|size| of_four(Bcast::Long, size)), [1, 2, 5]);
         assert_eq!([1, 2, 5].map(|size| of_four(Bcast::LongM, size)), [1, 1, 4]);
-        let ring = edges(Bcast::OneRing, 8);
-        assert_eq!([1, 1000 * PIECE_BYTES].map(|bytes| pieces(&ring, bytes)), [1, MAX_PIECES]);
+        let ring = route(Bcast::OneRing, 8);
+        assert_eq!([1, 1000 * PIECE_BYTES].map(|bytes| ring.pieces(bytes)), [1, MAX_PIECES]);
     }
 
     #[test]
     fn each_rank_gets_each_piece_once_from_a_rank_that_has_it() {
         for (topology, size) in Bcast::ALL.into_iter().flat_map(|it| (1..40).map(move |n| (it, n)))
         {
-            let edges = edges(topology, size);
-            let count = pieces(&edges, 3 << 20);
+            let route = route(topology, size);
+            let (edges, count) = (&route.edges, route.pieces(3 << 20));
             let mut has = vec![vec![false; count]; size];
             has[0].fill(true);
-            for edge in &edges {
+            for edge in edges {
                 let carried = edge.pieces.numbers(count);
                 assert_eq!(carried.len(), edge.pieces.len(count));
                 for piece in carried {
@@ -167,7 +185,7 @@ mod tests {
     #[test]
     fn edges_are_the_topologies_of_their_names() {
         let edges = |topology| {
-            let edges = edges(topology, 6).into_iter();
+            let edges = route(topology, 6).edges.into_iter();
             edges.map(|edge| (edge.from, edge.to)).collect::<Vec<_>>()
         };
         assert_eq!(edges(Bcast::OneRing), [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]);

@@ -136,14 +136,14 @@ mod tests {
     use super::*;
 
     use skt_terms::choice::Bcast;
-    use skt_terms::panel_edges::{edges, pieces};
+    use skt_terms::panel_edges::route;
 
     const WIRE: Wire =
         Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, edges: &[], pieces: 1 };
 
     fn with_wire<T>(topology: Bcast, q: usize, used: impl Fn(&Wire) -> T) -> T {
-        let edges = &edges(topology, q);
-        used(&Wire { edges, pieces: pieces(edges, 1), ..WIRE })
+        let route = route(topology, q);
+        used(&Wire { edges: &route.edges, pieces: route.pieces(1), ..WIRE })
     }
 
     fn idle(topology: Bcast, q: usize, bytes: f64) -> f64 {
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn pieces_shorten_a_ring() {
-        let edges = &edges(Bcast::OneRing, 6);
+        let edges = &route(Bcast::OneRing, 6).edges;
         let wire = Wire { pieces: 10, prompt: true, edges, ..WIRE };
         // The first hop takes the whole message, each other hop a piece and a latency more.
         let got = wire.idle_seconds(100.0, 6);
@@ -218,7 +218,7 @@ mod tests {
         // There are calls every 10 s; the last of 20 bytes is at rank 1 after 21 s.
         let at = |seconds| Moment::default().after(Part::Product, seconds);
         let window = Window { start: at(0.0), end: at(100.0), rows: 10.0 * 192.0 };
-        let edges = &edges(Bcast::OneRing, 3);
+        let edges = &route(Bcast::OneRing, 3).edges;
         let last = |pieces| {
             let wire = Wire { pieces, edges, ..WIRE };
             arrivals(&wire, 0, at(0.0), 20.0, &[window; 3]).here[2].at_seconds

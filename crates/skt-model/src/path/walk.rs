@@ -1,7 +1,7 @@
 //! The walk over the panels: `pgesv::Solver::factor` with clocks instead of work.
 
 use skt_terms::layout::Cyclic;
-use skt_terms::panel_edges::{self, Edge};
+use skt_terms::panel_edges::{self, Route};
 use skt_terms::phases::Phases;
 
 use super::bcast::{self, Window, Wire};
@@ -65,8 +65,8 @@ pub(super) struct Walk<'a> {
     waits: Vec<f64>,
     /// The seconds by phase of each process column.
     pub(super) phases: Vec<Phases>,
-    /// The edges of the broadcast of panels.
-    edges: Vec<Edge>,
+    /// How panels are broadcast.
+    route: Route,
     factored: VecDeque<Factored>,
     exchange: RowExchange,
     exchange_last: RowExchange,
@@ -90,7 +90,7 @@ impl<'a> Walk<'a> {
             clocks: vec![Moment::default(); run.q],
             waits: vec![0.0; run.q],
             phases: vec![Phases::default(); run.q],
-            edges: panel_edges::edges(run.bcast, run.q),
+            route: panel_edges::route(run.bcast, run.q),
             factored: VecDeque::new(),
             exchange: RowExchange::new(run.p, run.nb),
             exchange_last: RowExchange::new(run.p, last),
@@ -328,8 +328,8 @@ impl<'a> Walk<'a> {
             latency_seconds: self.machine.message_seconds,
             byte_seconds: self.machine.message_byte_seconds,
             prompt: self.changes.prompt_forwarding,
-            edges: &self.edges,
-            pieces: panel_edges::pieces(&self.edges, bytes as usize),
+            edges: &self.route.edges,
+            pieces: self.route.pieces(bytes as usize),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The broadcast of a panel along its process row (HPL_bcast and its six topologies).
+//! The broadcast of a panel along its process row (HPL_bcast and its topologies).
 //!
 //! Each rank forwards the pieces of the message along the edges of the topology
 //! ([`skt_terms::panel_edges`]) as they arrive.
@@ -9,7 +9,7 @@ use std::mem;
 use std::sync::Arc;
 
 use skt_terms::choice::Bcast;
-use skt_terms::panel_edges::{Edge, Pieces, edges, pieces};
+use skt_terms::panel_edges::{Edge, Pieces, route};
 
 use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
@@ -79,8 +79,8 @@ impl<C: Comm> PanelBcast<C> {
     ) -> Result<Self> {
         let size = row.size();
         let me = (row.rank() + size - root) % size;
-        let edges = edges(topology, size);
-        let count = pieces(&edges, len * size_of::<f64>());
+        let route = route(topology, size);
+        let count = route.pieces(len * size_of::<f64>());
         let absolute = |relative: usize| (relative + root) % size;
         let bounds = |piece: usize| len * piece / count..len * (piece + 1) / count;
         let unused = buf.len() - len;
@@ -93,7 +93,7 @@ impl<C: Comm> PanelBcast<C> {
             sends: RefCell::default(),
             rest,
         };
-        for &Edge { to, pieces, .. } in edges.iter().filter(|edge| edge.from == me) {
+        for &Edge { to, pieces, .. } in route.edges.iter().filter(|edge| edge.from == me) {
             let (rank, tag, pieces) = (absolute(to), tag(pieces), pieces.numbers(count));
             bcast.outgoing.push(Outgoing { rank, tag, pieces });
         }
@@ -102,7 +102,7 @@ impl<C: Comm> PanelBcast<C> {
         } else {
             let mut parts: Vec<_> = parts.into_iter().map(Some).collect();
             bcast.pieces.extend((0..count).map(|_| Piece::Lost));
-            for &Edge { from, pieces, .. } in edges.iter().filter(|edge| edge.to == me) {
+            for &Edge { from, pieces, .. } in route.edges.iter().filter(|edge| edge.to == me) {
                 let expected = pieces.numbers(count);
                 for &piece in &expected {
                     let part = parts[piece].take().expect("a piece comes from one rank");
@@ -207,7 +207,7 @@ mod tests {
     fn every_topology_reaches_every_rank_from_every_root() {
         // The longest messages have several pieces in rings, too.
         let long = (1 << 18) + 3;
-        assert!(pieces(&edges(Bcast::OneRing, 3), long * size_of::<f64>()) > 2);
+        assert!(route(Bcast::OneRing, 3).pieces(long * size_of::<f64>()) > 2);
         for (topology, size) in Bcast::ALL.into_iter().flat_map(|it| (1..9).map(move |n| (it, n))) {
             run(size, |comm| {
                 let mut buf = PageBuf::new(long + 40).expect("memory");

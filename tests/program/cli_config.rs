@@ -72,9 +72,8 @@ fn a_bad_flag_is_named() {
         ),
         // Leniency is for HPL.dat: the reference has no flags.
         (
-            "--lenient --bcast 9",
-            "error: --bcast: value 9 is out of range; legal: 1ring (0), \
-          1ringM (1), 2ring (2), 2ringM (3), long (4), longM (5)\n",
+            "--lenient --pmap 2",
+            "error: --pmap: value 2 is out of range; legal: row (0), column (1)\n",
         ),
     ];
     for (flags, want) in cases {

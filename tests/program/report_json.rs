@@ -174,13 +174,14 @@ fn the_schema_refuses_what_is_wrong() {
     let good = read(&path);
     let schema = published();
     schema.check(&good);
-    let wrong: [(&str, Value); 14] = [
+    let wrong: [(&str, Value); 15] = [
         ("/format_version", json!(2)),
         ("/counts/passed", json!(-1)),
         ("/counts/passed", json!(0.5)),
         ("/start", json!("2023-11-14 22:13:20")),
         ("/finished", Value::Null),
-        ("/parameters/bcast", json!(["ring"])),
+        ("/parameters/bcast", json!([3])),
+        ("/parameters/pfact", json!(["up"])),
         ("/parameters/nb", json!([0])),
         ("/parameters/surprise", json!({"value": 1})),
         ("/parameters/surprise", json!([])),

@@ -124,7 +124,7 @@ fn line_ends_blanks_and_strange_bytes_in_comments_do_not_matter() {
 
 #[test]
 fn bad_lines_name_file_line_parameter_value_and_legal_range() {
-    for case in BAD_LINES.lines() {
+    for case in BAD_LINES.replace("{broadcasts}", &broadcasts()).lines() {
         let [line, text, want] = split_case(case);
         let printed = message(dat(&with_line(line.parse().unwrap(), text)));
         let (printed, _) = printed.split_once("; --lenient takes ").unwrap_or((&printed, ""));
@@ -132,7 +132,8 @@ fn bad_lines_name_file_line_parameter_value_and_legal_range() {
     }
 }
 
-/// Lines of HPL.dat, what is in them, and the message after the name of the file.
+/// Lines of HPL.dat, what is in them, and the message after the name of the file, where
+/// `{broadcasts}` stands for [`broadcasts`].
 const BAD_LINES: &str = "\
 4 | file | 4: device out: `file` is not a whole number; legal: 6 (stdout), 7 (stderr), any other number for the file
 5 | 0 # of Ns | 5: # of problem sizes (N): value 0 is out of range; legal: 1 to 20
@@ -161,8 +162,8 @@ const BAD_LINES: &str = "\
 17 | 2 0 | 17: NBMINs: value 0 is out of range; legal: 1 or more
 19 | 1 NDIVs | 19: NDIVs: value 1 is out of range; legal: 2 or more
 21 | 0 -1 2 | 21: RFACTs: value -1 is out of range; legal: 0 (left), 1 (crout), 2 (right)
-23 | 6 | 23: BCASTs: value 6 is out of range; legal: 0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)
-23 | 1ring | 23: BCASTs: `1ring` is not a whole number; legal: 0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), 4 (long), 5 (longM)
+23 | 99 | 23: BCASTs: value 99 is out of range; legal: {broadcasts}
+23 | 1ring | 23: BCASTs: `1ring` is not a whole number; legal: {broadcasts}
 25 | -1 | 25: DEPTHs: value -1 is out of range; legal: 0 or more
 26 | 3 | 26: SWAP: value 3 is out of range; legal: 0 (binary-exchange), 1 (spread-roll), 2 (mix)
 27 | -1 | 27: swapping threshold: value -1 is out of range; legal: 0 or more
@@ -171,6 +172,12 @@ const BAD_LINES: &str = "\
 30 | 2 | 30: Equilibration: value 2 is out of range; legal: 0 (no), 1 (yes)
 31 | 0 | 31: memory alignment: value 0 is out of range; legal: 1 or more
 31 | \u{1b}[2J | 31: memory alignment: `\\u{1b}[2J` is not a whole number; legal: 1 or more";
+
+/// The broadcasts as messages about HPL.dat list them.
+fn broadcasts() -> String {
+    let words = Bcast::ALL.map(|bcast| format!("{} ({})", bcast.code(), bcast.name()));
+    words.join(", ")
+}
 
 /// The columns of a row of a table of cases.
 pub(super) fn split_case<const N: usize>(case: &str) -> [&str; N] {
@@ -395,6 +402,11 @@ fn the_last_four_lines_are_moot_and_may_lack() {
 
 #[test]
 fn what_lenience_would_take_is_named() {
+    let of_broadcasts = format!(
+        "value 99 is out of range; legal: {}; --lenient takes 1 (1ringM) in its place, as the \
+         reference does",
+        broadcasts()
+    );
     let cases = [
         (
             4,
@@ -414,13 +426,7 @@ fn what_lenience_would_take_is_named() {
             "`sixteen` is not a number; legal: a finite number, e.g. 16.0; \
                          --lenient takes 0.0 in its place, as the reference does",
         ),
-        (
-            23,
-            "6",
-            "value 6 is out of range; legal: 0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), \
-                   4 (long), 5 (longM); --lenient takes 1 (1ringM) in its place, as the reference \
-                   does",
-        ),
+        (23, "99", &of_broadcasts),
     ];
     for (line, text, want) in cases {
         let text = with_line(line, text);
@@ -488,8 +494,8 @@ fn files_as_they_are_found_are_runs_or_lead_to_lenient() {
         assert!(dat(&text).is_ok(), "{shape}: {}", message(dat(&text)));
     }
     let mistakes = [
-        ("a broadcast beyond the last", with_line(23, "6            BCASTs")),
-        ("several broadcasts, one illegal", with_line(23, "6 1          BCASTs")),
+        ("a broadcast beyond the last", with_line(23, "99           BCASTs")),
+        ("several broadcasts, one illegal", with_line(23, "99 1         BCASTs")),
         ("a word for the device", with_line(4, "file         device out")),
         ("a swap beyond the last", with_line(26, "3            SWAP")),
         ("a mapping beyond the last", with_line(9, "2            PMAP")),
@@ -598,7 +604,7 @@ fn lenient_substitutes_as_the_reference_does_with_a_warning() {
     assert_eq!(value(9, "7").spec.pmap, Pmap::RowMajor);
     assert_eq!(value(15, "0 1 9").spec.pfact, [Fact::Left, Fact::Crout, Fact::Right]);
     assert_eq!(value(21, "9 1 -2").spec.rfact, [Fact::Right, Fact::Crout, Fact::Right]);
-    assert_eq!(value(23, "6").spec.bcast, [Bcast::OneRingM]);
+    assert_eq!(value(23, "99").spec.bcast, [Bcast::OneRingM]);
     assert_eq!(value(23, "abc").spec.bcast, [Bcast::OneRing], "atoi makes 0 of it");
     assert_eq!(value(26, "3").spec.swap, Swap::SpreadRoll);
     assert_eq!(value(27, "-5").spec.swap_threshold, 0);
@@ -612,10 +618,13 @@ fn lenient_substitutes_as_the_reference_does_with_a_warning() {
     assert_eq!(value(6, "1e3 30 34 35").spec.n, [1, 30, 34, 35]);
     assert_eq!(value(5, "4x").spec.n, [29, 30, 34, 35]);
     assert_eq!(value(4, "file").spec.output, Output::File("HPL.out".into()));
+    let legal = broadcasts();
     assert_eq!(
-        value(23, "6").warnings[0].to_string(),
-        "HPL.dat:23: BCASTs: `6` is not legal (0 (1ring), 1 (1ringM), 2 (2ring), 3 (2ringM), \
-         4 (long), 5 (longM)); 1 (1ringM) is used, as the reference does"
+        value(23, "99").warnings[0].to_string(),
+        format!(
+            "HPL.dat:23: BCASTs: `99` is not legal ({legal}); 1 (1ringM) is used, as the reference \
+             does"
+        )
     );
 }
 

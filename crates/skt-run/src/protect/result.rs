@@ -116,15 +116,15 @@ fn check_numbers(outcome: &mut Outcome) -> Vec<&mut f64> {
 
 #[cfg(test)]
 mod tests {
-    use skt_terms::phases::{ChecksumCosts, PhaseTable, Phases};
+    use serde::de::DeserializeOwned;
+    use serde_json::Value;
+    use skt_terms::phases::ChecksumCosts;
 
     use super::super::history::{RESTARTS_KEPT, TAKEN_KEPT, Taken, remember};
     use super::super::split::state_bytes;
     use super::*;
     use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX};
-    use crate::record::{
-        DetailedTiming, MemorySplit, Protection, RepairedRank, Restart, Samples, Stall, Unverified,
-    };
+    use crate::record::{DetailedTiming, Protection, RepairedRank, Restart, Samples, Unverified};
     use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 
     /// A number with as many digits as possible.
@@ -153,137 +153,99 @@ mod tests {
         }
     }
 
-    fn record() -> TestRecord {
-        let phases = Phases {
-            panel: LONG / 3.0,
-            swap: LONG / 7.0,
-            bcast: LONG / 9.0,
-            update: LONG / 11.0,
-            back: LONG / 13.0,
-            other: LONG / 17.0,
-            ..Phases::default()
-        };
-        TestRecord {
-            spec: TestSpec {
-                n: MANY,
-                nb: MANY,
-                p: MANY,
-                q: MANY,
-                pmap: Pmap::ColumnMajor,
-                depth: MANY,
-                bcast: Bcast::TwoRingM,
-                rfact: Fact::Right,
-                pfact: Fact::Right,
-                nbmin: MANY,
-                ndiv: MANY,
-                swap: Swap::BinaryExchange,
-                swap_threshold: MANY,
-                threshold: LONG,
-                generator: Generator::Xoshiro,
-                threads: MANY,
-                transport: Transport::Shared,
-                checksums: MANY,
-            },
-            time_seconds: LONG,
-            gflops: LONG,
-            start_unix_seconds: i64::MIN,
-            end_unix_seconds: i64::MIN,
-            generate_seconds: LONG,
-            check_seconds: LONG,
-            phases: PhaseTable { max: phases, mean: phases },
-            detailed: Some(DetailedTiming {
-                pfact_seconds: LONG / 19.0,
-                mxswp_seconds: LONG / 21.0,
-                update_seconds: LONG / 23.0,
-            }),
-            rank_bytes: u64::MAX,
-            memory: MemorySplit {
-                matrix: u64::MAX,
-                copies: u64::MAX,
-                parities: u64::MAX,
-                header: u64::MAX,
-                work_space: u64::MAX,
-            },
-            progress: Vec::new(),
-            events: Vec::new(),
-            x_fingerprint: u64::MAX,
-            slow: None,
-            by_messages: vec!["panels".into(); 2],
-            protection: Some(Protection {
-                method: "double".into(),
-                codec: "reed-solomon".into(),
-                encoder: "reduce".into(),
-                region: "corner".into(),
-                run_id: "r".repeat(skt_checkpoint::checkpoint::store::RUN_BYTES_MAX),
-                groups: MANY,
-                group_size: MANY,
-                parities: MANY,
-                survives_nodes: false,
-                segment_bytes: u64::MAX,
-                open_seconds: LONG,
-                message_bytes: u64::MAX,
-                checkpoints: u64::MAX,
-                overlap: false,
-                checkpoint_seconds: LONG,
-                stall_seconds: LONG,
-                stall: Stall {
-                    begin_seconds: LONG,
-                    turn_seconds: LONG,
-                    encode_seconds: LONG,
-                    agree_seconds: LONG,
-                    copy_seconds: LONG,
-                },
-                skew_seconds: LONG,
-                encode_seconds: LONG,
-                copy_seconds: LONG,
-                saved_bytes: u64::MAX,
-                restarts: Vec::new(),
-                checks: u64::MAX,
-                mended_rows: u64::MAX,
-                mended: vec![
-                    RepairedRank {
-                        host: "h".repeat(64),
-                        rank: MANY,
-                        process_row: MANY,
-                        process_column: MANY,
-                        rows: u64::MAX,
-                        first_row: 10_000_000,
-                        first_column: 10_000_000,
-                        last_column: 10_000_000,
-                        checks: u64::MAX,
-                        is_origin: false,
-                    };
-                    Protection::REPAIRED_KEPT
-                ],
-                unverified: vec![
-                    Unverified {
-                        process_row: MANY,
-                        first_column: 10_000_000,
-                        last_column: 10_000_000,
-                    };
-                    Protection::UNVERIFIED_KEPT
-                ],
-                checksum_costs: Some(ChecksumCosts {
-                    log_seconds: LONG,
-                    sum_seconds: LONG,
-                    check_seconds: LONG,
-                }),
-                levels: Vec::new(),
-            }),
-            end_unix: Some(LONG),
-            power: vec![reading(); 2],
-            outcome: Outcome::Failed {
-                scaled_residual: f64::NAN,
-                norms: Norms {
-                    residual_oo: f64::INFINITY,
-                    a_oo: LONG,
-                    a_1: LONG,
-                    x_oo: -0.0,
-                    x_1: LONG,
-                    b_oo: LONG,
-                },
-            },
+    /// `value` with all numbers as long as their types take; negative ones are of signed types.
+    fn widened<T: Serialize + DeserializeOwned>(value: &T) -> T {
+        fn widen(value: &mut Value) {
+            match value {
+                Value::Number(number) if number.is_f64() => *value = LONG.into(),
+                Value::Number(number) if number.is_i64() && !number.is_u64() => {
+                    *value = i64::MIN.into()
+                }
+                Value::Number(_) => *value = u64::MAX.into(),
+                Value::Array(values) => values.iter_mut().for_each(widen),
+                Value::Object(fields) => fields.values_mut().for_each(widen),
+                Value::Null | Value::Bool(_) | Value::String(_) => {}
+            }
         }
+        let mut value = serde_json::to_value(value).expect("plain data");
+        widen(&mut value);
+        serde_json::from_value(value).expect("numbers of their types")
+    }
+
+    /// The largest record.
+    fn record() -> TestRecord {
+        let spec = TestSpec {
+            n: MANY,
+            nb: MANY,
+            p: MANY,
+            q: MANY,
+            pmap: Pmap::ColumnMajor,
+            depth: MANY,
+            bcast: Bcast::TwoRingM,
+            rfact: Fact::Right,
+            pfact: Fact::Right,
+            nbmin: MANY,
+            ndiv: MANY,
+            swap: Swap::BinaryExchange,
+            swap_threshold: MANY,
+            threshold: LONG,
+            generator: Generator::Xoshiro,
+            threads: MANY,
+            transport: Transport::Shared,
+            checksums: MANY,
+        };
+        let protection = Protection {
+            method: "double".into(),
+            codec: "reed-solomon".into(),
+            encoder: "reduce".into(),
+            region: "corner".into(),
+            run_id: "r".repeat(skt_checkpoint::checkpoint::store::RUN_BYTES_MAX),
+            checksum_costs: Some(ChecksumCosts::default()),
+            ..Protection::default()
+        };
+        let mut record = widened(&TestRecord {
+            start_unix_seconds: -1,
+            end_unix_seconds: -1,
+            detailed: Some(DetailedTiming::default()),
+            by_messages: vec!["panels".into(); 2],
+            protection: Some(protection),
+            end_unix: Some(0.0),
+            ..TestRecord::not_run(spec)
+        });
+        record.power = vec![reading(); 2];
+        record.outcome = Outcome::Failed {
+            scaled_residual: f64::NAN,
+            norms: Norms {
+                residual_oo: f64::INFINITY,
+                a_oo: LONG,
+                a_1: LONG,
+                x_oo: -0.0,
+                x_1: LONG,
+                b_oo: LONG,
+            },
+        };
+        let protection = record.protection.as_mut().expect("it is protected");
+        protection.mended = vec![
+            RepairedRank {
+                host: "h".repeat(64),
+                rank: MANY,
+                process_row: MANY,
+                process_column: MANY,
+                rows: u64::MAX,
+                first_row: 10_000_000,
+                first_column: 10_000_000,
+                last_column: 10_000_000,
+                checks: u64::MAX,
+                is_origin: false,
+            };
+            Protection::REPAIRED_KEPT
+        ];
+        protection.unverified =
+            vec![
+                Unverified { process_row: MANY, first_column: 10_000_000, last_column: 10_000_000 };
+                Protection::UNVERIFIED_KEPT
+            ];
+        record
     }
 
     fn history(restarts: usize, rebuilt: usize) -> History {

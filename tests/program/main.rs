@@ -13,6 +13,7 @@ mod built;
 mod cli_config;
 mod cli_example_configs;
 mod doctor;
+mod golden;
 mod launchers;
 mod limits;
 mod model_cli;

@@ -13,6 +13,7 @@ use skt_run::record::{
 };
 use skt_terms::phases::ChecksumCosts;
 
+use crate::golden::assert_golden;
 use crate::report_common::{PASSED_NORMS, record, record_with, small_run};
 
 /// A record in which each field that may be left out has a value.
@@ -122,7 +123,7 @@ fn bytes_of_records_stay_what_they_are() {
     text += &String::from_utf8(result::write_plain(&whole)).expect("JSON is text");
     let stall = whole.protection.expect("it is protected").stall;
     text += &format!("\n{:02x?}\n", bytes_of(&stall));
-    assert_eq!(text, include_str!("../golden/records.txt"));
+    assert_golden("records.txt", &text, &[]);
 }
 
 /// Texts of an earlier version, without the fields that came later.

@@ -82,7 +82,6 @@ pub const END: i64 = START + 5;
 /// The record of a test that passed.
 pub fn record(spec: TestSpec) -> TestRecord {
     TestRecord {
-        spec,
         time_seconds: 5.0,
         gflops: 92.125,
         start_unix_seconds: START,
@@ -139,12 +138,11 @@ pub fn record(spec: TestSpec) -> TestRecord {
             },
         ],
         x_fingerprint: 0x0123_4567_89ab_cdef,
-        by_messages: Vec::new(),
-        slow: None,
         protection: Some(protection()),
         end_unix: Some(END as f64 + 0.25),
         power: vec![power(METER, None), power("RAPL", Some(nodes()))],
         outcome: Outcome::Passed { scaled_residual: 2.123_445_25e-2, norms: PASSED_NORMS },
+        ..TestRecord::not_run(spec)
     }
 }
 
@@ -196,7 +194,6 @@ fn protection() -> Protection {
         segment_bytes: 3 << 30,
         open_seconds: 0.75,
         checkpoints: 4,
-        overlap: false,
         checkpoint_seconds: 0.5,
         stall_seconds: 0.5,
         stall: Stall {
@@ -214,22 +211,11 @@ fn protection() -> Protection {
             epoch: 2,
             column: 4096,
             rebuilt_ranks: vec![3],
-            damaged_blocks: 0,
             start_seconds: 30.0,
             lost_seconds: 1.5,
             recover_seconds: 0.25,
-            is_by_wall_clock: false,
-            wall_clock_step_seconds: 0.0,
-            mended_seconds: None,
-            undone_ranks: 0,
-            replacement: None,
-            level: None,
+            ..Restart::default()
         }],
-        checks: 0,
-        mended_rows: 0,
-        mended: Vec::new(),
-        unverified: Vec::new(),
-        checksum_costs: None,
-        levels: Vec::new(),
+        ..Protection::default()
     }
 }

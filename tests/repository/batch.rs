@@ -207,8 +207,8 @@ fn a_job_learns_the_time_that_it_has() {
         } else {
             let in_time =
                 || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 4 * 3600 - 60;
-            let before = in_time();
-            assert!((before..=in_time()).contains(&end(name, None)), "{name}");
+            let (before, end, after) = (in_time(), end(name, None), in_time());
+            assert!((before..=after).contains(&end), "{name}: {before} {end} {after}");
         }
     }
 }

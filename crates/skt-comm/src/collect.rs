@@ -70,9 +70,6 @@ pub fn all_reduce<C: Comm, T: Pod>(
 }
 
 /// Returns the `value` of `root` on all ranks.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn broadcast_one<C: Comm, T: Pod>(comm: &C, value: T, root: usize) -> Result<T> {
     let mut data = [value];
     broadcast(comm, &mut data, root)?;
@@ -80,9 +77,6 @@ pub fn broadcast_one<C: Comm, T: Pod>(comm: &C, value: T, root: usize) -> Result
 }
 
 /// Whether it is so on any rank, the same on all.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn any<C: Comm>(comm: &C, is_so: bool) -> Result<bool> {
     let mut any = [u8::from(is_so)];
     all_reduce(comm, &mut any, u8::max)?;
@@ -90,9 +84,6 @@ pub fn any<C: Comm>(comm: &C, is_so: bool) -> Result<bool> {
 }
 
 /// The largest `value` of any rank; a NaN on any rank wins.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn max<C: Comm>(comm: &C, value: f64) -> Result<f64> {
     let mut largest = [value];
     all_max(comm, &mut largest)?;
@@ -141,9 +132,6 @@ pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Re
 
 /// Collects each rank's `value` on `root`, as JSON (`None` elsewhere). JSON has no infinity and no
 /// NaN.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn gather_json<C: Comm, T: Serialize + DeserializeOwned>(
     comm: &C,
     value: &T,
@@ -154,9 +142,6 @@ pub fn gather_json<C: Comm, T: Serialize + DeserializeOwned>(
 }
 
 /// Collects each rank's `value` on every rank, as [`gather_json`] does.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn all_gather_json<C: Comm, T: Serialize + DeserializeOwned>(
     comm: &C,
     value: &T,
@@ -166,9 +151,6 @@ pub fn all_gather_json<C: Comm, T: Serialize + DeserializeOwned>(
 }
 
 /// Returns the `value` of `root` on all ranks, sent as JSON.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn broadcast_json<C: Comm, T: Serialize + DeserializeOwned>(
     comm: &C,
     value: &T,

@@ -94,10 +94,8 @@ impl Origin {
         elapsed_seconds: f64,
     ) -> Result<Self, CommError> {
         let mine = [reading.boot, (reading.uptime_seconds - elapsed_seconds).to_bits()];
-        let all = collect::all_gather_bytes(comm, bytemuck::bytes_of(&mine))?;
         let mut uptimes: Vec<(u64, f64)> = Vec::new();
-        for bytes in all {
-            let [boot, uptime] = bytemuck::pod_read_unaligned(&bytes);
+        for [boot, uptime] in collect::all_gather(comm, &mine)? {
             if uptimes.len() < UPTIMES_KEPT && uptimes.iter().all(|(known, _)| *known != boot) {
                 uptimes.push((boot, f64::from_bits(uptime)));
             }

@@ -20,7 +20,7 @@ use super::methods::Method;
 use super::segment::{DamagedCell, OwnSegment};
 use crate::tuning::TUNING;
 use skt_comm::Comm;
-use skt_comm::collect::{all_gather_bytes, all_reduce};
+use skt_comm::collect::{all_gather_slices, all_reduce};
 
 /// The active part and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
@@ -199,10 +199,9 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     pub fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
         let places: Vec<CellPosition> = listed.iter().map(|cell| cell.place).collect();
         let mut damaged = Damaged::new();
-        let of_all = all_gather_bytes(&self.group, bytemuck::cast_slice(&places))?;
-        for (member, bytes) in of_all.iter().enumerate() {
-            for place in bytes.chunks_exact(size_of::<CellPosition>()) {
-                let place = bytemuck::pod_read_unaligned(place);
+        let of_all = all_gather_slices(&self.group, &places)?;
+        for (member, places) in of_all.into_iter().enumerate() {
+            for place in places {
                 damaged.entry(place).or_default().insert(member);
             }
         }

@@ -11,7 +11,7 @@ use super::probe::Seen;
 use super::ranks::SpacedRanks;
 use super::{Level, Reach};
 use skt_comm::Comm;
-use skt_comm::collect::all_gather_bytes;
+use skt_comm::collect::all_gather_json;
 
 /// Images that a level needs room for besides those that it keeps: one that is being written, and
 /// one that is sealed here and not known to be sealed everywhere.
@@ -46,9 +46,7 @@ pub fn slots_with_room<C: Comm>(
         let images = listed.iter().filter(|file| file.ranks.contains(rank)).count();
         let (node, host) = (node.to_owned(), host.to_owned());
         let request = Request { rank, node, host, image_bytes, images, free_bytes };
-        let all = all_gather_bytes(comm, &serde_json::to_vec(&request).expect("plain data"))?;
-        let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");
-        let all: Vec<Request> = all.iter().map(read).collect();
+        let all = all_gather_json(comm, &request)?;
         let of_all = slots_of_all(level.reach, &all, align_bytes);
         lacking.push(too_little(level, &all, &of_all));
         slots.push(of_all[comm.rank()]);

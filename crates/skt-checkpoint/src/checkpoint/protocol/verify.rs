@@ -14,7 +14,7 @@ use crate::checkpoint::level::Load;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::segment::{DamagedCell, Findings};
 use skt_comm::Comm;
-use skt_comm::collect::all_gather_bytes;
+use skt_comm::collect::all_gather_json;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
@@ -74,12 +74,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             byte: first.place.cell * self.config.cell_bytes,
             cells: found.cells,
         });
-        let mine =
-            damage.map_or_else(Vec::new, |damage| serde_json::to_vec(&damage).expect("plain data"));
-        let all = all_gather_bytes(&self.job, &mine)?;
-        let damage: Vec<Damage> = (all.iter().filter(|bytes| !bytes.is_empty()))
-            .map(|bytes| serde_json::from_slice(bytes).expect("written just now"))
-            .collect();
+        let all = all_gather_json(&self.job, &damage)?;
+        let damage: Vec<Damage> = all.into_iter().flatten().collect();
         if damage.is_empty() {
             Ok(())
         } else {

@@ -105,6 +105,7 @@ impl Args {
             threads: 1,
             transport: Transport::Messages,
             checksums: 0,
+            mxp: None,
         }
     }
 }

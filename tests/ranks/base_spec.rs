@@ -25,6 +25,7 @@ pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         threads: 1,
         transport: Transport::Shared,
         checksums: 0,
+        mxp: None,
     }
 }
 

@@ -42,7 +42,8 @@ pub use launch::{LaunchDraft, LaunchSettings, Launching};
 use serde::{Deserialize, Serialize};
 pub use source::ValueSource;
 pub use spec::{
-    Bcast, Fact, Form, Generator, Output, Pin, Pmap, RunSpec, Swap, TestSpec, Transport,
+    Bcast, Fact, Form, Generator, MxpMatrix, Output, Pin, Pmap, Refinement, RunSpec, Swap,
+    TestSpec, Transport,
 };
 pub use validate::{Checked, ValidationRules, validate};
 

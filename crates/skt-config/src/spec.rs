@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use skt_solver::pfact::Variant;
 use skt_solver::pgesv::Params;
-pub use skt_terms::choice::{Bcast, Fact, Form, Generator, Pin, Pmap, Swap, Transport};
+pub use skt_terms::choice::{
+    Bcast, Fact, Form, Generator, MxpMatrix, Pin, Pmap, Refinement, Swap, Transport,
+};
 
 /// Where the report goes (HPL.dat lines 3 and 4).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -90,6 +92,9 @@ pub struct RunSpec {
     /// abft`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
+    /// The matrix of HPL-MxP; `None` for HPL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mxp: Option<MxpMatrix>,
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -123,6 +128,9 @@ pub struct TestSpec {
     /// abft`).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
+    /// The matrix of HPL-MxP; `None` for HPL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mxp: Option<MxpMatrix>,
 }
 
 impl TestSpec {
@@ -221,6 +229,7 @@ impl RunSpec {
                                     threads: self.threads,
                                     transport: self.transport,
                                     checksums: self.checksums,
+                                    mxp: self.mxp,
                                 });
                             }
                         }

@@ -94,6 +94,29 @@ pub enum Generator {
     Xoshiro,
 }
 
+/// The matrix of HPL-MxP, which is to be factored without pivoting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MxpMatrix {
+    /// A product of triangles with a chosen condition number (Fasi and Higham, SIAM J. Matrix
+    /// Anal. Appl. 2021).
+    FasiHigham,
+    /// HPL's random matrix with a scaled diagonal.
+    Scaled,
+    /// HPL's random matrix with a strictly dominant diagonal, for tests.
+    Dominant,
+}
+
+/// How a solution of HPL-MxP was refined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refinement {
+    /// Classic iterative refinement.
+    Classic,
+    /// GMRES, preconditioned by the factors.
+    Gmres,
+}
+
 /// How ranks of a node exchange panels and rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -154,6 +177,8 @@ coded!(Swap {
 });
 coded!(Form { Transposed: "transposed", NoTransposed: "no-transposed" });
 coded!(Generator { Hpl: "hpl", Xoshiro: "xoshiro" });
+named!(MxpMatrix { FasiHigham: "fasi-higham", Scaled: "scaled", Dominant: "dominant" });
+named!(Refinement { Classic: "classic", Gmres: "gmres" });
 coded!(Transport { Shared: "shared", Messages: "messages" });
 coded!(Pin { Auto: "auto", None: "none" | "off" });
 

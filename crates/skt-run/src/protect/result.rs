@@ -124,8 +124,13 @@ mod tests {
     use super::super::split::state_bytes;
     use super::*;
     use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX};
-    use crate::record::{DetailedTiming, Protection, RepairedRank, Restart, Samples, Unverified};
-    use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+    use crate::record::{
+        DetailedTiming, MxpRecord, Protection, RefinementStep, RepairedRank, Restart, Samples,
+        Unverified,
+    };
+    use skt_config::{
+        Bcast, Fact, Generator, MxpMatrix, Pmap, Refinement, Swap, TestSpec, Transport,
+    };
 
     /// A number with as many digits as possible.
     const LONG: f64 = 1_234_567_890.123_456_7;
@@ -193,6 +198,7 @@ mod tests {
             threads: MANY,
             transport: Transport::Shared,
             checksums: MANY,
+            mxp: Some(MxpMatrix::FasiHigham),
         };
         let protection = Protection {
             method: "double".into(),
@@ -213,6 +219,18 @@ mod tests {
             ..TestRecord::not_run(spec)
         });
         record.power = vec![reading(); 2];
+        let step = RefinementStep {
+            refinement: Refinement::Classic,
+            end_seconds: LONG,
+            scaled_residual: LONG,
+        };
+        record.mxp = Some(MxpRecord {
+            factor_seconds: LONG,
+            refine_seconds: LONG,
+            refinement: Refinement::Classic,
+            steps: vec![step; MxpRecord::MAX_STEPS],
+            has_converged: false,
+        });
         record.outcome = Outcome::Failed {
             scaled_residual: f64::NAN,
             norms: Norms {

@@ -2,6 +2,7 @@
 //! in, and reports print.
 
 pub mod energy;
+mod mxp;
 mod outcome;
 mod protection;
 mod restart;
@@ -15,6 +16,7 @@ use skt_config::{ConfigText, TestSpec};
 use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_health::slow::SlowReport;
 
+pub use mxp::{MxpRecord, RefinementStep};
 pub use outcome::{Counts, MAX_ROUNDING_RESIDUAL, Norms, Outcome};
 pub use protection::{LevelFacts, Protection, RepairedRank, Stall, Unverified};
 pub use restart::{Replacement, Restart};
@@ -125,6 +127,9 @@ pub struct TestRecord {
     /// The energy of the timed part, by each source that measured it.
     #[serde(default)]
     pub power: Vec<EnergyReading>,
+    /// What HPL-MxP has besides; `None` for HPL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mxp: Option<MxpRecord>,
     /// The rates of all ranks in the last start, and the ranks that are slow; `None` where they
     /// were not compared. Not stored for later starts.
     #[serde(skip)]
@@ -155,6 +160,7 @@ impl TestRecord {
             protection: None,
             end_unix: None,
             power: Vec::new(),
+            mxp: None,
             slow: None,
             outcome: Outcome::NotChecked,
         }

@@ -1,0 +1,3 @@
+//! HPL-MxP: what surrounds the factorization in low precision.
+#![deny(unsafe_op_in_unsafe_fn)]
+#![warn(missing_docs)]

@@ -167,11 +167,11 @@ impl Guard for Clocked<'_> {
 
     fn start(&mut self) -> usize {
         self.start.set(self.comm.now());
-        self.plain.start()
+        Guard::<f64>::start(&mut self.plain)
     }
 
     fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
-        self.plain.cut(next, panels)
+        Guard::<f64>::cut(&mut self.plain, next, panels)
     }
 
     fn seconds(&self) -> f64 {

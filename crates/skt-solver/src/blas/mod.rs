@@ -6,6 +6,7 @@
 //! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` documents how to
 //! choose one. Each view knows its own layout, so that calls read like the mathematics they do.
 
+mod element;
 mod ffi;
 pub(crate) mod kernels;
 pub mod library;
@@ -17,7 +18,10 @@ pub mod triad;
 mod vectors;
 pub mod view;
 
+pub use element::Element;
 pub use view::{MatMut, MatRef};
+
+use element::{GemmArguments, TrsmArguments};
 
 use ffi::{BlasInt, int};
 
@@ -25,7 +29,7 @@ use ffi::{BlasInt, int};
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn gemm(alpha: f64, a: MatRef, b: MatRef, beta: f64, mut c: MatMut) {
+pub fn gemm<T: Element>(alpha: T, a: MatRef<T>, b: MatRef<T>, beta: T, mut c: MatMut<T>) {
     assert_eq!((a.rows(), a.cols(), b.cols()), (c.rows(), b.rows(), c.cols()), "gemm shapes");
     if c.rows() == 0 || c.cols() == 0 {
         return;
@@ -37,78 +41,88 @@ pub fn gemm(alpha: f64, a: MatRef, b: MatRef, beta: f64, mut c: MatMut) {
     let (trans_a, lda) = op(a);
     let (trans_b, ldb) = op(b);
     let (m, n, k) = (int(c.rows()), int(c.cols()), int(a.cols()));
-    let ldc = int(c.ld());
+    let trans = [trans_a, trans_b];
+    let (ldc, a, b, c) = (int(c.ld()), a.as_ptr(), b.as_ptr(), c.as_mut_ptr());
     // SAFETY: the views guarantee that every element that these shapes and leading dimensions name
     // is in borrowed memory, C's exclusively.
-    unsafe {
-        ffi::dgemm_(
-            &trans_a,
-            &trans_b,
-            &m,
-            &n,
-            &k,
-            &alpha,
-            a.as_ptr(),
-            &lda,
-            b.as_ptr(),
-            &ldb,
-            &beta,
-            c.as_mut_ptr(),
-            &ldc,
-            1,
-            1,
-        );
-    }
+    unsafe { T::gemm(&GemmArguments { trans, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc }) };
+}
+
+/// `target := source`, both with contiguous rows.
+///
+/// # Panics
+/// When the shapes differ, or a matrix is column-major.
+pub fn copy<T: Element>(source: MatRef<T>, mut target: MatMut<T>) {
+    assert_eq!((source.rows(), source.cols()), (target.rows(), target.cols()), "copy shapes");
+    (0..source.rows()).for_each(|i| target.row_mut(i).copy_from_slice(source.row(i)));
 }
 
 /// `B := L^-1 B` with L the unit lower triangle of the square matrix `l`, B `k x n`.
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn solve_unit_lower(l: MatRef, mut b: MatMut) {
+pub fn solve_unit_lower<T: Element>(l: MatRef<T>, mut b: MatMut<T>) {
     assert_eq!((l.rows(), l.cols()), (b.rows(), b.rows()), "trsm shapes");
     if b.rows() == 0 || b.cols() == 0 {
         return;
     }
-    if solve_rows::solve(l, None, &mut b) {
+    if T::solve_rows(l, None, &mut b) {
         return;
     }
     // A row-major B is solved from the right: B' := B' L'^-1. A row-major L is
     // the transpose of a column-major upper triangle.
-    let lower = if l.is_col_major() { b'L' } else { b'U' };
+    let uplo = if l.is_col_major() { b'L' } else { b'U' };
     let from_right = !b.is_col_major();
     let transposed = l.is_col_major() == from_right;
     let (m, n) = if from_right { (b.cols(), b.rows()) } else { (b.rows(), b.cols()) };
-    let (m, n, ldl, ldb) = (int(m), int(n), int(l.ld()), int(b.ld()));
     let side = if from_right { b'R' } else { b'L' };
     let trans = if transposed { b'T' } else { b'N' };
+    let (m, n, lda, ldb) = (int(m), int(n), int(l.ld()), int(b.ld()));
+    let (diag, a, b) = (b'U', l.as_ptr(), b.as_mut_ptr());
     // SAFETY: as for gemm.
-    unsafe {
-        ffi::dtrsm_(
-            &side,
-            &lower,
-            &trans,
-            &b'U',
-            &m,
-            &n,
-            &1.0,
-            l.as_ptr(),
-            &ldl,
-            b.as_mut_ptr(),
-            &ldb,
-            1,
-            1,
-            1,
-            1,
-        );
+    unsafe { T::trsm(&TrsmArguments { side, uplo, trans, diag, m, n, a, lda, b, ldb }) };
+}
+
+/// Columns up to which [`solve_upper_from_right`] calls TRSM: products run at a higher rate.
+const TRSM_COLUMNS: usize = 64;
+
+/// `B := B U^-1` with U the upper triangle of the square matrix `u`, B `m x k` and row-major:
+///
+/// ```text
+/// B1 := B1 U11^-1,   B2 := (B2 - B1 U12) U22^-1
+/// ```
+///
+/// # Panics
+/// When the shapes do not fit, or B is column-major.
+pub fn solve_upper_from_right<T: Element>(u: MatRef<T>, mut b: MatMut<T>) {
+    let k = b.cols();
+    assert_eq!((u.rows(), u.cols()), (k, k), "trsm shapes");
+    assert!(!b.is_col_major(), "rows of B are contiguous");
+    if b.rows() == 0 || k == 0 {
+        return;
     }
+    if k > TRSM_COLUMNS {
+        let half = (k / 2).next_multiple_of(TRSM_COLUMNS);
+        let (mut b1, mut b2) = b.split_cols(half);
+        solve_upper_from_right(u.block(0..half, 0..half), b1.rb());
+        gemm(T::MINUS_ONE, b1.as_ref(), u.block(0..half, half..k), T::ONE, b2.rb());
+        return solve_upper_from_right(u.block(half..k, half..k), b2);
+    }
+    // In column-major terms: B' := U'^-1 B'. A row-major U is the transpose of a column-major lower
+    // triangle.
+    let (uplo, trans) = if u.is_col_major() { (b'U', b'T') } else { (b'L', b'N') };
+    let (side, diag) = (b'L', b'N');
+    let (m, n, lda, ldb) = (int(b.cols()), int(b.rows()), int(u.ld()), int(b.ld()));
+    let (a, b) = (u.as_ptr(), b.as_mut_ptr());
+    // SAFETY: as for gemm.
+    unsafe { T::trsm(&TrsmArguments { side, uplo, trans, diag, m, n, a, lda, b, ldb }) };
 }
 
 /// Rows of a matrix, each at any address.
 #[derive(Clone)]
-pub struct Rows<'a> {
+pub struct Rows<'a, T = f64> {
     /// The rows.
-    pub rows: &'a [&'a [f64]],
+    pub rows: &'a [&'a [T]],
     /// The elements of each row that are meant.
     pub cols: std::ops::Range<usize>,
 }
@@ -118,11 +132,11 @@ pub struct Rows<'a> {
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn solve_unit_lower_from(l: MatRef, from: Rows, mut b: MatMut) {
+pub fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: MatMut<T>) {
     let shape = (b.rows(), b.rows(), b.rows(), b.cols());
     assert_eq!((l.rows(), l.cols(), from.rows.len(), from.cols.len()), shape, "trsm shapes");
     assert!(from.rows.iter().all(|row| row.len() >= from.cols.end), "elements that are there");
-    if b.rows() == 0 || b.cols() == 0 || solve_rows::solve(l, Some(&from), &mut b) {
+    if b.rows() == 0 || b.cols() == 0 || T::solve_rows(l, Some(&from), &mut b) {
         return;
     }
     for (i, row) in from.rows.iter().enumerate() {
@@ -194,7 +208,7 @@ pub fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
 }
 
 /// The `trans` letter of the BLAS and the leading dimension of a view.
-fn op(a: MatRef) -> (u8, BlasInt) {
+fn op<T: Element>(a: MatRef<T>) -> (u8, BlasInt) {
     (if a.is_col_major() { b'N' } else { b'T' }, int(a.ld()))
 }
 
@@ -230,6 +244,36 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn solve_from_the_right_undoes_a_product(
+            m in 0usize..9, k in 0usize..150, by_row: bool, seed: u64,
+        ) {
+            let ld = 150;
+            // The diagonal dominates, and below it there is junk.
+            let mut data: Vec<f32> =
+                numbers(seed, ld * ld).into_iter().map(|x| x as f32).collect();
+            (0..k).for_each(|i| data[i * (ld + 1)] += 20.0);
+            let u = if by_row {
+                MatRef::row_major(&data, k, k, ld)
+            } else {
+                MatRef::col_major(&data, k, k, ld)
+            };
+            let before: Vec<f32> =
+                numbers(seed ^ 1, 9 * ld).into_iter().map(|x| x as f32).collect();
+            let mut solved = before.clone();
+            solve_upper_from_right(u, MatMut::row_major(&mut solved, m, k, ld));
+            for (i, j) in (0..9).flat_map(|i| (0..ld).map(move |j| (i, j))) {
+                let had = f64::from(before[i * ld + j]);
+                let got = if i < m && j < k {
+                    let term = |p: usize| f64::from(solved[i * ld + p]) * f64::from(u.at(p, j));
+                    (0..=j).map(term).sum()
+                } else {
+                    f64::from(solved[i * ld + j])
+                };
+                prop_assert!((got - had).abs() < 1e-5, "({i}, {j}): {got}, {had}");
+            }
+        }
+
         #[test]
         fn gemm_agrees_with_its_formula_in_every_layout(
             m in 0usize..9, n in 0usize..9, k in 0usize..9, layouts in 0u8..8, seed: u64,

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use skt_comm::pages;
 
+use super::Element;
+
 /// How many rows ahead [`MatRef::fetched_rows`] fetches: while one row is read, the next one
 /// arrives.
 const ROWS_AHEAD: usize = 2;
@@ -25,39 +27,39 @@ impl Layout {
     }
 }
 
-/// A read-only matrix of `rows x cols` doubles, contiguous along one index, with `ld` doubles from
+/// A read-only matrix of `rows x cols` elements, contiguous along one index, with `ld` elements from
 /// one line to the next along the other.
 #[derive(Clone, Copy)]
-pub struct MatRef<'a> {
-    ptr: *const f64,
+pub struct MatRef<'a, T = f64> {
+    ptr: *const T,
     rows: usize,
     cols: usize,
     ld: usize,
     layout: Layout,
-    memory: PhantomData<&'a [f64]>,
+    memory: PhantomData<&'a [T]>,
 }
 
-/// A writable matrix of `rows x cols` doubles, contiguous along one index, with `ld` doubles from
+/// A writable matrix of `rows x cols` elements, contiguous along one index, with `ld` elements from
 /// one line to the next along the other.
-pub struct MatMut<'a> {
-    ptr: *mut f64,
+pub struct MatMut<'a, T = f64> {
+    ptr: *mut T,
     rows: usize,
     cols: usize,
     ld: usize,
     layout: Layout,
-    memory: PhantomData<&'a mut [f64]>,
+    memory: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: a MatRef is a shared borrow of doubles, a MatMut an exclusive one.
-unsafe impl Send for MatRef<'_> {}
-// SAFETY: a MatRef is a shared borrow of doubles.
-unsafe impl Sync for MatRef<'_> {}
-// SAFETY: a MatMut is an exclusive borrow of doubles.
-unsafe impl Send for MatMut<'_> {}
+// SAFETY: a MatRef is a shared borrow of elements, a MatMut an exclusive one.
+unsafe impl<T: Element> Send for MatRef<'_, T> {}
+// SAFETY: a MatRef is a shared borrow of elements.
+unsafe impl<T: Element> Sync for MatRef<'_, T> {}
+// SAFETY: a MatMut is an exclusive borrow of elements.
+unsafe impl<T: Element> Send for MatMut<'_, T> {}
 // SAFETY: a shared MatMut only reads.
-unsafe impl Sync for MatMut<'_> {}
+unsafe impl<T: Element> Sync for MatMut<'_, T> {}
 
-/// Checks that `lines` of `width` doubles each, `ld` from one to the next, fit into `len` doubles.
+/// Checks that `lines` of `width` elements each, `ld` from one to the next, fit into `len` elements.
 /// Returns the distance from one line to the next: `ld`, or 0 where lines are empty, so that all of
 /// them begin within the memory, even if it is empty.
 fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
@@ -66,10 +68,10 @@ fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
         return 0;
     }
     let before_last = lines.saturating_sub(1).checked_mul(ld);
-    let end = before_last.and_then(|doubles| doubles.checked_add(width));
+    let end = before_last.and_then(|elements| elements.checked_add(width));
     assert!(
         lines == 0 || end.is_some_and(|end| end <= len),
-        "a view of {lines} lines of {width} doubles, {ld} apart, over memory of {len}"
+        "a view of {lines} lines of {width} elements, {ld} apart, over memory of {len}"
     );
     ld
 }
@@ -86,7 +88,7 @@ macro_rules! shape {
             self.cols
         }
 
-        /// Doubles from one line to the next, at least the length of a line.
+        /// Elements from one line to the next, at least the length of a line.
         pub(super) fn ld(&self) -> usize {
             let line = if self.is_col_major() { self.rows } else { self.cols };
             self.ld.max(line).max(1)
@@ -119,14 +121,14 @@ macro_rules! shape {
     };
 }
 
-impl<'a> MatRef<'a> {
+impl<'a, T: Element> MatRef<'a, T> {
     shape!();
 
     /// A matrix whose rows are contiguous.
     ///
     /// # Panics
     /// When `data` is too short for the shape.
-    pub fn row_major(data: &'a [f64], rows: usize, cols: usize, ld: usize) -> Self {
+    pub fn row_major(data: &'a [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), rows, cols, ld);
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
@@ -135,7 +137,7 @@ impl<'a> MatRef<'a> {
     ///
     /// # Panics
     /// When `data` is too short for the shape.
-    pub fn col_major(data: &'a [f64], rows: usize, cols: usize, ld: usize) -> Self {
+    pub fn col_major(data: &'a [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), cols, rows, ld);
         Self { ptr: data.as_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
     }
@@ -160,7 +162,7 @@ impl<'a> MatRef<'a> {
     ///
     /// # Panics
     /// When it is outside of the matrix.
-    pub fn at(self, i: usize, j: usize) -> f64 {
+    pub fn at(self, i: usize, j: usize) -> T {
         assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
         // SAFETY: an element of the view.
         unsafe { *self.ptr.add(self.offset(i, j)) }
@@ -170,7 +172,7 @@ impl<'a> MatRef<'a> {
     ///
     /// # Panics
     /// When there is none, or the matrix is column-major.
-    pub fn row(self, i: usize) -> &'a [f64] {
+    pub fn row(self, i: usize) -> &'a [T] {
         self.check_line(Layout::Row, i, self.rows);
         // SAFETY: a row of the view is contiguous and borrowed for 'a.
         unsafe { std::slice::from_raw_parts(self.ptr.add(i * self.ld), self.cols) }
@@ -182,7 +184,7 @@ impl<'a> MatRef<'a> {
     ///
     /// # Panics
     /// When the matrix is column-major.
-    pub fn fetched_rows(self) -> impl Iterator<Item = &'a [f64]> {
+    pub fn fetched_rows(self) -> impl Iterator<Item = &'a [T]> {
         (0..self.rows).map(move |i| {
             if i + ROWS_AHEAD < self.rows {
                 pages::fetch(bytemuck::cast_slice(self.row(i + ROWS_AHEAD)));
@@ -195,25 +197,25 @@ impl<'a> MatRef<'a> {
     ///
     /// # Panics
     /// When there is none, or the matrix is row-major.
-    pub fn col(self, j: usize) -> &'a [f64] {
+    pub fn col(self, j: usize) -> &'a [T] {
         self.check_line(Layout::Col, j, self.cols);
         // SAFETY: a column of the view is contiguous and borrowed for 'a.
         unsafe { std::slice::from_raw_parts(self.ptr.add(j * self.ld), self.rows) }
     }
 
-    pub(super) fn as_ptr(&self) -> *const f64 {
+    pub(super) fn as_ptr(&self) -> *const T {
         self.ptr
     }
 }
 
-impl<'a> MatMut<'a> {
+impl<'a, T: Element> MatMut<'a, T> {
     shape!();
 
     /// A writable matrix whose rows are contiguous.
     ///
     /// # Panics
     /// When `data` is too short for the shape.
-    pub fn row_major(data: &'a mut [f64], rows: usize, cols: usize, ld: usize) -> Self {
+    pub fn row_major(data: &'a mut [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), rows, cols, ld);
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
@@ -221,19 +223,19 @@ impl<'a> MatMut<'a> {
     /// A writable matrix whose rows are contiguous, from `ptr` on.
     ///
     /// # Safety
-    /// `doubles` doubles exist at `ptr`, and outlive the matrix; other readers and writers use only
+    /// `elements` elements exist at `ptr`, and outlive the matrix; other readers and writers use only
     /// elements of which no block is in use.
     ///
     /// # Panics
-    /// When `doubles` are too few for the shape.
+    /// When `elements` are too few for the shape.
     pub unsafe fn row_major_at(
-        ptr: *mut f64,
-        doubles: usize,
+        ptr: *mut T,
+        elements: usize,
         rows: usize,
         cols: usize,
         ld: usize,
     ) -> Self {
-        let ld = checked_ld(doubles, rows, cols, ld);
+        let ld = checked_ld(elements, rows, cols, ld);
         Self { ptr, rows, cols, ld, layout: Layout::Row, memory: PhantomData }
     }
 
@@ -241,23 +243,23 @@ impl<'a> MatMut<'a> {
     ///
     /// # Panics
     /// When `data` is too short for the shape.
-    pub fn col_major(data: &'a mut [f64], rows: usize, cols: usize, ld: usize) -> Self {
+    pub fn col_major(data: &'a mut [T], rows: usize, cols: usize, ld: usize) -> Self {
         let ld = checked_ld(data.len(), cols, rows, ld);
         Self { ptr: data.as_mut_ptr(), rows, cols, ld, layout: Layout::Col, memory: PhantomData }
     }
 
     /// Borrows the matrix for a shorter time.
-    pub fn rb(&mut self) -> MatMut<'_> {
+    pub fn rb(&mut self) -> MatMut<'_, T> {
         MatMut { memory: PhantomData, ..*self }
     }
 
     /// The matrix to read.
-    pub fn as_ref(&self) -> MatRef<'_> {
+    pub fn as_ref(&self) -> MatRef<'_, T> {
         MatMut { memory: PhantomData, ..*self }.into_ref()
     }
 
     /// The matrix to read, for the whole time of the borrow.
-    pub fn into_ref(self) -> MatRef<'a> {
+    pub fn into_ref(self) -> MatRef<'a, T> {
         let Self { ptr, rows, cols, ld, layout, .. } = self;
         MatRef { ptr, rows, cols, ld, layout, memory: PhantomData }
     }
@@ -300,7 +302,7 @@ impl<'a> MatMut<'a> {
     }
 
     /// The matrix, for threads that each use blocks of their own.
-    pub fn share(self) -> SharedMat<'a> {
+    pub fn share(self) -> SharedMat<'a, T> {
         SharedMat(self)
     }
 
@@ -316,7 +318,7 @@ impl<'a> MatMut<'a> {
     ///
     /// # Panics
     /// When it is outside of the matrix.
-    pub fn set(&mut self, i: usize, j: usize, value: f64) {
+    pub fn set(&mut self, i: usize, j: usize, value: T) {
         assert!(i < self.rows && j < self.cols, "element ({i}, {j})");
         // SAFETY: an element of the view.
         unsafe { *self.ptr.add(self.offset(i, j)) = value }
@@ -326,7 +328,7 @@ impl<'a> MatMut<'a> {
     ///
     /// # Panics
     /// When there is none, or the matrix is column-major.
-    pub fn row_mut(&mut self, i: usize) -> &mut [f64] {
+    pub fn row_mut(&mut self, i: usize) -> &mut [T] {
         self.check_line(Layout::Row, i, self.rows);
         // SAFETY: a row of the view is contiguous and exclusively borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(i * self.ld), self.cols) }
@@ -336,7 +338,7 @@ impl<'a> MatMut<'a> {
     ///
     /// # Panics
     /// When one of them does not exist, they are the same, or the matrix is column-major.
-    pub fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [f64], &mut [f64]) {
+    pub fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [T], &mut [T]) {
         self.check_line(Layout::Row, i, self.rows);
         self.check_line(Layout::Row, k, self.rows);
         assert_ne!(i, k, "two different rows");
@@ -353,26 +355,26 @@ impl<'a> MatMut<'a> {
     ///
     /// # Panics
     /// When there is none, or the matrix is row-major.
-    pub fn col_mut(&mut self, j: usize) -> &mut [f64] {
+    pub fn col_mut(&mut self, j: usize) -> &mut [T] {
         self.check_line(Layout::Col, j, self.cols);
         // SAFETY: a column of the view is contiguous and exclusively borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(j * self.ld), self.rows) }
     }
 
-    pub(super) fn as_mut_ptr(&mut self) -> *mut f64 {
+    pub(super) fn as_mut_ptr(&mut self) -> *mut T {
         self.ptr
     }
 }
 
 /// A matrix that several threads write, each of them disjoint blocks.
-pub struct SharedMat<'a>(MatMut<'a>);
+pub struct SharedMat<'a, T = f64>(MatMut<'a, T>);
 
-impl<'a> SharedMat<'a> {
+impl<'a, T: Element> SharedMat<'a, T> {
     /// A row-major matrix without gaps.
     ///
     /// # Panics
     /// When `data` is too short for the shape.
-    pub fn row_major(data: &'a mut [f64], rows: usize, cols: usize) -> Self {
+    pub fn row_major(data: &'a mut [T], rows: usize, cols: usize) -> Self {
         MatMut::row_major(data, rows, cols, cols).share()
     }
 
@@ -383,7 +385,7 @@ impl<'a> SharedMat<'a> {
     ///
     /// # Panics
     /// When it reaches beyond the matrix.
-    pub unsafe fn block(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a> {
+    pub unsafe fn block(&self, rows: Range<usize>, cols: Range<usize>) -> MatMut<'a, T> {
         // SAFETY: the caller keeps blocks apart.
         unsafe { self.0.alias() }.block(rows, cols)
     }
@@ -395,7 +397,7 @@ impl<'a> SharedMat<'a> {
     ///
     /// # Panics
     /// When it reaches beyond the matrix.
-    pub unsafe fn read(&self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a> {
+    pub unsafe fn read(&self, rows: Range<usize>, cols: Range<usize>) -> MatRef<'a, T> {
         // SAFETY: the caller keeps it apart from what is written.
         unsafe { self.0.alias() }.into_ref().block(rows, cols)
     }

@@ -15,7 +15,7 @@ use super::half::Half;
 use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
-use crate::blas::MatRef;
+use crate::blas::{Element, MatRef};
 use crate::comm::{Comm, PageBuf};
 use crate::swap;
 use crate::swap::node::NodeRows;
@@ -23,7 +23,7 @@ use crate::tuning::TUNING;
 use crate::update;
 
 /// How the rows of a process column are exchanged, with the work space for it.
-pub(super) enum RowExchange<C: Comm> {
+pub enum RowExchange<C: Comm> {
     /// P = 1: in A.
     InPlace,
     /// By messages; U is solved in the work space.
@@ -35,8 +35,8 @@ pub(super) enum RowExchange<C: Comm> {
 }
 
 impl<C: Comm> RowExchange<C> {
-    /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time, on `p`
-    /// process rows: in `shared` memory if there is any, in A with one process row, else by
+    /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time, on
+    /// `p` process rows: in `shared` memory if there is any, in A with one process row, else by
     /// messages.
     pub fn new(
         p: usize,
@@ -63,7 +63,8 @@ impl<C: Comm> RowExchange<C> {
         buffers.map(Self::Messages).map_err(memory_error("the row exchange"))
     }
 
-    /// An exchange by messages that are sent while this rank computes.
+    /// An exchange by messages that are sent while this rank computes, with up to `cols` doubles of
+    /// a row.
     pub fn half(nb: usize, cols: usize) -> Result<Self, SolveError> {
         Half::new(nb, cols).map(Self::Half).map_err(memory_error("the row exchange"))
     }
@@ -83,18 +84,54 @@ impl<C: Comm> RowExchange<C> {
         }
     }
 
+    /// Passes `take` each row of the diagonal block of a panel that moves no rows, with its number
+    /// in the block; `cols` are the panel's local columns, and `plan` is its row exchange.
+    /// Collective over the process column.
+    ///
+    /// # Safety
+    /// No other thread uses these columns.
+    pub(crate) unsafe fn gather<T: Element>(
+        &mut self,
+        local: &Local<C, T>,
+        layout: &Layout<T>,
+        plan: &swap::Plan,
+        cols: Range<usize>,
+        mut take: impl FnMut(usize, &[T]),
+    ) -> Result<(), SolveError> {
+        let (Local { grid, team, params, .. }, &Layout { top, jb, .. }) = (local, layout);
+        // SAFETY: the caller's promise.
+        let columns = unsafe { local.a.block(0..local.shape.rows, cols) };
+        let arrived = match self {
+            Self::InPlace => {
+                (0..jb).for_each(|i| take(i, columns.as_ref().row(top + i)));
+                return Ok(());
+            }
+            Self::Messages(buffers) => {
+                let way = (params.swap, params.swap_threshold);
+                swap::exchange(&grid.col, plan, way, columns, buffers)?
+            }
+            Self::Half(_) => panic!("an exchange of trailing columns"),
+            Self::Node(rows) => rows.exchange(&grid.col, plan, team, columns)?,
+        };
+        let rows = arrived.columns(0..jb).rows;
+        rows.iter().enumerate().for_each(|(i, row)| take(i, row));
+        // The ranks have read each other's rows.
+        arrived.solved(&grid.col)?;
+        Ok(())
+    }
+
     /// Exchanges rows on the columns `cols` and solves for U there. Returns U, `jb x cols`; this
     /// rank's rows of it are in A as well.
     ///
     /// # Safety
     /// No other thread uses these columns; U in A is not written to while the result is in use.
-    pub(crate) unsafe fn solve<'u, 'm: 'u>(
+    pub(crate) unsafe fn solve<'u, 'm: 'u, T: Element>(
         &'u mut self,
-        local: &Local<'m, C>,
-        panel: &Panel<C>,
+        local: &Local<'m, C, T>,
+        panel: &Panel<C, T>,
         cols: Range<usize>,
         phases: &mut Phases,
-    ) -> Result<MatRef<'u>, SolveError> {
+    ) -> Result<MatRef<'u, T>, SolveError> {
         let Local { grid, team, params, .. } = local;
         let start = grid.all.now();
         let plan = || panel.plan(local.rows, grid.myrow);
@@ -130,12 +167,12 @@ impl<C: Comm> RowExchange<C> {
 ///
 /// # Safety
 /// No other thread uses these columns.
-unsafe fn solve_arrived<'u, C: Comm>(
-    local: &Local<C>,
-    panel: &Panel<C>,
+unsafe fn solve_arrived<'u, C: Comm, T: Element>(
+    local: &Local<C, T>,
+    panel: &Panel<C, T>,
     cols: Range<usize>,
-    arrived: swap::Arrived<'u>,
-) -> Result<MatRef<'u>, SolveError> {
+    arrived: swap::Arrived<'u, T>,
+) -> Result<MatRef<'u, T>, SolveError> {
     let (operands, Layout { j, jb, .. }) = (panel.operands(), panel.layout);
     let Local { grid, team, a, .. } = local;
     let own = arrived.share();
@@ -163,12 +200,12 @@ unsafe fn solve_arrived<'u, C: Comm>(
 ///
 /// # Safety
 /// No other thread uses these columns; U in A is not written to while the result is in use.
-unsafe fn in_place<'m, C: Comm>(
-    local: &Local<'m, C>,
-    panel: &Panel<C>,
+unsafe fn in_place<'m, C: Comm, T: Element>(
+    local: &Local<'m, C, T>,
+    panel: &Panel<C, T>,
     cols: Range<usize>,
     start: Instant,
-) -> (MatRef<'m>, Instant) {
+) -> (MatRef<'m, T>, Instant) {
     let (operands, Layout { top, below, .. }) = (panel.operands(), panel.layout);
     let (a, rows, swap_nanos) = (local.a, local.shape.rows, AtomicU64::new(0));
     local.team.split(cols.len(), TUNING.solve_grain_cols, |share| {

@@ -132,7 +132,8 @@ mod tests {
             if depth == 0 {
                 events.push(Event::ComesTo(Reached::Factoring { k }));
             }
-            events.push(Event::Writes(row(k)..row(k + 1), col(k)..col(k + 1)));
+            // Where L is kept, the whole column below it.
+            events.push(Event::Writes(row(k)..all_rows, col(k)..col(k + 1)));
             events.push(Event::ComesTo(Reached::Applying { k }));
             if depth > 0 && k + depth < panels {
                 events.extend(update_columns_of(k + depth, k));

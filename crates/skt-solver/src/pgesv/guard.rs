@@ -7,8 +7,8 @@ use std::time::Instant;
 
 use super::final_part::Final;
 use super::{LocalShape, SolveError};
-use crate::blas::MatMut;
 use crate::blas::view::SharedMat;
+use crate::blas::{Element, MatMut};
 use crate::comm::PageBuf;
 
 /// What remains to be done in the background.
@@ -61,13 +61,15 @@ unsafe impl Background for Nothing {
 }
 
 /// Keeps one rank's matrix, and decides where the factorization is cut.
-pub trait Guard {
-    /// The rank's memory: at least as many doubles as its part of [A|b] has.
-    fn matrix(&mut self) -> &mut [f64];
+///
+/// `T` is the type of the matrix's numbers.
+pub trait Guard<T = f64> {
+    /// The rank's memory: at least as many numbers as its part of the matrix has.
+    fn matrix(&mut self) -> &mut [T];
 
-    /// The rank's part of [A|b], of shape `shape`, to be factored up to the next cut, and the
+    /// The rank's part of the matrix, of shape `shape`, to be factored up to the next cut, and the
     /// background work that overlaps with it.
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background);
+    fn lend(&mut self, shape: LocalShape<T>) -> (SharedMat<'_, T>, &mut dyn Background);
 
     /// Begins the timed part. Returns the first panel to factor: 0, or after a restart the one
     /// before which the last checkpoint was taken.
@@ -93,7 +95,7 @@ pub struct Unguarded {
 }
 
 impl Unguarded {
-    /// A guard with `doubles` doubles of memory, all 0.
+    /// A guard with `doubles` doubles of memory, all 0 ([`LocalShape::doubles`]).
     ///
     /// # Errors
     /// When the system has no such memory.
@@ -102,14 +104,17 @@ impl Unguarded {
     }
 }
 
-impl Guard for Unguarded {
-    fn matrix(&mut self) -> &mut [f64] {
-        &mut self.memory
+impl<T: Element> Guard<T> for Unguarded {
+    fn matrix(&mut self) -> &mut [T] {
+        T::of_mut(&mut self.memory)
     }
 
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+    fn lend(&mut self, shape: LocalShape<T>) -> (SharedMat<'_, T>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
-        (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.background)
+        (
+            MatMut::row_major(T::of_mut(&mut self.memory), rows, cols, lda).share(),
+            &mut self.background,
+        )
     }
 
     fn start(&mut self) -> usize {

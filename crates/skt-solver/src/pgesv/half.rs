@@ -8,12 +8,13 @@ use std::sync::Arc;
 use super::SolveError;
 use super::local::Local;
 use super::panel::Panel;
+use crate::blas::Element;
 use crate::comm::{Comm, PageBuf};
 use crate::swap::direct::{DirectExchange, ReceivedRows};
 use crate::swap::{Arrived, RowBuffers};
 
 /// The row exchange of one half, with its work space.
-pub(super) struct Half<C: Comm> {
+pub struct Half<C: Comm> {
     rows: Rows<C>,
     u: PageBuf,
 }
@@ -30,7 +31,7 @@ enum Rows<C: Comm> {
 }
 
 impl<C: Comm> Half<C> {
-    /// An exchange for panels of up to `nb` columns and up to `cols` columns at a time.
+    /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time.
     pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
         let rows = Rows::Idle(PageBuf::new(RowBuffers::rows_doubles(nb, cols))?);
         Ok(Self { rows, u: PageBuf::new(nb * cols)? })
@@ -44,10 +45,10 @@ impl<C: Comm> Half<C> {
     ///
     /// # Panics
     /// When the rows of another panel are being exchanged, or an exchange has failed.
-    pub(crate) unsafe fn start(
+    pub(crate) unsafe fn start<T: Element>(
         &mut self,
-        local: &Local<C>,
-        panel: &Panel<C>,
+        local: &Local<C, T>,
+        panel: &Panel<C, T>,
         cols: Range<usize>,
     ) -> Result<(), SolveError> {
         if let Rows::UnderWay(k, _) = self.rows {
@@ -81,12 +82,12 @@ impl<C: Comm> Half<C> {
     ///
     /// # Panics
     /// When no exchange of the panel's rows is in progress.
-    pub(crate) unsafe fn arrive(
+    pub(crate) unsafe fn arrive<T: Element>(
         &mut self,
-        local: &Local<C>,
-        panel: &Panel<C>,
+        local: &Local<C, T>,
+        panel: &Panel<C, T>,
         cols: Range<usize>,
-    ) -> Result<Arrived<'_>, SolveError> {
+    ) -> Result<Arrived<'_, T>, SolveError> {
         let Rows::UnderWay(k, exchange) = mem::replace(&mut self.rows, Rows::Failed) else {
             panic!("rows are exchanged before they are used");
         };

@@ -1,5 +1,6 @@
 //! One rank's part of the system.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::Instant;
 
@@ -9,55 +10,76 @@ use super::final_part::Stretch;
 use super::guard::Background;
 use super::panel;
 use crate::blas::view::SharedMat;
-use crate::blas::{MatRef, transpose};
+use crate::blas::{Element, MatRef, copy};
 use crate::comm::Comm;
 use crate::grid::{Cyclic, Grid};
 use crate::team::Team;
+use crate::tuning::TUNING;
 
-/// Shape of one rank's part of [A|b].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LocalShape {
+/// Shape of one rank's part of [A|b], or of A, with numbers of type `T`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocalShape<T = f64> {
     /// Local rows.
     pub rows: usize,
     /// Local columns, with that of b where this rank holds it.
     pub cols: usize,
-    /// Doubles from one row to the next, the same on all ranks.
+    /// Numbers from one row to the next, the same on all ranks; whole cache lines.
     pub lda: usize,
     /// Rows of the rank with the most rows.
     pub max_rows: usize,
+    pub(crate) numbers: PhantomData<T>,
 }
 
 impl LocalShape {
-    /// The shape on process `(myrow, mycol)`.
+    /// The shape of [A|b] on process `(myrow, mycol)`.
     pub fn new(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
+        Self::with_columns((n, n + 1), rows, cols, myrow, mycol)
+    }
+}
+
+impl<T: Element> LocalShape<T> {
+    /// The shape of A on process `(myrow, mycol)`.
+    pub fn of_matrix(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
+        Self::with_columns((n, n), rows, cols, myrow, mycol)
+    }
+
+    fn with_columns(
+        (n, columns): (usize, usize),
+        rows: Cyclic,
+        cols: Cyclic,
+        myrow: usize,
+        mycol: usize,
+    ) -> Self {
         // Process 0 has the most rows and columns.
+        let max_cols = T::doubles(cols.count_before(columns, 0));
         Self {
             rows: rows.count_before(n, myrow),
-            cols: cols.count_before(n + 1, mycol),
-            lda: panel::leading_dimension(cols.count_before(n + 1, 0)),
+            cols: cols.count_before(columns, mycol),
+            lda: panel::leading_dimension(max_cols) * T::PER_DOUBLE,
             max_rows: rows.count_before(n, 0),
+            numbers: PhantomData,
         }
     }
 
-    /// Doubles of this rank's part; at most `usize::MAX`.
+    /// Doubles in the memory of this rank's part; at most `usize::MAX`.
     pub fn doubles(&self) -> usize {
-        self.rows.saturating_mul(self.lda)
+        self.rows.saturating_mul(self.lda / T::PER_DOUBLE)
     }
 }
 
 /// One rank's part of the system, and the processes and threads that solve it.
-pub(super) struct Local<'m, C: Comm> {
+pub struct Local<'m, C: Comm, T = f64> {
     pub grid: &'m Grid<C>,
     pub team: &'m Team,
     pub params: Params,
     /// The part of [A|b], row by row.
-    pub a: &'m SharedMat<'m>,
+    pub a: &'m SharedMat<'m, T>,
     pub rows: Cyclic,
     pub cols: Cyclic,
-    pub shape: LocalShape,
+    pub shape: LocalShape<T>,
 }
 
-impl<C: Comm> Local<'_, C> {
+impl<C: Comm, T: Element> Local<'_, C, T> {
     /// Seconds since `start` on the clock of the ranks.
     pub fn seconds_since(&self, start: Instant) -> f64 {
         (self.grid.all.now() - start).as_secs_f64()
@@ -90,7 +112,7 @@ impl<C: Comm> Local<'_, C> {
     }
 
     /// What runs in the `background` on this rank until the cut before panel `end`.
-    pub fn background_work<'b>(
+    pub(super) fn background_work<'b>(
         &self,
         background: &'b mut dyn Background,
         end: usize,
@@ -104,16 +126,16 @@ impl<C: Comm> Local<'_, C> {
 
     /// Releases the token with P = 1, before calls that communicate only within the process column:
     /// this rank is all of it.
-    pub fn release_if_alone(&self, token: &mut Token) {
+    pub(super) fn release_if_alone(&self, token: &mut Token) {
         if self.grid.p == 1 {
             token.release();
         }
     }
 
-    /// Writes U1 of panel `k`, which is being applied, into its columns, where the back
-    /// substitution reads it. This must not happen earlier: while the panel is in the look-ahead, a
+    /// Writes L1 and U1 of panel `k`, which is being applied, into its columns, where the back
+    /// substitution reads U1. This must not happen earlier: while the panel is in the look-ahead, a
     /// checkpoint needs its columns as they are.
-    pub fn store_u1(&self, k: usize, l1: MatRef) {
+    pub fn store_diagonal(&self, k: usize, l1: MatRef<T>) {
         if !self.owns(k) {
             return;
         }
@@ -121,13 +143,31 @@ impl<C: Comm> Local<'_, C> {
         let panel::Layout { j, jb, .. } = self.layout(k);
         for (local, row, len) in self.rows.spans(j..j + jb, self.grid.myrow) {
             // SAFETY: the solver's thread alone is on these columns.
-            let diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
-            transpose::copy(l1.block(row - j..row - j + len, 0..jb), diagonal);
+            let mut diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
+            for i in 0..len {
+                let stored = diagonal.row_mut(i).iter_mut().enumerate();
+                stored.for_each(|(c, stored)| *stored = l1.at(row - j + i, c));
+            }
         }
     }
 
+    /// Writes L2 of panel `k`, which is being applied, into its columns, on all threads: for
+    /// solutions with L.
+    pub fn store_l2(&self, k: usize, l2: MatRef<T>) {
+        if !self.owns(k) {
+            return;
+        }
+        let (cols, below) = (self.columns_of(k..k + 1), self.layout(k).below);
+        self.team.split(l2.rows(), TUNING.panel_copy_grain_rows, |part| {
+            let rows = below + part.start..below + part.end;
+            // SAFETY: the solver alone is on these columns, and the team's parts do not overlap.
+            let stored = unsafe { self.a.block(rows, cols.clone()) };
+            copy(l2.block(part, 0..cols.len()), stored);
+        });
+    }
+
     /// The layout of panel `k` on this rank.
-    pub fn layout(&self, k: usize) -> panel::Layout {
+    pub fn layout(&self, k: usize) -> panel::Layout<T> {
         panel::Layout::new(k, (self.params.n, self.params.nb), self.rows, self.grid.myrow)
     }
 }

@@ -4,36 +4,33 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use skt_terms::phases::{PanelParts, Phases};
+use skt_terms::phases::Phases;
 
+use super::Params;
 use super::SolveError;
 use super::background::{BackgroundWork, Token};
 use super::exchange::RowExchange;
+use super::factored::Factored;
 use super::final_part::Reached;
 use super::local::Local;
-use super::panel::{self, Layout, Panel};
+use super::panel::{self, Panel};
 use super::product::{Unrecorded, multiply_narrow};
 use super::slots::PanelBuffers;
-use super::{Params, memory_error};
-use crate::blas::MatRef;
-use crate::comm::{Comm, PageBuf};
+use crate::comm::Comm;
 use crate::grid::Grid;
 use crate::pfact::pivot::SharedCandidates;
-use crate::pfact::{self, PfactError};
 use crate::swap::node::NodeRows;
-use crate::work::{self, Work};
 
 /// The panels that are factored and not yet applied everywhere, and work space for more.
-pub(super) struct LookAhead<C: Comm> {
-    panels: VecDeque<Panel<C>>,
+pub(super) struct LookAhead<C: Comm, T: Factored = f64> {
+    panels: VecDeque<Panel<C, T>>,
     buffers: PanelBuffers,
-    w: PageBuf,
-    pivot_candidates: pfact::pivot::Candidates,
+    space: T::Space,
     /// The row exchange on the columns of one panel.
     exchange: RowExchange<C>,
 }
 
-impl<C: Comm> LookAhead<C> {
+impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// Work space for `params`, with the shared memory of pivot candidates and of the rows of one
     /// panel's columns where the process column shares a node. Collective.
     pub fn new(
@@ -43,30 +40,24 @@ impl<C: Comm> LookAhead<C> {
         rows: Option<NodeRows>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
-        let (message, w) = panel::largest(params.n, params.nb, grid.rows(params.nb), grid.myrow);
+        let (map, myrow) = (grid.rows(params.nb), grid.myrow);
+        let message = panel::largest::<T>(params.n, params.nb, map, myrow);
         // The panels of the look-ahead, and the one that is being applied.
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
-        let exchange = RowExchange::new(grid.p, nb, nb, rows)?;
-        let w = PageBuf::new(w).map_err(memory_error("the panel"))?;
-        Ok(Self::with_buffers(params, buffers, w, candidates, exchange))
+        let exchange = RowExchange::new(grid.p, nb, T::doubles(nb), rows)?;
+        let space = T::space(params, map, myrow, candidates)?;
+        Ok(Self::with_buffers(params, buffers, space, exchange))
     }
 
-    /// Look-ahead with given memory: `buffers` for panels, `w` for the panel being factored,
-    /// `candidates` for pivots, and `exchange` for the columns of one panel.
+    /// Look-ahead with given memory: `buffers` for panels, `space` for the panel being factored, and
+    /// `exchange` for the columns of one panel.
     pub fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,
-        w: PageBuf,
-        candidates: Option<SharedCandidates>,
+        space: T::Space,
         exchange: RowExchange<C>,
     ) -> Self {
-        Self {
-            panels: VecDeque::with_capacity(params.depth + 1),
-            buffers,
-            w,
-            pivot_candidates: pfact::pivot::Candidates::new(params.widest_panel(), candidates),
-            exchange,
-        }
+        Self { panels: VecDeque::with_capacity(params.depth + 1), buffers, space, exchange }
     }
 
     pub fn is_shared(&self) -> bool {
@@ -83,7 +74,7 @@ impl<C: Comm> LookAhead<C> {
     /// to date.
     pub fn begin(
         &mut self,
-        local: &Local<C>,
+        local: &Local<C, T>,
         start: usize,
         background: &mut BackgroundWork,
         phases: &mut Phases,
@@ -106,11 +97,11 @@ impl<C: Comm> LookAhead<C> {
     /// Takes panel `k`, the first one, out of the look-ahead. With DEPTH 0 it is factored now.
     pub fn take(
         &mut self,
-        local: &Local<C>,
+        local: &Local<C, T>,
         k: usize,
         background: &mut BackgroundWork,
         phases: &mut Phases,
-    ) -> Result<Panel<C>, SolveError> {
+    ) -> Result<Panel<C, T>, SolveError> {
         if local.params.depth == 0 {
             self.factor_and_broadcast(local, k, &mut Token::alone(), phases)?;
             self.wait_for_newest(local, background, Reached::Factoring { k }, phases)?;
@@ -121,12 +112,12 @@ impl<C: Comm> LookAhead<C> {
     }
 
     /// The panel that is applied next, if it is in the look-ahead.
-    pub fn front(&self) -> Option<&Panel<C>> {
+    pub fn front(&self) -> Option<&Panel<C, T>> {
         self.panels.front()
     }
 
     /// Returns the buffer of a panel that has been applied.
-    pub(crate) fn give_back(&mut self, panel: Panel<C>) -> Result<(), SolveError> {
+    pub(crate) fn give_back(&mut self, panel: Panel<C, T>) -> Result<(), SolveError> {
         self.buffers.put_back(panel.release()?);
         Ok(())
     }
@@ -136,9 +127,9 @@ impl<C: Comm> LookAhead<C> {
     /// starts. Afterwards the token is held in any case.
     pub(crate) fn advance(
         &mut self,
-        local: &Local<C>,
+        local: &Local<C, T>,
         newest: Option<usize>,
-        applied: &Panel<C>,
+        applied: &Panel<C, T>,
         token: &mut Token,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
@@ -157,9 +148,9 @@ impl<C: Comm> LookAhead<C> {
     /// columns.
     fn update_columns_of(
         &mut self,
-        local: &Local<C>,
+        local: &Local<C, T>,
         newest: usize,
-        applied: Option<&Panel<C>>,
+        applied: Option<&Panel<C, T>>,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         let cols = local.columns_of(newest..newest + 1);
@@ -177,7 +168,7 @@ impl<C: Comm> LookAhead<C> {
     /// broadcast it.
     pub(crate) fn factor_and_broadcast(
         &mut self,
-        local: &Local<C>,
+        local: &Local<C, T>,
         newest: usize,
         token: &mut Token,
         phases: &mut Phases,
@@ -189,10 +180,11 @@ impl<C: Comm> LookAhead<C> {
         let start = local.grid.all.now();
         if local.owns(newest) {
             let cols = local.columns_of(newest..newest + 1);
-            // SAFETY: the team uses only columns right of the look-ahead.
-            let columns = unsafe { local.a.read(0..local.shape.rows, cols) };
             local.release_if_alone(token);
-            let factored = self.factor(local, &layout, columns, buffer.message());
+            let Self { space, exchange, .. } = self;
+            let message = buffer.message();
+            // SAFETY: the team uses only columns right of the look-ahead.
+            let factored = unsafe { T::factor(space, exchange, local, &layout, cols, message) };
             token.acquire();
             phases.panel_parts += factored?;
             phases.panel += local.seconds_since(start);
@@ -205,53 +197,11 @@ impl<C: Comm> LookAhead<C> {
         Ok(())
     }
 
-    /// Factors a panel into its message; its columns stay as they are. A panel that breaks is
-    /// marked as broken, so that all ranks learn of it from the message. Returns the time of parts.
-    fn factor(
-        &mut self,
-        local: &Local<C>,
-        layout: &Layout,
-        columns: MatRef,
-        message: &mut [f64],
-    ) -> Result<PanelParts, SolveError> {
-        let mut w = layout.w(&mut self.w);
-        {
-            let source = columns.block(layout.top..columns.rows(), 0..layout.jb);
-            let target =
-                w.rb().block(pfact::first_own_row(layout.jb)..layout.w_rows(), 0..layout.jb);
-            panel::copy_rows(source, target, local.team);
-        }
-        let (head, ipiv) = layout.head_and_ipiv(message);
-        let (rows, myrow) = (local.rows, local.grid.myrow);
-        let below = local.shape.rows - layout.below;
-        work::begins(Work::Panel { rows: below, jb: layout.jb, p: local.grid.p });
-        let mut panel = pfact::PanelWork {
-            w: w.rb(),
-            ipiv,
-            place: pfact::PanelPosition { j: layout.j, rows, myrow, top: layout.top },
-            col: &local.grid.col,
-            team: local.team,
-            candidates: &mut self.pivot_candidates,
-            parts: PanelParts::default(),
-        };
-        let factored = pfact::factor(&mut panel, &local.params.variant);
-        let parts = panel.parts;
-        match factored {
-            Ok(()) => panel::mark_sound(head, layout.j),
-            Err(PfactError::Pivot { column, value }) => {
-                panel::mark_broken(head, layout.j + column, value);
-            }
-            Err(PfactError::Comm(error)) => return Err(error.into()),
-        }
-        layout.write(w.as_ref(), message, local.team);
-        Ok(parts)
-    }
-
     /// Waits for the newest panel, and progresses the background during the wait. The factorization
     /// is at `reached`.
     pub fn wait_for_newest(
         &mut self,
-        local: &Local<C>,
+        local: &Local<C, T>,
         background: &mut BackgroundWork,
         reached: Reached,
         phases: &mut Phases,
@@ -268,8 +218,8 @@ impl<C: Comm> LookAhead<C> {
     /// whether this rank still has to forward some of the latter.
     pub(crate) fn progress(
         &mut self,
-        local: &Local<C>,
-        current: &Panel<C>,
+        local: &Local<C, T>,
+        current: &Panel<C, T>,
     ) -> Result<bool, SolveError> {
         current.progress_sends()?;
         self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))?;
@@ -281,9 +231,9 @@ impl<C: Comm> LookAhead<C> {
 ///
 /// # Safety
 /// No other thread uses these columns.
-unsafe fn apply_to_columns<C: Comm>(
-    local: &Local<C>,
-    panel: &Panel<C>,
+unsafe fn apply_to_columns<C: Comm, T: Factored>(
+    local: &Local<C, T>,
+    panel: &Panel<C, T>,
     cols: Range<usize>,
     exchange: &mut RowExchange<C>,
     phases: &mut Phases,

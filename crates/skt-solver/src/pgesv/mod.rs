@@ -17,7 +17,8 @@
 //! The local matrix is stored row by row. Row exchanges then stream contiguous memory, and finished
 //! rows of U are a prefix of each rank's memory. A panel, which is better stored by columns, is
 //! copied into the work space W to be factored, and from there into its message. L is not kept:
-//! nothing reads it once its panel has been applied.
+//! nothing reads it once its panel has been applied. The numbers of a matrix decide on its pivots,
+//! and on whether L is kept ([`Factored`]).
 //!
 //! Which columns are updated in one call depends on k, on the parameters and on the shapes alone,
 //! never on time or on where the loop was interrupted: the solution has the same bits every time.
@@ -28,6 +29,7 @@ mod background;
 mod column;
 pub mod events;
 mod exchange;
+mod factored;
 pub mod final_part;
 pub mod guard;
 mod half;
@@ -35,6 +37,7 @@ mod local;
 mod look_ahead;
 mod pace;
 pub mod panel;
+mod pivoted;
 mod product;
 mod rates;
 mod short_calls;
@@ -57,6 +60,7 @@ use crate::team::Team;
 use background::Token;
 use column::ColumnMemory;
 use events::SolverEvents;
+pub use factored::Factored;
 use final_part::Reached;
 use guard::Background;
 use local::Local;
@@ -169,8 +173,8 @@ fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
 
 /// The work space of a solver, allocated once: it outlives the cuts between which the
 /// matrix is lent to a [`Solver`].
-pub struct Workspace<C: Comm> {
-    look_ahead: LookAhead<C>,
+pub struct Workspace<C: Comm, T: Factored = f64> {
+    look_ahead: LookAhead<C, T>,
     /// The row exchange on the trailing columns.
     exchange: TrailingExchange<C>,
     /// Whether a second thread progresses messages while this one multiplies.
@@ -192,7 +196,7 @@ fn min_threads<C: Comm>(grid: &Grid<C>, team: &Team) -> Result<usize, CommError>
     Ok(least[0] as usize)
 }
 
-impl<C: Comm> Workspace<C> {
+impl<C: Comm, T: Factored> Workspace<C, T> {
     /// Allocates the work space for `params` on a rank whose part has `shape` and whose threads are
     /// `team`. Collective.
     ///
@@ -202,19 +206,19 @@ impl<C: Comm> Workspace<C> {
         grid: &Grid<C>,
         team: &Team,
         params: &Params,
-        shape: LocalShape,
+        shape: LocalShape<T>,
     ) -> Result<Self, SolveError> {
         let min_threads = min_threads(grid, team)?;
         let nb = params.widest_panel();
         let ColumnMemory { candidates, trailing, ahead } =
-            ColumnMemory::new(grid, params.share, nb, shape.cols)?;
+            ColumnMemory::new(grid, params.share, nb, T::doubles(shape.cols), T::doubles(nb))?;
         let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
         if look_ahead.has_messages(grid) {
             short_calls::short_ones_keep_bits();
         }
         Ok(Self {
             look_ahead,
-            exchange: TrailingExchange::new(grid, params, shape.cols, trailing)?,
+            exchange: TrailingExchange::new::<T>(grid, params, shape.cols, trailing)?,
             has_helper: true,
             min_threads,
             phases: Phases::default(),
@@ -248,7 +252,7 @@ impl<C: Comm> Workspace<C> {
     }
 
     /// Whether messages are in progress during products.
-    fn has_messages(&self, local: &Local<C>) -> bool {
+    fn has_messages(&self, local: &Local<C, T>) -> bool {
         self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
     }
 
@@ -281,8 +285,8 @@ impl<C: Comm> Workspace<C> {
     /// them.
     fn apply(
         &mut self,
-        local: &Local<C>,
-        panel: &Panel<C>,
+        local: &Local<C, T>,
+        panel: &Panel<C, T>,
         newest: Option<usize>,
         cut_follows: bool,
         token: &mut Token,
@@ -347,20 +351,20 @@ impl<C: Comm> Workspace<C> {
 }
 
 /// The solver of one system on one rank.
-pub struct Solver<'m, C: Comm> {
-    local: Local<'m, C>,
-    work: &'m mut Workspace<C>,
+pub struct Solver<'m, C: Comm, T: Factored = f64> {
+    local: Local<'m, C, T>,
+    work: &'m mut Workspace<C, T>,
 }
 
-impl<'m, C: Comm> Solver<'m, C> {
-    /// A solver for the local part `a` of [A|b], of shape `shape`.
+impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
+    /// A solver for the local part `a` of the matrix, of shape `shape`.
     pub fn new(
         grid: &'m Grid<C>,
         team: &'m Team,
         params: Params,
-        shape: LocalShape,
-        a: &'m SharedMat<'m>,
-        work: &'m mut Workspace<C>,
+        shape: LocalShape<T>,
+        a: &'m SharedMat<'m, T>,
+        work: &'m mut Workspace<C, T>,
     ) -> Self {
         let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
         Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
@@ -393,7 +397,10 @@ impl<'m, C: Comm> Solver<'m, C> {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.
             let panel = work.look_ahead.take(local, k, background, &mut work.phases)?;
             let newest = (depth > 0 && k + depth < local.params.panels()).then_some(k + depth);
-            local.store_u1(k, panel.operands().l1);
+            local.store_diagonal(k, panel.operands().l1);
+            if T::KEEPS_L {
+                local.store_l2(k, panel.operands().l2);
+            }
             let is_helped =
                 work.has_helper && local.grid.all.needs_calls() && work.has_messages(local);
             let transport = is_helped.then_some(&local.grid.all);
@@ -414,7 +421,9 @@ impl<'m, C: Comm> Solver<'m, C> {
         // No message of an exchange is in progress across a cut.
         work.exchange.wait_all()
     }
+}
 
+impl<C: Comm> Solver<'_, C> {
     /// Solves U x = y on the factored system. Returns this rank's part of x: one double for each of
     /// its columns of A, the same on all ranks of a process column.
     ///

@@ -5,15 +5,18 @@
 //!                              | L2, row by row (rows_below x ld_message)
 //! ```
 //!
+//! The head and the pivots are doubles, whichever numbers the matrix has.
+//!
 //! Each part is stored as the update reads it: the triangular solve runs down
 //! columns of L1, the product along rows of L2. The owner factors the panel column by column in the
 //! work space W, and `look_ahead` then writes L1 and L2 into the message.
 
+use std::marker::PhantomData;
 use std::sync::{Arc, OnceLock};
 
 use super::SolveError;
 use super::slots::{PanelBuffer, Slot};
-use crate::blas::{MatMut, MatRef, transpose};
+use crate::blas::{Element, MatMut, MatRef, transpose};
 use crate::comm::Comm;
 use crate::comm::panel_bcast::PanelBcast;
 use crate::grid::{Cyclic, Grid};
@@ -38,8 +41,8 @@ const BROKE_PIVOT: usize = 2;
 const FIRST_COLUMN: usize = 3;
 
 /// A panel's number and its layout on one rank.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Layout {
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Layout<T = f64> {
     /// Global index of its first column and row.
     pub j: usize,
     /// Columns.
@@ -53,11 +56,12 @@ pub struct Layout {
     pub rows_below: usize,
     /// Doubles from one column of W to the next.
     ld: usize,
-    /// Doubles from one column of L1, or row of L2, to the next.
+    /// Elements from one column of L1, or row of L2, to the next: whole cache lines.
     ld_message: usize,
+    elements: PhantomData<T>,
 }
 
-impl Layout {
+impl<T: Element> Layout<T> {
     /// Panel `k`, of `nb` columns, of a matrix of order `n` on process row `myrow`.
     pub fn new(k: usize, (n, nb): (usize, usize), rows: Cyclic, myrow: usize) -> Self {
         let j = k * nb;
@@ -72,18 +76,19 @@ impl Layout {
             below,
             rows_below,
             ld: odd_lines(first_own_row(jb) + below - top + rows_below),
-            ld_message: leading_dimension(jb),
+            ld_message: leading_dimension(T::doubles(jb)) * T::PER_DOUBLE,
+            elements: PhantomData,
         }
     }
 
     /// Doubles of the message.
     pub fn doubles(&self) -> usize {
-        self.l2_start() + self.ld_message * self.rows_below
+        self.l2_start() + T::doubles(self.ld_message * self.rows_below)
     }
 
     /// Doubles of W.
     fn w_doubles(&self) -> usize {
-        self.ld * self.jb
+        T::doubles(self.ld * self.jb)
     }
 
     /// Rows of W.
@@ -96,12 +101,12 @@ impl Layout {
     }
 
     fn l2_start(&self) -> usize {
-        self.l1_start() + self.ld_message * self.jb
+        self.l1_start() + T::doubles(self.ld_message * self.jb)
     }
 
     /// W in `room`, column by column.
-    pub fn w<'a>(&self, room: &'a mut [f64]) -> MatMut<'a> {
-        MatMut::col_major(&mut room[..self.w_doubles()], self.w_rows(), self.jb, self.ld)
+    pub fn w<'a>(&self, room: &'a mut [f64]) -> MatMut<'a, T> {
+        MatMut::col_major(T::of_mut(&mut room[..self.w_doubles()]), self.w_rows(), self.jb, self.ld)
     }
 
     /// The head and the pivots of a message that is being written.
@@ -110,17 +115,12 @@ impl Layout {
         (head, &mut rest[..self.jb])
     }
 
-    /// Writes L1 and L2 of a factored panel into the message.
-    pub fn write(&self, w: MatRef, data: &mut [f64], team: &Team) {
-        let (l1, l2) =
-            data[self.l1_start()..self.doubles()].split_at_mut(self.ld_message * self.jb);
-        let mut l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
-        for c in 0..self.jb {
-            l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);
-        }
-        let l2 = MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message);
-        let rows = self.w_rows();
-        copy_rows(w.block(rows - self.rows_below..rows, 0..self.jb), l2, team);
+    /// L1 and L2 in a message, to write.
+    pub fn l1_and_l2<'a>(&self, data: &'a mut [f64]) -> (MatMut<'a, T>, MatMut<'a, T>) {
+        let numbers = T::of_mut(&mut data[self.l1_start()..self.doubles()]);
+        let (l1, l2) = numbers.split_at_mut(self.ld_message * self.jb);
+        let l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
+        (l1, MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message))
     }
 
     /// Pivots: the global row exchanged with each row of the diagonal block.
@@ -134,18 +134,35 @@ impl Layout {
     }
 
     /// What the update needs of the panel.
-    pub fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a> {
+    pub fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a, T> {
         Operands { l1: self.l1(data), l2: self.l2(data), ipiv: self.ipiv(data), below: self.below }
     }
 
     /// The unit lower triangle of the diagonal block (with U1 above it).
-    pub fn l1<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
-        MatRef::col_major(&data[self.l1_start()..], self.jb, self.jb, self.ld_message)
+    pub fn l1<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
+        MatRef::col_major(T::of(&data[self.l1_start()..]), self.jb, self.jb, self.ld_message)
     }
 
     /// This rank's rows of L below the diagonal block.
-    pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a> {
-        MatRef::row_major(&data[self.l2_start()..], self.rows_below, self.jb, self.ld_message)
+    pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
+        MatRef::row_major(
+            T::of(&data[self.l2_start()..]),
+            self.rows_below,
+            self.jb,
+            self.ld_message,
+        )
+    }
+}
+
+impl Layout {
+    /// Writes L1 and L2 of a panel that was factored in W into the message.
+    pub fn write(&self, w: MatRef, data: &mut [f64], team: &Team) {
+        let (mut l1, l2) = self.l1_and_l2(data);
+        for c in 0..self.jb {
+            l1.col_mut(c).copy_from_slice(&w.col(c)[..self.jb]);
+        }
+        let rows = self.w_rows();
+        copy_rows(w.block(rows - self.rows_below..rows, 0..self.jb), l2, team);
     }
 }
 
@@ -173,13 +190,25 @@ pub fn mark_sound(head: &mut [f64], j: usize) {
     head[FIRST_COLUMN] = j as f64;
 }
 
-/// Doubles of the largest panel message of a matrix on a process row, and of the largest W. Panels
-/// after the second have neither more rows nor more columns.
-pub fn largest(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> (usize, usize) {
-    let panels = (0..n.div_ceil(nb).min(2)).map(|k| Layout::new(k, (n, nb), rows, myrow));
-    panels.fold((LINE, 0), |(message, w), layout| {
-        (message.max(layout.doubles()), w.max(layout.w_doubles()))
-    })
+/// Doubles of the largest panel message of a matrix on a process row.
+pub fn largest<T: Element>(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> usize {
+    let messages = largest_layouts::<T>(n, nb, rows, myrow).map(|layout| layout.doubles());
+    messages.fold(LINE, usize::max)
+}
+
+/// Doubles of the largest W of a matrix on a process row.
+pub fn largest_w(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> usize {
+    largest_layouts::<f64>(n, nb, rows, myrow).map(|layout| layout.w_doubles()).max().unwrap_or(0)
+}
+
+/// The layouts of the first two panels: later ones have neither more rows nor more columns.
+fn largest_layouts<T: Element>(
+    n: usize,
+    nb: usize,
+    rows: Cyclic,
+    myrow: usize,
+) -> impl Iterator<Item = Layout<T>> {
+    (0..n.div_ceil(nb).min(2)).map(move |k| Layout::new(k, (n, nb), rows, myrow))
 }
 
 /// Rounds up to an odd number of cache lines, so that the elements of a row of W, which a pivot
@@ -189,11 +218,11 @@ fn odd_lines(doubles: usize) -> usize {
 }
 
 /// A factored panel (HPL_T_panel): being broadcast along the process row, or arrived.
-pub struct Panel<C: Comm> {
+pub struct Panel<C: Comm, T = f64> {
     /// The panel's number: its first column over NB.
     pub k: usize,
     /// The panel's layout on this rank.
-    pub layout: Layout,
+    pub layout: Layout<T>,
     message: Message<C>,
     /// Made when the first rows are exchanged.
     plan: OnceLock<Arc<Plan>>,
@@ -206,13 +235,13 @@ enum Message<C: Comm> {
     Shared(Slot),
 }
 
-impl<C: Comm> Panel<C> {
+impl<C: Comm, T: Element> Panel<C, T> {
     /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
     pub(crate) fn start_broadcast(
         grid: &Grid<C>,
         topology: skt_terms::choice::Bcast,
         k: usize,
-        layout: Layout,
+        layout: Layout<T>,
         buffer: PanelBuffer,
     ) -> Result<Self, SolveError> {
         let message = match buffer {
@@ -297,7 +326,7 @@ impl<C: Comm> Panel<C> {
     ///
     /// # Panics
     /// Before [`Self::wait`].
-    pub fn operands(&self) -> Operands<'_> {
+    pub fn operands(&self) -> Operands<'_, T> {
         self.layout.operands(self.data())
     }
 

@@ -15,8 +15,8 @@ use super::local::Local;
 use super::pace::Pace;
 use super::panel::Panel;
 use super::short_calls::short_ones_keep_bits;
-use crate::blas::MatRef;
 use crate::blas::view::SharedMat;
+use crate::blas::{Element, MatRef};
 use crate::comm::Comm;
 use crate::team::Team;
 use crate::tuning::TUNING;
@@ -57,10 +57,10 @@ impl CallListener for Unrecorded {
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
-pub(super) unsafe fn multiply_part(
-    (a, cols): (&SharedMat, &Range<usize>),
-    panel: &Operands,
-    u: MatRef,
+pub(super) unsafe fn multiply_part<T: Element>(
+    (a, cols): (&SharedMat<T>, &Range<usize>),
+    panel: &Operands<T>,
+    u: MatRef<T>,
     (rows, mut done): (Range<usize>, usize),
     listener: &impl CallListener,
 ) -> Result<Duration, SolveError> {
@@ -97,11 +97,11 @@ pub(super) unsafe fn multiply_part(
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
-pub(super) unsafe fn multiply_narrow<C: Comm>(
-    local: &Local<C>,
+pub(super) unsafe fn multiply_narrow<C: Comm, T: Element>(
+    local: &Local<C, T>,
     cols: &Range<usize>,
-    panel: &Operands,
-    u: MatRef,
+    panel: &Operands<T>,
+    u: MatRef<T>,
     listener: &impl CallListener,
 ) -> Result<(), SolveError> {
     let parts: Vec<_> =
@@ -160,10 +160,10 @@ pub(super) struct ProductWork {
 
 /// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows that the
 /// threads of a rank take from a queue.
-pub(super) struct Product<'p, 'm, L: CallListener> {
-    panel: Operands<'p>,
-    u: MatRef<'p>,
-    a: &'p SharedMat<'m>,
+pub(super) struct Product<'p, 'm, L: CallListener, T = f64> {
+    panel: Operands<'p, T>,
+    u: MatRef<'p, T>,
+    a: &'p SharedMat<'m, T>,
     cols: Range<usize>,
     /// Most rows of one call of the BLAS.
     max_rows: usize,
@@ -174,7 +174,7 @@ pub(super) struct Product<'p, 'm, L: CallListener> {
     failure: OnceLock<SolveError>,
 }
 
-impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
+impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     /// The product of `panel` and `u` on the local columns `cols`, overlapped with the advance of
     /// panel `overlapped` on this rank. With `has_messages`, messages are progressed between calls
     /// of the BLAS. `listener` is notified of each call.
@@ -183,9 +183,9 @@ impl<'p, 'm, L: CallListener> Product<'p, 'm, L> {
     /// While the product is in use, no other thread uses these columns of the panel's A2, and no
     /// thread writes to U.
     pub unsafe fn new<C: Comm>(
-        local: &Local<'m, C>,
-        panel: &'p Panel<C>,
-        u: MatRef<'p>,
+        local: &Local<'m, C, T>,
+        panel: &'p Panel<C, T>,
+        u: MatRef<'p, T>,
         cols: Range<usize>,
         overlapped: Option<usize>,
         has_messages: bool,

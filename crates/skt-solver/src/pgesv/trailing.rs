@@ -18,6 +18,7 @@ use super::half::Half;
 use super::local::Local;
 use super::panel::Panel;
 use super::{Params, SolveError};
+use crate::blas::Element;
 use crate::comm::Comm;
 use crate::grid::Grid;
 use crate::swap::RowBuffers;
@@ -85,11 +86,12 @@ impl Widths {
 }
 
 /// Doubles of work space for an exchange by messages on `cols` local columns; at most `usize::MAX`.
-pub(super) fn work_doubles(params: &Params, cols: usize) -> usize {
+pub(super) fn work_doubles<T: Element>(params: &Params, cols: usize) -> usize {
     let Widths { whole, halves } = Widths::new(params, cols);
-    let nb = params.widest_panel();
-    let doubles = [whole].into_iter().chain(halves.into_iter().flatten());
-    doubles.map(|cols| RowBuffers::doubles(nb, cols)).fold(0, usize::saturating_add)
+    let (nb, widths) =
+        (params.widest_panel(), [whole].into_iter().chain(halves.into_iter().flatten()));
+    let doubles = widths.map(|cols| RowBuffers::doubles(nb, T::doubles(cols)));
+    doubles.fold(0, usize::saturating_add)
 }
 
 /// The row exchange of the trailing columns.
@@ -103,7 +105,7 @@ pub(super) struct TrailingExchange<C: Comm> {
 
 impl<C: Comm> TrailingExchange<C> {
     /// An exchange for up to `cols` local columns, in `shared` memory if there is any.
-    pub fn new(
+    pub fn new<T: Element>(
         grid: &Grid<C>,
         params: &Params,
         cols: usize,
@@ -118,11 +120,12 @@ impl<C: Comm> TrailingExchange<C> {
         };
         let halves = match widths.halves {
             Some([left, right]) => {
+                let [left, right] = [left, right].map(T::doubles);
                 Some([RowExchange::half(nb, left)?, RowExchange::half(nb, right)?])
             }
             None => None,
         };
-        let whole = RowExchange::new(grid.p, nb, widths.whole, shared)?;
+        let whole = RowExchange::new(grid.p, nb, T::doubles(widths.whole), shared)?;
         Ok(Self { whole, halves, nb, cols, least: least(params.swap_threshold) })
     }
 
@@ -199,11 +202,11 @@ impl<C: Comm> OtherHalf<'_, C> {
     ///
     /// # Safety
     /// No other thread writes to the columns of this half.
-    pub(crate) unsafe fn progress(
+    pub(crate) unsafe fn progress<T: Element>(
         &mut self,
-        local: &Local<C>,
-        now: &Panel<C>,
-        next: Option<&Panel<C>>,
+        local: &Local<C, T>,
+        now: &Panel<C, T>,
+        next: Option<&Panel<C, T>>,
     ) -> Result<bool, SolveError> {
         let Some(half) = &mut self.half else { return Ok(false) };
         let mut were_sent = false;

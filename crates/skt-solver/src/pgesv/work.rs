@@ -2,18 +2,20 @@
 
 use super::Params;
 use super::column::ColumnMemory;
+use super::factored::Factored;
 use super::local::LocalShape;
 use super::{panel, trailing};
 use crate::grid::Cyclic;
 use crate::swap;
 
-impl LocalShape {
+impl<T: Factored> LocalShape<T> {
     /// Doubles of work space besides the matrix, for `params` and the distribution `rows`, on
     /// process row `myrow`; at most `usize::MAX`.
     pub fn work_doubles(&self, params: &Params, rows: Cyclic, myrow: usize) -> usize {
-        let (message, w) = panel::largest(params.n, params.nb, rows, myrow);
+        let message = panel::largest::<T>(params.n, params.nb, rows, myrow);
         let messages = message.saturating_mul(params.depth + 1);
-        messages.saturating_add(w).saturating_add(self.exchange_doubles(params, rows, myrow))
+        let space = T::space_doubles(params, rows, myrow);
+        messages.saturating_add(space).saturating_add(self.exchange_doubles(params, rows, myrow))
     }
 
     /// Doubles of the work space of the row exchange, a part of [`Self::work_doubles`].
@@ -21,9 +23,11 @@ impl LocalShape {
         let nb = params.widest_panel();
         match rows.procs {
             1 => 0,
-            _ if params.share => ColumnMemory::doubles(nb, self.cols, myrow),
-            _ => trailing::work_doubles(params, self.cols)
-                .saturating_add(swap::RowBuffers::doubles(nb, nb)),
+            _ if params.share => {
+                ColumnMemory::doubles(nb, T::doubles(self.cols), T::doubles(nb), myrow)
+            }
+            _ => trailing::work_doubles::<T>(params, self.cols)
+                .saturating_add(swap::RowBuffers::doubles(nb, T::doubles(nb))),
         }
     }
 }

@@ -19,7 +19,7 @@
 use std::ops::Range;
 
 use super::{Plan, gather};
-use crate::blas::MatMut;
+use crate::blas::{Element, MatMut};
 use crate::comm::{Comm, Result, Tag, disjoint_ranges, doubling};
 
 const TAG_EXCHANGE: Tag = 0x120;
@@ -52,27 +52,27 @@ impl Places {
         self.0[place]..self.0[place + 1]
     }
 
-    /// The doubles of a range of positions, for rows of `width` columns.
-    fn doubles(&self, places: &Range<usize>, width: usize) -> Range<usize> {
-        self.0[places.start] * width..self.0[places.end] * width
+    /// The doubles of a range of positions, for rows of `pitch` doubles.
+    fn doubles(&self, places: &Range<usize>, pitch: usize) -> Range<usize> {
+        self.0[places.start] * pitch..self.0[places.end] * pitch
     }
 }
 
 /// Exchanges the rows by recursive doubling. Returns where in `buffer` each row of U has arrived.
-pub(super) fn exchange<C: Comm>(
+pub(super) fn exchange<C: Comm, T: Element>(
     col: &C,
     plan: &Plan,
-    mut a: MatMut,
+    mut a: MatMut<T>,
     buffer: &mut [f64],
 ) -> Result<Vec<usize>> {
-    let (me, size, width) = (col.rank(), col.size(), a.cols());
+    let (me, size, pitch) = (col.rank(), col.size(), T::doubles(a.cols()));
     let places = Places::new(plan, size);
-    let buffer = &mut buffer[..places.total() * width];
+    let buffer = &mut buffer[..places.total() * pitch];
     let own = places.rows_of(me);
-    gather(a.as_ref(), plan.contribution(), &mut buffer[own.start * width..own.end * width]);
+    gather(a.as_ref(), plan.contribution(), &mut buffer[own.start * pitch..own.end * pitch]);
     plan.move_staying(&mut a);
     for round in doubling::rounds(me, size) {
-        let [out, into] = [&round.out, &round.into].map(|range| places.doubles(range, width));
+        let [out, into] = [&round.out, &round.into].map(|range| places.doubles(range, pitch));
         let (out, into) = disjoint_ranges(buffer, out, into);
         round.exchange(col, out, into, TAG_EXCHANGE)?;
     }
@@ -83,7 +83,7 @@ pub(super) fn exchange<C: Comm>(
         }
     }
     for rank in (0..size).filter(|&rank| rank != me) {
-        plan.take_coming(rank, &buffer[places.rows_of(rank).start * width..], a.rb());
+        plan.take_coming(rank, &buffer[places.rows_of(rank).start * pitch..], a.rb());
     }
     Ok(order)
 }

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use super::{Plan, gather};
-use crate::blas::{MatMut, MatRef};
+use super::{Plan, gather, rows_in};
+use crate::blas::{Element, MatMut, MatRef};
 use crate::comm::{Comm, PageBuf, RecvRequest as _, Result, SendRequest as _, Tag};
 
 const TAG_U: Tag = 0x124;
@@ -21,6 +21,8 @@ const TAG_DISPLACED: Tag = 0x125;
 pub struct DirectExchange<C: Comm> {
     plan: Arc<Plan>,
     width: usize,
+    /// Doubles of a row in the messages.
+    pitch: usize,
     /// This rank's rows of U, and its displaced rows that leave it; other ranks still receive them.
     own: [Arc<PageBuf>; 2],
     sends: Vec<C::Send>,
@@ -51,8 +53,14 @@ impl<C: Comm> DirectExchange<C> {
     /// Starts to exchange the rows of the columns `a`. `buffer` has
     /// [`super::RowBuffers::rows_doubles`] doubles for them. Collective over the process column;
     /// never waits.
-    pub(crate) fn start(col: &C, plan: Arc<Plan>, a: MatRef, buffer: PageBuf) -> Result<Self> {
-        let (me, ranks, width) = (plan.me, 0..col.size(), a.cols());
+    pub(crate) fn start<T: Element>(
+        col: &C,
+        plan: Arc<Plan>,
+        a: MatRef<T>,
+        buffer: PageBuf,
+    ) -> Result<Self> {
+        let (me, ranks) = (plan.me, 0..col.size());
+        let (width, pitch) = (a.cols(), T::doubles(a.cols()));
         let own = [plan.mine.len(), plan.leaving(me).len()];
         let of_rank = |rank: usize| {
             if rank == me {
@@ -62,7 +70,7 @@ impl<C: Comm> DirectExchange<C> {
             }
         };
         let rows = own.into_iter().chain(ranks.clone().flat_map(of_rank));
-        let mut parts = buffer.cut(rows.map(|rows| rows * width)).into_iter();
+        let mut parts = buffer.cut(rows.map(|rows| rows * pitch)).into_iter();
         let mut part = || parts.next().expect("a part for each message");
         let [mut u, mut leaving] = [part(), part()];
         let mut coming = Vec::with_capacity(2 * col.size());
@@ -76,8 +84,8 @@ impl<C: Comm> DirectExchange<C> {
         let rest = part();
         gather(a, plan.mine.iter().copied(), &mut u);
         gather(a, plan.leaving(me).iter().map(|row| row.from), &mut leaving);
-        let mut exchange =
-            Self { plan, width, own: [u, leaving].map(Arc::new), sends: Vec::new(), coming, rest };
+        let (own, sends) = ([u, leaving].map(Arc::new), Vec::new());
+        let mut exchange = Self { plan, width, pitch, own, sends, coming, rest };
         // The next rank first, so that the ranks do not all send to one rank at a time.
         ranks.skip(1).try_for_each(|step| exchange.send(col, (me + step) % col.size()))?;
         Ok(exchange)
@@ -91,7 +99,7 @@ impl<C: Comm> DirectExchange<C> {
         let [u, displaced] = &self.own;
         let messages = [
             (u, 0..u.len(), TAG_U),
-            (displaced, first * self.width..end * self.width, TAG_DISPLACED),
+            (displaced, first * self.pitch..end * self.pitch, TAG_DISPLACED),
         ];
         for (part, doubles, tag) in messages {
             if !doubles.is_empty() {
@@ -113,15 +121,15 @@ impl<C: Comm> DirectExchange<C> {
 
     /// Waits for the rows, and writes the displaced ones to their rows in `a`, the columns that
     /// [`DirectExchange::start`] had. The rows of the diagonal block stay stale.
-    pub(crate) fn finish(self, mut a: MatMut) -> Result<ReceivedRows<C>> {
-        let Self { plan, width, own, sends, coming, rest } = self;
+    pub(crate) fn finish<T: Element>(self, mut a: MatMut<T>) -> Result<ReceivedRows<C>> {
+        let Self { plan, width, own, sends, coming, rest, .. } = self;
         assert_eq!(a.cols(), width, "the columns that were exchanged");
         let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Incoming::wait).collect();
         let coming = coming?;
         plan.move_staying(&mut a);
         for (rank, rows) in coming.iter().skip(1).step_by(2).enumerate() {
             let places = plan.coming(rank).1.iter().filter(|_| rank != plan.me);
-            for (row, content) in places.zip(rows.chunks_exact(width)) {
+            for (row, content) in places.zip(rows_in(rows, width)) {
                 a.row_mut(row.to).copy_from_slice(content);
             }
         }
@@ -140,12 +148,12 @@ impl<C: Comm> Incoming<C> {
 
 impl<C: Comm> ReceivedRows<C> {
     /// The rows of U, in order.
-    pub fn rows(&self) -> Vec<&[f64]> {
-        let mut rows: Vec<&[f64]> = vec![&[]; self.plan.u_rows.len()];
+    pub fn rows<T: Element>(&self) -> Vec<&[T]> {
+        let mut rows: Vec<&[T]> = vec![&[]; self.plan.u_rows.len()];
         for (rank, coming) in self.coming.iter().step_by(2).enumerate() {
             let part = if rank == self.plan.me { &*self.own[0] } else { coming };
             let places = self.plan.u_rows[self.plan.u_rows_from(rank)].iter();
-            places.zip(part.chunks_exact(self.width)).for_each(|(&place, row)| rows[place] = row);
+            places.zip(rows_in(part, self.width)).for_each(|(&place, row)| rows[place] = row);
         }
         rows
     }

@@ -1,16 +1,15 @@
 //! P = 1: the rows are exchanged in place, one pair after the other (HPL_dlaswp). Rows are
 //! contiguous, so each exchange streams two rows.
 
-use crate::blas::MatMut;
-use crate::blas::kernels;
+use crate::blas::{Element, MatMut};
 
 /// Exchanges row `first + i` of `a` with row `ipiv[i]`, for each i in order.
-pub fn exchange(mut a: MatMut, first: usize, ipiv: &[f64]) {
+pub fn exchange<T: Element>(mut a: MatMut<T>, first: usize, ipiv: &[f64]) {
     for (i, &pivot) in ipiv.iter().enumerate() {
         let (row, pivot) = (first + i, pivot as usize);
         if row != pivot {
             let (x, y) = a.two_rows_mut(row, pivot);
-            kernels::swap(x, y);
+            T::swap(x, y);
         }
     }
 }

@@ -26,7 +26,7 @@ pub use local::exchange as exchange_local;
 use std::ops::Range;
 
 use crate::blas::view::SharedMat;
-use crate::blas::{MatMut, MatRef, Rows};
+use crate::blas::{Element, MatMut, MatRef, Rows};
 use crate::comm::{Comm, PageBuf, Result};
 use crate::grid::Cyclic;
 use crate::team::Team;
@@ -123,7 +123,7 @@ impl Plan {
     }
 
     /// Moves the displaced rows that stay on this rank.
-    fn move_staying(&self, a: &mut MatMut) {
+    fn move_staying<T: Element>(&self, a: &mut MatMut<T>) {
         for &(from, to) in &self.staying {
             let (from, to) = a.two_rows_mut(from, to);
             to.copy_from_slice(from);
@@ -131,11 +131,10 @@ impl Plan {
     }
 
     /// Copies the rows that come to this rank from the contribution of `rank` into `a`.
-    fn take_coming(&self, rank: usize, contribution: &[f64], mut a: MatMut) {
-        let width = a.cols();
+    fn take_coming<T: Element>(&self, rank: usize, contribution: &[f64], mut a: MatMut<T>) {
         let (first, coming) = self.coming(rank);
-        let first = self.u_rows_from(rank).len() + first;
-        for (row, content) in coming.iter().zip(contribution[first * width..].chunks_exact(width)) {
+        let first = (self.u_rows_from(rank).len() + first) * T::doubles(a.cols());
+        for (row, content) in coming.iter().zip(rows_in(&contribution[first..], a.cols())) {
             a.row_mut(row.to).copy_from_slice(content);
         }
     }
@@ -153,6 +152,11 @@ pub fn rows_written(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Vec<usiz
     written.sort_unstable();
     written.dedup();
     written
+}
+
+/// The rows of `width` elements in a buffer, each of which begins on a double.
+fn rows_in<T: Element>(buffer: &[f64], width: usize) -> impl Iterator<Item = &[T]> {
+    buffer.chunks_exact(T::doubles(width)).map(move |row| &T::of(row)[..width])
 }
 
 /// A panel's permutation in global rows.
@@ -200,8 +204,8 @@ pub struct RowBuffers {
 }
 
 impl RowBuffers {
-    /// Buffers to exchange the rows of panels of up to `nb` columns on up to `cols` columns at a
-    /// time. `u`, of `nb cols` doubles, receives U.
+    /// Buffers to exchange the rows of panels of up to `nb` columns, with up to `cols` doubles of a
+    /// row at a time. `u`, of `nb cols` doubles, receives U.
     ///
     /// # Panics
     /// When `u` has another length.
@@ -235,13 +239,13 @@ impl RowBuffers {
 /// ```
 ///
 /// on links of `bandwidth` elements a second in each direction.
-pub(crate) fn exchange<'r, C: Comm>(
+pub(crate) fn exchange<'r, C: Comm, T: Element>(
     col: &C,
     plan: &Plan,
     (swap, threshold): (Swap, usize),
-    a: MatMut,
+    a: MatMut<T>,
     buffers: &'r mut RowBuffers,
-) -> Result<Arrived<'r>> {
+) -> Result<Arrived<'r, T>> {
     let width = a.cols();
     if width == 0 {
         return Ok(Arrived::nothing(plan));
@@ -256,26 +260,27 @@ pub(crate) fn exchange<'r, C: Comm>(
     let exchange = if long { spread_roll::exchange } else { binary_exchange::exchange };
     let RowBuffers { rows, u } = buffers;
     let order = exchange(col, plan, a, rows)?;
-    let rows = order.iter().map(|&row| &rows[row * width..(row + 1) * width]).collect();
-    Ok(Arrived::on_this_rank(rows, u, width))
+    let pitch = T::doubles(width);
+    let row = |row: usize| &T::of(&rows[row * pitch..(row + 1) * pitch])[..width];
+    Ok(Arrived::on_this_rank(order.into_iter().map(row).collect(), u, width))
 }
 
 /// The rows of U as an exchange delivers them, and the memory for the solved U.
-pub struct Arrived<'r> {
-    rows: Vec<&'r [f64]>,
-    u: SharedMat<'r>,
+pub struct Arrived<'r, T = f64> {
+    rows: Vec<&'r [T]>,
+    u: SharedMat<'r, T>,
     share: Range<usize>,
     shared: Option<&'r NodeRows>,
 }
 
-impl<'r> Arrived<'r> {
+impl<'r, T: Element> Arrived<'r, T> {
     /// Rows of `width` columns in this rank's memory, with `u` for the solved U.
     ///
     /// # Panics
     /// When `u` is shorter than U.
-    pub fn on_this_rank(rows: Vec<&'r [f64]>, u: &'r mut [f64], width: usize) -> Self {
+    pub fn on_this_rank(rows: Vec<&'r [T]>, u: &'r mut [f64], width: usize) -> Self {
         let jb = rows.len();
-        let u = SharedMat::row_major(&mut u[..jb * width], jb, width);
+        let u = SharedMat::row_major(&mut T::of_mut(u)[..jb * width], jb, width);
         Self { rows, u, share: 0..width, shared: None }
     }
 
@@ -290,18 +295,18 @@ impl<'r> Arrived<'r> {
     }
 
     /// The columns `cols` of the rows.
-    pub fn columns(&self, cols: Range<usize>) -> Rows<'_> {
+    pub fn columns(&self, cols: Range<usize>) -> Rows<'_, T> {
         Rows { rows: &self.rows, cols }
     }
 
     /// The memory that U is solved into.
-    pub fn u(&self) -> &SharedMat<'r> {
+    pub fn u(&self) -> &SharedMat<'r, T> {
         &self.u
     }
 
     /// Ends the solve: called when U is solved for this rank's share, it waits for the other ranks'
     /// shares. Returns U.
-    pub(crate) fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r>> {
+    pub(crate) fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r, T>> {
         if let Some(node) = self.shared {
             node.wait_for_solved(col)?;
         }
@@ -311,7 +316,7 @@ impl<'r> Arrived<'r> {
 
 /// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: this core does
 /// not read them again.
-pub fn stream_rows(team: &Team, a: MatRef, from: &[usize], to: MatMut) {
+pub fn stream_rows<T: Element>(team: &Team, a: MatRef<T>, from: &[usize], to: MatMut<T>) {
     let (width, to) = (a.cols(), to.share());
     team.split(from.len(), TUNING.exchange_grain_rows, |part| {
         // SAFETY: the team's parts do not overlap.
@@ -324,9 +329,9 @@ pub fn stream_rows(team: &Team, a: MatRef, from: &[usize], to: MatMut) {
 }
 
 /// Copies rows `from` of `a` to consecutive rows of `to`.
-fn gather(a: MatRef, from: impl Iterator<Item = usize>, to: &mut [f64]) {
-    for (row, to) in from.zip(to.chunks_exact_mut(a.cols())) {
-        to.copy_from_slice(a.row(row));
+fn gather<T: Element>(a: MatRef<T>, from: impl Iterator<Item = usize>, to: &mut [f64]) {
+    for (row, to) in from.zip(to.chunks_exact_mut(T::doubles(a.cols()))) {
+        T::of_mut(to)[..a.cols()].copy_from_slice(a.row(row));
     }
 }
 

@@ -20,14 +20,14 @@
 
 use std::ops::Range;
 
-use super::{Arrived, Plan, stream_rows};
-use crate::blas::MatMut;
+use super::{Arrived, Plan, rows_in, stream_rows};
 use crate::blas::view::SharedMat;
+use crate::blas::{Element, MatMut};
 use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, Result};
 use crate::team::Team;
 
-/// Shares begin on a cache line.
+/// Doubles of a cache line, on which shares begin.
 const LINE: usize = 8;
 
 /// One rank's side of the exchanges on one range of columns.
@@ -48,7 +48,7 @@ const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 
 impl NodeRows {
-    /// An exchange for panels of up to `nb` columns on up to `cols` columns. The rows are in
+    /// An exchange for panels of up to `nb` columns on up to `cols` doubles of each row. The rows are in
     /// `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each rank's
     /// part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the part of the first rank.
     pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
@@ -60,28 +60,33 @@ impl NodeRows {
     ///
     /// # Panics
     /// When the columns or the panel are wider than the memory, or the last exchange is not over.
-    pub(crate) fn exchange<C: Comm>(
+    pub(crate) fn exchange<C: Comm, T: Element>(
         &mut self,
         col: &C,
         plan: &Plan,
         team: &Team,
-        mut a: MatMut,
-    ) -> Result<Arrived<'_>> {
+        mut a: MatMut<T>,
+    ) -> Result<Arrived<'_, T>> {
         let (jb, width) = (plan.u_rows.len(), a.cols());
         if width == 0 {
             return Ok(Arrived::nothing(plan));
         }
         self.write(plan, team, &mut a);
         let rows = self.read(col, plan, a)?;
-        Ok(Arrived { rows, u: self.u(jb, width), share: self.share(width), shared: Some(self) })
+        Ok(Arrived {
+            rows,
+            u: self.u(jb, width),
+            share: self.share::<T>(width),
+            shared: Some(self),
+        })
     }
 
     /// Begins the next exchange: writes the rows that other ranks need, and moves the displaced
     /// rows that stay on this rank.
-    fn write(&mut self, plan: &Plan, team: &Team, a: &mut MatMut) {
-        let width = a.cols();
+    fn write<T: Element>(&mut self, plan: &Plan, team: &Team, a: &mut MatMut<T>) {
+        let (width, pitch) = (a.cols(), T::doubles(a.cols()));
         assert!(
-            width <= self.cols && plan.u_rows.len() <= self.nb,
+            pitch <= self.cols && plan.u_rows.len() <= self.nb,
             "an exchange beyond the memory"
         );
         let mut ranks = 0..self.node.size();
@@ -91,8 +96,8 @@ impl NodeRows {
         let from: Vec<usize> = plan.contribution().collect();
         // SAFETY: this memory is used by this exchange alone, and `self` is borrowed mutably. All
         // other ranks have solved with the rows that were here, and read again only after the flag.
-        let part = unsafe { self.node.mine(0..from.len() * width) };
-        let part = MatMut::row_major(part, from.len(), width, width);
+        let part = unsafe { self.node.mine(0..from.len() * pitch) };
+        let part = MatMut::row_major(T::of_mut(part), from.len(), width, pitch * T::PER_DOUBLE);
         stream_rows(team, a.as_ref(), &from, part);
         self.node.raise(WRITTEN, self.count);
         plan.move_staying(a);
@@ -100,43 +105,47 @@ impl NodeRows {
 
     /// Waits for the rows of all ranks, and copies those that come to this rank. Returns the rows
     /// of U.
-    fn read<C: Comm>(&self, col: &C, plan: &Plan, mut a: MatMut) -> Result<Vec<&[f64]>> {
+    fn read<C: Comm, T: Element>(
+        &self,
+        col: &C,
+        plan: &Plan,
+        mut a: MatMut<T>,
+    ) -> Result<Vec<&[T]>> {
         self.node.wait_for_others(col, WRITTEN, self.count)?;
-        let width = a.cols();
-        let mut rows: Vec<&[f64]> = vec![&[]; plan.u_rows.len()];
+        let (width, pitch) = (a.cols(), T::doubles(a.cols()));
+        let mut rows: Vec<&[T]> = vec![&[]; plan.u_rows.len()];
         for rank in 0..self.node.size() {
             // SAFETY: that rank has raised WRITTEN, and writes here again only after this rank has
             // raised SOLVED, which this rank does with `self` borrowed mutably.
             let contribution =
-                unsafe { self.node.part(rank, 0..plan.contributed_rows(rank) * width) };
+                unsafe { self.node.part(rank, 0..plan.contributed_rows(rank) * pitch) };
             if rank != self.node.rank() {
                 plan.take_coming(rank, contribution, a.rb());
             }
             let places = plan.u_rows[plan.u_rows_from(rank)].iter();
-            places
-                .zip(contribution.chunks_exact(width))
-                .for_each(|(&place, row)| rows[place] = row);
+            places.zip(rows_in(contribution, width)).for_each(|(&place, row)| rows[place] = row);
         }
         Ok(rows)
     }
 
     /// The columns of `width` for which this rank solves, which begin on a cache line.
-    fn share(&self, width: usize) -> Range<usize> {
+    fn share<T: Element>(&self, width: usize) -> Range<usize> {
         let (me, size) = (self.node.rank(), self.node.size());
+        let line = LINE * T::PER_DOUBLE;
         let bound =
-            |rank: usize| if rank == size { width } else { width * rank / size / LINE * LINE };
+            |rank: usize| if rank == size { width } else { width * rank / size / line * line };
         bound(me)..bound(me + 1)
     }
 
     /// The shared U, `jb x width`.
-    fn u(&self, jb: usize, width: usize) -> SharedMat<'_> {
-        let doubles = 0..jb * width;
+    fn u<T: Element>(&self, jb: usize, width: usize) -> SharedMat<'_, T> {
+        let doubles = 0..T::doubles(jb * width);
         let first = self.u.address(0, &doubles);
         // SAFETY: the doubles are within the part of rank 0, which all ranks have mapped to write,
         // and in memory that this exchange alone uses. Each rank writes its own share, after it has
         // seen all flags WRITTEN: no rank reads the last U any more. All ranks read it after all
         // flags SOLVED.
-        unsafe { MatMut::row_major_at(first, doubles.len(), jb, width, width) }.share()
+        unsafe { MatMut::row_major_at(first.cast(), jb * width, jb, width, width) }.share()
     }
 
     /// Announces that this rank's share is solved, and waits for those of the others.

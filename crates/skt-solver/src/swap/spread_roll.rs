@@ -22,8 +22,8 @@
 
 use std::ops::Range;
 
-use super::{Displaced, Plan, gather};
-use crate::blas::MatMut;
+use super::{Displaced, Plan, gather, rows_in};
+use crate::blas::{Element, MatMut};
 use crate::comm::{Comm, Result, Tag, disjoint_ranges};
 
 const TAG_SPREAD: Tag = 0x121;
@@ -75,30 +75,30 @@ impl Deal {
         there.next().map_or(0..0, |&first| first..first + 1 + there.count())
     }
 
-    /// The messages of rows that this rank hands over, and of those it gets: rows of `width`
-    /// columns, on both ranks at their positions in the roll.
+    /// The messages of rows that this rank hands over, and of those it gets: rows of `pitch`
+    /// doubles, on both ranks at their positions in the roll.
     fn messages<'r>(
         &self,
         plan: &Plan,
         rolling: &'r mut [f64],
-        width: usize,
+        pitch: usize,
     ) -> (Vec<Outgoing<'r>>, Vec<Incoming<'r>>) {
         let (me, own) = (plan.me, self.rows_of(plan.me));
-        let (below, rest) = rolling.split_at_mut(own.start * width);
-        let (mut gap, above) = rest.split_at_mut(own.len() * width);
+        let (below, rest) = rolling.split_at_mut(own.start * pitch);
+        let (mut gap, above) = rest.split_at_mut(own.len() * pitch);
         let (below, above, mut filled) = (&*below, &*above, own.start);
         let (mut sends, mut recvs) = (Vec::new(), Vec::new());
         for rank in (0..self.starts.len() - 1).filter(|&rank| rank != me) {
             let rows = self.handed_over(plan, me, rank);
             if !rows.is_empty() {
                 let (part, first) = if rank < me { (below, 0) } else { (above, own.end) };
-                let message = &part[(rows.start - first) * width..(rows.end - first) * width];
+                let message = &part[(rows.start - first) * pitch..(rows.end - first) * pitch];
                 sends.push((bytemuck::cast_slice(message), rank, TAG_DEAL));
             }
             let rows = self.handed_over(plan, rank, me);
             if !rows.is_empty() {
-                let (_, from_there) = gap.split_at_mut((rows.start - filled) * width);
-                let (message, rest) = from_there.split_at_mut(rows.len() * width);
+                let (_, from_there) = gap.split_at_mut((rows.start - filled) * pitch);
+                let (message, rest) = from_there.split_at_mut(rows.len() * pitch);
                 recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_DEAL));
                 (gap, filled) = (rest, rows.end);
             }
@@ -108,21 +108,22 @@ impl Deal {
 }
 
 /// Exchanges the rows by spread and roll. Returns where in `buffer` each row of U has arrived.
-pub(super) fn exchange<C: Comm>(
+pub(super) fn exchange<C: Comm, T: Element>(
     col: &C,
     plan: &Plan,
-    mut a: MatMut,
+    mut a: MatMut<T>,
     buffer: &mut [f64],
 ) -> Result<Vec<usize>> {
-    let (me, width) = (col.rank(), a.cols());
+    let (me, pitch) = (col.rank(), T::doubles(a.cols()));
     let deal = Deal::new(plan, col.size());
-    let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * width);
+    let (rolling, rest) = buffer.split_at_mut(plan.u_rows.len() * pitch);
     // Own rows of U first: displaced rows overwrite the rows that they leave.
     for (&row, &place) in plan.mine.iter().zip(&deal.places[plan.u_rows_from(me)]) {
-        rolling[place * width..(place + 1) * width].copy_from_slice(a.as_ref().row(row));
+        let row_of_roll = &mut rolling[place * pitch..(place + 1) * pitch];
+        T::of_mut(row_of_roll)[..a.cols()].copy_from_slice(a.as_ref().row(row));
     }
     spread(col, plan, &deal, a.rb(), rolling, rest)?;
-    roll(col, &deal, rolling, width)?;
+    roll(col, &deal, rolling, pitch)?;
     let mut order = vec![0; plan.u_rows.len()];
     plan.u_rows.iter().zip(&deal.places).for_each(|(&u_row, &place)| order[u_row] = place);
     Ok(order)
@@ -131,24 +132,24 @@ pub(super) fn exchange<C: Comm>(
 /// Sends the displaced rows straight to the ranks that get them, and rows of U to those that roll
 /// them for this rank, all at once. Each rank has about `jb / P` of the `jb` rows: the messages are
 /// few, and none is forwarded.
-fn spread<C: Comm>(
+fn spread<C: Comm, T: Element>(
     col: &C,
     plan: &Plan,
     deal: &Deal,
-    mut a: MatMut,
+    mut a: MatMut<T>,
     rolling: &mut [f64],
     buffer: &mut [f64],
 ) -> Result<()> {
-    let (me, width) = (col.rank(), a.cols());
+    let (me, pitch) = (col.rank(), T::doubles(a.cols()));
     let leaving = plan.leaving(me);
-    let (out, mut into) = buffer.split_at_mut(leaving.len() * width);
+    let (out, mut into) = buffer.split_at_mut(leaving.len() * pitch);
     gather(a.as_ref(), leaving.iter().map(|row| row.from), out);
     plan.move_staying(&mut a);
     let by_taker = leaving.chunk_by(|one, next| one.taker == next.taker);
     let mut out = &*out;
-    let (mut sends, mut recvs) = deal.messages(plan, rolling, width);
+    let (mut sends, mut recvs) = deal.messages(plan, rolling, pitch);
     for rows in by_taker {
-        let (message, rest) = out.split_at(rows.len() * width);
+        let (message, rest) = out.split_at(rows.len() * pitch);
         sends.push((bytemuck::cast_slice(message), rows[0].taker, TAG_SPREAD));
         out = rest;
     }
@@ -158,14 +159,14 @@ fn spread<C: Comm>(
         if rows.is_empty() {
             continue;
         }
-        let (message, rest) = std::mem::take(&mut into).split_at_mut(rows.len() * width);
+        let (message, rest) = std::mem::take(&mut into).split_at_mut(rows.len() * pitch);
         recvs.push((bytemuck::cast_slice_mut(message), rank, TAG_SPREAD));
         coming.extend(rows);
         into = rest;
     }
     col.exchange_bytes(&sends, &mut recvs)?;
     // The messages are stored one after the other.
-    let arrived = buffer[leaving.len() * width..].chunks_exact(width);
+    let arrived = rows_in(&buffer[leaving.len() * pitch..], a.cols());
     for (row, content) in coming.iter().zip(arrived) {
         a.row_mut(row.to).copy_from_slice(content);
     }
@@ -174,7 +175,7 @@ fn spread<C: Comm>(
 
 /// Rolls the rows around the ring: in step s a rank sends the rows of rank `me - s` to its right
 /// and gets those of rank `me - 1 - s` from its left.
-fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], width: usize) -> Result<()> {
+fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], pitch: usize) -> Result<()> {
     let (me, size) = (col.rank(), col.size());
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
     for step in 0..size - 1 {
@@ -182,8 +183,8 @@ fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], width: usize) -> Result
         let into = deal.rows_of((me + size - 1 - step) % size);
         let (out, into) = disjoint_ranges(
             rows,
-            out.start * width..out.end * width,
-            into.start * width..into.end * width,
+            out.start * pitch..out.end * pitch,
+            into.start * pitch..into.end * pitch,
         );
         col.sendrecv(out, right, into, left, TAG_ROLL)?;
     }

@@ -268,7 +268,8 @@ pub(super) struct Sizes {
 
 impl Sizes {
     pub fn new(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> Self {
-        let (panel, w) = panel::largest(params.n, params.nb, rows, myrow);
+        let panel = panel::largest::<f64>(params.n, params.nb, rows, myrow);
+        let w = panel::largest_w(params.n, params.nb, rows, myrow);
         let nb = params.widest_panel();
         // With P = 1, U is only in A.
         let u = |cols: usize| if rows.procs > 1 { nb.saturating_mul(cols) } else { 0 };
@@ -749,7 +750,7 @@ mod tests {
     #[test]
     fn others_may_read_all_of_it_while_the_solver_stands_still() {
         let (rows, cols) = (3, 4);
-        let shape = LocalShape { rows, cols, lda: 8, max_rows: rows };
+        let shape = LocalShape { rows, cols, lda: 8, max_rows: rows, numbers: PhantomData };
         let [panel, u, log] = [6, 8, 2 * cols];
         let a = shape.doubles();
         let sizes = Sizes { words: 12, a, x: 5, panel, u_next: u, u_rest: u, log, w: panel };

@@ -30,6 +30,7 @@ use super::super::guard::Nothing;
 use super::super::local::{Local, LocalShape};
 use super::super::look_ahead::LookAhead;
 use super::super::pace::Pace;
+use super::super::pivoted::Pivoted;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
 use super::super::{Params, Rates, SolveError, Solver, Workspace, min_threads};
@@ -309,8 +310,8 @@ fn workspace<C: Comm>(
     let nb = params.widest_panel();
     let ahead = RowExchange::new(grid.p, nb, nb, None)?;
     Ok(Workspace {
-        look_ahead: LookAhead::with_buffers(params, buffers, w, None, ahead),
-        exchange: TrailingExchange::new(grid, params, local.shape.cols, None)?,
+        look_ahead: LookAhead::with_buffers(params, buffers, Pivoted::new(params, w, None), ahead),
+        exchange: TrailingExchange::new::<f64>(grid, params, local.shape.cols, None)?,
         // Only the solver's thread calls MPI, as in the elimination with checksums.
         has_helper: false,
         min_threads: min_threads(grid, local.team)?,

@@ -206,7 +206,7 @@ pub(super) fn go_to<C: Comm>(
             let step = step(cut - 1);
             step.finish(local, places, journal, pace)?;
             journal.before("u1", cut - 1)?;
-            local.store_u1(cut - 1, step.panel.l1);
+            local.store_diagonal(cut - 1, step.panel.l1);
         }
         Action::Undo => {
             let step = step(cut);

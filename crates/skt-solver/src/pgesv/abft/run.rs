@@ -13,6 +13,7 @@ use super::super::local::Local;
 use super::super::look_ahead::LookAhead;
 use super::super::pace::Pace;
 use super::super::panel::Panel;
+use super::super::pivoted::Pivoted;
 use super::super::product::{Product, ProductClock, advances_first, multiply_narrow, narrow_parts};
 use super::super::short_calls::short_ones_keep_bits;
 use super::super::slots::PanelBuffers;
@@ -78,7 +79,12 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
         let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
         // Rows are exchanged on all columns at once, so the look-ahead exchanges none.
-        let look_ahead = LookAhead::with_buffers(&params, buffers, w, None, RowExchange::InPlace);
+        let look_ahead = LookAhead::with_buffers(
+            &params,
+            buffers,
+            Pivoted::new(&params, w, None),
+            RowExchange::InPlace,
+        );
         Ok(Self {
             local,
             places,
@@ -143,7 +149,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             // reports whether any rank wants an image or has noticed wrong numbers.
             let keeps_image = self.barrier.wait(&local.grid.all)?;
             self.journal.before("u1", k)?;
-            local.store_u1(k, step.panel.l1);
+            local.store_diagonal(k, step.panel.l1);
             self.journal.set(MemoryState::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
             self.arrive(k + 1, keeps_image, events)?;

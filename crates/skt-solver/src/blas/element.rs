@@ -1,0 +1,136 @@
+//! The numbers of a matrix, and the BLAS calls for them.
+
+use std::fmt::{Debug, Display};
+
+use bytemuck::Pod;
+
+use super::ffi::{self, BlasInt};
+use super::{MatMut, MatRef, Rows, kernels, solve_rows};
+
+/// The arguments of xGEMM, as the Fortran interface names them.
+pub struct GemmArguments<T> {
+    pub trans: [u8; 2],
+    pub m: BlasInt,
+    pub n: BlasInt,
+    pub k: BlasInt,
+    pub alpha: T,
+    pub a: *const T,
+    pub lda: BlasInt,
+    pub b: *const T,
+    pub ldb: BlasInt,
+    pub beta: T,
+    pub c: *mut T,
+    pub ldc: BlasInt,
+}
+
+/// The arguments of xTRSM, as the Fortran interface names them; alpha is 1.
+pub struct TrsmArguments<T> {
+    pub side: u8,
+    pub uplo: u8,
+    pub trans: u8,
+    pub diag: u8,
+    pub m: BlasInt,
+    pub n: BlasInt,
+    pub a: *const T,
+    pub lda: BlasInt,
+    pub b: *mut T,
+    pub ldb: BlasInt,
+}
+
+/// A number of single or double precision.
+///
+/// Buffers that messages carry hold doubles. Numbers of single precision are stored in them two to
+/// a double.
+pub trait Element: Pod + Default + PartialOrd + Debug + Display + Into<f64> + Send + Sync {
+    /// 0.
+    const ZERO: Self;
+    /// 1.
+    const ONE: Self;
+    /// -1.
+    const MINUS_ONE: Self;
+
+    /// Numbers in the space of a double.
+    const PER_DOUBLE: usize = size_of::<f64>() / size_of::<Self>();
+
+    /// Doubles of a buffer that holds `count` numbers.
+    fn doubles(count: usize) -> usize {
+        count.div_ceil(Self::PER_DOUBLE)
+    }
+
+    /// The numbers that `doubles` hold.
+    fn of(doubles: &[f64]) -> &[Self] {
+        bytemuck::cast_slice(doubles)
+    }
+
+    /// The numbers that `doubles` hold, to write.
+    fn of_mut(doubles: &mut [f64]) -> &mut [Self] {
+        bytemuck::cast_slice_mut(doubles)
+    }
+
+    /// Exchanges `x` and `y`.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    fn swap(x: &mut [Self], y: &mut [Self]);
+
+    /// `C := alpha op(A) op(B) + beta C`.
+    ///
+    /// # Safety
+    /// All elements that the shapes and leading dimensions name are in memory that is borrowed, C's
+    /// exclusively.
+    unsafe fn gemm(arguments: &GemmArguments<Self>);
+
+    /// `B := op(A)^-1 B`, or `B op(A)^-1`, with a triangle A.
+    ///
+    /// # Safety
+    /// As for [`Self::gemm`], with B exclusively borrowed.
+    unsafe fn trsm(arguments: &TrsmArguments<Self>);
+
+    /// `B := L^-1 B`, or of the rows `from`, by kernels of our own. Returns whether there is one
+    /// for these layouts on this processor.
+    fn solve_rows(l: MatRef<Self>, from: Option<&Rows<Self>>, b: &mut MatMut<Self>) -> bool;
+}
+
+macro_rules! element {
+    ($type:ty, $gemm:ident, $trsm:ident, $swap:expr, $solve_rows:expr) => {
+        impl Element for $type {
+            const ZERO: Self = 0.0;
+            const ONE: Self = 1.0;
+            const MINUS_ONE: Self = -1.0;
+
+            fn swap(x: &mut [Self], y: &mut [Self]) {
+                $swap(x, y)
+            }
+
+            unsafe fn gemm(arguments: &GemmArguments<Self>) {
+                let GemmArguments { trans: [trans_a, trans_b], m, n, k, .. } = arguments;
+                let GemmArguments { alpha, a, lda, b, ldb, beta, c, ldc, .. } = arguments;
+                // SAFETY: the caller's promise.
+                unsafe {
+                    ffi::$gemm(
+                        trans_a, trans_b, m, n, k, alpha, *a, lda, *b, ldb, beta, *c, ldc, 1, 1,
+                    );
+                }
+            }
+
+            unsafe fn trsm(arguments: &TrsmArguments<Self>) {
+                let TrsmArguments { side, uplo, trans, diag, m, n, a, lda, b, ldb } = arguments;
+                // SAFETY: the caller's promise.
+                unsafe {
+                    ffi::$trsm(side, uplo, trans, diag, m, n, &1.0, *a, lda, *b, ldb, 1, 1, 1, 1);
+                }
+            }
+
+            fn solve_rows(
+                l: MatRef<Self>,
+                from: Option<&Rows<Self>>,
+                b: &mut MatMut<Self>,
+            ) -> bool {
+                $solve_rows(l, from, b)
+            }
+        }
+    };
+}
+
+element!(f64, dgemm_, dtrsm_, kernels::swap, solve_rows::solve);
+element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, |_, _, _: &mut MatMut<f32>| false);

@@ -43,6 +43,7 @@ mod rates;
 mod short_calls;
 mod slots;
 mod trailing;
+mod unpivoted;
 pub mod windows;
 mod work;
 pub mod wrong;

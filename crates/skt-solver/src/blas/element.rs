@@ -5,7 +5,16 @@ use std::fmt::{Debug, Display};
 use bytemuck::Pod;
 
 use super::ffi::{self, BlasInt};
-use super::{MatMut, MatRef, Rows, kernels, solve_rows};
+use super::{MatMut, MatRef, Rows, kernels, mixed, solve_rows};
+
+/// A triangle of a matrix, which may have other numbers on its other side.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Triangle {
+    /// The lower one, with 1 on the diagonal in place of what is stored there.
+    UnitLower,
+    /// The upper one, with its diagonal.
+    Upper,
+}
 
 /// The arguments of xGEMM, as the Fortran interface names them.
 pub struct GemmArguments<T> {
@@ -89,10 +98,23 @@ pub trait Element: Pod + Default + PartialOrd + Debug + Display + Into<f64> + Se
     /// `B := L^-1 B`, or of the rows `from`, by kernels of our own. Returns whether there is one
     /// for these layouts on this processor.
     fn solve_rows(l: MatRef<Self>, from: Option<&Rows<Self>>, b: &mut MatMut<Self>) -> bool;
+
+    /// `x := T^-1 x` in double precision, with a triangle T of the square matrix `a`, whose rows are
+    /// contiguous.
+    ///
+    /// # Panics
+    /// When the shapes do not fit, or `a` is column-major.
+    fn solve_triangle(triangle: Triangle, a: MatRef<Self>, x: &mut [f64]);
+
+    /// `y := y - A x` in double precision, with contiguous rows of A.
+    ///
+    /// # Panics
+    /// When the shapes do not fit, or `a` is column-major.
+    fn subtract_product(a: MatRef<Self>, x: &[f64], y: &mut [f64]);
 }
 
 macro_rules! element {
-    ($type:ty, $gemm:ident, $trsm:ident, $swap:expr, $solve_rows:expr) => {
+    ($type:ty, $gemm:ident, $trsm:ident, $swap:expr, $solve_rows:expr, $vectors:ident) => {
         impl Element for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -128,9 +150,27 @@ macro_rules! element {
             ) -> bool {
                 $solve_rows(l, from, b)
             }
+
+            fn solve_triangle(triangle: Triangle, a: MatRef<Self>, x: &mut [f64]) {
+                $vectors::solve_triangle(triangle, a, x)
+            }
+
+            fn subtract_product(a: MatRef<Self>, x: &[f64], y: &mut [f64]) {
+                $vectors::subtract_product(a, x, y)
+            }
         }
     };
 }
 
-element!(f64, dgemm_, dtrsm_, kernels::swap, solve_rows::solve);
-element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, |_, _, _: &mut MatMut<f32>| false);
+element!(f64, dgemm_, dtrsm_, kernels::swap, solve_rows::solve, double);
+element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, |_, _, _: &mut MatMut<f32>| false, mixed);
+
+/// Products of a vector and a matrix of doubles, by the BLAS.
+mod double {
+    pub(super) use crate::blas::solve_triangle;
+    use crate::blas::{MatRef, gemv};
+
+    pub(super) fn subtract_product(a: MatRef, x: &[f64], y: &mut [f64]) {
+        gemv(-1.0, a, x, 1.0, y);
+    }
+}

@@ -86,6 +86,14 @@ multiversion! {
 }
 
 multiversion! {
+    /// The product of `x` and `y`, in double precision.
+    ///
+    /// # Panics
+    /// When the lengths differ.
+    mixed_dot(x: &[f32], y: &[f64]) -> f64 = mixed_dot_loop
+}
+
+multiversion! {
     /// Exchanges `x` and `y`.
     ///
     /// # Panics
@@ -113,6 +121,24 @@ fn divide_loop<const FUSED: bool>(alpha: f64, x: &mut [f64]) {
     for x in x {
         *x /= alpha;
     }
+}
+
+#[inline(always)]
+fn mixed_dot_loop<const FUSED: bool>(x: &[f32], y: &[f64]) -> f64 {
+    const LANES: usize = 32;
+    assert_eq!(x.len(), y.len());
+    let add = |sum: f64, x: f32, y: f64| {
+        if FUSED { f64::from(x).mul_add(y, sum) } else { sum + f64::from(x) * y }
+    };
+    let mut sums = [0.0; LANES];
+    let ((xs, x), (ys, y)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
+    for (x, y) in xs.iter().zip(ys) {
+        for lane in 0..LANES {
+            sums[lane] = add(sums[lane], x[lane], y[lane]);
+        }
+    }
+    let rest = x.iter().zip(y).fold(0.0, |sum, (&x, &y)| add(sum, x, y));
+    sums.iter().fold(rest, |sum, lane| sum + lane)
 }
 
 #[inline(always)]

@@ -268,7 +268,11 @@ mod tests {
     fn the_linked_blas_is_found() {
         // A call keeps the linker from dropping the library.
         let mut x = [2.0];
-        crate::blas::solve_upper(crate::blas::MatRef::row_major(&[4.0], 1, 1, 1), &mut x);
+        crate::blas::solve_triangle(
+            crate::blas::Triangle::Upper,
+            crate::blas::MatRef::row_major(&[4.0], 1, 1, 1),
+            &mut x,
+        );
         assert_eq!(x, [0.5]);
         let blas = loaded();
         let path = blas.path.expect("a BLAS is loaded");

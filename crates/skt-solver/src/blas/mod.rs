@@ -10,6 +10,7 @@ mod element;
 mod ffi;
 pub(crate) mod kernels;
 pub mod library;
+mod mixed;
 pub(crate) mod passes;
 pub mod peak;
 mod solve_rows;
@@ -18,7 +19,7 @@ pub mod triad;
 mod vectors;
 pub mod view;
 
-pub use element::Element;
+pub use element::{Element, Triangle};
 pub use view::{MatMut, MatRef};
 
 use element::{GemmArguments, TrsmArguments};
@@ -145,25 +146,29 @@ pub fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: Mat
     solve_unit_lower(l, b);
 }
 
-/// `x := U^-1 x` with U the upper triangle of the square matrix `u`.
+/// `x := T^-1 x` with a triangle T of the square matrix `a`.
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn solve_upper(u: MatRef, x: &mut [f64]) {
-    assert_eq!((u.rows(), u.cols()), (x.len(), x.len()), "trsv shapes");
+pub fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
+    assert_eq!((a.rows(), a.cols()), (x.len(), x.len()), "trsv shapes");
     if x.is_empty() {
         return;
     }
-    let (uplo, trans) = if u.is_col_major() { (b'U', b'N') } else { (b'L', b'T') };
+    let is_upper = triangle == Triangle::Upper;
+    let diag = if is_upper { b'N' } else { b'U' };
+    // A row-major triangle is the transpose of a column-major one.
+    let uplo = if is_upper == a.is_col_major() { b'U' } else { b'L' };
+    let trans = if a.is_col_major() { b'N' } else { b'T' };
     // SAFETY: as for gemm.
     unsafe {
         ffi::dtrsv_(
             &uplo,
             &trans,
-            &b'N',
+            &diag,
             &int(x.len()),
-            u.as_ptr(),
-            &int(u.ld()),
+            a.as_ptr(),
+            &int(a.ld()),
             x.as_mut_ptr(),
             &1,
             1,
@@ -343,7 +348,7 @@ mod tests {
             let mut du = vec![0.0; 100];
             (0..10).for_each(|i| du[i * 11] = 3.0 * least);
             let mut x = vec![12.0 * least; n];
-            solve_upper(view(&du, n, n, 10, by_row), &mut x);
+            solve_triangle(Triangle::Upper, view(&du, n, n, 10, by_row), &mut x);
             prop_assert_eq!(x, vec![4.0; n]);
         }
 
@@ -354,7 +359,7 @@ mod tests {
             let u = view(&du, n, n, 10, by_row);
             let b = numbers(seed ^ 3, n);
             let mut x = b.clone();
-            solve_upper(u, &mut x);
+            solve_triangle(Triangle::Upper, u, &mut x);
             for (i, &bi) in b.iter().enumerate() {
                 let back: f64 = (i..n).map(|p| u.at(i, p) * x[p]).sum();
                 prop_assert!((back - bi).abs() < 1e-12);

@@ -6,7 +6,7 @@
 //!     A2 = A2 - L2 U                product                            product
 //!     at the same time the owner of panel k + DEPTH updates its columns,
 //!     factors it, and starts to broadcast L1, L2 and P                 look_ahead
-//! back substitution                                                    back
+//! back substitution                                          back, substitution
 //! ```
 //!
 //! Between two panels there is a *cut*: before panel k, panels 0 .. k - 1 have been applied to all
@@ -42,6 +42,7 @@ mod product;
 mod rates;
 mod short_calls;
 mod slots;
+mod substitution;
 mod trailing;
 mod unpivoted;
 pub mod windows;
@@ -53,6 +54,7 @@ use std::thread;
 
 use skt_terms::phases::Phases;
 
+use crate::blas::Triangle;
 use crate::blas::view::SharedMat;
 use crate::comm::{Comm, CommError, collect};
 use crate::grid::Grid;
@@ -72,6 +74,7 @@ use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 pub use rates::{Rate, Rates};
 use skt_terms::choice::{Bcast, Swap};
+use substitution::Substitution;
 use trailing::TrailingExchange;
 use wrong::WrongNumbers;
 
@@ -421,6 +424,40 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
         }
         // No message of an exchange is in progress across a cut.
         work.exchange.wait_all()
+    }
+}
+
+impl<C: Comm> Solver<'_, C, f32> {
+    /// Solves L U x = y in double precision with the factors of the matrix. `y` has an element for
+    /// each of this rank's rows, the same on all ranks of a process row. Returns this rank's part of
+    /// x: one double for each of its columns, the same on all ranks of a process column.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached.
+    ///
+    /// # Panics
+    /// When `y` has another length.
+    pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, SolveError> {
+        let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, cols } = self.local;
+        assert_eq!(y.len(), shape.rows, "an element for each row");
+        let start = grid.all.now();
+        // SAFETY: no other view of the matrix is in use.
+        let a = unsafe { a.read(0..shape.rows, 0..shape.cols) };
+        let solve = |triangle: Triangle, value: &dyn Fn(usize, usize) -> f64| {
+            // The owner of a block begins with all of its right-hand side.
+            let mut share = vec![0.0; shape.rows];
+            for (local, share) in share.iter_mut().enumerate() {
+                let row = rows.global(local, grid.myrow);
+                if cols.owner(row) == grid.mycol {
+                    *share = value(local, row);
+                }
+            }
+            Substitution { grid, team, n, nb, a, triangle }.solve(share)
+        };
+        let z = solve(Triangle::UnitLower, &|local, _| y[local])?;
+        let x = solve(Triangle::Upper, &|_, row| z[cols.local(row)])?;
+        self.work.phases.back += self.local.seconds_since(start);
+        Ok(x)
     }
 }
 

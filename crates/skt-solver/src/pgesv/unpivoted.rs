@@ -186,17 +186,18 @@ mod tests {
         }
     }
 
-    type Elements = Vec<(usize, usize, f32)>;
+    /// What a rank has of the factors, with the place of each element, and of the solution.
+    type Part = (Vec<(usize, usize, f32)>, Vec<(usize, f64)>);
 
-    /// The factors that the ranks of a grid compute, by rank; the loop is interrupted before panel
-    /// `cut`.
+    /// The factors that the ranks of a grid compute, by rank, and the solution with the right-hand
+    /// side 1, 2, ... The loop is interrupted before panel `cut`.
     fn factors(
         params: Params,
         (p, q): (usize, usize),
         threads: usize,
         cut: usize,
         element: impl Fn(usize, usize) -> f32 + Copy + Send + Sync,
-    ) -> Vec<Result<Elements, SolveError>> {
+    ) -> Vec<Result<Part, SolveError>> {
         use_one_thread();
         let of_rank = |world: &ThreadComm| {
             let grid = Grid::new(world, p, q, Pmap::RowMajor)?.expect("all take part");
@@ -219,10 +220,15 @@ mod tests {
                 let mut solver = Solver::new(&grid, &team, params, shape, &a, &mut work);
                 solver.factor(to[0]..to[1], &mut Silent, background)?;
             }
+            let (a, _) = guard.lend(shape);
+            let y: Vec<_> =
+                (0..shape.rows).map(|i| (1 + rows.global(i, grid.myrow)) as f64).collect();
+            let x = Solver::new(&grid, &team, params, shape, &a, &mut work).solve(&y)?;
+            let x = x.into_iter().enumerate().map(|(j, x)| (cols.global(j, grid.mycol), x));
             let numbers = Guard::<f32>::matrix(&mut guard).iter().enumerate();
             let elements = numbers.map(|(at, value)| (place(at), *value));
-            let elements = elements.filter(|(at, _)| at.2);
-            Ok(elements.map(|((i, j, _), value)| (i, j, value)).collect())
+            let elements = elements.filter(|(at, _)| at.2).map(|((i, j, _), value)| (i, j, value));
+            Ok((elements.collect(), x.collect()))
         };
         // A rank that returned an error would abort the others.
         let ranks = threads::run(p * q, |world| Ok::<_, SolveError>(of_rank(&world)));
@@ -245,13 +251,23 @@ mod tests {
             let element = element(seed, n);
             let want = dense_factors(n, element);
             let ranks = factors(params(n, nb, depth, share), (p, q), threads, cut, element);
-            let mut count = 0;
-            for (i, j, value) in ranks.into_iter().flat_map(|rank| rank.expect("factored")) {
-                let off = (f64::from(value) - want[i * n + j]).abs();
-                prop_assert!(off < 1e-4 * n as f64, "({i}, {j}): {value} for {}", want[i * n + j]);
-                count += 1;
+            let (mut count, mut x) = (0, vec![None; n]);
+            for (elements, part_of_x) in ranks.into_iter().map(|rank| rank.expect("factored")) {
+                for (i, j, value) in elements {
+                    let (want, value) = (want[i * n + j], f64::from(value));
+                    prop_assert!((value - want).abs() < 1e-4 * n as f64, "{i}, {j}: {value}, {want}");
+                    count += 1;
+                }
+                for (j, value) in part_of_x {
+                    prop_assert_eq!(*x[j].get_or_insert(value), value, "alike in a process column");
+                }
             }
             prop_assert_eq!(count, n * n);
+            for i in 0..n {
+                let terms = (0..n).map(|j| f64::from(element(i, j)) * x[j].expect("all of x"));
+                let off = terms.sum::<f64>() - (i + 1) as f64;
+                prop_assert!(off.abs() < 1e-4 * n as f64, "row {i} of the product is off by {off}");
+            }
         }
 
         #[test]

@@ -15,6 +15,12 @@ use skt_config::value::{Row, Table, Value, Written};
 pub trait Flag: Table {
     /// The setting's argument, whose value is text; or a switch.
     fn arg(self) -> Arg;
+
+    /// Whether every command with the flags of the table has this one. Others are read where a
+    /// command adds them.
+    fn is_in_all_commands(self) -> bool {
+        true
+    }
 }
 
 /// The flags of a table that were given. Values are kept as text: they override those of a
@@ -30,7 +36,8 @@ impl<S> Default for Flags<S> {
 
 impl<S: Flag> Args for Flags<S> {
     fn augment_args(command: Command) -> Command {
-        command.args(in_order_of_help::<S>().into_iter().map(Flag::arg))
+        let settings = in_order_of_help::<S>().into_iter();
+        command.args(settings.filter(|setting| setting.is_in_all_commands()).map(Flag::arg))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -49,7 +56,8 @@ impl<S: Flag> FromArgMatches for Flags<S> {
             };
             (!values.is_empty()).then_some((row.setting, values))
         };
-        Ok(Self(S::ROWS.iter().filter_map(given).collect()))
+        let rows = S::ROWS.iter().filter(|row| matches.try_contains_id(row.key).is_ok());
+        Ok(Self(rows.filter_map(given).collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

@@ -429,7 +429,12 @@ fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fit
     for (param, side) in [(Param::P, args.p), (Param::Q, args.q)] {
         draft.values.extend(side.map(|side| (param, vec![Value::flag(side.to_string())])));
     }
-    let rules = ValidationRules { lenient: false, ranks: Some(ranks), source: "skt-hpl init" };
+    let rules = ValidationRules {
+        lenient: false,
+        ranks: Some(ranks),
+        source: "skt-hpl init",
+        is_mxp: false,
+    };
     let checked = validate(&draft, &rules)?;
     checked.require_ranks(ranks)?;
     let mut spec = checked.spec;

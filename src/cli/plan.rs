@@ -490,6 +490,7 @@ fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
     for (param, number) in numbers {
         draft.values.insert(param, vec![Value::number(number)]);
     }
-    let rules = ValidationRules { lenient: false, ranks: None, source: "skt-hpl plan" };
+    let rules =
+        ValidationRules { lenient: false, ranks: None, source: "skt-hpl plan", is_mxp: false };
     Ok(validate(&draft, &rules)?.spec)
 }

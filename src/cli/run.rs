@@ -79,6 +79,9 @@ pub struct RunArgs {
     /// Protection against the loss of nodes.
     #[command(flatten)]
     pub protect: ProtectArgs,
+    /// Whether this is a run of HPL-MxP, see [`super::mxp`].
+    #[arg(skip)]
+    pub is_mxp: bool,
     /// Number of ranks of the job, once it is certain; until then, the launcher's number counts.
     #[arg(skip)]
     pub ranks: Option<usize>,
@@ -122,7 +125,8 @@ fn load_with_text(
     draft.overlay(flags);
     warnings.append(&mut draft.drop_unprotected());
     let ranks = args.ranks.or_else(launcher_rank::size).unwrap_or(1);
-    let rules = ValidationRules { lenient: args.lenient, ranks: Some(ranks), source: &file };
+    let RunArgs { lenient, is_mxp, .. } = *args;
+    let rules = ValidationRules { lenient, ranks: Some(ranks), source: &file, is_mxp };
     let mut checked = validate(&draft, &rules)?;
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;

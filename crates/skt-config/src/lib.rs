@@ -19,6 +19,7 @@ mod field;
 pub mod hpldat;
 mod labels;
 pub mod launch;
+mod mxp;
 pub mod param;
 pub mod protection;
 pub mod source;
@@ -123,7 +124,8 @@ pub fn read_draft(
     }
 }
 
-/// Reads and checks a configuration's text; `file` is its name in messages.
+/// Reads and checks a configuration's text; `file` is its name in messages. A text that names a
+/// matrix describes a run of HPL-MxP.
 pub fn parse(
     bytes: &[u8],
     file: &str,
@@ -131,7 +133,9 @@ pub fn parse(
     lenient: bool,
 ) -> Result<Checked, ConfigError> {
     let (draft, mut warnings) = read_draft(bytes, file, format, lenient)?;
-    let mut checked = validate(&draft, &ValidationRules { lenient, ranks: None, source: file })?;
+    let is_mxp = draft.values.contains_key(&param::Param::Matrix);
+    let rules = ValidationRules { lenient, ranks: None, source: file, is_mxp };
+    let mut checked = validate(&draft, &rules)?;
     warnings.append(&mut checked.warnings);
     checked.warnings = warnings;
     Ok(checked)

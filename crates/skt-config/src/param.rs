@@ -3,7 +3,7 @@
 //! Everything that reads, checks, writes or documents a configuration works from [`PARAMS`], so
 //! that each parameter is described once.
 
-use skt_terms::choice::{Bcast, Fact, Form, Generator, Pin, Pmap, Swap, Transport};
+use skt_terms::choice::{Bcast, Fact, Form, Generator, MxpMatrix, Pin, Pmap, Swap, Transport};
 use skt_terms::layout::N_MAX;
 
 use super::spec::RunSpec;
@@ -114,7 +114,7 @@ macro_rules! choices {
         }
     )*};
 }
-choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin);
+choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin, MxpMatrix);
 
 const ANY_COUNT: Option<Range> = Some(Range::whole(0, INT_MAX));
 const FROM_ONE: Option<Range> = Some(Range::whole(1, INT_MAX));
@@ -333,6 +333,16 @@ settings! {
         comment: "Threads: pinned to cores that no other process is pinned to (auto), or not \
                   (none).",
         field: Some(|spec| &mut spec.pin),
+    }
+    Matrix {
+        key: "matrix", heading: PROBLEM, metavar: "NAME", choices: MxpMatrix::CHOICES,
+        default: "fasi-higham",
+        help: "matrix of HPL-MxP: Fasi and Higham's, HPL's random one with a scaled diagonal, or, \
+               for tests, with a dominant diagonal",
+        more: ". For [`skt-hpl mxp`](mxp.md) alone",
+        comment: "The matrix of HPL-MxP: {legal}.",
+        example: "scaled",
+        field: Some(|spec| &mut spec.mxp),
     }
 }
 

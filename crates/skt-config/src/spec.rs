@@ -93,7 +93,7 @@ pub struct RunSpec {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
     /// The matrix of HPL-MxP; `None` for HPL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "matrix", default, skip_serializing_if = "Option::is_none")]
     pub mxp: Option<MxpMatrix>,
 }
 
@@ -129,11 +129,17 @@ pub struct TestSpec {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub checksums: usize,
     /// The matrix of HPL-MxP; `None` for HPL.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "matrix", default, skip_serializing_if = "Option::is_none")]
     pub mxp: Option<MxpMatrix>,
 }
 
 impl TestSpec {
+    /// Bytes of an element of the matrix in memory: HPL-MxP keeps and factors it in single
+    /// precision.
+    pub fn element_bytes(&self) -> usize {
+        if self.mxp.is_some() { size_of::<f32>() } else { size_of::<f64>() }
+    }
+
     /// Number of ranks that the test runs on: P (Q + checksums).
     pub fn ranks(&self) -> usize {
         self.p * (self.q + self.checksums)

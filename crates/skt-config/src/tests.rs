@@ -772,7 +772,7 @@ fn the_lines_of_many_values_are_found_at_once() {
     assert!(took < 20.0, "{took} s");
 }
 
-/// Any legal run: the values of each parameter are legal by its row.
+/// Any legal run of HPL: the values of each parameter are legal by its row.
 fn any_spec() -> impl Strategy<Value = RunSpec> {
     fn any_text(row: &Row<Param>) -> BoxedStrategy<String> {
         match (row.written, row.range) {
@@ -802,7 +802,8 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     ];
     let title = || any::<String>().prop_map(|text| clean_title(&text));
     let grids = prop::collection::vec((1usize..40000, 1usize..40000), 1..=3);
-    let rows: Vec<_> = PARAMS.iter().filter_map(|row| Some((row, row.field?))).collect();
+    let of_hpl = PARAMS.iter().filter(|row| row.setting != Param::Matrix);
+    let rows: Vec<_> = of_hpl.filter_map(|row| Some((row, row.field?))).collect();
     let texts: Vec<_> = rows.iter().map(any_texts).collect();
     ([title(), title()], output, grids, texts).prop_map(move |(title, output, grids, texts)| {
         let mut spec = RunSpec { title, output, grids, ..RunSpec::default() };
@@ -826,7 +827,8 @@ proptest! {
         let unused: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
         let (text, lost) = hpldat::write(&spec).unwrap();
         let mut sayable = spec.clone();
-        for row in PARAMS.iter().filter(|row| row.dat.is_none()) {
+        let of_hpl = PARAMS.iter().filter(|row| row.setting != Param::Matrix);
+        for row in of_hpl.filter(|row| row.dat.is_none()) {
             row.field.unwrap()(&mut sayable).set(&row.default_texts()).unwrap();
         }
         prop_assert_eq!(lost.is_empty(), spec == sayable);
@@ -837,6 +839,30 @@ proptest! {
         prop_assert_eq!(warned, unused);
         let again = toml_text(&toml::write(&checked.spec)).unwrap();
         prop_assert_eq!(hpldat::write(&again.spec).unwrap().0, text);
+    }
+
+    #[test]
+    fn every_run_of_hpl_mxp_survives_toml_and_the_wire(
+        spec in any_spec(), matrix in prop::sample::select(MxpMatrix::ALL.to_vec()),
+        is_checked in any::<bool>(),
+    ) {
+        let generator = Generator::Hpl;
+        let threshold = if is_checked { 16.0 } else { -1.0 };
+        let of_panels = spec.pfact.len() * spec.rfact.len() * spec.nbmin.len() * spec.ndiv.len();
+        let tests = spec.test_count() / of_panels as u64;
+        let mut mxp = RunSpec { mxp: Some(matrix), threshold, generator, ..spec };
+        let toml = toml::write(&mxp);
+        let checked = toml_text(&toml).unwrap();
+        mxp.pfact.truncate(1);
+        mxp.rfact.truncate(1);
+        mxp.nbmin.truncate(1);
+        mxp.ndiv.truncate(1);
+        prop_assert_eq!(&checked.spec, &mxp, "{}", toml);
+        prop_assert_eq!(checked.spec.test_count(), tests);
+        let is_warned = checked.warnings.iter().any(|w| w.what.contains("make no further tests"));
+        prop_assert_eq!(is_warned, of_panels > 1);
+        let sent = serde_json::to_vec(&mxp).unwrap();
+        prop_assert_eq!(&serde_json::from_slice::<RunSpec>(&sent).unwrap(), &mxp);
     }
 
     #[test]

@@ -334,7 +334,10 @@ pub fn write(spec: &RunSpec) -> String {
     field(&mut out, "Where the report goes: stdout, stderr, or a file.", "output", output);
     let mut spec = spec.clone();
     let mut section = "";
-    for info in PARAMS {
+    // A run of HPL has no choice of its matrix.
+    let has_matrix = spec.mxp.is_some();
+    let is_written = |info: &&Row<Param>| info.setting != Param::Matrix || has_matrix;
+    for info in PARAMS.iter().filter(is_written) {
         if section_of(info) != section {
             section = section_of(info);
             let _ = writeln!(out, "\n# {section}"); // writing to a String cannot fail

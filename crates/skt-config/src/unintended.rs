@@ -31,14 +31,16 @@ pub(super) fn warnings(spec: &RunSpec, draft: &Draft) -> Vec<Warning> {
             ),
         );
     }
-    if nbmin >= nb {
+    // HPL-MxP has no recursion in a panel.
+    let has_recursion = spec.mxp.is_none();
+    if has_recursion && nbmin >= nb {
         warn(
             Param::Nbmin,
             format!(
                 "{nbmin} is not below NB = {nb}: no panel is split, so NDIV and RFACT are moot"
             ),
         );
-    } else if ndiv > nb {
+    } else if has_recursion && ndiv > nb {
         warn(Param::Ndiv, format!("{ndiv} parts are more than the NB = {nb} columns of a panel"));
     }
     if depth > 1 && n > 0 && depth >= panels {

@@ -7,6 +7,7 @@ use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, Warning};
 use super::launch::LaunchDraft;
+use super::mxp;
 use super::param::{MAX_LIST, Param, in_dat_order};
 use super::source::ValueSource;
 use super::spec::RunSpec;
@@ -28,6 +29,8 @@ pub struct ValidationRules<'a> {
     pub ranks: Option<usize>,
     /// The name of the configuration, for the message about a missing parameter.
     pub source: &'a str,
+    /// Whether the run is one of HPL-MxP and not of HPL.
+    pub is_mxp: bool,
 }
 
 /// A legal run, with what the user should know of it.
@@ -78,6 +81,9 @@ pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, Confi
 }
 
 fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
+    if rules.is_mxp {
+        mxp::refuse_checksums(draft)?;
+    }
     let mut c = Checker { draft, rules, warnings: Vec::new() };
     let title = draft
         .title
@@ -92,6 +98,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     for row in in_dat_order() {
         match (row.setting, row.field) {
             (Param::P, _) => spec.grids = c.grids()?,
+            (Param::Matrix, _) if !rules.is_mxp => mxp::refuse_matrix(draft)?,
             (_, Some(field)) => {
                 let texts = c.texts(row)?;
                 field(&mut spec).set(&texts).expect("a checked text");
@@ -107,6 +114,9 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
         let at = At::param(Param::Depth, &draft.place(Param::Depth));
         let legal = "0 or 1, with --ft abft".to_owned();
         return Err(ConfigError::OutOfRange { at, value: depth.to_string(), legal });
+    }
+    if rules.is_mxp {
+        c.warnings.extend(mxp::settle(&mut spec, draft)?);
     }
     let tests = spec.test_count();
     if tests > MAX_TESTS {
@@ -442,7 +452,7 @@ mod tests {
             let values = values.iter().copied().map(Value::flag).collect();
             draft.values.insert(PACE.setting, values);
         }
-        let rules = &ValidationRules { lenient: true, ranks: None, source: "f" };
+        let rules = &ValidationRules { lenient: true, ranks: None, source: "f", is_mxp: false };
         let texts = Checker { draft: &draft, rules, warnings: Vec::new() }.texts(&PACE)?;
         let mut field = Some(1.0);
         field.set(&texts).expect("a checked text");

@@ -27,7 +27,7 @@ use skt_launch::links::addresses::Networks;
 use skt_launch::probe;
 use skt_launch::program::Program;
 use skt_launch::shape;
-use skt_launch::{LaunchOptions, SupervisorError};
+use skt_launch::{LaunchOptions, SupervisorError, subcommand_words};
 use skt_run::protect::{self, SLURM_END, Settings, read_domains};
 
 /// Flags of `launch`.
@@ -46,7 +46,8 @@ pub struct LaunchArgs {
     /// libskt-checkpoint
     #[arg(long, value_name = "FILE", help_heading = START)]
     program: Option<PathBuf>,
-    /// Flags of the benchmark, see `skt-hpl run --help`, or arguments of --program
+    /// Flags of the benchmark, see `skt-hpl run --help`; `mxp` and its flags, see `skt-hpl mxp
+    /// --help`; or arguments of --program
     #[arg(last = true, value_name = "RUN OPTIONS", allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
@@ -334,11 +335,12 @@ fn texts(words: &[OsString]) -> Result<Vec<String>, LaunchError> {
 
 /// The flags of the benchmark, checked before anything is started.
 fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
-    let words = ["skt-hpl", "run"].into_iter().chain(command.iter().map(String::as_str));
+    let words = ["skt-hpl"].into_iter().chain(subcommand_words(command));
     let words: Vec<OsString> = words.map(OsString::from).collect();
     match Cli::try_parse_from(&words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
-        Ok(_) => unreachable!("`run` was said"),
+        Ok(Cli { command: Some(Command::Mxp(mxp)), .. }) => Ok(mxp.into_run()),
+        Ok(_) => unreachable!("`run` or `mxp` was said"),
         // Our message begins with `error: `, too.
         Err(mut error) => {
             mistakes::explain(&mut error, &Cli::command(), &words);
@@ -482,6 +484,21 @@ mod tests {
     fn wrong_flags_of_the_benchmark_are_one_error() {
         let error = run_args(&["--nope".to_owned()]).expect_err("no such flag").to_string();
         assert!(error.starts_with("unexpected argument '--nope'"), "{error}");
+    }
+
+    #[test]
+    fn a_run_of_hpl_mxp_is_named_by_its_first_word() {
+        let command = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let mxp = run_args(&command("mxp --n 100 --matrix scaled")).unwrap();
+        assert!(mxp.is_mxp && mxp.overrides.given.0.len() == 2, "{mxp:?}");
+        let hpl = run_args(&command("--n 100")).unwrap();
+        assert!(!hpl.is_mxp && hpl.overrides.given.0.len() == 1, "{hpl:?}");
+        for refused in ["--matrix scaled", "--n 100 mxp", "mxp --nope"] {
+            assert!(matches!(run_args(&command(refused)), Err(LaunchError::Flags(_))), "{refused}");
+        }
+        let words = |line: &str| subcommand_words(&command(line)).collect::<Vec<_>>().join(" ");
+        assert_eq!(words("mxp --n 100"), "mxp --n 100");
+        assert_eq!(words("--n 100"), "run --n 100");
     }
 
     fn args(line: &str) -> LaunchArgs {

@@ -15,6 +15,9 @@ pub fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
     let command = words.iter().find_map(|word| cli.find_subcommand(word)).unwrap_or(cli);
     suggest_flag(error, command, &words);
     suggest_config(error, command);
+    if command.get_name() == "launch" && unknown(error).as_deref() == Some("mxp") {
+        suggest(error, "HPL-MxP and its flags come after two dashes: launch ... -- mxp");
+    }
     if command.get_name() == "plan" {
         explain_ranks_of_plan(error);
     }

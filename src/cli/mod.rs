@@ -6,6 +6,20 @@
 //! a subcommand, add a file with its `Args` struct and an `execute` function, a variant of
 //! `Command`, and a line in `dispatch`.
 
+/// Examples of a command, with the exit codes of a run.
+macro_rules! with_exit_codes {
+    ($examples:literal) => {
+        concat!(
+            $examples,
+            "\n\nExit codes:\n  \
+             0   all tests passed\n  \
+             1   a residual failed\n  \
+             2   bad input or environment\n  \
+             75  interrupted, can be restarted"
+        )
+    };
+}
+
 mod by_hand;
 mod completions;
 mod convert;
@@ -18,6 +32,7 @@ mod losses;
 mod machine;
 mod man;
 mod mistakes;
+mod mxp;
 mod node_memory;
 mod overrides;
 mod pace;
@@ -67,19 +82,6 @@ codes in HPL.dat (--bcast 0,3).
 Called by a name that begins with xhpl, through a link or a copy, it takes no checkpoints, ignores \
 arguments that it does not know, replaces illegal values and exits as the reference does.";
 
-macro_rules! with_exit_codes {
-    ($examples:literal) => {
-        concat!(
-            $examples,
-            "\n\nExit codes:\n  \
-             0   all tests passed\n  \
-             1   a residual failed\n  \
-             2   bad input or environment\n  \
-             75  interrupted, can be restarted"
-        )
-    };
-}
-
 const AFTER_HELP: &str = with_exit_codes!(
     "\
 Examples:
@@ -99,6 +101,8 @@ Examples:
                       on the nodes of the Slurm or PBS job
   skt-hpl launch --np 4 -- --n 20000
                       on this machine, whose processes may die
+  skt-hpl launch --np 4 -- mxp --n 20000
+                      HPL-MxP
   skt-hpl launch --hosts hosts --spares spares --np 8 --program ./heat -- 2000
                       a program of one's own with its arguments, on libskt-checkpoint
   skt-hpl status      what it does, from another shell"
@@ -135,6 +139,9 @@ pub(crate) enum Command {
     /// Run the benchmark, as without a subcommand
     #[command(after_help = AFTER_HELP)]
     Run(Box<run::RunArgs>),
+    /// Run HPL-MxP: the factorization in single precision, refined to double precision
+    #[command(long_about = mxp::LONG_ABOUT, after_help = mxp::AFTER_HELP)]
+    Mxp(Box<mxp::MxpArgs>),
     /// Run the benchmark, or any program, to its end through the loss of nodes
     #[command(after_help = AFTER_LAUNCH_HELP)]
     Launch(Box<launch::LaunchArgs>),
@@ -224,6 +231,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     let command = match cli.command {
         None => return run::execute(&cli.run),
         Some(Command::Run(args)) => return run::execute(&args),
+        Some(Command::Mxp(args)) => return run::execute(&args.into_run()),
         Some(Command::Rank(args)) => return rank::execute(&args),
         Some(Command::Tune(args)) => return tune::execute(&args),
         Some(Command::Doctor(args)) => return doctor::execute(&args),
@@ -248,6 +256,7 @@ fn dispatch(cli: Cli) -> ExitCode {
     }
     let done: Result<(), Box<dyn std::error::Error>> = match command {
         Command::Run(_)
+        | Command::Mxp(_)
         | Command::Launch(_)
         | Command::Rank(_)
         | Command::Tune(_)
@@ -295,7 +304,7 @@ mod tests {
             .lines()
             .filter_map(|line| line.trim_start().strip_prefix("skt-hpl "))
             .collect();
-        assert_eq!(commands.len(), 5, "{examples}");
+        assert_eq!(commands.len(), 6, "{examples}");
         for command in commands {
             let words = command.split("  ").next().expect("words").split(' ');
             Cli::try_parse_from(["skt-hpl"].into_iter().chain(words)).expect(command);

@@ -70,7 +70,8 @@ pub struct LaunchOptions {
     pub program_file: PathBuf,
     /// The program that the ranks run, if it is not the benchmark.
     pub program_of_user: Option<Program>,
-    /// Arguments of the benchmark, or of the user's program as texts of words.
+    /// Arguments of the benchmark, see [`subcommand_words`], or of the user's program as texts of
+    /// words.
     pub command: Vec<String>,
     /// The name of the run; for the benchmark, also its name in the store.
     pub run_id: String,
@@ -193,6 +194,13 @@ pub enum SupervisorError {
     Elsewhere { host: String },
     #[error("cannot catch signals: {0}")]
     Signals(io::Error),
+}
+
+/// The subcommand of this program that the ranks run, with its arguments, from those of the
+/// benchmark: flags alone are those of `run`, after a first word `mxp` those of that.
+pub fn subcommand_words(command: &[String]) -> impl Iterator<Item = &str> {
+    let is_named = command.first().is_some_and(|word| word == "mxp");
+    (!is_named).then_some("run").into_iter().chain(command.iter().map(String::as_str))
 }
 
 /// Runs the job to its end.

@@ -25,7 +25,7 @@ use super::sieve::Piece;
 use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
 use super::terminal::Terminal;
-use super::{LaunchOptions, SupervisorError, argument_text, report, stop};
+use super::{LaunchOptions, SupervisorError, argument_text, report, stop, subcommand_words};
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
@@ -491,8 +491,8 @@ impl Shell {
 
     fn command_of_benchmark(&self, start: &Start) -> Vec<String> {
         let options = &self.decisions.options;
-        let mut command = vec![options.program_file.display().to_string(), "run".into()];
-        command.extend_from_slice(&options.command);
+        let mut command = vec![options.program_file.display().to_string()];
+        command.extend(subcommand_words(&options.command).map(str::to_owned));
         if let Some(resume) = start.resume {
             command.extend(["--resume".into(), resume.into()]);
         }

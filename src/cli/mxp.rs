@@ -1,0 +1,83 @@
+//! `skt-hpl mxp`: runs HPL-MxP, by the code and with the flags of a run of HPL.
+
+use std::path::PathBuf;
+
+use clap::{ArgMatches, Args, Command, FromArgMatches};
+
+use super::flags;
+use super::run::RunArgs;
+use skt_config::param::Param;
+
+pub const LONG_ABOUT: &str = "\
+HPL-MxP, the mixed-precision benchmark: solves Ax = b as accurately as in double precision, but \
+factors A in single precision and without pivoting. The solution is then refined in double \
+precision, by classic iterative refinement or, where that does not converge, by GMRES with the \
+factors as preconditioner, in at most 50 steps. The rate counts the operations of HPL, 2/3 N^3 + \
+3/2 N^2, over the time of factorization and refinement together.
+
+A result is valid by the rules of HPL-MxP, and the report prints PASSED, if \
+||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N) is below 16 with eps = 2^-53. A matrix that \
+is strictly diagonally dominant (--matrix dominant) is for tests alone.
+
+The configuration is that of a run of HPL: HPL.dat in the current folder, or the file that is \
+named, and the flags below, which override it. All combinations of N, NB, grids, DEPTH and BCAST \
+are run. Without pivoting PFACT, RFACT, NBMIN, NDIV, SWAP, L1, U and equilibration have no effect, \
+and their lists make no further tests. The threshold is 16, or 0 or less for no check. --ft self, \
+double and single protect a run as they do HPL; abft is not available.";
+
+pub const AFTER_HELP: &str = with_exit_codes!(
+    "\
+Examples:
+  mpirun -np 4 skt-hpl mxp          HPL.dat in the current folder
+  mpirun -np 4 skt-hpl mxp --n 20000,40000 --nb 192,256 --p 2 --q 2
+  mpirun -np 4 skt-hpl mxp --n 20000 --matrix scaled
+  mpirun -np 4 skt-hpl mxp hpl-configs/mxp.toml --json result.json
+  skt-hpl launch --hosts hosts --spares spares -- mxp --n 20000 --p 2 --q 4
+                                    through the loss of nodes"
+);
+
+/// Flags of `mxp`: those of a run, and the matrix.
+#[derive(Debug, Clone, Args)]
+pub struct MxpArgs {
+    /// Configuration, as by --config
+    #[arg(value_name = "CONFIG", conflicts_with = "config")]
+    file: Option<PathBuf>,
+    /// Flags of a run.
+    #[command(flatten)]
+    run: RunArgs,
+    /// The flag that a run of HPL does not have.
+    #[command(flatten)]
+    matrix: MatrixFlag,
+}
+
+impl MxpArgs {
+    /// The run that these flags describe.
+    pub fn into_run(self) -> RunArgs {
+        let Self { file, run, .. } = self;
+        RunArgs { config: file.or(run.config), is_mxp: true, ..run }
+    }
+}
+
+/// Adds `--matrix` to a command; its value is read with those of the other parameters.
+#[derive(Debug, Clone)]
+struct MatrixFlag;
+
+impl Args for MatrixFlag {
+    fn augment_args(command: Command) -> Command {
+        command.arg(flags::arg(Param::Matrix.info()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for MatrixFlag {
+    fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self)
+    }
+
+    fn update_from_arg_matches(&mut self, _: &ArgMatches) -> Result<(), clap::Error> {
+        Ok(())
+    }
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::heat_map;
-use super::reader::{RunReport, TestReport};
+use super::reader::{RunReport, StepPart, TestReport};
 use skt_host::placement;
 use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
 use skt_run::record::Event;
@@ -405,6 +405,29 @@ fn heading(number: usize, test: &TestReport) -> String {
     format!("test {number}: {}, N = {}, NB = {}, {} x {}", test.variant, p.n, p.nb, p.p, p.q)
 }
 
+/// Shows the steps of a refinement, if the test has one.
+fn refinement_table(page: &mut String, heading: &str, test: &TestReport) {
+    let Some(mxp) = &test.mxp else { return };
+    let matrix = test.parameters.matrix.as_deref().unwrap_or("-");
+    let _ = writeln!(
+        page,
+        "<h3>Refinement, {}</h3>\n<p>Matrix {}: factored in single precision in {} s, refined in {} \
+         s{}.</p>",
+        escape(heading),
+        escape(matrix),
+        number(mxp.factor_seconds, 2),
+        number(mxp.refine_seconds, 2),
+        if mxp.has_converged { "" } else { "; it did not converge" }
+    );
+    let row = |(step, part): (usize, &StepPart)| {
+        let StepPart { refinement, end_seconds, scaled_residual } = part;
+        let residual = scaled_residual.map_or("-".into(), |residual| format!("{residual:.3e}"));
+        cells([step.to_string(), refinement.clone(), number(*end_seconds, 2), residual])
+    };
+    let heads = "step,by,ended at (s),scaled residual";
+    table(page, "", heads, (1..).zip(&mxp.steps).map(row));
+}
+
 /// Shows the progress and the memory of one test, if the report has them.
 fn details(page: &mut String, heading: &str, test: &TestReport) {
     if !test.progress.is_empty() {
@@ -446,6 +469,7 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
         let _ = writeln!(page, "<h3>Ranks over time, {}</h3>\n{map}", escape(heading));
     }
     slow_links(page, test);
+    refinement_table(page, heading, test);
     events_table(page, heading, test);
     memory_table(page, heading, test);
 }

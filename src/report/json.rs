@@ -19,7 +19,7 @@ use skt_host::outfile;
 use skt_run::events::ReportError;
 use skt_run::record::energy::EnergyReading;
 use skt_run::record::{
-    Counts, Event, MemorySplit, Outcome, Protection, RunFacts, Sample, TestRecord,
+    Counts, Event, MemorySplit, MxpRecord, Outcome, Protection, RunFacts, Sample, TestRecord,
 };
 
 use super::phases;
@@ -146,6 +146,8 @@ struct Test {
     power: Vec<EnergyReading>,
     slow: Option<SlowPart>,
     slow_links: Option<Vec<SlowLink>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mxp: Option<MxpRecord>,
 }
 
 fn slow_part(report: &SlowReport) -> SlowPart {
@@ -223,7 +225,8 @@ impl Test {
             time_seconds: ran.then_some(record.time_seconds),
             gflops: solved.then_some(record.gflops),
             efficiency: dgemm_gflops_per_core
-                .filter(|_| solved)
+                // The self-test is in double precision.
+                .filter(|_| solved && record.spec.mxp.is_none())
                 .map(|per_core| phases::efficiency(record, per_core)),
             start: ran.then(|| clock::rfc3339(record.start_unix_seconds)),
             end: ran.then(|| clock::rfc3339(record.end_unix_seconds)),
@@ -241,6 +244,7 @@ impl Test {
             power: record.power.clone(),
             slow: record.slow.as_ref().map(slow_part),
             slow_links: record.slow.as_ref().and_then(|slow| slow.named.links.clone()),
+            mxp: record.mxp.clone(),
         }
     }
 }

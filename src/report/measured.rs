@@ -39,10 +39,12 @@ struct Parameters {
     swap_threshold: usize,
     threads: usize,
     transport: Option<Transport>,
+    /// The matrix of HPL-MxP, which the model does not describe.
+    matrix: Option<String>,
 }
 
-/// Reads the tests of a report (`--json`) that passed or were not checked, ran without checkpoints,
-/// and have their phases.
+/// Reads the tests of HPL in a report (`--json`) that passed or were not checked, ran without
+/// checkpoints, and have their phases.
 pub fn read(path: &Path) -> Result<Vec<MeasuredTest>, ReadError> {
     parse(&reader::read_text(path)?)
         .map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
@@ -60,7 +62,9 @@ impl Test {
     fn measured(self) -> Result<Option<MeasuredTest>, String> {
         let Parameters { n, nb, p, q, depth, bcast, swap, swap_threshold, threads, .. } =
             self.parameters;
-        if !matches!(self.status.as_str(), "passed" | "not-checked") || self.protection.is_some() {
+        let is_mxp = self.parameters.matrix.is_some();
+        let is_done = matches!(self.status.as_str(), "passed" | "not-checked");
+        if !is_done || self.protection.is_some() || is_mxp {
             return Ok(None);
         }
         let time_seconds = self.time_seconds.filter(|&seconds| seconds > 0.0);
@@ -119,6 +123,21 @@ mod tests {
         assert!(!test("", "").shared);
         assert!(test(shared, "").shared);
         assert!(!test(r#", "transport": "messages""#, "").shared);
+    }
+
+    #[test]
+    fn tests_of_hpl_mxp_are_left_out() {
+        let test = |matrix: &str| {
+            let text = format!(
+                r#"{{"format": "skt-hpl report", "tests": [{{
+                "status": "passed", "time_seconds": 1.5, "protection": null,
+                "phases_seconds": {{"mean": {PHASES}, "max": {PHASES}}},
+                "parameters": {{"n": 100, "nb": 10, "p": 2, "q": 3, "depth": 1, "bcast": "1ring",
+                    "swap": "mix", "swap_threshold": 64, "threads": 1 {matrix}}}}}]}}"#
+            );
+            parse(&text).unwrap().len()
+        };
+        assert_eq!((test(""), test(r#", "matrix": "scaled""#)), (1, 0));
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod html;
 mod json;
 mod levels;
 pub mod measured;
+mod mxp;
 pub(crate) mod output;
 pub mod phases;
 mod power;

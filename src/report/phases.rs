@@ -6,6 +6,7 @@ use skt_terms::phases::ChecksumCosts;
 use skt_terms::units;
 
 use super::levels::level_words;
+use super::mxp;
 use super::power;
 use super::slow;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -23,13 +24,18 @@ pub fn efficiency(record: &TestRecord, dgemm_gflops_per_core: f64) -> f64 {
 
 /// The block after a test that ran, one string per line, without newlines.
 pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<String> {
-    let mut lines = phase_lines(record);
+    let mut lines = mxp::lines(record);
+    lines.extend(phase_lines(record));
     // A factorization that broke off has no rate.
     if record.outcome.ran_to_end()
         && let Some(per_core) = dgemm_gflops_per_core
     {
-        lines.push(efficiency_line(record, per_core));
-        lines.extend(low_rate_line(record, per_core));
+        if record.spec.mxp.is_some() {
+            lines.push(mxp::speed_line(record, efficiency(record, per_core), per_core));
+        } else {
+            lines.push(efficiency_line(record, per_core));
+            lines.extend(low_rate_line(record, per_core));
+        }
     }
     lines.push(format!(
         "# untimed: matrix generated in {:.2} s, result checked in {:.2} s",
@@ -61,6 +67,9 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
 /// The likely cause of a failed residual: the threshold, or a rank whose number was wrong and how
 /// to find it, if the test had no checksums to name it.
 fn hint_line(record: &TestRecord) -> Option<String> {
+    if record.spec.mxp.is_some() {
+        return mxp::hint_line(record);
+    }
     if record.outcome.failed_by_rounding() {
         return Some(format!(
             "# hint: the residual is that of a correct solution (usually between 1e-4 and 1e-1), \

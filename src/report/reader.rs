@@ -114,6 +114,26 @@ pub struct TestReport {
     pub power: Vec<EnergyReading>,
     pub slow: Option<SlowPart>,
     pub(crate) slow_links: Option<Vec<SlowLink>>,
+    pub mxp: Option<MxpPart>,
+}
+
+/// The part of a test of HPL-MxP that one of HPL does not have.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct MxpPart {
+    pub factor_seconds: Option<f64>,
+    pub refine_seconds: Option<f64>,
+    pub steps: Vec<StepPart>,
+    pub has_converged: bool,
+}
+
+/// A step of the refinement.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct StepPart {
+    pub refinement: String,
+    pub end_seconds: Option<f64>,
+    pub scaled_residual: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -163,6 +183,15 @@ pub struct ParametersPart {
     pub q: usize,
     pub checksums: usize,
     pub threads: usize,
+    /// The matrix of HPL-MxP; `None` for HPL.
+    pub matrix: Option<String>,
+}
+
+impl TestReport {
+    /// Whether the test is one of HPL and not of HPL-MxP, whose rates do not compare.
+    pub(crate) fn is_of_hpl(&self) -> bool {
+        self.parameters.matrix.is_none()
+    }
 }
 
 impl ParametersPart {

@@ -17,6 +17,7 @@ use skt_run::record::{Counts, Norms, Outcome, TestRecord};
 
 use super::cformat::{c_exp, c_fixed};
 use super::detailed;
+use super::mxp;
 use super::output::SafeText;
 use super::phases;
 use skt_host::clock::ctime;
@@ -115,7 +116,8 @@ pub struct TextReport<'a, W: Write> {
 impl<'a, W: Write> TextReport<'a, W> {
     /// A report of the run `spec` that is written to `out`.
     pub fn new(out: W, spec: &'a RunSpec, mut options: TextOptions) -> Self {
-        options.notes.splice(..0, own_notes(spec));
+        options.notes.splice(..0, own_notes(spec, options.detailed_timing));
+        options.detailed_timing &= spec.mxp.is_none();
         TextReport { out, spec, options, head_due: true, counts: Counts::default(), broken: 0 }
     }
 
@@ -126,14 +128,15 @@ impl<'a, W: Write> TextReport<'a, W> {
     /// Writes the banner, the explanation, the parameters, and how results are checked.
     pub fn header(&mut self) -> io::Result<()> {
         let rule = "=".repeat(80);
-        writeln!(self.out, "{rule}\n{}\n{rule}", banner())?;
+        let banner = if self.spec.mxp.is_some() { mxp::banner() } else { banner() };
+        writeln!(self.out, "{rule}\n{banner}\n{rule}")?;
         write!(self.out, "{EXPLANATION}\n{}", echo(self.spec))?;
         if !self.options.are_notes_late {
             self.header_notes()?;
         }
         writeln!(self.out)?;
         if self.spec.threshold > 0.0 {
-            write!(self.out, "{}", check_text(self.spec.threshold))?;
+            write!(self.out, "{}", check_text(self.spec))?;
         }
         self.out.flush()
     }
@@ -229,7 +232,11 @@ impl<'a, W: Write> TextReport<'a, W> {
                 if checked {
                     write!(self.out, "{}", residual_text(f64::NAN, "FAILED"))?;
                 }
-                write_note(&mut self.out, &broke_text(*column, pivot))
+                let text = match record.spec.mxp {
+                    Some(matrix) => mxp::broke_text(&record.spec, matrix, *column, pivot),
+                    None => broke_text(*column, pivot),
+                };
+                write_note(&mut self.out, &text)
             }
             Outcome::NotChecked | Outcome::Skipped { .. } => Ok(()),
         }
@@ -237,15 +244,18 @@ impl<'a, W: Write> TextReport<'a, W> {
 }
 
 /// The name of a variant, e.g. `WR11C2R4`: mapping, DEPTH, BCAST, RFACT, NDIV, PFACT, NBMIN.
+/// HPL-MxP has none of the last four: `WR11MXP`.
 pub fn variant_name(spec: &TestSpec) -> String {
+    let pmap = match spec.pmap {
+        Pmap::RowMajor => 'R',
+        Pmap::ColumnMajor => 'C',
+    };
+    let begin = format!("W{pmap}{}{}", spec.depth, spec.bcast.code());
+    if spec.mxp.is_some() {
+        return format!("{begin}MXP");
+    }
     format!(
-        "W{}{}{}{}{}{}{}",
-        match spec.pmap {
-            Pmap::RowMajor => 'R',
-            Pmap::ColumnMajor => 'C',
-        },
-        spec.depth,
-        spec.bcast.code(),
+        "{begin}{}{}{}{}",
         fact_letter(spec.rfact),
         spec.ndiv,
         fact_letter(spec.pfact),
@@ -265,13 +275,16 @@ fn banner() -> String {
     )
 }
 
-fn own_notes(spec: &RunSpec) -> Vec<String> {
+fn own_notes(spec: &RunSpec, is_detailed: bool) -> Vec<String> {
     let generator = match spec.generator {
         Generator::Hpl => "hpl (the reference's matrix, bit for bit)",
         Generator::Xoshiro => "xoshiro256++ (not the reference's matrix)",
     };
-    let mut notes =
-        vec![format!("generator: {generator}"), format!("threads  : {} a rank", spec.threads)];
+    let mut notes = match spec.mxp {
+        Some(matrix) => mxp::notes(matrix, is_detailed),
+        None => vec![format!("generator: {generator}")],
+    };
+    notes.push(format!("threads  : {} a rank", spec.threads));
     if spec.checksums > 0 {
         let ranks: Vec<String> =
             spec.grids.iter().map(|(p, q)| (p * (q + spec.checksums)).to_string()).collect();
@@ -315,7 +328,10 @@ fn echo(spec: &RunSpec) -> String {
         ("EQUIL", (if spec.equilibration { " yes" } else { " no" }).to_string()),
         ("ALIGN", format!(" {} double precision words", spec.align_doubles)),
     ];
-    lists.iter().map(|(name, values)| format!("{name:<7}:{values}\n")).collect()
+    let is_used = |name: &str| spec.mxp.is_none() || !mxp::UNUSED.contains(&name);
+    let used = lists.iter().filter(|(name, _)| is_used(name));
+    let echo: String = used.map(|(name, values)| format!("{name:<7}:{values}\n")).collect();
+    echo + &mxp::matrix_line(spec)
 }
 
 /// The values of a list, eight per line.
@@ -372,17 +388,21 @@ fn form_words(form: Form) -> String {
     format!(" {} form", form.name())
 }
 
-fn check_text(threshold: f64) -> String {
+fn check_text(spec: &RunSpec) -> String {
+    let generated = match spec.mxp {
+        Some(_) => "generated in double precision",
+        None => "randomly generated",
+    };
     format!(
         "{}\n\n\
-         - The matrix A is randomly generated for each test.\n\
+         - The matrix A is {generated} for each test.\n\
          - The following scaled residual check will be computed:\n      \
          ||Ax-b||_oo / ( eps * ( || x ||_oo * || A ||_oo + || b ||_oo ) * N )\n\
          - The relative machine precision (eps) is taken to be      {}\n\
          - Computational tests pass if scaled residuals are less than         {}\n\n",
         "-".repeat(80),
         c_exp(EPS, 21, 6),
-        c_fixed(threshold, 11, 1)
+        c_fixed(spec.threshold, 11, 1)
     )
 }
 
@@ -392,7 +412,7 @@ fn wr_line(record: &TestRecord) -> String {
     // The rate of a factorization that broke off has no meaning.
     let gflops = if record.outcome.ran_to_end() { record.gflops } else { f64::NAN };
     format!(
-        "{}{:12} {:5} {:5} {:5} {}    {}\n\
+        "{:<8}{:12} {:5} {:5} {:5} {}    {}\n\
          HPL_pdgesv() start time {}\n\n\
          HPL_pdgesv() end time   {}\n\n",
         variant_name(spec),

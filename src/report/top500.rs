@@ -24,8 +24,17 @@ pub struct Given {
 
 /// Why there is nothing to submit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no run has a test that passed its residual check; only such a test can be submitted")]
-pub struct NothingToSubmit;
+pub enum NothingToSubmit {
+    /// No test of HPL has passed.
+    #[error("no run has a test that passed its residual check; only such a test can be submitted")]
+    NonePassed,
+    /// The tests that have passed are of HPL-MxP.
+    #[error(
+        "the tests that passed are of HPL-MxP, which has a list of its own (hpl-mxp.org); TOP500 \
+         and Green500 take tests of HPL alone"
+    )]
+    OtherBenchmark,
+}
 
 /// The order at which half of Rmax is reached, and how it was found.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,12 +49,17 @@ const BLANK: &str = "____________________";
 
 /// The submission as text.
 pub fn sheet(runs: &[NamedRun], given: &Given) -> Result<String, NothingToSubmit> {
-    let (run, best) = runs
-        .iter()
-        .flat_map(|run| run.report.completed().map(move |test| (run, test)))
-        .filter(|(_, test)| test.status == "passed")
+    let passed = || {
+        let all = runs.iter().flat_map(|run| run.report.completed().map(move |test| (run, test)));
+        all.filter(|(_, test)| test.status == "passed")
+    };
+    let (run, best) = passed()
+        .filter(|(_, test)| test.is_of_hpl())
         .max_by(|a, b| rate(a.1).total_cmp(&rate(b.1)))
-        .ok_or(NothingToSubmit)?;
+        .ok_or_else(|| match passed().next() {
+            Some(_) => NothingToSubmit::OtherBenchmark,
+            None => NothingToSubmit::NonePassed,
+        })?;
     let mut sheet = Sheet(format!(
         "TOP500 / Green500 submission, from {} ({})\n\
          Blanks are for the site to fill in.\n\n",
@@ -218,7 +232,8 @@ fn memory(environment: &EnvironmentPart) -> Option<String> {
 fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
     let target = 0.5 * best.gflops?;
     let mut points = std::collections::BTreeMap::new();
-    for test in runs.iter().flat_map(|run| run.report.completed()) {
+    let completed = runs.iter().flat_map(|run| run.report.completed());
+    for test in completed.filter(|test| test.is_of_hpl()) {
         let same_size = test.parameters.cores() == best.parameters.cores();
         if same_size && test.parameters.n > 0 && test.parameters.n <= best.parameters.n {
             let gflops = test.gflops.unwrap_or(0.0);

@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::mpirun::own_session;
-use crate::report_common::{PASSED_NORMS, other_run, record, record_with, small_run};
+use crate::report_common::{
+    PASSED_NORMS, mxp_record, mxp_run, other_run, record, record_with, small_run,
+};
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
-use skt_config::{ConfigText, Format, RunSpec};
+use skt_config::{ConfigText, Format, MxpMatrix, RunSpec};
 use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
@@ -150,6 +152,51 @@ fn every_document_satisfies_the_schema() {
         report.finish("the end\n").unwrap();
         schema.check(&read(&path));
     }
+}
+
+#[test]
+fn tests_of_hpl_mxp_satisfy_the_schema_and_have_their_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    for matrix in MxpMatrix::ALL {
+        let spec = mxp_run(matrix);
+        let path = folder.path().join("run.json");
+        let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
+        let test = || spec.tests().remove(0);
+        report.test(&mxp_record(test(), &[2.5e4, f64::NAN, 0.25], 1), "a line\n").unwrap();
+        let outcome = Outcome::Broke { column: 17, pivot: "NaN".to_string() };
+        report.test(&record_with(test(), outcome), "a line\n").unwrap();
+        report.finish("the end\n").unwrap();
+        let document = read(&path);
+        published().check(&document);
+        assert_eq!(document["parameters"]["matrix"], json!(matrix.name()));
+        let [passed, broke] = document["tests"].as_array().unwrap().as_slice() else {
+            panic!("two tests")
+        };
+        assert_eq!(passed["variant"], json!("WR13MXP"));
+        assert_eq!(passed["parameters"]["matrix"], json!(matrix.name()));
+        assert_eq!(passed["efficiency"], Value::Null);
+        let mxp = &passed["mxp"];
+        assert_eq!((&mxp["factor_seconds"], &mxp["refinement"]), (&json!(4.0), &json!("gmres")));
+        assert_eq!(mxp["steps"][0]["scaled_residual"], json!(2.5e4));
+        assert_eq!(mxp["steps"][1]["scaled_residual"], Value::Null, "JSON has no NaN");
+        assert_eq!(mxp["steps"][2]["refinement"], json!("gmres"));
+        assert_eq!(broke.get("mxp"), None);
+    }
+}
+
+#[test]
+fn a_document_of_hpl_has_no_field_of_hpl_mxp() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let mut report = JsonReport::create(&path, &small_run(), facts()).unwrap();
+    report.test(&record(small_run().tests().remove(0)), "a line\n").unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    for key in ["\"mxp\"", "\"matrix\":\""] {
+        assert!(!text.contains(key), "{key}");
+    }
+    let document = read(&path);
+    assert_eq!(document["parameters"].get("matrix"), None);
+    assert_eq!(document["tests"][0]["parameters"].get("matrix"), None);
 }
 
 /// The facts of the real machine must satisfy the schema, too.

@@ -5,6 +5,8 @@ use regex::Regex;
 
 /// A report of two tests, of which one has failed; `report_text.rs` holds reports to it.
 const REPORT: &str = include_str!("../golden/two_tests.txt");
+/// Such a report of HPL-MxP.
+const MXP_REPORT: &str = include_str!("../golden/mxp_two_tests.txt");
 
 /// Who reads it, and what is found once for each test.
 const OF_A_TEST: &[(&str, &str)] = &[
@@ -67,8 +69,11 @@ const OF_A_RUN: &[(&str, &str)] = &[
 ];
 
 /// The lines of the report, of a test and of all.
-fn printed(name: &str, test: usize) -> &'static str {
+fn printed(report: &str, name: &str, test: usize) -> &'static str {
     match name {
+        "n" if report == MXP_REPORT => ["3500", "5000"][test],
+        "nb" if report == MXP_REPORT => "192",
+        "residual" if report == MXP_REPORT => ["2.12344525e-02", "1.25000000e+03"][test],
         "n" => ["35", "0"][test],
         "nb" => "4",
         "p" | "q" | "passed" | "failed" => "1",
@@ -84,14 +89,37 @@ fn printed(name: &str, test: usize) -> &'static str {
 fn public_patterns_of_hpl_find_what_they_look_for() {
     for (patterns, times) in [(OF_A_TEST, 2), (OF_A_RUN, 1)] {
         for (who, pattern) in patterns {
-            let regex = Regex::new(pattern).expect(pattern);
-            let found: Vec<_> = REPORT.lines().filter_map(|line| regex.captures(line)).collect();
-            assert_eq!(found.len(), times, "{who}: {pattern}");
-            for (test, captures) in found.iter().enumerate() {
-                for name in regex.capture_names().flatten() {
-                    assert_eq!(&captures[name], printed(name, test), "{who}: {name} of {pattern}");
-                }
-            }
+            assert_found(REPORT, who, pattern, times);
+        }
+    }
+}
+
+/// Results of HPL-MxP are read as those of HPL, unless a variant is spelt.
+#[test]
+fn public_patterns_of_hpl_find_results_of_hpl_mxp() {
+    let spells_a_variant = |pattern: &str| pattern.contains("R2C4") || pattern.contains(r"\d..\d");
+    let (spelt, others): (Vec<_>, Vec<_>) =
+        OF_A_TEST.iter().partition(|(_, pattern)| spells_a_variant(pattern));
+    assert_eq!(spelt.len(), 3);
+    for (who, pattern) in others {
+        assert_found(MXP_REPORT, who, pattern, 2);
+    }
+    let of_counts = OF_A_RUN.iter().filter(|(_, pattern)| pattern.contains("tests completed"));
+    for (who, pattern) in of_counts {
+        assert_found(MXP_REPORT, who, pattern, 1);
+    }
+}
+
+/// Checks that the pattern finds as many lines of a report, and in them what was printed.
+#[track_caller]
+fn assert_found(report: &str, who: &str, pattern: &str, times: usize) {
+    let regex = Regex::new(pattern).expect(pattern);
+    let found: Vec<_> = report.lines().filter_map(|line| regex.captures(line)).collect();
+    assert_eq!(found.len(), times, "{who}: {pattern}");
+    for (test, captures) in found.iter().enumerate() {
+        for name in regex.capture_names().flatten() {
+            let want = printed(report, name, test);
+            assert_eq!(&captures[name], want, "{who}: {name} of {pattern}");
         }
     }
 }

@@ -3,9 +3,10 @@
 
 use crate::golden::assert_golden;
 use crate::report_common::{
-    END, PASSED_NORMS, START, default_run, other_run, record, record_with, small_run,
+    END, PASSED_NORMS, START, default_run, mxp_record, mxp_run, other_run, record, record_with,
+    small_run,
 };
-use skt_config::{Output, RunSpec};
+use skt_config::{MxpMatrix, Output, RunSpec};
 use skt_host::clock::ctime;
 use skt_hpl::report::TextReport;
 use skt_hpl::report::phases;
@@ -85,6 +86,67 @@ fn broke_and_skipped() {
     }
 }
 
+/// The first test passes after classic refinement; the second fails after GMRES.
+#[test]
+fn two_tests_of_hpl_mxp() {
+    let spec = mxp_run(MxpMatrix::Scaled);
+    let tests = spec.tests();
+    let passed = mxp_record(tests[0].clone(), &[3.25e4, 1.5, 2.5e-2], 0);
+    let mut failed = mxp_record(tests[1].clone(), &[3.25e8, 4.5e8, 2.5e3, 1.25e3], 2);
+    failed.outcome = Outcome::Failed { scaled_residual: 1.25e3, norms: PASSED_NORMS };
+    let (text, counts) = write(&spec, &[passed, failed], Some(110.5), &["host: node1 (2 cores)"]);
+    assert_eq!(counts, Counts { passed: 1, failed: 1, skipped: 0 });
+    assert_same(&text, "mxp_two_tests.txt");
+}
+
+#[test]
+fn a_test_of_hpl_mxp_that_broke_names_matrix_and_column() {
+    for (matrix, other) in [(MxpMatrix::FasiHigham, "scaled"), (MxpMatrix::Dominant, "fasi-higham")]
+    {
+        let spec = mxp_run(matrix);
+        let outcome = Outcome::Broke { column: 1700, pivot: "1.2e-39".to_string() };
+        let broke = record_with(spec.tests().remove(0), outcome);
+        let (text, counts) = write(&spec, &[broke], Some(110.5), &[]);
+        assert_eq!(counts, Counts { passed: 0, failed: 1, skipped: 0 });
+        let note = format!("the pivot of column 1700 (from 0) of the matrix {matrix} is 1.2e-39");
+        assert!(text.contains(&note), "{text}");
+        assert!(text.contains(&format!("try --matrix {other}, a smaller N or another NB")));
+        assert!(!text.contains("PASSED") && text.contains("nan ...... FAILED"), "{text}");
+        for solved in ["# speed:", "# x:", "# factorization:", "# refinement:"] {
+            assert!(!text.contains(solved), "{solved} without a solution");
+        }
+    }
+}
+
+/// A wrong number that the refinement does not notice is not blamed on the matrix.
+#[test]
+fn a_wrong_solution_of_hpl_mxp_is_blamed_on_a_rank() {
+    let spec = mxp_run(MxpMatrix::FasiHigham);
+    let mut wrong = mxp_record(spec.tests().remove(0), &[0.5], 0);
+    wrong.outcome = Outcome::Failed { scaled_residual: 100.0, norms: PASSED_NORMS };
+    let (text, _) = write(&spec, &[wrong], None, &[]);
+    assert!(text.contains("# hint: the refinement converged, but to a wrong solution"), "{text}");
+    assert!(!text.contains("abft"), "{text}");
+}
+
+#[test]
+fn detailed_timing_is_that_of_hpl_alone() {
+    let write = |spec: &RunSpec, record: TestRecord| {
+        let mut out = Vec::new();
+        let options = TextOptions { detailed_timing: true, ..TextOptions::default() };
+        let mut report = TextReport::new(&mut out, spec, options);
+        report.header().unwrap();
+        report.test(&record).unwrap();
+        report.summary().unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let (hpl, mxp) = (small_run(), mxp_run(MxpMatrix::FasiHigham));
+    let of_hpl = write(&hpl, record(hpl.tests().remove(0)));
+    assert!(of_hpl.contains("wall time rfact") && !of_hpl.contains("no detailed timing"));
+    let of_mxp = write(&mxp, mxp_record(mxp.tests().remove(0), &[0.5], 0));
+    assert!(!of_mxp.contains("wall time") && of_mxp.contains("# no detailed timing"), "{of_mxp}");
+}
+
 #[test]
 fn without_a_check_the_head_comes_once() {
     let spec = RunSpec { threshold: 0.0, ..small_run() };
@@ -128,8 +190,14 @@ fn own_lines_look_like_no_result() {
         Some(55.0),
         &["a note"],
     );
+    let mxp = mxp_run(MxpMatrix::Scaled);
+    let mut failed = mxp_record(mxp.tests().remove(0), &[1e5, 1e6], 1);
+    failed.outcome = Outcome::Failed { scaled_residual: 1e6, norms: PASSED_NORMS };
+    let broke = Outcome::Broke { column: 17, pivot: "NaN".to_string() };
+    let records = [failed, record_with(mxp.tests().remove(1), broke)];
+    let text = text + &write(&mxp, &records, Some(55.0), &[]).0;
     let own: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).collect();
-    assert!(own.len() > 20, "{own:?}");
+    assert!(own.len() > 60, "{own:?}");
     for line in own {
         for word in ["PASSED", "FAILED", "WR", "WC", "T/V", "Gflops", "Finished", "||", "====="] {
             assert!(!line.contains(word), "{word} in {line}");
@@ -165,6 +233,11 @@ fn a_result_line_has_seven_fields() {
     let line = text.lines().find(|line| line.starts_with("WC")).unwrap();
     let fields: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(fields, ["WC25R2R4", "20000", "288", "1", "16", "5.00", "9.2125e+01"]);
+    let spec = RunSpec { mxp: Some(MxpMatrix::FasiHigham), ..spec };
+    let test = spec.tests().pop().unwrap();
+    let (text, _) = write(&spec, &[record_with(test, Outcome::NotChecked)], None, &[]);
+    let of_mxp = text.lines().find(|line| line.starts_with("WC")).unwrap();
+    assert_eq!(of_mxp, line.replace("WC25R2R4", "WC25MXP "));
 }
 
 #[test]

@@ -3,11 +3,14 @@
 
 use std::path::PathBuf;
 
-use skt_config::{Bcast, Fact, Form, Format, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
+use skt_config::{
+    Bcast, Fact, Form, Format, Generator, MxpMatrix, Output, Pmap, Refinement, RunSpec, Swap,
+    TestSpec,
+};
 use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_run::record::{
-    DetailedTiming, Event, MemorySplit, Norms, Outcome, Protection, Restart, Sample, Stall,
-    TestRecord,
+    DetailedTiming, Event, MemorySplit, MxpRecord, Norms, Outcome, Protection, RefinementStep,
+    Restart, Sample, Stall, TestRecord,
 };
 use skt_terms::phases::{PhaseTable, Phases};
 
@@ -41,6 +44,31 @@ pub fn small_run() -> RunSpec {
         depth: vec![1],
         ..default_run()
     }
+}
+
+/// A small run of HPL-MxP, of two tests.
+pub fn mxp_run(matrix: MxpMatrix) -> RunSpec {
+    RunSpec { n: vec![3500, 5000], nb: vec![192], mxp: Some(matrix), ..small_run() }
+}
+
+/// The record of a test of HPL-MxP with the scaled residuals of its steps, the last `gmres` of them
+/// by GMRES.
+pub fn mxp_record(spec: TestSpec, residuals: &[f64], gmres: usize) -> TestRecord {
+    let first_of_gmres = residuals.len() - gmres;
+    let how = |step| if step < first_of_gmres { Refinement::Classic } else { Refinement::Gmres };
+    let step = |(step, residual): (usize, &f64)| RefinementStep {
+        refinement: how(step),
+        end_seconds: 4.25 + 0.25 * step as f64,
+        scaled_residual: *residual,
+    };
+    let mxp = MxpRecord {
+        factor_seconds: 4.0,
+        refine_seconds: 1.0,
+        refinement: if gmres == 0 { Refinement::Classic } else { Refinement::Gmres },
+        steps: residuals.iter().enumerate().map(step).collect(),
+        has_converged: residuals.last().is_some_and(|last| *last < 1.0),
+    };
+    TestRecord { mxp: Some(mxp), detailed: None, ..record(spec) }
 }
 
 /// A run that uses the other value of every choice, and all broadcasts of the reference.

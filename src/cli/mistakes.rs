@@ -15,9 +15,7 @@ pub fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
     let command = words.iter().find_map(|word| cli.find_subcommand(word)).unwrap_or(cli);
     suggest_flag(error, command, &words);
     suggest_config(error, command);
-    if command.get_name() == "launch" && unknown(error).as_deref() == Some("mxp") {
-        suggest(error, "HPL-MxP and its flags come after two dashes: launch ... -- mxp");
-    }
+    suggest_mxp(error, command);
     if command.get_name() == "plan" {
         explain_ranks_of_plan(error);
     }
@@ -64,6 +62,23 @@ fn suggest_config(error: &mut Error, command: &Command) {
         let dashes = if command_of_run { "-- " } else { "" };
         error.remove(ContextKind::SuggestedSubcommand);
         suggest(error, format!("a configuration is named by its flag: {dashes}--config {file}"));
+    }
+}
+
+/// Where the user asked for HPL-MxP in a place that does not have it, names the one that does.
+fn suggest_mxp(error: &mut Error, command: &Command) {
+    match (unknown(error).as_deref(), command.get_name()) {
+        (Some("mxp"), "launch") => {
+            suggest(error, "HPL-MxP and its flags come after two dashes: launch ... -- mxp");
+        }
+        (Some("--matrix"), _) => {
+            error.remove(ContextKind::SuggestedArg);
+            suggest(
+                error,
+                "HPL has one matrix; that of HPL-MxP is chosen by `skt-hpl mxp --matrix`",
+            );
+        }
+        _ => {}
     }
 }
 

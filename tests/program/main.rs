@@ -18,6 +18,7 @@ mod launchers;
 mod limits;
 mod model_cli;
 mod model_plan;
+mod mxp_cli;
 mod record_format;
 mod report_bundle;
 mod report_json;

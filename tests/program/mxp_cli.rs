@@ -1,0 +1,89 @@
+//! `skt-hpl mxp`: its help, and what it and other commands refuse. Results are those of `tests/mpi`.
+
+use crate::built::Program;
+use crate::golden::assert_golden;
+
+const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
+
+/// The help without the flags of a run, but for those that follow from the matrix.
+#[test]
+fn the_help_teaches_what_hpl_mxp_is() {
+    let help = Program::new().printed("mxp --help");
+    let (head, rest) = help.split_once("Options:").unwrap();
+    let at = rest.find("      --matrix <NAME>").unwrap();
+    let (matrix, _) = rest[at..].split_once("\n\nCommunication:").unwrap();
+    let examples = &rest[rest.find("Examples:").unwrap()..];
+    let lines: Vec<&str> = [head, "...\n", matrix, "\n...\n", examples]
+        .iter()
+        .flat_map(|part| part.lines())
+        .map(str::trim_end)
+        .collect();
+    assert_golden("mxp_help.txt", &(lines.join("\n") + "\n"), &[]);
+    let run = Program::new().printed("run --help");
+    assert!(!run.contains("--matrix"), "{run}");
+    for flag in ["--ft", "--level", "--power-command", "--json", "--bcast", "--inject"] {
+        assert!(help.contains(&format!("      {flag} <")), "{flag}");
+    }
+}
+
+#[test]
+fn what_hpl_mxp_does_not_have_is_refused_by_name() {
+    let program = Program::new();
+    program.write("hpl.toml", TOML);
+    program.write("abft.toml", &format!("{TOML}[checkpoint]\nmethod = \"abft\"\n"));
+    for (words, want) in [
+        ("mxp", "error: HPL.dat: not found in /"),
+        ("mxp hpl.toml --ft abft", "error: --ft: abft has no checksums for the factorization"),
+        ("mxp abft.toml", "error: abft.toml:6: checkpoint.method: abft has no checksums for"),
+        ("mxp hpl.toml --on-loss replace", "error: --on-loss: a job that continues after a loss"),
+        ("mxp hpl.toml --threshold 8", "error: --threshold: value 8.0: the rules of HPL-MxP fix"),
+        ("mxp hpl.toml --generator xoshiro", "error: --generator: xoshiro makes no matrix of"),
+        ("mxp hpl.toml --matrix hilbert", "error: --matrix: `hilbert` is not one of the choices"),
+        ("launch --np 1 -- mxp --n 9 --ft abft", "error: --ft: abft has no checksums for"),
+    ] {
+        let error = program.refused(words);
+        assert!(error.starts_with(want), "{words}: {error}");
+    }
+    for (words, tip) in [
+        ("--n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
+        ("tune --n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
+        ("launch -- --n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
+        ("launch mxp", "come after two dashes: launch ... -- mxp"),
+        ("mxp -N 9", "'-N' is here: --n 9"),
+        ("mxp hpl.toml --config hpl.toml", "cannot be used with"),
+    ] {
+        let error = program.refused(words);
+        assert!(error.contains(tip), "{words}: {error}");
+    }
+}
+
+#[test]
+fn a_file_with_a_matrix_is_converted_and_no_run_of_hpl() {
+    let program = Program::new();
+    program.write("mxp.toml", &format!("{TOML}matrix = \"scaled\"\n"));
+    for words in ["--config mxp.toml", "tune --config mxp.toml", "launch -- --config mxp.toml"] {
+        let error = program.refused(words);
+        let want = "error: mxp.toml:5: matrix: is a parameter of HPL-MxP; run this configuration by \
+                    `skt-hpl mxp`, or leave it out\n";
+        assert_eq!(error, want, "{words}");
+    }
+    let (dat, lost) = program.done("convert mxp.toml");
+    assert!(dat.starts_with("HPLinpack benchmark input file\n"), "{dat}");
+    assert_eq!(lost, "warning: matrix: HPL.dat cannot say `scaled`; add --matrix scaled\n");
+    let again = program.printed("convert mxp.toml --to toml");
+    assert!(again.ends_with("matrix = \"scaled\"\n"), "{again}");
+    program.write("hpl.toml", TOML);
+    assert!(!program.printed("convert hpl.toml --to toml").contains("matrix ="));
+}
+
+#[test]
+fn manual_and_completions_have_the_command() {
+    let program = Program::new();
+    program.done("man --out pages");
+    let page = program.read("pages/skt-hpl-mxp.1");
+    assert!(page.contains("matrix") && page.contains("mixed\\-precision"), "{page}");
+    for shell in ["bash", "zsh", "fish"] {
+        let text = program.printed(&format!("completions {shell}"));
+        assert!(text.contains("mxp") && text.contains("fasi-higham"), "{shell}");
+    }
+}

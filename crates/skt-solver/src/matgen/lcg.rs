@@ -7,6 +7,8 @@ use std::sync::OnceLock;
 
 const SEED: u64 = 100;
 const MULTIPLIER: u64 = 6364136223846793005;
+/// `2^-64`.
+const SCALE: f64 = 1.0 / (1u128 << 64) as f64;
 
 /// `x -> mul x + add mod 2^64`: one step of the generator, or many at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +42,22 @@ impl Lcg {
     }
 
     /// The state after `x`.
+    #[inline]
     pub fn apply(self, x: u64) -> u64 {
         self.mul.wrapping_mul(x).wrapping_add(self.add)
+    }
+
+    /// The generator's state `X_index`.
+    pub fn state(index: u64) -> u64 {
+        Self::jump(index).apply(SEED)
+    }
+
+    /// The entry that a state stands for.
+    #[inline]
+    pub fn entry(state: u64) -> f64 {
+        // The reference rounds in three steps (two 32-bit halves, then their sum);
+        // the sum of the halves is exact in the wider steps, so one rounding remains.
+        0.5 - (state as f64) * SCALE
     }
 }
 
@@ -63,17 +79,11 @@ pub fn fill_row(n: usize, i: usize, j: usize, values: &mut [f64]) {
     let (n, i, j) = (n as u64, i as u64, j as u64);
     let first = j.wrapping_mul(n).wrapping_add(i).wrapping_add(1);
     let next_column = Lcg::jump(n);
-    let mut x = Lcg::jump(first).apply(SEED);
+    let mut x = Lcg::state(first);
     for value in values {
-        *value = to_double(x);
+        *value = Lcg::entry(x);
         x = next_column.apply(x);
     }
-}
-
-fn to_double(x: u64) -> f64 {
-    // The reference rounds in three steps (two 32-bit halves, then their sum);
-    // the sum of the halves is exact in the wider steps, so one rounding remains.
-    0.5 - (x as f64) * (-64f64).exp2()
 }
 
 #[cfg(test)]
@@ -111,7 +121,7 @@ mod tests {
             let mut row = vec![0.0; n + 1];
             let mut stream = Vec::new();
             for _ in 0..n * (n + 1) {
-                stream.push(to_double(x));
+                stream.push(Lcg::entry(x));
                 x = Lcg::STEP.apply(x);
             }
             for i in 0..n {

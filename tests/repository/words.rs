@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::comments::sources;
 
 /// The folders that are checked.
-const CLEAN: [&str; 21] = [
+const CLEAN: [&str; 22] = [
     "benches",
     "crates/skt-checkpoint",
     "crates/skt-checkpoint-c",
@@ -18,6 +18,7 @@ const CLEAN: [&str; 21] = [
     "crates/skt-host",
     "crates/skt-launch",
     "crates/skt-model",
+    "crates/skt-mxp",
     "crates/skt-run",
     "crates/skt-screen",
     "crates/skt-sim",

@@ -1,0 +1,72 @@
+//! The norms of the rules' criterion, from a solution alone.
+//!
+//! ```text
+//! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n) <= 16      eps = 2^-53
+//! ```
+
+use skt_solver::comm::{self, Comm, collect};
+use skt_solver::grid::Grid;
+use skt_solver::team::Team;
+
+use crate::part::{Part, Progress};
+use crate::refine::{EPSILON, largest_here};
+use crate::system::System;
+
+/// The norms of a system and its solution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Norms {
+    /// `max |Ax-b|`
+    pub residual_oo: f64,
+    /// ||A||_oo
+    pub a_oo: f64,
+    /// ||A||_1
+    pub a_1: f64,
+    /// ||x||_oo
+    pub x_oo: f64,
+    /// ||x||_1
+    pub x_1: f64,
+    /// ||b||_oo
+    pub b_oo: f64,
+}
+
+impl Norms {
+    /// The scaled residual of a system of order `n`; 0 for order 0. What is not finite stays so.
+    pub fn scaled_residual(&self, n: usize) -> f64 {
+        if n == 0 {
+            return 0.0;
+        }
+        self.residual_oo / (EPSILON * (self.a_oo * self.x_oo + self.b_oo) * n as f64)
+    }
+}
+
+/// The norms of a system that is distributed for panels of `nb` columns, and of the solution whose
+/// part for this rank's columns is `x`. Collective over the grid; the result is the same on all
+/// ranks. A NaN anywhere in x makes the norms NaN.
+///
+/// # Errors
+/// When a rank cannot be reached.
+///
+/// # Panics
+/// When x does not have an element for each column of this rank.
+pub fn norms<C: Comm>(
+    system: &System,
+    grid: &Grid<C>,
+    team: &Team,
+    nb: usize,
+    x: &[f64],
+    progress: Progress,
+) -> comm::Result<Norms> {
+    let part = Part::new(system, grid, nb);
+    let mut sums = part.sums(team, x, progress);
+    collect::all_sum(&grid.row, &mut sums.products)?;
+    collect::all_sum(&grid.row, &mut sums.rows)?;
+    collect::all_sum(&grid.col, &mut sums.cols)?;
+    let b = part.right_hand_side();
+    let residual: Vec<f64> = b.iter().zip(&sums.products).map(|(b, ax)| b - ax).collect();
+    let mut maxima = [&residual, &sums.rows, &sums.cols, x, &b].map(largest_here);
+    collect::all_max(&grid.all, &mut maxima)?;
+    let mut x_1 = [x.iter().map(|value| value.abs()).sum::<f64>()];
+    collect::all_sum(&grid.row, &mut x_1)?;
+    let [residual_oo, a_oo, a_1, x_oo, b_oo] = maxima;
+    Ok(Norms { residual_oo, a_oo, a_1, x_oo, x_1: x_1[0], b_oo })
+}

@@ -1,0 +1,307 @@
+//! Refinement on grids of threads, with factors of a dense elimination in single precision.
+
+mod dense;
+
+use dense::Dense;
+use skt_mxp::check::{Norms, norms};
+use skt_mxp::refine::{
+    CORRECTIONS_MAX, Factors, Operator, RefineError, Refiner, State, Status, Step,
+};
+use skt_mxp::system::System;
+use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::grid::Grid;
+use skt_solver::team::Team;
+use skt_terms::choice::{MxpMatrix, Pmap, Refinement};
+
+/// Where a test runs.
+#[derive(Debug, Clone, Copy)]
+struct Layout {
+    nb: usize,
+    p: usize,
+    q: usize,
+}
+
+const ONE: Layout = Layout { nb: 32, p: 1, q: 1 };
+
+/// What a rank brings back.
+#[derive(Debug, Clone)]
+struct Ended {
+    /// The states before the first step and after each.
+    states: Vec<State>,
+    status: Status,
+    norms: Norms,
+    /// All of x.
+    x: Vec<f64>,
+}
+
+/// Collects the parts of a vector that is distributed over the ranks of `comm`.
+fn collected<C: Comm>(
+    comm: &C,
+    map: skt_solver::grid::Cyclic,
+    n: usize,
+    mine: &[f64],
+) -> Result<Vec<f64>, CommError> {
+    let parts = collect::all_gather_slices(comm, mine)?;
+    Ok((0..n).map(|g| parts[map.owner(g)][map.local(g)]).collect())
+}
+
+/// Solves with a function of whole vectors.
+fn solver<'s>(
+    grid: &'s Grid<ThreadComm>,
+    nb: usize,
+    n: usize,
+    solve: &'s (dyn Fn(&[f64]) -> Vec<f64> + Sync),
+) -> impl Factors + 's {
+    move |r: &[f64]| {
+        let d = solve(&collected(&grid.col, grid.rows(nb), n, r)?);
+        let (cols, me) = (grid.cols(nb), grid.mycol);
+        Ok((0..cols.count_before(n, me)).map(|l| d[cols.global(l, me)]).collect())
+    }
+}
+
+/// Refines on all ranks of a grid, from a state of each rank if there are any.
+fn refine(
+    system: &System,
+    Layout { nb, p, q }: Layout,
+    from: Option<&[State]>,
+    solve: &(dyn Fn(&[f64]) -> Vec<f64> + Sync),
+) -> Vec<Result<Ended, RefineError>> {
+    let n = system.n();
+    run(p * q, |comm| {
+        let grid = Grid::new(&comm, p, q, Pmap::ColumnMajor)?.expect("all ranks are in the grid");
+        let team = Team::new(2, |_| ()).unwrap();
+        let operator = Operator::new(system, &grid, &team, nb, &|| ())?;
+        let mut refiner = match from {
+            Some(states) => Refiner::resume(operator, states[comm.rank()].clone())?,
+            None => Refiner::new(operator)?,
+        };
+        let mut factors = solver(&grid, nb, n, solve);
+        let mut states = vec![refiner.state().clone()];
+        while refiner.status() == Status::Unfinished {
+            refiner.step(&mut factors)?;
+            states.push(refiner.state().clone());
+        }
+        let (status, state) = (refiner.status(), refiner.into_state());
+        let norms = norms(system, &grid, &team, nb, &state.x, &|| ())?;
+        let x = collected(&grid.row, grid.cols(nb), n, &state.x)?;
+        Ok(Ended { states, status, norms, x })
+    })
+}
+
+/// Refines, and checks that all ranks end alike. Returns what the first one found.
+fn refine_all(
+    system: &System,
+    layout: Layout,
+    solve: &(dyn Fn(&[f64]) -> Vec<f64> + Sync),
+) -> Ended {
+    let ranks: Vec<Ended> =
+        refine(system, layout, None, solve).into_iter().map(Result::unwrap).collect();
+    for rank in &ranks {
+        let steps = |ended: &Ended| ended.states.last().unwrap().steps.clone();
+        assert_eq!(steps(rank), steps(&ranks[0]), "{layout:?}");
+        assert_eq!((rank.status, rank.norms), (ranks[0].status, ranks[0].norms));
+        assert_eq!(rank.x, ranks[0].x);
+    }
+    ranks.into_iter().next().unwrap()
+}
+
+fn steps(ended: &Ended) -> &[Step] {
+    &ended.states.last().unwrap().steps
+}
+
+fn largest(values: impl Iterator<Item = f64>) -> f64 {
+    values.fold(0.0, |a: f64, b| a.max(b.abs()))
+}
+
+#[test]
+fn classic_refinement_converges_on_all_grids() {
+    let grids = [(1, 1), (1, 3), (3, 1), (2, 2), (2, 3)];
+    for matrix in MxpMatrix::ALL {
+        for (n, nb) in [(5, 2), (33, 8), (150, 16)] {
+            let system = System::new(n, matrix);
+            let dense = Dense::new(&system);
+            let (low, exact) = (dense.factors_f32(), dense.solution());
+            let mut counts = Vec::new();
+            for (p, q) in grids {
+                let ended = refine_all(&system, Layout { nb, p, q }, &|r| low.solve(r));
+                let case = format!("{matrix:?} {n} on {p} x {q}: {:?}", steps(&ended));
+                assert_eq!(ended.status, Status::Converged, "{case}");
+                assert!(steps(&ended).iter().all(|it| it.refinement == Refinement::Classic));
+                assert!((2..=5).contains(&steps(&ended).len()), "{case}");
+                let scaled = ended.norms.scaled_residual(n);
+                assert!(scaled <= 16.0, "{case}");
+                let last = steps(&ended).last().unwrap().scaled_residual;
+                assert!((last - scaled).abs() <= 1e-9 * scaled, "{case}: {scaled}");
+                let error = largest(ended.x.iter().zip(&exact).map(|(x, exact)| x - exact));
+                assert!(error <= 1e-12 * largest(exact.iter().copied()), "{case}: {error}");
+                counts.push(steps(&ended).len());
+            }
+            assert!(counts.iter().all(|count| *count == counts[0]), "{matrix:?} {n}: {counts:?}");
+        }
+    }
+}
+
+#[test]
+fn every_small_order_converges() {
+    for matrix in MxpMatrix::ALL {
+        for n in 0..100 {
+            let system = System::new(n, matrix);
+            let low = Dense::new(&system).factors_f32();
+            let ended = refine_all(&system, ONE, &|r| low.solve(r));
+            assert_eq!(ended.status, Status::Converged, "{matrix:?} {n}: {:?}", steps(&ended));
+            assert!(ended.norms.scaled_residual(n) <= 16.0, "{matrix:?} {n}");
+        }
+    }
+}
+
+#[test]
+fn norms_are_those_of_the_dense_matrix() {
+    for matrix in MxpMatrix::ALL {
+        let n = 77;
+        let system = System::new(n, matrix);
+        let low = Dense::new(&system).factors_f32();
+        let ended = refine_all(&system, Layout { nb: 10, p: 2, q: 3 }, &|r| low.solve(r));
+        let entry = |i, j| system.entry(i, j).abs();
+        let row = |i| (0..n).map(|j| entry(i, j)).sum();
+        let col = |j| (0..n).map(|i| entry(i, j)).sum();
+        let b = |i| system.right_hand_side(i);
+        let x = &ended.x;
+        let residual = |i| b(i) - (0..n).map(|j| system.entry(i, j) * x[j]).sum::<f64>();
+        let near = |norm: f64, exact: f64| assert!((norm / exact - 1.0).abs() < 1e-12);
+        near(ended.norms.a_oo, largest((0..n).map(row)));
+        near(ended.norms.a_1, largest((0..n).map(col)));
+        near(ended.norms.x_1, x.iter().map(|x| x.abs()).sum());
+        assert_eq!(ended.norms.x_oo, largest(x.iter().copied()));
+        assert_eq!(ended.norms.b_oo, largest((0..n).map(b)));
+        // The residual is the sum of rounding errors, which differ.
+        let exact = largest((0..n).map(residual));
+        assert!((ended.norms.residual_oo - exact).abs() < 1e-13, "{:?}, {exact}", ended.norms);
+    }
+}
+
+#[test]
+fn gmres_converges_where_classic_refinement_does_not() {
+    for (matrix, bits) in
+        [(MxpMatrix::FasiHigham, 5), (MxpMatrix::Scaled, 2), (MxpMatrix::Dominant, 2)]
+    {
+        let n = 150;
+        let system = System::new(n, matrix);
+        let dense = Dense::new(&system);
+        let (low, exact) = (dense.factors_f32().rounded_to(bits), dense.solution());
+        for (p, q) in [(1, 1), (2, 2), (1, 3), (3, 1)] {
+            let ended = refine_all(&system, Layout { nb: 16, p, q }, &|r| low.solve(r));
+            let case = format!("{matrix:?} on {p} x {q}: {:?}", steps(&ended));
+            assert_eq!(ended.status, Status::Converged, "{case}");
+            assert_eq!(steps(&ended)[0].refinement, Refinement::Classic);
+            assert_eq!(steps(&ended).last().unwrap().refinement, Refinement::Gmres, "{case}");
+            assert!(ended.norms.scaled_residual(n) <= 16.0, "{case}");
+            let corrections: usize = steps(&ended).iter().map(|step| step.corrections).sum();
+            assert!(corrections <= CORRECTIONS_MAX, "{case}");
+            let error = largest(ended.x.iter().zip(&exact).map(|(x, exact)| x - exact));
+            assert!(error <= 1e-11 * largest(exact.iter().copied()), "{case}: {error}");
+        }
+    }
+}
+
+#[test]
+fn useless_factors_end_without_convergence() {
+    let n = 200;
+    let system = System::new(n, MxpMatrix::Scaled);
+    let reversed = |r: &[f64]| -> Vec<f64> { r.iter().rev().copied().collect() };
+    for (p, q) in [(1, 1), (2, 2)] {
+        let ended = refine_all(&system, Layout { nb: 16, p, q }, &reversed);
+        assert_eq!(ended.status, Status::Stalled, "{:?}", steps(&ended));
+        let corrections: usize = steps(&ended).iter().map(|step| step.corrections).sum();
+        assert!(corrections <= CORRECTIONS_MAX, "{:?}", steps(&ended));
+        // x is the best so far: the residual never grows.
+        assert!(steps(&ended).is_sorted_by(|a, b| a.scaled_residual >= b.scaled_residual));
+        assert!(ended.norms.scaled_residual(n) > 1e6);
+    }
+}
+
+#[test]
+fn factors_that_solve_to_zero_end_without_convergence() {
+    let system = System::new(40, MxpMatrix::Dominant);
+    let ended = refine_all(&system, Layout { nb: 8, p: 2, q: 1 }, &|r| vec![0.0; r.len()]);
+    assert_eq!(ended.status, Status::Stalled, "{:?}", steps(&ended));
+    assert_eq!(ended.x, [0.0; 40]);
+}
+
+/// All ranks end with this error.
+fn assert_not_finite(
+    system: &System,
+    solve: &(dyn Fn(&[f64]) -> Vec<f64> + Sync),
+    (step, method, vector): (usize, Refinement, &'static str),
+) {
+    for rank in refine(system, Layout { nb: 16, p: 2, q: 2 }, None, solve) {
+        let error = rank.map(|ended| ended.states.last().unwrap().steps.clone()).unwrap_err();
+        assert_eq!(error, RefineError::NotFinite { step, method, vector });
+    }
+}
+
+#[test]
+fn values_that_are_not_finite_are_errors_of_their_step() {
+    let system = System::new(90, MxpMatrix::FasiHigham);
+    let low = Dense::new(&system).factors_f32();
+    let is_first = |r: &[f64]| r[0] == system.right_hand_side(0);
+    let broken = |value: f64| {
+        let low = &low;
+        move |r: &[f64], from_first: bool| {
+            let mut d = low.solve(r);
+            if from_first || !is_first(r) {
+                d[77] = value;
+            }
+            d
+        }
+    };
+    for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let solve = broken(value);
+        let expected = |step| (step, Refinement::Classic, "correction");
+        assert_not_finite(&system, &|r| solve(r, true), expected(1));
+        assert_not_finite(&system, &|r| solve(r, false), expected(2));
+    }
+    // The product overflows.
+    let solve = broken(f64::MAX);
+    let dominant = System::new(90, MxpMatrix::Dominant);
+    assert_not_finite(&dominant, &|r| solve(r, true), (1, Refinement::Classic, "residual"));
+    // A useless second step makes way for GMRES, where the norm overflows.
+    let solve = |r: &[f64]| {
+        let mut d = low.solve(r);
+        if is_first(r) {
+            d.iter_mut().for_each(|value| *value *= 0.5);
+        } else {
+            d[3] = 1e200;
+        }
+        d
+    };
+    let expected = (3, Refinement::Gmres, "vector of the Krylov space");
+    assert_not_finite(&system, &solve, expected);
+}
+
+#[test]
+fn refinement_resumes_from_any_step_with_the_same_bits() {
+    for (matrix, bits) in
+        [(MxpMatrix::FasiHigham, 24), (MxpMatrix::Scaled, 24), (MxpMatrix::FasiHigham, 5)]
+    {
+        let system = System::new(120, matrix);
+        let low = Dense::new(&system).factors_f32().rounded_to(bits);
+        let layout = Layout { nb: 16, p: 2, q: 3 };
+        let solve = |r: &[f64]| low.solve(r);
+        let whole: Vec<Ended> =
+            refine(&system, layout, None, &solve).into_iter().map(Result::unwrap).collect();
+        let count = whole[0].states.len();
+        assert!(count >= 4, "{count}");
+        for from in 0..count {
+            let states: Vec<State> = whole.iter().map(|ended| ended.states[from].clone()).collect();
+            let resumed = refine(&system, layout, Some(&states), &solve);
+            for (whole, resumed) in whole.iter().zip(resumed) {
+                let resumed = resumed.unwrap();
+                assert_eq!(resumed.states, whole.states[from..], "{matrix:?} from {from}");
+                let bits = |ended: &Ended| ended.x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!(bits(&resumed), bits(whole));
+                assert_eq!((resumed.status, resumed.norms), (whole.status, whole.norms));
+            }
+        }
+    }
+}

@@ -1,4 +1,4 @@
-//! The result of a test of HPL-MxP, beside what it shares with one of HPL.
+//! The result of a test of HPL-MxP, in addition to what it shares with one of HPL.
 
 use serde::{Deserialize, Serialize};
 

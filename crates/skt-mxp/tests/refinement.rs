@@ -3,6 +3,7 @@
 mod dense;
 
 use dense::Dense;
+use proptest::prelude::*;
 use skt_mxp::check::{Norms, norms};
 use skt_mxp::refine::{
     CORRECTIONS_MAX, Factors, Operator, RefineError, Refiner, State, Status, Step,
@@ -303,5 +304,28 @@ fn refinement_resumes_from_any_step_with_the_same_bits() {
                 assert_eq!((resumed.status, resumed.norms), (whole.status, whole.norms));
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(60))]
+
+    #[test]
+    fn random_cases_converge_to_the_dense_solution(
+        matrix in prop::sample::select(&MxpMatrix::ALL[..]),
+        (n, nb) in (1usize..90, 1usize..25),
+        (p, q) in (1usize..4, 1usize..4),
+        bits in 3u32..25,
+    ) {
+        let system = System::new(n, matrix);
+        let dense = Dense::new(&system);
+        let (low, exact) = (dense.factors_f32().rounded_to(bits), dense.solution());
+        let ended = refine_all(&system, Layout { nb, p, q }, &|r| low.solve(r));
+        let case = format!("{:?}", steps(&ended));
+        prop_assert_eq!(ended.status, Status::Converged, "{}", case);
+        prop_assert!(ended.norms.scaled_residual(n) <= 16.0, "{}", case);
+        // The condition number is 1000, or less for the random matrices of these orders.
+        let error = largest(ended.x.iter().zip(&exact).map(|(x, exact)| x - exact));
+        prop_assert!(error <= 1e-11 * largest(exact.iter().copied()), "{}: {}", case, error);
     }
 }

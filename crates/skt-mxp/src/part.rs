@@ -31,7 +31,7 @@ pub struct Part<'s> {
 
 /// Consecutive columns.
 struct Chunk {
-    /// Their place among the columns of this rank.
+    /// The places among the columns of this rank.
     local: Range<usize>,
     /// The first one's number in A.
     global: usize,

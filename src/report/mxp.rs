@@ -60,12 +60,12 @@ pub(super) fn lines(record: &TestRecord) -> Vec<String> {
         ),
     ];
     if !steps.is_empty() {
-        lines.push("#   step     by           at s   scaled residual".to_owned());
+        lines.push("#   step     by       corrections     at s   scaled residual".to_owned());
     }
     lines.extend((1..).zip(steps).map(|(number, step): (usize, _)| {
-        let RefinementStep { refinement, end_seconds, scaled_residual } = step;
+        let RefinementStep { refinement, corrections, end_seconds, scaled_residual } = step;
         let residual = c_exp(*scaled_residual, 18, 4);
-        format!("#   {number:>4}     {refinement:<8}{end_seconds:>9.4}{residual}")
+        format!("#   {number:>4}     {refinement:<8}{corrections:>12}{end_seconds:>9.4}{residual}")
     }));
     lines
 }
@@ -120,6 +120,14 @@ pub(super) fn hint_line(record: &TestRecord) -> Option<String> {
     let matrix = record.spec.mxp?;
     let TestSpec { n, nb, .. } = record.spec;
     let mxp = record.mxp.as_ref()?;
+    if let Some(failure) = &mxp.failure {
+        return Some(format!(
+            "# hint: the matrix {matrix}, N = {n} and NB = {nb}: {failure}: try {}, a smaller N or \
+             another NB; if those fail as well, some rank computes wrong (`skt-hpl screen` compares \
+             the nodes)",
+            other_matrix(matrix)
+        ));
+    }
     if mxp.has_converged {
         return Some(
             "# hint: the refinement converged, but to a wrong solution: some rank has computed \

@@ -355,7 +355,7 @@ impl Cluster {
         }
         let mut watcher = Watcher { killer, first_value_seconds: f64::NAN };
         let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut watcher)?;
-        let (protection, seconds) = (guard.protection(), guard.seconds());
+        let (protection, seconds) = (guard.protection(), Guard::<f64>::seconds(&*guard));
         let first_value_seconds = watcher.first_value_seconds;
         let done = guard.finish(&write_result(residual, &x))?;
         // What is reported is what is kept.

@@ -59,6 +59,7 @@ pub fn mxp_record(spec: TestSpec, residuals: &[f64], gmres: usize) -> TestRecord
     let step = |(step, residual): (usize, &f64)| RefinementStep {
         refinement: how(step),
         end_seconds: 4.25 + 0.25 * step as f64,
+        corrections: 1,
         scaled_residual: *residual,
     };
     let mxp = MxpRecord {
@@ -67,6 +68,7 @@ pub fn mxp_record(spec: TestSpec, residuals: &[f64], gmres: usize) -> TestRecord
         refinement: if gmres == 0 { Refinement::Classic } else { Refinement::Gmres },
         steps: residuals.iter().enumerate().map(step).collect(),
         has_converged: residuals.last().is_some_and(|last| *last < 1.0),
+        failure: None,
     };
     TestRecord { mxp: Some(mxp), detailed: None, ..record(spec) }
 }

@@ -56,6 +56,8 @@ pub enum Phase {
     Factor,
     /// Back substitution.
     BackSubstitute,
+    /// Iterative refinement.
+    Refine,
     /// Norms and residual.
     Check,
     /// The test is over.
@@ -70,6 +72,7 @@ impl Phase {
             // Columns advance only once the first panel is done.
             Phase::Factor => "begin",
             Phase::BackSubstitute => "back",
+            Phase::Refine => "refine",
             Phase::Check => "check",
             Phase::Done => "tested",
         }

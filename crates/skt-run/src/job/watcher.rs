@@ -57,7 +57,7 @@ impl Watcher<'_> {
         comm::expect_pause_now(seconds);
         let column = match phase {
             Phase::Generate { .. } | Phase::Factor => 0,
-            Phase::BackSubstitute | Phase::Check | Phase::Done => self.test.n,
+            Phase::BackSubstitute | Phase::Refine | Phase::Check | Phase::Done => self.test.n,
         };
         heartbeat::begin_phase(phase.name(), column, self.test.n, seconds);
     }
@@ -72,7 +72,7 @@ impl RunEvents for Watcher<'_> {
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();
         }
-        if phase == Phase::BackSubstitute {
+        if matches!(phase, Phase::BackSubstitute | Phase::Refine) {
             self.injector.back();
         }
         if n < SMALL_N && self.announced.elapsed() < SMALL_INTERVAL {
@@ -85,6 +85,7 @@ impl RunEvents for Watcher<'_> {
                 format!("N={n}: factoring (test {} of {})", self.index + 1, self.tests)
             }
             Phase::BackSubstitute => format!("N={n}: back substitution"),
+            Phase::Refine => format!("N={n}: refinement"),
             Phase::Check => format!("N={n}: checking the solution"),
             Phase::Done => return self.events.clear(),
         };

@@ -387,7 +387,8 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             (Some(data), Some(mut record)) => {
                 record.start_unix_seconds = learned.start_unix_seconds;
                 let a = system.matrix(memory);
-                let judged = ptest::conclude(&data, team, &spec, record, solved, a, events)?;
+                let judge = |x: &[f64]| ptest::judge(&data, team, &spec, a, x);
+                let judged = ptest::conclude(&data, &spec, record, solved, events, judge)?;
                 if let Some(record) = judged {
                     result = self.result(record, &learned, &events.samples());
                 }

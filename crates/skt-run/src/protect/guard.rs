@@ -20,8 +20,9 @@ use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
-use super::split::{ALIGN_BYTES, memory_split, region_shape, state_bytes};
-use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
+use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, state_bytes};
+use crate::ptest::mxp::{Refined, RefinementGuard};
+use crate::record::{Protection, RefinementStep, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
@@ -32,17 +33,17 @@ use skt_checkpoint::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Polled, Stats,
 };
 use skt_checkpoint::checkpoint::recover::Recovered;
-use skt_config::TestSpec;
 use skt_config::protection::Settings;
+use skt_config::{Refinement, TestSpec};
 use skt_host::affinity;
 use skt_host::messages;
-use skt_solver::blas::MatMut;
 use skt_solver::blas::view::SharedMat;
+use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::{Comm, collect};
 use skt_solver::grid::Cyclic;
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Remaining};
-use skt_solver::pgesv::{LocalShape, SolveError};
+use skt_solver::pgesv::{LocalShape, Params, SolveError};
 use skt_solver::team::Team;
 
 /// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
@@ -53,7 +54,7 @@ pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
 /// rank 0 is kept.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct TestState {
-    /// Panels that are factored and applied.
+    /// Panels that are factored and applied, and then steps of the refinement.
     panel: usize,
     /// Seconds of the timed part, over all starts, when this checkpoint was taken.
     elapsed_seconds: f64,
@@ -62,6 +63,9 @@ struct TestState {
     #[serde(flatten)]
     costs: CheckpointCosts,
     restarts: Vec<Restart>,
+    /// What the refinement of HPL-MxP had reached; its x is in the region, below the matrix.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refined: Option<KeptRefinement>,
 }
 
 /// The checkpoints of a run so far.
@@ -79,6 +83,15 @@ struct CheckpointCosts {
     taken: Vec<Taken>,
 }
 
+/// What the refinement of HPL-MxP has reached, except for x.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct KeptRefinement {
+    factor_seconds: f64,
+    /// How the next step corrects x.
+    refinement: Refinement,
+    steps: Vec<RefinementStep>,
+}
+
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
 pub struct Protected<'a, C: Comm> {
     checkpointer: Box<NodeCheckpointer<'a, C>>,
@@ -91,8 +104,11 @@ pub struct Protected<'a, C: Comm> {
     /// Whether the matrix comes from a checkpoint.
     is_resumed: bool,
     recorder: Recorder,
-    /// Panels that were factored and applied when the last checkpoint was taken.
+    /// Panels that were factored and applied when the last checkpoint was taken, and then steps of
+    /// the refinement.
     saved_panel: usize,
+    /// The refinement as of the next checkpoint, or of that from which this start resumes.
+    refined: Option<KeptRefinement>,
     costs: CheckpointCosts,
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
@@ -108,6 +124,8 @@ pub struct Protected<'a, C: Comm> {
     begun: Option<BegunCheckpoint>,
     /// The ledger's note about the beginning of the test, until it is written.
     beginning: Option<Beginning<'a>>,
+    /// The byte of the region where x is kept, after the matrix of the rank with the most rows.
+    x_from: usize,
 }
 
 /// What a checkpoint cost a rank; once reduced, the maximum of each number over ranks.
@@ -215,6 +233,7 @@ pub fn open<'a, C: Comm>(
         is_resumed: recovered.is_some(),
         recorder: Recorder::new(started, clock, end_unix),
         saved_panel: 0,
+        refined: None,
         costs: CheckpointCosts::default(),
         cut_at: started,
         cut_panel: 0,
@@ -224,6 +243,7 @@ pub fn open<'a, C: Comm>(
         has_warned: false,
         begun: None,
         beginning,
+        x_from: matrix_shape(spec).bytes(),
         checkpointer,
     };
     let reading = guard.recorder.begin_clock(guard.checkpointer.comm())?;
@@ -287,14 +307,14 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// time.
     fn state(&self) -> TestState {
         let KeptClock { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
-        let (panel, costs) = (self.saved_panel, self.costs.clone());
-        TestState { panel, elapsed_seconds, origin, costs, restarts }
+        let (panel, costs, refined) = (self.saved_panel, self.costs.clone(), self.refined.clone());
+        TestState { panel, elapsed_seconds, origin, costs, restarts, refined }
     }
 
     /// Continues from the state of a checkpoint.
     fn take_state(&mut self, state: TestState) {
-        let TestState { panel, elapsed_seconds, origin, costs, restarts } = state;
-        (self.saved_panel, self.costs) = (panel, costs);
+        let TestState { panel, elapsed_seconds, origin, costs, restarts, refined } = state;
+        (self.saved_panel, self.costs, self.refined) = (panel, costs, refined);
         self.recorder.kept = KeptClock { elapsed_seconds, origin, restarts };
     }
 
@@ -388,11 +408,13 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// What may have changed since the last checkpoint, the same on all ranks.
     fn active(&self) -> Active {
-        let nb = self.spec.nb;
-        let from = self.corner(self.saved_panel * nb, self.saved_panel * nb);
+        let done = (self.saved_panel * self.spec.nb).min(self.spec.n);
+        let from = self.corner(done, done);
         match (self.costs.checkpoints, self.settings.region) {
             (0, _) | (_, Region::Whole) => Active::ALL,
             (_, Region::Side) => Active { row: 0, ..from },
+            // x is below all columns of the matrix.
+            (_, Region::Corner) if self.refined.is_some() => Active { byte: 0, ..from },
             (_, Region::Corner) => from,
         }
     }
@@ -405,7 +427,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             (0..map.procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
         };
         let (row, column) = (least(Cyclic::rows(nb, p), row), least(Cyclic::cols(nb, q), column));
-        Active { row, byte: column * size_of::<f64>() }
+        Active { row, byte: column * self.spec.element_bytes() }
     }
 
     /// How the matrix becomes final from panel `next` on up to the cut before panel `due`. During
@@ -435,7 +457,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let (start, active) = (Instant::now(), self.active());
         let mut state = self.state();
         state.panel = next;
-        state.elapsed_seconds = self.seconds();
+        state.elapsed_seconds = self.recorder.seconds();
         state.costs.checkpoints += 1;
         let capacity_bytes = state_bytes(self.checkpointer.comm().size());
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
@@ -521,6 +543,15 @@ impl<'a, C: Comm> Protected<'a, C> {
         let is_due = panel > saved && panel >= self.due;
         let is_worth_it = self.learns() || self.schedule.is_worth_it(saved, panel);
         let takes = u8::from(is_due && is_worth_it);
+        Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
+    }
+
+    /// Whether all ranks take a checkpoint after as many steps of the refinement as make `next`
+    /// panels and steps, as rank 0 decides.
+    fn decide_refined(&mut self, next: usize) -> Result<bool, CheckpointError> {
+        let at_risk_seconds = self.recorder.seconds() - self.recorder.kept.elapsed_seconds;
+        let is_worth_it = self.schedule.is_worth_it_in_refinement(at_risk_seconds);
+        let takes = u8::from(next > self.saved_panel && is_worth_it);
         Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
     }
 
@@ -675,7 +706,7 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
         if self.begun.is_none() {
             return Ok(Remaining::Nothing);
         }
-        let byte = done.cols().saturating_mul(size_of::<f64>());
+        let byte = done.cols().saturating_mul(self.spec.element_bytes());
         let outside = Active { row: done.rows(), byte };
         // SAFETY: nothing writes to the final part before the cut, nor then before `complete` has
         // returned.
@@ -695,19 +726,18 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
     }
 }
 
-impl<C: Comm> Guard for Protected<'_, C> {
-    fn matrix(&mut self) -> &mut [f64] {
+impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
+    fn matrix(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(self.checkpointer.region(0))
     }
 
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+    fn lend(&mut self, shape: LocalShape<T>) -> (SharedMat<'_, T>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
         let (a, bytes) = self.checkpointer.region_at(0);
         // SAFETY: the region stays at its address as long as the checkpointer is borrowed, begins
-        // on a page, and all of its bytes form doubles. While the solver runs it is only read, and
+        // on a page, and all of its bytes form numbers. While the solver runs it is only read, and
         // only where the solver has called it final.
-        let a =
-            unsafe { MatMut::row_major_at(a.cast(), bytes / size_of::<f64>(), rows, cols, lda) };
+        let a = unsafe { MatMut::row_major_at(a.cast(), bytes / size_of::<T>(), rows, cols, lda) };
         (a.share(), self)
     }
 
@@ -715,7 +745,7 @@ impl<C: Comm> Guard for Protected<'_, C> {
         self.recorder.begin_timed_part();
         (self.cut_panel, self.cut_at) = (self.saved_panel, self.recorder.start);
         self.due = self.saved_panel;
-        self.saved_panel
+        self.saved_panel.min(Params::from(&self.spec).panels())
     }
 
     fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
@@ -731,6 +761,31 @@ impl<C: Comm> Guard for Protected<'_, C> {
 
     fn seconds(&self) -> f64 {
         self.recorder.seconds()
+    }
+}
+
+impl<C: Comm> RefinementGuard for Protected<'_, C> {
+    fn take_refined(&mut self, columns: usize) -> Option<Refined> {
+        let KeptRefinement { factor_seconds, refinement, steps } = self.refined.clone()?;
+        let x = bytemuck::cast_slice(&self.checkpointer.region(0)[self.x_from..]);
+        Some(Refined { factor_seconds, refinement, steps, x: x[..columns].to_vec() })
+    }
+
+    fn cut_refinement(&mut self, reached: &Refined) -> Result<(), SolveError> {
+        let next = Params::from(&self.spec).panels() + reached.steps.len();
+        let error = |error| solve_error(next, error);
+        let is_up = self.is_time_up(next).map_err(error)?;
+        if !is_up && !self.decide_refined(next).map_err(error)? {
+            return Ok(());
+        }
+        let &Refined { factor_seconds, refinement, ref steps, ref x } = reached;
+        let place = &mut self.checkpointer.region(0)[self.x_from..];
+        bytemuck::cast_slice_mut(place)[..x.len()].copy_from_slice(x);
+        self.refined = Some(KeptRefinement { factor_seconds, refinement, steps: steps.clone() });
+        if is_up {
+            return Err(self.stop(next).map_err(error)?);
+        }
+        self.checkpoint(next).map_err(error)
     }
 }
 

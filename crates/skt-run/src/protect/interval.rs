@@ -16,6 +16,10 @@ const SLOWER: f64 = 10.0;
 /// time.
 const CHECKPOINTS_SHARE_MAX: f64 = 0.1;
 
+/// How often a refinement passes over the matrix: four steps of a product with A, which is computed
+/// again, and of L and U.
+const PASSES_OF_REFINEMENT: f64 = 8.0;
+
 /// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckpointSchedule {
@@ -30,6 +34,8 @@ pub struct CheckpointSchedule {
     pub rate: f64,
     /// Seconds of the last checkpoint: predicted, then measured.
     pub cost_seconds: f64,
+    /// Bytes that all ranks read after the factorization.
+    back_bytes: f64,
 }
 
 /// Whether a test will have checkpoints.
@@ -51,7 +57,10 @@ impl CheckpointSchedule {
         let &Settings { every, mtbf_seconds, time_limit, .. } = settings;
         let time_seconds = time_limit.seconds();
         let cost_seconds = rank_bytes as f64 / TUNING.checkpoint_bytes_per_second;
-        Self { every, mtbf_seconds, time_seconds, n, nb, ranks: spec.ranks(), rate, cost_seconds }
+        let matrix_bytes = (n * n * spec.element_bytes()) as f64;
+        let back_bytes = matrix_bytes * if spec.mxp.is_some() { PASSES_OF_REFINEMENT } else { 0.5 };
+        let ranks = spec.ranks();
+        Self { every, mtbf_seconds, time_seconds, n, nb, ranks, rate, cost_seconds, back_bytes }
     }
 
     fn panels(&self) -> usize {
@@ -83,6 +92,18 @@ impl CheckpointSchedule {
         }
     }
 
+    /// Whether a checkpoint between two steps of a refinement is worth its time, with the work of
+    /// these seconds at risk.
+    pub fn is_worth_it_in_refinement(&self, at_risk_seconds: f64) -> bool {
+        match self.every {
+            Every::Never => false,
+            Every::Drill(_) => true,
+            Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
+                pays(self.cost_seconds, at_risk_seconds, self.back_seconds(), self.mtbf_seconds)
+            }
+        }
+    }
+
     /// Seconds of panel `next`, and of the rest of the run from there on.
     pub fn seconds_ahead(&self, next: usize) -> (f64, f64) {
         let step_seconds = self.flops(next..(next + 1).min(self.panels())) / self.rate;
@@ -95,9 +116,9 @@ impl CheckpointSchedule {
         panel_after(next, seconds, self.rate, self.n, self.nb)
     }
 
+    /// Seconds after the factorization.
     fn back_seconds(&self) -> f64 {
-        let back_bytes = 0.5 * (self.n * self.n * size_of::<f64>()) as f64 / self.ranks as f64;
-        back_bytes / TUNING.back_bytes_per_second
+        self.back_bytes / self.ranks as f64 / TUNING.back_bytes_per_second
     }
 
     /// The panel before which the next checkpoint is due, seen from panel `next`.
@@ -248,6 +269,7 @@ mod tests {
             ranks: 1,
             rate,
             cost_seconds,
+            back_bytes: 0.5 * (n * n * size_of::<f64>()) as f64,
         }
     }
 

@@ -221,6 +221,7 @@ mod tests {
         record.power = vec![reading(); 2];
         let step = RefinementStep {
             refinement: Refinement::Classic,
+            corrections: MANY,
             end_seconds: LONG,
             scaled_residual: LONG,
         };
@@ -230,6 +231,7 @@ mod tests {
             refinement: Refinement::Classic,
             steps: vec![step; MxpRecord::MAX_STEPS],
             has_converged: false,
+            failure: Some("f".repeat(300)),
         });
         record.outcome = Outcome::Failed {
             scaled_residual: f64::NAN,

@@ -36,8 +36,28 @@ pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape 
         let bytes = abft_doubles(spec).saturating_mul(size_of::<f64>());
         return RegionShape { rows: 1, pitch_bytes: bytes.saturating_add(CLOCK_BYTES) };
     }
-    let shape = ptest::local_shape(spec, 0, 0);
-    RegionShape { rows: shape.max_rows, pitch_bytes: shape.lda * size_of::<f64>() }
+    let RegionShape { rows, pitch_bytes } = matrix_shape(spec);
+    let x_bytes = match spec.mxp {
+        Some(_) => Cyclic::cols(spec.nb, spec.q).count_before(spec.n, 0) * size_of::<f64>(),
+        None => 0,
+    };
+    RegionShape { rows: rows + x_bytes.div_ceil(pitch_bytes.max(1)), pitch_bytes }
+}
+
+/// The shape of the largest part of the matrix. The solution of HPL-MxP, in double precision, is
+/// kept below it.
+pub(super) fn matrix_shape(spec: &TestSpec) -> RegionShape {
+    let (rows, pitch) = match spec.mxp {
+        Some(_) => {
+            let shape = ptest::mxp::local_shape(spec, 0, 0);
+            (shape.max_rows, shape.lda)
+        }
+        None => {
+            let shape = ptest::local_shape(spec, 0, 0);
+            (shape.max_rows, shape.lda)
+        }
+    };
+    RegionShape { rows, pitch_bytes: pitch * spec.element_bytes() }
 }
 
 /// The process rows of a test, including checksum columns: the ranks of each, in the order of their

@@ -2,6 +2,7 @@
 
 pub mod check;
 mod links;
+pub mod mxp;
 mod rates;
 
 use std::time::Instant;
@@ -12,7 +13,7 @@ use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 use crate::events::{Phase, RunEvents};
 use crate::power;
 use crate::record::energy::EnergyReading;
-use crate::record::{DetailedTiming, Outcome, ROWS_IN_HALVES, TestRecord};
+use crate::record::{DetailedTiming, Norms, Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
 use skt_solver::blas::MatMut;
@@ -20,7 +21,7 @@ use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen;
 use skt_solver::pgesv::guard::Guard;
-use skt_solver::pgesv::{LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
+use skt_solver::pgesv::{Factored, LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use skt_solver::team::Team;
 
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
@@ -101,27 +102,53 @@ pub fn solve<C: Comm>(
     events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
-    let mut work = Workspace::new(grid, team, &Params::from(spec), shape(grid, spec))?;
+    let shape = shape(grid, spec);
+    let mut work = Workspace::new(grid, team, &Params::from(spec), shape)?;
+    watch_rates(grid, spec, events, &mut work, |work, watch, events| {
+        let begun = factor(grid, team, spec, guard, events, (work, watch), start_unix_seconds)?;
+        events.phase(Phase::BackSubstitute);
+        let a = view(guard.matrix(), shape).share();
+        let x = Solver::new(grid, team, Params::from(spec), shape, &a, work).back_substitute()?;
+        begun.end(grid, x, guard.seconds(), work, events)
+    })
+}
+
+/// Calls `solve` in the work space `work`, while the rates of all ranks come to rank 0.
+fn watch_rates<C: Comm, T: Factored, S>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+    events: &mut dyn RunEvents,
+    work: &mut Workspace<C, T>,
+    solve: impl FnOnce(
+        &mut Workspace<C, T>,
+        Option<&mut RateWatch<C>>,
+        &mut dyn RunEvents,
+    ) -> Result<S, SolveError>,
+) -> Result<S, SolveError> {
     let mut watch = RateWatch::begin(&grid.all, grid.all.rank(), spec)?;
-    let space = (&mut work, watch.as_mut());
-    let solved = solve_in(grid, team, spec, guard, events, space, start_unix_seconds);
+    let solved = solve(work, watch.as_mut(), events);
     if let Some(report) = RateWatch::finish_after(watch, &solved, Some(work.rates()))? {
         events.rates(report);
     }
     solved
 }
 
-/// [`solve`] in the work space `work`, while `watch` brings the rates of all ranks to rank 0.
-fn solve_in<C: Comm>(
+/// The timed part, on one rank in one start.
+struct TimedPart {
+    start: Instant,
+}
+
+/// Begins the timed part, and factors the matrix that `guard` holds.
+fn factor<C: Comm, T: Factored>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
-    guard: &mut dyn Guard,
+    guard: &mut dyn Guard<T>,
     events: &mut dyn RunEvents,
-    (work, mut watch): (&mut Workspace<C>, Option<&mut RateWatch<C>>),
+    (work, mut watch): (&mut Workspace<C, T>, Option<&mut RateWatch<C>>),
     start_unix_seconds: &mut i64,
-) -> Result<Solution, SolveError> {
-    let (params, shape) = (Params::from(spec), shape(grid, spec));
+) -> Result<TimedPart, SolveError> {
+    let (params, shape) = (Params::from(spec), work.shape());
     let panels = params.panels();
     events.phase(Phase::Factor);
     grid.all.barrier()?;
@@ -132,7 +159,7 @@ fn solve_in<C: Comm>(
     loop {
         let to = guard.cut(next, panels)?;
         if next == panels {
-            break;
+            return Ok(TimedPart { start });
         }
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, work);
@@ -146,29 +173,40 @@ fn solve_in<C: Comm>(
         solver.factor(next..to, &mut after_panel, background)?;
         next = to;
     }
-    events.phase(Phase::BackSubstitute);
-    let a = view(guard.matrix(), shape).share();
-    let x = Solver::new(grid, team, params, shape, &a, work).back_substitute()?;
-    let here = (grid.all.now() - start).as_secs_f64();
-    events.timed_part_ends();
-    let by_message = |is: bool| f64::from(u8::from(is));
-    let mut most = [
-        guard.seconds(),
-        by_message(grid.q > 1 && !work.shares_panels()),
-        by_message(grid.p > 1 && !work.shares_rows()),
-        by_message(work.has_halves()),
-    ];
-    let phases = work.phases().with_total(here);
-    collect::all_max(&grid.all, &mut most)?;
-    let end_unix = now_unix();
-    let [seconds, panels_by_message, rows_by_message, has_halves] = most;
-    let rows = if has_halves > 0.0 { ROWS_IN_HALVES } else { "rows" };
-    let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
-    let by_messages =
-        by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
-    let power = power::gather::gather(&grid.all, seconds, || events.energy(seconds))?;
-    let by_messages = by_messages.collect();
-    Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
+}
+
+impl TimedPart {
+    /// Ends the timed part, with the solution `x` and the `seconds` of this rank since the first
+    /// start began. Collective.
+    fn end<C: Comm, T: Factored>(
+        self,
+        grid: &Grid<C>,
+        x: Vec<f64>,
+        seconds: f64,
+        work: &Workspace<C, T>,
+        events: &mut dyn RunEvents,
+    ) -> Result<Solution, SolveError> {
+        let here = (grid.all.now() - self.start).as_secs_f64();
+        events.timed_part_ends();
+        let by_message = |is: bool| f64::from(u8::from(is));
+        let mut most = [
+            seconds,
+            by_message(grid.q > 1 && !work.shares_panels()),
+            by_message(grid.p > 1 && !work.shares_rows()),
+            by_message(work.has_halves()),
+        ];
+        let phases = work.phases().with_total(here);
+        collect::all_max(&grid.all, &mut most)?;
+        let end_unix = now_unix();
+        let [seconds, panels_by_message, rows_by_message, has_halves] = most;
+        let rows = if has_halves > 0.0 { ROWS_IN_HALVES } else { "rows" };
+        let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
+        let by_messages =
+            by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
+        let power = power::gather::gather(&grid.all, seconds, || events.energy(seconds))?;
+        let by_messages = by_messages.collect();
+        Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
+    }
 }
 
 /// The shape of this rank's part of the system of a test.
@@ -214,19 +252,18 @@ pub fn run<C: Comm>(
         record.generate_seconds = generate(grid, team, spec, guard.matrix());
     }
     let solved = solve(grid, team, spec, guard, events, &mut record.start_unix_seconds);
-    conclude(grid, team, spec, record, solved, guard.matrix(), events)
+    conclude(grid, spec, record, solved, events, |x| judge(grid, team, spec, guard.matrix(), x))
 }
 
-/// Checks a test that was `solved`. Returns its record on rank 0 of the grid. The system is
-/// generated again in `memory`, which has at least as many doubles as this rank's part.
+/// Checks a test that was `solved`: passes `judge` this rank's part of x. Returns its record on
+/// rank 0 of the grid.
 pub fn conclude<C: Comm>(
     grid: &Grid<C>,
-    team: &Team,
     spec: &TestSpec,
     mut record: TestRecord,
     solved: Result<Solution, SolveError>,
-    memory: &mut [f64],
     events: &mut dyn RunEvents,
+    judge: impl FnOnce(&[f64]) -> Result<Outcome, CommError>,
 ) -> Result<Option<TestRecord>, SolveError> {
     record.end_unix_seconds = now_unix_seconds();
     match solved {
@@ -243,7 +280,7 @@ pub fn conclude<C: Comm>(
             record.x_fingerprint = x_fingerprint(grid, spec, &solution.x)?;
             events.phase(Phase::Check);
             let started = Instant::now();
-            record.outcome = judge(grid, team, spec, memory, &solution.x)?;
+            record.outcome = judge(&solution.x)?;
             record.check_seconds = started.elapsed().as_secs_f64();
         }
         Err(SolveError::Pivot { column, value }) => {
@@ -290,8 +327,9 @@ pub fn skipped<C: Comm>(
     Ok((grid.all.rank() == 0).then_some(record))
 }
 
-/// Generates the matrix again in its memory, and checks the solution against it.
-fn judge<C: Comm>(
+/// Generates the matrix again in `memory`, which has at least as many doubles as this rank's part,
+/// and checks the solution against it.
+pub fn judge<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
@@ -303,14 +341,18 @@ fn judge<C: Comm>(
     }
     generate(grid, team, spec, memory);
     let a = view(memory, shape(grid, spec));
-    let norms = check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?;
+    Ok(outcome(spec, check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?))
+}
+
+/// How a test with these norms has ended.
+fn outcome(spec: &TestSpec, norms: Norms) -> Outcome {
     let scaled_residual = check::scaled_residual(spec.n, &norms);
     // Not `>=`: a residual that is NaN must fail.
-    Ok(if scaled_residual < spec.threshold {
+    if scaled_residual < spec.threshold {
         Outcome::Passed { scaled_residual, norms }
     } else {
         Outcome::Failed { scaled_residual, norms }
-    })
+    }
 }
 
 fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, CommError> {

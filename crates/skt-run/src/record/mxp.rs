@@ -17,6 +17,9 @@ pub struct MxpRecord {
     pub steps: Vec<RefinementStep>,
     /// Whether the last solution is as accurate as one in double precision.
     pub has_converged: bool,
+    /// Why the refinement ended early; `None` if it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
 }
 
 /// A step of the refinement.
@@ -24,6 +27,8 @@ pub struct MxpRecord {
 pub struct RefinementStep {
     /// How this step computed its correction.
     pub refinement: Refinement,
+    /// The corrections of x that it computed: 1, or the inner steps of a cycle of GMRES.
+    pub corrections: usize,
     /// Seconds from the start of the timed part to the end of this step.
     pub end_seconds: f64,
     /// `||b - Ax||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N)` of the solution after it.
@@ -31,6 +36,7 @@ pub struct RefinementStep {
 }
 
 impl MxpRecord {
-    /// The most steps of a refinement, as the rules of HPL-MxP allow for GMRES.
+    /// The most corrections, and so steps, of a refinement: as many as the rules of HPL-MxP allow for
+    /// GMRES.
     pub const MAX_STEPS: usize = 50;
 }

@@ -178,6 +178,7 @@ fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
 /// The work space of a solver, allocated once: it outlives the cuts between which the
 /// matrix is lent to a [`Solver`].
 pub struct Workspace<C: Comm, T: Factored = f64> {
+    shape: LocalShape<T>,
     look_ahead: LookAhead<C, T>,
     /// The row exchange on the trailing columns.
     exchange: TrailingExchange<C>,
@@ -221,6 +222,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
             short_calls::short_ones_keep_bits();
         }
         Ok(Self {
+            shape,
             look_ahead,
             exchange: TrailingExchange::new::<T>(grid, params, shape.cols, trailing)?,
             has_helper: true,
@@ -228,6 +230,11 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
             phases: Phases::default(),
             rates: Rates::new(params.n, params.nb),
         })
+    }
+
+    /// The shape of this rank's part of the matrix.
+    pub fn shape(&self) -> LocalShape<T> {
+        self.shape
     }
 
     /// Whether ranks read panels in their owner's memory.
@@ -437,7 +444,7 @@ impl<C: Comm> Solver<'_, C, f32> {
     ///
     /// # Panics
     /// When `y` has another length.
-    pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, SolveError> {
+    pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, CommError> {
         let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, cols } = self.local;
         assert_eq!(y.len(), shape.rows, "an element for each row");
         let start = grid.all.now();

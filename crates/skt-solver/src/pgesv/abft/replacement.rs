@@ -310,6 +310,7 @@ fn workspace<C: Comm>(
     let nb = params.widest_panel();
     let ahead = RowExchange::new(grid.p, nb, nb, None)?;
     Ok(Workspace {
+        shape: local.shape,
         look_ahead: LookAhead::with_buffers(params, buffers, Pivoted::new(params, w, None), ahead),
         exchange: TrailingExchange::new::<f64>(grid, params, local.shape.cols, None)?,
         // Only the solver's thread calls MPI, as in the elimination with checksums.

@@ -1,0 +1,215 @@
+//! One test of HPL-MxP: factor in single precision, refine in double precision, check.
+
+use std::time::Instant;
+
+use super::{Solution, conclude, empty_record, factor, outcome, watch_rates};
+use crate::events::{Phase, RunEvents};
+use crate::heartbeat;
+use crate::record::{MxpRecord, Norms, Outcome, RefinementStep, TestRecord};
+use skt_config::{MxpMatrix, Refinement, TestSpec};
+use skt_mxp::check;
+use skt_mxp::part::Part;
+use skt_mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
+use skt_mxp::system::System;
+use skt_solver::comm::{Comm, CommError, collect};
+use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::pgesv::guard::{Guard, Unguarded};
+use skt_solver::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
+use skt_solver::team::Team;
+
+/// What a refinement has reached between two steps, as a checkpoint keeps it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refined {
+    /// Seconds of the timed part when the matrix was factored.
+    pub factor_seconds: f64,
+    /// The steps so far.
+    pub steps: Vec<RefinementStep>,
+    /// How the next step corrects x.
+    pub refinement: Refinement,
+    /// This rank's part of x.
+    pub x: Vec<f64>,
+}
+
+impl Refined {
+    /// Before the first step, when `factor_seconds` of the timed part have passed.
+    fn after_factorization(factor_seconds: f64) -> Self {
+        Self { factor_seconds, steps: Vec::new(), refinement: Refinement::Classic, x: Vec::new() }
+    }
+
+    /// The refinement that follows. Collective.
+    fn refiner<'o, C: Comm>(
+        &mut self,
+        operator: Operator<'o, C>,
+    ) -> Result<Refiner<'o, C>, RefineError> {
+        let refiner = if self.steps.is_empty() {
+            Refiner::new(operator)?
+        } else {
+            let step = |step: &RefinementStep| {
+                let &RefinementStep { refinement, corrections, scaled_residual, .. } = step;
+                Step { refinement, corrections, scaled_residual }
+            };
+            let (x, steps) = (self.x.clone(), self.steps.iter().map(step).collect());
+            Refiner::resume(operator, State { x, refinement: self.refinement, steps })?
+        };
+        self.x.clone_from(&refiner.state().x);
+        Ok(refiner)
+    }
+
+    /// Notes the last step of a refinement that is in this `state`, `end_seconds` after the timed
+    /// part began.
+    fn note(&mut self, state: &State, end_seconds: f64) {
+        let &Step { refinement, corrections, scaled_residual } =
+            state.steps.last().expect("a step has ended");
+        let step = RefinementStep { refinement, corrections, end_seconds, scaled_residual };
+        self.steps.push(step);
+        self.refinement = state.refinement;
+        self.x.clone_from(&state.x);
+    }
+}
+
+/// A guard that also keeps what the refinement has reached.
+pub trait RefinementGuard: Guard<f32> {
+    /// What an earlier start had reached, if it had begun to refine, with the x of this rank's
+    /// `columns` columns.
+    fn take_refined(&mut self, columns: usize) -> Option<Refined>;
+
+    /// Called between two steps; takes a checkpoint if one is due. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the checkpoint cannot be taken.
+    fn cut_refinement(&mut self, reached: &Refined) -> Result<(), SolveError>;
+}
+
+impl RefinementGuard for Unguarded {
+    fn take_refined(&mut self, _: usize) -> Option<Refined> {
+        None
+    }
+
+    fn cut_refinement(&mut self, _: &Refined) -> Result<(), SolveError> {
+        Ok(())
+    }
+}
+
+/// The shape of the part of the matrix that rank `(myrow, mycol)` of the grid holds.
+pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f32> {
+    let (rows, cols) = (Cyclic::rows(spec.nb, spec.p), Cyclic::cols(spec.nb, spec.q));
+    LocalShape::of_matrix(spec.n, rows, cols, myrow, mycol)
+}
+
+/// The shape of this rank's part of the matrix of a test.
+pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape<f32> {
+    local_shape(spec, grid.myrow, grid.mycol)
+}
+
+/// The phase in which the matrix of a test is generated.
+pub fn generating(spec: &TestSpec) -> Phase {
+    Phase::Generate { total_bytes: (spec.n * spec.n * size_of::<f32>()) as u64 }
+}
+
+/// Runs one test on all ranks of the grid. Returns the record on rank 0 of the grid. `resumed`: the
+/// matrix that `guard` holds comes from a checkpoint.
+///
+/// # Errors
+/// When a rank is lost. What is wrong with the test itself is in its record.
+pub fn run<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    matrix: MxpMatrix,
+    guard: &mut dyn RefinementGuard,
+    resumed: bool,
+    events: &mut dyn RunEvents,
+) -> Result<Option<TestRecord>, SolveError> {
+    let mut record = empty_record(grid, spec)?;
+    let system = System::new(spec.n, matrix);
+    if !resumed {
+        events.phase(generating(spec));
+        let started = Instant::now();
+        let part = Part::new(&system, grid, spec.nb);
+        part.generate(team, guard.matrix(), shape(grid, spec).lda, &heartbeat::piece);
+        record.generate_seconds = started.elapsed().as_secs_f64();
+    }
+    let solved = solve(grid, team, spec, &system, guard, events, &mut record.start_unix_seconds);
+    let solved = solved.map(|(solution, mxp)| {
+        record.mxp = Some(mxp);
+        solution
+    });
+    conclude(grid, spec, record, solved, events, |x| judge(grid, team, spec, &system, x))
+}
+
+/// Factors and refines, timed. Collective over the grid.
+///
+/// # Errors
+/// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
+/// or a checkpoint cannot be taken.
+fn solve<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    system: &System,
+    guard: &mut dyn RefinementGuard,
+    events: &mut dyn RunEvents,
+    start_unix_seconds: &mut i64,
+) -> Result<(Solution, MxpRecord), SolveError> {
+    let (params, shape) = (Params::from(spec), shape(grid, spec));
+    let mut work = Workspace::<_, f32>::new(grid, team, &params, shape)?;
+    watch_rates(grid, spec, events, &mut work, |work, watch, events| {
+        let begun = factor(grid, team, spec, guard, events, (work, watch), start_unix_seconds)?;
+        events.phase(Phase::Refine);
+        let mut reached = match guard.take_refined(shape.cols) {
+            Some(reached) => reached,
+            None => Refined::after_factorization(collect::max(&grid.all, guard.seconds())?),
+        };
+        let operator = Operator::new(system, grid, team, spec.nb, &heartbeat::piece)?;
+        let mut refiner = reached.refiner(operator).map_err(|error| match error {
+            RefineError::Comm(error) => error.into(),
+            error => SolveError::Checkpoint { panel: params.panels(), why: error.to_string() },
+        })?;
+        let mut failure = None;
+        while failure.is_none() && refiner.status() == Status::Unfinished {
+            guard.cut_refinement(&reached)?;
+            let (a, _) = guard.lend(shape);
+            let mut solver = Solver::new(grid, team, params, shape, &a, work);
+            match refiner.step(&mut |r: &[f64]| solver.solve(r)) {
+                Ok(_) => {
+                    let end_seconds = collect::max(&grid.all, guard.seconds())?;
+                    reached.note(refiner.state(), end_seconds);
+                    events.step(end_seconds, &progress_line(spec, &reached.steps));
+                }
+                Err(RefineError::Comm(error)) => return Err(error.into()),
+                Err(error) => failure = Some(error.to_string()),
+            }
+        }
+        let solution = begun.end(grid, reached.x, guard.seconds(), work, events)?;
+        let mxp = MxpRecord {
+            factor_seconds: reached.factor_seconds,
+            refine_seconds: solution.seconds - reached.factor_seconds,
+            refinement: refiner.state().refinement,
+            steps: reached.steps,
+            has_converged: failure.is_none() && refiner.has_converged(),
+            failure,
+        };
+        Ok((solution, mxp))
+    })
+}
+
+/// The line about the last of these steps.
+fn progress_line(spec: &TestSpec, steps: &[RefinementStep]) -> String {
+    let last = steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
+    format!("N={}: refinement, step {}, scaled residual {last:.3e}", spec.n, steps.len())
+}
+
+fn judge<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    system: &System,
+    x: &[f64],
+) -> Result<Outcome, CommError> {
+    if spec.threshold <= 0.0 {
+        return Ok(Outcome::NotChecked);
+    }
+    let norms = check::norms(system, grid, team, spec.nb, x, &heartbeat::piece)?;
+    let check::Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
+    Ok(outcome(spec, Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo }))
+}

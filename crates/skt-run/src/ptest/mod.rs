@@ -27,14 +27,19 @@ use skt_solver::team::Team;
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
 /// most `u64::MAX`.
 pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let matrix = local_shape(spec, myrow, mycol).doubles().saturating_mul(size_of::<f64>());
-    (matrix as u64).saturating_add(work_bytes(spec, myrow, mycol))
+    let matrix = match spec.mxp {
+        Some(_) => mxp::local_shape(spec, myrow, mycol).doubles(),
+        None => local_shape(spec, myrow, mycol).doubles(),
+    };
+    let matrix_bytes = matrix.saturating_mul(size_of::<f64>()) as u64;
+    matrix_bytes.saturating_add(work_bytes(spec, myrow, mycol))
 }
 
 /// Bytes of work space of rank `(myrow, mycol)` besides the matrix or, with checksums, besides the
 /// memory of [`abft::doubles`]; at most `u64::MAX`.
 pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
+        0 if spec.mxp.is_some() => mxp::work_doubles(spec, myrow, mycol),
         0 => shape.work_doubles(params, rows, myrow),
         _ => abft::work_doubles(params, rows, shape),
     })

@@ -17,6 +17,14 @@ use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
 use skt_solver::team::Team;
 
+/// The most vectors of a refinement that are distributed like x: those of the Krylov space, and x
+/// and its correction, twice.
+const VECTORS_BY_COLUMNS: usize = MxpRecord::MAX_STEPS + 1 + 4;
+
+/// The most vectors of a refinement that are distributed like b: b, the residual, twice, and the
+/// shares of a substitution.
+const VECTORS_BY_ROWS: usize = 6;
+
 /// What a refinement has reached between two steps, as a checkpoint keeps it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refined {
@@ -94,6 +102,14 @@ impl RefinementGuard for Unguarded {
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f32> {
     let (rows, cols) = (Cyclic::rows(spec.nb, spec.p), Cyclic::cols(spec.nb, spec.q));
     LocalShape::of_matrix(spec.n, rows, cols, myrow, mycol)
+}
+
+/// Doubles of work space of rank `(myrow, mycol)` besides the matrix; at most `usize::MAX`.
+pub(super) fn work_doubles(spec: &TestSpec, myrow: usize, mycol: usize) -> usize {
+    let shape = local_shape(spec, myrow, mycol);
+    let solver = shape.work_doubles(&Params::from(spec), Cyclic::rows(spec.nb, spec.p), myrow);
+    let vectors = shape.cols.saturating_mul(VECTORS_BY_COLUMNS);
+    solver.saturating_add(vectors).saturating_add(shape.rows.saturating_mul(VECTORS_BY_ROWS))
 }
 
 /// The shape of this rank's part of the matrix of a test.

@@ -61,6 +61,9 @@ pub trait Element: Pod + Default + PartialOrd + Debug + Display + Into<f64> + Se
     /// Numbers in the space of a double.
     const PER_DOUBLE: usize = size_of::<f64>() / size_of::<Self>();
 
+    /// The number nearest to `value`.
+    fn rounded(value: f64) -> Self;
+
     /// Doubles of a buffer that holds `count` numbers.
     fn doubles(count: usize) -> usize {
         count.div_ceil(Self::PER_DOUBLE)
@@ -119,6 +122,10 @@ macro_rules! element {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const MINUS_ONE: Self = -1.0;
+
+            fn rounded(value: f64) -> Self {
+                value as Self
+            }
 
             fn swap(x: &mut [Self], y: &mut [Self]) {
                 $swap(x, y)

@@ -219,7 +219,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
             ColumnMemory::new(grid, params.share, nb, T::doubles(shape.cols), T::doubles(nb))?;
         let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
         if look_ahead.has_messages(grid) {
-            short_calls::short_ones_keep_bits();
+            short_calls::short_ones_keep_bits::<T>();
         }
         Ok(Self {
             shape,

@@ -266,7 +266,9 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     fn may_be_short(&self, rows: usize) -> bool {
         let short = TUNING.product_rows_while_passing_on;
         let size = short * self.cols.len() * self.u.rows();
-        rows >= 2 * short && size >= TUNING.least_size_of_short_product && short_ones_keep_bits()
+        rows >= 2 * short
+            && size >= TUNING.least_size_of_short_product
+            && short_ones_keep_bits::<T>()
     }
 
     /// Computes pieces until none is left. Called on all threads but that with the token.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::blas::{MatMut, MatRef, gemm};
+use crate::blas::{Element, MatMut, MatRef, gemm};
 use crate::tuning::TUNING;
 
 /// Whether a product has the same bits in one call of the BLAS as with a short call before the
@@ -11,23 +11,24 @@ use crate::tuning::TUNING;
 /// process; call it before time counts.
 ///
 /// BLIS 0.9.0 chooses by the size between two algorithms that round differently.
-pub(super) fn short_ones_keep_bits() -> bool {
-    static KEEP_BITS: OnceLock<bool> = OnceLock::new();
-    *KEEP_BITS.get_or_init(|| keeps_bits(|l, u, a2| gemm(-1.0, l, u, 1.0, a2)))
+pub(super) fn short_ones_keep_bits<T: Element>() -> bool {
+    static KEEP_BITS: [OnceLock<bool>; 2] = [OnceLock::new(), OnceLock::new()];
+    let multiply = |l: MatRef<T>, u: MatRef<T>, a2: MatMut<T>| gemm(T::MINUS_ONE, l, u, T::ONE, a2);
+    *KEEP_BITS[T::PER_DOUBLE - 1].get_or_init(|| keeps_bits(multiply))
 }
 
 /// Whether `multiply`, which computes `A2 = A2 - L U`, gives the same bits with a short call first.
-fn keeps_bits(multiply: impl Fn(MatRef, MatRef, MatMut)) -> bool {
+fn keeps_bits<T: Element>(multiply: impl Fn(MatRef<T>, MatRef<T>, MatMut<T>)) -> bool {
     let short = TUNING.product_rows_while_passing_on;
     let (rows, cols, k) = (TUNING.product_rows_between_messages, 512, 64);
     // Any numbers whose sums are rounded.
-    let numbers = |len: usize, step: f64| -> Vec<f64> {
-        (1..=len).map(|i| (i as f64 * step).fract() - 0.5).collect()
+    let numbers = |len: usize, step: f64| -> Vec<T> {
+        (1..=len).map(|i| T::rounded((i as f64 * step).fract() - 0.5)).collect()
     };
     let (l, u) = (numbers(rows * k, 2f64.sqrt()), numbers(k * cols, 3f64.sqrt()));
     let mut whole = numbers(rows * cols, 5f64.sqrt());
     let mut in_two = whole.clone();
-    let compute = |a: &mut [f64], rows: Range<usize>| {
+    let compute = |a: &mut [T], rows: Range<usize>| {
         let l = MatRef::row_major(&l[rows.start * k..rows.end * k], rows.len(), k, k);
         let a2 = MatMut::row_major(&mut a[rows.start * cols..], rows.len(), cols, cols);
         multiply(l, MatRef::row_major(&u, k, cols, cols), a2);
@@ -65,6 +66,7 @@ mod tests {
             multiply(l, u, a2, is_short);
         }));
         use_one_thread();
-        assert!(short_ones_keep_bits(), "the BLAS of the tests does");
+        assert!(short_ones_keep_bits::<f64>(), "the BLAS of the tests does");
+        assert!(short_ones_keep_bits::<f32>(), "the BLAS of the tests does");
     }
 }

@@ -75,7 +75,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         };
         let buffers = PanelBuffers::Messages(panels.into());
         let nb = params.widest_panel();
-        short_ones_keep_bits();
+        short_ones_keep_bits::<f64>();
         let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
         let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
         // Rows are exchanged on all columns at once, so the look-ahead exchanges none.

@@ -37,6 +37,7 @@ fn all_are_legal_and_fill_whole_blocks() {
         "laptop.dat",
         "laptop.toml",
         "large-cluster.toml",
+        "mxp.toml",
         "one-node.toml",
         "small-cluster.toml",
         "top500-style.toml",
@@ -56,6 +57,7 @@ fn large_ones_take_at_most_four_fifths_of_their_memory() {
     let machines = [
         ("one-node", 256),
         ("small-cluster", 8 * 256),
+        ("mxp", 8 * 256),
         ("large-cluster", 256 * 512),
         ("top500-style", 4096 * 512),
     ];
@@ -63,7 +65,8 @@ fn large_ones_take_at_most_four_fifths_of_their_memory() {
         let (spec, settings) = read_all(&format!("{name}.toml"));
         let geometry = Geometry { members: settings.group_size, parities: settings.parities };
         // The matrix with its checkpoints, Tang et al., eq. 6.
-        let bytes = 8.0 * (spec.n[0] as f64).powi(2) / settings.method.available(geometry);
+        let element = if spec.mxp.is_some() { 4.0 } else { 8.0 };
+        let bytes = element * (spec.n[0] as f64).powi(2) / settings.method.available(geometry);
         let part = bytes / (f64::from(gib) * f64::from(1 << 30));
         assert!((0.79..=0.80).contains(&part), "{name}: {part}");
         let nodes = gib / if gib <= 8 * 256 { 256 } else { 512 };
@@ -76,8 +79,13 @@ fn large_ones_take_at_most_four_fifths_of_their_memory() {
 
 #[test]
 fn their_commands_give_each_thread_a_core() {
-    let machines =
-        [("one-node", 1), ("small-cluster", 8), ("large-cluster", 256), ("top500-style", 4096)];
+    let machines = [
+        ("one-node", 1),
+        ("small-cluster", 8),
+        ("mxp", 8),
+        ("large-cluster", 256),
+        ("top500-style", 4096),
+    ];
     for (name, nodes) in machines {
         let file = format!("{name}.toml");
         let spec = read(&file);
@@ -93,7 +101,8 @@ fn their_commands_give_each_thread_a_core() {
         let text = fs::read_to_string(folder().join(&file)).unwrap();
         for starter in [Starter::Openmpi, Starter::Mpich, Starter::Slurm] {
             let command = starter.command(false, &ranks).join(" ");
-            let lines = format!("#   {command} \\\n#     skt-hpl --config hpl-configs/{file}\n");
+            let program = if spec.mxp.is_some() { "skt-hpl mxp" } else { "skt-hpl" };
+            let lines = format!("#   {command} \\\n#     {program} --config hpl-configs/{file}\n");
             assert!(text.contains(&lines), "{name} lacks:\n{lines}");
         }
     }

@@ -1,4 +1,4 @@
-//! `skt-hpl mxp`: its help, and what it and other commands refuse. Results are those of `tests/mpi`.
+//! `skt-hpl mxp` without a run: its help, and what it and other commands refuse.
 
 use crate::built::Program;
 use crate::golden::assert_golden;

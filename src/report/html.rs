@@ -635,6 +635,27 @@ mod tests {
     }
 
     #[test]
+    fn steps_of_a_refinement_are_shown() {
+        let page = |mxp: &str| {
+            let test = format!(r#"{{"parameters": {{"n": 100, "matrix": "a<b"}} {mxp}}}"#);
+            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{test}]}}"#);
+            page(&[NamedRun { name: "a".into(), report: RunReport::parse(&text).unwrap() }])
+        };
+        let steps = r#"[{"refinement": "classic", "end_seconds": 4.5, "scaled_residual": 25000.0},
+            {"refinement": "gmres", "end_seconds": 4.75, "scaled_residual": null}]"#;
+        let shown = page(&format!(
+            r#", "mxp": {{"factor_seconds": 4, "refine_seconds": 0.75, "steps": {steps},
+                "has_converged": false}}"#
+        ));
+        assert!(shown.contains("<p>Matrix a&lt;b: factored in single precision in 4.00 s"));
+        assert!(shown.contains("refined in 0.75 s; it did not converge.</p>"), "{shown}");
+        let row = "<td>1</td><td>classic</td><td>4.50</td><td>2.500e4</td>";
+        assert!(shown.contains(row), "{shown}");
+        assert!(shown.contains("<td>gmres</td><td>4.75</td><td>-</td>"), "{shown}");
+        assert!(!page("").contains("Refinement"));
+    }
+
+    #[test]
     fn a_dwarfing_phase_is_left_out_of_the_chart_and_named() {
         let series = |update: f64| {
             vec![("panel".to_owned(), vec![1.0, 2.0]), ("update".to_owned(), vec![update, update])]

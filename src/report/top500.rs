@@ -251,3 +251,33 @@ fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
     let n = fit.half_of(best.parameters.n as f64);
     (n > 0.0).then_some(Half { n, how: "extrapolated by N/(aN+b), to be confirmed by a run" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tests that passed, each of `(N, Gflop/s, further parameters)`.
+    fn run(tests: &[(usize, f64, &str)]) -> NamedRun {
+        let test = |(n, gflops, more): &(usize, f64, &str)| {
+            format!(
+                r#"{{"variant": "W{n}", "status": "passed", "time_seconds": 1.5, "gflops": {gflops},
+                    "parameters": {{"n": {n}, "p": 1, "q": 1, "threads": 1 {more}}}}}"#
+            )
+        };
+        let tests: Vec<String> = tests.iter().map(test).collect();
+        let text = format!(r#"{{"format": "skt-hpl report", "tests": [{}]}}"#, tests.join(","));
+        NamedRun { name: "a".into(), report: RunReport::parse(&text).unwrap() }
+    }
+
+    #[test]
+    fn only_tests_of_hpl_are_submitted() {
+        const MXP: &str = r#", "matrix": "scaled""#;
+        let runs = [run(&[(1000, 30.0, ""), (2000, 50.0, "")]), run(&[(1500, 99.0, MXP)])];
+        let sheet_of = |runs: &[NamedRun]| sheet(runs, &Given::default());
+        assert_eq!(sheet_of(&runs), sheet_of(&runs[..1]));
+        let text = sheet_of(&runs).unwrap();
+        assert!(text.contains("(W2000)") && text.contains("50.000"), "{text}");
+        assert_eq!(sheet_of(&runs[1..]), Err(NothingToSubmit::OtherBenchmark));
+        assert_eq!(sheet_of(&[]), Err(NothingToSubmit::NonePassed));
+    }
+}

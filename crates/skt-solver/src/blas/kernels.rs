@@ -138,7 +138,13 @@ fn mixed_dot_loop<const FUSED: bool>(x: &[f32], y: &[f64]) -> f64 {
         }
     }
     let rest = x.iter().zip(y).fold(0.0, |sum, (&x, &y)| add(sum, x, y));
-    sums.iter().fold(rest, |sum, lane| sum + lane)
+    // In pairs: rows are short, and sums one after the other would take as long as the products.
+    for half in [16, 8, 4, 2, 1] {
+        for lane in 0..half {
+            sums[lane] += sums[lane + half];
+        }
+    }
+    sums[0] + rest
 }
 
 #[inline(always)]

@@ -18,68 +18,51 @@
 //! An element of U is the same sum in the same order in any strip, so its bits do not depend on how
 //! the columns are cut among threads.
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use super::vectors::Vectors;
-use super::{MatMut, MatRef, Rows};
+use super::{Element, MatMut, MatRef, Rows};
 
 /// Solves in place, or for the rows `from`, if there is a kernel for these layouts on this CPU.
 /// Else leaves `a` as it is and returns false.
-pub(super) fn solve(l: MatRef, from: Option<&Rows>, a: &mut MatMut) -> bool {
+pub(super) fn solve<T: SolveKernel>(
+    l: MatRef<T>,
+    from: Option<&Rows<T>>,
+    a: &mut MatMut<T>,
+) -> bool {
     debug_assert_eq!((l.rows(), l.cols()), (a.rows(), a.rows()));
     if !l.is_col_major() || a.is_col_major() {
         return false;
     }
-    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    {
-        let (n, width, lda) = (a.rows(), a.cols(), a.ld());
-        let a = a.as_mut_ptr();
-        let from = from.map(|from| (from.rows, from.cols.start));
-        let operands = SolveOperands { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
-        match Vectors::here() {
-            // SAFETY: the processor has these instructions; the views cover what the operands name.
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => unsafe { avx512::solve(&operands) },
-            // SAFETY: the processor has these instructions; the views cover what the operands name.
-            #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => unsafe { avx2::solve(&operands) },
-            // SAFETY: every processor of the architecture has NEON; the views cover what the
-            // operands name.
-            #[cfg(target_arch = "aarch64")]
-            Vectors::Neon => unsafe { neon::solve(&operands) },
-            Vectors::Baseline => return false,
-        }
-        true
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = from;
-        false
-    }
+    let (n, width, lda) = (a.rows(), a.cols(), a.ld());
+    let a = a.as_mut_ptr();
+    let from = from.map(|from| (from.rows, from.cols.start));
+    let operands = SolveOperands { l: l.as_ptr(), ldl: l.ld(), n, a, lda, width, from };
+    // SAFETY: the views cover what the operands name, that of A exclusively.
+    unsafe { T::solve(&operands) }
 }
 
 /// The operands of a solve: L, column by column, and A, row by row.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-struct SolveOperands<'o> {
-    l: *const f64,
+#[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), expect(dead_code))]
+pub(super) struct SolveOperands<'o, T> {
+    l: *const T,
     ldl: usize,
     /// The order of L, and the rows of A.
     n: usize,
-    a: *mut f64,
+    a: *mut T,
     lda: usize,
     /// Columns of A.
     width: usize,
     /// The right side, if it is not in A: its rows, and the index of the first column in each.
-    from: Option<(&'o [&'o [f64]], usize)>,
+    from: Option<(&'o [&'o [T]], usize)>,
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-impl SolveOperands<'_> {
+impl<T> SolveOperands<'_, T> {
     /// Row `i` of the right side.
     ///
     /// # Safety
     /// There is such a row.
     #[inline(always)]
-    unsafe fn right_side(&self, i: usize) -> *const f64 {
+    unsafe fn right_side(&self, i: usize) -> *const T {
         // SAFETY: the caller's promise.
         unsafe {
             match self.from {
@@ -90,15 +73,58 @@ impl SolveOperands<'_> {
     }
 }
 
+/// An element type with kernels for each instruction set.
+pub(super) trait SolveKernel: Element {
+    /// Solves the system in A with the best instructions of this CPU. Returns false, and leaves A
+    /// as it is, where no kernel is made for them.
+    ///
+    /// # Safety
+    /// `operands` name valid memory, and no other reference to that of A is in use.
+    unsafe fn solve(operands: &SolveOperands<Self>) -> bool;
+}
+
+/// Chooses among the kernels of an element type.
+macro_rules! choice {
+    ($element:ident, $avx512:ident, $avx2:ident, $neon:ident) => {
+        impl SolveKernel for $element {
+            unsafe fn solve(operands: &SolveOperands<Self>) -> bool {
+                match Vectors::here() {
+                    // SAFETY: the processor has these instructions; the rest is the caller's
+                    // promise.
+                    #[cfg(target_arch = "x86_64")]
+                    Vectors::Avx512 => unsafe { $avx512::solve(operands) },
+                    // SAFETY: the processor has these instructions; the rest is the caller's
+                    // promise.
+                    #[cfg(target_arch = "x86_64")]
+                    Vectors::Avx2 => unsafe { $avx2::solve(operands) },
+                    // SAFETY: every processor of the architecture has NEON; the rest is the
+                    // caller's promise.
+                    #[cfg(target_arch = "aarch64")]
+                    Vectors::Neon => unsafe { $neon::solve(operands) },
+                    Vectors::Baseline => {
+                        let _ = operands;
+                        return false;
+                    }
+                }
+                #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+                true
+            }
+        }
+    };
+}
+
+choice!(f64, avx512_f64, avx2_f64, neon_f64);
+choice!(f32, avx512_f32, avx2_f32, neon_f32);
+
 /// The kernel for one instruction set: `$rows` x (`$wide` vectors) sums, then strips of one vector,
 /// then single columns.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 macro_rules! kernel {
-    ($module:ident, $arch:ident, $features:literal, $lanes:literal, $rows:literal, $wide:literal,
-     $zero:ident, $load:ident, $store:ident, $splat:ident, $fnmadd:ident) => {
+    ($module:ident, $arch:ident, $features:literal, $element:ident, $lanes:literal, $rows:literal,
+     $wide:literal, $zero:ident, $load:ident, $store:ident, $splat:ident, $fnmadd:ident) => {
         mod $module {
             #[cfg(target_arch = "aarch64")]
-            use super::super::vectors::neon::{fnmadd, zero};
+            use super::super::vectors::neon::{$fnmadd, $zero};
             use super::SolveOperands;
             use std::arch::$arch::*;
 
@@ -108,7 +134,7 @@ macro_rules! kernel {
             /// The CPU has the features, `operands` name valid memory, and no other reference to
             /// that of A is in use.
             #[target_feature(enable = $features)]
-            pub(super) unsafe fn solve(operands: &SolveOperands) {
+            pub(super) unsafe fn solve(operands: &SolveOperands<$element>) {
                 let mut at = 0;
                 while at + $wide * $lanes <= operands.width {
                     // SAFETY: the strip is within A.
@@ -127,7 +153,7 @@ macro_rules! kernel {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn strip<const WIDE: usize>(operands: &SolveOperands, at: usize) {
+            unsafe fn strip<const WIDE: usize>(operands: &SolveOperands<$element>, at: usize) {
                 let whole = operands.n - operands.n % $rows;
                 for i in (0..whole).step_by($rows) {
                     // SAFETY: these are rows of A and L.
@@ -145,7 +171,7 @@ macro_rules! kernel {
             #[inline]
             #[target_feature(enable = $features)]
             unsafe fn block<const ROWS: usize, const WIDE: usize>(
-                operands: &SolveOperands,
+                operands: &SolveOperands<$element>,
                 at: usize,
                 i: usize,
             ) {
@@ -191,7 +217,7 @@ macro_rules! kernel {
             }
 
             #[target_feature(enable = $features)]
-            unsafe fn single(operands: &SolveOperands, column: usize) {
+            unsafe fn single(operands: &SolveOperands<$element>, column: usize) {
                 let SolveOperands { l, ldl, a, lda, n, .. } = *operands;
                 for i in 0..n {
                     // SAFETY: these are elements of L and A.
@@ -210,9 +236,10 @@ macro_rules! kernel {
 
 #[cfg(target_arch = "x86_64")]
 kernel!(
-    avx512,
+    avx512_f64,
     x86_64,
     "avx512f,avx2,fma",
+    f64,
     8,
     8,
     3,
@@ -224,9 +251,25 @@ kernel!(
 );
 #[cfg(target_arch = "x86_64")]
 kernel!(
-    avx2,
+    avx512_f32,
+    x86_64,
+    "avx512f,avx2,fma",
+    f32,
+    16,
+    8,
+    3,
+    _mm512_setzero_ps,
+    _mm512_loadu_ps,
+    _mm512_storeu_ps,
+    _mm512_set1_ps,
+    _mm512_fnmadd_ps
+);
+#[cfg(target_arch = "x86_64")]
+kernel!(
+    avx2_f64,
     x86_64,
     "avx2,fma",
+    f64,
     4,
     4,
     3,
@@ -236,88 +279,154 @@ kernel!(
     _mm256_set1_pd,
     _mm256_fnmadd_pd
 );
+#[cfg(target_arch = "x86_64")]
+kernel!(
+    avx2_f32,
+    x86_64,
+    "avx2,fma",
+    f32,
+    8,
+    4,
+    3,
+    _mm256_setzero_ps,
+    _mm256_loadu_ps,
+    _mm256_storeu_ps,
+    _mm256_set1_ps,
+    _mm256_fnmadd_ps
+);
 // NEON has as many registers as AVX-512, so as many sums.
 #[cfg(target_arch = "aarch64")]
-kernel!(neon, aarch64, "neon", 2, 8, 3, zero, vld1q_f64, vst1q_f64, vdupq_n_f64, fnmadd);
+kernel!(neon_f64, aarch64, "neon", f64, 2, 8, 3, zero, vld1q_f64, vst1q_f64, vdupq_n_f64, fnmadd);
+#[cfg(target_arch = "aarch64")]
+kernel!(
+    neon_f32,
+    aarch64,
+    "neon",
+    f32,
+    4,
+    8,
+    3,
+    zero_f32,
+    vld1q_f32,
+    vst1q_f32,
+    vdupq_n_f32,
+    fnmadd_f32
+);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::TestCaseResult;
+
+    /// Sizes of the arrays of these tests.
+    const MAX_ROWS: usize = 40;
+    const LDL: usize = 43;
+    const LDA: usize = 131;
+
+    /// An element type as these tests use it.
+    trait Tested: SolveKernel {
+        /// Half of the distance from 1 to the next number.
+        const UNIT: f64;
+        fn round(value: f64) -> Self;
+        /// Solves with narrower vectors than the best of this CPU, if it has both; else returns
+        /// false.
+        fn solve_narrowly(operands: &SolveOperands<Self>) -> bool;
+    }
+
+    macro_rules! tested {
+        ($element:ident, $narrow:ident) => {
+            impl Tested for $element {
+                const UNIT: f64 = $element::EPSILON as f64 / 2.0;
+                fn round(value: f64) -> Self {
+                    value as $element
+                }
+                fn solve_narrowly(operands: &SolveOperands<Self>) -> bool {
+                    #[cfg(target_arch = "x86_64")]
+                    if Vectors::here() >= Vectors::Avx2 {
+                        // SAFETY: the CPU was asked; the tests name arrays of these sizes.
+                        unsafe { $narrow::solve(operands) };
+                        return true;
+                    }
+                    let _ = operands;
+                    false
+                }
+            }
+        };
+    }
+    tested!(f64, avx2_f64);
+    tested!(f32, avx2_f32);
 
     /// Numbers for a unit lower triangle with small elements and junk above its diagonal, or for a
     /// right side.
-    fn numbers(seed: u64, len: usize, scale: f64) -> Vec<f64> {
+    fn numbers<T: Tested>(seed: u64, len: usize) -> Vec<T> {
         let mut x = seed;
         (0..len)
             .map(|_| {
                 x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
-                ((x >> 11) as f64 / (1u64 << 53) as f64 - 0.5) * scale
+                T::round((x >> 11) as f64 / (1u64 << 53) as f64 - 0.5)
             })
             .collect()
     }
 
-    #[cfg(target_arch = "x86_64")]
-    fn operands(
-        l: &[f64],
-        ldl: usize,
-        n: usize,
-        a: &mut [f64],
-        lda: usize,
-        width: usize,
-    ) -> SolveOperands<'static> {
-        SolveOperands { l: l.as_ptr(), ldl, n, a: a.as_mut_ptr(), lda, width, from: None }
+    fn check_product<T: Tested>(n: usize, width: usize, seed: u64) -> TestCaseResult {
+        let l = numbers::<T>(seed, LDL * MAX_ROWS);
+        let before = numbers::<T>(seed ^ 1, MAX_ROWS * LDA);
+        let (mut x, mut narrow) = (before.clone(), before.clone());
+        let mut a = MatMut::row_major(&mut x, n, width, LDA);
+        if !solve(MatRef::col_major(&l, n, n, LDL), None, &mut a) {
+            return Ok(());
+        }
+        let (a, l_at) = (narrow.as_mut_ptr(), l.as_ptr());
+        let operands = SolveOperands { l: l_at, ldl: LDL, n, a, lda: LDA, width, from: None };
+        if T::solve_narrowly(&operands) {
+            // All instruction sets sum in the same order.
+            prop_assert_eq!(&x, &narrow);
+        }
+        for i in 0..MAX_ROWS {
+            for j in 0..LDA {
+                let (got, had) = (x[i * LDA + j], before[i * LDA + j]);
+                if i >= n || j >= width {
+                    prop_assert_eq!(got, had, "written outside");
+                    continue;
+                }
+                let terms = (0..i).map(|k| l[k * LDL + i].into() * x[k * LDA + j].into());
+                let (got, had): (f64, f64) = (got.into(), had.into());
+                let (back, size) = terms.fold((got, got.abs()), |(s, t), v| (s + v, t + v.abs()));
+                // Each of the `i` sums is rounded once, and is at most `size + |had|`.
+                let most = 2.0 * T::UNIT * (i + 1) as f64 * (had.abs() + size);
+                prop_assert!((back - had).abs() <= most, "{back} for {had}, at most {most} off");
+            }
+        }
+        Ok(())
+    }
+
+    fn check_cut<T: Tested>(n: usize, width: usize, cut: usize, seed: u64) -> TestCaseResult {
+        let l = numbers::<T>(seed, LDL * MAX_ROWS);
+        let before = numbers::<T>(seed ^ 1, MAX_ROWS * LDA);
+        let (mut whole, mut parts) = (before.clone(), before);
+        let l = MatRef::col_major(&l, n, n, LDL);
+        solve(l, None, &mut MatMut::row_major(&mut whole, n, width, LDA));
+        let (mut left, mut right) =
+            MatMut::row_major(&mut parts, n, width, LDA).split_cols(cut.min(width));
+        solve(l, None, &mut left);
+        solve(l, None, &mut right);
+        prop_assert_eq!(whole, parts);
+        Ok(())
     }
 
     proptest! {
         #[test]
-        fn solve_undoes_a_product(n in 0usize..40, width in 0usize..60, seed: u64) {
-            let (ldl, lda) = (43, 61);
-            let l = numbers(seed, ldl * 40, 1.0);
-            let before = numbers(seed ^ 1, 40 * lda, 1.0);
-            let mut ways = vec![before.clone(); 3];
-            let mut a = MatMut::row_major(&mut ways[0], n, width, lda);
-            if !solve(MatRef::col_major(&l, n, n, ldl), None, &mut a) {
-                return Ok(());
-            }
-            #[cfg(target_arch = "x86_64")]
-            {
-                if Vectors::here() >= Vectors::Avx2 {
-                    // SAFETY: the CPU was asked; the arrays have the sizes that the operands name.
-                    unsafe { avx2::solve(&operands(&l, ldl, n, &mut ways[1], lda, width)) };
-                    // All instruction sets sum in the same order.
-                    prop_assert_eq!(&ways[0], &ways[1]);
-                }
-            }
-            let x = &ways[0];
-            for i in 0..40 {
-                for j in 0..lda {
-                    let (got, had) = (x[i * lda + j], before[i * lda + j]);
-                    if i >= n || j >= width {
-                        prop_assert_eq!(got, had, "written outside");
-                        continue;
-                    }
-                    let terms = (0..i).map(|k| l[k * ldl + i] * x[k * lda + j]);
-                    let (back, size) = terms.fold((got, got.abs()), |(s, t), v| (s + v, t + v.abs()));
-                    prop_assert!((back - had).abs() <= 1e-14 * (1.0 + size) * 40.0);
-                }
-            }
+        fn solve_undoes_a_product(n in 0..MAX_ROWS, width in 0..LDA, seed: u64) {
+            check_product::<f64>(n, width, seed)?;
+            check_product::<f32>(n, width, seed)?;
         }
 
         /// The bits are the same however the columns are cut.
         #[test]
-        fn cuts_change_no_bit(n in 1usize..40, width in 1usize..60, cut in 0usize..60, seed: u64) {
-            let cut = cut.min(width);
-            let l = numbers(seed, 40 * 40, 1.0);
-            let before = numbers(seed ^ 1, 40 * 60, 1.0);
-            let (mut whole, mut parts) = (before.clone(), before);
-            let l = MatRef::col_major(&l, n, n, 40);
-            solve(l, None, &mut MatMut::row_major(&mut whole, n, width, 60));
-            let (mut left, mut right) =
-                MatMut::row_major(&mut parts, n, width, 60).split_cols(cut);
-            solve(l, None, &mut left);
-            solve(l, None, &mut right);
-            prop_assert_eq!(whole, parts);
+        fn cuts_change_no_bit(n in 1..MAX_ROWS, width in 1..LDA, cut in 0..LDA, seed: u64) {
+            check_cut::<f64>(n, width, cut, seed)?;
+            check_cut::<f32>(n, width, cut, seed)?;
         }
     }
 }

@@ -7,13 +7,14 @@ use std::sync::OnceLock;
 pub enum Vectors {
     /// The instructions that every processor of the architecture has.
     Baseline,
-    /// AVX2 with FMA: 4 doubles, with fused multiply-add.
+    /// AVX2 with FMA: 4 doubles or 8 floats, with fused multiply-add.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// AVX-512 F: 8 doubles.
+    /// AVX-512 F: 8 doubles or 16 floats.
     #[cfg(target_arch = "x86_64")]
     Avx512,
-    /// NEON: 2 doubles, with fused multiply-add. Every processor of the architecture has it.
+    /// NEON: 2 doubles or 4 floats, with fused multiply-add. Every processor of the architecture
+    /// has it.
     #[cfg(target_arch = "aarch64")]
     Neon,
 }
@@ -58,6 +59,20 @@ pub mod neon {
     #[inline]
     pub fn fnmadd(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x2_t {
         vfmsq_f64(c, a, b)
+    }
+
+    /// A vector of zeros in single precision.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub fn zero_f32() -> float32x4_t {
+        vdupq_n_f32(0.0)
+    }
+
+    /// `c - a b` in single precision, rounded once.
+    #[target_feature(enable = "neon")]
+    #[inline]
+    pub fn fnmadd_f32(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+        vfmsq_f32(c, a, b)
     }
 
     /// The larger number in each lane.

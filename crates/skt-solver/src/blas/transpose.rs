@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use super::vectors::Vectors;
-use super::{MatMut, MatRef};
+use super::{Element, MatMut, MatRef};
 use crate::tuning::TUNING;
 
 /// `target := source`, of the same shape and the other layout.
 ///
 /// # Panics
 /// When the shapes differ, or the layouts do not.
-pub fn copy(source: MatRef, mut target: MatMut) {
+pub fn copy<T: Squares>(source: MatRef<T>, mut target: MatMut<T>) {
     assert_eq!((source.rows(), source.cols()), (target.rows(), target.cols()), "copy shapes");
     if source.rows() == 0 || source.cols() == 0 {
         return;
@@ -35,20 +35,29 @@ pub fn copy(source: MatRef, mut target: MatMut) {
         // SAFETY: within the two views; the target's is exclusive.
         unsafe {
             if rows_are_lines {
-                job.block(start..end, 0..length);
+                T::block(&job, start..end, 0..length);
             } else {
-                job.block(0..lines, start..end);
+                T::block(&job, 0..lines, start..end);
             }
         }
     }
 }
 
 /// A copy of element (line, at) of `from` to (at, line) of `to`, for all of both.
-struct Transposition {
-    from: *const f64,
+pub struct Transposition<T> {
+    from: *const T,
     from_ld: usize,
-    to: *mut f64,
+    to: *mut T,
     to_ld: usize,
+}
+
+/// An element type whose blocks are copied in squares, in registers.
+pub trait Squares: Element {
+    /// Copies a block with the best instructions of this CPU.
+    ///
+    /// # Safety
+    /// These lines and places are in both matrices of `job`.
+    unsafe fn block(job: &Transposition<Self>, lines: Range<usize>, places: Range<usize>);
 }
 
 /// Copies a block in squares of 8 x 8 in registers, its edges one by one, for one instruction set.
@@ -58,7 +67,7 @@ macro_rules! block_of_squares {
         /// Copies a block.
         ///
         /// # Safety
-        /// The conditions of [`Transposition::block`], and the CPU has the features.
+        /// The conditions of [`Squares::block`], and the CPU has the features.
         #[target_feature(enable = $features)]
         unsafe fn $name(&self, lines: Range<usize>, places: Range<usize>) {
             let whole = |r: &Range<usize>| r.start..r.start + r.len() / 8 * 8;
@@ -77,32 +86,47 @@ macro_rules! block_of_squares {
     };
 }
 
-impl Transposition {
-    /// Copies a block with the best instructions of this CPU.
-    ///
-    /// # Safety
-    /// These lines and places are in both matrices.
-    unsafe fn block(&self, lines: Range<usize>, places: Range<usize>) {
+impl Squares for f64 {
+    unsafe fn block(job: &Transposition<Self>, lines: Range<usize>, places: Range<usize>) {
         match Vectors::here() {
             // SAFETY: the processor has these instructions; the rest is the caller's promise.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx512 => unsafe { self.block_avx512(lines, places) },
+            Vectors::Avx512 => unsafe { job.block_avx512(lines, places) },
             // SAFETY: the processor has these instructions; the rest is the caller's promise.
             #[cfg(target_arch = "x86_64")]
-            Vectors::Avx2 => unsafe { self.block_avx2(lines, places) },
+            Vectors::Avx2 => unsafe { job.block_avx2(lines, places) },
             // SAFETY: every processor of the architecture has NEON; the rest is the caller's
             // promise.
             #[cfg(target_arch = "aarch64")]
-            Vectors::Neon => unsafe { self.block_neon(lines, places) },
+            Vectors::Neon => unsafe { job.block_neon(lines, places) },
             // SAFETY: the caller's promise.
-            Vectors::Baseline => unsafe { self.block_plain(lines, places) },
+            Vectors::Baseline => unsafe { job.block_plain(lines, places) },
         }
     }
+}
 
+impl Squares for f32 {
+    unsafe fn block(job: &Transposition<Self>, lines: Range<usize>, places: Range<usize>) {
+        match Vectors::here() {
+            // A square of eight lines and places is made for eight lanes.
+            // SAFETY: the processor has these instructions; the rest is the caller's promise.
+            #[cfg(target_arch = "x86_64")]
+            Vectors::Avx512 | Vectors::Avx2 => unsafe { job.block_avx2(lines, places) },
+            // SAFETY: every processor of the architecture has NEON; the rest is the caller's
+            // promise.
+            #[cfg(target_arch = "aarch64")]
+            Vectors::Neon => unsafe { job.block_neon(lines, places) },
+            // SAFETY: the caller's promise.
+            Vectors::Baseline => unsafe { job.block_plain(lines, places) },
+        }
+    }
+}
+
+impl<T: Element> Transposition<T> {
     /// Copies a block element by element.
     ///
     /// # Safety
-    /// The conditions of [`Transposition::block`].
+    /// The conditions of [`Squares::block`].
     unsafe fn block_plain(&self, lines: Range<usize>, places: Range<usize>) {
         for at in places {
             for line in lines.clone() {
@@ -113,7 +137,9 @@ impl Transposition {
             }
         }
     }
+}
 
+impl Transposition<f64> {
     #[cfg(target_arch = "x86_64")]
     block_of_squares!(block_avx512, square_avx512, "avx512f");
     #[cfg(target_arch = "x86_64")]
@@ -124,7 +150,7 @@ impl Transposition {
     /// Copies a square of 8 x 8.
     ///
     /// # Safety
-    /// The conditions of [`Transposition::block_avx512`].
+    /// The conditions of `block_avx512`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -159,7 +185,7 @@ impl Transposition {
     /// Copies a square of 8 x 8 as squares of 4 x 4.
     ///
     /// # Safety
-    /// The conditions of [`Transposition::block_avx2`].
+    /// The conditions of `block_avx2`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx2")]
@@ -190,7 +216,7 @@ impl Transposition {
     /// unrolled.
     ///
     /// # Safety
-    /// The conditions of [`Transposition::block_neon`].
+    /// The conditions of `block_neon`.
     #[cfg(target_arch = "aarch64")]
     #[inline]
     #[target_feature(enable = "neon")]
@@ -212,28 +238,119 @@ impl Transposition {
     }
 }
 
+impl Transposition<f32> {
+    #[cfg(target_arch = "x86_64")]
+    block_of_squares!(block_avx2, square_avx2, "avx2");
+    #[cfg(target_arch = "aarch64")]
+    block_of_squares!(block_neon, square_neon, "neon");
+
+    /// Copies a square of 8 x 8.
+    ///
+    /// # Safety
+    /// The conditions of `block_avx2`.
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    unsafe fn square_avx2(&self, line: usize, at: usize) {
+        use std::arch::x86_64::*;
+        // SAFETY: the caller's promise.
+        let load =
+            |i: usize| unsafe { _mm256_loadu_ps(self.from.add((line + i) * self.from_ld + at)) };
+        // SAFETY: the caller's promise.
+        let store = |i: usize, v: __m256| unsafe {
+            _mm256_storeu_ps(self.to.add((at + i) * self.to_ld + line), v);
+        };
+        // Places 0 and 4, 1 and 5, 2 and 6, 3 and 7 of four lines.
+        let quarters = |first: usize| {
+            let [a, b, c, d] = [load(first), load(first + 1), load(first + 2), load(first + 3)];
+            let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            let (low2, high2) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+            [
+                _mm256_shuffle_ps(low, low2, 0x44),
+                _mm256_shuffle_ps(low, low2, 0xee),
+                _mm256_shuffle_ps(high, high2, 0x44),
+                _mm256_shuffle_ps(high, high2, 0xee),
+            ]
+        };
+        let (upper, lower) = (quarters(0), quarters(4));
+        for i in 0..4 {
+            store(i, _mm256_permute2f128_ps(upper[i], lower[i], 0x20));
+            store(i + 4, _mm256_permute2f128_ps(upper[i], lower[i], 0x31));
+        }
+    }
+
+    /// Copies a square of 8 x 8 as squares of 4 x 4. Only plain loops over constant ranges are
+    /// unrolled.
+    ///
+    /// # Safety
+    /// The conditions of `block_neon`.
+    #[cfg(target_arch = "aarch64")]
+    #[inline]
+    #[target_feature(enable = "neon")]
+    unsafe fn square_neon(&self, line: usize, at: usize) {
+        use std::arch::aarch64::*;
+        for i in 0..2 {
+            for j in 0..2 {
+                let (at, line) = (at + 4 * i, line + 4 * j);
+                // SAFETY: the caller's promise.
+                unsafe {
+                    let load = |i: usize| vld1q_f32(self.from.add((line + i) * self.from_ld + at));
+                    let (a, b, c, d) = (load(0), load(1), load(2), load(3));
+                    let to = |i: usize| self.to.add((at + i) * self.to_ld + line);
+                    // Places 0 and 2, and places 1 and 3, of each pair of lines.
+                    let (even, odd) = (vtrn1q_f32(a, b), vtrn2q_f32(a, b));
+                    let (even2, odd2) = (vtrn1q_f32(c, d), vtrn2q_f32(c, d));
+                    let halves = |v: float32x4_t| vreinterpretq_f64_f32(v);
+                    let whole = |v: float64x2_t| vreinterpretq_f32_f64(v);
+                    vst1q_f32(to(0), whole(vzip1q_f64(halves(even), halves(even2))));
+                    vst1q_f32(to(1), whole(vzip1q_f64(halves(odd), halves(odd2))));
+                    vst1q_f32(to(2), whole(vzip2q_f64(halves(even), halves(even2))));
+                    vst1q_f32(to(3), whole(vzip2q_f64(halves(odd), halves(odd2))));
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::TestCaseResult;
+
+    fn check<T: Squares>(
+        (rows, cols): (usize, usize),
+        by_row: bool,
+        number: impl Fn(usize) -> T,
+    ) -> TestCaseResult {
+        let (ld_from, ld_to) = (83, 81);
+        let from: Vec<T> = (1..=80 * ld_from).map(&number).collect();
+        let mut to = vec![number(0); 80 * ld_to];
+        let (source, target) = if by_row {
+            let source = MatRef::row_major(&from, rows, cols, ld_from);
+            (source, MatMut::col_major(&mut to, rows, cols, ld_to))
+        } else {
+            let source = MatRef::col_major(&from, rows, cols, ld_from);
+            (source, MatMut::row_major(&mut to, rows, cols, ld_to))
+        };
+        copy(source, target);
+        for line in 0..80 {
+            for at in 0..ld_to {
+                let (i, j) = if by_row { (at, line) } else { (line, at) };
+                let want = if i < rows && j < cols { source.at(i, j) } else { number(0) };
+                prop_assert_eq!(to[line * ld_to + at], want);
+            }
+        }
+        Ok(())
+    }
 
     proptest! {
         #[test]
         fn every_element_arrives_and_none_outside(
             rows in 0usize..80, cols in 0usize..80, by_row: bool,
         ) {
-            let (ld_from, ld_to) = (83, 81);
-            let from: Vec<f64> = (0..80 * ld_from).map(|i| i as f64).collect();
-            let mut to = vec![-1.0; 80 * ld_to];
-            let source = if by_row { MatRef::row_major(&from, rows, cols, ld_from) } else { MatRef::col_major(&from, rows, cols, ld_from) };
-            copy(source, if by_row { MatMut::col_major(&mut to, rows, cols, ld_to) } else { MatMut::row_major(&mut to, rows, cols, ld_to) });
-            for line in 0..80 {
-                for at in 0..ld_to {
-                    let (i, j) = if by_row { (at, line) } else { (line, at) };
-                    let want = if i < rows && j < cols { source.at(i, j) } else { -1.0 };
-                    prop_assert_eq!(to[line * ld_to + at], want);
-                }
-            }
+            check((rows, cols), by_row, |i| i as f64)?;
+            check((rows, cols), by_row, |i| i as f32)?;
         }
     }
 }

@@ -170,7 +170,7 @@ macro_rules! element {
 }
 
 element!(f64, dgemm_, dtrsm_, kernels::swap, solve_rows::solve, double);
-element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, |_, _, _: &mut MatMut<f32>| false, mixed);
+element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, solve_rows::solve, mixed);
 
 /// Products of a vector and a matrix of doubles, by the BLAS.
 mod double {

@@ -24,6 +24,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("client/due.rs", "END_SECONDS"),
     ("lib.rs", "NAP"),
     ("doctor/measure.rs", "SECONDS"),
+    ("doctor/measure.rs", "SGEMM_SECONDS"),
     ("doctor/trial.rs", "SECONDS"),
     ("mover.rs", "UNREPORTED_SECONDS"),
     ("options.rs", "MTBF_SECONDS"),

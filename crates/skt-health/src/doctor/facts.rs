@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::trial::Trial;
+use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::counters::Counters;
 use skt_host::counters::processor::Processor;
 
@@ -53,6 +54,8 @@ pub struct RankMeasurement {
     pub units_gflops: Option<f64>,
     /// The share of the time during which the threads had a core.
     pub cpu_share: f64,
+    /// The rate of SGEMM, and whether its results are right.
+    pub sgemm: SgemmSelfTest,
     /// The clock without vector instructions, in GHz, if this program can measure it.
     pub light_gigahertz: Option<f64>,
     /// The clock among vector instructions of all ranks, after the DGEMM, in GHz.

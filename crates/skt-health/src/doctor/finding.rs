@@ -24,6 +24,10 @@ pub enum FindingKind {
     OtherPrograms,
     /// DGEMM is far below what the vector units do.
     BelowPeak,
+    /// SGEMM is hardly faster than DGEMM.
+    SlowSgemm,
+    /// Results of SGEMM have larger errors than rounding explains.
+    WrongSgemm,
     /// A governor that keeps the clock low.
     Governor,
     /// A setting that caps the clock.

@@ -1,5 +1,5 @@
-//! Measures a rank's cores for a second or two: clocks, vector units, DGEMM, and how long the
-//! threads had a core.
+//! Measures a rank's cores for a second or two: clocks, vector units, DGEMM, SGEMM, and how long
+//! the threads had a core.
 
 use std::sync::Mutex;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
-use crate::environment::selftest;
+use crate::environment::{selftest, sgemm};
 use skt_host::counters::{Root, load, numa, throttling};
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::blas::peak;
@@ -16,6 +16,10 @@ use skt_solver::team::Team;
 /// Seconds of DGEMM: several periods of a quota, and long enough for a power limit of the processor
 /// to act.
 pub const SECONDS: f64 = 1.0;
+
+/// Seconds of SGEMM: its fastest call is compared with that of DGEMM, which the time before has
+/// prepared the cores for.
+const SGEMM_SECONDS: f64 = 0.25;
 
 /// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the
 /// host.
@@ -26,6 +30,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
     let rates = selftest::dgemm_rates(team, SECONDS)?;
     let vector_gigahertz = clock(team, true);
     let units_gflops = peak::gflops_per_core(team);
+    let sgemm = sgemm::run(team, SGEMM_SECONDS)?;
     let threads = team.threads() as f64;
     let events = throttling::events_of_cpus(&root, cpus);
     Ok(RankMeasurement {
@@ -33,6 +38,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         mean_gflops: rates.mean / threads,
         units_gflops,
         cpu_share: rates.cpu_share,
+        sgemm,
         light_gigahertz,
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),

@@ -72,6 +72,11 @@ pub struct HostSummary {
     pub dgemm_mean_gflops: Option<f64>,
     /// The share of that second in which the threads had a core.
     pub cpu_share: Option<f64>,
+    /// SGEMM, in the fastest call.
+    pub sgemm_best_gflops: Option<f64>,
+    /// The largest error of SGEMM on any rank, as a multiple of the largest one of rounding. `None`
+    /// if a result is no finite number, too.
+    pub sgemm_error: Option<f64>,
     /// The BLAS, in words.
     pub blas: Option<String>,
     /// The counters that a run reads its energy from, in words; `None` if there are none.
@@ -169,6 +174,14 @@ impl HostSummary {
             dgemm_best_gflops: of_threads(host.mean(|measured| Some(measured.best_gflops))),
             dgemm_mean_gflops: of_threads(host.mean(|measured| Some(measured.mean_gflops))),
             cpu_share: host.mean(|measured| Some(measured.cpu_share)),
+            sgemm_best_gflops: of_threads(
+                host.mean(|measured| Some(measured.sgemm.gflops_per_core)),
+            ),
+            sgemm_error: host
+                .measured()
+                .map(|measured| measured.sgemm.error)
+                .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
+                .flatten(),
             blas: host.trial.as_ref().map(|trial| {
                 library::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
             }),
@@ -211,6 +224,15 @@ impl HostSummary {
             });
             let blas = self.blas.as_deref().unwrap_or("unknown BLAS");
             let _ = writeln!(text, "  DGEMM: {mean:.1} Gflop/s over a second{of_units}, {blas}");
+        }
+        if let (Some(sgemm), Some(dgemm)) = (self.sgemm_best_gflops, self.dgemm_best_gflops) {
+            let is_right = self.sgemm_error.is_some_and(|error| error <= 1.0);
+            let _ = writeln!(
+                text,
+                "  SGEMM: {sgemm:.1} Gflop/s in the fastest call ({:.1} times DGEMM), results {}",
+                sgemm / dgemm,
+                if is_right { "right" } else { "wrong" }
+            );
         }
         if let Some(power) = &self.power {
             let _ = writeln!(text, "  power: {power}");

@@ -6,6 +6,7 @@ use super::facts::{HostFacts, RankFacts, RankMeasurement};
 use super::finding::{Finding, FindingKind};
 use super::report::DoctorReport;
 use super::trial::{OtherKernel, Trial};
+use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::counters::{Counters, throttling};
 use skt_host::testing::Tree;
 
@@ -83,6 +84,7 @@ fn well() -> RankMeasurement {
         mean_gflops: 49.0,
         units_gflops: Some(54.0),
         cpu_share: 0.99,
+        sgemm: SgemmSelfTest { gflops_per_core: 98.0, cpu_share: 0.99, error: Some(0.05) },
         light_gigahertz: Some(3.4),
         vector_gigahertz: Some(3.3),
         node_bytes: [(0, 1 << 20)].into(),
@@ -384,6 +386,43 @@ fn a_virtual_machine_with_four_ranks_on_one_of_two_cores() {
     assert_gain(&others, 2.0);
     let slow = RankMeasurement { best_gflops: 9.0, ..well() };
     assert_gain(&only(&measured(with(&vm, &each(2), 1), &slow), FindingKind::BelowPeak), 5.4);
+}
+
+/// A host of two ranks, of which the second one measures this of SGEMM.
+fn with_sgemm(gflops_per_core: f64, cpu_share: f64, error: Option<f64>) -> HostFacts {
+    let mut host = measured(with(&machine(EPYC, 2, 1), &each(2), 1), &well());
+    let sgemm = SgemmSelfTest { gflops_per_core, cpu_share, error };
+    host.ranks[1].measured = Some(RankMeasurement { sgemm, ..well() });
+    host
+}
+
+#[test]
+fn an_sgemm_that_is_slow_or_wrong_is_found() {
+    assert_eq!(kinds(&with_sgemm(90.0, 0.99, Some(1.0))), []);
+    // The mean of 98 and 30 is 1.28 times DGEMM's rate.
+    let slow = only(&with_sgemm(30.0, 0.99, Some(0.1)), FindingKind::SlowSgemm);
+    assert!(slow.measured.starts_with("SGEMM 64.0 Gflop/s a core, 1.3 times DGEMM's 50.0"));
+    assert_gain(&slow, 100.0 / 64.0);
+    assert_eq!(kinds(&with_sgemm(30.0, 0.5, Some(0.1))), [], "the threads lacked a core");
+    let coarse = only(&with_sgemm(90.0, 0.99, Some(37.0)), FindingKind::WrongSgemm);
+    let want = "rank 1: 37.0 times the largest error of rounding (1 rank(s) in all)";
+    assert_eq!(coarse.measured, want);
+    let nan = with_sgemm(90.0, 0.99, None);
+    let finding = only(&nan, FindingKind::WrongSgemm);
+    assert!(finding.measured.starts_with("rank 1: no finite number"), "{finding:?}");
+    let text = DoctorReport::new(&[nan], vec![finding]).text();
+    let want = "  SGEMM: 188.0 Gflop/s in the fastest call (1.9 times DGEMM), results wrong\n";
+    assert!(text.contains(want), "{text}");
+}
+
+/// A host whose cores others use has other findings than a slow SGEMM.
+#[test]
+fn a_slow_sgemm_on_crowded_cores_is_no_finding() {
+    let mut host = with_sgemm(30.0, 0.99, Some(0.1));
+    for rank in &mut host.ranks {
+        rank.measured.as_mut().unwrap().cpu_share = 0.5;
+    }
+    assert_eq!(kinds(&host), [FindingKind::OtherPrograms]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod kernel;
 pub mod preflight;
 pub mod selftest;
+pub mod sgemm;
 
 use serde::Serialize;
 

@@ -11,7 +11,7 @@ use skt_comm::PageBuf;
 use super::BlasInfo;
 use super::kernel::is_old;
 use skt_solver::blas::library::{self, NoWorkSpace};
-use skt_solver::blas::{MatMut, MatRef, gemm};
+use skt_solver::blas::{Element, MatMut, MatRef, gemm};
 use skt_solver::team::Team;
 
 /// The result of the self-test.
@@ -35,7 +35,7 @@ const MIN_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
 /// The least rate of any processor of this century.
 const MIN_FLOPS_A_CYCLE: f64 = 1.5;
 
-/// Rates of DGEMM in Gflop/s.
+/// Rates of GEMM in Gflop/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
     /// The rate of the fastest call.
@@ -55,15 +55,25 @@ pub fn dgemm_gflops(team: &Team, budget_seconds: f64) -> Result<f64, NoWorkSpace
 
 /// The rates of DGEMM as [`dgemm_gflops`] measures them.
 pub fn dgemm_rates(team: &Team, budget_seconds: f64) -> Result<Rates, NoWorkSpace> {
+    gemm_rates(1e-3f64, team, budget_seconds)
+}
+
+/// The rates of GEMM as [`dgemm_gflops`] measures them, on operands of which all elements have this
+/// `value`.
+pub(super) fn gemm_rates<T: Element>(
+    value: T,
+    team: &Team,
+    budget_seconds: f64,
+) -> Result<Rates, NoWorkSpace> {
     let start = Instant::now();
-    dgemm_by(|| start.elapsed().as_secs_f64(), team, budget_seconds)
+    gemm_by(|| start.elapsed().as_secs_f64(), value, team, budget_seconds)
 }
 
 /// The rate in Gflop/s of DGEMM on this thread for each second of its processor time, which other
 /// programs and limits of control groups do not change: the best of the calls that begin within
 /// `budget_seconds` of that time.
 pub fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWorkSpace> {
-    Ok(dgemm_by(cpu_seconds, &Team::solo(), budget_seconds)?.best)
+    Ok(gemm_by(cpu_seconds, 1e-3f64, &Team::solo(), budget_seconds)?.best)
 }
 
 /// The processor time of this process so far.
@@ -72,8 +82,9 @@ pub fn cpu_seconds() -> f64 {
     time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
-fn dgemm_by(
+fn gemm_by<T: Element>(
     clock_seconds: impl FnMut() -> f64,
+    value: T,
     team: &Team,
     budget_seconds: f64,
 ) -> Result<Rates, NoWorkSpace> {
@@ -86,25 +97,25 @@ fn dgemm_by(
     // the others do not sleep during that.
     let parts: Vec<Mutex<Option<PageBuf>>> = (0..threads).map(|_| Mutex::new(None)).collect();
     let failed = Mutex::new(None);
-    let begin = |thread: usize| match PageBuf::new(ONE) {
+    let begin = |thread: usize| match PageBuf::new(T::doubles(ONE)) {
         Ok(mut part) => {
-            part.fill(1e-3);
+            T::of_mut(&mut part).fill(value);
             *parts[thread].lock().expect("one thread each") = Some(part);
         }
         Err(why) => *failed.lock().expect("no thread panics") = Some(why),
     };
     team.fork(&begin, || ());
     if let Some(why) = failed.into_inner().expect("no thread panics") {
-        return Err(NoWorkSpace { threads, bytes: ONE * threads * size_of::<f64>(), why });
+        return Err(NoWorkSpace { threads, bytes: ONE * threads * size_of::<T>(), why });
     }
     let multiply = |thread: usize| {
         let mut part = parts[thread].lock().expect("one thread each");
         let part = part.as_mut().expect("all have begun");
-        let (c, operands) = part.split_at_mut(ROWS * COLS);
+        let (c, operands) = T::of_mut(part).split_at_mut(ROWS * COLS);
         let (a, b) = operands.split_at(ROWS * DEPTH);
         let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
         let b = MatRef::row_major(b, DEPTH, COLS, COLS);
-        gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
+        gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
     };
     // A worker that starts late, and its first allocation, map memory (an arena of the allocator).
     team.fork(&|_| drop(std::hint::black_box(Box::new(0u8))), || ());

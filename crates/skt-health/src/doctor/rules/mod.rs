@@ -7,6 +7,7 @@ mod memory;
 pub mod names;
 mod power;
 mod rate;
+mod sgemm;
 mod sharing;
 pub(super) mod uneven;
 
@@ -20,6 +21,7 @@ pub fn for_host(host: &HostFacts) -> Vec<Finding> {
     found.extend(kernel::old(host));
     found.extend(frequency::measured(host));
     found.extend(rate::low(host, &found));
+    found.extend(sgemm::findings(host, &found));
     found
 }
 

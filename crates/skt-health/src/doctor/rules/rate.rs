@@ -6,7 +6,7 @@ use super::finding;
 use crate::environment::selftest::MIN_OF_PEAK;
 
 /// The least share of the time that threads have a core on a host that does nothing else.
-const MIN_SHARE: f64 = 0.9;
+pub(super) const MIN_SHARE: f64 = 0.9;
 /// The largest share of the time that a hypervisor may take.
 const MAX_STOLEN: f64 = 0.05;
 
@@ -17,6 +17,11 @@ const CROWDED: [FindingKind; 4] = [
     FindingKind::TooFewCores,
     FindingKind::Quota,
 ];
+
+/// Whether a finding explains why threads lack a core, or time.
+pub(super) fn lacks_cores(known: &[Finding]) -> bool {
+    known.iter().any(|it| it.kind == FindingKind::OtherPrograms || CROWDED.contains(&it.kind))
+}
 
 /// Finds low rates that the `known` findings do not explain.
 pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {

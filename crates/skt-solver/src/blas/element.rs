@@ -5,7 +5,9 @@ use std::fmt::{Debug, Display};
 use bytemuck::Pod;
 
 use super::ffi::{self, BlasInt};
-use super::{MatMut, MatRef, Rows, kernels, mixed, solve_rows};
+use super::solve_rows::SolveKernel;
+use super::transpose::Squares;
+use super::{MatRef, kernels, mixed};
 
 /// A triangle of a matrix, which may have other numbers on its other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +52,9 @@ pub struct TrsmArguments<T> {
 ///
 /// Buffers that messages carry hold doubles. Numbers of single precision are stored in them two to
 /// a double.
-pub trait Element: Pod + Default + PartialOrd + Debug + Display + Into<f64> + Send + Sync {
+pub trait Element:
+    SolveKernel + Squares + Pod + Default + PartialOrd + Debug + Display + Into<f64> + Send + Sync
+{
     /// 0.
     const ZERO: Self;
     /// 1.
@@ -98,10 +102,6 @@ pub trait Element: Pod + Default + PartialOrd + Debug + Display + Into<f64> + Se
     /// As for [`Self::gemm`], with B exclusively borrowed.
     unsafe fn trsm(arguments: &TrsmArguments<Self>);
 
-    /// `B := L^-1 B`, or of the rows `from`, by kernels of our own. Returns whether there is one
-    /// for these layouts on this processor.
-    fn solve_rows(l: MatRef<Self>, from: Option<&Rows<Self>>, b: &mut MatMut<Self>) -> bool;
-
     /// `x := T^-1 x` in double precision, with a triangle T of the square matrix `a`, whose rows are
     /// contiguous.
     ///
@@ -117,7 +117,7 @@ pub trait Element: Pod + Default + PartialOrd + Debug + Display + Into<f64> + Se
 }
 
 macro_rules! element {
-    ($type:ty, $gemm:ident, $trsm:ident, $swap:expr, $solve_rows:expr, $vectors:ident) => {
+    ($type:ty, $gemm:ident, $trsm:ident, $swap:expr, $vectors:ident) => {
         impl Element for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
@@ -150,14 +150,6 @@ macro_rules! element {
                 }
             }
 
-            fn solve_rows(
-                l: MatRef<Self>,
-                from: Option<&Rows<Self>>,
-                b: &mut MatMut<Self>,
-            ) -> bool {
-                $solve_rows(l, from, b)
-            }
-
             fn solve_triangle(triangle: Triangle, a: MatRef<Self>, x: &mut [f64]) {
                 $vectors::solve_triangle(triangle, a, x)
             }
@@ -169,8 +161,8 @@ macro_rules! element {
     };
 }
 
-element!(f64, dgemm_, dtrsm_, kernels::swap, solve_rows::solve, double);
-element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, solve_rows::solve, mixed);
+element!(f64, dgemm_, dtrsm_, kernels::swap, double);
+element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, mixed);
 
 /// Products of a vector and a matrix of doubles, by the BLAS.
 mod double {

@@ -67,7 +67,7 @@ pub fn solve_unit_lower<T: Element>(l: MatRef<T>, mut b: MatMut<T>) {
     if b.rows() == 0 || b.cols() == 0 {
         return;
     }
-    if T::solve_rows(l, None, &mut b) {
+    if solve_rows::solve(l, None, &mut b) {
         return;
     }
     // A row-major B is solved from the right: B' := B' L'^-1. A row-major L is
@@ -137,7 +137,7 @@ pub fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: Mat
     let shape = (b.rows(), b.rows(), b.rows(), b.cols());
     assert_eq!((l.rows(), l.cols(), from.rows.len(), from.cols.len()), shape, "trsm shapes");
     assert!(from.rows.iter().all(|row| row.len() >= from.cols.end), "elements that are there");
-    if b.rows() == 0 || b.cols() == 0 || T::solve_rows(l, Some(&from), &mut b) {
+    if b.rows() == 0 || b.cols() == 0 || solve_rows::solve(l, Some(&from), &mut b) {
         return;
     }
     for (i, row) in from.rows.iter().enumerate() {

@@ -23,11 +23,7 @@ use super::{Element, MatMut, MatRef, Rows};
 
 /// Solves in place, or for the rows `from`, if there is a kernel for these layouts on this CPU.
 /// Else leaves `a` as it is and returns false.
-pub(super) fn solve<T: SolveKernel>(
-    l: MatRef<T>,
-    from: Option<&Rows<T>>,
-    a: &mut MatMut<T>,
-) -> bool {
+pub(super) fn solve<T: Element>(l: MatRef<T>, from: Option<&Rows<T>>, a: &mut MatMut<T>) -> bool {
     debug_assert_eq!((l.rows(), l.cols()), (a.rows(), a.rows()));
     if !l.is_col_major() || a.is_col_major() {
         return false;
@@ -42,7 +38,7 @@ pub(super) fn solve<T: SolveKernel>(
 
 /// The operands of a solve: L, column by column, and A, row by row.
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), expect(dead_code))]
-pub(super) struct SolveOperands<'o, T> {
+pub struct SolveOperands<'o, T> {
     l: *const T,
     ldl: usize,
     /// The order of L, and the rows of A.
@@ -74,7 +70,7 @@ impl<T> SolveOperands<'_, T> {
 }
 
 /// An element type with kernels for each instruction set.
-pub(super) trait SolveKernel: Element {
+pub trait SolveKernel: Copy {
     /// Solves the system in A with the best instructions of this CPU. Returns false, and leaves A
     /// as it is, where no kernel is made for them.
     ///
@@ -325,7 +321,7 @@ mod tests {
     const LDA: usize = 131;
 
     /// An element type as these tests use it.
-    trait Tested: SolveKernel {
+    trait Tested: crate::blas::Element {
         /// Half of the distance from 1 to the next number.
         const UNIT: f64;
         fn round(value: f64) -> Self;

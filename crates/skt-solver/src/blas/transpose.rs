@@ -10,7 +10,7 @@ use crate::tuning::TUNING;
 ///
 /// # Panics
 /// When the shapes differ, or the layouts do not.
-pub fn copy<T: Squares>(source: MatRef<T>, mut target: MatMut<T>) {
+pub fn copy<T: Element>(source: MatRef<T>, mut target: MatMut<T>) {
     assert_eq!((source.rows(), source.cols()), (target.rows(), target.cols()), "copy shapes");
     if source.rows() == 0 || source.cols() == 0 {
         return;
@@ -52,7 +52,7 @@ pub struct Transposition<T> {
 }
 
 /// An element type whose blocks are copied in squares, in registers.
-pub trait Squares: Element {
+pub trait Squares: Copy {
     /// Copies a block with the best instructions of this CPU.
     ///
     /// # Safety
@@ -318,7 +318,7 @@ mod tests {
     use proptest::prelude::*;
     use proptest::test_runner::TestCaseResult;
 
-    fn check<T: Squares>(
+    fn check<T: Element>(
         (rows, cols): (usize, usize),
         by_row: bool,
         number: impl Fn(usize) -> T,

@@ -10,7 +10,7 @@ use super::final_part::Stretch;
 use super::guard::Background;
 use super::panel;
 use crate::blas::view::SharedMat;
-use crate::blas::{Element, MatRef, copy};
+use crate::blas::{Element, MatRef, copy, transpose};
 use crate::comm::Comm;
 use crate::grid::{Cyclic, Grid};
 use crate::team::Team;
@@ -143,11 +143,8 @@ impl<C: Comm, T: Element> Local<'_, C, T> {
         let panel::Layout { j, jb, .. } = self.layout(k);
         for (local, row, len) in self.rows.spans(j..j + jb, self.grid.myrow) {
             // SAFETY: the solver's thread alone is on these columns.
-            let mut diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
-            for i in 0..len {
-                let stored = diagonal.row_mut(i).iter_mut().enumerate();
-                stored.for_each(|(c, stored)| *stored = l1.at(row - j + i, c));
-            }
+            let diagonal = unsafe { self.a.block(local..local + len, cols.clone()) };
+            transpose::copy(l1.block(row - j..row - j + len, 0..jb), diagonal);
         }
     }
 

@@ -18,7 +18,9 @@ use super::local::Local;
 use super::panel::{self, Layout};
 use super::product::narrow_parts;
 use super::{Params, SolveError, memory_error};
-use crate::blas::{Element, MatMut, MatRef, copy, gemm, solve_unit_lower, solve_upper_from_right};
+use crate::blas::{
+    Element, MatMut, MatRef, copy, gemm, solve_unit_lower, solve_upper_from_right, transpose,
+};
 use crate::comm::{Comm, PageBuf};
 use crate::grid::Cyclic;
 use crate::pfact::pivot::SharedCandidates;
@@ -75,11 +77,8 @@ impl Factored for f32 {
                 return Ok(PanelParts::default());
             }
         }
-        let (mut l1, l2) = layout.l1_and_l2(message);
-        for c in 0..jb {
-            let column = l1.col_mut(c).iter_mut().enumerate();
-            column.for_each(|(i, stored)| *stored = block.as_ref().at(i, c));
-        }
+        let (l1, l2) = layout.l1_and_l2(message);
+        transpose::copy(block.as_ref(), l1);
         // SAFETY: the caller's promise.
         let a21 = unsafe { local.a.read(below..below + rows_below, cols) };
         let l2 = l2.share();

@@ -83,8 +83,12 @@ pub struct InitArgs {
     pub force: bool,
     /// Then run `skt-hpl tune` on this machine for a minute, and write the values that it chooses
     /// into the file
-    #[arg(long)]
+    #[arg(long, conflicts_with = "mxp")]
     pub tune: bool,
+    /// Write a configuration for HPL-MxP (`skt-hpl mxp`): a matrix in single precision, whose
+    /// products are taken to be twice as fast as DGEMM; the time of the refinement is not counted
+    #[arg(long)]
+    pub mxp: bool,
 }
 
 /// Writes the configuration and shows how to run it.
@@ -249,7 +253,8 @@ fn tune(command: &str) -> Result<(), ConfigError> {
 /// N and rate as text, `N = 23040 (4.0 GiB, about 109 Gflop/s)`; with --time also the time.
 fn size_and_rate(args: &InitArgs, spec: &RunSpec, pace: &Pace) -> String {
     let n = spec.n[0];
-    let gib = (n as f64) * (n as f64) * 8.0 / f64::from(1 << 30);
+    let element_bytes = if args.mxp { 4.0 } else { 8.0 };
+    let gib = (n as f64) * (n as f64) * element_bytes / f64::from(1 << 30);
     match pace.seconds(spec, n) {
         Some(seconds) => {
             let gflops = 1e-9 * operations(n) / seconds;
@@ -317,6 +322,9 @@ fn command_line(
         threads: spec.threads,
         helper_cores: args.helper_cores,
     });
+    if args.mxp {
+        command.push_str(" mxp");
+    }
     if let Some(tuned) = tuned {
         let out = shell_quoted(&tuned.display().to_string());
         command.push_str(&format!(" tune --budget 60s --force --out {out}"));
@@ -384,7 +392,7 @@ fn pace(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Pace, Con
     }
     let cores = ranks * args.threads;
     match (args.gflops, &args.report) {
-        (Some(gflops), _) => Ok(Pace::given(gflops, cores)),
+        (Some(gflops), _) => Ok(Pace::given(gflops, cores, args.mxp)),
         (None, Some(path)) => {
             let fitted = fit_memory(args, ranks, available_bytes)?;
             Pace::from_report(path, &fitted.spec)
@@ -429,12 +437,8 @@ fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fit
     for (param, side) in [(Param::P, args.p), (Param::Q, args.q)] {
         draft.values.extend(side.map(|side| (param, vec![Value::flag(side.to_string())])));
     }
-    let rules = ValidationRules {
-        lenient: false,
-        ranks: Some(ranks),
-        source: "skt-hpl init",
-        is_mxp: false,
-    };
+    let (source, is_mxp) = ("skt-hpl init", args.mxp);
+    let rules = ValidationRules { lenient: false, ranks: Some(ranks), source, is_mxp };
     let checked = validate(&draft, &rules)?;
     checked.require_ranks(ranks)?;
     let mut spec = checked.spec;
@@ -562,6 +566,7 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use skt_config::MxpMatrix;
     use skt_solver::blas::library::blas_threads;
 
     #[test]
@@ -578,6 +583,40 @@ mod tests {
 
     fn args() -> InitArgs {
         Only::parse_from(["x"]).init
+    }
+
+    #[test]
+    fn a_matrix_in_single_precision_takes_half_of_the_memory() {
+        for (ft, ranks) in [("none", 1), ("none", 16), ("self", 16), ("double", 8)] {
+            let fitted = |mxp| {
+                let args = InitArgs { mxp, ft: Some(ft.to_owned()), ..args() };
+                fit_memory(&args, ranks, 1 << 36).unwrap()
+            };
+            let (hpl, mxp) = (fitted(false), fitted(true));
+            assert_eq!(mxp.spec.mxp, Some(MxpMatrix::FasiHigham));
+            let ratio = mxp.spec.n[0] as f64 / hpl.spec.n[0] as f64;
+            assert!((1.38..1.43).contains(&ratio), "{ft}, {ranks} ranks: {ratio}");
+            let budget = ((1u64 << 36) as f64 * 0.8) as u64;
+            let (n, nb) = (mxp.spec.n[0], mxp.spec.nb[0]);
+            assert!(bytes_at(&mxp, n) <= budget && bytes_at(&mxp, n + nb) > budget);
+        }
+        let asked = InitArgs { mxp: true, ft: Some("abft".into()), ..args() };
+        let why = fit_memory(&asked, 12, 1 << 36).unwrap_err().to_string();
+        assert!(why.starts_with("--ft: abft has no checksums for"), "{why}");
+    }
+
+    #[test]
+    fn hpl_mxp_is_run_by_its_command_at_twice_the_rate() {
+        let mxp = InitArgs { mxp: true, ft: Some("none".into()), ..args() };
+        let Fitted { spec, protection, .. } = fit_memory(&mxp, 2, 1 << 34).unwrap();
+        let line = command_line(&mxp, &spec, 2, Format::Dat, Path::new("a.dat"), None);
+        assert!(line.ends_with(" mxp --config a.dat --ft none"), "{line}");
+        let written = text(&spec, &protection, Format::Toml).unwrap();
+        assert!(written.contains("\nmatrix = \"fasi-higham\"\n"), "{written}");
+        let pace = Pace::measure_one_core().unwrap();
+        let hpl = RunSpec { mxp: None, ..spec.clone() };
+        let [of_mxp, of_hpl] = [&spec, &hpl].map(|spec| pace.seconds(spec, 20_160).unwrap());
+        assert!((0.48..0.55).contains(&(of_mxp / of_hpl)), "{of_mxp} {of_hpl}");
     }
 
     /// Bytes of the job of a fitted run with another N.
@@ -743,7 +782,7 @@ mod tests {
 
     /// The fit of `ranks` ranks with memory for a larger N, within a time at a given rate.
     fn timed(seconds: f64, gflops: f64, ranks: usize) -> Result<Fitted, ConfigError> {
-        let pace = Pace::given(gflops, ranks);
+        let pace = Pace::given(gflops, ranks, false);
         let machine = Room { ranks, available_bytes: 1 << 44, pace };
         fit(&InitArgs { time: Some(seconds), ft: Some("none".into()), ..args() }, &machine)
     }

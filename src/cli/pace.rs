@@ -20,7 +20,7 @@ const DGEMM_SECONDS: f64 = 1.0;
 /// The share of the time for which threads that are alone on their cores have them.
 const MIN_CPU_SHARE: f64 = 0.95;
 
-type Shape = (usize, (usize, usize));
+type Shape = (usize, (usize, usize), bool);
 
 /// The speed of a machine, and how it is known.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub(super) struct Pace {
     measured_and_modelled: (f64, f64),
     /// Where the rate is from, and how sure it is.
     source: String,
-    /// The model's seconds by order and grid: of many ranks each takes some 10 ms.
+    /// The model's seconds by order, grid and precision: of many ranks each takes some 10 ms.
     known: RefCell<HashMap<Shape, Option<f64>>>,
 }
 
@@ -77,10 +77,12 @@ impl Pace {
         Ok(Self::from_model(1e9 * gflops, source))
     }
 
-    /// One rate for every order, in Gflop/s, of a machine with this number of cores.
-    pub fn given(gflops: f64, cores: usize) -> Self {
+    /// One rate for every order, in Gflop/s, of a machine with this number of cores, in a run of
+    /// HPL or of HPL-MxP.
+    pub fn given(gflops: f64, cores: usize, is_mxp: bool) -> Self {
         // The rate of DGEMM that a run which reaches the given rate is expected to measure.
-        let core_flops = 1e9 * gflops / (cores as f64 * TUNING.test_efficiency);
+        let over_double = if is_mxp { 2.0 } else { 1.0 };
+        let core_flops = 1e9 * gflops / (cores as f64 * TUNING.test_efficiency * over_double);
         let source = format!(
             "at {gflops} Gflop/s, as given. The rate of a smaller N is lower, so a rate that was \
              measured at a larger N makes the run longer than asked for"
@@ -134,7 +136,8 @@ impl Pace {
             return Some(operations(n) / (1e9 * gflops));
         }
         let mut known = self.known.borrow_mut();
-        *known.entry((n, spec.grids[0])).or_insert_with(|| self.seconds_of_model(spec, n))
+        let shape = (n, spec.grids[0], spec.mxp.is_some());
+        *known.entry(shape).or_insert_with(|| self.seconds_of_model(spec, n))
     }
 
     fn seconds_of_model(&self, spec: &RunSpec, n: usize) -> Option<f64> {
@@ -152,10 +155,14 @@ impl Pace {
             // Ranks of one host read each other's rows, without halves.
             halves: false,
         };
+        let machine = match spec.mxp {
+            Some(_) => self.machine().in_single_precision(),
+            None => self.machine(),
+        };
         let (measured, modelled) = self.measured_and_modelled;
         // In this order the measured run itself takes exactly its time: an N that fits is not
         // refused for a rounding error.
-        estimate_seconds(&run, &self.machine()).ok().map(|seconds| measured * (seconds / modelled))
+        estimate_seconds(&run, &machine).ok().map(|seconds| measured * (seconds / modelled))
     }
 }
 

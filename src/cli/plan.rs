@@ -102,6 +102,10 @@ pub struct PlanArgs {
     /// [default: fitted on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
+    /// Plan a run of HPL-MxP (`skt-hpl mxp`): a matrix in single precision, whose products are taken
+    /// to be twice as fast as DGEMM; the time of the refinement is not counted
+    #[arg(long)]
+    pub mxp: bool,
     /// Flags on images of checkpoints
     #[command(flatten)]
     pub levels: LevelArgs,
@@ -207,7 +211,7 @@ fn how_to_run(
     format: Format,
 ) -> String {
     let PlannedMachine { nodes, ranks_per_node: each, threads, helper_cores, .. } = *machine;
-    let mut flags = String::new();
+    let mut flags = if args.mxp { " mxp".to_owned() } else { String::new() };
     if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
         flags.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
     }
@@ -254,6 +258,13 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
         notes.push(format!("copies: {measured:.1} GB/s, measured here on one core"));
         measured
     });
+    if args.mxp {
+        notes.push(
+            "HPL-MxP: products in single precision at twice that rate; the refinement is not \
+             counted"
+                .to_owned(),
+        );
+    }
     let network = Network {
         latency_seconds: args.latency_us * 1e-6,
         transfer_seconds_per_byte: 1e-9 / args.bandwidth_gbs,
@@ -279,6 +290,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
         downtime_seconds: args.downtime_seconds,
         nb: args.nb,
         finish_probability: args.probability,
+        is_mxp: args.mxp,
     };
     Ok(Basis { machine, notes })
 }
@@ -490,7 +502,7 @@ fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
     for (param, number) in numbers {
         draft.values.insert(param, vec![Value::number(number)]);
     }
-    let rules =
-        ValidationRules { lenient: false, ranks: None, source: "skt-hpl plan", is_mxp: false };
+    let (source, is_mxp) = ("skt-hpl plan", args.mxp);
+    let rules = ValidationRules { lenient: false, ranks: None, source, is_mxp };
     Ok(validate(&draft, &rules)?.spec)
 }

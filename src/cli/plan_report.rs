@@ -50,6 +50,11 @@ fn machine_line(machine: &PlannedMachine) -> String {
     )
 }
 
+/// The function of the BLAS for products in the precision of the run.
+fn product_name(machine: &PlannedMachine) -> &'static str {
+    if machine.is_mxp { "SGEMM" } else { "DGEMM" }
+}
+
 /// The cores of a node that are left over and too few for a rank, in words after a comma.
 fn idle_cores(machine: &PlannedMachine) -> String {
     let PlannedMachine { cores_per_node, helper_cores, ranks_per_node, threads, .. } = *machine;
@@ -88,7 +93,7 @@ fn table(machine: &PlannedMachine, plan: &Plan, all: bool) -> String {
     if left > 0 {
         let _ = writeln!(rows, "  and {left} more: --all");
     }
-    rows + TABLE_FOOT
+    rows + &TABLE_FOOT.replace("DGEMM", product_name(machine))
 }
 
 fn table_row(candidate: &Candidate, chosen: bool) -> String {
@@ -224,8 +229,9 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
     }
     let _ = writeln!(
         words,
-        "Rate: {:.2} % of DGEMM while it computes; {} Gflop/s expected from start to end",
+        "Rate: {:.2} % of {} while it computes; {} Gflop/s expected from start to end",
         100.0 * choice.hpl_efficiency,
+        product_name(machine),
         large(choice.expected_gflops, 1)
     );
     let parts = choice.time_parts();
@@ -302,10 +308,11 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
              and no more\n"
         ),
         _ => format!(
-            "Why: without checkpoints N = {n} in {hours} h at {:.2} % of DGEMM while it computes, as \
+            "Why: without checkpoints N = {n} in {hours} h at {:.2} % of {} while it computes, as \
              each failure sends the run back to its start: the rate from start to end changed by \
              {change:+.2} %\n",
-            100.0 * other.hpl_efficiency
+            100.0 * other.hpl_efficiency,
+            product_name(machine)
         ),
     }
 }
@@ -466,6 +473,9 @@ pub(super) fn json(
     });
     if let Some(levels) = levels {
         document["levels"] = levels;
+    }
+    if machine.is_mxp {
+        document["benchmark"] = "HPL-MxP".into();
     }
     let encoders = encoders(machine, plan)?;
     if !encoders.is_empty() {

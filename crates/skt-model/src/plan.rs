@@ -44,6 +44,10 @@ pub const RATE_TOLERANCE: f64 = 0.003;
 /// The least share of the memory that panels, buffers and the program itself take.
 const WORKSPACE_FRACTION: f64 = 0.04;
 
+/// Vectors in double precision of the refinement of HPL-MxP: x, the residual, and the basis of 50
+/// steps of GMRES.
+const REFINEMENT_VECTORS: f64 = 53.0;
+
 /// Who computes the parities of a checkpoint, with protocol self.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoder {
@@ -94,6 +98,9 @@ pub struct PlannedMachine {
     pub nb: usize,
     /// The least probability to finish without a loss of data and with the spares.
     pub finish_probability: f64,
+    /// Whether the run is one of HPL-MxP: the matrix is in single precision, and there is no
+    /// protocol abft. Its refinement takes memory here, but no time.
+    pub is_mxp: bool,
 }
 
 /// A configuration that could be run.
@@ -281,22 +288,36 @@ impl PlannedMachine {
 
     /// Bytes of a node for the matrix, copies and parities: what panels and buffers leave.
     ///
-    /// Panels and buffers take 3 NB (N/P + N/Q) doubles a rank. Let a node have u bytes left, the
-    /// matrix the share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / 8),
-    /// and u + b N is the node's memory: a quadratic equation in sqrt(u).
+    /// Panels and buffers take 3 NB (N/P + N/Q) elements a rank. Let a node have u bytes left, the
+    /// matrix the share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / e)
+    /// with elements of e bytes, and u + b N is the node's memory: a quadratic equation in sqrt(u).
     fn usable_bytes(&self, protocol: Protocol, group: Group, (p, q): (usize, usize)) -> f64 {
         let (p, q, ranks) = (p as f64, q as f64, self.ranks_per_node as f64);
         let share = protocol.available_fraction(group);
-        let panels = 8.0 * ranks * 3.0 * self.nb as f64 * (1.0 / p + 1.0 / q);
-        let linear = panels * (share * self.nodes as f64 / 8.0).sqrt();
+        let element_bytes = self.element_bytes();
+        let panels = element_bytes * ranks * 3.0 * self.nb as f64 * (1.0 / p + 1.0 / q);
+        let vectors = if self.is_mxp { 8.0 * ranks * REFINEMENT_VECTORS / q } else { 0.0 };
+        let linear = (panels + vectors) * (share * self.nodes as f64 / element_bytes).sqrt();
         let memory = self.node_memory_bytes;
         let root = 2.0 * memory / (linear + (linear * linear + 4.0 * memory).sqrt());
         (root * root).min(memory * (1.0 - WORKSPACE_FRACTION))
     }
 
-    /// DGEMM rate of all cores of a node that the solver uses.
+    /// Bytes of an element of the matrix.
+    pub fn element_bytes(&self) -> f64 {
+        if self.is_mxp { 4.0 } else { 8.0 }
+    }
+
+    /// A core, or a core with a network, as a run in this precision uses it.
+    fn in_precision(&self, core: path::Machine) -> path::Machine {
+        if self.is_mxp { core.in_single_precision() } else { core }
+    }
+
+    /// Rate of matrix products, in the precision of the run, of all cores of a node that the solver
+    /// uses.
     pub fn node_flops(&self) -> f64 {
-        (self.ranks_per_node * self.threads) as f64 / self.core.product_flop_seconds
+        let core = self.in_precision(self.core);
+        (self.ranks_per_node * self.threads) as f64 / core.product_flop_seconds
     }
 
     /// Makes all candidates, and chooses one.
@@ -391,7 +412,7 @@ impl PlannedMachine {
                 }
             }
         }
-        for parities in CHECKSUMS {
+        for parities in CHECKSUMS.filter(|_| !self.is_mxp) {
             for size in self.running(Protocol::Abft).widths().filter(|size| 2 * parities <= *size) {
                 ways.push((Protocol::Abft, Group::new(size, parities)?));
             }
@@ -493,8 +514,8 @@ impl PlannedMachine {
 
     /// The largest multiple of NB whose matrix fits into the memory.
     fn order(&self, workspace_bytes: f64) -> Result<usize, ModelError> {
-        let doubles = workspace_bytes * self.nodes as f64 / 8.0;
-        let n = doubles.sqrt() as usize / self.nb * self.nb;
+        let elements = workspace_bytes * self.nodes as f64 / self.element_bytes();
+        let n = elements.sqrt() as usize / self.nb * self.nb;
         if n == 0 {
             return Err(ModelError::Plan {
                 reason: format!(
@@ -520,6 +541,7 @@ impl PlannedMachine {
     /// E(N) of a run on all nodes, by the model of the critical path.
     fn walked_efficiency(&self, run: &RunParams) -> Result<f64, ModelError> {
         let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
+        let core = self.in_precision(core);
         let rate = run.flops() / path::estimate_seconds(run, &core)?;
         Ok(self.rate_over_model * rate / (self.node_flops() * self.nodes as f64))
     }
@@ -542,7 +564,7 @@ impl PlannedMachine {
 
     /// The bytes of a node's matrix that a checkpoint saves on average, and all of its bytes.
     fn saved_bytes(&self, order: f64) -> [f64; 2] {
-        let node_bytes = 8.0 * order * order / self.nodes as f64;
+        let node_bytes = self.element_bytes() * order * order / self.nodes as f64;
         [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
@@ -702,7 +724,37 @@ mod tests {
             downtime_seconds: 60.0,
             nb: 256,
             finish_probability: 0.99,
+            is_mxp: false,
         }
+    }
+
+    /// In groups of 16, copies and parities of a matrix in single precision take as much memory as
+    /// a matrix in double precision alone.
+    #[test]
+    fn a_protected_run_of_hpl_mxp_has_the_n_of_an_unprotected_one_of_hpl() {
+        let hpl = cluster(64, YEAR_SECONDS);
+        let mxp = PlannedMachine { is_mxp: true, ..hpl };
+        let order = |machine: &PlannedMachine, protocol: Protocol, size: usize| {
+            let plan = machine.plan().unwrap();
+            let is_asked = |candidate: &&Candidate| {
+                let InMemoryJob { protocol: of_job, group, .. } = candidate.job;
+                let is_of_group = protocol == Protocol::None || group.size() == size;
+                of_job == protocol && is_of_group && group.parities() == 1
+            };
+            plan.candidates.iter().find(is_asked).expect("a candidate").n as f64
+        };
+        let ratio = order(&mxp, Protocol::SelfCheckpoint, 16) / order(&hpl, Protocol::None, 16);
+        assert!((0.95..1.0).contains(&ratio), "{ratio}");
+        let ratio = order(&mxp, Protocol::None, 16) / order(&hpl, Protocol::None, 16);
+        assert!((1.38..2.0f64.sqrt()).contains(&ratio), "{ratio}");
+        let plan = mxp.plan().unwrap();
+        assert!(plan.candidates.iter().all(|candidate| candidate.job.protocol != Protocol::Abft));
+        let (choice, of_hpl) = (plan.choice(), hpl.plan().unwrap());
+        let times = choice.expected_gflops / of_hpl.choice().expected_gflops;
+        assert!((1.8..2.1).contains(&times), "{times}");
+        assert_eq!(mxp.node_flops(), 2.0 * hpl.node_flops());
+        let latency = path::Machine::ZEN4_CORE.message_seconds;
+        assert_eq!(path::Machine::ZEN4_CORE.in_single_precision().message_seconds, latency);
     }
 
     /// A checkpoint that does not stop the solver costs it only the time of the copy, and the cores

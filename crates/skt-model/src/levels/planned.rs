@@ -199,6 +199,7 @@ mod tests {
             downtime_seconds: 90.0,
             nb: 256,
             finish_probability: 0.99,
+            is_mxp: false,
         }
     }
 

@@ -8,9 +8,11 @@ use skt_config::{RunSpec, TestSpec};
 use skt_solver::comm::{Comm, CommError, collect};
 
 /// The predicted rate of a test, in operations a second, when DGEMM reaches `gflops_per_core` 10^9
-/// operations a second on a core.
+/// operations a second on a core. Products in single precision are twice as fast.
 pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
-    TUNING.test_efficiency * 1e9 * gflops_per_core * (test.ranks() * test.threads) as f64
+    let over_double = (size_of::<f64>() / test.element_bytes()) as f64;
+    let cores = (test.ranks() * test.threads) as f64;
+    TUNING.test_efficiency * 1e9 * gflops_per_core * over_double * cores
 }
 
 /// Predicts on rank 0 whether each test will have checkpoints. Returns the predictions on all

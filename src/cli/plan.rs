@@ -102,8 +102,8 @@ pub struct PlanArgs {
     /// [default: fitted on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
-    /// Plan a run of HPL-MxP (`skt-hpl mxp`): a matrix in single precision, whose products are taken
-    /// to be twice as fast as DGEMM; the time of the refinement is not counted
+    /// Plan a run of HPL-MxP (`skt-hpl mxp`): a matrix in single precision, whose products are
+    /// taken to be twice as fast as DGEMM; the time of the refinement is not counted
     #[arg(long)]
     pub mxp: bool,
     /// Flags on images of checkpoints

@@ -731,7 +731,7 @@ mod tests {
     /// In groups of 16, copies and parities of a matrix in single precision take as much memory as
     /// a matrix in double precision alone.
     #[test]
-    fn a_protected_run_of_hpl_mxp_has_the_n_of_an_unprotected_one_of_hpl() {
+    fn protected_hpl_mxp_has_the_n_of_unprotected_hpl() {
         let hpl = cluster(64, YEAR_SECONDS);
         let mxp = PlannedMachine { is_mxp: true, ..hpl };
         let order = |machine: &PlannedMachine, protocol: Protocol, size: usize| {

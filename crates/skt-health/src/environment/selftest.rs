@@ -99,7 +99,7 @@ fn gemm_by<T: Element>(
     let failed = Mutex::new(None);
     let begin = |thread: usize| match PageBuf::new(T::doubles(ONE)) {
         Ok(mut part) => {
-            T::of_mut(&mut part).fill(value);
+            T::from_doubles_mut(&mut part).fill(value);
             *parts[thread].lock().expect("one thread each") = Some(part);
         }
         Err(why) => *failed.lock().expect("no thread panics") = Some(why),
@@ -111,7 +111,7 @@ fn gemm_by<T: Element>(
     let multiply = |thread: usize| {
         let mut part = parts[thread].lock().expect("one thread each");
         let part = part.as_mut().expect("all have begun");
-        let (c, operands) = T::of_mut(part).split_at_mut(ROWS * COLS);
+        let (c, operands) = T::from_doubles_mut(part).split_at_mut(ROWS * COLS);
         let (a, b) = operands.split_at(ROWS * DEPTH);
         let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
         let b = MatRef::row_major(b, DEPTH, COLS, COLS);

@@ -101,7 +101,7 @@ impl RefinementGuard for Unguarded {
 /// The shape of the part of the matrix that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f32> {
     let (rows, cols) = (Cyclic::rows(spec.nb, spec.p), Cyclic::cols(spec.nb, spec.q));
-    LocalShape::of_matrix(spec.n, rows, cols, myrow, mycol)
+    LocalShape::without_b(spec.n, rows, cols, myrow, mycol)
 }
 
 /// Doubles of work space of rank `(myrow, mycol)` besides the matrix; at most `usize::MAX`.

@@ -36,7 +36,7 @@ pub struct RefinementStep {
 }
 
 impl MxpRecord {
-    /// The most corrections, and so steps, of a refinement: as many as the rules of HPL-MxP allow for
-    /// GMRES.
+    /// The most corrections, and so steps, of a refinement: as many as the rules of HPL-MxP allow
+    /// for GMRES.
     pub const MAX_STEPS: usize = 50;
 }

@@ -74,12 +74,12 @@ pub trait Element:
     }
 
     /// The numbers that `doubles` hold.
-    fn of(doubles: &[f64]) -> &[Self] {
+    fn from_doubles(doubles: &[f64]) -> &[Self] {
         bytemuck::cast_slice(doubles)
     }
 
     /// The numbers that `doubles` hold, to write.
-    fn of_mut(doubles: &mut [f64]) -> &mut [Self] {
+    fn from_doubles_mut(doubles: &mut [f64]) -> &mut [Self] {
         bytemuck::cast_slice_mut(doubles)
     }
 
@@ -102,8 +102,8 @@ pub trait Element:
     /// As for [`Self::gemm`], with B exclusively borrowed.
     unsafe fn trsm(arguments: &TrsmArguments<Self>);
 
-    /// `x := T^-1 x` in double precision, with a triangle T of the square matrix `a`, whose rows are
-    /// contiguous.
+    /// `x := T^-1 x` in double precision, with a triangle T of the square matrix `a`, whose rows
+    /// are contiguous.
     ///
     /// # Panics
     /// When the shapes do not fit, or `a` is column-major.

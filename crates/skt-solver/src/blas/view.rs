@@ -27,8 +27,8 @@ impl Layout {
     }
 }
 
-/// A read-only matrix of `rows x cols` elements, contiguous along one index, with `ld` elements from
-/// one line to the next along the other.
+/// A read-only matrix of `rows x cols` elements, contiguous along one index, with `ld` elements
+/// from one line to the next along the other.
 #[derive(Clone, Copy)]
 pub struct MatRef<'a, T = f64> {
     ptr: *const T,
@@ -59,9 +59,9 @@ unsafe impl<T: Element> Send for MatMut<'_, T> {}
 // SAFETY: a shared MatMut only reads.
 unsafe impl<T: Element> Sync for MatMut<'_, T> {}
 
-/// Checks that `lines` of `width` elements each, `ld` from one to the next, fit into `len` elements.
-/// Returns the distance from one line to the next: `ld`, or 0 where lines are empty, so that all of
-/// them begin within the memory, even if it is empty.
+/// Checks that `lines` of `width` elements each, `ld` from one to the next, fit into `len`
+/// elements. Returns the distance from one line to the next: `ld`, or 0 where lines are empty, so
+/// that all of them begin within the memory, even if it is empty.
 fn checked_ld(len: usize, lines: usize, width: usize, ld: usize) -> usize {
     assert!(width <= ld || lines <= 1, "leading dimension {ld} below the width {width}");
     if width == 0 {
@@ -223,8 +223,8 @@ impl<'a, T: Element> MatMut<'a, T> {
     /// A writable matrix whose rows are contiguous, from `ptr` on.
     ///
     /// # Safety
-    /// `elements` elements exist at `ptr`, and outlive the matrix; other readers and writers use only
-    /// elements of which no block is in use.
+    /// `elements` elements exist at `ptr`, and outlive the matrix; other readers and writers use
+    /// only elements of which no block is in use.
     ///
     /// # Panics
     /// When `elements` are too few for the shape.

@@ -18,10 +18,9 @@ pub(super) struct ColumnMemory {
 }
 
 impl ColumnMemory {
-    /// Memory for panels of up to `nb` columns, whose rows have up to `panel_cols` doubles, and rows
-    /// of up to `cols` doubles right of them: shared if
-    /// `share` asks for it and all ranks of the process column are on one node, else empty.
-    /// Collective over the process column.
+    /// Memory for panels of up to `nb` columns, whose rows have up to `panel_cols` doubles, and
+    /// rows of up to `cols` doubles right of them: shared if `share` asks for it and all ranks of
+    /// the process column are on one node, else empty. Collective over the process column.
     pub(super) fn new<C: Comm>(
         grid: &Grid<C>,
         share: bool,

@@ -35,8 +35,8 @@ pub enum RowExchange<C: Comm> {
 }
 
 impl<C: Comm> RowExchange<C> {
-    /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time, on
-    /// `p` process rows: in `shared` memory if there is any, in A with one process row, else by
+    /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time,
+    /// on `p` process rows: in `shared` memory if there is any, in A with one process row, else by
     /// messages.
     pub fn new(
         p: usize,

@@ -106,13 +106,13 @@ impl Unguarded {
 
 impl<T: Element> Guard<T> for Unguarded {
     fn matrix(&mut self) -> &mut [T] {
-        T::of_mut(&mut self.memory)
+        T::from_doubles_mut(&mut self.memory)
     }
 
     fn lend(&mut self, shape: LocalShape<T>) -> (SharedMat<'_, T>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
         (
-            MatMut::row_major(T::of_mut(&mut self.memory), rows, cols, lda).share(),
+            MatMut::row_major(T::from_doubles_mut(&mut self.memory), rows, cols, lda).share(),
             &mut self.background,
         )
     }

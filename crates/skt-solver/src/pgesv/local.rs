@@ -39,7 +39,7 @@ impl LocalShape {
 
 impl<T: Element> LocalShape<T> {
     /// The shape of A on process `(myrow, mycol)`.
-    pub fn of_matrix(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
+    pub fn without_b(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
         Self::with_columns((n, n), rows, cols, myrow, mycol)
     }
 

@@ -49,8 +49,8 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         Ok(Self::with_buffers(params, buffers, space, exchange))
     }
 
-    /// Look-ahead with given memory: `buffers` for panels, `space` for the panel being factored, and
-    /// `exchange` for the columns of one panel.
+    /// Look-ahead with given memory: `buffers` for panels, `space` for the panel being factored,
+    /// and `exchange` for the columns of one panel.
     pub fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,

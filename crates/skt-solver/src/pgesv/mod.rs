@@ -436,8 +436,8 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
 
 impl<C: Comm> Solver<'_, C, f32> {
     /// Solves L U x = y in double precision with the factors of the matrix. `y` has an element for
-    /// each of this rank's rows, the same on all ranks of a process row. Returns this rank's part of
-    /// x: one double for each of its columns, the same on all ranks of a process column.
+    /// each of this rank's rows, the same on all ranks of a process row. Returns this rank's part
+    /// of x: one double for each of its columns, the same on all ranks of a process column.
     ///
     /// # Errors
     /// When a rank cannot be reached.

@@ -106,7 +106,12 @@ impl<T: Element> Layout<T> {
 
     /// W in `room`, column by column.
     pub fn w<'a>(&self, room: &'a mut [f64]) -> MatMut<'a, T> {
-        MatMut::col_major(T::of_mut(&mut room[..self.w_doubles()]), self.w_rows(), self.jb, self.ld)
+        MatMut::col_major(
+            T::from_doubles_mut(&mut room[..self.w_doubles()]),
+            self.w_rows(),
+            self.jb,
+            self.ld,
+        )
     }
 
     /// The head and the pivots of a message that is being written.
@@ -117,7 +122,7 @@ impl<T: Element> Layout<T> {
 
     /// L1 and L2 in a message, to write.
     pub fn l1_and_l2<'a>(&self, data: &'a mut [f64]) -> (MatMut<'a, T>, MatMut<'a, T>) {
-        let numbers = T::of_mut(&mut data[self.l1_start()..self.doubles()]);
+        let numbers = T::from_doubles_mut(&mut data[self.l1_start()..self.doubles()]);
         let (l1, l2) = numbers.split_at_mut(self.ld_message * self.jb);
         let l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
         (l1, MatMut::row_major(l2, self.rows_below, self.jb, self.ld_message))
@@ -140,13 +145,18 @@ impl<T: Element> Layout<T> {
 
     /// The unit lower triangle of the diagonal block (with U1 above it).
     pub fn l1<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
-        MatRef::col_major(T::of(&data[self.l1_start()..]), self.jb, self.jb, self.ld_message)
+        MatRef::col_major(
+            T::from_doubles(&data[self.l1_start()..]),
+            self.jb,
+            self.jb,
+            self.ld_message,
+        )
     }
 
     /// This rank's rows of L below the diagonal block.
     pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
         MatRef::row_major(
-            T::of(&data[self.l2_start()..]),
+            T::from_doubles(&data[self.l2_start()..]),
             self.rows_below,
             self.jb,
             self.ld_message,

@@ -1,8 +1,8 @@
 //! Distributed substitution: T x = y with a triangle T of the matrix, L or U (HPL_pdtrsv).
 //!
-//! The blocks of x are solved for in order: with U from the last to the first, with L from the first
-//! to the last. Each process column c keeps a share s_c of the right-hand side. All shares, with
-//! those in transit, add up to y minus T times the part of x that is known.
+//! The blocks of x are solved for in order: with U from the last to the first, with L from the
+//! first to the last. Each process column c keeps a share s_c of the right-hand side. All shares,
+//! with those in transit, add up to y minus T times the part of x that is known.
 //!
 //! ```text
 //! for each block k, on its process column:

@@ -64,7 +64,8 @@ impl Factored for f32 {
         // No row moves: row j + i is the i-th pivot row.
         ipiv.iter_mut().enumerate().for_each(|(i, pivot)| *pivot = (j + i) as f64);
         let plan = Plan::new(j, ipiv, local.rows, local.grid.myrow);
-        let mut block = MatMut::row_major(&mut Self::of_mut(space)[..jb * jb], jb, jb, jb);
+        let mut block =
+            MatMut::row_major(&mut Self::from_doubles_mut(space)[..jb * jb], jb, jb, jb);
         let take = |i: usize, row: &[f32]| block.row_mut(i).copy_from_slice(row);
         // SAFETY: the caller's promise.
         unsafe { exchange.gather(local, layout, &plan, cols.clone(), take) }?;
@@ -202,7 +203,7 @@ mod tests {
             let grid = Grid::new(world, p, q, Pmap::RowMajor)?.expect("all take part");
             let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
             let team = Team::new(threads, |_| ()).expect("threads");
-            let shape = LocalShape::<f32>::of_matrix(params.n, rows, cols, grid.myrow, grid.mycol);
+            let shape = LocalShape::<f32>::without_b(params.n, rows, cols, grid.myrow, grid.mycol);
             let mut guard = Unguarded::new(shape.doubles()).expect("memory");
             let place = |at: usize| {
                 let (i, j) = (at / shape.lda, at % shape.lda);

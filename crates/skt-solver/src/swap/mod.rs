@@ -156,7 +156,7 @@ pub fn rows_written(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Vec<usiz
 
 /// The rows of `width` elements in a buffer, each of which begins on a double.
 fn rows_in<T: Element>(buffer: &[f64], width: usize) -> impl Iterator<Item = &[T]> {
-    buffer.chunks_exact(T::doubles(width)).map(move |row| &T::of(row)[..width])
+    buffer.chunks_exact(T::doubles(width)).map(move |row| &T::from_doubles(row)[..width])
 }
 
 /// A panel's permutation in global rows.
@@ -261,7 +261,7 @@ pub(crate) fn exchange<'r, C: Comm, T: Element>(
     let RowBuffers { rows, u } = buffers;
     let order = exchange(col, plan, a, rows)?;
     let pitch = T::doubles(width);
-    let row = |row: usize| &T::of(&rows[row * pitch..(row + 1) * pitch])[..width];
+    let row = |row: usize| &T::from_doubles(&rows[row * pitch..(row + 1) * pitch])[..width];
     Ok(Arrived::on_this_rank(order.into_iter().map(row).collect(), u, width))
 }
 
@@ -280,7 +280,7 @@ impl<'r, T: Element> Arrived<'r, T> {
     /// When `u` is shorter than U.
     pub fn on_this_rank(rows: Vec<&'r [T]>, u: &'r mut [f64], width: usize) -> Self {
         let jb = rows.len();
-        let u = SharedMat::row_major(&mut T::of_mut(u)[..jb * width], jb, width);
+        let u = SharedMat::row_major(&mut T::from_doubles_mut(u)[..jb * width], jb, width);
         Self { rows, u, share: 0..width, shared: None }
     }
 
@@ -331,7 +331,7 @@ pub fn stream_rows<T: Element>(team: &Team, a: MatRef<T>, from: &[usize], to: Ma
 /// Copies rows `from` of `a` to consecutive rows of `to`.
 fn gather<T: Element>(a: MatRef<T>, from: impl Iterator<Item = usize>, to: &mut [f64]) {
     for (row, to) in from.zip(to.chunks_exact_mut(T::doubles(a.cols()))) {
-        T::of_mut(to)[..a.cols()].copy_from_slice(a.row(row));
+        T::from_doubles_mut(to)[..a.cols()].copy_from_slice(a.row(row));
     }
 }
 

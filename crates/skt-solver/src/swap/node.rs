@@ -48,9 +48,10 @@ const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 
 impl NodeRows {
-    /// An exchange for panels of up to `nb` columns on up to `cols` doubles of each row. The rows are in
-    /// `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each rank's
-    /// part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the part of the first rank.
+    /// An exchange for panels of up to `nb` columns on up to `cols` doubles of each row. The rows
+    /// are in `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each
+    /// rank's part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the part of the
+    /// first rank.
     pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
         Self { node, u, nb, cols, count: 0 }
     }
@@ -97,7 +98,8 @@ impl NodeRows {
         // SAFETY: this memory is used by this exchange alone, and `self` is borrowed mutably. All
         // other ranks have solved with the rows that were here, and read again only after the flag.
         let part = unsafe { self.node.mine(0..from.len() * pitch) };
-        let part = MatMut::row_major(T::of_mut(part), from.len(), width, pitch * T::PER_DOUBLE);
+        let part =
+            MatMut::row_major(T::from_doubles_mut(part), from.len(), width, pitch * T::PER_DOUBLE);
         stream_rows(team, a.as_ref(), &from, part);
         self.node.raise(WRITTEN, self.count);
         plan.move_staying(a);

@@ -120,7 +120,7 @@ pub(super) fn exchange<C: Comm, T: Element>(
     // Own rows of U first: displaced rows overwrite the rows that they leave.
     for (&row, &place) in plan.mine.iter().zip(&deal.places[plan.u_rows_from(me)]) {
         let row_of_roll = &mut rolling[place * pitch..(place + 1) * pitch];
-        T::of_mut(row_of_roll)[..a.cols()].copy_from_slice(a.as_ref().row(row));
+        T::from_doubles_mut(row_of_roll)[..a.cols()].copy_from_slice(a.as_ref().row(row));
     }
     spread(col, plan, &deal, a.rb(), rolling, rest)?;
     roll(col, &deal, rolling, pitch)?;

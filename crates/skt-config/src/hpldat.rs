@@ -298,7 +298,13 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
 
 /// What these values of a parameter need in addition to an HPL.dat, unless they are its default.
 pub(crate) fn not_representable(info: &Row<Param>, texts: &[String]) -> Option<String> {
-    if texts.is_empty() || texts == info.default_texts() {
+    if info.setting == Param::Matrix {
+        // A run of HPL has none.
+        let matrix = texts.first()?;
+        let run = format!("run it by `skt-hpl mxp --matrix {matrix}`");
+        return Some(format!("{}: HPL.dat cannot say `{matrix}`; {run}", info.key));
+    }
+    if texts == info.default_texts() {
         return None;
     }
     let (key, flag, text) = (info.key, info.flag(), texts.join(","));

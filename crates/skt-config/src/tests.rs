@@ -861,6 +861,9 @@ proptest! {
         prop_assert_eq!(checked.spec.test_count(), tests);
         let is_warned = checked.warnings.iter().any(|w| w.what.contains("make no further tests"));
         prop_assert_eq!(is_warned, of_panels > 1);
+        let (_, lost) = hpldat::write(&mxp).unwrap();
+        let run = format!("`skt-hpl mxp --matrix {matrix}`");
+        prop_assert!(lost.iter().any(|what| what.ends_with(&run)), "{:?}", lost);
         let sent = serde_json::to_vec(&mxp).unwrap();
         prop_assert_eq!(&serde_json::from_slice::<RunSpec>(&sent).unwrap(), &mxp);
     }

@@ -420,11 +420,12 @@ fn refinement_table(page: &mut String, heading: &str, test: &TestReport) {
         if mxp.has_converged { "" } else { "; it did not converge" }
     );
     let row = |(step, part): (usize, &StepPart)| {
-        let StepPart { refinement, end_seconds, scaled_residual } = part;
+        let StepPart { refinement, corrections, end_seconds, scaled_residual } = part;
         let residual = scaled_residual.map_or("-".into(), |residual| format!("{residual:.3e}"));
-        cells([step.to_string(), refinement.clone(), number(*end_seconds, 2), residual])
+        let ended = number(*end_seconds, 2);
+        cells([step.to_string(), refinement.clone(), corrections.to_string(), ended, residual])
     };
-    let heads = "step,by,ended at (s),scaled residual";
+    let heads = "step,by,corrections,ended at (s),scaled residual";
     table(page, "", heads, (1..).zip(&mxp.steps).map(row));
 }
 
@@ -641,17 +642,19 @@ mod tests {
             let text = format!(r#"{{"format": "skt-hpl report", "tests": [{test}]}}"#);
             page(&[NamedRun { name: "a".into(), report: RunReport::parse(&text).unwrap() }])
         };
-        let steps = r#"[{"refinement": "classic", "end_seconds": 4.5, "scaled_residual": 25000.0},
-            {"refinement": "gmres", "end_seconds": 4.75, "scaled_residual": null}]"#;
+        let steps = r#"[{"refinement": "classic", "corrections": 1, "end_seconds": 4.5,
+                "scaled_residual": 25000.0},
+            {"refinement": "gmres", "corrections": 9, "end_seconds": 4.75,
+                "scaled_residual": null}]"#;
         let shown = page(&format!(
             r#", "mxp": {{"factor_seconds": 4, "refine_seconds": 0.75, "steps": {steps},
                 "has_converged": false}}"#
         ));
         assert!(shown.contains("<p>Matrix a&lt;b: factored in single precision in 4.00 s"));
         assert!(shown.contains("refined in 0.75 s; it did not converge.</p>"), "{shown}");
-        let row = "<td>1</td><td>classic</td><td>4.50</td><td>2.500e4</td>";
+        let row = "<td>1</td><td>classic</td><td>1</td><td>4.50</td><td>2.500e4</td>";
         assert!(shown.contains(row), "{shown}");
-        assert!(shown.contains("<td>gmres</td><td>4.75</td><td>-</td>"), "{shown}");
+        assert!(shown.contains("<td>gmres</td><td>9</td><td>4.75</td><td>-</td>"), "{shown}");
         assert!(!page("").contains("Refinement"));
     }
 

@@ -64,7 +64,7 @@ pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     }
     lines.extend((1..).zip(steps).map(|(number, step): (usize, _)| {
         let RefinementStep { refinement, corrections, end_seconds, scaled_residual } = step;
-        let residual = c_exp(*scaled_residual, 18, 4);
+        let (residual, refinement) = (c_exp(*scaled_residual, 18, 4), refinement.name());
         format!("#   {number:>4}     {refinement:<8}{corrections:>12}{end_seconds:>9.4}{residual}")
     }));
     lines

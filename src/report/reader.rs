@@ -125,6 +125,7 @@ pub struct MxpPart {
     pub refine_seconds: Option<f64>,
     pub steps: Vec<StepPart>,
     pub has_converged: bool,
+    pub failure: Option<String>,
 }
 
 /// A step of the refinement.
@@ -132,6 +133,7 @@ pub struct MxpPart {
 #[serde(default)]
 pub struct StepPart {
     pub refinement: String,
+    pub corrections: usize,
     pub end_seconds: Option<f64>,
     pub scaled_residual: Option<f64>,
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Solution, conclude, empty_record, factor, outcome, watch_rates};
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
-use crate::record::{MxpRecord, Norms, Outcome, RefinementStep, TestRecord};
+use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Norms, Outcome, RefinementStep, TestRecord};
 use skt_config::{MxpMatrix, Refinement, TestSpec};
 use skt_mxp::check;
 use skt_mxp::part::Part;
@@ -150,7 +150,16 @@ pub fn run<C: Comm>(
         record.mxp = Some(mxp);
         solution
     });
-    conclude(grid, spec, record, solved, events, |x| judge(grid, team, spec, &system, x))
+    let has_converged = record.mxp.as_ref().is_some_and(|mxp| mxp.has_converged);
+    conclude(grid, spec, record, solved, events, |x| {
+        let outcome = judge(grid, team, spec, &system, x)?;
+        Ok(match outcome {
+            Outcome::Passed { scaled_residual, norms } if !has_converged => {
+                Outcome::Failed { scaled_residual, norms }
+            }
+            outcome => outcome,
+        })
+    })
 }
 
 /// Factors and refines, timed. Collective over the grid.
@@ -202,11 +211,18 @@ fn solve<C: Comm>(
             refine_seconds: solution.seconds - reached.factor_seconds,
             refinement: refiner.state().refinement,
             steps: reached.steps,
-            has_converged: failure.is_none() && refiner.has_converged(),
+            has_converged: failure.is_none() && has_converged(&refiner),
             failure,
         };
         Ok((solution, mxp))
     })
+}
+
+/// Whether x is as accurate as one in double precision: by the refinement's own criterion or, where
+/// rounding errors of a large system keep it from that, by its scaled residual.
+fn has_converged<C: Comm>(refiner: &Refiner<C>) -> bool {
+    let last = refiner.state().steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
+    refiner.has_converged() || last <= MAX_ROUNDING_RESIDUAL
 }
 
 /// The line about the last of these steps.

@@ -270,7 +270,7 @@ pub fn format_memory(settings: &Settings, geometry: Geometry, split: &MemorySpli
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_config::{Format, Swap, parse};
+    use skt_config::{Format, MxpMatrix, Swap, parse};
 
     fn test_spec(n: usize) -> TestSpec {
         let toml = format!("n = {n}\nnb = 64\np = 2\nq = 4\n");
@@ -383,6 +383,24 @@ mod tests {
         let most = (0..4).map(|mycol| ptest::rank_bytes(&spec, 0, mycol)).max().unwrap();
         assert_eq!(split.total(), most);
         assert_eq!((split.copies, split.parities, split.header), (0, 0, 0));
+    }
+
+    /// A matrix of HPL-MxP takes half of the bytes, with and without checkpoints.
+    #[test]
+    fn memory_of_single_precision_is_half_of_that_of_double() {
+        let hpl = test_spec(20_000);
+        let mxp = TestSpec { mxp: Some(MxpMatrix::FasiHigham), ..hpl.clone() };
+        let settings = Settings { method: Method::SelfCheckpoint, ..Settings::none() };
+        for geometry in [None, Some(Geometry { members: 4, parities: 1 })] {
+            let split = |spec| memory_split(spec, &settings, geometry);
+            let (double, single) = (split(&hpl), split(&mxp));
+            let parts = |split: &MemorySplit| [split.matrix, split.copies, split.parities];
+            for (double, single) in parts(&double).into_iter().zip(parts(&single)) {
+                // b is in HPL's matrix; the solution of HPL-MxP is in memory that is saved.
+                assert!((single as f64 / double as f64 - 0.5).abs() < 0.01 || double == 0);
+            }
+            assert!(single.work_space < double.work_space, "{single:?} {double:?}");
+        }
     }
 
     /// The split has no fewer bytes than the matrix alone, counted in 128 bits.

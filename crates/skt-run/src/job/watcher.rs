@@ -107,6 +107,13 @@ impl RunEvents for Watcher<'_> {
         self.events.columns(done, n, elapsed_seconds);
     }
 
+    fn step(&mut self, elapsed_seconds: f64, line: &str) {
+        // A checkpoint between two steps had phases of its own.
+        heartbeat::enter_phase(Phase::Refine.name());
+        self.injector.columns(self.test.n);
+        self.events.step(elapsed_seconds, line);
+    }
+
     fn timed_part_begins(&mut self, before_seconds: f64) {
         self.power.begins(before_seconds);
     }

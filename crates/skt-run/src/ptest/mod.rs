@@ -4,6 +4,7 @@ pub mod check;
 mod links;
 pub mod mxp;
 mod rates;
+mod refining;
 
 use std::time::Instant;
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::refining::RefinementProgress;
 use super::{Solution, conclude, empty_record, factor, outcome, watch_rates};
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
@@ -191,15 +192,26 @@ fn solve<C: Comm>(
             error => SolveError::Checkpoint { panel: params.panels(), why: error.to_string() },
         })?;
         let mut failure = None;
+        let mut progress = RefinementProgress::begin(spec.n, &reached.steps, guard.seconds());
         while failure.is_none() && refiner.status() == Status::Unfinished {
             guard.cut_refinement(&reached)?;
+            let (before_seconds, start) = (guard.seconds(), grid.all.now());
             let (a, _) = guard.lend(shape);
             let mut solver = Solver::new(grid, team, params, shape, &a, work);
-            match refiner.step(&mut |r: &[f64]| solver.solve(r)) {
+            let corrected = refiner.step(&mut |r: &[f64]| {
+                let correction = solver.solve(r)?;
+                progress.count();
+                let seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
+                let line = progress.line(&reached.steps, reached.refinement, seconds);
+                events.step(seconds, &line);
+                Ok(correction)
+            });
+            match corrected {
                 Ok(_) => {
                     let end_seconds = collect::max(&grid.all, guard.seconds())?;
                     reached.note(refiner.state(), end_seconds);
-                    events.step(end_seconds, &progress_line(spec, &reached.steps));
+                    let line = progress.line(&reached.steps, reached.refinement, end_seconds);
+                    events.step(end_seconds, &line);
                 }
                 Err(RefineError::Comm(error)) => return Err(error.into()),
                 Err(error) => failure = Some(error.to_string()),
@@ -223,12 +235,6 @@ fn solve<C: Comm>(
 fn has_converged<C: Comm>(refiner: &Refiner<C>) -> bool {
     let last = refiner.state().steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
     refiner.has_converged() || last <= MAX_ROUNDING_RESIDUAL
-}
-
-/// The line about the last of these steps.
-fn progress_line(spec: &TestSpec, steps: &[RefinementStep]) -> String {
-    let last = steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
-    format!("N={}: refinement, step {}, scaled residual {last:.3e}", spec.n, steps.len())
 }
 
 fn judge<C: Comm>(

@@ -61,8 +61,9 @@ pub(super) struct History {
 }
 
 impl History {
-    /// All events of a test that took `time_seconds`, ordered by time.
-    pub fn events(&self, time_seconds: f64) -> Vec<Event> {
+    /// All events of a test that took `time_seconds` up to the end of its `last_part`, ordered by
+    /// time.
+    pub fn events(&self, time_seconds: f64, last_part: &str) -> Vec<Event> {
         let mut events = vec![Event {
             kind: "start".into(),
             column: Some(0),
@@ -74,7 +75,7 @@ impl History {
         events.push(Event {
             kind: "end".into(),
             start_seconds: time_seconds,
-            detail: "end of the back substitution".into(),
+            detail: format!("end of the {last_part}"),
             ..Event::default()
         });
         for event in &mut events {
@@ -183,7 +184,7 @@ mod tests {
     fn a_restart_without_a_checkpoint_names_none() {
         let mut history = restarted();
         history.restarts[0].epoch = 0;
-        let events = history.events(40.0);
+        let events = history.events(40.0, "back substitution");
         let of = |kind: &str| events.iter().find(|event| event.kind == kind).expect(kind);
         assert_eq!(of("failure").detail, "the time until the restart");
         assert_eq!(of("recovery").detail, "at column 100; ranks rebuilt: [3]");
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn events_come_in_the_order_of_time() {
-        let events = restarted().events(40.0);
+        let events = restarted().events(40.0, "back substitution");
         let kinds: Vec<&str> = events.iter().map(|event| event.kind.as_str()).collect();
         assert_eq!(kinds, ["start", "checkpoint", "failure", "recovery", "checkpoint", "end"]);
         let failure = &events[2];

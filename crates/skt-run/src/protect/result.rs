@@ -40,7 +40,8 @@ pub fn try_read(result: &[u8]) -> Option<TestRecord> {
     let sample = |(elapsed_seconds, column)| Sample { elapsed_seconds, column };
     let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
     if record.protection.is_some() {
-        record.events = history.events(record.time_seconds);
+        let last_part = if record.mxp.is_some() { "refinement" } else { "back substitution" };
+        record.events = history.events(record.time_seconds, last_part);
     }
     record.progress = history.progress(&samples);
     Some(record)
@@ -340,7 +341,7 @@ mod tests {
     fn result_survives_a_round_trip() {
         let (history, samples) = (history(3, 2), samples());
         let want = TestRecord {
-            events: history.events(LONG),
+            events: history.events(LONG, "back substitution"),
             progress: history.progress(&samples),
             ..record()
         };

@@ -71,6 +71,13 @@ fn suggest_mxp(error: &mut Error, command: &Command) {
         (Some("mxp"), "launch") => {
             suggest(error, "HPL-MxP and its flags come after two dashes: launch ... -- mxp");
         }
+        (Some("mxp"), name @ ("tune" | "screen" | "plan" | "init")) => {
+            suggest(error, format!("{name} is for HPL alone; HPL-MxP is run by `skt-hpl mxp`"));
+        }
+        (Some("hpl-mxp" | "--mxp" | "hpl-ai"), _) => {
+            error.remove(ContextKind::SuggestedArg);
+            suggest(error, "HPL-MxP is run by `skt-hpl mxp`");
+        }
         (Some("--matrix"), _) => {
             error.remove(ContextKind::SuggestedArg);
             suggest(

@@ -200,6 +200,24 @@ void dtrsm_(const char *side, const char *uplo, const char *ta, const char *diag
     compute(1.0 * *m * *n * (*side == 'L' || *side == 'l' ? *m : *n), begun);
 }
 
+void sgemm_(const char *ta, const char *tb, const int *m, const int *n, const int *k,
+            const float *alpha, const float *a, const int *lda, const float *b, const int *ldb,
+            const float *beta, float *c, const int *ldc, size_t la, size_t lb) {
+    REAL(sgemm_);
+    double begun = now();
+    real(ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, la, lb);
+    compute(2.0 * *m * *n * *k, begun);
+}
+
+void strsm_(const char *side, const char *uplo, const char *ta, const char *diag, const int *m,
+            const int *n, const float *alpha, const float *a, const int *lda, float *b,
+            const int *ldb, size_t ls, size_t lu, size_t la, size_t ld) {
+    REAL(strsm_);
+    double begun = now();
+    real(side, uplo, ta, diag, m, n, alpha, a, lda, b, ldb, ls, lu, la, ld);
+    compute(1.0 * *m * *n * (*side == 'L' || *side == 'l' ? *m : *n), begun);
+}
+
 void dtrsv_(const char *uplo, const char *trans, const char *diag, const int *n, const double *a,
             const int *lda, double *x, const int *incx, size_t lu, size_t lt, size_t ld) {
     REAL(dtrsv_);

@@ -26,6 +26,7 @@ mod launch_large;
 mod launch_levels;
 mod launch_links;
 mod launch_mpich;
+mod launch_mxp;
 mod launch_pairs;
 mod launch_program;
 mod launch_run;

@@ -209,7 +209,7 @@ fn a_kill_at_every_step() {
 /// Ranks die at any time from the launch to the end, by a signal from outside.
 #[test]
 fn kills_at_random_times() {
-    random_kills("random", "--n 2000 --depth 1", if is_soak() { 100 } else { 2 });
+    random_kills(hpl, "random", "--n 2000 --depth 1", if is_soak() { 100 } else { 2 });
 }
 
 /// Ranks of a run of many short tests die at any time: in a test, or between two.
@@ -217,12 +217,19 @@ fn kills_at_random_times() {
 fn kills_at_random_times_between_tests() {
     let (tests, jobs) = if is_soak() { (10, 100) } else { (7, 2) };
     let sizes = (0..tests).map(|test| (200 + 80 * test).to_string()).collect::<Vec<_>>().join(",");
-    random_kills("tests", &format!("--n {sizes}"), jobs);
+    random_kills(hpl, "tests", &format!("--n {sizes}"), jobs);
 }
 
-/// Starts `jobs` jobs, kills each up to three times, and checks that the report of the last start
-/// has all results of an undisturbed run.
-fn random_kills(name: &str, flags: &str, jobs: usize) {
+/// Ranks of HPL-MxP die at any time, in the factorization or in the refinement.
+#[test]
+fn kills_of_hpl_mxp_at_random_times() {
+    let mxp = |name: &str, flags: &str| hpl(name, flags).of_subcommand("mxp");
+    random_kills(mxp, "mxp", "--n 700,900 --matrix scaled", if is_soak() { 100 } else { 2 });
+}
+
+/// Starts `jobs` jobs that `hpl` makes of a name and flags, kills each up to three times, and
+/// checks that the report of the last start has all results of an undisturbed run.
+fn random_kills(hpl: impl Fn(&str, &str) -> Job, name: &str, flags: &str, jobs: usize) {
     let seed = seed("SKT_FT_SEED");
     let mut dice = Dice(seed);
     let plain = hpl(&format!("{name}-plain"), &format!("{flags} --ft none")).start(&[]);

@@ -25,6 +25,7 @@ mod helper_cores;
 mod levels_mpi;
 mod mkl_layer;
 mod mpi_run;
+mod mxp_mpi;
 mod pinning;
 mod screen_mpi;
 mod shared_store;

@@ -35,6 +35,8 @@ pub struct Job {
     planted: RefCell<Option<Planted>>,
     /// Whether the launcher signals the ranks that are left to end before it kills them.
     tells: bool,
+    /// The subcommand of the program; none, if it has none or runs its default.
+    subcommand: Option<&'static str>,
     /// The folder of the MPI library that the job uses, if it is not the system's, and a folder for
     /// what that library keeps in shared memory, which stays when a rank is killed.
     mpi: Option<(PathBuf, TempDir)>,
@@ -110,14 +112,32 @@ impl Job {
         let run = format!("ft-mpi-{}-{name}", std::process::id());
         let flags = flags.split_whitespace().map(str::to_owned).collect();
         let (launcher_flags, outer, times) = (Vec::new(), Vec::new(), Vec::new());
-        let (program, tells, mpi) = (program.to_owned(), false, None);
+        let (program, tells, subcommand, mpi) = (program.to_owned(), false, None, None);
         let planted = RefCell::new(None);
-        Self { program, run, ranks, launcher_flags, outer, times, planted, tells, mpi, flags }
+        Self {
+            program,
+            run,
+            ranks,
+            launcher_flags,
+            outer,
+            times,
+            planted,
+            tells,
+            subcommand,
+            mpi,
+            flags,
+        }
     }
 
     /// The job's run id.
     pub fn run(&self) -> &str {
         &self.run
+    }
+
+    /// The job with this subcommand of its program.
+    pub fn of_subcommand(mut self, subcommand: &'static str) -> Self {
+        self.subcommand = Some(subcommand);
+        self
     }
 
     /// The job with flags for the launcher.
@@ -172,6 +192,7 @@ impl Job {
             .args(["--bind-to", "none"])
             .args(&self.launcher_flags)
             .arg(&self.program)
+            .args(self.subcommand)
             .args(["--run-id", &self.run])
             .args(&self.flags)
             .args(more);

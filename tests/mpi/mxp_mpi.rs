@@ -49,32 +49,79 @@ fn assert_resumed(job: &Job, ended: &Ended, want: &[String], from: &str) {
     job.assert_nothing_is_left();
 }
 
-/// Each fault is in a start of its own; the last one decides where the run resumes.
+/// A run that is killed and resumes.
+struct Case {
+    grid: (usize, usize),
+    flags: &'static str,
+    /// One in each start.
+    faults: &'static [&'static str],
+    /// Whether a rank dies with its memory.
+    is_lost: bool,
+    /// Where the last start resumes.
+    from: &'static str,
+}
+
+const CASES: [Case; 7] = [
+    Case {
+        grid: (1, 2),
+        flags: "--ft self",
+        faults: &["1@column:100", "0@encode:epoch=10"],
+        is_lost: true,
+        from: "checkpoint 9 at column 250",
+    },
+    Case {
+        grid: (1, 2),
+        flags: "--ft self --overlap on",
+        faults: &["0@flush:epoch=9"],
+        is_lost: true,
+        from: "checkpoint 9 at column 250",
+    },
+    Case {
+        grid: (2, 1),
+        flags: "--ft double",
+        faults: &["0@column:200", "1@back"],
+        is_lost: true,
+        from: "checkpoint 8 at column 250",
+    },
+    Case {
+        grid: (2, 2),
+        flags: "--ft self",
+        faults: &["3@flush:epoch=10"],
+        is_lost: true,
+        from: "checkpoint 10 at column 250",
+    },
+    Case {
+        grid: (2, 2),
+        flags: "--ft double",
+        faults: &["2@encode:epoch=9", "1@copy:epoch=10"],
+        is_lost: true,
+        from: "checkpoint 9 at column 250",
+    },
+    // The other rank has left checkpoint 3 when it sends the panel.
+    Case {
+        grid: (1, 2),
+        flags: "--ft single",
+        faults: &["1@column:112"],
+        is_lost: true,
+        from: "checkpoint 3 at column 96",
+    },
+    Case {
+        grid: (2, 2),
+        flags: "--ft self",
+        faults: &["1@encode:epoch=10"],
+        is_lost: false,
+        from: "checkpoint 9 at column 250",
+    },
+];
+
 #[test]
 fn mxp_resumes_on_each_grid_with_the_same_bits() {
-    let cases: [((usize, usize), &str, &[&str], bool, &str); 7] = [
-        (
-            (1, 2),
-            "self",
-            &["1@column:100", "0@encode:epoch=10"],
-            true,
-            "checkpoint 9 at column 250",
-        ),
-        ((1, 2), "self --overlap on", &["0@flush:epoch=9"], true, "checkpoint 9 at column 250"),
-        ((2, 1), "double", &["0@column:200", "1@back"], true, "checkpoint 8 at column 250"),
-        ((2, 2), "self", &["3@flush:epoch=10"], true, "checkpoint 10 at column 250"),
-        ((2, 2), "double", &["2@encode:epoch=9", "1@copy:epoch=10"], true, "checkpoint 9 at"),
-        // The other rank has left checkpoint 3 when it sends the panel.
-        ((1, 2), "single", &["1@column:112"], true, "checkpoint 3 at column 96"),
-        ((2, 2), "self", &["1@encode:epoch=10"], false, "checkpoint 9 at column 250"),
-    ];
-    for (case, (grid, method, faults, is_lost, from)) in cases.into_iter().enumerate() {
-        let want = undisturbed(&format!("mxp-plain{case}"), grid, "");
-        let job = mxp(&format!("mxp{case}"), grid, &format!("--ft {method}"));
+    for (number, Case { grid, flags, faults, is_lost, from }) in CASES.into_iter().enumerate() {
+        let want = undisturbed(&format!("mxp-plain{number}"), grid, "");
+        let job = mxp(&format!("mxp{number}"), grid, flags);
         killed(&job, faults, is_lost);
         let ended = job.start(&["--resume", "require"]);
-        let from = format!("# restart: from {from}");
-        assert_resumed(&job, &ended, &want, &from);
+        assert_resumed(&job, &ended, &want, &format!("# restart: from {from}"));
     }
 }
 

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::hook::StepPattern;
 
 /// A fault that a user asks for. `[RANK@]WHAT` kills a rank, with WHAT a step of the protocol,
-/// `column:J`, `time:SECONDS`, or `back` (in the back substitution). `flip:RANK@column:J` flips a
-/// bit of its matrix.
+/// `column:J`, `time:SECONDS`, or `back` (in the back substitution or, with HPL-MxP, the refinement).
+/// `flip:RANK@column:J` flips a bit of its matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Inject {
@@ -28,7 +28,7 @@ pub enum What {
     Column(usize),
     /// This number of milliseconds after the start of the factorization.
     Milliseconds(u64),
-    /// At the beginning of the back substitution.
+    /// At the beginning of the back substitution, or of the refinement of HPL-MxP.
     Back,
     /// The rank does not die: when this column is eliminated, a bit of the matrix flips.
     Flip(usize),

@@ -1,4 +1,4 @@
-//! HPL under checkpoints on ranks that are threads, with a real store for each node: a folder. A
+//! HPL and HPL-MxP under checkpoints on ranks that are threads, with a real store for each node: a folder. A
 //! lost node is an empty folder.
 
 // Each test binary uses a part of this module.
@@ -22,11 +22,13 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store, SysV};
 use skt_config::{Bcast, Fact, TestSpec};
+use skt_mxp::system::System;
 use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::protect::{
     self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
     TestContext, TestSegments,
 };
+use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, check};
 use skt_run::record::Protection;
 use skt_solver::blas::MatRef;
@@ -39,6 +41,7 @@ use skt_solver::team::Team;
 use tempfile::TempDir;
 
 use crate::base_spec::{base, whole_x};
+use crate::mxp_system::refine;
 
 /// A small system on a `p x q` grid.
 pub fn spec(n: usize, nb: usize, p: usize, q: usize, depth: usize) -> TestSpec {
@@ -74,8 +77,12 @@ pub enum When {
     Step(StepPattern, usize),
     /// When this number of columns is eliminated.
     Columns(usize),
-    /// When the back substitution begins.
+    /// When the factors are complete: the back substitution or the refinement begins.
     Back,
+    /// At the n-th step of the protocol, whatever it is, counted from 0.
+    AnyStep(usize),
+    /// When this number of steps of the refinement have ended in this start.
+    Refined(usize),
 }
 
 impl When {
@@ -293,7 +300,7 @@ impl Cluster {
             let process = comm.rank();
             let deaths =
                 faults.iter().filter(|f| f.process == process).map(|f| f.when.clone()).collect();
-            let killer = Killer { deaths, seen: AtomicUsize::new(0) };
+            let killer = Killer { deaths, seen: AtomicUsize::new(0), all: AtomicUsize::new(0) };
             let body = || self.rank(&comm, spec, settings, Arc::new(killer));
             let ran = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| {
                 if !panic.is::<Died>() {
@@ -350,11 +357,8 @@ impl Cluster {
         };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         let resumed = guard.is_resumed();
-        if !resumed {
-            ptest::generate(&grid, &team, spec, guard.matrix());
-        }
-        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN };
-        let (x, residual) = solve(&grid, &team, spec, &mut *guard, &mut watcher)?;
+        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refined: 0 };
+        let (x, residual) = run_test(&grid, &team, spec, &mut *guard, resumed, &mut watcher)?;
         let (protection, seconds) = (guard.protection(), Guard::<f64>::seconds(&*guard));
         let first_value_seconds = watcher.first_value_seconds;
         let done = guard.finish(&write_result(residual, &x))?;
@@ -388,13 +392,38 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
     let results = run(spec.p * spec.q, |comm| {
         let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
         let grid = grid.expect("a place for each");
-        let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
-        ptest::generate(&grid, &team, spec, guard.matrix());
-        let (x, residual) = solve(&grid, &team, spec, &mut guard, &mut Silent)?;
+        let doubles = match spec.mxp {
+            Some(_) => ptest::mxp::shape(&grid, spec).doubles(),
+            None => ptest::shape(&grid, spec).doubles(),
+        };
+        let mut guard = Unguarded::new(doubles).expect("memory");
+        let (x, residual) = run_test(&grid, &team, spec, &mut guard, false, &mut Silent)?;
         assert!(residual < spec.threshold);
         Ok::<_, Failure>(x)
     });
     results.into_iter().next().expect("rank 0").expect("nobody dies")
+}
+
+/// Generates the matrix, unless the one of `guard` is `resumed` from a checkpoint, and solves.
+/// Returns all of x, and the scaled residual.
+fn run_test<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut (impl Guard<f64> + RefinementGuard),
+    resumed: bool,
+    events: &mut dyn RunEvents,
+) -> Result<(Vec<f64>, f64), Failure> {
+    if let Some(matrix) = spec.mxp {
+        let system = System::new(spec.n, matrix);
+        let mine = refine(grid, team, spec, &system, guard, resumed, events)?.0;
+        let norms = skt_mxp::check::norms(&system, grid, team, spec.nb, &mine, &|| ())?;
+        return Ok((whole_x(grid, spec, &mine)?, norms.scaled_residual(spec.n)));
+    }
+    if !resumed {
+        ptest::generate(grid, team, spec, guard.matrix());
+    }
+    solve(grid, team, spec, guard, events)
 }
 
 /// Solves the system that `guard` has. Returns all of x, and the scaled residual.
@@ -423,11 +452,18 @@ struct Died;
 /// Kills its process at the given moments.
 struct Killer {
     deaths: Vec<When>,
+    /// The steps so far that match the pattern of a death.
     seen: AtomicUsize,
+    /// All steps so far.
+    all: AtomicUsize,
 }
 
 impl Hook for Killer {
     fn at(&self, step: &Step) -> Result<(), CommError> {
+        let number = self.all.fetch_add(1, Ordering::SeqCst);
+        if self.deaths.contains(&When::AnyStep(number)) {
+            return Err(CommError::Killed(0));
+        }
         for when in &self.deaths {
             if let When::Step(pattern, skip) = when
                 && pattern.matches(step)
@@ -443,6 +479,8 @@ impl Hook for Killer {
 struct Watcher {
     killer: Arc<Killer>,
     first_value_seconds: f64,
+    /// Steps of the refinement in this start.
+    refined: usize,
 }
 
 impl Watcher {
@@ -456,7 +494,13 @@ impl Watcher {
 
 impl RunEvents for Watcher {
     fn phase(&mut self, phase: Phase) {
-        self.die(|when| *when == When::Back && phase == Phase::BackSubstitute);
+        let is_back = matches!(phase, Phase::BackSubstitute | Phase::Refine);
+        self.die(|when| *when == When::Back && is_back);
+    }
+
+    fn step(&mut self, _: f64, _: &str) {
+        self.refined += 1;
+        self.die(|when| *when == When::Refined(self.refined));
     }
 
     fn columns(&mut self, done: usize, _: usize, elapsed_seconds: f64) {

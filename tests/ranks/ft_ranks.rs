@@ -97,32 +97,37 @@ impl Case {
         let fault = Fault { process, when };
         Self { spec, settings, fault, epoch, in_checkpoint, before_barrier, dice }
     }
+}
 
-    /// Processes whose nodes are lost: at most m of each group.
-    fn losses(&mut self, groups: &[Vec<usize>]) -> Vec<usize> {
-        let mut lost = Vec::new();
-        if self.dice.roll(8) == 0 {
-            // The process dies, but its node does not.
-            return lost;
-        }
-        for group in groups {
-            let has_it = group.contains(&self.fault.process);
-            if !has_it && self.dice.roll(2) == 0 {
-                continue;
-            }
-            let mut members = group.clone();
-            if has_it {
-                lost.push(self.fault.process);
-                members.retain(|&member| member != self.fault.process);
-            }
-            let more = self.settings.parities - usize::from(has_it);
-            for _ in 0..more {
-                lost.push(members.swap_remove(self.dice.roll(members.len())));
-            }
-        }
-        lost.sort_unstable();
-        lost
+/// Processes whose nodes are lost when `process` dies: at most `parities` of each group.
+pub fn losses(
+    dice: &mut Dice,
+    groups: &[Vec<usize>],
+    process: usize,
+    parities: usize,
+) -> Vec<usize> {
+    let mut lost = Vec::new();
+    if dice.roll(8) == 0 {
+        // The process dies, but its node does not.
+        return lost;
     }
+    for group in groups {
+        let has_it = group.contains(&process);
+        if !has_it && dice.roll(2) == 0 {
+            continue;
+        }
+        let mut members = group.clone();
+        if has_it {
+            lost.push(process);
+            members.retain(|&member| member != process);
+        }
+        let more = parities - usize::from(has_it);
+        for _ in 0..more {
+            lost.push(members.swap_remove(dice.roll(members.len())));
+        }
+    }
+    lost.sort_unstable();
+    lost
 }
 
 #[derive(Default)]
@@ -150,7 +155,8 @@ impl Tally {
         let Ended::Died = cluster.start(&spec, &settings, std::slice::from_ref(&case.fault)) else {
             panic!("{label}: {:?} did not strike", case.fault);
         };
-        let lost = case.losses(&cluster.groups(&settings));
+        let groups = cluster.groups(&settings);
+        let lost = losses(&mut case.dice, &groups, case.fault.process, settings.parities);
         cluster.lose(&lost);
         if case.dice.roll(2) == 0 {
             // The launcher puts the processes on other nodes.

@@ -7,6 +7,7 @@ mod base_spec;
 #[path = "../dice/mod.rs"]
 mod dice;
 mod drill;
+mod mxp_system;
 #[path = "../soak/mod.rs"]
 mod soak;
 
@@ -16,5 +17,6 @@ mod abft_silent;
 mod clocked_ranks;
 mod ft_memory;
 mod ft_ranks;
+mod mxp_ranks;
 mod rot;
 mod solver_ranks;

@@ -16,8 +16,8 @@ use ndarray::Array2;
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_run::events::Silent;
 use skt_run::ptest;
-use skt_solver::blas::MatMut;
 use skt_solver::blas::view::SharedMat;
+use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag};
 use skt_solver::grid::Grid;
@@ -68,18 +68,24 @@ fn next_cut(cuts: &[usize], next: usize, panels: usize) -> usize {
 }
 
 /// Cuts the factorization before given panels, without taking a checkpoint.
-struct Cutter {
-    memory: Vec<f64>,
+pub struct Cutter<T> {
+    pub memory: Vec<T>,
     background: Nothing,
     cuts: Vec<usize>,
 }
 
-impl Guard for Cutter {
-    fn matrix(&mut self) -> &mut [f64] {
+impl<T: Element> Cutter<T> {
+    pub fn new(memory: Vec<T>, cuts: &[usize]) -> Self {
+        Self { memory, background: Nothing, cuts: cuts.to_vec() }
+    }
+}
+
+impl<T: Element> Guard<T> for Cutter<T> {
+    fn matrix(&mut self) -> &mut [T] {
         &mut self.memory
     }
 
-    fn lend(&mut self, shape: LocalShape) -> (SharedMat<'_>, &mut dyn Background) {
+    fn lend(&mut self, shape: LocalShape<T>) -> (SharedMat<'_, T>, &mut dyn Background) {
         let LocalShape { rows, cols, lda, .. } = shape;
         (MatMut::row_major(&mut self.memory, rows, cols, lda).share(), &mut self.background)
     }
@@ -97,10 +103,9 @@ impl Guard for Cutter {
     }
 }
 
-fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter {
+fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter<f64> {
     // Memory that generation does not fill must not matter.
-    let memory = vec![f64::NAN; ptest::shape(grid, spec).doubles()];
-    Cutter { memory, background: Nothing, cuts: cuts.to_vec() }
+    Cutter::new(vec![f64::NAN; ptest::shape(grid, spec).doubles()], cuts)
 }
 
 /// Solves on threads and collects x.

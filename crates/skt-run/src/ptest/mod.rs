@@ -300,7 +300,14 @@ pub fn conclude<C: Comm>(
 
 /// A number that depends on every bit of x, but not on the grid: the sum over all j of a hash of j
 /// and the bits of x_j.
-fn x_fingerprint<C: Comm>(grid: &Grid<C>, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn x_fingerprint<C: Comm>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+    x: &[f64],
+) -> Result<u64, CommError> {
     let cols = grid.cols(spec.nb);
     let hash = |(local, value): (usize, &f64)| {
         let place = cols.global(local, grid.mycol) as u64;

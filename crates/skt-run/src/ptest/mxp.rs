@@ -168,7 +168,7 @@ pub fn run<C: Comm>(
 /// # Errors
 /// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
 /// or a checkpoint cannot be taken.
-fn solve<C: Comm>(
+pub fn solve<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,

@@ -1,0 +1,151 @@
+//! HPL-MxP on ranks that are threads, in random cases: the criterion of the rules, LAPACK's
+//! accuracy, and the same bits whatever moves the data and wherever the factorization is cut.
+//!
+//! `SKT_MXP_SEED` sets the seed, `SKT_MXP_CASES` the number of cases.
+
+use crate::base_spec::whole_x;
+use crate::dice;
+use crate::mxp_system::{DenseSystem, EPSILON, Reference, error, mxp_base, refine};
+use crate::solver_ranks::Cutter;
+use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+use skt_config::{Bcast, MxpMatrix, Pmap, Swap, TestSpec, Transport};
+use skt_mxp::system::System;
+use skt_run::events::Silent;
+use skt_run::ptest;
+use skt_run::ptest::mxp::{Refined, RefinementGuard};
+use skt_run::record::{Outcome, TestRecord};
+use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::SolveError;
+use skt_solver::team::Team;
+
+pub const MATRICES: [MxpMatrix; 3] =
+    [MxpMatrix::FasiHigham, MxpMatrix::Scaled, MxpMatrix::Dominant];
+
+/// The floor of the error, in units of eps times the condition number: what one rounding of each
+/// entry of A and b can make of x. LAPACK's error may happen to be 0.
+const ROUNDINGS: f64 = 2.0;
+
+impl RefinementGuard for Cutter<f32> {
+    fn take_refined(&mut self, _: usize) -> Option<Refined> {
+        None
+    }
+
+    fn cut_refinement(&mut self, _: &Refined) -> Result<(), SolveError> {
+        Ok(())
+    }
+}
+
+/// Memory that generation does not fill must not matter.
+pub fn unfilled(grid: &Grid<ThreadComm>, spec: &TestSpec) -> Vec<f32> {
+    vec![f32::NAN; 2 * ptest::mxp::shape(grid, spec).doubles()]
+}
+
+/// The record of a whole test, cut before these panels.
+fn record(spec: &TestSpec, cuts: &[usize]) -> TestRecord {
+    let ranks = run(spec.p * spec.q, |world| {
+        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let (team, matrix) = (Team::new(spec.threads, |_| ()).expect("threads"), spec.mxp.unwrap());
+        let mut guard = Cutter::new(unfilled(&grid, spec), cuts);
+        ptest::mxp::run(&grid, &team, spec, matrix, &mut guard, false, &mut Silent)
+    });
+    let first: Result<_, SolveError> = ranks.into_iter().next().expect("rank 0");
+    first.unwrap_or_else(|error| panic!("{spec:?}: {error}")).expect("rank 0 has it")
+}
+
+/// All of x, and its fingerprint.
+fn solution(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, u64) {
+    let ranks = run(spec.p * spec.q, |world| {
+        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let team = Team::new(spec.threads, |_| ()).expect("threads");
+        let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
+        let mut guard = Cutter::new(unfilled(&grid, spec), cuts);
+        let (mine, _) = refine(&grid, &team, spec, &system, &mut guard, false, &mut Silent)?;
+        Ok((whole_x(&grid, spec, &mine)?, ptest::x_fingerprint(&grid, spec, &mine)?))
+    });
+    let first: Result<_, SolveError> = ranks.into_iter().next().expect("rank 0");
+    first.unwrap_or_else(|error| panic!("{spec:?}: {error}"))
+}
+
+fn specs() -> impl Strategy<Value = TestSpec> {
+    let grids = (1..=4usize, 1..=4usize).prop_filter("at most 6 ranks", |(p, q)| p * q <= 6);
+    let shape = (1..=120usize, 1..=40usize, grids, select(&MATRICES[..]));
+    let algorithm = (0..=3usize, select(&Bcast::ALL[..]), select(&SWAPS[..]), 0..=160usize);
+    let ranks = (1..=3usize, any::<bool>(), any::<bool>());
+    (shape, algorithm, ranks).prop_map(|((n, nb, (p, q), matrix), algorithm, ranks)| {
+        let (depth, bcast, swap, swap_threshold) = algorithm;
+        let (threads, has_messages, by_columns) = ranks;
+        let transport = if has_messages { Transport::Messages } else { Transport::Shared };
+        let pmap = if by_columns { Pmap::ColumnMajor } else { Pmap::RowMajor };
+        let base = mxp_base(n, nb, p, q, matrix);
+        TestSpec { depth, bcast, swap, swap_threshold, threads, transport, pmap, ..base }
+    })
+}
+
+const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
+
+/// The cuts of a case: bit k cuts before panel k + 1.
+fn cuts(bits: u64, spec: &TestSpec) -> Vec<usize> {
+    let panels = spec.n.div_ceil(spec.nb);
+    (1..panels).filter(|panel| bits >> (panel % 64) & 1 != 0).collect()
+}
+
+/// The same test, with the same bits of x, by another transport and broadcast. The BLAS has other
+/// kernels for products as small as the halves of these systems, and rounds differently: messages
+/// that go in halves are compared with such messages.
+fn other(spec: &TestSpec, bcast: Bcast) -> TestSpec {
+    let has_messages = spec.transport == Transport::Messages;
+    let by = if has_messages { Transport::Shared } else { Transport::Messages };
+    let (transport, swap_threshold) = if has_messages && spec.swap_threshold < spec.n {
+        (Transport::Messages, spec.swap_threshold)
+    } else {
+        (by, spec.n)
+    };
+    TestSpec { transport, swap_threshold, bcast, ..spec.clone() }
+}
+
+/// Returns the error of x relative to LAPACK's, or 0 where it is below the floor.
+fn check(spec: &TestSpec, cut_bits: u64, bcast: Bcast) -> f64 {
+    let record = record(spec, &[]);
+    let mxp = record.mxp.as_ref().expect("refined");
+    assert!(mxp.has_converged, "{spec:?}: {mxp:?}");
+    let Outcome::Passed { scaled_residual, .. } = record.outcome else {
+        panic!("{spec:?}: {:?}", record.outcome);
+    };
+    let other = other(spec, bcast);
+    let (x, fingerprint) = solution(&other, &cuts(cut_bits, spec));
+    assert_eq!(fingerprint, record.x_fingerprint, "{spec:?}: x has other bits by {other:?}");
+    let dense = DenseSystem::new(spec);
+    let residual = dense.scaled_residual(&x);
+    assert!(residual <= 16.0, "{spec:?}: {residual}");
+    // Both round: the record in double precision. It must not hide what is there.
+    assert!((residual - scaled_residual).abs() <= 1.0, "{spec:?}: {residual}, {scaled_residual}");
+    let Reference { x: truth, lapack_error, condition } = dense.reference();
+    let (ours, floor) = (error(&x, &truth), ROUNDINGS * EPSILON * condition.max(1.0));
+    assert!(
+        ours <= 10.0 * lapack_error + floor,
+        "{spec:?}: error {ours:e}, LAPACK's {lapack_error:e}, condition number {condition:e}"
+    );
+    if ours > floor { ours / lapack_error } else { 0.0 }
+}
+
+#[test]
+fn random_systems_of_mxp_are_as_accurate_as_lapack() {
+    let seed = dice::seed("SKT_MXP_SEED");
+    let cases = std::env::var("SKT_MXP_CASES").map_or(400, |text| text.parse().expect("a number"));
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let config = Config { cases, failure_persistence: None, ..Config::default() };
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let worst = std::cell::Cell::new(0.0f64);
+    let case = (specs(), any::<u64>(), select(&Bcast::ALL[..]));
+    TestRunner::new_with_rng(config, rng)
+        .run(&case, |(spec, cuts, bcast)| {
+            worst.set(worst.get().max(check(&spec, cuts, bcast)));
+            Ok(())
+        })
+        .unwrap_or_else(|failure| panic!("{failure}"));
+    println!("{cases} cases: an error of at most the floor or {:.2} times LAPACK's", worst.get());
+}

@@ -1,0 +1,158 @@
+//! HPL-MxP on ranks, and the same system for a program that knows nothing of ranks.
+
+use lapack::{dgecon, dgetrf, dgetrs, dsgesv};
+
+use crate::base_spec::base;
+use skt_config::{MxpMatrix, TestSpec};
+use skt_mxp::part::Part;
+use skt_mxp::system::System;
+use skt_run::events::RunEvents;
+use skt_run::ptest;
+use skt_run::ptest::mxp::RefinementGuard;
+use skt_run::record::MxpRecord;
+use skt_solver::comm::Comm;
+use skt_solver::grid::Grid;
+use skt_solver::pgesv::SolveError;
+use skt_solver::pgesv::guard::Guard;
+use skt_solver::team::Team;
+
+/// The machine precision of the rules.
+pub const EPSILON: f64 = f64::EPSILON / 2.0;
+
+/// A test of HPL-MxP of order `n` in blocks of `nb` on `p` times `q` ranks.
+pub fn mxp_base(n: usize, nb: usize, p: usize, q: usize, matrix: MxpMatrix) -> TestSpec {
+    TestSpec { mxp: Some(matrix), ..base(n, nb, p, q) }
+}
+
+/// Generates the matrix, unless the one of `guard` is `resumed`, factors it and refines. Returns
+/// this rank's part of x, and the steps.
+pub fn refine<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    system: &System,
+    guard: &mut impl RefinementGuard,
+    resumed: bool,
+    events: &mut dyn RunEvents,
+) -> Result<(Vec<f64>, MxpRecord), SolveError> {
+    if !resumed {
+        let (part, lda) = (Part::new(system, grid, spec.nb), ptest::mxp::shape(grid, spec).lda);
+        part.generate(team, Guard::<f32>::matrix(guard), lda, &|| ());
+    }
+    let (solution, mxp) = ptest::mxp::solve(grid, team, spec, system, guard, events, &mut 0)?;
+    Ok((solution.x, mxp))
+}
+
+/// A whole system in double precision.
+pub struct DenseSystem {
+    n: usize,
+    /// The matrix, column by column.
+    a: Vec<f64>,
+    b: Vec<f64>,
+}
+
+/// A solution by LAPACK, and how good it can be.
+pub struct Reference {
+    /// The solution, corrected with residuals in twice the precision.
+    pub x: Vec<f64>,
+    /// The error of LAPACK's solution: the larger one of dgesv and dsgesv.
+    pub lapack_error: f64,
+    /// The condition number in the infinity norm.
+    pub condition: f64,
+}
+
+impl DenseSystem {
+    pub fn new(spec: &TestSpec) -> Self {
+        let (n, system) = (spec.n, System::new(spec.n, spec.mxp.expect("a test of HPL-MxP")));
+        let places = (0..n).flat_map(|j| (0..n).map(move |i| (i, j)));
+        let a = places.map(|(i, j)| system.entry(i, j)).collect();
+        Self { n, a, b: (0..n).map(|i| system.right_hand_side(i)).collect() }
+    }
+
+    /// `b - A x`, in twice the precision.
+    pub fn residual(&self, x: &[f64]) -> Vec<f64> {
+        let row = |i: usize| {
+            let (mut sum, mut rest) = (self.b[i], 0.0);
+            for (j, x) in x.iter().enumerate() {
+                let a = self.a[j * self.n + i];
+                let product = a * x;
+                // What the rounding of the product and of the sum has lost.
+                let lost = a.mul_add(*x, -product);
+                let next = sum - product;
+                let subtracted = sum - next;
+                rest += (sum - (next + subtracted)) + (subtracted - product) - lost;
+                sum = next;
+            }
+            sum + rest
+        };
+        (0..self.n).map(row).collect()
+    }
+
+    fn norm(&self) -> f64 {
+        let row = |i: usize| (0..self.n).map(|j| self.a[j * self.n + i].abs()).sum();
+        (0..self.n).map(row).fold(0.0, f64::max)
+    }
+
+    /// `||Ax - b|| / (eps (||A|| ||x|| + ||b||) n)`, the number that the rules limit to 16; NaN if
+    /// any element of x is.
+    pub fn scaled_residual(&self, x: &[f64]) -> f64 {
+        let scale = EPSILON * (self.norm() * largest(x) + largest(&self.b)) * self.n as f64;
+        largest(&self.residual(x)) / scale
+    }
+
+    /// Solves with LAPACK.
+    pub fn reference(&self) -> Reference {
+        let (n, order) = (self.n, self.n as i32);
+        let (mut factors, mut pivots, mut info) = (self.a.clone(), vec![0; n], 0);
+        let (mut rcond, mut work, mut iwork) = (0.0, vec![0.0; 4 * n], vec![0; n]);
+        // SAFETY: all arrays have the sizes given.
+        unsafe {
+            dgetrf(order, order, &mut factors, order, &mut pivots, &mut info);
+            assert_eq!(info, 0);
+            let norm = self.norm();
+            let (work, iwork) = (&mut work, &mut iwork);
+            dgecon(b'I', order, &factors, order, norm, &mut rcond, work, iwork, &mut info);
+        }
+        let solve = |b: &[f64]| {
+            let (mut x, mut info) = (b.to_vec(), 0);
+            // SAFETY: all arrays have the sizes given.
+            unsafe { dgetrs(b'N', order, 1, &factors, order, &pivots, &mut x, order, &mut info) };
+            assert_eq!(info, 0);
+            x
+        };
+        let by_dgesv = solve(&self.b);
+        let mut x = by_dgesv.clone();
+        for _ in 0..3 {
+            let correction = solve(&self.residual(&x));
+            x.iter_mut().zip(correction).for_each(|(x, more)| *x += more);
+        }
+        let lapack_error = error(&by_dgesv, &x).max(error(&self.by_dsgesv(), &x));
+        Reference { x, lapack_error, condition: 1.0 / rcond }
+    }
+
+    fn by_dsgesv(&self) -> Vec<f64> {
+        let (n, order) = (self.n, self.n as i32);
+        let (mut a, mut pivots, mut x) = (self.a.clone(), vec![0; n], vec![0.0; n]);
+        let (mut work, mut swork) = (vec![0.0; n], vec![0.0; n * (n + 1)]);
+        let (mut iter, mut info) = (0, 0);
+        // SAFETY: all arrays have the sizes given.
+        unsafe {
+            let (a, x, work, swork) = (&mut a, &mut x, &mut work, &mut swork);
+            let (pivots, b, iter, info) = (&mut pivots, &self.b, &mut iter, &mut info);
+            dsgesv(order, 1, a, order, pivots, b, order, x, order, work, swork, iter, info);
+        }
+        assert_eq!(info, 0);
+        x
+    }
+}
+
+/// The largest magnitude; NaN if any value is.
+fn largest(values: &[f64]) -> f64 {
+    values.iter().fold(0.0, |a: f64, b| if a.is_nan() || a > b.abs() { a } else { b.abs() })
+}
+
+/// How far `x` is from `truth`, relative to its largest element.
+pub fn error(x: &[f64], truth: &[f64]) -> f64 {
+    let difference: Vec<f64> = x.iter().zip(truth).map(|(x, truth)| x - truth).collect();
+    largest(&difference) / largest(truth)
+}

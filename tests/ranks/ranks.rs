@@ -17,6 +17,7 @@ mod abft_silent;
 mod clocked_ranks;
 mod ft_memory;
 mod ft_ranks;
+mod mxp_kills;
 mod mxp_ranks;
 mod rot;
 mod solver_ranks;

@@ -146,6 +146,25 @@ fn mxp_survives_kills_with_double_checkpoints() {
     assert_eq!(kill_all(Method::Double).refused, 0);
 }
 
+/// The rows of this matrix are longer than what a checkpoint saves at once, so that x, which is
+/// kept below its first columns, is not saved by chance.
+#[test]
+fn mxp_keeps_x_of_many_columns_in_every_region() {
+    let spec = mxp_base(2300, 256, 2, 1, MxpMatrix::Scaled);
+    let want = undisturbed(&spec);
+    for region in [Region::Corner, Region::Side, Region::Whole] {
+        for process in 0..2 {
+            let mut cluster = Cluster::new(2, 1);
+            let settings = Settings { region, ..settings(4, 2, 1) };
+            let faults = [Fault { process, when: When::Refined(2) }];
+            let Ended::Died = cluster.start(&spec, &settings, &faults) else { panic!("{region}") };
+            cluster.lose(&[process]);
+            let Ended::Done(ran) = cluster.start(&spec, &settings, &[]) else { panic!("{region}") };
+            assert_eq!(bits(&ran.x), bits(&want), "{region}: x differs");
+        }
+    }
+}
+
 /// Single checkpoints refuse what they cannot survive, which is only a part of the cases.
 #[test]
 fn mxp_survives_kills_with_single_checkpoints() {

@@ -412,9 +412,11 @@ impl<'a, C: Comm> Protected<'a, C> {
         let from = self.corner(done, done);
         match (self.costs.checkpoints, self.settings.region) {
             (0, _) | (_, Region::Whole) => Active::ALL,
-            (_, Region::Side) => Active { row: 0, ..from },
             // x is below all columns of the matrix.
-            (_, Region::Corner) if self.refined.is_some() => Active { byte: 0, ..from },
+            (_, Region::Side | Region::Corner) if self.refined.is_some() => {
+                Active { byte: 0, ..from }
+            }
+            (_, Region::Side) => Active { row: 0, ..from },
             (_, Region::Corner) => from,
         }
     }

@@ -19,5 +19,6 @@ mod ft_memory;
 mod ft_ranks;
 mod mxp_kills;
 mod mxp_ranks;
+mod mxp_silent;
 mod rot;
 mod solver_ranks;

@@ -153,8 +153,7 @@ pub fn run<C: Comm>(
     });
     let has_converged = record.mxp.as_ref().is_some_and(|mxp| mxp.has_converged);
     conclude(grid, spec, record, solved, events, |x| {
-        let outcome = judge(grid, team, spec, &system, x)?;
-        Ok(match outcome {
+        Ok(match judge(grid, team, spec, &system, x)? {
             Outcome::Passed { scaled_residual, norms } if !has_converged => {
                 Outcome::Failed { scaled_residual, norms }
             }
@@ -247,7 +246,11 @@ fn judge<C: Comm>(
     if spec.threshold <= 0.0 {
         return Ok(Outcome::NotChecked);
     }
-    let norms = check::norms(system, grid, team, spec.nb, x, &heartbeat::piece)?;
+    // The refinement would adapt all copies to a wrong one, so that each row of A had a small
+    // residual with its own copy: the copy of the first process row, which counts, is checked.
+    let mut x = x.to_vec();
+    collect::broadcast(&grid.col, &mut x, 0)?;
+    let norms = check::norms(system, grid, team, spec.nb, &x, &heartbeat::piece)?;
     let check::Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
     Ok(outcome(spec, Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo }))
 }

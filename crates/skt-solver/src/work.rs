@@ -38,6 +38,11 @@ pub enum Work {
         /// Entries of the matrix.
         entries: usize,
     },
+    /// A product of a vector with a matrix whose entries are computed again.
+    Generate {
+        /// Entries of the matrix.
+        entries: usize,
+    },
 }
 
 /// What a process wants to know of the work of its threads.
@@ -58,7 +63,7 @@ pub fn listen(listener: WorkListener) {
 }
 
 /// Reports to the process's listener that this thread begins a piece of work.
-pub(crate) fn begins(work: Work) {
+pub fn begins(work: Work) {
     if let Some(WorkListener { begins: Some(begins), .. }) = LISTENER.get() {
         begins(work);
     }

@@ -164,7 +164,7 @@ impl RefinementGuard for Careless {
 /// How a test with a wrong number has ended.
 enum Ended {
     Recorded {
-        record: TestRecord,
+        record: Box<TestRecord>,
         x: Vec<f64>,
     },
     /// By an error that ends the run.
@@ -201,7 +201,7 @@ fn run_test(
     });
     let first = ranks.into_iter().next().expect("rank 0");
     match first.unwrap_or_else(|error: SolveError| panic!("{spec:?}: {error}")) {
-        Some((record, x)) => Ended::Recorded { record, x },
+        Some((record, x)) => Ended::Recorded { record: Box::new(record), x },
         None => Ended::Refused,
     }
 }

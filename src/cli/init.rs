@@ -83,7 +83,7 @@ pub struct InitArgs {
     pub force: bool,
     /// Then run `skt-hpl tune` on this machine for a minute, and write the values that it chooses
     /// into the file
-    #[arg(long, conflicts_with = "mxp")]
+    #[arg(long)]
     pub tune: bool,
     /// Write a configuration for HPL-MxP (`skt-hpl mxp`): a matrix in single precision, whose
     /// products are taken to be twice as fast as DGEMM; the time of the refinement is not counted
@@ -322,12 +322,12 @@ fn command_line(
         threads: spec.threads,
         helper_cores: args.helper_cores,
     });
-    if args.mxp {
-        command.push_str(" mxp");
-    }
     if let Some(tuned) = tuned {
         let out = shell_quoted(&tuned.display().to_string());
-        command.push_str(&format!(" tune --budget 60s --force --out {out}"));
+        let mxp = if args.mxp { " --mxp" } else { "" };
+        command.push_str(&format!(" tune{mxp} --budget 60s --force --out {out}"));
+    } else if args.mxp {
+        command.push_str(" mxp");
     }
     if path != Path::new("HPL.dat") {
         command.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));

@@ -71,8 +71,11 @@ fn suggest_mxp(error: &mut Error, command: &Command) {
         (Some("mxp"), "launch") => {
             suggest(error, "HPL-MxP and its flags come after two dashes: launch ... -- mxp");
         }
-        (Some("mxp"), name @ ("tune" | "screen" | "plan" | "init")) => {
-            suggest(error, format!("{name} is for HPL alone; HPL-MxP is run by `skt-hpl mxp`"));
+        (Some("mxp"), name @ ("tune" | "plan" | "init")) => {
+            suggest(error, format!("for HPL-MxP, {name} takes a flag: {name} --mxp"));
+        }
+        (Some("mxp"), "screen") => {
+            suggest(error, "screen runs tests of HPL alone; HPL-MxP is run by `skt-hpl mxp`");
         }
         (Some("hpl-mxp" | "--mxp" | "hpl-ai"), _) => {
             error.remove(ContextKind::SuggestedArg);

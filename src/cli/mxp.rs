@@ -21,8 +21,8 @@ is strictly diagonally dominant (--matrix dominant) is for tests alone.
 
 The configuration is that of a run of HPL: HPL.dat in the current folder, or the file that is \
 named, and the flags below, which override it. All combinations of N, NB, grids, DEPTH and BCAST \
-are run. Without pivoting PFACT, RFACT, NBMIN, NDIV, SWAP, L1, U and equilibration have no effect, \
-and their lists make no further tests. The threshold is 16, or 0 or less for no check. --ft self, \
+are run. Without pivoting PFACT, RFACT, NBMIN, NDIV, L1, U and equilibration have no effect, and \
+their lists make no further tests. The threshold is 16, or 0 or less for no check. --ft self, \
 double and single protect a run as they do HPL; abft is not available.";
 
 pub const AFTER_HELP: &str = with_exit_codes!(
@@ -32,6 +32,8 @@ Examples:
   mpirun -np 4 skt-hpl mxp --n 20000,40000 --nb 192,256 --p 2 --q 2
   mpirun -np 4 skt-hpl mxp --n 20000 --matrix scaled
   mpirun -np 4 skt-hpl mxp hpl-configs/mxp.toml --json result.json
+  mpirun -np 4 skt-hpl tune --mxp --out mxp.toml
+                                    find the fastest parameters
   skt-hpl launch --hosts hosts --spares spares -- mxp --n 20000 --p 2 --q 4
                                     through the loss of nodes"
 );
@@ -60,7 +62,7 @@ impl MxpArgs {
 
 /// Adds `--matrix` to a command; its value is read with those of the other parameters.
 #[derive(Debug, Clone)]
-struct MatrixFlag;
+pub(super) struct MatrixFlag;
 
 impl Args for MatrixFlag {
     fn augment_args(command: Command) -> Command {

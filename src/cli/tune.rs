@@ -1,13 +1,15 @@
 //! `skt-hpl tune`: finds the fastest values of a run's parameters on this job's ranks.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use skt_terms::exit::Exit;
+use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
 use super::convert;
+use super::mxp::MatrixFlag;
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
@@ -16,7 +18,7 @@ use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::codec::checksum;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::param::Param;
-use skt_config::{At, Checked, ConfigError, Format, RunSpec, ValueSource};
+use skt_config::{At, Checked, ConfigError, Format, MxpMatrix, RunSpec, ValueSource, checkpoint};
 use skt_health::environment::kernel;
 use skt_host::messages;
 use skt_host::streams;
@@ -34,6 +36,7 @@ const MIN_BUDGET_SECONDS: f64 = 1.0;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
+#[command(mut_arg(Param::Matrix.info().key, |arg| arg.requires("mxp")))]
 pub struct TuneArgs {
     /// Time for the whole tuning, from the start of the ranks
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60s")]
@@ -52,6 +55,13 @@ pub struct TuneArgs {
     /// When to show progress.
     #[command(flatten, next_help_heading = TUNING)]
     pub progress: ProgressArgs,
+    /// Tune HPL-MxP (`skt-hpl mxp`): by its rate over factorization and refinement together; NBMIN,
+    /// RFACT and PFACT have no effect there
+    #[arg(long, help_heading = TUNING)]
+    pub mxp: bool,
+    /// The matrix of HPL-MxP.
+    #[command(flatten)]
+    matrix: MatrixFlag,
     /// Configuration to begin with: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in
     /// the current folder]
     #[arg(long, short, value_name = "FILE", help_heading = TUNING)]
@@ -163,7 +173,14 @@ fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
         output::print(&words)
     };
     match shown.and_then(|()| write(args, job, tuning)) {
-        Ok(()) => Exit::Passed,
+        Ok(()) => {
+            let path = args.out.as_deref().filter(|path| !output::is_stdout(path));
+            if let (true, Some(path)) = (args.mxp, path) {
+                let command = next_command(job, tuning, path);
+                messages::print(format_args!("{}: run it with\n  {command}", path.display()));
+            }
+            Exit::Passed
+        }
         Err(error) => {
             messages::print(format_args!("error: {error}"));
             Exit::BadInput
@@ -178,10 +195,33 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     let format = Format::from_path(path);
     let mut text = convert::whole_text(&checked, format)?;
     if format == Format::Toml {
-        let n = tuning.default.n;
-        text = format!("# Tuned by `skt-hpl tune`, with trials of N = {n}.\n\n{text}");
+        let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
+        let next = match args.mxp {
+            true => format!(" Run it with\n#   {}\n", next_command(job, tuning, path)),
+            false => "\n".to_owned(),
+        };
+        text = format!("# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n}.{next}\n{text}");
     }
     output::write_file(path, &text, args.force)
+}
+
+/// The command that runs the file `path` with HPL-MxP, by the launcher that most machines have.
+fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
+    let test = &tuning.chosen;
+    let file = match output::is_stdout(path) {
+        true => "FILE".to_owned(),
+        false => shell_quoted(&path.display().to_string()),
+    };
+    let mut command = format!("mpirun -np {} skt-hpl mxp {file}", test.ranks());
+    if !output::is_stdout(path) && Format::from_path(path) == Format::Dat {
+        // HPL.dat cannot hold these settings.
+        let matrix = test.mxp.filter(|matrix| *matrix != MxpMatrix::FasiHigham);
+        command.extend(matrix.map(|matrix| format!(" --matrix {matrix}")));
+        command.extend((test.threads > 1).then(|| format!(" --threads {}", test.threads)));
+        let protection = checkpoint::flags(&job.checked.checkpoint);
+        command.extend((!protection.is_empty()).then(|| format!(" {protection}")));
+    }
+    command
 }
 
 /// Reads what the flags, and the file that they name, ask for.
@@ -197,6 +237,13 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
             legal: format!("{MIN_BUDGET_SECONDS}s or more"),
         });
     }
+    if let Some(idle) = args.only.iter().find(|only| args.mxp && !only.is_of_mxp()) {
+        let what = format!(
+            "{}: has no effect in HPL-MxP, which factors without pivoting; leave it out",
+            idle.name()
+        );
+        return Err(ConfigError::BadText { at: At::named("--only", &ValueSource::Flag), what });
+    }
     if let Some(inject) = args.protect.inject.first() {
         let what = format!("{inject}: trials have no faults; give it to a run");
         return Err(ConfigError::BadText { at: At::named("--inject", &ValueSource::Flag), what });
@@ -207,6 +254,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
         overrides: args.overrides.clone(),
         protect: args.protect.clone(),
         ranks: Some(ranks),
+        is_mxp: args.mxp,
         ..RunArgs::default()
     };
     let mut without_n = with_n.clone();
@@ -226,8 +274,8 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     }
     let settings = for_trials(&checked)?;
     let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);
-    let parameters = Parameter::ALL.into_iter().filter(is_asked).collect();
     let base = checked.spec.clone();
+    let parameters = Parameter::all_of(&base.tests()[0]).filter(is_asked).collect();
     let task = TuningTask { base, parameters, n, budget_seconds: args.budget };
     Ok(TuneJob { checked, task, settings })
 }

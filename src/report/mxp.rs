@@ -6,8 +6,8 @@ use skt_run::record::{MxpRecord, Outcome, RefinementStep, TestRecord};
 use skt_terms::units;
 
 /// Parameters of HPL that have no meaning without pivoting.
-pub(super) const UNUSED: [&str; 9] =
-    ["PFACT", "NBMIN", "NDIV", "RFACT", "SWAP", "L1", "U", "EQUIL", "ALIGN"];
+pub(super) const UNUSED: [&str; 8] =
+    ["PFACT", "NBMIN", "NDIV", "RFACT", "L1", "U", "EQUIL", "ALIGN"];
 
 /// As many lines as the banner of HPL. Programs may look for `HPL-MxP` in it.
 pub(super) fn banner() -> String {

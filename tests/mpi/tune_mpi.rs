@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::large_machine;
 use crate::mpirun::{self, Ended};
-use skt_config::{Format, RunSpec, parse};
+use skt_config::{Format, MxpMatrix, RunSpec, parse};
 use tempfile::TempDir;
 
 /// One job runs at a time: the trials of two would measure each other.
@@ -101,6 +101,49 @@ fn the_file_of_tune_agrees_with_its_table_and_runs() {
     assert_eq!(spec.bcast[0].name(), chosen(&ended.out, "--bcast"));
     let report = run(folder.path(), 2, "--config tuned.toml --ft none --progress off").expect(0);
     assert_eq!(report.out.matches("...... PASSED\n").count(), 1, "{}", report.out);
+}
+
+/// Parameters of a panel have no effect in HPL-MxP; SWAP has one where rows are sent.
+#[test]
+fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
+    let folder = folder();
+    let flags = "tune --mxp --matrix scaled --config base.toml --p 2 --q 1 --transport messages \
+                 --n 400 --nb 40,64 --budget 10s --ft self --checkpoint-every 4p!";
+    let whole = format!("{flags} --only nb,depth,swap,bcast --out mxp.toml");
+    let ended = run(folder.path(), 2, &whole).expect(0);
+    let head = "# tune: HPL-MxP, matrix scaled, N = 400, 2 rank(s) of 1 thread(s), ";
+    assert!(ended.out.starts_with(head), "{}", ended.out);
+    assert!(ended.out.contains("all residuals passed"), "{}", ended.out);
+    assert!(!ended.err.contains("note: "), "the trials had checkpoints: {}", ended.err);
+    let mut raced: Vec<_> = rows(&ended.out).iter().map(|row| row[0].to_owned()).collect();
+    raced.dedup();
+    assert_eq!(raced, ["nb", "depth", "swap"], "{}", ended.out);
+    for name in ["nbmin", "rfact", "pfact"] {
+        assert!(!ended.out.contains(name), "{}", ended.out);
+    }
+    let next = "mpirun -np 2 skt-hpl mxp mxp.toml\n";
+    assert!(ended.err.ends_with(&format!("mxp.toml: run it with\n  {next}")), "{}", ended.err);
+    let text = fs::read_to_string(folder.path().join("mxp.toml")).unwrap();
+    let head = "# Tuned by `skt-hpl tune --mxp`, with trials of N = 400. Run it with\n#   ";
+    assert!(text.starts_with(&format!("{head}{next}\n")), "{text}");
+
+    let spec = read(&folder.path().join("mxp.toml"));
+    assert_eq!((spec.n.as_slice(), spec.mxp), (&[500][..], Some(MxpMatrix::Scaled)));
+    assert_eq!((spec.test_count(), spec.grids[0]), (1, (2, 1)));
+    assert_eq!(spec.nb[0].to_string(), chosen(&ended.out, "--nb"));
+    assert_eq!(spec.swap.name(), chosen(&ended.out, "--swap"));
+    let report = run(folder.path(), 2, "mxp mxp.toml --ft none --progress off").expect(0);
+    assert_eq!(report.out.matches("...... PASSED\n").count(), 1, "{}", report.out);
+
+    // HPL.dat cannot hold all that the run needs.
+    let only = format!("{flags} --only depth --out mxp.dat");
+    let ended = run(folder.path(), 2, &only).expect(0);
+    let next =
+        "mpirun -np 2 skt-hpl mxp mxp.dat --matrix scaled --ft self --checkpoint-every '4p!'";
+    assert!(ended.err.ends_with(&format!("\n  {next}\n")), "{}", ended.err);
+    let idle = format!("{flags} --only pfact");
+    let refused = run(folder.path(), 2, &idle).expect(2);
+    assert!(refused.err.contains("error: --only: pfact: has no effect in HPL-MxP"));
 }
 
 #[test]

@@ -527,6 +527,11 @@ fn init_starts_tune_on_the_file_that_it_has_written() {
     let (program, _) = init_tunes_with(record, "--format toml --threads 2");
     let words = program.read("words");
     assert!(words.ends_with(" --force --out HPL.toml --config HPL.toml\n"), "{words}");
+
+    let (program, _) = init_tunes_with(record, "--mxp --ft none");
+    let words = program.read("words");
+    let flags = " tune --mxp --budget 60s --force --out HPL.dat --ft none\n";
+    assert!(words.ends_with(flags), "{words}");
 }
 
 #[test]

@@ -46,7 +46,8 @@ fn what_hpl_mxp_does_not_have_is_refused_by_name() {
     }
     for (words, tip) in [
         ("--n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
-        ("tune --n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
+        ("tune --n 9 --matrix scaled", "were not provided:\n  --mxp\n"),
+        ("tune mxp", "HPL-MxP is tuned by a flag: tune --mxp"),
         ("launch -- --n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
         ("tune mxp", "tune is for HPL alone; HPL-MxP is run by `skt-hpl mxp`"),
         ("screen mxp", "screen is for HPL alone; HPL-MxP is run by `skt-hpl mxp`"),
@@ -68,7 +69,7 @@ fn a_file_with_a_matrix_is_converted_and_no_run_of_hpl() {
     for words in ["--config mxp.toml", "tune --config mxp.toml", "launch -- --config mxp.toml"] {
         let error = program.refused(words);
         let want = "error: mxp.toml:5: matrix: is a parameter of HPL-MxP; run this configuration by \
-                    `skt-hpl mxp`, or leave it out\n";
+                    `skt-hpl mxp`, tune it by `skt-hpl tune --mxp`, or leave it out\n";
         assert_eq!(error, want, "{words}");
     }
     let (dat, lost) = program.done("convert mxp.toml");

@@ -18,7 +18,8 @@ pub(super) fn refuse_matrix(draft: &Draft) -> Result<(), ConfigError> {
         return Ok(());
     }
     Err(At::param(Param::Matrix, &draft.place(Param::Matrix)).error(
-        "is a parameter of HPL-MxP; run this configuration by `skt-hpl mxp`, or leave it out",
+        "is a parameter of HPL-MxP; run this configuration by `skt-hpl mxp`, tune it by \
+         `skt-hpl tune --mxp`, or leave it out",
     ))
 }
 

@@ -10,9 +10,15 @@ use super::parameter::Parameter;
 use super::search::Bench;
 use crate::events::RunEvents;
 use crate::job::{JobError, Trials};
-use crate::record::{Outcome, TestRecord};
+use crate::record::{MxpRecord, Outcome, TestRecord};
 use skt_config::TestSpec;
 use skt_solver::comm::Comm;
+
+/// What may have made a trial wrong.
+const HINT: &str = "Is the BLAS, the memory or the network at fault?";
+const HINT_OF_MXP: &str = "Single precision may not be enough for this matrix: try another \
+                           --matrix or a smaller --n. If those fail as well, the BLAS, the memory \
+                           or the network is at fault";
 
 /// Trials on all ranks, which rank 0 leads.
 pub struct OnRanks<'a, C: Comm> {
@@ -87,28 +93,43 @@ impl<C: Comm> Bench for OnRanks<'_, C> {
 fn rate(record: &TestRecord) -> Result<f64, TuneError> {
     let why = match &record.outcome {
         Outcome::Passed { .. } => return Ok(record.gflops),
-        Outcome::Failed { scaled_residual, .. } => {
-            let threshold = record.spec.threshold;
-            format!("the scaled residual {scaled_residual:e} is not below {threshold}")
-        }
+        Outcome::Failed { scaled_residual, .. } => match &record.mxp {
+            Some(mxp) if !mxp.has_converged => no_convergence(mxp, *scaled_residual),
+            _ => {
+                let threshold = record.spec.threshold;
+                format!("the scaled residual {scaled_residual:e} is not below {threshold}")
+            }
+        },
         Outcome::Broke { column, pivot } => format!("the pivot of column {column} is {pivot}"),
         Outcome::NotChecked => "the residual was not checked".to_owned(),
         Outcome::Skipped { reason } => return Err(JobError::Refused(reason.clone()).into()),
     };
-    Err(TuneError::Wrong { parameters: flags(&record.spec), why })
+    let hint = if record.spec.mxp.is_some() { HINT_OF_MXP } else { HINT };
+    Err(TuneError::Wrong { parameters: flags(&record.spec), why, hint })
+}
+
+/// Why the refinement of HPL-MxP ended without a solution.
+fn no_convergence(mxp: &MxpRecord, scaled_residual: f64) -> String {
+    let steps = mxp.steps.len();
+    mxp.failure.clone().unwrap_or_else(|| {
+        format!(
+            "the refinement did not converge in {steps} steps, the scaled residual is \
+             {scaled_residual:e}"
+        )
+    })
 }
 
 /// All flags of a trial.
 fn flags(test: &TestSpec) -> String {
-    let flags = Parameter::ALL.map(|parameter| parameter.flags(test));
-    format!("--n {} {}", test.n, flags.join(" "))
+    let matrix = test.mxp.map_or(String::new(), |matrix| format!(" --matrix {matrix}"));
+    format!("--n {}{matrix} {}", test.n, Parameter::all_flags(test))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::Norms;
-    use skt_config::{Format, parse};
+    use skt_config::{Format, MxpMatrix, Refinement, parse};
 
     fn record(outcome: Outcome) -> TestRecord {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
@@ -138,5 +159,35 @@ mod tests {
         let skipped = Outcome::Skipped { reason: "no memory".into() };
         let error = rate(&record(skipped)).unwrap_err();
         assert!(matches!(error, TuneError::Job(JobError::Refused(_))), "{error}");
+    }
+
+    /// A residual below the threshold is no result where the refinement has not converged.
+    #[test]
+    fn a_refinement_that_does_not_converge_has_no_rate() {
+        let mxp = MxpRecord {
+            factor_seconds: 0.5,
+            refine_seconds: 0.5,
+            refinement: Refinement::Gmres,
+            steps: Vec::new(),
+            has_converged: false,
+            failure: None,
+        };
+        let norms = Norms::default();
+        let why = |mxp: &MxpRecord, scaled_residual| {
+            let mut record = record(Outcome::Failed { scaled_residual, norms });
+            record.spec.mxp = Some(MxpMatrix::Scaled);
+            record.mxp = Some(mxp.clone());
+            rate(&record).unwrap_err().to_string()
+        };
+        let message = why(&mxp, 3.5);
+        let want = "FAILED: the refinement did not converge in 0 steps, the scaled residual is \
+                    3.5e0, in a trial with --n 300 --matrix scaled --p 1 --q 2 --nb 32 --depth 1 \
+                    --swap mix --swap-threshold 64 --bcast 1ringM; ";
+        assert!(message.starts_with(want), "{message}");
+        assert!(message.contains("try another --matrix or a smaller --n"), "{message}");
+        let failed = MxpRecord { failure: Some("x is not finite".into()), ..mxp.clone() };
+        assert!(why(&failed, f64::NAN).starts_with("FAILED: x is not finite, in a trial with"));
+        let message = why(&MxpRecord { has_converged: true, ..mxp }, 20.0);
+        assert!(message.contains("the scaled residual 2e1 is not below 16"), "{message}");
     }
 }

@@ -87,13 +87,15 @@ pub enum TuneError {
     /// The result of a trial was wrong.
     #[error(
         "FAILED: {why}, in a trial with {parameters}; a run with these values would be wrong, so \
-         tuning ends. Is the BLAS, the memory or the network at fault?"
+         tuning ends. {hint}"
     )]
     Wrong {
         /// The flags that repeat the trial.
         parameters: String,
         /// What is wrong.
         why: String,
+        /// What may be the cause.
+        hint: &'static str,
     },
     /// There was no time for a trial.
     #[error("--budget: setting up the job took all of it; give a longer one")]

@@ -42,6 +42,9 @@ named!(Parameter {
 
 /// The blocking factors that are tried.
 const NBS: [usize; 6] = [96, 128, 160, 192, 224, 256];
+/// The blocking factors that are tried for HPL-MxP. A float takes half the cache of a double, and a
+/// panel without pivoting costs little, so larger ones are fast.
+const NBS_OF_MXP: [usize; 7] = [128, 192, 256, 320, 384, 512, 768];
 /// The values of NBMIN that are tried.
 const NBMINS: [usize; 4] = [2, 4, 8, 16];
 /// The depths of look-ahead that are tried.
@@ -57,6 +60,25 @@ const SWAPS: [(Swap, usize); 5] = [
 ];
 
 impl Parameter {
+    /// The parameters that have an effect in tests such as `test`, in the order of tuning.
+    pub fn all_of(test: &TestSpec) -> impl Iterator<Item = Self> {
+        let is_mxp = test.mxp.is_some();
+        Self::ALL.into_iter().filter(move |parameter| !is_mxp || parameter.is_of_mxp())
+    }
+
+    /// Whether the parameter has an effect in HPL-MxP, whose panels are factored without pivoting
+    /// and in one way.
+    pub fn is_of_mxp(self) -> bool {
+        !matches!(self, Self::Nbmin | Self::Rfact | Self::Pfact)
+    }
+
+    /// The flags that set all parameters to their values in a test.
+    pub fn all_flags(test: &TestSpec) -> String {
+        let flags: Vec<String> =
+            Self::all_of(test).map(|parameter| parameter.flags(test)).collect();
+        flags.join(" ")
+    }
+
     /// The parameter's value in a test, in words without blanks.
     pub fn shown(self, test: &TestSpec) -> String {
         match self {
@@ -109,7 +131,8 @@ impl Parameter {
             Self::Nb => {
                 // Each process row and column should have two blocks.
                 let most = current.n / (2 * current.p.max(current.q));
-                let ours = NBS.into_iter().filter(|&nb| nb <= most);
+                let all = if current.mxp.is_some() { &NBS_OF_MXP[..] } else { &NBS };
+                let ours = all.iter().copied().filter(|&nb| nb <= most);
                 listed(&base.nb, ours).map(|nb| TestSpec { nb, ..test() }).collect()
             }
             Self::Depth => {
@@ -217,6 +240,27 @@ mod tests {
             shown(Parameter::Swap, &base),
             ["binary-exchange", "mix:64", "mix:128", "mix:256", "spread-roll"]
         );
+    }
+
+    #[test]
+    fn hpl_mxp_has_larger_blocks_and_no_variants_of_a_panel() {
+        let base = base("matrix = \"scaled\"\nnb = 192");
+        let current = base.tests().remove(0);
+        let all: Vec<&str> = Parameter::all_of(&current).map(Parameter::name).collect();
+        assert_eq!(all, ["grid", "nb", "depth", "swap", "bcast"]);
+        assert_eq!(
+            shown(Parameter::Nb, &base),
+            ["192", "128", "256", "320", "384", "512"],
+            "768 leaves less than two blocks to each process column"
+        );
+        for parameter in Parameter::ALL {
+            for test in parameter.candidates(&current, &base, 6) {
+                assert_eq!((test.mxp, test.checksums), (current.mxp, 0));
+            }
+        }
+        let of_hpl = TestSpec { mxp: None, ..current.clone() };
+        assert!(Parameter::all_of(&of_hpl).eq(Parameter::ALL));
+        assert_eq!(with_values(&base, &current).mxp, base.mxp);
     }
 
     #[test]

@@ -15,8 +15,9 @@ const HEAD: &str =
 pub fn text(tuning: &Tuning) -> String {
     let test = &tuning.default;
     let mut text = format!(
-        "# tune: N = {}, {} rank(s) of {} thread(s), {} trials in {:.1} s, all residuals passed\n\
-         {HEAD}\n",
+        "# tune: {}N = {}, {} rank(s) of {} thread(s), {} trials in {:.1} s, all residuals \
+         passed\n{HEAD}\n",
+        test.mxp.map_or(String::new(), |matrix| format!("HPL-MxP, matrix {matrix}, ")),
         test.n,
         test.ranks(),
         test.threads,
@@ -41,6 +42,7 @@ fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
             for index in 0..tuned.candidates.len() {
                 rows += &row(tuned, race, index);
             }
+            rows += &largest_nb(tuned, race).unwrap_or_default();
             if race.verdict == RaceVerdict::Unfinished {
                 let _ =
                     writeln!(rows, "# {name}: {kept} stays, as time ended before it was decided");
@@ -99,7 +101,7 @@ fn remarks(tuning: &Tuning) -> String {
             together.pairs
         );
     }
-    let values = Parameter::ALL.map(|parameter| parameter.flags(&tuning.chosen)).join(" ");
+    let values = Parameter::all_flags(&tuning.chosen);
     let is_raced = |tuned: &Tuned| matches!(tuned.outcome, ParameterOutcome::Raced(_));
     let _ = if is_changed {
         writeln!(text, "# chosen: {values}")
@@ -111,18 +113,38 @@ fn remarks(tuning: &Tuning) -> String {
         writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
     };
     let n = tuning.default.n;
+    let lighter = match tuning.default.mxp {
+        Some(_) => "row exchanges, broadcasts and the refinement",
+        None => "row exchanges and broadcasts",
+    };
     let _ = writeln!(
         text,
         "# N = {n} is that of the trials: at a larger N a larger NB may be faster, and panels, \
-         row exchanges and broadcasts weigh less; --n chooses another"
+         {lighter} weigh less; --n chooses another"
     );
     text
+}
+
+/// The remark on the largest NB that was tried, if it is the one chosen: of HPL-MxP the fastest may
+/// be larger still.
+fn largest_nb(tuned: &Tuned, race: &Race) -> Option<String> {
+    let chosen = &tuned.candidates[race.chosen];
+    let is_largest = || tuned.candidates.iter().all(|test| test.nb <= chosen.nb);
+    let has_remark = tuned.parameter == Parameter::Nb && chosen.mxp.is_some() && is_largest();
+    (has_remark && race.verdict == RaceVerdict::Better).then(|| {
+        let (nb, larger) = (chosen.nb, chosen.nb / 2 * 3);
+        format!(
+            "# nb: {nb} is the largest that was tried; --only nb --nb {nb},{larger},{} tries \
+             larger ones\n",
+            2 * nb
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_config::{Format, TestSpec, parse};
+    use skt_config::{Format, MxpMatrix, TestSpec, parse};
 
     fn tuning() -> Tuning {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
@@ -173,6 +195,37 @@ nb         96                    0               -         -  no           -    
 exchanges and broadcasts weigh less; --n chooses another
 "
         );
+    }
+
+    /// Changes the tests of a tuning to ones of HPL-MxP.
+    fn of_mxp(mut tuning: Tuning) -> Tuning {
+        let all = tuning.parameters.iter_mut().flat_map(|tuned| &mut tuned.candidates);
+        for test in all.chain([&mut tuning.default, &mut tuning.chosen]) {
+            test.mxp = Some(MxpMatrix::Scaled);
+        }
+        tuning
+    }
+
+    #[test]
+    fn hpl_mxp_is_named_and_has_the_parameters_that_have_an_effect() {
+        let text = text(&of_mxp(tuning()));
+        assert!(text.starts_with("# tune: HPL-MxP, matrix scaled, N = 300, 2 rank(s)"), "{text}");
+        let values = "--p 1 --q 2 --nb 64 --depth 1 --swap mix --swap-threshold 64 --bcast 1ringM";
+        assert!(text.contains(&format!("# chosen: {values}\n")), "{text}");
+        assert!(text.contains("row exchanges, broadcasts and the refinement weigh less"));
+        assert!(!text.contains("is the largest"), "96 was tried as well: {text}");
+    }
+
+    #[test]
+    fn the_largest_nb_that_was_tried_may_not_be_the_fastest() {
+        let largest = |mut tuning: Tuning| {
+            tuning.parameters[0].candidates.truncate(2);
+            text(&tuning)
+        };
+        let remark = "\n# nb: 64 is the largest that was tried; --only nb --nb 64,96,128 tries";
+        let of_mxp = largest(of_mxp(tuning()));
+        assert!(of_mxp.contains(remark), "{of_mxp}");
+        assert!(!largest(tuning()).contains("is the largest"), "NB of HPL has a best value");
     }
 
     #[test]

@@ -47,10 +47,9 @@ fn what_hpl_mxp_does_not_have_is_refused_by_name() {
     for (words, tip) in [
         ("--n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
         ("tune --n 9 --matrix scaled", "were not provided:\n  --mxp\n"),
-        ("tune mxp", "HPL-MxP is tuned by a flag: tune --mxp"),
+        ("tune mxp", "for HPL-MxP, tune takes a flag: tune --mxp"),
         ("launch -- --n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
-        ("tune mxp", "tune is for HPL alone; HPL-MxP is run by `skt-hpl mxp`"),
-        ("screen mxp", "screen is for HPL alone; HPL-MxP is run by `skt-hpl mxp`"),
+        ("screen mxp", "screen runs tests of HPL alone; HPL-MxP is run by `skt-hpl mxp`"),
         ("hpl-mxp", "HPL-MxP is run by `skt-hpl mxp`"),
         ("--mxp", "HPL-MxP is run by `skt-hpl mxp`"),
         ("launch mxp", "come after two dashes: launch ... -- mxp"),

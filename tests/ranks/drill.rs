@@ -1,5 +1,5 @@
-//! HPL and HPL-MxP under checkpoints on ranks that are threads, with a real store for each node: a folder. A
-//! lost node is an empty folder.
+//! HPL and HPL-MxP under checkpoints on ranks that are threads, with a real store for each node: a
+//! folder. A lost node is an empty folder.
 
 // Each test binary uses a part of this module.
 #![allow(dead_code)]

@@ -92,9 +92,9 @@ fn cuts(bits: u64, spec: &TestSpec) -> Vec<usize> {
     (1..panels).filter(|panel| bits >> (panel % 64) & 1 != 0).collect()
 }
 
-/// The same test, with the same bits of x, by another transport and broadcast. The BLAS has other
-/// kernels for products as small as the halves of these systems, and rounds differently: messages
-/// that go in halves are compared with such messages.
+/// This test by another transport and broadcast, which must give the same bits of x. The BLAS has
+/// other kernels for products as small as the halves of these systems, and rounds differently:
+/// messages that go in halves are compared with such messages.
 fn other(spec: &TestSpec, bcast: Bcast) -> TestSpec {
     let has_messages = spec.transport == Transport::Messages;
     let by = if has_messages { Transport::Shared } else { Transport::Messages };

@@ -42,7 +42,7 @@ impl Change {
         }
     }
 
-    fn of(self, value: f64) -> f64 {
+    fn apply(self, value: f64) -> f64 {
         match self {
             Self::Added(more) => value + more,
             Self::Replaced(other) => other,
@@ -140,7 +140,7 @@ impl Guard<f32> for Careless {
             && panel == next
         {
             let value = &mut self.cutter.memory[place];
-            *value = change.of(f64::from(*value)) as f32;
+            *value = change.apply(f64::from(*value)) as f32;
         }
         self.cutter.cut(next, panels)
     }
@@ -286,7 +286,7 @@ fn wrong_x_of_mxp_between_steps_never_passes() {
             // Either the copies of all process rows, or that of one.
             if cols.owner(column) == grid.mycol && (is_on_all || grid.myrow == 0) {
                 let value = &mut refined.x[cols.local(column)];
-                *value = change.of(*value);
+                *value = change.apply(*value);
             }
             guard.refined = Some(refined);
             guard.start = spec.n.div_ceil(spec.nb);

@@ -357,6 +357,34 @@ fn simulated_ranks_are_compared_with_the_model() {
     assert_eq!(rows, runs.iter().map(row).collect::<Vec<_>>());
 }
 
+#[test]
+fn shares_of_the_refinement_are_those_of_the_raw_runs() {
+    let runs = raw_runs("2026-11-28-simulated-mxp.jsonl");
+    let row = |run: &serde_json::Value| {
+        let text = |field: &str| run[field].as_str().unwrap().to_owned();
+        let milliseconds = |field: &str| 1e3 * run[field].as_f64().unwrap();
+        let (time, refine) = (milliseconds("time_seconds"), milliseconds("refine_seconds"));
+        assert_eq!(run["corrections"], 3, "the page says so above its table");
+        assert!((time - milliseconds("factor_seconds") - refine).abs() < 1e-6);
+        let gbs = (1e-6 / milliseconds("byte_seconds") * 1e3).round() / 1e3;
+        let no_work = if run["work"] == "none" { ", no work" } else { "" };
+        [
+            format!("{} x {}", run["p"], run["q"]),
+            format!("{gbs} GB/s{no_work}"),
+            text("mxp"),
+            run["nb"].to_string(),
+            run["n"].to_string(),
+            format!("{time:.2}"),
+            format!("{:.2}", milliseconds("factor_seconds")),
+            format!("{refine:.2}"),
+            format!("{:.2}", milliseconds("back")),
+            format!("{:.1} %", 100.0 * refine / time),
+        ]
+    };
+    let rows = table(NOTEBOOK, "| ranks | bandwidth | matrix | NB | N |");
+    assert_eq!(rows, runs.iter().map(row).collect::<Vec<_>>());
+}
+
 /// The page's mean seconds and shares of the phases at N = 10000 are those of the raw runs.
 #[test]
 fn seconds_of_phases_are_those_of_the_raw_runs() {

@@ -223,8 +223,8 @@ fn kills_at_random_times_between_tests() {
 /// Ranks of HPL-MxP die at any time, in the factorization or in the refinement.
 #[test]
 fn kills_of_hpl_mxp_at_random_times() {
-    let mxp = |name: &str, flags: &str| hpl(name, flags).of_subcommand("mxp");
-    random_kills(mxp, "mxp", "--n 700,900 --matrix scaled", if is_soak() { 100 } else { 2 });
+    let mxp = |name: &str, flags: &str| hpl(name, flags).running("mxp");
+    random_kills(mxp, "mxp", "--n 700,900 --matrix scaled", if is_soak() { 200 } else { 2 });
 }
 
 /// Starts `jobs` jobs that `hpl` makes of a name and flags, kills each up to three times, and

@@ -22,7 +22,7 @@ const SYSTEM: &str = "--nb 16 --checkpoint-every 2p! --progress off";
 fn mxp(name: &str, (p, q): (usize, usize), flags: &str) -> Job {
     let order = if flags.contains("--n ") || flags.contains("--config") { "" } else { "--n 250" };
     let flags = format!("{SYSTEM} --p {p} --q {q} {order} {flags}");
-    Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), p * q, name, &flags).of_subcommand("mxp")
+    Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), p * q, name, &flags).running("mxp")
 }
 
 /// The x of each test of a run without checkpoints.
@@ -202,7 +202,7 @@ fn mxp_reports_lost_time_and_the_steps_of_all_starts() {
     let part = |key: &str| test["mxp"][key].as_f64().expect("seconds");
     let sum = part("factor_seconds") + part("refine_seconds");
     assert!((sum - time).abs() < 1e-6 && part("refine_seconds") >= down, "{sum} of {time}");
-    // What the report says of the memory is what was allocated.
+    // The report has the memory that was allocated.
     let bytes = |key: &str| test["memory_bytes"][key].as_u64().expect("bytes");
     let segment = ["matrix", "copies", "parities", "header"].map(bytes).iter().sum::<u64>();
     assert_eq!(test["protection"]["segment_bytes"].as_u64(), Some(segment));

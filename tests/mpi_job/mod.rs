@@ -135,7 +135,7 @@ impl Job {
     }
 
     /// The job with this subcommand of its program.
-    pub fn of_subcommand(mut self, subcommand: &'static str) -> Self {
+    pub fn running(mut self, subcommand: &'static str) -> Self {
         self.subcommand = Some(subcommand);
         self
     }

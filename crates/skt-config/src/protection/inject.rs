@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::hook::StepPattern;
 
 /// A fault that a user asks for. `[RANK@]WHAT` kills a rank, with WHAT a step of the protocol,
-/// `column:J`, `time:SECONDS`, or `back` (in the back substitution or, with HPL-MxP, the refinement).
+/// `column:J`, `time:SECONDS`, or `back` (in the back substitution or the refinement of HPL-MxP).
 /// `flip:RANK@column:J` flips a bit of its matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

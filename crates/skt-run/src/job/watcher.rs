@@ -108,7 +108,7 @@ impl RunEvents for Watcher<'_> {
     }
 
     fn step(&mut self, elapsed_seconds: f64, line: &str) {
-        // A checkpoint between two steps had phases of its own.
+        // The phases of a checkpoint between two steps are over.
         heartbeat::enter_phase(Phase::Refine.name());
         self.injector.columns(self.test.n);
         self.events.step(elapsed_seconds, line);

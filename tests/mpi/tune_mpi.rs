@@ -108,16 +108,16 @@ fn the_file_of_tune_agrees_with_its_table_and_runs() {
 fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     let folder = folder();
     let flags = "tune --mxp --matrix scaled --config base.toml --p 2 --q 1 --transport messages \
-                 --n 400 --nb 40,64 --budget 10s --ft self --checkpoint-every 4p!";
+                 --n 400 --nb 40,64 --budget 6s";
     let whole = format!("{flags} --only nb,depth,swap,bcast --out mxp.toml");
     let ended = run(folder.path(), 2, &whole).expect(0);
     let head = "# tune: HPL-MxP, matrix scaled, N = 400, 2 rank(s) of 1 thread(s), ";
     assert!(ended.out.starts_with(head), "{}", ended.out);
     assert!(ended.out.contains("all residuals passed"), "{}", ended.out);
-    assert!(!ended.err.contains("note: "), "the trials had checkpoints: {}", ended.err);
-    let mut raced: Vec<_> = rows(&ended.out).iter().map(|row| row[0].to_owned()).collect();
-    raced.dedup();
-    assert_eq!(raced, ["nb", "depth", "swap"], "{}", ended.out);
+    assert!(rows(&ended.out).iter().any(|row| row[..2] == ["nb", "64"]), "{}", ended.out);
+    // On a busy machine there may be no time for its race.
+    let is_late = ended.out.contains("\n# swap: mix:64 stays, as no time was left\n");
+    assert!(ended.out.contains("\nswap       mix:64 ") || is_late, "{}", ended.out);
     for name in ["nbmin", "rfact", "pfact"] {
         assert!(!ended.out.contains(name), "{}", ended.out);
     }
@@ -136,8 +136,9 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     assert_eq!(report.out.matches("...... PASSED\n").count(), 1, "{}", report.out);
 
     // HPL.dat cannot hold all that the run needs.
-    let only = format!("{flags} --only depth --out mxp.dat");
-    let ended = run(folder.path(), 2, &only).expect(0);
+    let protected = format!("{flags} --ft self --checkpoint-every 4p! --only depth --out mxp.dat");
+    let ended = run(folder.path(), 2, &protected).expect(0);
+    assert!(!ended.err.contains("note: "), "the trials had checkpoints: {}", ended.err);
     let next =
         "mpirun -np 2 skt-hpl mxp mxp.dat --matrix scaled --ft self --checkpoint-every '4p!'";
     assert!(ended.err.ends_with(&format!("\n  {next}\n")), "{}", ended.err);

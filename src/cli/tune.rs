@@ -196,9 +196,10 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     let mut text = convert::whole_text(&checked, format)?;
     if format == Format::Toml {
         let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
-        let next = match args.mxp {
-            true => format!(" Run it with\n#   {}\n", next_command(job, tuning, path)),
-            false => "\n".to_owned(),
+        let next = if args.mxp {
+            format!(" Run it with\n#   {}\n", next_command(job, tuning, path))
+        } else {
+            "\n".to_owned()
         };
         text = format!("# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n}.{next}\n{text}");
     }
@@ -208,12 +209,9 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
 /// The command that runs the file `path` with HPL-MxP, by the launcher that most machines have.
 fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
     let test = &tuning.chosen;
-    let file = match output::is_stdout(path) {
-        true => "FILE".to_owned(),
-        false => shell_quoted(&path.display().to_string()),
-    };
+    let file = shell_quoted(&path.display().to_string());
     let mut command = format!("mpirun -np {} skt-hpl mxp {file}", test.ranks());
-    if !output::is_stdout(path) && Format::from_path(path) == Format::Dat {
+    if Format::from_path(path) == Format::Dat {
         // HPL.dat cannot hold these settings.
         let matrix = test.mxp.filter(|matrix| *matrix != MxpMatrix::FasiHigham);
         command.extend(matrix.map(|matrix| format!(" --matrix {matrix}")));

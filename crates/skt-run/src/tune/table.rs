@@ -197,8 +197,9 @@ exchanges and broadcasts weigh less; --n chooses another
         );
     }
 
-    /// Changes the tests of a tuning to ones of HPL-MxP.
-    fn of_mxp(mut tuning: Tuning) -> Tuning {
+    /// The tuning above, with tests of HPL-MxP.
+    fn mxp_tuning() -> Tuning {
+        let mut tuning = tuning();
         let all = tuning.parameters.iter_mut().flat_map(|tuned| &mut tuned.candidates);
         for test in all.chain([&mut tuning.default, &mut tuning.chosen]) {
             test.mxp = Some(MxpMatrix::Scaled);
@@ -208,7 +209,7 @@ exchanges and broadcasts weigh less; --n chooses another
 
     #[test]
     fn hpl_mxp_is_named_and_has_the_parameters_that_have_an_effect() {
-        let text = text(&of_mxp(tuning()));
+        let text = text(&mxp_tuning());
         assert!(text.starts_with("# tune: HPL-MxP, matrix scaled, N = 300, 2 rank(s)"), "{text}");
         let values = "--p 1 --q 2 --nb 64 --depth 1 --swap mix --swap-threshold 64 --bcast 1ringM";
         assert!(text.contains(&format!("# chosen: {values}\n")), "{text}");
@@ -223,8 +224,8 @@ exchanges and broadcasts weigh less; --n chooses another
             text(&tuning)
         };
         let remark = "\n# nb: 64 is the largest that was tried; --only nb --nb 64,96,128 tries";
-        let of_mxp = largest(of_mxp(tuning()));
-        assert!(of_mxp.contains(remark), "{of_mxp}");
+        let printed = largest(mxp_tuning());
+        assert!(printed.contains(remark), "{printed}");
         assert!(!largest(tuning()).contains("is the largest"), "NB of HPL has a best value");
     }
 

@@ -8,6 +8,7 @@ use skt_solver::comm::Comm;
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen::Lcg;
 use skt_solver::team::Team;
+use skt_solver::work::{self, Work};
 
 use crate::system::System;
 use crate::vectorized::{Loops, vectorized};
@@ -127,6 +128,7 @@ impl<'s> Part<'s> {
 
     fn pass(&self, team: &Team, x: &[f64], has_magnitudes: bool, progress: Progress) -> Sums {
         assert_eq!(x.len(), self.col_count, "an element of x for each column of this rank");
+        work::begins(Work::Generate { entries: self.row_count * self.col_count });
         let parts = Mutex::new(Vec::new());
         team.split(self.row_count, 1, |rows| {
             let first = rows.start;

@@ -69,8 +69,8 @@ fn refine(
     solve: &(dyn Fn(&[f64]) -> Vec<f64> + Sync),
 ) -> Vec<Result<Ended, RefineError>> {
     let n = system.n();
-    run(p * q, |comm| {
-        let grid = Grid::new(&comm, p, q, Pmap::ColumnMajor)?.expect("all ranks are in the grid");
+    let of_rank = |comm: &ThreadComm| {
+        let grid = Grid::new(comm, p, q, Pmap::ColumnMajor)?.expect("all ranks are in the grid");
         let team = Team::new(2, |_| ()).unwrap();
         let operator = Operator::new(system, &grid, &team, nb, &|| ())?;
         let mut refiner = match from {
@@ -87,7 +87,10 @@ fn refine(
         let norms = norms(system, &grid, &team, nb, &state.x, &|| ())?;
         let x = collected(&grid.row, grid.cols(nb), n, &state.x)?;
         Ok(Ended { states, status, norms, x })
-    })
+    };
+    // A rank that returned its error would make the calls of slower ones fail.
+    let ranks = run(p * q, |comm| Ok::<_, RefineError>(of_rank(&comm)));
+    ranks.into_iter().map(|rank| rank.expect("a refinement")).collect()
 }
 
 /// Refines, and checks that all ranks end alike. Returns what the first one found.

@@ -233,6 +233,8 @@ impl<'o, C: Comm> Refiner<'o, C> {
         };
         let mut x = correction;
         x.iter_mut().zip(&self.state.x).for_each(|(new, old)| *new += *old);
+        // A copy that differed would stay: each row of A has its residual with its own copy.
+        self.operator.take_first_copy(&mut x)?;
         let next = self.operator.residual(&x, place)?;
         let before = self.current.scaled;
         if next.scaled < before {

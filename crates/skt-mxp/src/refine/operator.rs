@@ -99,6 +99,11 @@ impl<'o, C: Comm> Operator<'o, C> {
         if is_finite { Ok(()) } else { Err(place.not_finite(name)) }
     }
 
+    /// Gives all ranks of each process column the x of the first of them.
+    pub(super) fn take_first_copy(&self, x: &mut [f64]) -> comm::Result<()> {
+        collect::broadcast(&self.grid.col, x, 0)
+    }
+
     /// `u v` of two vectors by columns, with the same bits on all ranks.
     pub(super) fn dot(&self, u: &[f64], v: &[f64]) -> comm::Result<f64> {
         let mut sum = [dot(u, v)];

@@ -357,7 +357,7 @@ impl Cluster {
         };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         let resumed = guard.is_resumed();
-        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refined: 0 };
+        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refined_lines: 0 };
         let (x, residual) = run_test(&grid, &team, spec, &mut *guard, resumed, &mut watcher)?;
         let (protection, seconds) = (guard.protection(), Guard::<f64>::seconds(&*guard));
         let first_value_seconds = watcher.first_value_seconds;
@@ -480,7 +480,7 @@ struct Watcher {
     killer: Arc<Killer>,
     first_value_seconds: f64,
     /// Steps of the refinement in this start.
-    refined: usize,
+    refined_lines: usize,
 }
 
 impl Watcher {
@@ -499,8 +499,9 @@ impl RunEvents for Watcher {
     }
 
     fn step(&mut self, _: f64, _: &str) {
-        self.refined += 1;
-        self.die(|when| *when == When::Refined(self.refined));
+        // A step of classic refinement has two lines: of its correction, and of its end.
+        self.refined_lines += 1;
+        self.die(|when| *when == When::Refined(self.refined_lines / 2));
     }
 
     fn columns(&mut self, done: usize, _: usize, elapsed_seconds: f64) {

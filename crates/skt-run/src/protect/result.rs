@@ -341,7 +341,7 @@ mod tests {
     fn result_survives_a_round_trip() {
         let (history, samples) = (history(3, 2), samples());
         let want = TestRecord {
-            events: history.events(LONG, "refinement"),
+            events: history.events(LONG, "back substitution"),
             progress: history.progress(&samples),
             ..record()
         };

@@ -153,12 +153,7 @@ pub fn run<C: Comm>(
     });
     let has_converged = record.mxp.as_ref().is_some_and(|mxp| mxp.has_converged);
     conclude(grid, spec, record, solved, events, |x| {
-        Ok(match judge(grid, team, spec, &system, x)? {
-            Outcome::Passed { scaled_residual, norms } if !has_converged => {
-                Outcome::Failed { scaled_residual, norms }
-            }
-            outcome => outcome,
-        })
+        judge(grid, team, spec, &system, x, has_converged)
     })
 }
 
@@ -176,74 +171,87 @@ pub fn solve<C: Comm>(
     events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
 ) -> Result<(Solution, MxpRecord), SolveError> {
-    let (params, shape) = (Params::from(spec), shape(grid, spec));
-    let mut work = Workspace::<_, f32>::new(grid, team, &params, shape)?;
+    let mut work = Workspace::<_, f32>::new(grid, team, &Params::from(spec), shape(grid, spec))?;
     watch_rates(grid, spec, events, &mut work, |work, watch, events| {
         let begun = factor(grid, team, spec, guard, events, (work, watch), start_unix_seconds)?;
         events.phase(Phase::Refine);
-        let mut reached = match guard.take_refined(shape.cols) {
-            Some(reached) => reached,
-            None => Refined::after_factorization(collect::max(&grid.all, guard.seconds())?),
-        };
-        let operator = Operator::new(system, grid, team, spec.nb, &heartbeat::piece)?;
-        let mut refiner = reached.refiner(operator).map_err(|error| match error {
-            RefineError::Comm(error) => error.into(),
-            error => SolveError::Checkpoint { panel: params.panels(), why: error.to_string() },
-        })?;
-        let mut failure = None;
-        let mut progress = RefinementProgress::begin(spec.n, &reached.steps, guard.seconds());
-        while failure.is_none() && refiner.status() == Status::Unfinished {
-            guard.cut_refinement(&reached)?;
-            let (before_seconds, start) = (guard.seconds(), grid.all.now());
-            let (a, _) = guard.lend(shape);
-            let mut solver = Solver::new(grid, team, params, shape, &a, work);
-            let corrected = refiner.step(&mut |r: &[f64]| {
-                let correction = solver.solve(r)?;
-                progress.count();
-                let seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
-                let line = progress.line(&reached.steps, reached.refinement, seconds);
-                events.step(seconds, &line);
-                Ok(correction)
-            });
-            match corrected {
-                Ok(_) => {
-                    let end_seconds = collect::max(&grid.all, guard.seconds())?;
-                    reached.note(refiner.state(), end_seconds);
-                    let line = progress.line(&reached.steps, reached.refinement, end_seconds);
-                    events.step(end_seconds, &line);
-                }
-                Err(RefineError::Comm(error)) => return Err(error.into()),
-                Err(error) => failure = Some(error.to_string()),
-            }
-        }
+        let (reached, end) = refine(grid, team, spec, system, guard, events, work)?;
         let solution = begun.end(grid, reached.x, guard.seconds(), work, events)?;
+        let last = reached.steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
+        let (has_converged, failure) = match end {
+            // Rounding errors of a large system may keep it from its own criterion.
+            Ok(has_converged) => (has_converged || last <= MAX_ROUNDING_RESIDUAL, None),
+            Err(failure) => (false, Some(failure)),
+        };
         let mxp = MxpRecord {
             factor_seconds: reached.factor_seconds,
             refine_seconds: solution.seconds - reached.factor_seconds,
-            refinement: refiner.state().refinement,
+            refinement: reached.refinement,
             steps: reached.steps,
-            has_converged: failure.is_none() && has_converged(&refiner),
+            has_converged,
             failure,
         };
         Ok((solution, mxp))
     })
 }
 
-/// Whether x is as accurate as one in double precision: by the refinement's own criterion or, where
-/// rounding errors of a large system keep it from that, by its scaled residual.
-fn has_converged<C: Comm>(refiner: &Refiner<C>) -> bool {
-    let last = refiner.state().steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
-    refiner.has_converged() || last <= MAX_ROUNDING_RESIDUAL
+/// Refines the solution with the factors that `guard` holds. Also returns whether the refinement
+/// has converged or, if it ended early, why. Collective over the grid.
+fn refine<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    system: &System,
+    guard: &mut dyn RefinementGuard,
+    events: &mut dyn RunEvents,
+    work: &mut Workspace<C, f32>,
+) -> Result<(Refined, Result<bool, String>), SolveError> {
+    let (params, shape) = (Params::from(spec), work.shape());
+    let mut reached = match guard.take_refined(shape.cols) {
+        Some(reached) => reached,
+        None => Refined::after_factorization(collect::max(&grid.all, guard.seconds())?),
+    };
+    let operator = Operator::new(system, grid, team, spec.nb, &heartbeat::piece)?;
+    let mut refiner = reached.refiner(operator).map_err(|error| match error {
+        RefineError::Comm(error) => error.into(),
+        error => SolveError::Checkpoint { panel: params.panels(), why: error.to_string() },
+    })?;
+    let mut progress = RefinementProgress::begin(spec.n, &reached.steps, guard.seconds());
+    while refiner.status() == Status::Unfinished {
+        guard.cut_refinement(&reached)?;
+        let (before_seconds, start) = (guard.seconds(), grid.all.now());
+        let (a, _) = guard.lend(shape);
+        let mut solver = Solver::new(grid, team, params, shape, &a, work);
+        let corrected = refiner.step(&mut |r: &[f64]| {
+            let correction = solver.solve(r)?;
+            progress.count();
+            let seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
+            events.step(seconds, &progress.line(&reached.steps, reached.refinement, seconds));
+            Ok(correction)
+        });
+        match corrected {
+            Ok(_) => {}
+            Err(RefineError::Comm(error)) => return Err(error.into()),
+            Err(error) => return Ok((reached, Err(error.to_string()))),
+        }
+        let end_seconds = collect::max(&grid.all, guard.seconds())?;
+        reached.note(refiner.state(), end_seconds);
+        events.step(end_seconds, &progress.line(&reached.steps, reached.refinement, end_seconds));
+    }
+    Ok((reached, Ok(refiner.has_converged())))
 }
 
+/// How a test with this part of x has ended. One that has not converged has failed, whatever its
+/// residual, and even without a check.
 fn judge<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     spec: &TestSpec,
     system: &System,
     x: &[f64],
+    has_converged: bool,
 ) -> Result<Outcome, CommError> {
-    if spec.threshold <= 0.0 {
+    if spec.threshold <= 0.0 && has_converged {
         return Ok(Outcome::NotChecked);
     }
     // The refinement would adapt all copies to a wrong one, so that each row of A had a small
@@ -252,5 +260,10 @@ fn judge<C: Comm>(
     collect::broadcast(&grid.col, &mut x, 0)?;
     let norms = check::norms(system, grid, team, spec.nb, &x, &heartbeat::piece)?;
     let check::Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
-    Ok(outcome(spec, Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo }))
+    Ok(match outcome(spec, Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo }) {
+        Outcome::Passed { scaled_residual, norms } if !has_converged => {
+            Outcome::Failed { scaled_residual, norms }
+        }
+        outcome => outcome,
+    })
 }

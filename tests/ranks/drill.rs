@@ -439,7 +439,7 @@ pub fn solve<C: Comm>(
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
     let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;
-    Ok((whole_x(grid, spec, &mine)?, check::scaled_residual(spec.n, &norms)))
+    Ok((whole_x(grid, spec, &mine)?, norms.scaled_residual(spec.n)))
 }
 
 pub fn bits(x: &[f64]) -> Vec<u64> {

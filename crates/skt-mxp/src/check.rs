@@ -7,37 +7,11 @@
 use skt_solver::comm::{self, Comm, collect};
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
+use skt_terms::norms::Norms;
 
 use crate::part::{Part, Progress};
-use crate::refine::{EPSILON, largest_here};
+use crate::refine::largest_here;
 use crate::system::System;
-
-/// The norms of a system and its solution.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Norms {
-    /// `max |Ax-b|`
-    pub residual_oo: f64,
-    /// ||A||_oo
-    pub a_oo: f64,
-    /// ||A||_1
-    pub a_1: f64,
-    /// ||x||_oo
-    pub x_oo: f64,
-    /// ||x||_1
-    pub x_1: f64,
-    /// ||b||_oo
-    pub b_oo: f64,
-}
-
-impl Norms {
-    /// The scaled residual of a system of order `n`; 0 for order 0. What is not finite stays so.
-    pub fn scaled_residual(&self, n: usize) -> f64 {
-        if n == 0 {
-            return 0.0;
-        }
-        self.residual_oo / (EPSILON * (self.a_oo * self.x_oo + self.b_oo) * n as f64)
-    }
-}
 
 /// The norms of a system that is distributed for panels of `nb` columns, and of the solution whose
 /// part for this rank's columns is `x`. Collective over the grid; the result is the same on all

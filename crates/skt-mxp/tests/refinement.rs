@@ -4,7 +4,7 @@ mod dense;
 
 use dense::Dense;
 use proptest::prelude::*;
-use skt_mxp::check::{Norms, norms};
+use skt_mxp::check::norms;
 use skt_mxp::refine::{
     CORRECTIONS_MAX, Factors, Operator, RefineError, Refiner, State, Status, Step,
 };
@@ -14,6 +14,7 @@ use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
 use skt_terms::choice::{MxpMatrix, Pmap, Refinement};
+use skt_terms::norms::Norms;
 
 /// Where a test runs.
 #[derive(Debug, Clone, Copy)]

@@ -28,6 +28,7 @@ pub mod layout;
 pub mod levels;
 pub mod median;
 pub mod named;
+pub mod norms;
 pub mod panel_edges;
 pub mod phases;
 pub mod ranges;

@@ -35,9 +35,6 @@ const CLASSIC_GAIN: f64 = 8.0;
 /// would gain no more.
 const GMRES_GAIN: f64 = 2.0;
 
-/// The relative machine precision of the reference: half of the distance from 1 to the next double.
-pub(crate) const EPSILON: f64 = f64::EPSILON / 2.0;
-
 /// Below this order the criterion is that of this order. The roundings of a single product already
 /// exceed it for n = 1, where LAPACK's criterion can fail for the best x that exists.
 const CRITERION_ORDER_MIN: usize = 16;

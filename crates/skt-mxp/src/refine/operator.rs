@@ -3,8 +3,9 @@
 use skt_solver::comm::{self, Comm, collect};
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
+use skt_terms::norms::EPSILON;
 
-use super::{CRITERION_ORDER_MIN, EPSILON, Place, RefineError, Residual, largest, largest_here};
+use super::{CRITERION_ORDER_MIN, Place, RefineError, Residual, largest, largest_here};
 use crate::part::{Part, Progress, dot};
 use crate::system::System;
 

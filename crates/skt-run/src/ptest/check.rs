@@ -10,9 +10,6 @@ use skt_solver::blas::MatRef;
 use skt_solver::comm::{Comm, Result, collect};
 use skt_solver::grid::Grid;
 
-/// The relative machine precision of the reference: half of the distance from 1 to the next double.
-const EPSILON: f64 = f64::EPSILON / 2.0;
-
 /// Norms of the system whose local part, as generated, is `a`, and of the solution whose local part
 /// is `x`. Collective over the grid; the result is the same on all ranks.
 pub fn norms<C: Comm>(grid: &Grid<C>, n: usize, nb: usize, a: MatRef, x: &[f64]) -> Result<Norms> {
@@ -50,13 +47,4 @@ pub fn norms<C: Comm>(grid: &Grid<C>, n: usize, nb: usize, a: MatRef, x: &[f64])
     collect::all_sum(&grid.row, &mut x_1)?;
     let [residual_oo, a_oo, b_oo, a_1, x_oo] = maxima;
     Ok(Norms { residual_oo, a_oo, a_1, x_oo, x_1: x_1[0], b_oo })
-}
-
-/// The scaled residual; 0 for a system of order 0.
-pub fn scaled_residual(n: usize, norms: &Norms) -> f64 {
-    if n == 0 {
-        return 0.0;
-    }
-    let scale = EPSILON * (norms.a_oo * norms.x_oo + norms.b_oo) * n as f64;
-    norms.residual_oo / scale
 }

@@ -359,7 +359,7 @@ pub fn judge<C: Comm>(
 
 /// How a test with these norms has ended.
 fn outcome(spec: &TestSpec, norms: Norms) -> Outcome {
-    let scaled_residual = check::scaled_residual(spec.n, &norms);
+    let scaled_residual = norms.scaled_residual(spec.n);
     // Not `>=`: a residual that is NaN must fail.
     if scaled_residual < spec.threshold {
         Outcome::Passed { scaled_residual, norms }

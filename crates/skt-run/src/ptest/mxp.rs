@@ -6,7 +6,7 @@ use super::refining::RefinementProgress;
 use super::{Solution, conclude, empty_record, factor, outcome, watch_rates};
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
-use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Norms, Outcome, RefinementStep, TestRecord};
+use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
 use skt_config::{MxpMatrix, Refinement, TestSpec};
 use skt_mxp::check;
 use skt_mxp::part::Part;
@@ -259,8 +259,7 @@ fn judge<C: Comm>(
     let mut x = x.to_vec();
     collect::broadcast(&grid.col, &mut x, 0)?;
     let norms = check::norms(system, grid, team, spec.nb, &x, &heartbeat::piece)?;
-    let check::Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo } = norms;
-    Ok(match outcome(spec, Norms { residual_oo, a_oo, a_1, x_oo, x_1, b_oo }) {
+    Ok(match outcome(spec, norms) {
         Outcome::Passed { scaled_residual, norms } if !has_converged => {
             Outcome::Failed { scaled_residual, norms }
         }

@@ -1,23 +1,7 @@
 //! How a test ended.
 
 use serde::{Deserialize, Serialize};
-
-/// Norms of the problem and its solution.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-pub struct Norms {
-    /// `max |Ax-b|`
-    pub residual_oo: f64,
-    /// ||A||_oo
-    pub a_oo: f64,
-    /// ||A||_1
-    pub a_1: f64,
-    /// ||x||_oo
-    pub x_oo: f64,
-    /// ||x||_1
-    pub x_1: f64,
-    /// ||b||_oo
-    pub b_oo: f64,
-}
+pub use skt_terms::norms::Norms;
 
 /// How a test ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! The numbers of a matrix, and the BLAS calls for them.
 
+use std::convert::Infallible;
 use std::fmt::{Debug, Display};
 
 use bytemuck::Pod;
@@ -7,7 +8,7 @@ use bytemuck::Pod;
 use super::ffi::{self, BlasInt};
 use super::solve_rows::SolveKernel;
 use super::transpose::Squares;
-use super::{MatRef, kernels, mixed};
+use super::{Bf16Products, MatRef, RoundedProducts, kernels, mixed};
 
 /// A triangle of a matrix, which may have other numbers on its other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +62,9 @@ pub trait Element:
     const ONE: Self;
     /// -1.
     const MINUS_ONE: Self;
+
+    /// Products of operands with fewer bits.
+    type Rounded: RoundedProducts<Self>;
 
     /// Numbers in the space of a double.
     const PER_DOUBLE: usize = size_of::<f64>() / size_of::<Self>();
@@ -117,11 +121,13 @@ pub trait Element:
 }
 
 macro_rules! element {
-    ($type:ty, $gemm:ident, $trsm:ident, $swap:expr, $vectors:ident) => {
+    ($type:ty, $rounded:ty, $gemm:ident, $trsm:ident, $swap:expr, $vectors:ident) => {
         impl Element for $type {
             const ZERO: Self = 0.0;
             const ONE: Self = 1.0;
             const MINUS_ONE: Self = -1.0;
+
+            type Rounded = $rounded;
 
             fn rounded(value: f64) -> Self {
                 value as Self
@@ -161,8 +167,8 @@ macro_rules! element {
     };
 }
 
-element!(f64, dgemm_, dtrsm_, kernels::swap, double);
-element!(f32, sgemm_, strsm_, <[f32]>::swap_with_slice, mixed);
+element!(f64, Infallible, dgemm_, dtrsm_, kernels::swap, double);
+element!(f32, Bf16Products, sgemm_, strsm_, <[f32]>::swap_with_slice, mixed);
 
 /// Products of a vector and a matrix of doubles, by the BLAS.
 mod double {

@@ -124,14 +124,14 @@ pub fn blas_threads() -> Option<usize> {
 }
 
 /// The address of a function in any loaded library.
-fn symbol(name: &CStr) -> Option<*mut c_void> {
+pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
     // SAFETY: the name is NUL-terminated; RTLD_DEFAULT searches the loaded libraries.
     let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }
 
 /// The file that an address was loaded from.
-fn file_of(address: *mut c_void) -> Option<PathBuf> {
+pub(super) fn file_of(address: *mut c_void) -> Option<PathBuf> {
     // SAFETY: `info` is plain data for which zeros are a value; dladdr only writes to it, and the
     // name in it exists as long as the library is loaded.
     let name = unsafe {

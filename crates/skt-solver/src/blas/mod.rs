@@ -6,6 +6,7 @@
 //! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` documents how to
 //! choose one. Each view knows its own layout, so that calls read like the mathematics they do.
 
+pub mod bf16;
 mod element;
 mod ffi;
 pub(crate) mod kernels;
@@ -13,6 +14,7 @@ pub mod library;
 mod mixed;
 pub(crate) mod passes;
 pub mod peak;
+mod rounded;
 mod solve_rows;
 pub mod transpose;
 pub mod triad;
@@ -20,6 +22,7 @@ mod vectors;
 pub mod view;
 
 pub use element::{Element, Triangle};
+pub use rounded::{Bf16Products, RoundedProducts};
 pub use view::{MatMut, MatRef};
 
 use element::{GemmArguments, TrsmArguments};

@@ -3,9 +3,8 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use bytemuck::Pod;
 use skt_comm::pages;
-
-use super::Element;
 
 /// How many rows ahead [`MatRef::fetched_rows`] fetches: while one row is read, the next one
 /// arrives.
@@ -51,13 +50,13 @@ pub struct MatMut<'a, T = f64> {
 }
 
 // SAFETY: a MatRef is a shared borrow of elements, a MatMut an exclusive one.
-unsafe impl<T: Element> Send for MatRef<'_, T> {}
+unsafe impl<T: Pod + Sync> Send for MatRef<'_, T> {}
 // SAFETY: a MatRef is a shared borrow of elements.
-unsafe impl<T: Element> Sync for MatRef<'_, T> {}
+unsafe impl<T: Pod + Sync> Sync for MatRef<'_, T> {}
 // SAFETY: a MatMut is an exclusive borrow of elements.
-unsafe impl<T: Element> Send for MatMut<'_, T> {}
+unsafe impl<T: Pod + Send> Send for MatMut<'_, T> {}
 // SAFETY: a shared MatMut only reads.
-unsafe impl<T: Element> Sync for MatMut<'_, T> {}
+unsafe impl<T: Pod + Sync> Sync for MatMut<'_, T> {}
 
 /// Checks that `lines` of `width` elements each, `ld` from one to the next, fit into `len`
 /// elements. Returns the distance from one line to the next: `ld`, or 0 where lines are empty, so
@@ -121,7 +120,7 @@ macro_rules! shape {
     };
 }
 
-impl<'a, T: Element> MatRef<'a, T> {
+impl<'a, T: Pod> MatRef<'a, T> {
     shape!();
 
     /// A matrix whose rows are contiguous.
@@ -208,7 +207,7 @@ impl<'a, T: Element> MatRef<'a, T> {
     }
 }
 
-impl<'a, T: Element> MatMut<'a, T> {
+impl<'a, T: Pod> MatMut<'a, T> {
     shape!();
 
     /// A writable matrix whose rows are contiguous.
@@ -369,7 +368,7 @@ impl<'a, T: Element> MatMut<'a, T> {
 /// A matrix that several threads write, each of them disjoint blocks.
 pub struct SharedMat<'a, T = f64>(MatMut<'a, T>);
 
-impl<'a, T: Element> SharedMat<'a, T> {
+impl<'a, T: Pod> SharedMat<'a, T> {
     /// A row-major matrix without gaps.
     ///
     /// # Panics

@@ -13,6 +13,7 @@ use super::exchange::RowExchange;
 use super::factored::Factored;
 use super::final_part::Reached;
 use super::local::Local;
+use super::packing::Packing;
 use super::panel::{self, Panel};
 use super::product::{Unrecorded, multiply_narrow};
 use super::slots::PanelBuffers;
@@ -28,6 +29,8 @@ pub(super) struct LookAhead<C: Comm, T: Factored = f64> {
     space: T::Space,
     /// The row exchange on the columns of one panel.
     exchange: RowExchange<C>,
+    /// U of these columns, where products read it packed.
+    packing: Packing<T>,
 }
 
 impl<C: Comm, T: Factored> LookAhead<C, T> {
@@ -38,6 +41,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         params: &Params,
         candidates: Option<SharedCandidates>,
         rows: Option<NodeRows>,
+        products: Option<T::Rounded>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let (map, myrow) = (grid.rows(params.nb), grid.myrow);
@@ -46,7 +50,8 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
         let exchange = RowExchange::new(grid.p, nb, T::doubles(nb), rows)?;
         let space = T::space(params, map, myrow, candidates)?;
-        Ok(Self::with_buffers(params, buffers, space, exchange))
+        let packing = Packing::new(products, nb, nb)?;
+        Ok(Self { packing, ..Self::with_buffers(params, buffers, space, exchange) })
     }
 
     /// Look-ahead with given memory: `buffers` for panels, `space` for the panel being factored,
@@ -57,7 +62,8 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         space: T::Space,
         exchange: RowExchange<C>,
     ) -> Self {
-        Self { panels: VecDeque::with_capacity(params.depth + 1), buffers, space, exchange }
+        let (panels, packing) = (VecDeque::with_capacity(params.depth + 1), Packing::NONE);
+        Self { panels, buffers, space, exchange, packing }
     }
 
     pub fn is_shared(&self) -> bool {
@@ -154,13 +160,13 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         let cols = local.columns_of(newest..newest + 1);
-        let Self { panels, exchange, .. } = self;
+        let Self { panels, exchange, packing, .. } = self;
         applied.into_iter().chain(&*panels).try_for_each(|panel| {
             if cols.is_empty() {
                 return Ok(());
             }
             // SAFETY: the team uses only columns right of the look-ahead.
-            unsafe { apply_to_columns(local, panel, cols.clone(), exchange, phases) }
+            unsafe { apply_to_columns(local, panel, cols.clone(), (exchange, packing), phases) }
         })
     }
 
@@ -235,13 +241,14 @@ unsafe fn apply_to_columns<C: Comm, T: Factored>(
     local: &Local<C, T>,
     panel: &Panel<C, T>,
     cols: Range<usize>,
-    exchange: &mut RowExchange<C>,
+    (exchange, packing): (&mut RowExchange<C>, &mut Packing<T>),
     phases: &mut Phases,
 ) -> Result<(), SolveError> {
     let operands = panel.operands();
     // SAFETY: the caller's promise.
     let u = unsafe { exchange.solve(local, panel, cols.clone(), phases) }?;
     let start = local.grid.all.now();
+    let u = packing.pack(local.team, u);
     // SAFETY: the caller's promise; A2 and U share no element.
     unsafe { multiply_narrow(local, &cols, &operands, u, &Unrecorded) }?;
     phases.update += local.seconds_since(start);

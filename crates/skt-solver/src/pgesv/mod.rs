@@ -36,6 +36,7 @@ mod half;
 mod local;
 mod look_ahead;
 mod pace;
+mod packing;
 pub mod panel;
 mod pivoted;
 mod product;
@@ -70,9 +71,11 @@ use local::Local;
 pub use local::LocalShape;
 use look_ahead::LookAhead;
 pub use pace::CallLimit;
+use packing::Packing;
 use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 pub use rates::{Rate, Rates};
+use short_calls::short_ones_keep_bits;
 use skt_terms::choice::{Bcast, Swap};
 use substitution::Substitution;
 use trailing::TrailingExchange;
@@ -182,6 +185,8 @@ pub struct Workspace<C: Comm, T: Factored = f64> {
     look_ahead: LookAhead<C, T>,
     /// The row exchange on the trailing columns.
     exchange: TrailingExchange<C>,
+    /// U of the trailing columns, where products read it packed.
+    packing: Packing<T>,
     /// Whether a second thread progresses messages while this one multiplies.
     has_helper: bool,
     /// The fewest threads of any rank in this process column. All ranks of the column advance a
@@ -213,18 +218,33 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
         params: &Params,
         shape: LocalShape<T>,
     ) -> Result<Self, SolveError> {
+        Self::for_products(grid, team, params, shape, None)
+    }
+
+    /// As [`Self::new`], for `products` that read L2 and U rounded, if any do.
+    ///
+    /// # Errors
+    /// When there is no memory, or a rank cannot be reached.
+    pub fn for_products(
+        grid: &Grid<C>,
+        team: &Team,
+        params: &Params,
+        shape: LocalShape<T>,
+        products: Option<T::Rounded>,
+    ) -> Result<Self, SolveError> {
         let min_threads = min_threads(grid, team)?;
         let nb = params.widest_panel();
         let ColumnMemory { candidates, trailing, ahead } =
             ColumnMemory::new(grid, params.share, nb, T::doubles(shape.cols), T::doubles(nb))?;
-        let look_ahead = LookAhead::new(grid, params, candidates, ahead)?;
+        let look_ahead = LookAhead::new(grid, params, candidates, ahead, products)?;
         if look_ahead.has_messages(grid) {
-            short_calls::short_ones_keep_bits::<T>();
+            short_ones_keep_bits::<T>(products);
         }
         Ok(Self {
             shape,
             look_ahead,
             exchange: TrailingExchange::new::<T>(grid, params, shape.cols, trailing)?,
+            packing: Packing::new(products, nb, shape.cols)?,
             has_helper: true,
             min_threads,
             phases: Phases::default(),
@@ -303,7 +323,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
         token: &mut Token,
     ) -> Result<(), SolveError> {
         let has_messages = self.has_messages(local);
-        let Self { look_ahead, exchange, phases, rates, min_threads, .. } = self;
+        let Self { look_ahead, exchange, packing, phases, rates, min_threads, .. } = self;
         let last_ahead = panel.k + local.params.depth;
         let halves = exchange.halves(local.columns_right_of(last_ahead));
         let next_halves = exchange.halves(local.columns_right_of(last_ahead + 1));
@@ -319,6 +339,8 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
             let (this_half, mut other_half) = exchange.exchange_on(half, &halves, may_be_sent);
             // SAFETY: no other thread uses the columns right of the look-ahead.
             let u = unsafe { this_half.solve(local, panel, cols.clone(), phases) }?;
+            let clock = ProductClock::start(local.grid.all.now(), phases);
+            let u = packing.pack(local.team, u);
             // A2 = A2 - L2 U, on all threads; this one advances the newest panel first.
             // SAFETY: during the product the look-ahead writes only left of these columns, and the
             // rows of the other half are only read.
@@ -333,7 +355,6 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
                     &Unrecorded,
                 )
             };
-            let clock = ProductClock::start(local.grid.all.now(), phases);
             let computed = product.compute_overlapped_with(local.team, || {
                 look_ahead.advance(local, advance_overlapped, panel, token, phases)?;
                 token.messages_are_sent();
@@ -378,7 +399,8 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
         work: &'m mut Workspace<C, T>,
     ) -> Self {
         let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
-        Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
+        let rounded = work.packing.products();
+        Self { local: Local { grid, team, params, a, rows, cols, shape, rounded }, work }
     }
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
@@ -445,7 +467,8 @@ impl<C: Comm> Solver<'_, C, f32> {
     /// # Panics
     /// When `y` has another length.
     pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, CommError> {
-        let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, cols } = self.local;
+        let Local { grid, team, params, a, shape, rows, cols, .. } = self.local;
+        let Params { n, nb, .. } = params;
         assert_eq!(y.len(), shape.rows, "an element for each row");
         let start = grid.all.now();
         // SAFETY: no other view of the matrix is in use.

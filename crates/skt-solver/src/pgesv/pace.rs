@@ -29,7 +29,7 @@ pub struct CallLimit {
 impl CallLimit {
     /// The limit of a run. Probes the BLAS at the first call in a process (`short_ones_keep_bits`).
     pub fn tuned() -> Self {
-        let grain_columns = if short_ones_keep_bits::<f64>() {
+        let grain_columns = if short_ones_keep_bits::<f64>(None) {
             TUNING.call_grain_columns
         } else {
             TUNING.call_grain_columns_of_long_products

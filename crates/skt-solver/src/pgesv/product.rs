@@ -15,12 +15,12 @@ use super::local::Local;
 use super::pace::Pace;
 use super::panel::Panel;
 use super::short_calls::short_ones_keep_bits;
+use crate::blas::Element;
 use crate::blas::view::SharedMat;
-use crate::blas::{Element, MatRef};
 use crate::comm::Comm;
 use crate::team::Team;
 use crate::tuning::TUNING;
-use crate::update::{self, Operands};
+use crate::update::{self, Operands, ProductU};
 use crate::work;
 
 /// A listener that is called for each call of the BLAS for a product. A call computes some rows of
@@ -60,7 +60,7 @@ impl CallListener for Unrecorded {
 pub(super) unsafe fn multiply_part<T: Element>(
     (a, cols): (&SharedMat<T>, &Range<usize>),
     panel: &Operands<T>,
-    u: MatRef<T>,
+    u: ProductU<T>,
     (rows, mut done): (Range<usize>, usize),
     listener: &impl CallListener,
 ) -> Result<Duration, SolveError> {
@@ -76,7 +76,7 @@ pub(super) unsafe fn multiply_part<T: Element>(
         let a2 = unsafe {
             a.block(below + rows.start..below + rows.end, at + call.start..at + call.end)
         };
-        update::multiply(panel, u.block(0..jb, call.clone()), rows.clone(), a2);
+        update::multiply(panel, u.columns(call.clone()), rows.clone(), a2);
         let took = start.elapsed();
         inside += took;
         if let Some(pace) = pace {
@@ -101,7 +101,7 @@ pub(super) unsafe fn multiply_narrow<C: Comm, T: Element>(
     local: &Local<C, T>,
     cols: &Range<usize>,
     panel: &Operands<T>,
-    u: MatRef<T>,
+    u: ProductU<T>,
     listener: &impl CallListener,
 ) -> Result<(), SolveError> {
     let parts: Vec<_> =
@@ -160,9 +160,9 @@ pub(super) struct ProductWork {
 
 /// The product of one step: of a panel's L2 and the U of the columns `cols`, on rows that the
 /// threads of a rank take from a queue.
-pub(super) struct Product<'p, 'm, L: CallListener, T = f64> {
+pub(super) struct Product<'p, 'm, L: CallListener, T: Element = f64> {
     panel: Operands<'p, T>,
-    u: MatRef<'p, T>,
+    u: ProductU<'p, T>,
     a: &'p SharedMat<'m, T>,
     cols: Range<usize>,
     /// Most rows of one call of the BLAS.
@@ -185,7 +185,7 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     pub unsafe fn new<C: Comm>(
         local: &Local<'m, C, T>,
         panel: &'p Panel<C, T>,
-        u: MatRef<'p, T>,
+        u: ProductU<'p, T>,
         cols: Range<usize>,
         overlapped: Option<usize>,
         has_messages: bool,
@@ -268,7 +268,7 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
         let size = short * self.cols.len() * self.u.rows();
         rows >= 2 * short
             && size >= TUNING.least_size_of_short_product
-            && short_ones_keep_bits::<T>()
+            && short_ones_keep_bits::<T>(self.u.products())
     }
 
     /// Computes pieces until none is left. Called on all threads but that with the token.
@@ -494,7 +494,7 @@ fn cut(rows: Range<usize>, most: usize, grain: usize) -> impl Iterator<Item = Ra
 mod tests {
     use super::*;
     use crate::blas::library::use_one_thread;
-    use crate::blas::{MatMut, gemm};
+    use crate::blas::{MatMut, MatRef, gemm};
 
     #[test]
     fn pieces_and_products_cover_all_rows_once_in_order() {

@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::blas::{Element, MatMut, MatRef, gemm};
+use crate::blas::bf16::Bf16;
+use crate::blas::{Element, MatMut, MatRef, RoundedProducts, gemm};
 use crate::tuning::TUNING;
 
 /// Whether a product has the same bits in one call of the BLAS as with a short call before the
@@ -11,10 +12,32 @@ use crate::tuning::TUNING;
 /// process; call it before time counts.
 ///
 /// BLIS 0.9.0 chooses by the size between two algorithms that round differently.
-pub(super) fn short_ones_keep_bits<T: Element>() -> bool {
+///
+/// The answer is that for GEMM or, if given, for the `products` of the process.
+pub(super) fn short_ones_keep_bits<T: Element>(products: Option<T::Rounded>) -> bool {
     static KEEP_BITS: [OnceLock<bool>; 2] = [OnceLock::new(), OnceLock::new()];
-    let multiply = |l: MatRef<T>, u: MatRef<T>, a2: MatMut<T>| gemm(T::MINUS_ONE, l, u, T::ONE, a2);
-    *KEEP_BITS[T::PER_DOUBLE - 1].get_or_init(|| keeps_bits(multiply))
+    static ROUNDED_KEEP_BITS: OnceLock<bool> = OnceLock::new();
+    match products {
+        None => *KEEP_BITS[T::PER_DOUBLE - 1]
+            .get_or_init(|| keeps_bits(|l, u, a2: MatMut<T>| gemm(T::MINUS_ONE, l, u, T::ONE, a2))),
+        Some(products) => *ROUNDED_KEEP_BITS.get_or_init(|| {
+            keeps_bits(|l, u, a2: MatMut<T>| {
+                let rounded = |a: MatRef<T>| {
+                    let mut numbers: Vec<T> =
+                        (0..a.rows()).flat_map(|i| a.row(i)).copied().collect();
+                    products.round(&mut numbers);
+                    numbers
+                };
+                let ((rows, k), cols, l, u) =
+                    ((l.rows(), l.cols()), u.cols(), rounded(l), rounded(u));
+                let mut packed = vec![Bf16::default(); u.len()];
+                let u = MatRef::row_major(&u, k, cols, cols);
+                products.pack(u, MatMut::row_major(&mut packed, k, cols, cols));
+                let u = MatRef::row_major(&packed, k, cols, cols);
+                products.multiply(MatRef::row_major(&l, rows, k, k), u, a2);
+            })
+        }),
+    }
 }
 
 /// Whether `multiply`, which computes `A2 = A2 - L U`, gives the same bits with a short call first.
@@ -66,7 +89,7 @@ mod tests {
             multiply(l, u, a2, is_short);
         }));
         use_one_thread();
-        assert!(short_ones_keep_bits::<f64>(), "the BLAS of the tests does");
-        assert!(short_ones_keep_bits::<f32>(), "the BLAS of the tests does");
+        assert!(short_ones_keep_bits::<f64>(None), "the BLAS of the tests does");
+        assert!(short_ones_keep_bits::<f32>(None), "the BLAS of the tests does");
     }
 }

@@ -25,6 +25,7 @@ use crate::comm::{Comm, PageBuf};
 use crate::grid::Cyclic;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::Plan;
+use crate::update;
 use crate::work::{self, Work};
 
 /// Columns up to which a diagonal block is factored column by column.
@@ -82,14 +83,15 @@ impl Factored for f32 {
         transpose::copy(block.as_ref(), l1);
         // SAFETY: the caller's promise.
         let a21 = unsafe { local.a.read(below..below + rows_below, cols) };
-        let l2 = l2.share();
+        let (l2, rounded) = (l2.share(), local.rounded);
         let parts: Vec<_> = narrow_parts(rows_below, local.team.threads()).collect();
         local.team.split(parts.len(), 1, |taken| {
             for rows in &parts[taken] {
                 // SAFETY: each part is taken once, and the parts do not overlap.
                 let mut l2 = unsafe { l2.block(rows.clone(), 0..jb) };
                 copy(a21.block(rows.clone(), 0..jb), l2.rb());
-                solve_upper_from_right(block.as_ref(), l2);
+                solve_upper_from_right(block.as_ref(), l2.rb());
+                update::round::<Self>(rounded, l2);
                 work::piece_done();
             }
         });
@@ -158,6 +160,8 @@ mod tests {
     use super::super::guard::{Guard, Unguarded};
     use super::super::{LocalShape, Solver, Workspace};
     use super::*;
+    use crate::blas::Bf16Products;
+    use crate::blas::bf16::{Bf16Library, stand_ins};
     use crate::blas::library::use_one_thread;
     use crate::comm::threads::{self, ThreadComm};
     use crate::grid::Grid;
@@ -194,7 +198,7 @@ mod tests {
     fn factors(
         params: Params,
         (p, q): (usize, usize),
-        threads: usize,
+        (threads, products): (usize, Option<Bf16Products>),
         cut: usize,
         element: impl Fn(usize, usize) -> f32 + Copy + Send + Sync,
     ) -> Vec<Result<Part, SolveError>> {
@@ -213,7 +217,8 @@ mod tests {
                 let (i, j, is_element) = place(at);
                 *value = if is_element { element(i, j) } else { f32::NAN };
             }
-            let mut work = Workspace::<_, f32>::new(&grid, &team, &params, shape)?;
+            let mut work =
+                Workspace::<_, f32>::for_products(&grid, &team, &params, shape, products)?;
             let cuts = [0, cut.min(params.panels()), params.panels()];
             for to in cuts.windows(2) {
                 let (a, background) = guard.lend(shape);
@@ -250,7 +255,7 @@ mod tests {
         ) {
             let element = element(seed, n);
             let want = dense_factors(n, element);
-            let ranks = factors(params(n, nb, depth, share), (p, q), threads, cut, element);
+            let ranks = factors(params(n, nb, depth, share), (p, q), (threads, None), cut, element);
             let (mut count, mut x) = (0, vec![None; n]);
             for (elements, part_of_x) in ranks.into_iter().map(|rank| rank.expect("factored")) {
                 for (i, j, value) in elements {
@@ -270,6 +275,39 @@ mod tests {
             }
         }
 
+        /// L2 and U have the bits of bf16, and their product differs from A by their rounding.
+        #[test]
+        fn rounded_factors_are_those_of_the_matrix(
+            n in 1usize..70, nb in 1usize..24, p in 1usize..4, q in 1usize..4, depth in 0usize..3,
+            threads in 1usize..3, share: bool, cut in 0usize..70, kind in 0usize..3, seed: u64,
+        ) {
+            let element = element(seed, n);
+            let libraries: &'static [Bf16Library] = Vec::from(stand_ins()).leak();
+            let products = match kind {
+                0 => Bf16Products::Emulated,
+                kind => Bf16Products::Library(&libraries[kind - 1]),
+            };
+            let params = params(n, nb, depth, share);
+            let ranks = factors(params, (p, q), (threads, Some(products)), cut, element);
+            let (mut l, mut u) = (vec![0.0; n * n], vec![0.0; n * n]);
+            for (elements, _) in ranks.into_iter().map(|rank| rank.expect("factored")) {
+                for (i, j, value) in elements {
+                    if i / nb != j / nb {
+                        prop_assert_eq!(value.to_bits() & 0xffff, 0, "{}, {}: {}", i, j, value);
+                    }
+                    let factor = if i > j { &mut l } else { &mut u };
+                    factor[i * n + j] = f64::from(value);
+                }
+            }
+            (0..n).for_each(|i| l[i * n + i] = 1.0);
+            for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                let terms = || (0..n).map(|k| l[i * n + k] * u[k * n + j]);
+                let size: f64 = terms().map(f64::abs).sum();
+                let off = terms().sum::<f64>() - f64::from(element(i, j));
+                prop_assert!(off.abs() <= size / 250.0, "{i}, {j}: {off} of {size}");
+            }
+        }
+
         #[test]
         fn a_useless_pivot_is_named_by_all_ranks(
             n in 1usize..50, nb in 1usize..17, p in 1usize..3, q in 1usize..3, at in 0usize..50,
@@ -284,7 +322,7 @@ mod tests {
                 () if i == at && j < at => 0.0,
                 () => element(i, j),
             };
-            for rank in factors(params(n, nb, depth, false), (p, q), 1, 0, spoiled) {
+            for rank in factors(params(n, nb, depth, false), (p, q), (1, None), 0, spoiled) {
                 match rank {
                     Err(SolveError::Pivot { column, value }) => {
                         prop_assert_eq!(column, at);

@@ -4,7 +4,7 @@ use super::Params;
 use super::column::ColumnMemory;
 use super::factored::Factored;
 use super::local::LocalShape;
-use super::{panel, trailing};
+use super::{packing, panel, trailing};
 use crate::grid::Cyclic;
 use crate::swap;
 
@@ -16,6 +16,13 @@ impl<T: Factored> LocalShape<T> {
         let messages = message.saturating_mul(params.depth + 1);
         let space = T::space_doubles(params, rows, myrow);
         messages.saturating_add(space).saturating_add(self.exchange_doubles(params, rows, myrow))
+    }
+
+    /// Doubles of work space for products of rounded operands, besides [`Self::work_doubles`]; at
+    /// most `usize::MAX`.
+    pub fn packing_doubles(&self, params: &Params) -> usize {
+        let nb = params.widest_panel();
+        packing::doubles(nb, self.cols).saturating_add(packing::doubles(nb, nb))
     }
 
     /// Doubles of the work space of the row exchange, a part of [`Self::work_doubles`].

@@ -12,7 +12,10 @@
 
 use std::ops::Range;
 
-use crate::blas::{Element, MatMut, MatRef, Rows, gemm, solve_unit_lower, solve_unit_lower_from};
+use crate::blas::bf16::Bf16;
+use crate::blas::{
+    Element, MatMut, MatRef, RoundedProducts, Rows, gemm, solve_unit_lower, solve_unit_lower_from,
+};
 use crate::work::{self, Work};
 
 /// What an update needs of a panel, on one rank.
@@ -28,23 +31,91 @@ pub struct Operands<'a, T = f64> {
     pub below: usize,
 }
 
-/// `U = L1^-1 A1`, in place.
-pub fn solve<T: Element>(panel: &Operands<T>, a1: MatMut<T>) {
+/// U of an update, as its products read it.
+#[derive(Clone, Copy)]
+pub enum ProductU<'a, T: Element = f64> {
+    /// As it was solved for.
+    Solved(MatRef<'a, T>),
+    /// Rounded, and packed for these products.
+    Packed(T::Rounded, MatRef<'a, Bf16>),
+}
+
+impl<'a, T: Element> ProductU<'a, T> {
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Solved(u) => u.rows(),
+            Self::Packed(_, u) => u.rows(),
+        }
+    }
+
+    /// The products that read it rounded, if these do.
+    pub fn products(&self) -> Option<T::Rounded> {
+        match self {
+            Self::Solved(_) => None,
+            Self::Packed(products, _) => Some(*products),
+        }
+    }
+
+    /// U of the columns `cols`.
+    ///
+    /// # Panics
+    /// When it has fewer columns.
+    pub fn columns(self, cols: Range<usize>) -> Self {
+        let rows = 0..self.rows();
+        match self {
+            Self::Solved(u) => Self::Solved(u.block(rows, cols)),
+            Self::Packed(products, u) => Self::Packed(products, u.block(rows, cols)),
+        }
+    }
+}
+
+impl<'a, T: Element> From<MatRef<'a, T>> for ProductU<'a, T> {
+    fn from(u: MatRef<'a, T>) -> Self {
+        Self::Solved(u)
+    }
+}
+
+/// `U = L1^-1 A1`, in place, for `products` that read it rounded, if any do.
+pub fn solve<T: Element>(panel: &Operands<T>, mut a1: MatMut<T>, products: Option<T::Rounded>) {
     work::begins(Work::Solve { k: a1.rows(), cols: a1.cols() });
-    solve_unit_lower(panel.l1, a1);
+    solve_unit_lower(panel.l1, a1.rb());
+    round(products, a1);
 }
 
 /// `U = L1^-1 A1` for the rows of A1 that an exchange has brought.
-pub fn solve_arrived<T: Element>(panel: &Operands<T>, a1: Rows<T>, u: MatMut<T>) {
+/// Rounded for `products`, if any read it so.
+pub fn solve_arrived<T: Element>(
+    panel: &Operands<T>,
+    a1: Rows<T>,
+    mut u: MatMut<T>,
+    products: Option<T::Rounded>,
+) {
     work::begins(Work::Solve { k: u.rows(), cols: u.cols() });
-    solve_unit_lower_from(panel.l1, a1, u);
+    solve_unit_lower_from(panel.l1, a1, u.rb());
+    round(products, u);
+}
+
+/// Rounds rows of a factor for `products`, if any read them so.
+pub fn round<T: Element>(products: Option<T::Rounded>, mut rows: MatMut<T>) {
+    if let Some(products) = products {
+        (0..rows.rows()).for_each(|i| products.round(rows.row_mut(i)));
+    }
 }
 
 /// `A2 = A2 - L2 U` on rows `rows` of A2; `a2` is those rows.
-pub fn multiply<T: Element>(panel: &Operands<T>, u: MatRef<T>, rows: Range<usize>, a2: MatMut<T>) {
+pub fn multiply<T: Element>(
+    panel: &Operands<T>,
+    u: ProductU<T>,
+    rows: Range<usize>,
+    a2: MatMut<T>,
+) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
-    work::begins(Work::Product { rows: l2.rows(), cols: u.cols(), k: l2.cols() });
-    gemm(T::MINUS_ONE, l2, u, T::ONE, a2);
+    work::begins(Work::Product { rows: l2.rows(), cols: a2.cols(), k: l2.cols() });
+    match u {
+        ProductU::Solved(u) => gemm(T::MINUS_ONE, l2, u, T::ONE, a2),
+        ProductU::Packed(products, u) => products.multiply(l2, u, a2),
+    }
 }
 
 /// `A2 = A2 + L2 U` on rows `rows` of A2, which takes [`multiply`] back except for rounding; `a2`

@@ -30,6 +30,7 @@ use super::super::guard::Nothing;
 use super::super::local::{Local, LocalShape};
 use super::super::look_ahead::LookAhead;
 use super::super::pace::Pace;
+use super::super::packing::Packing;
 use super::super::pivoted::Pivoted;
 use super::super::slots::PanelBuffers;
 use super::super::trailing::TrailingExchange;
@@ -252,7 +253,16 @@ impl<C: Comm> System<'_, C> {
         let shape = LocalShape::new(n, rows, cols, players.myrow, players.mycol);
         // SAFETY: no other thread uses A. A checksum rank has as many columns as any rank.
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
-        let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
+        let local = Local {
+            grid: players,
+            team: self.team,
+            params,
+            a: &a,
+            rows,
+            cols,
+            shape,
+            rounded: None,
+        };
         let relay = Relay::new(&local, places, journal, self.relay_messages)?;
         let mut decoder = Decoder::new(&local, relay, columns);
         let cut = columns.finished.div_ceil(nb);
@@ -313,6 +323,7 @@ fn workspace<C: Comm>(
         shape: local.shape,
         look_ahead: LookAhead::with_buffers(params, buffers, Pivoted::new(params, w, None), ahead),
         exchange: TrailingExchange::new::<f64>(grid, params, local.shape.cols, None)?,
+        packing: Packing::NONE,
         // Only the solver's thread calls MPI, as in the elimination with checksums.
         has_helper: false,
         min_threads: min_threads(grid, local.team)?,

@@ -122,7 +122,9 @@ impl<'p> Step<'p> {
                 let done = is.columns_done(cols.len()).expect("torn memory is lost");
                 if is != PartState::Done {
                     // SAFETY: parts have disjoint rows, and nothing writes to U.
-                    unsafe { multiply_part((a, cols), &self.panel, u, (rows, done), &recorded) }?;
+                    unsafe {
+                        multiply_part((a, cols), &self.panel, u.into(), (rows, done), &recorded)
+                    }?;
                 }
                 Ok(())
             })?;

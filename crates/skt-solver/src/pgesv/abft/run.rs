@@ -75,7 +75,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         };
         let buffers = PanelBuffers::Messages(panels.into());
         let nb = params.widest_panel();
-        short_ones_keep_bits::<f64>();
+        short_ones_keep_bits::<f64>(None);
         let next = RowExchange::with_u(grid.p, nb, nb, || Ok(u_next))?;
         let rest = RowExchange::with_u(grid.p, nb, local.shape.cols, || Ok(u_rest))?;
         // Rows are exchanged on all columns at once, so the look-ahead exchanges none.
@@ -345,7 +345,15 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let overlapped = next.filter(|_| !goes_first);
         // SAFETY: the columns of the next panel are not among these.
         let product = unsafe {
-            Product::new(local, panel, u_rest, columns.rest.clone(), overlapped, true, &of_rest)
+            Product::new(
+                local,
+                panel,
+                u_rest.into(),
+                columns.rest.clone(),
+                overlapped,
+                true,
+                &of_rest,
+            )
         };
         let narrow_rows = if columns.next.is_empty() { 0 } else { rows };
         journal.list_parts(narrow_parts(narrow_rows, threads), product.parts())?;
@@ -364,8 +372,9 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let advance = |look_ahead: &mut LookAhead<C>, phases: &mut Phases| {
             let Some(next) = next else { return Ok(()) };
             if !columns.next.is_empty() {
+                let u = u_next.into();
                 // SAFETY: no other thread uses the columns of the next panel.
-                unsafe { multiply_narrow(local, &columns.next, &step.panel, u_next, &of_next) }?;
+                unsafe { multiply_narrow(local, &columns.next, &step.panel, u, &of_next) }?;
             }
             look_ahead.factor_and_broadcast(local, next, &mut Token::alone(), phases)
         };

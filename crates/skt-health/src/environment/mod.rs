@@ -1,5 +1,6 @@
 //! The machine: its host and processors, its memory, and the speed of its BLAS.
 
+pub mod bf16;
 pub mod kernel;
 pub mod preflight;
 pub mod selftest;

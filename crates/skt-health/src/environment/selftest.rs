@@ -82,40 +82,60 @@ pub fn cpu_seconds() -> f64 {
     time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }
 
+/// Rows of A2 in a product whose rate is measured.
+pub(super) const ROWS: usize = 768;
+/// Columns of A2.
+pub(super) const COLS: usize = 768;
+/// Columns of L2.
+pub(super) const DEPTH: usize = 256;
+
 fn gemm_by<T: Element>(
     clock_seconds: impl FnMut() -> f64,
     value: T,
     team: &Team,
     budget_seconds: f64,
 ) -> Result<Rates, NoWorkSpace> {
-    const ROWS: usize = 768;
-    const COLS: usize = 768;
-    const DEPTH: usize = 256;
-    const ONE: usize = ROWS * COLS + DEPTH * (ROWS + COLS);
+    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(value);
+    let multiply = |room: &mut [f64]| {
+        let (c, operands) = T::from_doubles_mut(room).split_at_mut(ROWS * COLS);
+        let (a, b) = operands.split_at(ROWS * DEPTH);
+        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
+        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
+        gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
+    };
+    let doubles = T::doubles(ROWS * COLS + DEPTH * (ROWS + COLS));
+    product_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply)
+}
+
+/// The rates of products of [`ROWS`], [`COLS`] and [`DEPTH`]: `multiply` computes one in the memory
+/// of its thread, `doubles` doubles that `begin` has written.
+pub(super) fn product_rates(
+    clock_seconds: impl FnMut() -> f64,
+    team: &Team,
+    budget_seconds: f64,
+    doubles: usize,
+    begin: impl Fn(&mut [f64]) + Sync,
+    multiply: impl Fn(&mut [f64]) + Sync,
+) -> Result<Rates, NoWorkSpace> {
     let threads = team.threads();
     // Each thread writes its own operands first, so that they are in memory near to it, and so that
     // the others do not sleep during that.
     let parts: Vec<Mutex<Option<PageBuf>>> = (0..threads).map(|_| Mutex::new(None)).collect();
     let failed = Mutex::new(None);
-    let begin = |thread: usize| match PageBuf::new(T::doubles(ONE)) {
+    let begin = |thread: usize| match PageBuf::new(doubles) {
         Ok(mut part) => {
-            T::from_doubles_mut(&mut part).fill(value);
+            begin(&mut part);
             *parts[thread].lock().expect("one thread each") = Some(part);
         }
         Err(why) => *failed.lock().expect("no thread panics") = Some(why),
     };
     team.fork(&begin, || ());
     if let Some(why) = failed.into_inner().expect("no thread panics") {
-        return Err(NoWorkSpace { threads, bytes: ONE * threads * size_of::<T>(), why });
+        return Err(NoWorkSpace { threads, bytes: doubles * threads * size_of::<f64>(), why });
     }
     let multiply = |thread: usize| {
         let mut part = parts[thread].lock().expect("one thread each");
-        let part = part.as_mut().expect("all have begun");
-        let (c, operands) = T::from_doubles_mut(part).split_at_mut(ROWS * COLS);
-        let (a, b) = operands.split_at(ROWS * DEPTH);
-        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
-        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
-        gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
+        multiply(part.as_mut().expect("all have begun"));
     };
     // A worker that starts late, and its first allocation, map memory (an arena of the allocator).
     team.fork(&|_| drop(std::hint::black_box(Box::new(0u8))), || ());

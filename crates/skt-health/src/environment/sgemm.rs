@@ -49,19 +49,19 @@ pub fn run(team: &Team, budget_seconds: f64) -> Result<SgemmSelfTest, NoWorkSpac
 
 /// Rows, columns and depth: large enough for the kernels of large products, and no multiple of a
 /// kernel's tile.
-const ROWS: usize = 131;
-const COLS: usize = 151;
-const DEPTH: usize = 263;
+pub(super) const ROWS: usize = 131;
+pub(super) const COLS: usize = 151;
+pub(super) const DEPTH: usize = 263;
 
 /// Operands of `C - A B` in the layouts of the trailing update: A column-major, B and C row-major.
-struct Sample {
-    a: Vec<f32>,
-    b: Vec<f32>,
-    c: Vec<f32>,
+pub(super) struct Sample {
+    pub a: Vec<f32>,
+    pub b: Vec<f32>,
+    pub c: Vec<f32>,
 }
 
 impl Sample {
-    fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         let mut state = seed;
         let mut numbers = |count: usize| -> Vec<f32> {
             let number = |_| {
@@ -89,7 +89,7 @@ impl Sample {
     /// ```text
     /// |computed - exact| <= (DEPTH + 1) u / (1 - (DEPTH + 1) u) (|C| + |A| |B|),   u = 2^-24
     /// ```
-    fn error(&self, result: &[f32]) -> Option<f64> {
+    pub fn error(&self, result: &[f32]) -> Option<f64> {
         let roundings = (DEPTH + 1) as f64 * f64::from(f32::EPSILON) / 2.0;
         let share = roundings / (1.0 - roundings);
         let mut worst = 0.0f64;

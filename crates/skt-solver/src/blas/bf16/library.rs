@@ -95,6 +95,19 @@ pub fn libraries() -> &'static [Bf16Library] {
     })
 }
 
+static SELECTED: OnceLock<&'static Bf16Library> = OnceLock::new();
+
+/// Selects the library that this process calls from now on. The first selection counts, so that a
+/// run does not change its library.
+pub fn select(library: &'static Bf16Library) {
+    SELECTED.get_or_init(|| library);
+}
+
+/// The library that this process calls, once one is selected.
+pub fn selected() -> Option<&'static Bf16Library> {
+    SELECTED.get().copied()
+}
+
 /// Loads AOCL-DLP, if the linker finds it, for as long as the process runs.
 fn dlp_function() -> Option<*mut c_void> {
     // SAFETY: the names are NUL-terminated; the library's constructors run, as in a program that is

@@ -17,7 +17,7 @@ use super::{MatMut, MatRef};
 
 #[cfg(test)]
 pub(crate) use library::tests::stand_ins;
-pub use library::{Bf16Library, libraries};
+pub use library::{Bf16Library, libraries, select, selected};
 
 /// A bf16: the first 16 bits of a float whose others are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]

@@ -1,0 +1,191 @@
+//! A short test of a library's products of bf16, for HPL-MxP: whether their sums are in single
+//! precision, and whether they are faster than SGEMM.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+
+use super::selftest::{self, COLS, DEPTH, ROWS};
+use super::sgemm::{self, Sample};
+use skt_solver::blas::bf16::{Bf16, Bf16Library, pack, round};
+use skt_solver::blas::library::NoWorkSpace;
+use skt_solver::blas::{Bf16Products, MatMut, MatRef, RoundedProducts};
+use skt_solver::team::Team;
+
+/// The result of the self-test on the threads of a rank.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Bf16SelfTest {
+    /// The library's function.
+    pub function: String,
+    /// The file of the library.
+    pub file: Option<String>,
+    /// The rate of the fastest call on one core, as the mean over the threads, in Gflop/s.
+    pub gflops_per_core: f64,
+    /// The rate of SGEMM, measured in the same way.
+    pub sgemm_gflops_per_core: f64,
+    /// The largest error of an element on any thread, as a multiple of the largest error that
+    /// rounding of the sums to single precision explains. `None` if an element is no finite number.
+    pub error: Option<f64>,
+}
+
+impl Bf16SelfTest {
+    /// Whether rounding of the sums to single precision explains all errors.
+    pub fn is_right(&self) -> bool {
+        self.error.is_some_and(|error| error <= 1.0)
+    }
+
+    /// Whether products of bf16 gain anything.
+    pub fn is_faster(&self) -> bool {
+        self.gflops_per_core > self.sgemm_gflops_per_core
+    }
+
+    /// The function and its file.
+    pub fn name(&self) -> String {
+        let Self { function, file, .. } = self;
+        file.as_ref().map_or(function.clone(), |file| format!("{function} of {file}"))
+    }
+
+    /// The rate, compared with that of SGEMM.
+    pub fn rate(&self) -> String {
+        let Self { gflops_per_core, sgemm_gflops_per_core, .. } = self;
+        format!(
+            "{gflops_per_core:.1} Gflop/s a core, {:.2} times SGEMM's {sgemm_gflops_per_core:.1}",
+            gflops_per_core / sgemm_gflops_per_core
+        )
+    }
+
+    /// What forbids the use of this library, if anything does.
+    pub fn flaw(&self) -> Option<String> {
+        match self.error {
+            None => Some("results are no finite numbers".to_owned()),
+            Some(error) if !self.is_right() => Some(format!(
+                "sums are not in single precision, the error is {error:.1} times the largest one \
+                 of rounding"
+            )),
+            Some(_) => (!self.is_faster()).then(|| self.rate()),
+        }
+    }
+}
+
+/// Tests `library` on all threads of `team` at once. The calls whose rates are measured begin
+/// within `budget_seconds` for each rate.
+pub fn run(
+    library: &'static Bf16Library,
+    team: &Team,
+    budget_seconds: f64,
+) -> Result<Bf16SelfTest, NoWorkSpace> {
+    let worst = Mutex::new(Some(0.0f64));
+    let check = |thread: usize| {
+        let error = error(library, thread as u64);
+        let mut worst = worst.lock().expect("no thread panics");
+        *worst = worst.zip(error).map(|(worst, error)| worst.max(error));
+    };
+    team.fork(&check, || ());
+    let threads = team.threads() as f64;
+    let sgemm_gflops_per_core = selftest::gemm_rates(VALUE, team, budget_seconds)?.best / threads;
+    Ok(Bf16SelfTest {
+        function: library.function.to_owned(),
+        file: library.path.as_deref().map(Path::display).map(|path| path.to_string()),
+        gflops_per_core: best_gflops(library, team, budget_seconds)? / threads,
+        sgemm_gflops_per_core,
+        error: worst.into_inner().expect("no thread panics"),
+    })
+}
+
+/// The value of the elements whose products are timed; a bf16.
+const VALUE: f32 = 1.0 / 1024.0;
+
+/// The rate in Gflop/s of the fastest call on all threads together, with L2 packed in each as in
+/// the trailing update.
+fn best_gflops(
+    library: &'static Bf16Library,
+    team: &Team,
+    budget_seconds: f64,
+) -> Result<f64, NoWorkSpace> {
+    const FLOATS: usize = ROWS * (COLS + DEPTH);
+    let begin = |room: &mut [f64]| {
+        let (floats, u) = bytemuck::cast_slice_mut::<f64, f32>(room).split_at_mut(FLOATS);
+        floats.fill(VALUE);
+        let (u, value) = (bytemuck::cast_slice_mut::<f32, Bf16>(u), [VALUE; COLS]);
+        let value = MatRef::row_major(&value, 1, COLS, COLS);
+        u.chunks_exact_mut(COLS).for_each(|u| pack(value, MatMut::row_major(u, 1, COLS, COLS)));
+    };
+    let multiply = |room: &mut [f64]| {
+        let (floats, u) = bytemuck::cast_slice_mut::<f64, f32>(room).split_at_mut(FLOATS);
+        let (a2, l2) = floats.split_at_mut(ROWS * COLS);
+        Bf16Products::Library(library).multiply(
+            MatRef::row_major(l2, ROWS, DEPTH, DEPTH),
+            MatRef::row_major(bytemuck::cast_slice(u), DEPTH, COLS, COLS),
+            MatMut::row_major(a2, ROWS, COLS, COLS),
+        );
+    };
+    let doubles = (FLOATS * size_of::<f32>() + DEPTH * COLS * size_of::<Bf16>()) / size_of::<f64>();
+    let start = Instant::now();
+    let clock_seconds = || start.elapsed().as_secs_f64();
+    let rates =
+        selftest::product_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply)?;
+    Ok(rates.best)
+}
+
+/// The largest error of an element of a product ([`Sample::error`]).
+fn error(library: &Bf16Library, seed: u64) -> Option<f64> {
+    use sgemm::{COLS, DEPTH, ROWS};
+    let mut sample = Sample::new(seed);
+    round(&mut sample.a);
+    round(&mut sample.b);
+    let by_rows: Vec<f32> =
+        (0..ROWS * DEPTH).map(|at| sample.a[at % DEPTH * ROWS + at / DEPTH]).collect();
+    let packed = |floats: &[f32], rows: usize, cols: usize| {
+        let mut packed = vec![Bf16::default(); rows * cols];
+        pack(
+            MatRef::row_major(floats, rows, cols, cols),
+            MatMut::row_major(&mut packed, rows, cols, cols),
+        );
+        packed
+    };
+    let (a, b) = (packed(&by_rows, ROWS, DEPTH), packed(&sample.b, DEPTH, COLS));
+    let mut c = sample.c.clone();
+    library.subtract_product(
+        MatRef::row_major(&a, ROWS, DEPTH, DEPTH),
+        MatRef::row_major(&b, DEPTH, COLS, COLS),
+        MatMut::row_major(&mut c, ROWS, COLS, COLS),
+    );
+    sample.error(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skt_solver::blas::bf16::libraries;
+
+    fn tested(gflops_per_core: f64, error: Option<f64>) -> Bf16SelfTest {
+        let (function, file) = ("cblas_sbgemm".to_owned(), Some("/opt/blas.so".to_owned()));
+        let sgemm_gflops_per_core = 200.0;
+        Bf16SelfTest { function, file, gflops_per_core, sgemm_gflops_per_core, error }
+    }
+
+    #[test]
+    fn a_library_that_is_wrong_or_slow_has_a_flaw() {
+        assert_eq!(tested(400.0, Some(1.0)).flaw(), None);
+        let slow = tested(90.0, Some(0.5)).flaw();
+        assert_eq!(slow.as_deref(), Some("90.0 Gflop/s a core, 0.45 times SGEMM's 200.0"));
+        assert!(tested(200.0, Some(0.5)).flaw().is_some(), "nothing is gained");
+        let coarse = tested(400.0, Some(37.0)).flaw().expect("a flaw");
+        assert!(coarse.contains("37.0 times the largest one of rounding"), "{coarse}");
+        let nan = tested(400.0, None).flaw();
+        assert_eq!(nan.as_deref(), Some("results are no finite numbers"));
+    }
+
+    /// Holds for whatever library is loaded here, if any is.
+    #[test]
+    fn each_library_is_right_or_has_a_flaw() {
+        for library in libraries() {
+            let tested = run(library, &Team::solo(), 0.01).expect("memory");
+            println!("{tested:?}");
+            assert!(tested.gflops_per_core > 0.0 && tested.sgemm_gflops_per_core > 0.0);
+            assert_eq!(tested.flaw().is_none(), tested.is_right() && tested.is_faster());
+        }
+    }
+}

@@ -159,6 +159,7 @@ fn error(library: &Bf16Library, seed: u64) -> Option<f64> {
 mod tests {
     use super::*;
     use skt_solver::blas::bf16::libraries;
+    use skt_solver::blas::library::use_one_thread;
 
     fn tested(gflops_per_core: f64, error: Option<f64>) -> Bf16SelfTest {
         let (function, file) = ("cblas_sbgemm".to_owned(), Some("/opt/blas.so".to_owned()));
@@ -181,6 +182,7 @@ mod tests {
     /// Holds for whatever library is loaded here, if any is.
     #[test]
     fn each_library_is_right_or_has_a_flaw() {
+        use_one_thread();
         for library in libraries() {
             let tested = run(library, &Team::solo(), 0.01).expect("memory");
             println!("{tested:?}");

@@ -56,10 +56,20 @@ pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
             None => format!("{name} {} there, not given here", shown(theirs)),
         })
         .collect();
-    if words.is_empty() {
+    if !words.is_empty() {
+        return words.join("; ");
+    }
+    let missing: Vec<String> = ours
+        .iter()
+        .filter(|(name, _)| !theirs.contains_key(*name))
+        .map(|(name, ours)| {
+            format!("{name} not given there, or no room for it; {} here", cut_value(ours))
+        })
+        .collect();
+    if missing.is_empty() {
         return "they differ in what has no room in it".to_owned();
     }
-    words.join("; ")
+    missing.join("; ")
 }
 
 #[cfg(test)]
@@ -87,6 +97,13 @@ mod tests {
         assert_ne!(parameters_fingerprint("run", &there), parameters_fingerprint("run", &here));
         assert_ne!(parameters_fingerprint("run", &there), parameters_fingerprint("ran", &there));
         assert!(differences(&Parameters::new(), &here).contains("another version"));
+        let default = config(r#"{"n": 100}"#).parameters(&[shape], 4);
+        let given = config(r#"{"n": 100, "gemm": "bf16"}"#).parameters(&[shape], 4);
+        let want = "application: gemm not given there, or no room for it; \"bf16\" here";
+        assert_eq!(differences(&default, &given), want);
+        let want = "application: gemm \"bf16\" there, not given here";
+        assert_eq!(differences(&given, &default), want);
+        assert_eq!(differences(&given, &given), "they differ in what has no room in it");
         let cut = cut_to(config(&"x".repeat(5000)).parameters(&[shape], 4), 1000);
         assert!(!cut.contains_key("application") && cut["ranks"] == "4");
         assert!(differences(&cut, &config("y").parameters(&[shape], 4)).contains("no room"));

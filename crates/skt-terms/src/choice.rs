@@ -107,6 +107,28 @@ pub enum MxpMatrix {
     Dominant,
 }
 
+/// The precision of the operands of HPL-MxP's matrix products, whose sums are in single precision.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GemmPrecision {
+    /// Single precision: SGEMM.
+    #[default]
+    Fp32,
+    /// Operands rounded to bf16, multiplied by a library for this format.
+    Bf16,
+    /// Operands rounded to bf16, multiplied by SGEMM: the factors of `Bf16` but for the order of
+    /// its sums, at the rate of single precision.
+    #[serde(rename = "bf16-emulated")]
+    EmulatedBf16,
+}
+
+impl GemmPrecision {
+    /// Whether operands are rounded to a format shorter than single precision.
+    pub fn is_rounded(self) -> bool {
+        self != Self::Fp32
+    }
+}
+
 /// How a solution of HPL-MxP was refined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -178,6 +200,7 @@ coded!(Swap {
 coded!(Form { Transposed: "transposed", NoTransposed: "no-transposed" });
 coded!(Generator { Hpl: "hpl", Xoshiro: "xoshiro" });
 named!(MxpMatrix { FasiHigham: "fasi-higham", Scaled: "scaled", Dominant: "dominant" });
+named!(GemmPrecision { Fp32: "fp32", Bf16: "bf16", EmulatedBf16: "bf16-emulated" });
 named!(Refinement { Classic: "classic", Gmres: "gmres" });
 coded!(Transport { Shared: "shared", Messages: "messages" });
 coded!(Pin { Auto: "auto", None: "none" | "off" });

@@ -11,7 +11,9 @@ use std::time::Instant;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
-use skt_config::{Bcast, Fact, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport};
+use skt_config::{
+    Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport,
+};
 use skt_model::path::work as units;
 use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
 use skt_run::events::{Phase, RunEvents, Silent};
@@ -113,6 +115,7 @@ impl Args {
             transport: Transport::Messages,
             checksums: 0,
             mxp: self.mxp.as_deref().map(|name| MxpMatrix::named(name).expect("a name")),
+            gemm: GemmPrecision::Fp32,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::report::output;
-use skt_config::param::Param;
 use skt_config::{
     Checked, CheckpointDraft, ConfigError, Format, RunSpec, ValidationRules, checkpoint, hpldat,
     read_bytes, read_draft, toml, validate,
@@ -52,8 +51,7 @@ pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let file = args.input.display().to_string();
     let from = Format::from_path(&args.input);
     let (draft, warnings) = read_draft(&read_bytes(&args.input)?, &file, from, args.lenient)?;
-    // A file that names a matrix is one of HPL-MxP.
-    let is_mxp = draft.values.contains_key(&Param::Matrix);
+    let is_mxp = draft.is_of_mxp();
     let rules = ValidationRules { lenient: args.lenient, ranks: None, source: &file, is_mxp };
     let checked = validate(&draft, &rules)?;
     Settings::read(&checked.checkpoint, &checked.spec)?;

@@ -23,7 +23,7 @@ impl Flag for Param {
     }
 
     fn is_in_all_commands(self) -> bool {
-        self != Self::Matrix
+        !self.is_of_mxp()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The base test that other tests vary: small, on threads. And x of all ranks.
 
-use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
+use skt_config::{Bcast, Fact, GemmPrecision, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 
@@ -26,6 +26,7 @@ pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         transport: Transport::Shared,
         checksums: 0,
         mxp: None,
+        gemm: GemmPrecision::Fp32,
     }
 }
 

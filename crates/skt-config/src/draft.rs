@@ -66,6 +66,11 @@ impl Draft {
         warnings
     }
 
+    /// Whether a parameter was given that HPL-MxP alone has.
+    pub fn is_of_mxp(&self) -> bool {
+        Param::OF_MXP.iter().any(|param| self.values.contains_key(param))
+    }
+
     /// Where the parameter `param` was given.
     pub fn place(&self, param: Param) -> ValueSource {
         match self.values.get(&param).and_then(|v| v.first()) {

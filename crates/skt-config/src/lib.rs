@@ -43,8 +43,8 @@ pub use launch::{LaunchDraft, LaunchSettings, Launching};
 use serde::{Deserialize, Serialize};
 pub use source::ValueSource;
 pub use spec::{
-    Bcast, Fact, Form, Generator, MxpMatrix, Output, Pin, Pmap, Refinement, RunSpec, Swap,
-    TestSpec, Transport,
+    Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Output, Pin, Pmap, Refinement, RunSpec,
+    Swap, TestSpec, Transport,
 };
 pub use validate::{Checked, ValidationRules, validate};
 
@@ -124,8 +124,8 @@ pub fn read_draft(
     }
 }
 
-/// Reads and checks a configuration's text; `file` is its name in messages. A text that names a
-/// matrix describes a run of HPL-MxP.
+/// Reads and checks a configuration's text; `file` is its name in messages. A text with a
+/// parameter of HPL-MxP describes a run of HPL-MxP.
 pub fn parse(
     bytes: &[u8],
     file: &str,
@@ -133,7 +133,7 @@ pub fn parse(
     lenient: bool,
 ) -> Result<Checked, ConfigError> {
     let (draft, mut warnings) = read_draft(bytes, file, format, lenient)?;
-    let is_mxp = draft.values.contains_key(&param::Param::Matrix);
+    let is_mxp = draft.is_of_mxp();
     let rules = ValidationRules { lenient, ranks: None, source: file, is_mxp };
     let mut checked = validate(&draft, &rules)?;
     warnings.append(&mut checked.warnings);

@@ -12,12 +12,12 @@ use super::spec::RunSpec;
 /// The largest scaled residual of a valid result, by the rules of HPL-MxP.
 const THRESHOLD: f64 = 16.0;
 
-/// Refuses a matrix for a run of HPL.
-pub(super) fn refuse_matrix(draft: &Draft) -> Result<(), ConfigError> {
-    if !draft.values.contains_key(&Param::Matrix) {
+/// Refuses this parameter of HPL-MxP for a run of HPL, if it was given.
+pub(super) fn refuse(param: Param, draft: &Draft) -> Result<(), ConfigError> {
+    if !draft.values.contains_key(&param) {
         return Ok(());
     }
-    Err(At::param(Param::Matrix, &draft.place(Param::Matrix)).error(
+    Err(At::param(param, &draft.place(param)).error(
         "is a parameter of HPL-MxP; run this configuration by `skt-hpl mxp`, tune it by \
          `skt-hpl tune --mxp`, or leave it out",
     ))
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
     use crate::draft::Draft;
     use crate::protection::Settings;
-    use crate::spec::{Bcast, MxpMatrix};
+    use crate::spec::{Bcast, GemmPrecision, MxpMatrix, TestSpec};
     use crate::{Checked, Format, ValidationRules, parse, read_draft, validate};
 
     /// Checks a text as `skt-hpl mxp` does, or as a run of HPL.
@@ -119,17 +119,51 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_hpl_has_no_matrix() {
-        let text = "n = 100\nmatrix = \"scaled\"\n";
-        let why = read(text, Format::Toml, false).map(|_| ()).expect_err("it is HPL").to_string();
-        assert!(why.starts_with("f:2: matrix: ") && why.contains("`skt-hpl mxp`"), "{why}");
+    fn a_run_of_hpl_has_no_parameter_of_hpl_mxp() {
+        for (key, line) in [
+            ("matrix", "matrix = \"scaled\""),
+            ("gemm", "gemm = \"bf16\""),
+            ("gemm", "gemm = \"fp32\""),
+        ] {
+            let text = format!("n = 100\n{line}\n");
+            let why = read(&text, Format::Toml, false).map(|_| ()).expect_err(&text).to_string();
+            assert!(why.starts_with(&format!("f:2: {key}: ")), "{why}");
+            assert!(why.contains("is a parameter of HPL-MxP; run"), "{why}");
+            assert!(why.contains("`skt-hpl mxp`"), "{why}");
+            // Without a command, the text decides.
+            let text = format!("n = 100\np = 1\nq = 1\n{line}\n");
+            let spec = parse(text.as_bytes(), "f", Format::Toml, false).unwrap().spec;
+            assert_eq!(spec.tests()[0].element_bytes(), 4, "{line}");
+        }
         let hpl = read("n = 100\n", Format::Toml, false).unwrap().spec;
         assert_eq!((hpl.mxp, hpl.tests()[0].mxp), (None, None));
         assert_eq!(hpl.tests()[0].element_bytes(), 8);
-        // Without a command, the text decides.
-        let text = "n = 100\np = 1\nq = 1\nmatrix = \"scaled\"\n";
-        let spec = parse(text.as_bytes(), "f", Format::Toml, false).unwrap().spec;
-        assert_eq!(spec.tests()[0].element_bytes(), 4);
+        let json = serde_json::to_string(&hpl.tests()[0]).unwrap();
+        assert!(!json.contains("gemm") && !json.contains("matrix"), "{json}");
+    }
+
+    #[test]
+    fn products_are_in_single_precision_unless_named() {
+        let spec = toml("").unwrap().spec;
+        assert_eq!((spec.gemm, spec.tests()[0].gemm), (GemmPrecision::Fp32, GemmPrecision::Fp32));
+        assert!(!serde_json::to_string(&spec.tests()[0]).unwrap().contains("gemm"));
+        for gemm in GemmPrecision::ALL {
+            let checked = toml(&format!("gemm = \"{gemm}\"")).unwrap();
+            let matrix = Some(MxpMatrix::FasiHigham);
+            assert_eq!((checked.spec.gemm, checked.spec.mxp), (gemm, matrix));
+            assert_eq!(checked.warnings, []);
+            for test in checked.spec.tests() {
+                assert_eq!(test.gemm, gemm);
+                let json = serde_json::to_value(&test).unwrap();
+                let key = gemm.is_rounded().then(|| gemm.name().into());
+                assert_eq!(json.get("gemm").cloned(), key, "JSON and the configuration agree");
+                assert_eq!(serde_json::from_value::<TestSpec>(json).unwrap(), test);
+            }
+        }
+        let why = refusal("gemm = \"fp16\"");
+        assert!(why.starts_with("f:3: gemm: `fp16` is not one"), "{why}");
+        assert!(why.contains("fp32") && why.contains("bf16-emulated"), "{why}");
+        assert!(refusal("gemm = [\"fp32\", \"bf16\"]").contains("2 values where one"));
     }
 
     #[test]

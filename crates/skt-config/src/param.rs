@@ -3,7 +3,9 @@
 //! Everything that reads, checks, writes or documents a configuration works from [`PARAMS`], so
 //! that each parameter is described once.
 
-use skt_terms::choice::{Bcast, Fact, Form, Generator, MxpMatrix, Pin, Pmap, Swap, Transport};
+use skt_terms::choice::{
+    Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Pin, Pmap, Swap, Transport,
+};
 use skt_terms::layout::N_MAX;
 
 use super::spec::RunSpec;
@@ -114,7 +116,7 @@ macro_rules! choices {
         }
     )*};
 }
-choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin, MxpMatrix);
+choices!(Pmap, Fact, Bcast, Swap, Form, Generator, Transport, Pin, MxpMatrix, GemmPrecision);
 
 const ANY_COUNT: Option<Range> = Some(Range::whole(0, INT_MAX));
 const FROM_ONE: Option<Range> = Some(Range::whole(1, INT_MAX));
@@ -343,6 +345,27 @@ settings! {
         comment: "The matrix of HPL-MxP: {legal}.",
         example: "scaled",
         field: Some(|spec| &mut spec.mxp),
+    }
+    Gemm {
+        key: "gemm", heading: PROBLEM, metavar: "NAME", choices: GemmPrecision::CHOICES,
+        default: "fp32",
+        help: "precision of the operands of the products in HPL-MxP: single; bf16, by a library \
+               that multiplies it; or, to study convergence, rounded to bf16 and multiplied by \
+               SGEMM",
+        more: ". For [`skt-hpl mxp`](mxp.md#products-in-bf16) alone",
+        comment: "Operands of the products in HPL-MxP: {legal}.",
+        example: "bf16",
+        field: Some(|spec| &mut spec.gemm),
+    }
+}
+
+impl Param {
+    /// The parameters that HPL-MxP alone has.
+    pub const OF_MXP: [Self; 2] = [Self::Matrix, Self::Gemm];
+
+    /// Whether HPL-MxP alone has this parameter.
+    pub fn is_of_mxp(self) -> bool {
+        Self::OF_MXP.contains(&self)
     }
 }
 

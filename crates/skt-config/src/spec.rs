@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use skt_solver::pfact::Variant;
 use skt_solver::pgesv::Params;
 pub use skt_terms::choice::{
-    Bcast, Fact, Form, Generator, MxpMatrix, Pin, Pmap, Refinement, Swap, Transport,
+    Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Pin, Pmap, Refinement, Swap, Transport,
 };
 
 /// Where the report goes (HPL.dat lines 3 and 4).
@@ -95,6 +95,13 @@ pub struct RunSpec {
     /// The matrix of HPL-MxP; `None` for HPL.
     #[serde(rename = "matrix", default, skip_serializing_if = "Option::is_none")]
     pub mxp: Option<MxpMatrix>,
+    /// The operands of the products of HPL-MxP; single precision for HPL, where it has no meaning.
+    #[serde(default, skip_serializing_if = "is_fp32")]
+    pub gemm: GemmPrecision,
+}
+
+fn is_fp32(gemm: &GemmPrecision) -> bool {
+    *gemm == GemmPrecision::Fp32
 }
 
 fn is_zero(count: &usize) -> bool {
@@ -131,6 +138,9 @@ pub struct TestSpec {
     /// The matrix of HPL-MxP; `None` for HPL.
     #[serde(rename = "matrix", default, skip_serializing_if = "Option::is_none")]
     pub mxp: Option<MxpMatrix>,
+    /// The operands of the products of HPL-MxP; single precision for HPL, where it has no meaning.
+    #[serde(default, skip_serializing_if = "is_fp32")]
+    pub gemm: GemmPrecision,
 }
 
 impl TestSpec {
@@ -236,6 +246,7 @@ impl RunSpec {
                                     transport: self.transport,
                                     checksums: self.checksums,
                                     mxp: self.mxp,
+                                    gemm: self.gemm,
                                 });
                             }
                         }

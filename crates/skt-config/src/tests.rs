@@ -802,7 +802,7 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
     ];
     let title = || any::<String>().prop_map(|text| clean_title(&text));
     let grids = prop::collection::vec((1usize..40000, 1usize..40000), 1..=3);
-    let of_hpl = PARAMS.iter().filter(|row| row.setting != Param::Matrix);
+    let of_hpl = PARAMS.iter().filter(|row| !row.setting.is_of_mxp());
     let rows: Vec<_> = of_hpl.filter_map(|row| Some((row, row.field?))).collect();
     let texts: Vec<_> = rows.iter().map(any_texts).collect();
     ([title(), title()], output, grids, texts).prop_map(move |(title, output, grids, texts)| {
@@ -827,7 +827,7 @@ proptest! {
         let unused: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
         let (text, lost) = hpldat::write(&spec).unwrap();
         let mut sayable = spec.clone();
-        let of_hpl = PARAMS.iter().filter(|row| row.setting != Param::Matrix);
+        let of_hpl = PARAMS.iter().filter(|row| !row.setting.is_of_mxp());
         for row in of_hpl.filter(|row| row.dat.is_none()) {
             row.field.unwrap()(&mut sayable).set(&row.default_texts()).unwrap();
         }
@@ -844,13 +844,13 @@ proptest! {
     #[test]
     fn every_run_of_hpl_mxp_survives_toml_and_the_wire(
         spec in any_spec(), matrix in prop::sample::select(MxpMatrix::ALL.to_vec()),
-        is_checked in any::<bool>(),
+        gemm in prop::sample::select(GemmPrecision::ALL.to_vec()), is_checked in any::<bool>(),
     ) {
         let generator = Generator::Hpl;
         let threshold = if is_checked { 16.0 } else { -1.0 };
         let of_panels = spec.pfact.len() * spec.rfact.len() * spec.nbmin.len() * spec.ndiv.len();
         let tests = spec.test_count() / of_panels as u64;
-        let mut mxp = RunSpec { mxp: Some(matrix), threshold, generator, ..spec };
+        let mut mxp = RunSpec { mxp: Some(matrix), gemm, threshold, generator, ..spec };
         let toml = toml::write(&mxp);
         let checked = toml_text(&toml).unwrap();
         mxp.pfact.truncate(1);
@@ -864,6 +864,8 @@ proptest! {
         let (_, lost) = hpldat::write(&mxp).unwrap();
         let run = format!("`skt-hpl mxp --matrix {matrix}`");
         prop_assert!(lost.iter().any(|what| what.ends_with(&run)), "{:?}", lost);
+        let flag = format!("gemm: HPL.dat cannot say `{gemm}`; add --gemm {gemm}");
+        prop_assert_eq!(lost.contains(&flag), gemm.is_rounded(), "{:?}", lost);
         let sent = serde_json::to_vec(&mxp).unwrap();
         prop_assert_eq!(&serde_json::from_slice::<RunSpec>(&sent).unwrap(), &mxp);
     }

@@ -334,9 +334,9 @@ pub fn write(spec: &RunSpec) -> String {
     field(&mut out, "Where the report goes: stdout, stderr, or a file.", "output", output);
     let mut spec = spec.clone();
     let mut section = "";
-    // A run of HPL has no choice of its matrix.
-    let has_matrix = spec.mxp.is_some();
-    let is_written = |info: &&Row<Param>| info.setting != Param::Matrix || has_matrix;
+    // A run of HPL has no choice of its matrix, and none of its products.
+    let is_mxp = spec.mxp.is_some();
+    let is_written = |info: &&Row<Param>| !info.setting.is_of_mxp() || is_mxp;
     for info in PARAMS.iter().filter(is_written) {
         if section_of(info) != section {
             section = section_of(info);

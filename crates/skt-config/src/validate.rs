@@ -98,7 +98,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     for row in in_dat_order() {
         match (row.setting, row.field) {
             (Param::P, _) => spec.grids = c.grids()?,
-            (Param::Matrix, _) if !rules.is_mxp => mxp::refuse_matrix(draft)?,
+            (param, _) if param.is_of_mxp() && !rules.is_mxp => mxp::refuse(param, draft)?,
             (_, Some(field)) => {
                 let texts = c.texts(row)?;
                 field(&mut spec).set(&texts).expect("a checked text");

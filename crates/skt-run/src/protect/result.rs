@@ -130,7 +130,8 @@ mod tests {
         Unverified,
     };
     use skt_config::{
-        Bcast, Fact, Generator, MxpMatrix, Pmap, Refinement, Swap, TestSpec, Transport,
+        Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Refinement, Swap, TestSpec,
+        Transport,
     };
 
     /// A number with as many digits as possible.
@@ -200,6 +201,7 @@ mod tests {
             transport: Transport::Shared,
             checksums: MANY,
             mxp: None,
+            gemm: GemmPrecision::Fp32,
         };
         let protection = Protection {
             method: "double".into(),
@@ -259,6 +261,7 @@ mod tests {
     fn record_of_mxp() -> TestRecord {
         let mut record = record();
         record.spec.mxp = Some(MxpMatrix::FasiHigham);
+        record.spec.gemm = GemmPrecision::EmulatedBf16;
         let protection = record.protection.as_mut().expect("it is protected");
         (protection.mended, protection.unverified) = (Vec::new(), Vec::new());
         let step = RefinementStep {

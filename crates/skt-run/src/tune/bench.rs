@@ -19,6 +19,9 @@ const HINT: &str = "Is the BLAS, the memory or the network at fault?";
 const HINT_OF_MXP: &str = "Single precision may not be enough for this matrix: try another \
                            --matrix or a smaller --n. If those fail as well, the BLAS, the memory \
                            or the network is at fault";
+const HINT_OF_ROUNDED: &str = "Operands of bf16 may not be enough for this matrix: try --gemm fp32, \
+                               another --matrix or a smaller --n. If those fail as well, the BLAS, \
+                               the memory or the network is at fault";
 
 /// Trials on all ranks, which rank 0 leads.
 pub struct OnRanks<'a, C: Comm> {
@@ -104,7 +107,11 @@ fn rate(record: &TestRecord) -> Result<f64, TuneError> {
         Outcome::NotChecked => "the residual was not checked".to_owned(),
         Outcome::Skipped { reason } => return Err(JobError::Refused(reason.clone()).into()),
     };
-    let hint = if record.spec.mxp.is_some() { HINT_OF_MXP } else { HINT };
+    let hint = match record.spec.mxp {
+        None => HINT,
+        Some(_) if record.spec.gemm.is_rounded() => HINT_OF_ROUNDED,
+        Some(_) => HINT_OF_MXP,
+    };
     Err(TuneError::Wrong { parameters: flags(&record.spec), why, hint })
 }
 
@@ -122,14 +129,15 @@ fn no_convergence(mxp: &MxpRecord, scaled_residual: f64) -> String {
 /// All flags of a trial.
 fn flags(test: &TestSpec) -> String {
     let matrix = test.mxp.map_or(String::new(), |matrix| format!(" --matrix {matrix}"));
-    format!("--n {}{matrix} {}", test.n, Parameter::all_flags(test))
+    let gemm = test.gemm.is_rounded().then(|| format!(" --gemm {}", test.gemm)).unwrap_or_default();
+    format!("--n {}{matrix}{gemm} {}", test.n, Parameter::all_flags(test))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::record::Norms;
-    use skt_config::{Format, MxpMatrix, Refinement, parse};
+    use skt_config::{Format, GemmPrecision, MxpMatrix, Refinement, parse};
 
     fn record(outcome: Outcome) -> TestRecord {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
@@ -173,18 +181,22 @@ mod tests {
             failure: None,
         };
         let norms = Norms::default();
-        let why = |mxp: &MxpRecord, scaled_residual| {
+        let why_of = |gemm, mxp: &MxpRecord, scaled_residual| {
             let mut record = record(Outcome::Failed { scaled_residual, norms });
-            record.spec.mxp = Some(MxpMatrix::Scaled);
+            (record.spec.mxp, record.spec.gemm) = (Some(MxpMatrix::Scaled), gemm);
             record.mxp = Some(mxp.clone());
             rate(&record).unwrap_err().to_string()
         };
+        let why = |mxp: &MxpRecord, residual| why_of(GemmPrecision::Fp32, mxp, residual);
         let message = why(&mxp, 3.5);
         let want = "FAILED: the refinement did not converge in 0 steps, the scaled residual is \
                     3.5e0, in a trial with --n 300 --matrix scaled --p 1 --q 2 --nb 32 --depth 1 \
                     --swap mix --swap-threshold 64 --bcast 1ringM; ";
         assert!(message.starts_with(want), "{message}");
         assert!(message.contains("try another --matrix or a smaller --n"), "{message}");
+        let message = why_of(GemmPrecision::Bf16, &mxp, 3.5);
+        assert!(message.contains("--n 300 --matrix scaled --gemm bf16 --p 1"), "{message}");
+        assert!(message.contains("try --gemm fp32, another --matrix or"), "{message}");
         let failed = MxpRecord { failure: Some("x is not finite".into()), ..mxp.clone() };
         assert!(why(&failed, f64::NAN).starts_with("FAILED: x is not finite, in a trial with"));
         let message = why(&MxpRecord { has_converged: true, ..mxp }, 20.0);

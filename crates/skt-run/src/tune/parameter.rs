@@ -214,7 +214,7 @@ pub fn with_values(base: &RunSpec, chosen: &TestSpec) -> RunSpec {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_config::{Format, parse};
+    use skt_config::{Format, GemmPrecision, parse};
 
     fn base(text: &str) -> RunSpec {
         let text = format!("n = 4000\np = 2\nq = 3\n{text}");
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn hpl_mxp_has_larger_blocks_and_no_variants_of_a_panel() {
-        let base = base("matrix = \"scaled\"\nnb = 192");
+        let base = base("matrix = \"scaled\"\ngemm = \"bf16\"\nnb = 192");
         let current = base.tests().remove(0);
         let all: Vec<&str> = Parameter::all_of(&current).map(Parameter::name).collect();
         assert_eq!(all, ["grid", "nb", "depth", "swap", "bcast"]);
@@ -256,11 +256,13 @@ mod tests {
         for parameter in Parameter::ALL {
             for test in parameter.candidates(&current, &base, 6) {
                 assert_eq!((test.mxp, test.checksums), (current.mxp, 0));
+                assert_eq!(test.gemm, GemmPrecision::Bf16);
             }
         }
         let of_hpl = TestSpec { mxp: None, ..current.clone() };
         assert!(Parameter::all_of(&of_hpl).eq(Parameter::ALL));
-        assert_eq!(with_values(&base, &current).mxp, base.mxp);
+        let tuned = with_values(&base, &current);
+        assert_eq!((tuned.mxp, tuned.gemm), (base.mxp, GemmPrecision::Bf16));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use skt_config::{MxpMatrix, TestSpec};
 use skt_terms::median::median;
 
 use super::parameter::Parameter;
@@ -17,7 +18,7 @@ pub fn text(tuning: &Tuning) -> String {
     let mut text = format!(
         "# tune: {}N = {}, {} rank(s) of {} thread(s), {} trials in {:.1} s, all residuals \
          passed\n{HEAD}\n",
-        test.mxp.map_or(String::new(), |matrix| format!("HPL-MxP, matrix {matrix}, ")),
+        test.mxp.map_or(String::new(), |matrix| mxp_words(test, matrix)),
         test.n,
         test.ranks(),
         test.threads,
@@ -29,6 +30,12 @@ pub fn text(tuning: &Tuning) -> String {
     }
     text += &remarks(tuning);
     text
+}
+
+/// The benchmark, with what distinguishes its tests from those of HPL.
+fn mxp_words(test: &TestSpec, matrix: MxpMatrix) -> String {
+    let gemm = test.gemm.is_rounded().then(|| format!("gemm {}, ", test.gemm)).unwrap_or_default();
+    format!("HPL-MxP, matrix {matrix}, {gemm}")
 }
 
 fn rows(tuned: &Tuned, tuning: &Tuning) -> String {
@@ -144,7 +151,7 @@ fn largest_nb(tuned: &Tuned, race: &Race) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_config::{Format, MxpMatrix, TestSpec, parse};
+    use skt_config::{Format, GemmPrecision, parse};
 
     fn tuning() -> Tuning {
         let text = b"n = 300\nnb = 32\np = 1\nq = 2\n";
@@ -215,6 +222,10 @@ exchanges and broadcasts weigh less; --n chooses another
         assert!(text.contains(&format!("# chosen: {values}\n")), "{text}");
         assert!(text.contains("row exchanges, broadcasts and the refinement weigh less"));
         assert!(!text.contains("is the largest"), "96 was tried as well: {text}");
+        let mut rounded = mxp_tuning();
+        rounded.default.gemm = GemmPrecision::Bf16;
+        let text = self::text(&rounded);
+        assert!(text.starts_with("# tune: HPL-MxP, matrix scaled, gemm bf16, N = 300, "), "{text}");
     }
 
     #[test]

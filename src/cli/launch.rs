@@ -491,9 +491,12 @@ mod tests {
         let command = |line: &str| line.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let mxp = run_args(&command("mxp --n 100 --matrix scaled")).unwrap();
         assert!(mxp.is_mxp && mxp.overrides.given.0.len() == 2, "{mxp:?}");
+        let gemm = run_args(&command("mxp --n 100 --gemm bf16")).unwrap();
+        let given = &gemm.overrides.given.0[&skt_config::param::Param::Gemm];
+        assert!(gemm.is_mxp && given.len() == 1 && given[0].text == "bf16", "{gemm:?}");
         let hpl = run_args(&command("--n 100")).unwrap();
         assert!(!hpl.is_mxp && hpl.overrides.given.0.len() == 1, "{hpl:?}");
-        for refused in ["--matrix scaled", "--n 100 mxp", "mxp --nope"] {
+        for refused in ["--matrix scaled", "--gemm bf16", "--n 100 mxp", "mxp --nope"] {
             assert!(matches!(run_args(&command(refused)), Err(LaunchError::Flags(_))), "{refused}");
         }
         let words = |line: &str| subcommand_words(&command(line)).collect::<Vec<_>>().join(" ");

@@ -88,6 +88,14 @@ fn suggest_mxp(error: &mut Error, command: &Command) {
                 "HPL has one matrix; that of HPL-MxP is chosen by `skt-hpl mxp --matrix`",
             );
         }
+        (Some("--gemm"), _) => {
+            error.remove(ContextKind::SuggestedArg);
+            suggest(
+                error,
+                "HPL multiplies in double precision; what HPL-MxP multiplies in is chosen by \
+                 `skt-hpl mxp --gemm`",
+            );
+        }
         _ => {}
     }
 }

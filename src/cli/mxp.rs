@@ -10,7 +10,7 @@ use skt_config::param::Param;
 
 pub const LONG_ABOUT: &str = "\
 HPL-MxP, the mixed-precision benchmark: solves Ax = b as accurately as in double precision, but \
-factors A in single precision and without pivoting. The solution is then refined in double \
+factors A in lower precision and without pivoting. The solution is then refined in double \
 precision, by classic iterative refinement or, where that does not converge, by GMRES with the \
 factors as preconditioner, in at most 50 steps. The rate counts the operations of HPL, 2/3 N^3 + \
 3/2 N^2, over the time of factorization and refinement together.
@@ -18,6 +18,11 @@ factors as preconditioner, in at most 50 steps. The rate counts the operations o
 A result is valid by the rules of HPL-MxP, and the report prints PASSED, if \
 ||Ax-b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) N) is below 16 with eps = 2^-53. A matrix that \
 is strictly diagonally dominant (--matrix dominant) is for tests alone.
+
+A is kept and factored in single precision. --gemm bf16 rounds the operands of the matrix products \
+to bf16, which OpenBLAS, oneMKL and AOCL-DLP multiply faster on processors with instructions for \
+it. The refinement may then take more steps; the start refuses a library that is slow or wrong. \
+--gemm bf16-emulated computes such factors on any processor, at the rate of single precision.
 
 The configuration is that of a run of HPL: HPL.dat in the current folder, or the file that is \
 named, and the flags below, which override it. All combinations of N, NB, grids, DEPTH and BCAST \
@@ -31,6 +36,7 @@ Examples:
   mpirun -np 4 skt-hpl mxp          HPL.dat in the current folder
   mpirun -np 4 skt-hpl mxp --n 20000,40000 --nb 192,256 --p 2 --q 2
   mpirun -np 4 skt-hpl mxp --n 20000 --matrix scaled
+  mpirun -np 4 skt-hpl mxp --n 20000 --gemm bf16
   mpirun -np 4 skt-hpl mxp hpl-configs/mxp.toml --json result.json
   mpirun -np 4 skt-hpl tune --mxp --out mxp.toml
                                     find the fastest parameters
@@ -38,7 +44,7 @@ Examples:
                                     through the loss of nodes"
 );
 
-/// Flags of `mxp`: those of a run, and the matrix.
+/// Flags of `mxp`: those of a run, and those that a run of HPL does not have.
 #[derive(Debug, Clone, Args)]
 pub struct MxpArgs {
     /// Configuration, as by --config
@@ -47,9 +53,9 @@ pub struct MxpArgs {
     /// Flags of a run.
     #[command(flatten)]
     run: RunArgs,
-    /// The flag that a run of HPL does not have.
+    /// The flags that a run of HPL does not have.
     #[command(flatten)]
-    matrix: MatrixFlag,
+    of_mxp: FlagsOfMxp,
 }
 
 impl MxpArgs {
@@ -60,13 +66,14 @@ impl MxpArgs {
     }
 }
 
-/// Adds `--matrix` to a command; its value is read with those of the other parameters.
+/// Adds `--matrix` and `--gemm` to a command; their values are read with those of the other
+/// parameters.
 #[derive(Debug, Clone)]
-pub(super) struct MatrixFlag;
+pub(super) struct FlagsOfMxp;
 
-impl Args for MatrixFlag {
+impl Args for FlagsOfMxp {
     fn augment_args(command: Command) -> Command {
-        command.arg(flags::arg(Param::Matrix.info()))
+        command.args(Param::OF_MXP.map(|param| flags::arg(param.info())))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -74,7 +81,7 @@ impl Args for MatrixFlag {
     }
 }
 
-impl FromArgMatches for MatrixFlag {
+impl FromArgMatches for FlagsOfMxp {
     fn from_arg_matches(_: &ArgMatches) -> Result<Self, clap::Error> {
         Ok(Self)
     }

@@ -9,7 +9,7 @@ use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
 use super::convert;
-use super::mxp::MatrixFlag;
+use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
@@ -37,6 +37,7 @@ const MIN_BUDGET_SECONDS: f64 = 1.0;
 /// Flags of `tune`.
 #[derive(Debug, Args)]
 #[command(mut_arg(Param::Matrix.info().key, |arg| arg.requires("mxp")))]
+#[command(mut_arg(Param::Gemm.info().key, |arg| arg.requires("mxp")))]
 pub struct TuneArgs {
     /// Time for the whole tuning, from the start of the ranks
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60s")]
@@ -59,9 +60,9 @@ pub struct TuneArgs {
     /// RFACT and PFACT have no effect there
     #[arg(long, help_heading = TUNING)]
     pub mxp: bool,
-    /// The matrix of HPL-MxP.
+    /// What HPL-MxP has besides the parameters of HPL.
     #[command(flatten)]
-    matrix: MatrixFlag,
+    of_mxp: FlagsOfMxp,
     /// Configuration to begin with: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in
     /// the current folder]
     #[arg(long, short, value_name = "FILE", help_heading = TUNING)]
@@ -215,6 +216,7 @@ fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
         // HPL.dat cannot hold these settings.
         let matrix = test.mxp.filter(|matrix| *matrix != MxpMatrix::FasiHigham);
         command.extend(matrix.map(|matrix| format!(" --matrix {matrix}")));
+        command.extend(test.gemm.is_rounded().then(|| format!(" --gemm {}", test.gemm)));
         command.extend((test.threads > 1).then(|| format!(" --threads {}", test.threads)));
         let protection = checkpoint::flags(&job.checked.checkpoint);
         command.extend((!protection.is_empty()).then(|| format!(" {protection}")));

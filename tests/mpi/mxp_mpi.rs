@@ -227,6 +227,32 @@ fn mxp_resumes_from_images_of_its_refinement() {
     }
 }
 
+/// Checkpoints have the factors of the operands that their start was given.
+#[test]
+fn mxp_with_other_operands_does_not_resume() {
+    const EMULATED: [&str; 2] = ["--gemm", "bf16-emulated"];
+    let want = undisturbed("mxp-gemm-plain", (1, 2), "");
+    let job = mxp("mxp-gemm", (1, 2), "--ft self");
+    killed(&job, &["1@column:100"], false);
+    let ended = job.start(&EMULATED);
+    assert_eq!((ended.code, ended.x()), (Some(2), None), "{}", ended.text);
+    let why = "gemm not given there, or no room for it; \"bf16-emulated\" here";
+    assert!(ended.text.contains(why), "{}", ended.text);
+    let ended = job.start(&["--resume", "require"]);
+    assert_resumed(&job, &ended, &want, "# restart: from checkpoint ");
+
+    let emulated = |more: [&'static str; 2]| job.start(&[EMULATED, more].concat());
+    let ended = emulated(["--inject", "1@column:100"]);
+    assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
+    let ended = job.start(&["--resume", "require"]);
+    assert_eq!((ended.code, ended.x()), (Some(2), None), "{}", ended.text);
+    let why = "gemm \"bf16-emulated\" there, not given here";
+    assert!(ended.text.contains(why), "{}", ended.text);
+    let ended = emulated(["--resume", "require"]);
+    assert!(ended.ok && ended.text.contains("# restart: from checkpoint "), "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
 fn assert_stopped(ended: &Ended) {
     assert_eq!((ended.code, ended.x()), (Some(75), None), "{}", ended.text);
     assert!(ended.text.contains("the run stands at column"), "{}", ended.text);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::large_machine;
 use crate::mpirun::{self, Ended};
-use skt_config::{Format, MxpMatrix, RunSpec, parse};
+use skt_config::{Format, GemmPrecision, MxpMatrix, RunSpec, parse};
 use tempfile::TempDir;
 
 /// One job runs at a time: the trials of two would measure each other.
@@ -107,12 +107,12 @@ fn the_file_of_tune_agrees_with_its_table_and_runs() {
 #[test]
 fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     let folder = folder();
-    let flags = "tune --mxp --matrix scaled --config base.toml --p 2 --q 1 --transport messages \
-                 --n 200 --nb 40,64";
+    let flags = "tune --mxp --matrix scaled --gemm bf16-emulated --config base.toml --p 2 --q 1 \
+                 --transport messages --n 200 --nb 40,64";
     // On an idle machine this takes a second or two.
     let whole = format!("{flags} --budget 30s --only nb,swap,bcast --out mxp.toml");
     let ended = run(folder.path(), 2, &whole).expect(0);
-    let head = "# tune: HPL-MxP, matrix scaled, N = 200, 2 rank(s) of 1 thread(s), ";
+    let head = "# tune: HPL-MxP, matrix scaled, gemm bf16-emulated, N = 200, 2 rank(s) of 1 thread";
     assert!(ended.out.starts_with(head), "{}", ended.out);
     assert!(ended.out.contains("all residuals passed"), "{}", ended.out);
     assert!(rows(&ended.out).iter().any(|row| row[..2] == ["nb", "64"]), "{}", ended.out);
@@ -130,6 +130,7 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
 
     let spec = read(&folder.path().join("mxp.toml"));
     assert_eq!((spec.n.as_slice(), spec.mxp), (&[500][..], Some(MxpMatrix::Scaled)));
+    assert_eq!(spec.gemm, GemmPrecision::EmulatedBf16);
     assert_eq!((spec.test_count(), spec.grids[0]), (1, (2, 1)));
     assert_eq!(spec.nb[0].to_string(), chosen(&ended.out, "--nb"));
     assert_eq!(spec.swap.name(), chosen(&ended.out, "--swap"));
@@ -141,8 +142,8 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     let protected = format!("{flags} {ft} --budget 10s --only depth --out mxp.dat");
     let ended = run(folder.path(), 2, &protected).expect(0);
     assert!(!ended.err.contains("note: "), "the trials had checkpoints: {}", ended.err);
-    let next =
-        "mpirun -np 2 skt-hpl mxp mxp.dat --matrix scaled --ft self --checkpoint-every '4p!'";
+    let next = "mpirun -np 2 skt-hpl mxp mxp.dat --matrix scaled --gemm bf16-emulated --ft self \
+                --checkpoint-every '4p!'";
     assert!(ended.err.ends_with(&format!("\n  {next}\n")), "{}", ended.err);
     let idle = format!("{flags} --only pfact");
     let refused = run(folder.path(), 2, &idle).expect(2);

@@ -5,22 +5,22 @@ use crate::golden::assert_golden;
 
 const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
 
-/// The help without the flags of a run, but for those that follow from the matrix.
+/// The help without the flags of a run, but for those that HPL-MxP alone has.
 #[test]
 fn the_help_teaches_what_hpl_mxp_is() {
     let help = Program::new().printed("mxp --help");
     let (head, rest) = help.split_once("Options:").unwrap();
     let at = rest.find("      --matrix <NAME>").unwrap();
-    let (matrix, _) = rest[at..].split_once("\n\nCommunication:").unwrap();
+    let (own, _) = rest[at..].split_once("\n\nCommunication:").unwrap();
     let examples = &rest[rest.find("Examples:").unwrap()..];
-    let lines: Vec<&str> = [head, "...\n", matrix, "\n...\n", examples]
+    let lines: Vec<&str> = [head, "...\n", own, "\n...\n", examples]
         .iter()
         .flat_map(|part| part.lines())
         .map(str::trim_end)
         .collect();
     assert_golden("mxp_help.txt", &(lines.join("\n") + "\n"), &[]);
     let run = Program::new().printed("run --help");
-    assert!(!run.contains("--matrix"), "{run}");
+    assert!(!run.contains("--matrix") && !run.contains("--gemm"), "{run}");
     for flag in ["--ft", "--level", "--power-command", "--json", "--bcast", "--inject"] {
         assert!(help.contains(&format!("      {flag} <")), "{flag}");
     }
@@ -39,6 +39,8 @@ fn what_hpl_mxp_does_not_have_is_refused_by_name() {
         ("mxp hpl.toml --threshold 8", "error: --threshold: value 8.0: the rules of HPL-MxP fix"),
         ("mxp hpl.toml --generator xoshiro", "error: --generator: xoshiro makes no matrix of"),
         ("mxp hpl.toml --matrix hilbert", "error: --matrix: `hilbert` is not one of the choices"),
+        ("mxp hpl.toml --gemm fp16", "error: --gemm: `fp16` is not one of the choices"),
+        ("launch --np 1 -- mxp --n 9 --gemm fp16", "error: --gemm: `fp16` is not one of the"),
         ("launch --np 1 -- mxp --n 9 --ft abft", "error: --ft: abft has no checksums for"),
     ] {
         let error = program.refused(words);
@@ -47,6 +49,10 @@ fn what_hpl_mxp_does_not_have_is_refused_by_name() {
     for (words, tip) in [
         ("--n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
         ("tune --n 9 --matrix scaled", "were not provided:\n  --mxp\n"),
+        ("--n 9 --gemm bf16", "is chosen by `skt-hpl mxp --gemm`"),
+        ("tune --n 9 --gemm bf16", "were not provided:\n  --mxp\n"),
+        ("launch -- --n 9 --gemm bf16", "is chosen by `skt-hpl mxp --gemm`"),
+        ("mxp hpl.toml --gem bf16", "'--gemm'"),
         ("tune mxp", "for HPL-MxP, tune takes a flag: tune --mxp"),
         ("launch -- --n 9 --matrix scaled", "is chosen by `skt-hpl mxp --matrix`"),
         ("screen mxp", "screen runs tests of HPL alone; HPL-MxP is run by `skt-hpl mxp`"),
@@ -64,12 +70,17 @@ fn what_hpl_mxp_does_not_have_is_refused_by_name() {
 #[test]
 fn a_file_with_a_matrix_is_converted_and_no_run_of_hpl() {
     let program = Program::new();
-    program.write("mxp.toml", &format!("{TOML}matrix = \"scaled\"\n"));
-    for words in ["--config mxp.toml", "tune --config mxp.toml", "launch -- --config mxp.toml"] {
-        let error = program.refused(words);
-        let want = "error: mxp.toml:5: matrix: is a parameter of HPL-MxP; run this configuration by \
-                    `skt-hpl mxp`, tune it by `skt-hpl tune --mxp`, or leave it out\n";
-        assert_eq!(error, want, "{words}");
+    for (key, line) in [("gemm", "gemm = \"bf16\""), ("matrix", "matrix = \"scaled\"")] {
+        program.write("mxp.toml", &format!("{TOML}{line}\n"));
+        for words in ["--config mxp.toml", "tune --config mxp.toml", "launch -- --config mxp.toml"]
+        {
+            let error = program.refused(words);
+            let want = format!(
+                "error: mxp.toml:5: {key}: is a parameter of HPL-MxP; run this configuration by \
+                 `skt-hpl mxp`, tune it by `skt-hpl tune --mxp`, or leave it out\n"
+            );
+            assert_eq!(error, want, "{words}");
+        }
     }
     let (dat, lost) = program.done("convert mxp.toml");
     assert!(dat.starts_with("HPLinpack benchmark input file\n"), "{dat}");
@@ -77,9 +88,18 @@ fn a_file_with_a_matrix_is_converted_and_no_run_of_hpl() {
                 scaled`\n";
     assert_eq!(lost, want);
     let again = program.printed("convert mxp.toml --to toml");
-    assert!(again.ends_with("matrix = \"scaled\"\n"), "{again}");
+    assert!(again.contains("\nmatrix = \"scaled\"\n"), "{again}");
+    assert!(again.ends_with("\ngemm = \"fp32\"\n"), "{again}");
     program.write("hpl.toml", TOML);
-    assert!(!program.printed("convert hpl.toml --to toml").contains("matrix ="));
+    let hpl = program.printed("convert hpl.toml --to toml");
+    assert!(!hpl.contains("matrix =") && !hpl.contains("gemm ="), "{hpl}");
+    program.write("bf16.toml", &format!("{TOML}gemm = \"bf16\"\n"));
+    let (dat, lost) = program.done("convert bf16.toml");
+    assert!(dat.starts_with("HPLinpack benchmark input file\n"), "{dat}");
+    let want = "warning: gemm: HPL.dat cannot say `bf16`; add --gemm bf16\n";
+    assert!(lost.ends_with(want), "{lost}");
+    let again = program.printed("convert bf16.toml --to toml");
+    assert!(again.ends_with("\ngemm = \"bf16\"\n"), "{again}");
 }
 
 #[test]
@@ -88,8 +108,10 @@ fn manual_and_completions_have_the_command() {
     program.done("man --out pages");
     let page = program.read("pages/skt-hpl-mxp.1");
     assert!(page.contains("matrix") && page.contains("mixed\\-precision"), "{page}");
+    assert!(page.contains("\\-\\-gemm"), "{page}");
     for shell in ["bash", "zsh", "fish"] {
         let text = program.printed(&format!("completions {shell}"));
         assert!(text.contains("mxp") && text.contains("fasi-higham"), "{shell}");
+        assert!(text.contains("gemm") && text.contains("bf16-emulated"), "{shell}");
     }
 }

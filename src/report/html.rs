@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 
 use super::heat_map;
+use super::mxp;
 use super::reader::{RunReport, StepPart, TestReport};
+use skt_config::GemmPrecision;
 use skt_host::placement;
 use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
 use skt_run::record::Event;
@@ -409,12 +411,16 @@ fn heading(number: usize, test: &TestReport) -> String {
 fn refinement_table(page: &mut String, heading: &str, test: &TestReport) {
     let Some(mxp) = &test.mxp else { return };
     let matrix = test.parameters.matrix.as_deref().unwrap_or("-");
+    let gemm = test.parameters.gemm.as_deref().unwrap_or(GemmPrecision::Fp32.name());
+    // A later version may have others.
+    let unknown = || format!("with products of {gemm} operands");
+    let how = GemmPrecision::named(gemm).map_or_else(unknown, |gemm| mxp::precision(gemm).into());
     let _ = writeln!(
         page,
-        "<h3>Refinement, {}</h3>\n<p>Matrix {}: factored in single precision in {} s, refined in {} \
-         s{}.</p>",
+        "<h3>Refinement, {}</h3>\n<p>Matrix {}: factored {} in {} s, refined in {} s{}.</p>",
         escape(heading),
         escape(matrix),
+        escape(&how),
         number(mxp.factor_seconds, 2),
         number(mxp.refine_seconds, 2),
         if mxp.has_converged { "" } else { "; it did not converge" }
@@ -656,6 +662,23 @@ mod tests {
         assert!(shown.contains(row), "{shown}");
         assert!(shown.contains("<td>gmres</td><td>9</td><td>4.75</td><td>-</td>"), "{shown}");
         assert!(!page("").contains("Refinement"));
+        for (gemm, how) in [
+            ("fp32", "in single precision"),
+            ("bf16", "with products of bf16 operands"),
+            ("bf16-emulated", "with emulated products of bf16 operands"),
+            ("fp8", "with products of fp8 operands"),
+        ] {
+            let parameters = format!(r#""parameters": {{"matrix": "scaled", "gemm": "{gemm}"}}"#);
+            let mxp = r#""mxp": {"factor_seconds": 4, "has_converged": true}"#;
+            let text =
+                format!(r#"{{"format": "skt-hpl report", "tests": [{{{parameters}, {mxp}}}]}}"#);
+            let report = RunReport::parse(&text).unwrap();
+            let page = super::page(&[NamedRun { name: "a".into(), report }]);
+            assert!(
+                page.contains(&format!("<p>Matrix scaled: factored {how} in 4.00 s")),
+                "{page}"
+            );
+        }
     }
 
     #[test]

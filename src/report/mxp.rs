@@ -1,7 +1,7 @@
 //! What the text report of HPL-MxP has in place of, or in addition to, that of HPL.
 
 use super::cformat::c_exp;
-use skt_config::{MxpMatrix, Refinement, RunSpec, TestSpec};
+use skt_config::{GemmPrecision, MxpMatrix, Refinement, RunSpec, TestSpec};
 use skt_run::record::{MxpRecord, Outcome, RefinementStep, TestRecord};
 use skt_terms::units;
 
@@ -13,20 +13,21 @@ pub(super) const UNUSED: [&str; 8] =
 pub(super) fn banner() -> String {
     format!(
         "HPL-MxP  --  Mixed-precision High-Performance Linpack  --   run by skt-hpl {}\n\
-         Solves Ax = b in double precision by LU in single precision without pivoting,\n\
+         Solves Ax = b in double precision by LU in lower precision without pivoting,\n\
          refined. The input and the report have the form of HPL 2.3, which was written\n\
          by A. Petitet, R. Clint Whaley, P. Luszczek and J. Langou (UTK, UC Denver)",
         env!("CARGO_PKG_VERSION")
     )
 }
 
-/// The line of the matrix in the echo of the parameters.
-pub(super) fn matrix_line(spec: &RunSpec) -> String {
-    spec.mxp.map_or(String::new(), |matrix| format!("{:<7}: {matrix}\n", "MATRIX"))
+/// The lines of HPL-MxP's own parameters in the echo; empty for HPL.
+pub(super) fn own_echo(spec: &RunSpec) -> String {
+    let Some(matrix) = spec.mxp else { return String::new() };
+    format!("{:<7}: {matrix}\n{:<7}: {}\n", "MATRIX", "GEMM", spec.gemm)
 }
 
-/// The notes of a run with this matrix.
-pub(super) fn notes(matrix: MxpMatrix, is_detailed: bool) -> Vec<String> {
+/// The notes of a run with this matrix and these products.
+pub(super) fn notes(matrix: MxpMatrix, gemm: GemmPrecision, is_detailed: bool) -> Vec<String> {
     let what = match matrix {
         MxpMatrix::FasiHigham => "a product of triangles with a chosen condition number",
         MxpMatrix::Scaled => "HPL's random matrix with a scaled diagonal",
@@ -35,8 +36,30 @@ pub(super) fn notes(matrix: MxpMatrix, is_detailed: bool) -> Vec<String> {
         }
     };
     let detailed = "no detailed timing: a panel of HPL-MxP has none of the parts of HPL's";
-    let notes = [format!("matrix   : {matrix} ({what})")];
-    notes.into_iter().chain(is_detailed.then(|| detailed.to_owned())).collect()
+    let mut notes = vec![format!("matrix   : {matrix} ({what})")];
+    notes.extend(sums(gemm).map(|sums| {
+        format!("gemm     : {gemm} (L2 and U rounded to bf16, sums in single precision{sums})")
+    }));
+    notes.extend(is_detailed.then(|| detailed.to_owned()));
+    notes
+}
+
+/// The end of the note on rounded operands, about their sums; `None` where none are rounded.
+fn sums(gemm: GemmPrecision) -> Option<&'static str> {
+    match gemm {
+        GemmPrecision::Fp32 => None,
+        GemmPrecision::Bf16 => Some(""),
+        GemmPrecision::EmulatedBf16 => Some(" by SGEMM: its rate is that of single precision"),
+    }
+}
+
+/// How a matrix was factored, after `factored` or a rate.
+pub(super) fn precision(gemm: GemmPrecision) -> &'static str {
+    match gemm {
+        GemmPrecision::Fp32 => "in single precision",
+        GemmPrecision::Bf16 => "with products of bf16 operands",
+        GemmPrecision::EmulatedBf16 => "with emulated products of bf16 operands",
+    }
 }
 
 /// The lines on factorization and refinement; none if the test has no solution.
@@ -48,9 +71,10 @@ pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     let time = record.time_seconds;
     let mut lines = vec![
         format!(
-            "# factorization: {factor_seconds:.4} s{}, {} in single precision",
+            "# factorization: {factor_seconds:.4} s{}, {} {}",
             share(*factor_seconds, time),
-            units::rate(factor_gflops(record.spec.n, *factor_seconds))
+            units::rate(factor_gflops(record.spec.n, *factor_seconds)),
+            precision(record.spec.gemm)
         ),
         format!(
             "# refinement: {}, {refine_seconds:.4} s{}, {}",
@@ -104,13 +128,18 @@ pub(super) fn speed_line(record: &TestRecord, times: f64, dgemm_gflops_per_core:
 
 /// Why a factorization without pivoting stopped, and what to try.
 pub(super) fn broke_text(spec: &TestSpec, matrix: MxpMatrix, column: usize, pivot: &str) -> String {
-    let TestSpec { n, nb, .. } = spec;
+    let TestSpec { n, nb, gemm, .. } = spec;
+    let cause = if gemm.is_rounded() {
+        "operands of bf16 are not enough"
+    } else {
+        "single precision is not enough"
+    };
     format!(
         "the factorization stopped: the pivot of column {column} (from 0) of the matrix {matrix} \
-         is {pivot}, and without pivoting no other can be taken\nat N = {n} and NB = {nb} single \
-         precision is not enough for this matrix: try {}, a smaller N or another NB; if those fail \
-         as well, the BLAS or a node is faulty (`skt-hpl screen`)",
-        other_matrix(matrix)
+         is {pivot}, and without pivoting no other can be taken\nat N = {n} and NB = {nb} {cause} \
+         for this matrix: try {}, a smaller N or another NB; if those fail as well, the BLAS or a \
+         node is faulty (`skt-hpl screen`)",
+        others(matrix, *gemm)
     )
 }
 
@@ -118,14 +147,14 @@ pub(super) fn broke_text(spec: &TestSpec, matrix: MxpMatrix, column: usize, pivo
 pub(super) fn hint_line(record: &TestRecord) -> Option<String> {
     let Outcome::Failed { scaled_residual, .. } = record.outcome else { return None };
     let matrix = record.spec.mxp?;
-    let TestSpec { n, nb, .. } = record.spec;
+    let TestSpec { n, nb, gemm, .. } = record.spec;
     let mxp = record.mxp.as_ref()?;
     if let Some(failure) = &mxp.failure {
         return Some(format!(
             "# hint: the matrix {matrix}, N = {n} and NB = {nb}: {failure}: try {}, a smaller N or \
              another NB; if those fail as well, some rank computes wrong (`skt-hpl screen` compares \
              the nodes)",
-            other_matrix(matrix)
+            others(matrix, gemm)
         ));
     }
     if mxp.has_converged {
@@ -141,16 +170,18 @@ pub(super) fn hint_line(record: &TestRecord) -> Option<String> {
          NB; if those fail as well, some rank computes wrong (`skt-hpl screen` compares the nodes)",
         mxp.steps.len(),
         c_exp(scaled_residual, 0, 4),
-        other_matrix(matrix)
+        others(matrix, gemm)
     ))
 }
 
-/// Another matrix to try: the one that needs no pivoting at any N, or else the nearest to HPL's.
-fn other_matrix(matrix: MxpMatrix) -> &'static str {
-    match matrix {
+/// What to try in place of this matrix: first products without rounded operands, then another
+/// matrix: the one that needs no pivoting at any N, or else the nearest to HPL's.
+fn others(matrix: MxpMatrix, gemm: GemmPrecision) -> String {
+    let other = match matrix {
         MxpMatrix::FasiHigham => "--matrix scaled",
         MxpMatrix::Scaled | MxpMatrix::Dominant => "--matrix fasi-higham",
-    }
+    };
+    format!("{}{other}", if gemm.is_rounded() { "--gemm fp32, " } else { "" })
 }
 
 #[cfg(test)]

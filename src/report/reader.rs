@@ -187,6 +187,8 @@ pub struct ParametersPart {
     pub threads: usize,
     /// The matrix of HPL-MxP; `None` for HPL.
     pub matrix: Option<String>,
+    /// The operands of the products of HPL-MxP; `None` for single precision, and for HPL.
+    pub gemm: Option<String>,
 }
 
 impl TestReport {

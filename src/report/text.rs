@@ -281,7 +281,7 @@ fn own_notes(spec: &RunSpec, is_detailed: bool) -> Vec<String> {
         Generator::Xoshiro => "xoshiro256++ (not the reference's matrix)",
     };
     let mut notes = match spec.mxp {
-        Some(matrix) => mxp::notes(matrix, is_detailed),
+        Some(matrix) => mxp::notes(matrix, spec.gemm, is_detailed),
         None => vec![format!("generator: {generator}")],
     };
     notes.push(format!("threads  : {} a rank", spec.threads));
@@ -331,7 +331,7 @@ fn echo(spec: &RunSpec) -> String {
     let is_used = |name: &str| spec.mxp.is_none() || !mxp::UNUSED.contains(&name);
     let used = lists.iter().filter(|(name, _)| is_used(name));
     let echo: String = used.map(|(name, values)| format!("{name:<7}:{values}\n")).collect();
-    echo + &mxp::matrix_line(spec)
+    echo + &mxp::own_echo(spec)
 }
 
 /// The values of a list, eight per line.

@@ -13,7 +13,7 @@ use crate::report_common::{
 };
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
-use skt_config::{ConfigText, Format, MxpMatrix, RunSpec};
+use skt_config::{ConfigText, Format, GemmPrecision, MxpMatrix, RunSpec};
 use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
@@ -185,13 +185,30 @@ fn tests_of_hpl_mxp_satisfy_the_schema_and_have_their_steps() {
 }
 
 #[test]
+fn rounded_operands_are_among_the_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    for gemm in GemmPrecision::ALL {
+        let spec = RunSpec { gemm, ..mxp_run(MxpMatrix::Scaled) };
+        let path = folder.path().join("run.json");
+        let mut report = JsonReport::create(&path, &spec, facts()).unwrap();
+        report.test(&mxp_record(spec.tests().remove(0), &[0.25], 0), "a line\n").unwrap();
+        report.finish("the end\n").unwrap();
+        let document = read(&path);
+        published().check(&document);
+        let want = gemm.is_rounded().then(|| json!(gemm.name()));
+        assert_eq!(document["parameters"].get("gemm"), want.as_ref());
+        assert_eq!(document["tests"][0]["parameters"].get("gemm"), want.as_ref());
+    }
+}
+
+#[test]
 fn a_document_of_hpl_has_no_field_of_hpl_mxp() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.json");
     let mut report = JsonReport::create(&path, &small_run(), facts()).unwrap();
     report.test(&record(small_run().tests().remove(0)), "a line\n").unwrap();
     let text = fs::read_to_string(&path).unwrap();
-    for key in ["\"mxp\"", "\"matrix\":\""] {
+    for key in ["\"mxp\"", "\"matrix\":\"", "\"gemm\""] {
         assert!(!text.contains(key), "{key}");
     }
     let document = read(&path);

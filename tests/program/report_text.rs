@@ -6,7 +6,7 @@ use crate::report_common::{
     END, PASSED_NORMS, START, default_run, mxp_record, mxp_run, other_run, record, record_with,
     small_run,
 };
-use skt_config::{MxpMatrix, Output, RunSpec};
+use skt_config::{GemmPrecision, MxpMatrix, Output, RunSpec};
 use skt_host::clock::ctime;
 use skt_hpl::report::TextReport;
 use skt_hpl::report::phases;
@@ -115,6 +115,50 @@ fn a_test_of_hpl_mxp_that_broke_names_matrix_and_column() {
         for solved in ["# speed:", "# x:", "# factorization:", "# refinement:"] {
             assert!(!text.contains(solved), "{solved} without a solution");
         }
+    }
+}
+
+/// The lines of the golden file of single precision that rounded operands change.
+#[test]
+fn rounded_operands_are_named_wherever_they_count() {
+    for (gemm, note, how) in [
+        (GemmPrecision::Bf16, "bf16 (L2 and U rounded to bf16, sums in single precision)", "with"),
+        (
+            GemmPrecision::EmulatedBf16,
+            "bf16-emulated (L2 and U rounded to bf16, sums in single precision by SGEMM: its rate \
+             is that of single precision)",
+            "with emulated",
+        ),
+    ] {
+        let fp32 = mxp_run(MxpMatrix::Scaled);
+        let spec = RunSpec { gemm, ..fp32.clone() };
+        let text = |spec: &RunSpec| {
+            let tests = spec.tests();
+            let passed = mxp_record(tests[0].clone(), &[3.25e4, 1.5, 2.5e-2], 0);
+            let mut failed = mxp_record(tests[1].clone(), &[3.25e8, 4.5e8, 2.5e3, 1.25e3], 2);
+            failed.outcome = Outcome::Failed { scaled_residual: 1.25e3, norms: PASSED_NORMS };
+            write(spec, &[passed, failed], Some(110.5), &[]).0
+        };
+        let (of_fp32, rounded) = (text(&fp32), text(&spec));
+        let expected = of_fp32
+            .replace("\nGEMM   : fp32\n", &format!("\nGEMM   : {gemm}\n"))
+            .replace("\n# threads  :", &format!("\n# gemm     : {note}\n# threads  :"))
+            .replace("in single precision\n", &format!("{how} products of bf16 operands\n"))
+            .replace(": try --matrix", ": try --gemm fp32, --matrix");
+        assert_eq!(rounded, expected);
+        assert_eq!(rounded.matches("products of bf16 operands\n").count(), 2, "{rounded}");
+        assert_eq!(rounded.matches("try --gemm fp32, --matrix fasi-higham, a").count(), 1);
+
+        let outcome = Outcome::Broke { column: 1700, pivot: "1.2e-39".to_string() };
+        let (text, _) = write(&spec, &[record_with(spec.tests().remove(0), outcome)], None, &[]);
+        let why = "operands of bf16 are not enough for this matrix: try --gemm fp32, --matrix \
+                   fasi-higham, a smaller N";
+        assert!(text.contains(why) && !text.contains("single precision is not enough"), "{text}");
+        let mut failed = mxp_record(spec.tests().remove(0), &[], 0);
+        failed.outcome = Outcome::Failed { scaled_residual: 1.25e3, norms: PASSED_NORMS };
+        let (text, _) = write(&spec, &[failed], None, &[]);
+        let hint = "step 1 of the refinement failed: try --gemm fp32, --matrix fasi-higham, a";
+        assert!(text.contains(hint), "{text}");
     }
 }
 

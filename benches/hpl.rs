@@ -233,8 +233,8 @@ fn trailing_update(criterion: &mut Criterion) {
     let step = |a: &mut PageBuf| {
         let a = MatMut::row_major(a, ORDER + NB, ORDER, lda);
         let (mut u, a2) = a.split_rows(NB);
-        update::solve(&operands, u.rb());
-        update::multiply(&operands, u.into_ref(), 0..ORDER, a2);
+        update::solve(&operands, u.rb(), None);
+        update::multiply(&operands, u.into_ref().into(), 0..ORDER, a2);
     };
     // Without `fill` the values would grow from step to step until they are infinite.
     time(&mut with, "solve and multiply", &mut a, |a| a.fill(0.5), step);

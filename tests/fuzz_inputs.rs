@@ -255,6 +255,7 @@ fn facts() -> skt_run::record::RunFacts {
             hosts: vec![HostRanks { host: "n1".into(), ranks: 1 }],
             pinning: "pinned, one to a core".into(),
             helper_cpus: vec![1],
+            bf16: None,
         },
         dgemm_self_test: None,
         start_unix_seconds: 1_700_000_000,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::heat_map;
 use super::mxp;
-use super::reader::{RunReport, StepPart, TestReport};
+use super::reader::{Bf16Part, RunReport, StepPart, TestReport};
 use skt_config::GemmPrecision;
 use skt_host::placement;
 use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
@@ -172,6 +172,7 @@ fn environment(page: &mut String, report: &RunReport) {
             (!environment.helper_cpus.is_empty())
                 .then(|| format!("cpu {}", placement::list(&environment.helper_cpus))),
         ),
+        ("products of bf16", environment.bf16.as_ref().map(bf16_words)),
         (
             "DGEMM self-test",
             report
@@ -194,6 +195,14 @@ fn environment(page: &mut String, report: &RunReport) {
         }
     }
     page.push_str("</dl>\n");
+}
+
+/// The library whose products of bf16 are called.
+fn bf16_words(bf16: &Bf16Part) -> String {
+    let Bf16Part { function, file, gflops_per_core } = bf16;
+    let file = file.as_ref().map_or(String::new(), |file| format!(" of {file}"));
+    let rate = gflops_per_core.map_or(String::new(), |rate| format!(", {rate:.2} Gflop/s a core"));
+    format!("{function}{file}{rate}")
 }
 
 fn test_table(page: &mut String, report: &RunReport) {

@@ -65,6 +65,15 @@ pub struct EnvironmentPart {
     pub hosts: Vec<HostRanksPart>,
     pub pinning: Option<String>,
     pub helper_cpus: Vec<usize>,
+    pub bf16: Option<Bf16Part>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Bf16Part {
+    pub function: String,
+    pub file: Option<String>,
+    pub gflops_per_core: Option<f64>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -14,6 +14,7 @@ use crate::report_common::{
 use crate::report_schema::Schema;
 use serde_json::{Value, json};
 use skt_config::{ConfigText, Format, GemmPrecision, MxpMatrix, RunSpec};
+use skt_health::environment::bf16::Bf16SelfTest;
 use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
@@ -64,6 +65,13 @@ pub fn facts() -> RunFacts {
             hosts: vec![HostRanks { host: "n1".to_string(), ranks: 1 }],
             pinning: "pinned, one to a core".to_string(),
             helper_cpus: vec![1],
+            bf16: Some(Bf16SelfTest {
+                function: "cblas_sbgemm".to_string(),
+                file: Some("/lib/libopenblas.so.0".to_string()),
+                gflops_per_core: 440.0,
+                sgemm_gflops_per_core: 220.0,
+                error: Some(0.01),
+            }),
         },
         dgemm_self_test: Some(DgemmSelfTest {
             gflops_per_core: 110.5,

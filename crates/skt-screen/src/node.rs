@@ -79,13 +79,12 @@ impl<C: Comm> Crew<C> {
         library::use_one_thread();
         let counters = Counters::read(&Root::this_machine());
         let blas = library::loaded();
-        let (version, kernel) = (blas.version.as_deref(), blas.kernel.as_deref());
         let place = Place {
             host: world.host(),
             mask: counters.allowed_cpus.clone(),
             cores: placement::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
-            blas: library::words(&blas.library, version, kernel),
+            blas: blas.words(),
             threads,
         };
         let bytes = serde_json::to_vec(&place).expect("plain data");

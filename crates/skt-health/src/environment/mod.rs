@@ -13,8 +13,8 @@ use skt_host::memory::MemoryInfo;
 use skt_host::placement;
 use skt_terms::units;
 
+use bf16::Bf16SelfTest;
 pub use selftest::DgemmSelfTest;
-use skt_solver::blas::library;
 pub use skt_solver::blas::library::BlasInfo;
 
 /// A host of the job, with its ranks.
@@ -43,6 +43,9 @@ pub struct Environment {
     pub pinning: String,
     /// CPUs of the host of rank 0 that are kept from the solver, one of each helper core.
     pub helper_cpus: Vec<usize>,
+    /// The library whose products of bf16 rank 0 calls, with its test, if the job needs one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bf16: Option<Bf16SelfTest>,
 }
 
 impl Environment {
@@ -60,6 +63,9 @@ impl Environment {
             format!("kernel   : {}", self.host.kernel),
             format!("blas     : {}", self.blas_words()),
         ];
+        if let Some(bf16) = &self.bf16 {
+            notes.push(format!("bf16     : {}, {}", bf16.name(), bf16.rate()));
+        }
         if let Some(mpi) = &self.mpi_library {
             notes.push(format!("mpi      : {}", mpi.lines().next().unwrap_or_default()));
         }
@@ -100,8 +106,7 @@ impl Environment {
     }
 
     fn blas_words(&self) -> String {
-        let BlasInfo { library: name, path, version, kernel } = &self.blas;
-        let words = library::words(name, version.as_deref(), kernel.as_deref());
+        let (words, path) = (self.blas.words(), &self.blas.path);
         let path = path.as_ref().map_or_else(String::new, |path| format!(", {}", path.display()));
         format!("{words}{path}")
     }
@@ -149,6 +154,7 @@ mod tests {
             ],
             pinning: "pinned, one to a core".to_string(),
             helper_cpus: Vec::new(),
+            bf16: None,
         }
     }
 

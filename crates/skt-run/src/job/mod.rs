@@ -1,5 +1,6 @@
 //! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
 
+mod bf16;
 mod error;
 mod idle;
 mod interrupt;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::bf16;
 use super::error::JobError;
 use super::idle::IdleWatch;
 use super::options::JobOptions;
@@ -133,6 +134,7 @@ fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning)
         hosts: places::hosts(places),
         pinning: pinning.words(),
         helper_cpus: pinning.kept().to_vec(),
+        bf16: None,
     }
 }
 
@@ -289,10 +291,12 @@ impl<'a> Setup<'a> {
         let pinning = Pinning::new(world, &places, &wanted)?;
         let team = pinning.start_team(spec.threads);
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
-        let environment = environment(options, &places, &pinning);
+        let mut environment = environment(options, &places, &pinning);
         let idle = pinning.host().map(IdleWatch::start);
         watch.end_part("threads and BLAS");
-        let mut self_test = self_test(world, &team, &environment, self_test_seconds(spec))?;
+        let test_seconds = self_test_seconds(spec);
+        let mut self_test = self_test(world, &team, &environment, test_seconds)?;
+        let selected = bf16::select_library(world, &team, spec, &environment.blas, test_seconds)?;
         let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let idle_cores = idle.map(|watch| watch.idle_cores(threads));
         let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
@@ -304,7 +308,10 @@ impl<'a> Setup<'a> {
         if settings.is_on() && index == 0 {
             warnings::print(&protect::doubtful(store)?);
         }
+        let lack_of_bf16 = selected.as_ref().err().cloned();
+        environment.bf16 = selected.ok().flatten();
         let refused = first_text(world, pinning.refusal().unwrap_or_default())?
+            .or(lack_of_bf16)
             .or_else(|| fault_of_no_rank(settings, options, world.size()))
             .or_else(|| outlook::nothing_to_resume(spec, settings))
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));

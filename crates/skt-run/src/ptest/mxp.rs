@@ -7,11 +7,12 @@ use super::{Solution, conclude, empty_record, factor, outcome, watch_rates};
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
 use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
-use skt_config::{MxpMatrix, Refinement, TestSpec};
+use skt_config::{GemmPrecision, MxpMatrix, Refinement, TestSpec};
 use skt_mxp::check;
 use skt_mxp::part::Part;
 use skt_mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
+use skt_solver::blas::{Bf16Products, bf16};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::pgesv::guard::{Guard, Unguarded};
@@ -109,8 +110,24 @@ pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f3
 pub(super) fn work_doubles(spec: &TestSpec, myrow: usize, mycol: usize) -> usize {
     let shape = local_shape(spec, myrow, mycol);
     let solver = shape.work_doubles(&Params::from(spec), Cyclic::rows(spec.nb, spec.p), myrow);
-    let vectors = shape.cols.saturating_mul(VECTORS_BY_COLUMNS);
+    let packing =
+        if spec.gemm.is_rounded() { shape.packing_doubles(&Params::from(spec)) } else { 0 };
+    let vectors = shape.cols.saturating_mul(VECTORS_BY_COLUMNS).saturating_add(packing);
     solver.saturating_add(vectors).saturating_add(shape.rows.saturating_mul(VECTORS_BY_ROWS))
+}
+
+/// The products of a test, where these read rounded operands.
+///
+/// # Panics
+/// When a library is to multiply, and this process has selected none ([`bf16::select`]).
+fn products(spec: &TestSpec) -> Option<Bf16Products> {
+    match spec.gemm {
+        GemmPrecision::Fp32 => None,
+        GemmPrecision::EmulatedBf16 => Some(Bf16Products::Emulated),
+        GemmPrecision::Bf16 => {
+            Some(Bf16Products::Library(bf16::selected().expect("the setup has selected a library")))
+        }
+    }
 }
 
 /// The shape of this rank's part of the matrix of a test.
@@ -171,7 +188,8 @@ pub fn solve<C: Comm>(
     events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
 ) -> Result<(Solution, MxpRecord), SolveError> {
-    let mut work = Workspace::<_, f32>::new(grid, team, &Params::from(spec), shape(grid, spec))?;
+    let (params, shape) = (Params::from(spec), shape(grid, spec));
+    let mut work = Workspace::for_products(grid, team, &params, shape, products(spec))?;
     watch_rates(grid, spec, events, &mut work, |work, watch, events| {
         let begun = factor(grid, team, spec, guard, events, (work, watch), start_unix_seconds)?;
         events.phase(Phase::Refine);

@@ -28,6 +28,13 @@ pub struct BlasInfo {
     pub kernel: Option<String>,
 }
 
+impl BlasInfo {
+    /// The library with its version and kernel, in words.
+    pub fn words(&self) -> String {
+        words(&self.library, self.version.as_deref(), self.kernel.as_deref())
+    }
+}
+
 /// Libraries that describe themselves, each with a function that no other library has.
 const KNOWN: [(&str, &CStr); 3] = [
     ("OpenBLAS", c"openblas_get_config"),

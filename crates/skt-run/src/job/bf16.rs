@@ -1,0 +1,73 @@
+//! The library of a job whose products are of bf16: each rank selects one, or all refuse the job.
+
+use super::error::JobError;
+use super::setup::first_text;
+use skt_config::{GemmPrecision, RunSpec};
+use skt_health::environment::BlasInfo;
+use skt_health::environment::bf16::{self, Bf16SelfTest};
+use skt_solver::blas::bf16::{Bf16Library, libraries, select};
+use skt_solver::comm::Comm;
+use skt_solver::team::Team;
+
+/// What to do where no library serves.
+const REMEDY: &str = "load an OpenBLAS with sbgemm, oneMKL or AOCL-DLP on a processor with \
+                      instructions for bf16 (docs/mxp.md), or take --gemm fp32; --gemm \
+                      bf16-emulated computes the same factors anywhere";
+
+/// The test of the library that this rank has selected, if the job needs one; or why some rank has
+/// none, the same on all ranks.
+pub(super) type Selection = Result<Option<Bf16SelfTest>, String>;
+
+/// Selects a library for products of bf16 if `spec` asks for it: the first one that is right and
+/// faster than SGEMM, when all ranks test theirs at once. Collective.
+pub(super) fn select_library<C: Comm>(
+    world: &C,
+    team: &Team,
+    spec: &RunSpec,
+    blas: &BlasInfo,
+    seconds: f64,
+) -> Result<Selection, JobError> {
+    if spec.gemm != GemmPrecision::Bf16 {
+        return Ok(Ok(None));
+    }
+    let test = |library| Ok(bf16::run(library, team, seconds)?);
+    world.barrier()?;
+    let found = first_sound(libraries(), test)?;
+    let why = match &found {
+        Ok(_) => String::new(),
+        Err(flaws) => refusal(&world.host(), blas, flaws),
+    };
+    if let Some(why) = first_text(world, &why)? {
+        return Ok(Err(why));
+    }
+    let (library, tested) = found.expect("no rank has a reason to refuse");
+    select(library);
+    Ok(Ok(Some(tested)))
+}
+
+/// The first library whose `test` shows no flaw, or the flaws of all of them.
+fn first_sound<'l>(
+    libraries: &'l [Bf16Library],
+    mut test: impl FnMut(&'l Bf16Library) -> Result<Bf16SelfTest, JobError>,
+) -> Result<Result<(&'l Bf16Library, Bf16SelfTest), Vec<String>>, JobError> {
+    let mut flaws = Vec::new();
+    for library in libraries {
+        let tested = test(library)?;
+        match tested.flaw() {
+            None => return Ok(Ok((library, tested))),
+            Some(flaw) => flaws.push(format!("{}: {flaw}", tested.name())),
+        }
+    }
+    Ok(Err(flaws))
+}
+
+/// Why a host has no library.
+fn refusal(host: &str, blas: &BlasInfo, flaws: &[String]) -> String {
+    let found = if flaws.is_empty() {
+        let blas = blas.words();
+        format!("no library multiplies bf16: {blas} has no such product, and there is no AOCL-DLP")
+    } else {
+        flaws.join("; ")
+    };
+    format!("--gemm bf16 on {host}: {found}: {REMEDY}")
+}

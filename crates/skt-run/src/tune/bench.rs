@@ -128,9 +128,10 @@ fn no_convergence(mxp: &MxpRecord, scaled_residual: f64) -> String {
 
 /// All flags of a trial.
 fn flags(test: &TestSpec) -> String {
-    let matrix = test.mxp.map_or(String::new(), |matrix| format!(" --matrix {matrix}"));
-    let gemm = test.gemm.is_rounded().then(|| format!(" --gemm {}", test.gemm)).unwrap_or_default();
-    format!("--n {}{matrix}{gemm} {}", test.n, Parameter::all_flags(test))
+    let mut flags = format!("--n {}", test.n);
+    flags.extend(test.mxp.map(|matrix| format!(" --matrix {matrix}")));
+    flags.extend(test.gemm.is_rounded().then(|| format!(" --gemm {}", test.gemm)));
+    format!("{flags} {}", Parameter::all_flags(test))
 }
 
 #[cfg(test)]

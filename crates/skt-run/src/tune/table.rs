@@ -34,8 +34,9 @@ pub fn text(tuning: &Tuning) -> String {
 
 /// The benchmark, with what distinguishes its tests from those of HPL.
 fn mxp_words(test: &TestSpec, matrix: MxpMatrix) -> String {
-    let gemm = test.gemm.is_rounded().then(|| format!("gemm {}, ", test.gemm)).unwrap_or_default();
-    format!("HPL-MxP, matrix {matrix}, {gemm}")
+    let mut words = format!("HPL-MxP, matrix {matrix}, ");
+    words.extend(test.gemm.is_rounded().then(|| format!("gemm {}, ", test.gemm)));
+    words
 }
 
 fn rows(tuned: &Tuned, tuning: &Tuning) -> String {

@@ -18,6 +18,7 @@ mod skipped;
 mod soak;
 
 mod abft_mpi;
+mod bf16_mpi;
 mod demo;
 mod fingerprints;
 mod ft_mpi;

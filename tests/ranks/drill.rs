@@ -21,7 +21,7 @@ use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store, SysV};
-use skt_config::{Bcast, Fact, TestSpec};
+use skt_config::{Bcast, Fact, Refinement, TestSpec};
 use skt_mxp::system::System;
 use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::protect::{
@@ -30,7 +30,7 @@ use skt_run::protect::{
 };
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, check};
-use skt_run::record::Protection;
+use skt_run::record::{Protection, RefinementStep};
 use skt_solver::blas::MatRef;
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::comm::{Comm, CommError};
@@ -81,8 +81,9 @@ pub enum When {
     Back,
     /// At the n-th step of the protocol, whatever it is, counted from 0.
     AnyStep(usize),
-    /// When this number of steps of the refinement have ended in this start.
-    Refined(usize),
+    /// At the n-th line of the progress of the refinement in this start, counted from 1
+    /// ([`refinement_lines`]).
+    Refining(usize),
 }
 
 impl When {
@@ -357,7 +358,7 @@ impl Cluster {
         };
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         let resumed = guard.is_resumed();
-        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refined_lines: 0 };
+        let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refining_lines: 0 };
         let (x, residual) = run_test(&grid, &team, spec, &mut *guard, resumed, &mut watcher)?;
         let (protection, seconds) = (guard.protection(), Guard::<f64>::seconds(&*guard));
         let first_value_seconds = watcher.first_value_seconds;
@@ -402,6 +403,26 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
         Ok::<_, Failure>(x)
     });
     results.into_iter().next().expect("rank 0").expect("nobody dies")
+}
+
+/// The lines of the progress of each step of the refinement, in an undisturbed run: one for each
+/// solution with the factors, and one at the end. A cycle of GMRES begins with a solution.
+pub fn refinement_lines(spec: &TestSpec) -> Vec<usize> {
+    let results = run(spec.p * spec.q, |comm| {
+        let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
+        let grid = grid.expect("a place for each");
+        let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
+        let doubles = ptest::mxp::shape(&grid, spec).doubles();
+        let mut guard = Unguarded::new(doubles).expect("memory");
+        let (_, mxp) = refine(&grid, &team, spec, &system, &mut guard, false, &mut Silent)?;
+        Ok::<_, SolveError>(mxp.steps)
+    });
+    let steps = results.into_iter().next().expect("rank 0").expect("nobody dies");
+    let lines = |step: &RefinementStep| match step.refinement {
+        Refinement::Classic => 2,
+        Refinement::Gmres => step.corrections + 2,
+    };
+    steps.iter().map(lines).collect()
 }
 
 /// Generates the matrix, unless the one of `guard` is `resumed` from a checkpoint, and solves.
@@ -479,8 +500,8 @@ impl Hook for Killer {
 struct Watcher {
     killer: Arc<Killer>,
     first_value_seconds: f64,
-    /// Steps of the refinement in this start.
-    refined_lines: usize,
+    /// Lines of the refinement in this start.
+    refining_lines: usize,
 }
 
 impl Watcher {
@@ -499,9 +520,8 @@ impl RunEvents for Watcher {
     }
 
     fn step(&mut self, _: f64, _: &str) {
-        // A step of classic refinement has two lines: of its correction, and of its end.
-        self.refined_lines += 1;
-        self.die(|when| *when == When::Refined(self.refined_lines / 2));
+        self.refining_lines += 1;
+        self.die(|when| *when == When::Refining(self.refining_lines));
     }
 
     fn columns(&mut self, done: usize, _: usize, elapsed_seconds: f64) {

@@ -10,7 +10,7 @@ use crate::solver_ranks::Cutter;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
-use skt_config::{Bcast, MxpMatrix, Pmap, Swap, TestSpec, Transport};
+use skt_config::{Bcast, GemmPrecision, MxpMatrix, Pmap, Swap, TestSpec, Transport};
 use skt_mxp::system::System;
 use skt_run::events::Silent;
 use skt_run::ptest;
@@ -71,18 +71,22 @@ fn solution(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, u64) {
 
 fn specs() -> impl Strategy<Value = TestSpec> {
     let grids = (1..=4usize, 1..=4usize).prop_filter("at most 6 ranks", |(p, q)| p * q <= 6);
-    let shape = (1..=120usize, 1..=40usize, grids, select(&MATRICES[..]));
+    let shape = (1..=120usize, 1..=40usize, grids, select(&MATRICES[..]), select(&OPERANDS[..]));
     let algorithm = (0..=3usize, select(&Bcast::ALL[..]), select(&SWAPS[..]), 0..=160usize);
     let ranks = (1..=3usize, any::<bool>(), any::<bool>());
-    (shape, algorithm, ranks).prop_map(|((n, nb, (p, q), matrix), algorithm, ranks)| {
+    (shape, algorithm, ranks).prop_map(|((n, nb, (p, q), matrix, gemm), algorithm, ranks)| {
         let (depth, bcast, swap, swap_threshold) = algorithm;
         let (threads, has_messages, by_columns) = ranks;
         let transport = if has_messages { Transport::Messages } else { Transport::Shared };
         let pmap = if by_columns { Pmap::ColumnMajor } else { Pmap::RowMajor };
         let base = mxp_base(n, nb, p, q, matrix);
-        TestSpec { depth, bcast, swap, swap_threshold, threads, transport, pmap, ..base }
+        TestSpec { depth, bcast, swap, swap_threshold, threads, transport, pmap, gemm, ..base }
     })
 }
+
+/// Operands of products in a case; two thirds of the cases are in single precision.
+const OPERANDS: [GemmPrecision; 3] =
+    [GemmPrecision::Fp32, GemmPrecision::Fp32, GemmPrecision::EmulatedBf16];
 
 const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
 
@@ -106,6 +110,15 @@ fn other(spec: &TestSpec, bcast: Bcast) -> TestSpec {
     TestSpec { transport, swap_threshold, bcast, ..spec.clone() }
 }
 
+/// The error of x that any solution of a system may have. A step of the refinement gains six digits
+/// with factors in single precision, and so far more than its criterion asks for; with rounded ones
+/// it gains two, and may just meet it.
+fn floor(spec: &TestSpec, condition: f64) -> f64 {
+    let order = spec.n.max(16) as f64;
+    let roundings = if spec.gemm.is_rounded() { 2.0 * order.sqrt() } else { ROUNDINGS };
+    roundings * EPSILON * condition.max(1.0)
+}
+
 /// Returns the error of x relative to LAPACK's, or 0 where it is below the floor.
 fn check(spec: &TestSpec, cut_bits: u64, bcast: Bcast) -> f64 {
     let record = record(spec, &[]);
@@ -123,7 +136,7 @@ fn check(spec: &TestSpec, cut_bits: u64, bcast: Bcast) -> f64 {
     // Both round: the record in double precision. It must not hide what is there.
     assert!((residual - scaled_residual).abs() <= 1.0, "{spec:?}: {residual}, {scaled_residual}");
     let Reference { x: truth, lapack_error, condition } = dense.reference();
-    let (ours, floor) = (error(&x, &truth), ROUNDINGS * EPSILON * condition.max(1.0));
+    let (ours, floor) = (error(&x, &truth), floor(spec, condition));
     assert!(
         ours <= 10.0 * lapack_error + floor,
         "{spec:?}: error {ours:e}, LAPACK's {lapack_error:e}, condition number {condition:e}"
@@ -134,7 +147,7 @@ fn check(spec: &TestSpec, cut_bits: u64, bcast: Bcast) -> f64 {
 #[test]
 fn random_systems_of_mxp_are_as_accurate_as_lapack() {
     let seed = dice::seed("SKT_MXP_SEED");
-    let cases = std::env::var("SKT_MXP_CASES").map_or(400, |text| text.parse().expect("a number"));
+    let cases = std::env::var("SKT_MXP_CASES").map_or(600, |text| text.parse().expect("a number"));
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config { cases, failure_persistence: None, ..Config::default() };

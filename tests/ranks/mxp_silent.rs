@@ -10,7 +10,7 @@ use crate::dice::{self, Dice};
 use crate::mxp_ranks::{MATRICES, unfilled};
 use crate::mxp_system::{DenseSystem, EPSILON, error, mxp_base, refine};
 use crate::solver_ranks::Cutter;
-use skt_config::{MxpMatrix, TestSpec, Transport};
+use skt_config::{GemmPrecision, MxpMatrix, TestSpec, Transport};
 use skt_mxp::system::System;
 use skt_run::events::Silent;
 use skt_run::ptest;
@@ -248,7 +248,8 @@ fn spec(number: usize, dice: &mut Dice) -> TestSpec {
     let (n, nb) = [(40, 8), (67, 9), (90, 16), (33, 40), (113, 24)][dice.roll(5)];
     let transport = [Transport::Shared, Transport::Messages][dice.roll(2)];
     let depth = dice.roll(3);
-    TestSpec { depth, transport, ..mxp_base(n, nb, p, q, MATRICES[number % 3]) }
+    let gemm = [GemmPrecision::Fp32, GemmPrecision::EmulatedBf16][number % 2];
+    TestSpec { depth, transport, gemm, ..mxp_base(n, nb, p, q, MATRICES[number % 3]) }
 }
 
 #[test]

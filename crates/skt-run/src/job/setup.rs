@@ -15,7 +15,7 @@ use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
 use skt_checkpoint::checkpoint::layout::Geometry;
 use skt_checkpoint::checkpoint::store::{Store, StoreKind};
-use skt_config::{RunSpec, TestSpec};
+use skt_config::{GemmPrecision, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
 use skt_health::environment::preflight::{self, DoesNotFit};
@@ -296,13 +296,16 @@ impl<'a> Setup<'a> {
         watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
         let mut self_test = self_test(world, &team, &environment, test_seconds)?;
-        let selected = bf16::select_library(world, &team, spec, &environment.blas, test_seconds)?;
         let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let idle_cores = idle.map(|watch| watch.idle_cores(threads));
         let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
         explain(&mut self_test.warnings, lack, &found);
         self_test.warnings.extend(places::other_thread_variables(&places, threads));
         watch.end_part("DGEMM self-test");
+        let selected = bf16::select_library(world, &team, spec, &environment.blas, test_seconds)?;
+        if spec.gemm == GemmPrecision::Bf16 {
+            watch.end_part("test of bf16");
+        }
         let (_, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
         let (_, index) = places::alike(&places, world.rank(), RankLocation::memory);
         if settings.is_on() && index == 0 {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::trial::Trial;
+use crate::environment::bf16::Bf16SelfTest;
 use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::counters::Counters;
 use skt_host::counters::processor::Processor;
@@ -56,6 +57,8 @@ pub struct RankMeasurement {
     pub cpu_share: f64,
     /// The rate of SGEMM, and whether its results are right.
     pub sgemm: SgemmSelfTest,
+    /// The products of bf16 of each library that has such.
+    pub bf16: Vec<Bf16SelfTest>,
     /// The clock without vector instructions, in GHz, if this program can measure it.
     pub light_gigahertz: Option<f64>,
     /// The clock among vector instructions of all ranks, after the DGEMM, in GHz.

@@ -7,8 +7,9 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
-use crate::environment::{selftest, sgemm};
+use crate::environment::{bf16, selftest, sgemm};
 use skt_host::counters::{Root, load, numa, throttling};
+use skt_solver::blas::bf16::libraries;
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::blas::peak;
 use skt_solver::team::Team;
@@ -21,6 +22,9 @@ pub const SECONDS: f64 = 1.0;
 /// prepared the cores for.
 const SGEMM_SECONDS: f64 = 0.25;
 
+/// Seconds of the products of bf16 of a library, and of SGEMM beside them.
+const BF16_SECONDS: f64 = 0.1;
+
 /// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the
 /// host.
 pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpace> {
@@ -31,6 +35,10 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
     let vector_gigahertz = clock(team, true);
     let units_gflops = peak::gflops_per_core(team);
     let sgemm = sgemm::run(team, SGEMM_SECONDS)?;
+    let bf16 = libraries()
+        .iter()
+        .map(|library| bf16::run(library, team, BF16_SECONDS))
+        .collect::<Result<_, _>>()?;
     let threads = team.threads() as f64;
     let events = throttling::events_of_cpus(&root, cpus);
     Ok(RankMeasurement {
@@ -39,6 +47,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         units_gflops,
         cpu_share: rates.cpu_share,
         sgemm,
+        bf16,
         light_gigahertz,
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),

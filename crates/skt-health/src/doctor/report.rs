@@ -7,6 +7,7 @@ use skt_terms::shown::and_more;
 
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
+use crate::environment::bf16::Bf16SelfTest;
 use skt_host::counters::power::Found;
 use skt_solver::blas::library;
 
@@ -77,6 +78,8 @@ pub struct HostSummary {
     /// The largest error of SGEMM on any rank, as a multiple of the largest one of rounding. `None`
     /// if a result is no finite number, too.
     pub sgemm_error: Option<f64>,
+    /// The products of bf16 of each library that has such, on the first rank that measured.
+    pub bf16: Vec<Bf16SelfTest>,
     /// The BLAS, in words.
     pub blas: Option<String>,
     /// The counters that a run reads its energy from, in words; `None` if there are none.
@@ -182,6 +185,7 @@ impl HostSummary {
                 .map(|measured| measured.sgemm.error)
                 .reduce(|one, other| one.zip(other).map(|(one, other)| one.max(other)))
                 .flatten(),
+            bf16: host.measured().next().map_or(Vec::new(), |measured| measured.bf16.clone()),
             blas: host.trial.as_ref().map(|trial| {
                 library::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
             }),
@@ -233,6 +237,10 @@ impl HostSummary {
                 sgemm / dgemm,
                 if is_right { "right" } else { "wrong" }
             );
+        }
+        for bf16 in &self.bf16 {
+            let verdict = bf16.flaw().map_or(bf16.rate(), |flaw| format!("of no use, {flaw}"));
+            let _ = writeln!(text, "  bf16 : {}: {verdict}", bf16.name());
         }
         if let Some(power) = &self.power {
             let _ = writeln!(text, "  power: {power}");

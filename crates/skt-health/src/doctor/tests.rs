@@ -6,6 +6,7 @@ use super::facts::{HostFacts, RankFacts, RankMeasurement};
 use super::finding::{Finding, FindingKind};
 use super::report::DoctorReport;
 use super::trial::{OtherKernel, Trial};
+use crate::environment::bf16::Bf16SelfTest;
 use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::counters::{Counters, throttling};
 use skt_host::testing::Tree;
@@ -85,6 +86,7 @@ fn well() -> RankMeasurement {
         units_gflops: Some(54.0),
         cpu_share: 0.99,
         sgemm: SgemmSelfTest { gflops_per_core: 98.0, cpu_share: 0.99, error: Some(0.05) },
+        bf16: Vec::new(),
         light_gigahertz: Some(3.4),
         vector_gigahertz: Some(3.3),
         node_bytes: [(0, 1 << 20)].into(),
@@ -413,6 +415,27 @@ fn an_sgemm_that_is_slow_or_wrong_is_found() {
     let text = DoctorReport::new(&[nan], vec![finding]).text();
     let want = "  SGEMM: 188.0 Gflop/s in the fastest call (1.9 times DGEMM), results wrong\n";
     assert!(text.contains(want), "{text}");
+}
+
+#[test]
+fn products_of_bf16_are_reported_with_their_flaw() {
+    let sgemm_gflops_per_core = 98.0;
+    let test = |gflops_per_core: f64, function: &str| Bf16SelfTest {
+        function: function.to_owned(),
+        file: Some("/opt/lib.so".to_owned()),
+        gflops_per_core,
+        sgemm_gflops_per_core,
+        error: Some(0.1),
+    };
+    let bf16 = vec![test(196.0, "cblas_sbgemm"), test(40.0, "aocl_gemm")];
+    let host =
+        measured(with(&machine(EPYC, 2, 1), &each(2), 1), &RankMeasurement { bf16, ..well() });
+    let text = DoctorReport::new(&[host], Vec::new()).text();
+    let fast =
+        "  bf16 : cblas_sbgemm of /opt/lib.so: 196.0 Gflop/s a core, 2.00 times SGEMM's 98.0\n";
+    let slow =
+        "  bf16 : aocl_gemm of /opt/lib.so: of no use, 40.0 Gflop/s a core, 0.41 times SGEMM";
+    assert!(text.contains(fast) && text.contains(slow), "{text}");
 }
 
 /// A host whose cores others use has other findings than a slow SGEMM.

@@ -233,7 +233,7 @@ fn trailing_update(criterion: &mut Criterion) {
     let step = |a: &mut PageBuf| {
         let a = MatMut::row_major(a, ORDER + NB, ORDER, lda);
         let (mut u, a2) = a.split_rows(NB);
-        update::solve(&operands, u.rb(), None);
+        update::solve(&operands, u.rb());
         update::multiply(&operands, u.into_ref().into(), 0..ORDER, a2);
     };
     // Without `fill` the values would grow from step to step until they are infinite.

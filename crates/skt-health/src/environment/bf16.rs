@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::selftest::{self, COLS, DEPTH, ROWS};
 use super::sgemm::{self, Sample};
-use skt_solver::blas::bf16::{Bf16, Bf16Library, pack, round};
+use skt_solver::blas::bf16::{Bf16, Bf16Library};
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::blas::{Bf16Products, MatMut, MatRef, RoundedProducts};
 use skt_solver::team::Team;
@@ -112,9 +112,7 @@ fn best_gflops(
     let begin = |room: &mut [f64]| {
         let (floats, u) = bytemuck::cast_slice_mut::<f64, f32>(room).split_at_mut(FLOATS);
         floats.fill(VALUE);
-        let (u, value) = (bytemuck::cast_slice_mut::<f32, Bf16>(u), [VALUE; COLS]);
-        let value = MatRef::row_major(&value, 1, COLS, COLS);
-        u.chunks_exact_mut(COLS).for_each(|u| pack(value, MatMut::row_major(u, 1, COLS, COLS)));
+        bytemuck::cast_slice_mut::<f32, Bf16>(u).fill(VALUE.into());
     };
     let multiply = |room: &mut [f64]| {
         let (floats, u) = bytemuck::cast_slice_mut::<f64, f32>(room).split_at_mut(FLOATS);
@@ -137,19 +135,14 @@ fn best_gflops(
 fn error(library: &Bf16Library, seed: u64) -> Option<f64> {
     use sgemm::{COLS, DEPTH, ROWS};
     let mut sample = Sample::new(seed);
-    round(&mut sample.a);
-    round(&mut sample.b);
-    let by_rows: Vec<f32> =
-        (0..ROWS * DEPTH).map(|at| sample.a[at % DEPTH * ROWS + at / DEPTH]).collect();
-    let packed = |floats: &[f32], rows: usize, cols: usize| {
-        let mut packed = vec![Bf16::default(); rows * cols];
-        pack(
-            MatRef::row_major(floats, rows, cols, cols),
-            MatMut::row_major(&mut packed, rows, cols, cols),
-        );
+    let packed = |floats: &mut Vec<f32>| {
+        let packed: Vec<Bf16> = floats.iter().copied().map(Bf16::from).collect();
+        *floats = packed.iter().copied().map(f32::from).collect();
         packed
     };
-    let (a, b) = (packed(&by_rows, ROWS, DEPTH), packed(&sample.b, DEPTH, COLS));
+    let (by_columns, b) = (packed(&mut sample.a), packed(&mut sample.b));
+    let a: Vec<Bf16> =
+        (0..ROWS * DEPTH).map(|at| by_columns[at % DEPTH * ROWS + at / DEPTH]).collect();
     let mut c = sample.c.clone();
     library.subtract_product(
         MatRef::row_major(&a, ROWS, DEPTH, DEPTH),

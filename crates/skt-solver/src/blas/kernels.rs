@@ -95,12 +95,7 @@ multiversion! {
 }
 
 multiversion! {
-    /// Rounds each number to the nearest bf16, ties to even.
-    round_to_bf16(x: &mut [f32]) -> () = round_to_bf16_loop
-}
-
-multiversion! {
-    /// The first halves of floats.
+    /// Each number rounded to a bf16.
     ///
     /// # Panics
     /// When the lengths differ.
@@ -162,22 +157,10 @@ fn mixed_dot_loop<const FUSED: bool>(x: &[f32], y: &[f64]) -> f64 {
 }
 
 #[inline(always)]
-fn round_to_bf16_loop<const FUSED: bool>(x: &mut [f32]) {
-    for x in x {
-        let bits = x.to_bits();
-        // Half of the distance of two bf16 but for ties, which are rounded up to an even one.
-        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) & 0xffff_0000;
-        // The sum may make a NaN a number: cut, with a bit that stays.
-        let kept = if x.is_nan() { bits & 0xffff_0000 | 0x0040_0000 } else { rounded };
-        *x = f32::from_bits(kept);
-    }
-}
-
-#[inline(always)]
 fn pack_bf16_loop<const FUSED: bool>(x: &[f32], packed: &mut [Bf16]) {
     assert_eq!(x.len(), packed.len());
     for (x, packed) in x.iter().zip(packed) {
-        *packed = Bf16((x.to_bits() >> 16) as u16);
+        *packed = Bf16::from(*x);
     }
 }
 

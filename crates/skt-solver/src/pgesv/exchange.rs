@@ -174,13 +174,13 @@ unsafe fn solve_arrived<'u, C: Comm, T: Element>(
     arrived: swap::Arrived<'u, T>,
 ) -> Result<MatRef<'u, T>, SolveError> {
     let (operands, Layout { j, jb, .. }) = (panel.operands(), panel.layout);
-    let Local { grid, team, a, rounded, .. } = local;
+    let Local { grid, team, a, .. } = local;
     let own = arrived.share();
     team.split(own.len(), TUNING.solve_grain_cols, |share| {
         let cols = own.start + share.start..own.start + share.end;
         // SAFETY: the ranks' shares do not overlap, nor do the team's shares of this one.
         let u = unsafe { arrived.u().block(0..jb, cols.clone()) };
-        update::solve_arrived(&operands, arrived.columns(cols), u, *rounded);
+        update::solve_arrived(&operands, arrived.columns(cols), u);
     });
     let u = arrived.solved(&grid.col)?;
     // SAFETY: U is only read from here on.
@@ -207,8 +207,7 @@ unsafe fn in_place<'m, C: Comm, T: Element>(
     start: Instant,
 ) -> (MatRef<'m, T>, Instant) {
     let (operands, Layout { top, below, .. }) = (panel.operands(), panel.layout);
-    let (a, rows, rounded) = (local.a, local.shape.rows, local.rounded);
-    let swap_nanos = AtomicU64::new(0);
+    let (a, rows, swap_nanos) = (local.a, local.shape.rows, AtomicU64::new(0));
     local.team.split(cols.len(), TUNING.solve_grain_cols, |share| {
         let is_first = share.start == 0;
         for first in share.clone().step_by(TUNING.exchange_cols) {
@@ -222,7 +221,7 @@ unsafe fn in_place<'m, C: Comm, T: Element>(
                 swap_nanos.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
             }
             // SAFETY: the caller's promise; the team's shares do not overlap.
-            update::solve(&operands, unsafe { a.block(top..below, cols) }, rounded);
+            update::solve(&operands, unsafe { a.block(top..below, cols) });
         }
     });
     // SAFETY: U is only read from here on.

@@ -68,7 +68,7 @@ impl<T: Element> LocalShape<T> {
 }
 
 /// One rank's part of the system, and the processes and threads that solve it.
-pub struct Local<'m, C: Comm, T: Element = f64> {
+pub struct Local<'m, C: Comm, T = f64> {
     pub grid: &'m Grid<C>,
     pub team: &'m Team,
     pub params: Params,
@@ -77,9 +77,6 @@ pub struct Local<'m, C: Comm, T: Element = f64> {
     pub rows: Cyclic,
     pub cols: Cyclic,
     pub shape: LocalShape<T>,
-    /// The products that read L2 and U rounded, if any do: then both are stored so, and L U is what
-    /// the products have subtracted.
-    pub rounded: Option<T::Rounded>,
 }
 
 impl<C: Comm, T: Element> Local<'_, C, T> {

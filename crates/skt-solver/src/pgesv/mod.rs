@@ -221,7 +221,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
         Self::for_products(grid, team, params, shape, None)
     }
 
-    /// As [`Self::new`], for `products` that read L2 and U rounded, if any do.
+    /// As [`Self::new`], for `products` that round L2 and U, if any do.
     ///
     /// # Errors
     /// When there is no memory, or a rank cannot be reached.
@@ -399,8 +399,7 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
         work: &'m mut Workspace<C, T>,
     ) -> Self {
         let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
-        let rounded = work.packing.products();
-        Self { local: Local { grid, team, params, a, rows, cols, shape, rounded }, work }
+        Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
     }
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
@@ -467,8 +466,7 @@ impl<C: Comm> Solver<'_, C, f32> {
     /// # Panics
     /// When `y` has another length.
     pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, CommError> {
-        let Local { grid, team, params, a, shape, rows, cols, .. } = self.local;
-        let Params { n, nb, .. } = params;
+        let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, cols } = self.local;
         assert_eq!(y.len(), shape.rows, "an element for each row");
         let start = grid.all.now();
         // SAFETY: no other view of the matrix is in use.

@@ -1,4 +1,4 @@
-//! U as products read it: where they round their operands, in a packed copy.
+//! U as products read it: where they round their operands, in a rounded copy.
 
 use super::{SolveError, memory_error};
 use crate::blas::bf16::Bf16;
@@ -22,11 +22,6 @@ impl<T: Element> Packing<T> {
         let Some(products) = products else { return Ok(Self::NONE) };
         let room = PageBuf::new(doubles(nb, cols)).map_err(memory_error("the packed rows of U"))?;
         Ok(Self { memory: Some((products, room)) })
-    }
-
-    /// The products that read U packed, if any do.
-    pub fn products(&self) -> Option<T::Rounded> {
-        self.memory.as_ref().map(|(products, _)| *products)
     }
 
     /// U as products read it, packed by the team if they read it so.

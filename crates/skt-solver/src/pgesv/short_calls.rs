@@ -22,19 +22,10 @@ pub(super) fn short_ones_keep_bits<T: Element>(products: Option<T::Rounded>) -> 
             .get_or_init(|| keeps_bits(|l, u, a2: MatMut<T>| gemm(T::MINUS_ONE, l, u, T::ONE, a2))),
         Some(products) => *ROUNDED_KEEP_BITS.get_or_init(|| {
             keeps_bits(|l, u, a2: MatMut<T>| {
-                let rounded = |a: MatRef<T>| {
-                    let mut numbers: Vec<T> =
-                        (0..a.rows()).flat_map(|i| a.row(i)).copied().collect();
-                    products.round(&mut numbers);
-                    numbers
-                };
-                let ((rows, k), cols, l, u) =
-                    ((l.rows(), l.cols()), u.cols(), rounded(l), rounded(u));
-                let mut packed = vec![Bf16::default(); u.len()];
-                let u = MatRef::row_major(&u, k, cols, cols);
+                let (k, cols) = (u.rows(), u.cols());
+                let mut packed = vec![Bf16::default(); k * cols];
                 products.pack(u, MatMut::row_major(&mut packed, k, cols, cols));
-                let u = MatRef::row_major(&packed, k, cols, cols);
-                products.multiply(MatRef::row_major(&l, rows, k, k), u, a2);
+                products.multiply(l, MatRef::row_major(&packed, k, cols, cols), a2);
             })
         }),
     }

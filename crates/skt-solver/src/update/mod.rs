@@ -76,31 +76,16 @@ impl<'a, T: Element> From<MatRef<'a, T>> for ProductU<'a, T> {
     }
 }
 
-/// `U = L1^-1 A1`, in place, for `products` that read it rounded, if any do.
-pub fn solve<T: Element>(panel: &Operands<T>, mut a1: MatMut<T>, products: Option<T::Rounded>) {
+/// `U = L1^-1 A1`, in place.
+pub fn solve<T: Element>(panel: &Operands<T>, a1: MatMut<T>) {
     work::begins(Work::Solve { k: a1.rows(), cols: a1.cols() });
-    solve_unit_lower(panel.l1, a1.rb());
-    round(products, a1);
+    solve_unit_lower(panel.l1, a1);
 }
 
 /// `U = L1^-1 A1` for the rows of A1 that an exchange has brought.
-/// Rounded for `products`, if any read it so.
-pub fn solve_arrived<T: Element>(
-    panel: &Operands<T>,
-    a1: Rows<T>,
-    mut u: MatMut<T>,
-    products: Option<T::Rounded>,
-) {
+pub fn solve_arrived<T: Element>(panel: &Operands<T>, a1: Rows<T>, u: MatMut<T>) {
     work::begins(Work::Solve { k: u.rows(), cols: u.cols() });
-    solve_unit_lower_from(panel.l1, a1, u.rb());
-    round(products, u);
-}
-
-/// Rounds rows of a factor for `products`, if any read them so.
-pub fn round<T: Element>(products: Option<T::Rounded>, mut rows: MatMut<T>) {
-    if let Some(products) = products {
-        (0..rows.rows()).for_each(|i| products.round(rows.row_mut(i)));
-    }
+    solve_unit_lower_from(panel.l1, a1, u);
 }
 
 /// `A2 = A2 - L2 U` on rows `rows` of A2; `a2` is those rows.

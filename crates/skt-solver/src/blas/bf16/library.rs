@@ -186,7 +186,6 @@ pub(crate) mod tests {
 
     use proptest::prelude::*;
 
-    use super::super::round;
     use super::*;
 
     /// `C := alpha A B + beta C`, row by row, as [`CblasGemm`].
@@ -268,14 +267,9 @@ pub(crate) mod tests {
                 (0..len).map(|i| (value(i).fract() - 0.5) as f32).collect()
             };
             let packed = |rows: usize, cols: usize, step: f64| -> (Vec<f32>, Vec<Bf16>) {
-                let mut floats = numbers(rows * cols, step);
-                round(&mut floats);
-                let mut packed = vec![Bf16::default(); rows * cols];
-                super::super::pack(
-                    MatRef::row_major(&floats, rows, cols, cols),
-                    MatMut::row_major(&mut packed, rows, cols, cols),
-                );
-                (floats, packed)
+                let packed: Vec<Bf16> =
+                    numbers(rows * cols, step).into_iter().map(Bf16::from).collect();
+                (packed.iter().map(|&number| number.into()).collect(), packed)
             };
             let ((a, a_packed), (b, b_packed)) =
                 (packed(m, k, 2f64.sqrt()), packed(k, n, 3f64.sqrt()));

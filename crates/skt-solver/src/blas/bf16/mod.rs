@@ -13,7 +13,7 @@ use std::thread::LocalKey;
 use bytemuck::{Pod, Zeroable};
 
 use super::kernels;
-use super::{MatMut, MatRef};
+use super::{MatMut, MatRef, gemm};
 
 #[cfg(test)]
 pub(crate) use library::tests::stand_ins;
@@ -22,7 +22,7 @@ pub use library::{Bf16Library, libraries, select, selected};
 /// A bf16: the first 16 bits of a float whose others are 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Pod, Zeroable)]
 #[repr(transparent)]
-pub struct Bf16(pub(super) u16);
+pub struct Bf16(u16);
 
 impl From<Bf16> for f32 {
     fn from(number: Bf16) -> Self {
@@ -30,13 +30,19 @@ impl From<Bf16> for f32 {
     }
 }
 
-/// Rounds floats to numbers that a bf16 has: each to the nearest one and, of two, to that with an
-/// even significand.
-pub fn round(numbers: &mut [f32]) {
-    kernels::round_to_bf16(numbers);
+/// The nearest bf16 and, of two, that with an even significand.
+impl From<f32> for Bf16 {
+    fn from(number: f32) -> Self {
+        let bits = number.to_bits();
+        // Half of the distance of two bf16 but for ties, which are rounded up to an even one.
+        let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+        // The sum may make a NaN a number: cut, with a bit that stays.
+        let kept = if number.is_nan() { bits | 0x0040_0000 } else { rounded };
+        Self((kept >> 16) as u16)
+    }
 }
 
-/// `packed := a`, whose numbers [`round`] has rounded. Both have contiguous rows.
+/// `packed := a`, rounded. Both have contiguous rows.
 ///
 /// # Panics
 /// When the shapes differ, or a matrix is column-major.
@@ -45,7 +51,7 @@ pub fn pack(a: MatRef<f32>, mut packed: MatMut<Bf16>) {
     (0..a.rows()).for_each(|i| kernels::pack_bf16(a.row(i), packed.row_mut(i)));
 }
 
-/// Calls `multiply` with a packed copy of `a`, whose numbers [`round`] has rounded.
+/// Calls `multiply` with a packed copy of `a`.
 pub(super) fn packed(a: MatRef<f32>, multiply: impl FnOnce(MatRef<Bf16>)) {
     thread_local! {
         static PACKED: RefCell<Vec<Bf16>> = const { RefCell::new(Vec::new()) };
@@ -57,17 +63,25 @@ pub(super) fn packed(a: MatRef<f32>, multiply: impl FnOnce(MatRef<Bf16>)) {
     });
 }
 
-/// Calls `multiply` with the floats of `a`.
-pub(super) fn unpacked(a: MatRef<Bf16>, multiply: impl FnOnce(MatRef<f32>)) {
+/// `C := C - A B` with A rounded, by SGEMM on floats with the values of the operands.
+///
+/// # Panics
+/// When the shapes do not fit, or a matrix is column-major.
+pub(super) fn subtract_product_by_sgemm(a: MatRef<f32>, b: MatRef<Bf16>, c: MatMut<f32>) {
     thread_local! {
-        static UNPACKED: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+        static FLOATS: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
     }
-    let (rows, cols) = (a.rows(), a.cols());
-    with_room(&UNPACKED, rows * cols, |room| {
-        for (i, row) in room.chunks_exact_mut(cols.max(1)).enumerate() {
-            row.iter_mut().zip(a.row(i)).for_each(|(x, &number)| *x = number.into());
+    let (m, k, n) = (a.rows(), b.rows(), b.cols());
+    with_room(&FLOATS, m * k + k * n, |room| {
+        let (a_floats, b_floats) = room.split_at_mut(m * k);
+        for (i, row) in a_floats.chunks_exact_mut(k.max(1)).enumerate() {
+            row.iter_mut().zip(a.row(i)).for_each(|(x, &a)| *x = Bf16::from(a).into());
         }
-        multiply(MatRef::row_major(room, rows, cols, cols));
+        for (i, row) in b_floats.chunks_exact_mut(n.max(1)).enumerate() {
+            row.iter_mut().zip(b.row(i)).for_each(|(x, &b)| *x = b.into());
+        }
+        let (a, b) = (MatRef::row_major(a_floats, m, k, k), MatRef::row_major(b_floats, k, n, n));
+        gemm(-1.0, a, b, 1.0, c);
     });
 }
 
@@ -109,9 +123,13 @@ mod tests {
         ) {
             let ties = [u32::from(tie) << 16 | 0x8000, u32::from(tie) << 16];
             let numbers: Vec<f32> = bits.into_iter().chain(ties).map(f32::from_bits).collect();
-            let mut rounded = numbers.clone();
-            round(&mut rounded);
-            for (&x, &y) in numbers.iter().zip(&rounded) {
+            let (len, mut packed) = (numbers.len(), vec![Bf16::default(); numbers.len()]);
+            pack(
+                MatRef::row_major(&numbers, 1, len, len),
+                MatMut::row_major(&mut packed, 1, len, len),
+            );
+            for (&x, &y) in numbers.iter().zip(&packed) {
+                let y = f32::from(y);
                 prop_assert_eq!(x.is_nan(), y.is_nan());
                 if x.is_finite() {
                     prop_assert_eq!(nearest(x).to_bits(), y.to_bits(), "{} to {}", x, y);
@@ -119,14 +137,6 @@ mod tests {
                     prop_assert_eq!(x, y);
                 }
             }
-            let mut packed = vec![Bf16(0); rounded.len()];
-            let len = rounded.len();
-            pack(
-                MatRef::row_major(&rounded, 1, len, len),
-                MatMut::row_major(&mut packed, 1, len, len),
-            );
-            let back: Vec<u32> = packed.iter().map(|&number| f32::from(number).to_bits()).collect();
-            prop_assert_eq!(back, Vec::from_iter(rounded.iter().map(|x| x.to_bits())));
         }
     }
 }

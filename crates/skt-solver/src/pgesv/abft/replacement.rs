@@ -253,16 +253,7 @@ impl<C: Comm> System<'_, C> {
         let shape = LocalShape::new(n, rows, cols, players.myrow, players.mycol);
         // SAFETY: no other thread uses A. A checksum rank has as many columns as any rank.
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
-        let local = Local {
-            grid: players,
-            team: self.team,
-            params,
-            a: &a,
-            rows,
-            cols,
-            shape,
-            rounded: None,
-        };
+        let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
         let relay = Relay::new(&local, places, journal, self.relay_messages)?;
         let mut decoder = Decoder::new(&local, relay, columns);
         let cut = columns.finished.div_ceil(nb);

@@ -241,7 +241,7 @@ impl<'s, C: Comm> System<'s, C> {
         let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
         // Memory that ranks share on a node does not outlive them.
         let params = Params { share: false, ..self.params };
-        Local { grid, team, params, a, rows, cols, shape, rounded: None }
+        Local { grid, team, params, a, rows, cols, shape }
     }
 
     /// Rebuilds what is lost at the cut before panel `cut`, to which all other ranks have gone,

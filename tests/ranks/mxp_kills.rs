@@ -1,5 +1,5 @@
 //! HPL-MxP under checkpoints loses processes and nodes: at every step of the checkpoints, at every
-//! panel, and between any two steps of the refinement and within them. X has the same bits as without losses.
+//! panel, and within and between steps of the refinement. X has the same bits as without losses.
 //!
 //! `SKT_FT_SOAK=1` kills at each step of the protocol instead of a sample.
 

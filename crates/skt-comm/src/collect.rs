@@ -169,6 +169,13 @@ fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> T {
     serde_json::from_slice(bytes).expect("what a rank of this program sent")
 }
 
+/// The text of the first rank that has one, the same on all.
+pub fn first_text<C: Comm>(comm: &C, text: &str) -> Result<Option<String>> {
+    let all = all_gather_bytes(comm, text.as_bytes())?;
+    let first = all.into_iter().find(|bytes| !bytes.is_empty());
+    Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
 /// Collects each rank's bytes, of any length, on every rank.
 pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
     let gathered = gather_bytes(comm, data, 0)?;

@@ -22,7 +22,7 @@ pub const SECONDS: f64 = 1.0;
 /// prepared the cores for.
 const SGEMM_SECONDS: f64 = 0.25;
 
-/// Seconds of the products of bf16 of a library, and of SGEMM beside them.
+/// Seconds of the products of bf16 of a library, and as many of SGEMM to compare.
 const BF16_SECONDS: f64 = 0.1;
 
 /// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the

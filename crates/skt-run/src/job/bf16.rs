@@ -1,12 +1,11 @@
 //! The library of a job whose products are of bf16: each rank selects one, or all refuse the job.
 
 use super::error::JobError;
-use super::setup::first_text;
 use skt_config::{GemmPrecision, RunSpec};
 use skt_health::environment::BlasInfo;
 use skt_health::environment::bf16::{self, Bf16SelfTest};
 use skt_solver::blas::bf16::{Bf16Library, libraries, select};
-use skt_solver::comm::Comm;
+use skt_solver::comm::{Comm, collect};
 use skt_solver::team::Team;
 
 /// What to do where no library serves.
@@ -37,7 +36,7 @@ pub(super) fn select_library<C: Comm>(
         Ok(_) => String::new(),
         Err(flaws) => refusal(&world.host(), blas, flaws),
     };
-    if let Some(why) = first_text(world, &why)? {
+    if let Some(why) = collect::first_text(world, &why)? {
         return Ok(Err(why));
     }
     let (library, tested) = found.expect("no rank has a reason to refuse");

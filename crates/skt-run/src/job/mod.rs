@@ -215,7 +215,7 @@ fn start_meter<C: Comm>(
     let Some(command) = &options.power_command else { return Ok(Ok(None)) };
     let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));
     let started = started.transpose();
-    let why = setup::first_text(world, started.as_ref().err().map_or("", String::as_str))?;
+    let why = collect::first_text(world, started.as_ref().err().map_or("", String::as_str))?;
     Ok(why.map_or(Ok(started.ok().flatten()), Err))
 }
 

@@ -14,7 +14,7 @@ use super::error::JobError;
 use super::one_test::{run_plain, run_protected};
 use super::setup::Setup;
 use super::watcher::Watcher;
-use super::{interrupt, outlook, setup, warnings};
+use super::{interrupt, outlook, warnings};
 use crate::events::{ReportError, RunEvents};
 use crate::heartbeat;
 use crate::power::{JobPower, TestPower};
@@ -352,7 +352,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         let why =
             if setup.is_first_on_host { protect::images::unreadable_level(settings) } else { None };
-        match setup::first_text(world, &why.unwrap_or_default())? {
+        match collect::first_text(world, &why.unwrap_or_default())? {
             Some(why) => Err(JobError::Refused(why)),
             None => Ok(()),
         }

@@ -154,7 +154,7 @@ fn lack_of_memory<C: Comm>(
     } else {
         None
     };
-    let left = first_text(world, &left.unwrap_or_default())?;
+    let left = collect::first_text(world, &left.unwrap_or_default())?;
     Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
 }
 
@@ -221,7 +221,7 @@ fn take_lock<C: Comm>(
     let (team, host) = (Team::solo(), world.host());
     let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team))?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
-    let why = first_text(world, &in_use.unwrap_or_default())?;
+    let why = collect::first_text(world, &in_use.unwrap_or_default())?;
     let stays = collect::any(world, taken.as_ref().is_err_and(|why| !why.passes()))?;
     let refusal = why.map(|why| Refused { why, passes: !stays });
     Ok((taken.ok().map(Arc::new), refusal))
@@ -250,13 +250,6 @@ fn fault_of_no_rank(settings: &Settings, options: &JobOptions, ranks: usize) -> 
     let fault = settings.inject.iter().find(is_of_none)?;
     let (rank, last) = (fault.process, ranks - 1);
     Some(format!("--inject {fault}: there is no rank {rank}, this job has ranks 0 to {last}"))
-}
-
-/// The text of the first rank that has one. Collective.
-pub(super) fn first_text<C: Comm>(world: &C, text: &str) -> Result<Option<String>, CommError> {
-    let all = collect::all_gather_bytes(world, text.as_bytes())?;
-    let first = all.into_iter().find(|bytes| !bytes.is_empty());
-    Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// The first line that a job prints.
@@ -296,7 +289,7 @@ impl<'a> Setup<'a> {
         watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
         let mut self_test = self_test(world, &team, &environment, test_seconds)?;
-        let lack = first_text(world, &pinning.lack(&places[world.rank()].host))?;
+        let lack = collect::first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let idle_cores = idle.map(|watch| watch.idle_cores(threads));
         let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
         explain(&mut self_test.warnings, lack, &found);
@@ -313,7 +306,7 @@ impl<'a> Setup<'a> {
         }
         let lack_of_bf16 = selected.as_ref().err().cloned();
         environment.bf16 = selected.ok().flatten();
-        let refused = first_text(world, pinning.refusal().unwrap_or_default())?
+        let refused = collect::first_text(world, pinning.refusal().unwrap_or_default())?
             .or(lack_of_bf16)
             .or_else(|| fault_of_no_rank(settings, options, world.size()))
             .or_else(|| outlook::nothing_to_resume(spec, settings))

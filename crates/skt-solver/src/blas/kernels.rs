@@ -3,7 +3,7 @@
 //! Each is one plain loop. The compiler vectorizes it for AVX-512, for AVX2 with FMA, and for the
 //! baseline (on Arm with NEON); the best version for the CPU is called.
 
-use crate::blas::bf16::Bf16;
+use crate::blas::bf16::number::Bf16;
 #[cfg(target_arch = "x86_64")]
 use crate::blas::vectors::Vectors;
 

@@ -86,11 +86,14 @@ pub fn libraries() -> &'static [Bf16Library] {
                 Call::Cblas(unsafe { std::mem::transmute::<*mut c_void, CblasGemm>(address) });
             Some(Bf16Library { function, path: file_of(address), call })
         });
-        let dlp = symbol(DLP.1).or_else(dlp_function).map(|address| {
+        let dlp = dlp_symbol(DLP.1).map(|address| {
             // SAFETY: the function has this type in the library's header.
             let call = Call::Dlp(unsafe { std::mem::transmute::<*mut c_void, DlpGemm>(address) });
             Bf16Library { function: DLP.0, path: file_of(address), call }
         });
+        if dlp.is_some() {
+            use_one_dlp_thread();
+        }
         cblas.chain(dlp).collect()
     })
 }
@@ -108,18 +111,29 @@ pub fn selected() -> Option<&'static Bf16Library> {
     SELECTED.get().copied()
 }
 
-/// Loads AOCL-DLP, if the linker finds it, for as long as the process runs.
-fn dlp_function() -> Option<*mut c_void> {
-    // SAFETY: the names are NUL-terminated; the library's constructors run, as in a program that is
-    // linked to it.
-    let address = unsafe {
-        let library = libc::dlopen(DLP_FILE.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
-        if library.is_null() {
-            return None;
-        }
-        libc::dlsym(library, DLP.1.as_ptr())
-    };
-    (!address.is_null()).then_some(address)
+/// The address of a function of AOCL-DLP, which is loaded, if the linker finds it, for as long as
+/// the process runs.
+fn dlp_symbol(name: &CStr) -> Option<*mut c_void> {
+    symbol(name).or_else(|| {
+        // SAFETY: the names are NUL-terminated; the library's constructors run, as in a program
+        // that is linked to it.
+        let address = unsafe {
+            let library = libc::dlopen(DLP_FILE.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+            if library.is_null() {
+                return None;
+            }
+            libc::dlsym(library, name.as_ptr())
+        };
+        (!address.is_null()).then_some(address)
+    })
+}
+
+/// Makes AOCL-DLP use one thread in a call on any thread, as we call it from our own threads.
+fn use_one_dlp_thread() {
+    if let Some(address) = dlp_symbol(c"dlp_thread_set_num_threads_library") {
+        // SAFETY: `void dlp_thread_set_num_threads_library(md_t)`, with an integer of 64 bits.
+        unsafe { std::mem::transmute::<*mut c_void, extern "C" fn(i64)>(address)(1) }
+    }
 }
 
 impl Bf16Library {

@@ -243,7 +243,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
         Ok(Self {
             shape,
             look_ahead,
-            exchange: TrailingExchange::new::<T>(grid, params, shape.cols, trailing)?,
+            exchange: TrailingExchange::new::<T>(grid, params, shape.cols, trailing, products)?,
             packing: Packing::new(products, nb, shape.cols)?,
             has_helper: true,
             min_threads,

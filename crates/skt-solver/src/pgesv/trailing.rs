@@ -17,9 +17,10 @@ use super::exchange::RowExchange;
 use super::half::Half;
 use super::local::Local;
 use super::panel::Panel;
+use super::short_calls::halves_keep_bits;
 use super::{Params, SolveError};
 use crate::blas::Element;
-use crate::comm::Comm;
+use crate::comm::{Comm, collect};
 use crate::grid::Grid;
 use crate::swap::RowBuffers;
 use crate::swap::node::NodeRows;
@@ -77,21 +78,32 @@ impl Widths {
     /// The widths for `params` and `cols` local columns, by messages. `mix` cuts the columns if
     /// panels are known before the step in which they are applied.
     fn new(params: &Params, cols: usize) -> Self {
-        if params.swap == Swap::Mix && params.depth > 0 {
+        let is_cut = params.swap == Swap::Mix && params.depth > 0;
+        if is_cut {
             widths(cols, params.widest_panel(), least(params.swap_threshold))
         } else {
-            Self { whole: cols, halves: None }
+            Self::whole(cols)
         }
+    }
+
+    /// The widths without halves.
+    fn whole(cols: usize) -> Self {
+        Self { whole: cols, halves: None }
+    }
+
+    fn doubles<T: Element>(self, nb: usize) -> usize {
+        let widths = [self.whole].into_iter().chain(self.halves.into_iter().flatten());
+        let doubles = widths.map(|cols| RowBuffers::doubles(nb, T::doubles(cols)));
+        doubles.fold(0, usize::saturating_add)
     }
 }
 
-/// Doubles of work space for an exchange by messages on `cols` local columns; at most `usize::MAX`.
+/// Doubles of work space for an exchange by messages on `cols` local columns, with halves or
+/// without; at most `usize::MAX`.
 pub(super) fn work_doubles<T: Element>(params: &Params, cols: usize) -> usize {
-    let Widths { whole, halves } = Widths::new(params, cols);
-    let (nb, widths) =
-        (params.widest_panel(), [whole].into_iter().chain(halves.into_iter().flatten()));
-    let doubles = widths.map(|cols| RowBuffers::doubles(nb, T::doubles(cols)));
-    doubles.fold(0, usize::saturating_add)
+    let nb = params.widest_panel();
+    let [cut, whole] = [Widths::new(params, cols), Widths::whole(cols)];
+    cut.doubles::<T>(nb).max(whole.doubles::<T>(nb))
 }
 
 /// The row exchange of the trailing columns.
@@ -104,20 +116,26 @@ pub(super) struct TrailingExchange<C: Comm> {
 }
 
 impl<C: Comm> TrailingExchange<C> {
-    /// An exchange for up to `cols` local columns, in `shared` memory if there is any.
+    /// An exchange for up to `cols` local columns, in `shared` memory if there is any, for
+    /// `products` that round their operands, if any do. Collective over the process column.
     pub fn new<T: Element>(
         grid: &Grid<C>,
         params: &Params,
         cols: usize,
         shared: Option<NodeRows>,
+        products: Option<T::Rounded>,
     ) -> Result<Self, SolveError> {
         let nb = params.widest_panel();
         let is_by_messages = grid.p > 1 && shared.is_none();
-        let widths = if is_by_messages {
-            Widths::new(params, cols)
-        } else {
-            Widths { whole: cols, halves: None }
-        };
+        let mut widths = Widths::whole(cols);
+        if is_by_messages {
+            let cut = Widths::new(params, cols);
+            // Ranks that share memory multiply on all columns at once.
+            let keeps_bits = cut.halves.is_none() || halves_keep_bits::<T>(products, nb);
+            if !collect::any(&grid.col, !keeps_bits)? {
+                widths = cut;
+            }
+        }
         let halves = match widths.halves {
             Some([left, right]) => {
                 let [left, right] = [left, right].map(T::doubles);

@@ -313,7 +313,7 @@ fn workspace<C: Comm>(
     Ok(Workspace {
         shape: local.shape,
         look_ahead: LookAhead::with_buffers(params, buffers, Pivoted::new(params, w, None), ahead),
-        exchange: TrailingExchange::new::<f64>(grid, params, local.shape.cols, None)?,
+        exchange: TrailingExchange::new::<f64>(grid, params, local.shape.cols, None, None)?,
         packing: Packing::NONE,
         // Only the solver's thread calls MPI, as in the elimination with checksums.
         has_helper: false,

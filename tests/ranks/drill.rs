@@ -393,11 +393,8 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
     let results = run(spec.p * spec.q, |comm| {
         let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
         let grid = grid.expect("a place for each");
-        let doubles = match spec.mxp {
-            Some(_) => ptest::mxp::shape(&grid, spec).doubles(),
-            None => ptest::shape(&grid, spec).doubles(),
-        };
-        let mut guard = Unguarded::new(doubles).expect("memory");
+        let memory = ptest::matrix_memory(spec, grid.myrow, grid.mycol);
+        let mut guard = Unguarded::new(memory.doubles).expect("memory");
         let (x, residual) = run_test(&grid, &team, spec, &mut guard, false, &mut Silent)?;
         assert!(residual < spec.threshold);
         Ok::<_, Failure>(x)

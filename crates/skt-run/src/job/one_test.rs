@@ -49,10 +49,7 @@ pub(super) fn run_protected<'a, C: Comm>(
     opening_lines(&guard, &found).iter().for_each(|line| watcher.announce(line));
     let resumed = guard.is_resumed();
     let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
-    let record = match test.mxp {
-        Some(matrix) => ptest::mxp::run(&grid, team, test, matrix, &mut *guard, resumed, watcher)?,
-        None => ptest::run(&grid, team, test, &mut *guard, resumed, watcher)?,
-    };
+    let record = ptest::run_any(&grid, team, test, &mut *guard, resumed, watcher)?;
     // Rank 0 of the grid has the record; its result counts.
     let result = record.map(|record| guard.result(record, &watcher.samples()));
     Ok((guard.finish(&result.unwrap_or_default())?, false))
@@ -136,16 +133,12 @@ pub(super) fn run_plain<C: Comm>(
     if let Some(lack) = lack {
         return Ok(ptest::skipped(grid, test, Some(lack.to_string()))?);
     }
-    let guard = Unguarded::new(match test.mxp {
-        Some(_) => ptest::mxp::shape(grid, test).doubles(),
-        None => ptest::shape(grid, test).doubles(),
-    });
+    let guard = Unguarded::new(ptest::matrix_memory(test, grid.myrow, grid.mycol).doubles);
     let is_lacking = collect::any(&grid.all, guard.is_err())?;
     match guard {
-        Ok(mut guard) if !is_lacking => Ok(match test.mxp {
-            Some(matrix) => ptest::mxp::run(grid, team, test, matrix, &mut guard, false, watcher)?,
-            None => ptest::run(grid, team, test, &mut guard, false, watcher)?,
-        }),
+        Ok(mut guard) if !is_lacking => {
+            Ok(ptest::run_any(grid, team, test, &mut guard, false, watcher)?)
+        }
         _ => Ok(ptest::skipped(grid, test, None)?),
     }
 }

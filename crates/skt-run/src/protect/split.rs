@@ -2,7 +2,7 @@
 
 use super::OnLoss;
 use super::segments::run_of_test;
-use crate::ptest;
+use crate::ptest::{self, MatrixMemory};
 use crate::record::MemorySplit;
 use skt_checkpoint::checkpoint::group;
 use skt_checkpoint::checkpoint::header::HeaderLayout;
@@ -47,17 +47,8 @@ pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape 
 /// The shape of the largest part of the matrix. The solution of HPL-MxP, in double precision, is
 /// kept below it.
 pub(super) fn matrix_shape(spec: &TestSpec) -> RegionShape {
-    let (rows, pitch) = match spec.mxp {
-        Some(_) => {
-            let shape = ptest::mxp::local_shape(spec, 0, 0);
-            (shape.max_rows, shape.lda)
-        }
-        None => {
-            let shape = ptest::local_shape(spec, 0, 0);
-            (shape.max_rows, shape.lda)
-        }
-    };
-    RegionShape { rows, pitch_bytes: pitch * spec.element_bytes() }
+    let MatrixMemory { max_rows, row_bytes, .. } = ptest::matrix_memory(spec, 0, 0);
+    RegionShape { rows: max_rows, pitch_bytes: row_bytes }
 }
 
 /// The process rows of a test, including checksum columns: the ranks of each, in the order of their

@@ -8,6 +8,7 @@ mod refining;
 
 use std::time::Instant;
 
+use mxp::RefinementGuard;
 pub use rates::RateWatch;
 use skt_terms::phases::{PanelParts, PhaseTable, Phases};
 
@@ -17,7 +18,7 @@ use crate::record::energy::EnergyReading;
 use crate::record::{DetailedTiming, Norms, Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
-use skt_solver::blas::MatMut;
+use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen;
@@ -25,15 +26,37 @@ use skt_solver::pgesv::guard::Guard;
 use skt_solver::pgesv::{Factored, LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
 use skt_solver::team::Team;
 
+/// The memory of a rank's part of the matrix, whichever numbers it has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MatrixMemory {
+    /// Doubles of all of it; at most `usize::MAX`.
+    pub doubles: usize,
+    /// Rows of the rank with the most rows.
+    pub max_rows: usize,
+    /// Bytes from one row to the next, the same on all ranks.
+    pub row_bytes: usize,
+}
+
+impl<T: Element> From<LocalShape<T>> for MatrixMemory {
+    fn from(shape: LocalShape<T>) -> Self {
+        let LocalShape { max_rows, lda, .. } = shape;
+        Self { doubles: shape.doubles(), max_rows, row_bytes: lda * size_of::<T>() }
+    }
+}
+
+/// The memory of the part of the matrix that rank `(myrow, mycol)` of the grid holds.
+pub fn matrix_memory(spec: &TestSpec, myrow: usize, mycol: usize) -> MatrixMemory {
+    match spec.mxp {
+        Some(_) => mxp::local_shape(spec, myrow, mycol).into(),
+        None => local_shape(spec, myrow, mycol).into(),
+    }
+}
+
 /// Bytes that rank `(myrow, mycol)` of the grid needs for a test, for matrix and work space; at
 /// most `u64::MAX`.
 pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    let matrix = match spec.mxp {
-        Some(_) => mxp::local_shape(spec, myrow, mycol).doubles(),
-        None => local_shape(spec, myrow, mycol).doubles(),
-    };
-    let matrix_bytes = matrix.saturating_mul(size_of::<f64>()) as u64;
-    matrix_bytes.saturating_add(work_bytes(spec, myrow, mycol))
+    let matrix_bytes = matrix_memory(spec, myrow, mycol).doubles.saturating_mul(size_of::<f64>());
+    (matrix_bytes as u64).saturating_add(work_bytes(spec, myrow, mycol))
 }
 
 /// Bytes of work space of rank `(myrow, mycol)` besides the matrix or, with checksums, besides the
@@ -259,6 +282,24 @@ pub fn run<C: Comm>(
     }
     let solved = solve(grid, team, spec, guard, events, &mut record.start_unix_seconds);
     conclude(grid, spec, record, solved, events, |x| judge(grid, team, spec, guard.matrix(), x))
+}
+
+/// Runs one test of HPL or of HPL-MxP, as [`run`] and [`mxp::run`] do.
+///
+/// # Errors
+/// When a rank is lost. What is wrong with the test itself is in its record.
+pub fn run_any<C: Comm>(
+    grid: &Grid<C>,
+    team: &Team,
+    spec: &TestSpec,
+    guard: &mut (impl Guard + RefinementGuard),
+    resumed: bool,
+    events: &mut dyn RunEvents,
+) -> Result<Option<TestRecord>, SolveError> {
+    match spec.mxp {
+        Some(matrix) => mxp::run(grid, team, spec, matrix, guard, resumed, events),
+        None => run(grid, team, spec, guard, resumed, events),
+    }
 }
 
 /// Checks a test that was `solved`: passes `judge` this rank's part of x. Returns its record on

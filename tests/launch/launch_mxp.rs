@@ -12,6 +12,8 @@ use nix::sys::signal::Signal;
 /// Four ranks in one group, with 7 checkpoints in the factorization.
 const RUN: &str = "mxp --n 2400 --nb 64 --p 1 --q 4 --matrix scaled --checkpoint-every 6p! \
                    --progress off";
+/// The operands of products, in turn.
+const OPERANDS: [&str; 2] = ["fp32", "bf16-emulated"];
 /// The first checkpoint of the refinement.
 const REFINED: u64 = 8;
 
@@ -20,15 +22,16 @@ fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
     supervised::cluster(Kind::Openmpi, nodes, spares)
 }
 
-/// The x of a run without checkpoints on four nodes that are on, and its seconds.
-fn undisturbed(cluster: &Alone) -> (String, f64) {
+/// The x of a run without checkpoints and with products of these operands, on four nodes that are on, and its seconds.
+fn undisturbed(cluster: &Alone, gemm: &str) -> (String, f64) {
     let hosts = fs::read_to_string(cluster.shared().join("hosts")).expect("written");
     let on = cluster.nodes_on();
     let four: String = on.iter().take(4).map(|node| format!("{node} slots=1\n")).collect();
     cluster.write("hosts", &four);
     let start = Instant::now();
     let ended =
-        launch(cluster, false, "--state reference", &format!("{RUN} --ft none")).end(cluster);
+        launch(cluster, false, "--state reference", &format!("{RUN} --gemm {gemm} --ft none"))
+            .end(cluster);
     cluster.write("hosts", &hosts);
     (ended.passed().x().to_owned(), start.elapsed().as_secs_f64())
 }
@@ -48,7 +51,7 @@ fn hpl_mxp_loses_a_node_as_it_factors_and_one_as_it_refines() {
     assert_eq!(ended.failure(1)["phase"], "refine");
     assert_eq!(ended.failures(), 2, "{}", ended.account);
     assert_clean(&cluster);
-    assert_eq!(ended.x(), undisturbed(&cluster).0);
+    assert_eq!(ended.x(), undisturbed(&cluster, OPERANDS[0]).0);
 }
 
 /// What a random run loses.
@@ -92,6 +95,8 @@ struct Case {
     when: When,
     /// The rank, and the index of its node.
     victim: usize,
+    /// The operands of the products.
+    gemm: &'static str,
 }
 
 impl Case {
@@ -110,7 +115,7 @@ impl Case {
             // Before that, the supervisor probes its nodes.
             _ => When::At(seconds * (0.3 + 0.7 * dice.roll(1000) as f64 / 1000.0)),
         };
-        Self { loss, when, victim: dice.roll(4) }
+        Self { loss, when, victim: dice.roll(4), gemm: OPERANDS[seed as usize % 2] }
     }
 
     fn strike(&self, cluster: &mut Alone) {
@@ -139,7 +144,7 @@ impl Case {
             When::Refining => format!(" --inject {}@back", self.victim),
             When::SavingRefinement => format!(" --inject {}@encode:epoch={REFINED}", self.victim),
         };
-        let mut job = launch(&cluster, true, "", &format!("{RUN}{inject}"));
+        let mut job = launch(&cluster, true, "", &format!("{RUN} --gemm {}{inject}", self.gemm));
         match self.when {
             When::At(seconds) => std::thread::sleep(Duration::from_secs_f64(seconds)),
             When::Refining | When::SavingRefinement => wait_for("the refinement", || {
@@ -163,12 +168,14 @@ impl Case {
 #[test]
 #[ignore = "takes minutes"]
 fn hpl_mxp_loses_nodes_many_times() {
-    let (x, seconds) = undisturbed(&cluster(4, 0).expect("a box can be made"));
+    let undisturbed =
+        OPERANDS.map(|gemm| undisturbed(&cluster(4, 0).expect("a box can be made"), gemm));
+    let seconds = undisturbed[0].1;
     let mut ends = Vec::new();
     soak("SOAK", 10, 3600, |seed| {
         let case = Case::from_seed(seed, seconds);
         eprintln!("SOAK {seed} begins: {case:?}");
-        let end = case.play(&x);
+        let end = case.play(&undisturbed[seed as usize % 2].0);
         eprintln!("SOAK {seed}: {end:?}");
         ends.push(end);
     });

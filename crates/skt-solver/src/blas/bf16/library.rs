@@ -47,8 +47,7 @@ type CblasGemm = unsafe extern "C" fn(
     ldc: c_int,
 );
 
-/// The interface of AOCL-DLP; `format` is n unless a
-/// matrix was reordered before.
+/// The interface of AOCL-DLP; `format` is n unless a matrix was reordered before.
 type DlpGemm = unsafe extern "C" fn(
     layout: c_char,
     trans_a: c_char,
@@ -98,6 +97,7 @@ pub fn libraries() -> &'static [Bf16Library] {
     })
 }
 
+/// The library of this process, as it has one BLAS.
 static SELECTED: OnceLock<&'static Bf16Library> = OnceLock::new();
 
 /// Selects the library that this process calls from now on. The first selection counts, so that a

@@ -8,6 +8,7 @@ use crate::dice::Dice;
 use crate::supervised;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 /// Four ranks in one group, with 7 checkpoints in the factorization.
 const RUN: &str = "mxp --n 2400 --nb 64 --p 1 --q 4 --matrix scaled --checkpoint-every 6p! \
@@ -52,6 +53,29 @@ fn hpl_mxp_loses_a_node_as_it_factors_and_one_as_it_refines() {
     assert_eq!(ended.failures(), 2, "{}", ended.account);
     assert_clean(&cluster);
     assert_eq!(ended.x(), undisturbed(&cluster, OPERANDS[0]).0);
+}
+
+/// Bytes of the largest of four ranks on four nodes, checkpoints included.
+fn rank_bytes(cluster: &Alone, run: &str) -> u64 {
+    let run = format!("{run} --nb 64 --p 1 --q 4 --json report.json --progress off");
+    launch(cluster, false, "", &run).end(cluster).passed();
+    let text = fs::read_to_string(cluster.shared().join("report.json")).expect("a report");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    report["tests"][0]["rank_bytes"].as_u64().expect("a number")
+}
+
+/// A matrix in single precision with a parity and a copy of it takes 4 / (1 - 1 / G) * 2 bytes an
+/// entry or less, so that groups of G = 4 leave sqrt(3/4) of the N that HPL has without checkpoints.
+#[test]
+fn protected_hpl_mxp_fits_into_the_memory_of_hpl() {
+    let Some(cluster) = cluster(4, 0) else { return };
+    let n: usize = 4000;
+    let hpl = rank_bytes(&cluster, &format!("--n {n} --ft none"));
+    let ours = (n as f64 * 0.75f64.sqrt()) as usize;
+    let flags = "--ft self --group-size 4 --checkpoint-every 10p!";
+    let mxp = rank_bytes(&cluster, &format!("mxp --n {ours} {flags}"));
+    assert!(mxp <= hpl && mxp > hpl / 2, "{mxp} bytes at N = {ours}, {hpl} at N = {n}");
+    assert_clean(&cluster);
 }
 
 /// What a random run loses.

@@ -33,14 +33,14 @@ pub struct MatrixMemory {
     pub doubles: usize,
     /// Rows of the rank with the most rows.
     pub max_rows: usize,
-    /// Bytes from one row to the next, the same on all ranks.
+    /// Bytes from one row to the next, the same on all ranks; at most `usize::MAX`.
     pub row_bytes: usize,
 }
 
 impl<T: Element> From<LocalShape<T>> for MatrixMemory {
     fn from(shape: LocalShape<T>) -> Self {
         let LocalShape { max_rows, lda, .. } = shape;
-        Self { doubles: shape.doubles(), max_rows, row_bytes: lda * size_of::<T>() }
+        Self { doubles: shape.doubles(), max_rows, row_bytes: lda.saturating_mul(size_of::<T>()) }
     }
 }
 

@@ -49,6 +49,25 @@ fn assert_resumed(job: &Job, ended: &Ended, want: &[String], from: &str) {
     job.assert_nothing_is_left();
 }
 
+/// The time until a job is started again counts, but not as that of a factorization that had ended.
+#[test]
+fn downtime_after_mxp_is_factored_is_not_its_factorization() {
+    let job = mxp("mxp-down", (1, 2), "--ft self");
+    killed(&job, &["1@back"], false);
+    let down = Duration::from_secs(2);
+    sleep(down);
+    let ended = job.start(&[]);
+    assert!(ended.ok && ended.text.contains(" PASSED"), "{}", ended.text);
+    let seconds = |line: &str, word: usize| -> f64 {
+        let line = ended.text.lines().find(|it| it.starts_with(line)).expect(&ended.text);
+        line.split_whitespace().nth(word).expect("a word").parse().expect("a number")
+    };
+    let (all, factorization) = (seconds("WR", 5), seconds("# factorization: ", 2));
+    let refinement = all - factorization;
+    assert!(refinement >= down.as_secs_f64(), "{all} s, factorization {factorization} s");
+    job.assert_nothing_is_left();
+}
+
 /// A run that is killed and resumes.
 struct Case {
     grid: (usize, usize),

@@ -768,7 +768,10 @@ impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
 
 impl<C: Comm> RefinementGuard for Protected<'_, C> {
     fn take_refined(&mut self, columns: usize) -> Option<Refined> {
-        let KeptRefinement { factor_seconds, refinement, steps } = self.refined.clone()?;
+        let Some(kept) = self.refined.clone() else {
+            return self.recorder.factored_seconds(self.spec.n).map(Refined::after_factorization);
+        };
+        let KeptRefinement { factor_seconds, refinement, steps } = kept;
         let x = bytemuck::cast_slice(&self.checkpointer.region(0)[self.x_from..]);
         Some(Refined { factor_seconds, refinement, steps, x: x[..columns].to_vec() })
     }

@@ -42,7 +42,7 @@ pub struct Refined {
 
 impl Refined {
     /// Before the first step, when `factor_seconds` of the timed part have passed.
-    fn after_factorization(factor_seconds: f64) -> Self {
+    pub(crate) fn after_factorization(factor_seconds: f64) -> Self {
         Self { factor_seconds, steps: Vec::new(), refinement: Refinement::Classic, x: Vec::new() }
     }
 
@@ -79,8 +79,8 @@ impl Refined {
 
 /// A guard that also keeps what the refinement has reached.
 pub trait RefinementGuard: Guard<f32> {
-    /// What an earlier start had reached, if it had begun to refine, with the x of this rank's
-    /// `columns` columns.
+    /// What an earlier start had reached, if it had factored the matrix, with the x of this rank's
+    /// `columns` columns if it had begun to refine.
     fn take_refined(&mut self, columns: usize) -> Option<Refined>;
 
     /// Called between two steps; takes a checkpoint if one is due. Collective.
@@ -227,8 +227,9 @@ fn refine<C: Comm>(
     let (params, shape) = (Params::from(spec), work.shape());
     let mut reached = match guard.take_refined(shape.cols) {
         Some(reached) => reached,
-        None => Refined::after_factorization(collect::max(&grid.all, guard.seconds())?),
+        None => Refined::after_factorization(guard.seconds()),
     };
+    reached.factor_seconds = collect::max(&grid.all, reached.factor_seconds)?;
     let operator = Operator::new(system, grid, team, spec.nb, &heartbeat::piece)?;
     let mut refiner = reached.refiner(operator).map_err(|error| match error {
         RefineError::Comm(error) => error.into(),

@@ -23,7 +23,8 @@ fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
     supervised::cluster(Kind::Openmpi, nodes, spares)
 }
 
-/// The x of a run without checkpoints and with products of these operands, on four nodes that are on, and its seconds.
+/// The x of a run without checkpoints and with products of these operands, on four nodes that are
+/// on, and its seconds.
 fn undisturbed(cluster: &Alone, gemm: &str) -> (String, f64) {
     let hosts = fs::read_to_string(cluster.shared().join("hosts")).expect("written");
     let on = cluster.nodes_on();
@@ -65,7 +66,8 @@ fn rank_bytes(cluster: &Alone, run: &str) -> u64 {
 }
 
 /// A matrix in single precision with a parity and a copy of it takes 4 / (1 - 1 / G) * 2 bytes an
-/// entry or less, so that groups of G = 4 leave sqrt(3/4) of the N that HPL has without checkpoints.
+/// entry or less, so that groups of G = 4 leave sqrt(3/4) of the N that HPL has without
+/// checkpoints.
 #[test]
 fn protected_hpl_mxp_fits_into_the_memory_of_hpl() {
     let Some(cluster) = cluster(4, 0) else { return };

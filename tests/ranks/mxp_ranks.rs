@@ -163,8 +163,8 @@ fn random_systems_of_mxp_are_as_accurate_as_lapack() {
     println!("{cases} cases: an error of at most the floor or {:.2} times LAPACK's", worst.get());
 }
 
-/// Messages go in halves only where the BLAS rounds products of half of the columns as those of all:
-/// SGEMM may round differently at the edges of its tiles, which move with a cut.
+/// Messages go in halves only where the BLAS rounds products of half of the columns as those of
+/// all: SGEMM may round differently at the edges of its tiles, which move with a cut.
 #[test]
 fn x_of_mxp_has_the_same_bits_by_messages_in_halves() {
     for (gemm, n) in [(GemmPrecision::Fp32, 1100), (GemmPrecision::EmulatedBf16, 1107)] {

@@ -123,8 +123,9 @@ impl Recorder {
         self.kept.restarts.last()
     }
 
-    /// Seconds of the run when the matrix of order `n` was factored, if this start found it so: those
-    /// of the checkpoint from which it continued, and restarts before it, if they came no further.
+    /// Seconds of the run when the matrix of order `n` was factored, if this start found it so:
+    /// those of the checkpoint from which it continued, and restarts before it, if they came no
+    /// further.
     pub fn factored_seconds(&self, n: usize) -> Option<f64> {
         let since = self.kept.restarts.iter().rev().take_while(|restart| restart.column == n);
         since.last().map(|restart| restart.start_seconds - restart.lost_seconds)

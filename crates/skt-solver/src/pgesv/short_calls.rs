@@ -54,22 +54,23 @@ fn multiply<T: Element>(products: Option<T::Rounded>, l: MatRef<T>, u: MatRef<T>
     products.multiply(l, MatRef::row_major(&packed, k, cols, cols), a2);
 }
 
-/// Operands of a product: any numbers whose sums are rounded.
+/// Operands of a product.
 struct Sample<T> {
     rows: usize,
     cols: usize,
     l: Vec<T>,
     u: Vec<T>,
-    a2: Vec<T>,
+}
+
+/// Any numbers whose sums are rounded.
+fn numbers<T: Element>(len: usize, step: f64) -> Vec<T> {
+    (1..=len).map(|i| T::rounded((i as f64 * step).fract() - 0.5)).collect()
 }
 
 impl<T: Element> Sample<T> {
     fn new(rows: usize, cols: usize) -> Self {
-        let numbers = |len: usize, step: f64| -> Vec<T> {
-            (1..=len).map(|i| T::rounded((i as f64 * step).fract() - 0.5)).collect()
-        };
         let (l, u) = (numbers(rows * K, 2f64.sqrt()), numbers(K * cols, 3f64.sqrt()));
-        Self { rows, cols, l, u, a2: numbers(rows * cols, 5f64.sqrt()) }
+        Self { rows, cols, l, u }
     }
 
     /// The product by one call of `multiply` for each of these blocks of A2.
@@ -79,7 +80,7 @@ impl<T: Element> Sample<T> {
         multiply: impl Fn(MatRef<T>, MatRef<T>, MatMut<T>),
     ) -> Vec<T> {
         let Self { rows, cols, .. } = *self;
-        let mut a2 = self.a2.clone();
+        let mut a2 = numbers(rows * cols, 5f64.sqrt());
         let l = MatRef::row_major(&self.l, rows, K, K);
         let u = MatRef::row_major(&self.u, K, cols, cols);
         for (rows_here, cols_here) in blocks {

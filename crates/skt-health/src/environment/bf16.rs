@@ -2,7 +2,6 @@
 //! precision, and whether they are faster than SGEMM.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
@@ -80,13 +79,7 @@ pub fn run(
     team: &Team,
     budget_seconds: f64,
 ) -> Result<Bf16SelfTest, NoWorkSpace> {
-    let worst = Mutex::new(Some(0.0f64));
-    let check = |thread: usize| {
-        let error = error(library, thread as u64);
-        let mut worst = worst.lock().expect("no thread panics");
-        *worst = worst.zip(error).map(|(worst, error)| worst.max(error));
-    };
-    team.fork(&check, || ());
+    let error = sgemm::worst_error(team, |seed| error(library, seed));
     let threads = team.threads() as f64;
     let sgemm_gflops_per_core = selftest::gemm_rates(VALUE, team, budget_seconds)?.best / threads;
     Ok(Bf16SelfTest {
@@ -94,7 +87,7 @@ pub fn run(
         file: library.path.as_deref().map(Path::display).map(|path| path.to_string()),
         gflops_per_core: best_gflops(library, team, budget_seconds)? / threads,
         sgemm_gflops_per_core,
-        error: worst.into_inner().expect("no thread panics"),
+        error,
     })
 }
 

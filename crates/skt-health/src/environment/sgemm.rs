@@ -32,19 +32,27 @@ impl SgemmSelfTest {
 /// `budget_seconds`.
 pub fn run(team: &Team, budget_seconds: f64) -> Result<SgemmSelfTest, NoWorkSpace> {
     let rates = selftest::gemm_rates(1e-3f32, team, budget_seconds)?;
+    let error = worst_error(team, |seed| {
+        let sample = Sample::new(seed);
+        sample.error(&sample.product())
+    });
+    Ok(SgemmSelfTest {
+        gflops_per_core: rates.best / team.threads() as f64,
+        cpu_share: rates.cpu_share,
+        error,
+    })
+}
+
+/// The largest `error` on any thread of `team`, for another seed on each; `None` if any has none.
+pub(super) fn worst_error(team: &Team, error: impl Fn(u64) -> Option<f64> + Sync) -> Option<f64> {
     let worst = Mutex::new(Some(0.0f64));
     let check = |thread: usize| {
-        let sample = Sample::new(thread as u64);
-        let error = sample.error(&sample.product());
+        let error = error(thread as u64);
         let mut worst = worst.lock().expect("no thread panics");
         *worst = worst.zip(error).map(|(worst, error)| worst.max(error));
     };
     team.fork(&check, || ());
-    Ok(SgemmSelfTest {
-        gflops_per_core: rates.best / team.threads() as f64,
-        cpu_share: rates.cpu_share,
-        error: worst.into_inner().expect("no thread panics"),
-    })
+    worst.into_inner().expect("no thread panics")
 }
 
 /// Rows, columns and depth: large enough for the kernels of large products, and no multiple of a

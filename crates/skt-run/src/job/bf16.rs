@@ -29,9 +29,8 @@ pub(super) fn select_library<C: Comm>(
     if spec.gemm != GemmPrecision::Bf16 {
         return Ok(Ok(None));
     }
-    let test = |library| Ok(bf16::run(library, team, seconds)?);
     world.barrier()?;
-    let found = first_sound(libraries(), test)?;
+    let found = first_sound(team, seconds)?;
     let why = match &found {
         Ok(_) => String::new(),
         Err(flaws) => refusal(&world.host(), blas, flaws),
@@ -44,14 +43,13 @@ pub(super) fn select_library<C: Comm>(
     Ok(Ok(Some(tested)))
 }
 
-/// The first library whose `test` shows no flaw, or the flaws of all of them.
-fn first_sound<'l>(
-    libraries: &'l [Bf16Library],
-    mut test: impl FnMut(&'l Bf16Library) -> Result<Bf16SelfTest, JobError>,
-) -> Result<Result<(&'l Bf16Library, Bf16SelfTest), Vec<String>>, JobError> {
+/// The first library without a flaw, with its test; or the flaws of all of them.
+type Found = Result<(&'static Bf16Library, Bf16SelfTest), Vec<String>>;
+
+fn first_sound(team: &Team, seconds: f64) -> Result<Found, JobError> {
     let mut flaws = Vec::new();
-    for library in libraries {
-        let tested = test(library)?;
+    for library in libraries() {
+        let tested = bf16::run(library, team, seconds)?;
         match tested.flaw() {
             None => return Ok(Ok((library, tested))),
             Some(flaw) => flaws.push(format!("{}: {flaw}", tested.name())),

@@ -116,9 +116,9 @@ fn column_cuts_keep_bits<T: Element>(
     let first = LEAST.next_multiple_of(nb);
     let cols = first + CUTS * nb + LEAST;
     let grain = TUNING.product_row_grain;
+    let sample = Sample::new(2 * grain, cols);
     // A kernel may have a different path for each number of rows that are left of its tile.
     let keeps_bits = |rows: usize| {
-        let sample = Sample::new(rows, cols);
         let whole = sample.product(&[(0..rows, 0..cols)], &multiply);
         let parts = |cut: usize| [(0..rows, 0..cut), (0..rows, cut..cols)];
         (0..CUTS).all(|k| whole == sample.product(&parts(first + k * nb), &multiply))

@@ -78,8 +78,7 @@ impl Widths {
     /// The widths for `params` and `cols` local columns, by messages. `mix` cuts the columns if
     /// panels are known before the step in which they are applied.
     fn new(params: &Params, cols: usize) -> Self {
-        let is_cut = params.swap == Swap::Mix && params.depth > 0;
-        if is_cut {
+        if params.swap == Swap::Mix && params.depth > 0 {
             widths(cols, params.widest_panel(), least(params.swap_threshold))
         } else {
             Self::whole(cols)

@@ -2,14 +2,17 @@
 # call `needs build` before a build, `needs test` before the tests, `needs mpich` before those with
 # MPICH, `needs launchers` before those with MPICH and Slurm, `needs valgrind` before
 # test-clients-memory, `needs fresh` before test-fresh, and `needs package` before package.
-# `needs device` is for the tests of the memory of devices, which are skipped where it is missing.
+#
+# The tests need what a build needs. Tests that use more are skipped where that is missing, so
+# `needs test` only names it, unless it may install it.
 #
 # It tests what is there instead of asking for packages, so that a site's own MPI, BLAS or Rust is
 # left alone. It names what is missing. With SKT_HPL_INSTALL=yes, which is scripts/quickstart's
 # default, it installs that with apt-get, as root or through sudo, and says so before.
 # shellcheck shell=bash
 
-RUST_NEEDED=1.89
+# The oldest Rust that builds this, which Cargo.toml names.
+RUST_NEEDED=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' "$(dirname "${BASH_SOURCE[0]}")/../Cargo.toml")
 
 # MPI refuses to start as root unless told that it is meant.
 if [ "$(id -u)" = 0 ]; then
@@ -93,14 +96,14 @@ is_any_there() {
 # Whether bindgen, which the MPI binding runs, finds a libclang, with the compiler's own headers,
 # which Debian has in another package.
 have_libclang() {
-    local prefix libraries=(/usr{,/local}/lib*/{,*/,llvm*/lib/}libclang{,-[0-9]*}.so*)
+    local prefix clangs=(/usr{,/local}/lib*/{,*/,llvm*/lib/}libclang{,-[0-9]*}.so*)
     if [ -n "${LIBCLANG_PATH+set}" ]; then
-        libraries=("$LIBCLANG_PATH"/libclang{,-[0-9]*}.so*)
-        [ -d "$LIBCLANG_PATH" ] || libraries=("$LIBCLANG_PATH")
+        clangs=("$LIBCLANG_PATH"/libclang{,-[0-9]*}.so*)
+        [ -d "$LIBCLANG_PATH" ] || clangs=("$LIBCLANG_PATH")
     elif prefix=$(llvm-config --prefix 2>/dev/null); then
-        libraries+=("$prefix"/lib*/libclang{,-[0-9]*}.so*)
+        clangs+=("$prefix"/lib*/libclang{,-[0-9]*}.so*)
     fi
-    is_any_there "${libraries[@]}" || return
+    is_any_there "${clangs[@]}" || return
     [ -n "${LIBCLANG_PATH+set}" ] ||
         is_any_there /usr/{,local/}lib*/{,llvm*/lib/}clang/*/include/stddef.h "$prefix"/lib*/clang/*/include/stddef.h
 }
@@ -188,8 +191,6 @@ test_packages() {
     python3 -c 'import json' 2>/dev/null || echo python3
     # The cluster made of namespaces.
     have ip || echo iproute2
-    # The repository in which scripts/release is tested.
-    have git || echo git
     # A command of docs/report.md.
     have jq || echo jq
     # The clients of the C interface; its header is compiled by two compilers.
@@ -197,7 +198,11 @@ test_packages() {
     have clang || echo clang
     have cmake || echo cmake
     have make || echo make
+    have shellcheck || echo shellcheck
 }
+
+# What only some of the tests of `scripts/test` use.
+packages_of_some_tests() { test_packages && device_packages; }
 
 # MPICH beside the MPI that is the default.
 mpich_packages() {
@@ -262,11 +267,10 @@ fresh_packages() {
 missing_packages() {
     case $1 in
     build) build_packages ;;
-    test) build_packages && test_packages ;;
+    test) build_packages && { ! may_install || packages_of_some_tests; } ;;
     mpich) build_packages && test_packages && mpich_packages ;;
     valgrind) build_packages && test_packages && { have valgrind || echo valgrind; } ;;
     launchers) build_packages && test_packages && launcher_packages ;;
-    device) build_packages && test_packages && device_packages ;;
     fresh) fresh_packages ;;
     package) package_packages ;;
     esac
@@ -333,10 +337,6 @@ install_cuda() {
         echo "CUDA_HOME=$CUDA_HOME has no include/cuda.h: correct it, or unset it for PyPI's $cuda_wheel" >&2
         return 1
     fi
-    if ! may_install; then
-        echo "missing: cuda.h; SKT_HPL_INSTALL=yes takes it from PyPI's $cuda_wheel, or CUDA_HOME names where it is" >&2
-        return 1
-    fi
     echo "== installs $cuda_wheel of PyPI into $cuda_folder"
     rm -rf "$cuda_folder"
     python3 -m venv "$cuda_folder/python" &&
@@ -344,7 +344,17 @@ install_cuda() {
     have_cuda || { echo "no cuda.h in $cuda_folder, although $cuda_wheel was just installed there" >&2 && return 1; }
 }
 
-# needs build|test|mpich|launchers|valgrind|device|fresh|package
+# Names what some tests lack here.
+name_lacks_of_tests() {
+    local lacks
+    lacks=$(packages_of_some_tests)
+    have_lints || lacks+=" rustfmt clippy"
+    have_cuda || lacks+=" cuda.h"
+    [ -z "$lacks" ] || echo "== not here, so tests that use it are skipped (SKT_HPL_INSTALL=yes" \
+        "installs it): ${lacks//$'\n'/ }"
+}
+
+# needs build|test|mpich|launchers|valgrind|fresh|package
 needs() {
     local packages installed=
     packages=$(missing_packages "$1") || return
@@ -365,7 +375,11 @@ needs() {
         packages=$(missing_packages "$1") || return
     done
     have_rust || install_rust
-    if [ "$1" = device ] && ! have_cuda; then
+    if [ "$1" = test ] && ! may_install; then
+        name_lacks_of_tests
+        return
+    fi
+    if [ "$1" = test ] && ! have_cuda; then
         install_cuda || return
         installed=$cuda_wheel
     fi

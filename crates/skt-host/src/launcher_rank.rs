@@ -2,6 +2,7 @@
 //!
 //! Under `mpirun` every rank parses the same command line; only one of them should print messages.
 
+use std::collections::BTreeSet;
 use std::env;
 use std::fs::{self, File};
 use std::io;
@@ -15,6 +16,7 @@ use crate::affinity::mask_of;
 use crate::process::stat;
 use crate::wait_clock::WaitClock;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use skt_terms::shown::and_more;
 
 /// The variables with the rank: of Open MPI, PMIx, MPICH/Hydra, MVAPICH2, Slurm.
 const RANK_NAMES: [&str; 5] =
@@ -38,13 +40,50 @@ pub fn rank() -> Option<usize> {
 /// The CPUs that the launcher of this process may use, to which it may have bound its ranks in
 /// parts; `None` if no launcher started it.
 pub fn launcher_mask() -> Option<Vec<usize>> {
-    let mut pid = std::process::id();
+    let (pid, _) = launcher_of(std::process::id())?;
+    mask_of(i32::try_from(pid).ok()?).ok()
+}
+
+/// The ranks that the launcher of this process has on this host and that do not run this program
+/// yet, in words: a shell between the launcher and the program may be slow. `None` if there are
+/// none, or no launcher started this process.
+pub fn not_started() -> Option<String> {
+    let own = fs::read_link("/proc/self/exe").ok()?;
+    let (launcher, name) = launcher_of(std::process::id())?;
+    let entries = fs::read_dir("/proc").ok()?;
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let runs_it = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|it| it == own);
+    let (mut known, mut started) = (BTreeSet::new(), BTreeSet::new());
+    for pid in pids {
+        let Some(rank) = began_as(pid, name).filter(|_| comes_of(pid, launcher)) else { continue };
+        known.insert(rank);
+        if runs_it(pid) {
+            started.insert(rank);
+        }
+    }
+    let missing: Vec<_> = known.difference(&started).collect();
+    let more = and_more(missing.len(), 1);
+    let first = missing.first()?;
+    Some(format!("on this host rank {first}{more} does not run this program yet"))
+}
+
+/// The launcher that started a process of a rank, with the variable that has the rank.
+fn launcher_of(mut pid: u32) -> Option<(u32, &'static str)> {
     let name = RANK_NAMES.into_iter().find(|name| began_with(pid, name))?;
     // A shell or another program between the launcher and this process has the rank's variables.
     while began_with(pid, name) {
-        pid = u32::try_from(stat(pid)?(4)?).ok().filter(|parent| *parent > 0)?;
+        pid = parent(pid)?;
     }
-    mask_of(i32::try_from(pid).ok()?).ok()
+    Some((pid, name))
+}
+
+fn parent(pid: u32) -> Option<u32> {
+    u32::try_from(stat(pid)?(4)?).ok().filter(|parent| *parent > 0)
+}
+
+/// Whether `ancestor` has started a process, or one that has started it.
+fn comes_of(pid: u32, ancestor: u32) -> bool {
+    std::iter::successors(parent(pid), |&pid| parent(pid)).any(|pid| pid == ancestor)
 }
 
 /// Whether a launcher started this process. MPI gives the variables of a rank to a process that was
@@ -55,11 +94,20 @@ pub fn is_launched() -> bool {
 
 /// Whether a process had this variable when it began; false if its variables cannot be read.
 fn began_with(pid: u32, name: &str) -> bool {
-    let variables = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    variable_of(pid, name).is_some()
+}
+
+/// The rank that a process had in this variable when it began.
+fn began_as(pid: u32, name: &str) -> Option<usize> {
+    String::from_utf8(variable_of(pid, name)?).ok()?.trim().parse().ok()
+}
+
+/// The value of a variable with which a process began; `None` if its variables cannot be read.
+fn variable_of(pid: u32, name: &str) -> Option<Vec<u8>> {
+    let variables = fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = variables.split(|byte| *byte == 0);
-    let is_it =
-        |one: &[u8]| one.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));
-    variables.any(is_it)
+    let value = |one: &[u8]| Some(one.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?.to_vec());
+    variables.find_map(value)
 }
 
 /// The number of ranks of the job, if the launcher passes it.

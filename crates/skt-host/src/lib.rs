@@ -7,6 +7,7 @@
 //! | [`affinity`] | the CPUs that a thread may run on |
 //! | [`placement`], [`helper_cores`] | which cores the threads of a rank get |
 //! | [`occupants`], [`claims`] | who else computes there; two starts at once |
+//! | [`core_use`] | how long the threads had a core, and who used the rest |
 //! | [`process`] | processes, each distinguished from a later one with its number |
 //! | [`launcher_rank`] | the rank of this process, before MPI is up |
 //! | [`child`], [`each`] | waits for a child process; work on many items at a time |
@@ -16,14 +17,16 @@
 //! | [`streams`] | whether standard output or standard error was closed before the start |
 //! | [`clock`] | points in time, as numbers and as text |
 //! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
+//! | [`waits`] | long waits of a start are announced |
 //! | [`thread_clock`] | what a thread has used of its core |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod affinity;
 pub mod child;
 pub mod claims;
 pub mod clock;
+pub mod core_use;
 pub mod counters;
 pub mod each;
 pub mod helper_cores;
@@ -42,3 +45,4 @@ pub mod streams;
 pub mod testing;
 pub mod thread_clock;
 pub mod wait_clock;
+pub mod waits;

@@ -2,8 +2,11 @@
 
 use std::fmt;
 use std::io::{self, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Mutex, MutexGuard};
 
+use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use skt_terms::shown::printable;
 
 /// Largest number of characters of a line, and of lines, in a message.
@@ -22,14 +25,82 @@ pub fn mark() {
     ARE_MARKED.store(true, Ordering::Relaxed);
 }
 
+/// Warnings that wait for the first result; `None`: they do not wait.
+static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
+/// The held warnings, as bytes to print when the process is asked to end.
+static HELD_BYTES: AtomicPtr<Vec<u8>> = AtomicPtr::new(ptr::null_mut());
+
+fn held() -> MutexGuard<'static, Option<Vec<String>>> {
+    HELD.lock().expect("no code panics while it holds this lock")
+}
+
+/// Holds warnings back from now on, until [`take_held`] or an error: with both streams in one file
+/// they would move the first result. SIGTERM prints them before it ends the process.
+pub fn hold_warnings() {
+    *held() = Some(Vec::new());
+    let handler = SigHandler::Handler(print_held_and_end);
+    // SAFETY: the handler makes only calls that are allowed in one.
+    let before = unsafe { signal(Signal::SIGTERM, handler) };
+    if matches!(before, Ok(SigHandler::SigIgn)) {
+        // SAFETY: no handler.
+        let _ = unsafe { signal(Signal::SIGTERM, SigHandler::SigIgn) };
+    }
+}
+
+extern "C" fn print_held_and_end(_: i32) {
+    let bytes = HELD_BYTES.load(Ordering::Acquire);
+    if !bytes.is_null() {
+        // SAFETY: what is stored there is never freed or changed, and `write` is allowed here.
+        unsafe { libc::write(libc::STDERR_FILENO, (*bytes).as_ptr().cast(), (*bytes).len()) };
+    }
+    // SAFETY: no handler is installed, and both calls are allowed here.
+    let _ = unsafe { signal(Signal::SIGTERM, SigHandler::SigDfl) };
+    let _ = raise(Signal::SIGTERM);
+}
+
+/// The warnings that were held back, without a mark. Later ones are printed at once.
+pub fn take_held() -> Vec<String> {
+    HELD_BYTES.store(ptr::null_mut(), Ordering::Release);
+    held().take().unwrap_or_default()
+}
+
+/// Prints the warnings that were held back.
+pub fn print_held() {
+    take_held().iter().for_each(|text| write(text));
+}
+
 /// Prints a message to standard error, [`printable`] and cut to 100 lines of 1000 characters. A
 /// closed standard error is no reason to stop.
 pub fn print(message: fmt::Arguments<'_>) {
     let text = cut(&printable(&message.to_string()));
-    let is_marked =
-        ARE_MARKED.load(Ordering::Relaxed) && !ERRORS.iter().any(|start| text.starts_with(start));
+    if text.starts_with("warning: ")
+        && let Some(held) = &mut *held()
+    {
+        held.push(text);
+        let bytes: String = held.iter().map(|text| marked(text)).collect();
+        // Each list is kept: the handler may be reading it. They are short, and few.
+        HELD_BYTES.store(Box::leak(Box::new(bytes.into_bytes())), Ordering::Release);
+        return;
+    }
+    if is_error(&text) {
+        print_held();
+    }
+    write(&text);
+}
+
+fn is_error(text: &str) -> bool {
+    ERRORS.iter().any(|start| text.starts_with(start))
+}
+
+fn write(text: &str) {
+    let _ = io::stderr().write_all(marked(text).as_bytes());
+}
+
+/// The lines of a message as they are printed.
+fn marked(text: &str) -> String {
+    let is_marked = ARE_MARKED.load(Ordering::Relaxed) && !is_error(text);
     let mark = if is_marked { "# " } else { "" };
-    let _ = writeln!(io::stderr(), "{mark}{}", text.replace('\n', &format!("\n{mark}")));
+    format!("{mark}{}\n", text.replace('\n', &format!("\n{mark}")))
 }
 
 /// Cuts a message with many lines, and long lines.

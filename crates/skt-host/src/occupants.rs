@@ -167,13 +167,16 @@ pub fn words<'a>(occupants: impl IntoIterator<Item = &'a Occupant>) -> String {
     words.join(", ")
 }
 
-fn format_process(pid: Option<u32>) -> String {
+pub(crate) fn format_process(pid: Option<u32>) -> String {
     let Some(pid) = pid else {
         return "a run of skt-hpl in another container".to_owned();
     };
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let line = String::from_utf8_lossy(&line).replace('\0', " ");
-    let command = shown(line.trim());
+    let file = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let text =
+        |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).replace('\0', " ").trim().to_owned();
+    let line = text(file("cmdline"));
+    // A thread of the kernel has no command line.
+    let command = shown(&if line.is_empty() { text(file("comm")) } else { line });
     let user = fs::metadata(format!("/proc/{pid}")).ok().map(|meta| meta.uid());
     let name = |id: u32| {
         let known = nix::unistd::User::from_uid(id.into()).ok().flatten();

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((text(&victim), text(&second)), ("dear".into(), "ours".into()));
         fs::hard_link(&victim, own.join("third")).unwrap();
         write(&own.join("third"), b"both").unwrap();
-        assert_eq!(text(&victim), "both", "nobody else writes there");
+        assert_eq!(text(&victim), "both", "no one else writes there");
     }
 
     #[test]

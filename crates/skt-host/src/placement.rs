@@ -76,7 +76,7 @@ pub enum CpuPlacement {
 #[allow(missing_docs)] // each message names its fields
 pub enum WhyNot {
     /// The user does not want it.
-    #[error("not pinned, as --pin none says")]
+    #[error("not pinned (--pin none)")]
     Declined,
     /// Other processes are pinned to cores that the ranks need.
     #[error(
@@ -219,17 +219,17 @@ pub(super) mod tests {
 
     /// Sockets of `cores` cores with two CPUs each, numbered as by Linux on x86: all cores first,
     /// then their siblings.
-    pub fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
+    pub(crate) fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
         let all = sockets * cores;
         (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()
     }
 
-    pub fn all(cpus: &[Cpu]) -> Vec<usize> {
+    pub(crate) fn all(cpus: &[Cpu]) -> Vec<usize> {
         cpus.iter().map(|cpu| cpu.id).collect()
     }
 
     /// Equal CPUs that no other process uses.
-    pub fn host(cpus: &[Cpu]) -> HostCpus {
+    pub(crate) fn host(cpus: &[Cpu]) -> HostCpus {
         let speeds = vec![1.0; cpus.len()];
         HostCpus { cpus: cpus.to_vec(), speeds, occupants: Vec::new() }
     }

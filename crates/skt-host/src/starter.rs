@@ -35,6 +35,12 @@ pub struct Ranks<'a> {
     pub helper_cores: usize,
 }
 
+/// What `program` prints for `--version`, if it starts.
+fn version(program: &str) -> Option<String> {
+    let output = Command::new(program).arg("--version").output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
@@ -42,8 +48,23 @@ fn words(text: &str) -> Vec<String> {
 impl Starter {
     /// Which launcher `program` is, by its output for `--version`.
     pub fn from_program(program: &str) -> Option<Self> {
-        let output = Command::new(program).arg("--version").output().ok()?;
-        Self::from_version(&String::from_utf8_lossy(&output.stdout))
+        Self::from_version(&version(program)?)
+    }
+
+    /// The name of this launcher, with this program if it is not the usual one, if it takes no IPv6
+    /// addresses as names of hosts.
+    pub fn lacks_ipv6(self, program: Option<&str>) -> Option<&'static str> {
+        match self {
+            // Its daemons exchange names of other characters from version 5 on.
+            Self::Openmpi => {
+                let version = version(program.unwrap_or("mpirun"))?;
+                let number = version.split("(Open MPI) ").nth(1)?.split('.').next()?;
+                let is_old = number.parse::<u32>().is_ok_and(|number| number < 5);
+                is_old.then_some("Open MPI before version 5")
+            }
+            Self::Mpich => Some("MPICH"),
+            Self::Slurm => Some("Slurm"),
+        }
     }
 
     /// Which launcher prints this version.
@@ -75,6 +96,16 @@ impl Starter {
     /// The launcher of this process.
     pub fn from_this_process() -> Option<Self> {
         Self::from_environment(|name| env::var(name).ok())
+    }
+
+    /// The arguments with which ranks share cores, and one that waits leaves its core to others.
+    pub fn shared_cores(self) -> Vec<String> {
+        match self {
+            // Its host file has a slot for each rank, so it does not see that cores are shared.
+            Self::Openmpi => words("--bind-to none --mca mpi_yield_when_idle 1"),
+            Self::Slurm => words("--overcommit --cpu-bind=none"),
+            Self::Mpich => Vec::new(),
+        }
     }
 
     /// The arguments that give each rank cores for its threads; none if the launcher does so by

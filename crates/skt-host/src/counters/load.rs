@@ -40,6 +40,16 @@ pub struct CpuTicks {
     idle: u64,
 }
 
+impl CpuTicks {
+    /// The share of the time since `before` in which the CPU ran something; `None` if its counters
+    /// stand still.
+    pub(crate) fn busy_since(self, before: &Self) -> Option<f64> {
+        let all = self.all.saturating_sub(before.all);
+        let idle = self.idle.saturating_sub(before.idle);
+        (all > 0).then(|| 1.0 - (idle as f64 / all as f64).min(1.0))
+    }
+}
+
 /// The least share of the time for which a CPU that is not in use is idle: the system itself has
 /// some work everywhere.
 const IDLE_SHARE: f64 = 0.9;

@@ -49,7 +49,7 @@ impl OomKills {
         let (old, new) = machine.or(group)?;
         let ended = new.saturating_sub(old);
         if ended == 0 {
-            return Some((0, format!("no OOM kill on {node} meanwhile (oom_kill {new})")));
+            return Some((0, format!("no new OOM kill on {node} (oom_kill {new})")));
         }
         let what = if ended == 1 { "a process".to_owned() } else { format!("{ended} processes") };
         let of_group = match group.filter(|_| machine.is_some()) {
@@ -57,7 +57,7 @@ impl OomKills {
             _ => String::new(),
         };
         let text = format!(
-            "the kernel's OOM killer ended {what} on {node} meanwhile (oom_kill {old} -> \
+            "the kernel's OOM killer ended {what} on {node} during the run (oom_kill {old} -> \
              {new}{of_group})"
         );
         Some((ended, text))
@@ -103,21 +103,21 @@ mod tests {
         assert_eq!(since(kills(Some(3), None), kills(None, None)), None);
         assert_eq!(since(kills(None, Some(1)), kills(Some(1), None)), None);
         let (ended, calm) = since(kills(Some(3), Some(9)), kills(Some(3), Some(9))).unwrap();
-        assert_eq!((ended, calm.as_str()), (0, "no OOM kill on n2 meanwhile (oom_kill 3)"));
+        assert_eq!((ended, calm.as_str()), (0, "no new OOM kill on n2 (oom_kill 3)"));
         let start = "the kernel's OOM killer ended";
         assert_eq!(
             text(kills(Some(4), Some(0)), kills(Some(3), Some(0))),
-            format!("{start} a process on n2 meanwhile (oom_kill 3 -> 4)")
+            format!("{start} a process on n2 during the run (oom_kill 3 -> 4)")
         );
         assert_eq!(
             text(kills(Some(5), Some(1)), kills(Some(3), Some(0))),
             format!(
-                "{start} 2 processes on n2 meanwhile (oom_kill 3 -> 5; in its control group 0 -> 1)"
+                "{start} 2 processes on n2 during the run (oom_kill 3 -> 5; in its control group 0 -> 1)"
             )
         );
         assert_eq!(
             text(kills(None, Some(2)), kills(None, Some(1))),
-            format!("{start} a process on n2 meanwhile (oom_kill 1 -> 2)")
+            format!("{start} a process on n2 during the run (oom_kill 1 -> 2)")
         );
         // A node that was started again counts from 0.
         assert_eq!(since(kills(Some(0), None), kills(Some(3), None)).unwrap().0, 0);

@@ -4,11 +4,10 @@
 //! The map works on one dimension at a time: blocks of `nb` global indices go to `procs` processes
 //! in turn, the first block to process 0.
 //!
-//! Columns are distributed in blocks of NB, because a panel belongs to one process column. Rows are
-//! distributed in small blocks ([`Cyclic::rows`]), so that all process rows have the same number of
-//! rows of the trailing matrix, and of each diagonal block. With blocks of NB, one process row
-//! would have up to NB rows more to multiply than others, and would alone send the rows that pivots
-//! displace.
+//! Rows are distributed in small blocks ([`Cyclic::rows`]), so that all process rows have the same
+//! number of rows of the trailing matrix, and of each diagonal block. With blocks of NB, one
+//! process row would have up to NB rows more to multiply than others, and would alone send the rows
+//! that pivots displace. Columns: [`crate::columns`].
 
 use std::ops::Range;
 
@@ -37,11 +36,6 @@ impl Cyclic {
     pub fn rows(nb: usize, p: usize) -> Self {
         let block = if p == 1 { nb } else { (nb / p).clamp(1, ROW_BLOCK) };
         Self { nb: block, procs: p }
-    }
-
-    /// The distribution of columns to `q` process columns, for panels of `nb` columns.
-    pub fn cols(nb: usize, q: usize) -> Self {
-        Self { nb, procs: q }
     }
 
     /// The process that holds global index `g` (HPL_indxg2p).

@@ -1,6 +1,6 @@
 //! The phases of a factorization, and the seconds that each takes.
 
-use std::ops::AddAssign;
+use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,13 +55,21 @@ impl Phases {
     }
 
     /// The seconds of all phases, in the order of the report.
-    pub fn to_array(self) -> [f64; 6] {
+    pub(crate) fn to_array(self) -> [f64; 6] {
         self.named().map(|(_, seconds)| seconds)
     }
 
     /// The inverse of [`Self::to_array`], without the parts of panels.
-    pub fn from_array([panel, swap, bcast, update, back, other]: [f64; 6]) -> Self {
+    pub(crate) fn from_array([panel, swap, bcast, update, back, other]: [f64; 6]) -> Self {
         Self { panel, swap, bcast, update, back, other, panel_parts: PanelParts::default() }
+    }
+
+    /// The seconds of all phases, then the parts that only the detailed timing has: those of
+    /// panels, and `swap` and `update` together.
+    pub fn to_parts(self) -> PhaseParts {
+        let [panel, swap, bcast, update, back, other] = self.to_array();
+        let PanelParts { unblocked, pivots } = self.panel_parts;
+        [panel, swap, bcast, update, back, other, unblocked, pivots, swap + update]
     }
 
     /// The sum over all phases, in seconds.
@@ -86,6 +94,86 @@ pub struct PhaseTable {
     pub mean: Phases,
 }
 
+/// Seconds by phase and part, in the order of [`Phases::to_parts`].
+pub type PhaseParts = [f64; 9];
+
+/// Seconds by phase over all ranks of the grid, in several starts of a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct PhaseTotals {
+    /// The largest value of any rank in each start, summed over the starts.
+    pub max: PhaseParts,
+    /// The mean over ranks in each start, summed over the starts.
+    pub mean: PhaseParts,
+}
+
+impl Add for PhaseTotals {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        let add = |a: PhaseParts, b: PhaseParts| std::array::from_fn(|part| a[part] + b[part]);
+        Self { max: add(self.max, other.max), mean: add(self.mean, other.mean) }
+    }
+}
+
+impl PhaseTotals {
+    /// The phases of a test that has computed for `seconds`, which are the sum of the means: a rank
+    /// that has measured less has waited, which is part of `other`.
+    pub fn table(&self, seconds: f64) -> PhaseTable {
+        let [max, mean] =
+            [self.max, self.mean].map(|[panel, swap, bcast, update, back, other, ..]| {
+                Phases::from_array([panel, swap, bcast, update, back, other])
+            });
+        let known_seconds = Phases { other: 0.0, ..mean }.sum();
+        // Ranks read their clocks at a cut at slightly different times.
+        let scale = if known_seconds > seconds { seconds / known_seconds } else { 1.0 };
+        let mean = Phases::from_array(mean.to_array().map(|part| scale * part));
+        let mean = mean.with_total(seconds);
+        PhaseTable { max: Phases { other: max.other.max(mean.other), ..max }, mean }
+    }
+}
+
+/// Seconds of the timed part in which no phase advanced, because processes were lost.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Interruptions {
+    /// Seconds of work since the last checkpoint, which was done again.
+    pub lost_seconds: f64,
+    /// Seconds from the last sign of life of a start to the next start.
+    pub down_seconds: f64,
+    /// Seconds to find and rebuild the data, until the timed part continued.
+    pub recovery_seconds: f64,
+}
+
+impl Interruptions {
+    /// Pairs of name and seconds, in the order of the report.
+    pub fn named(&self) -> [(&'static str, f64); 3] {
+        let Self { lost_seconds, down_seconds, recovery_seconds } = *self;
+        [("lost work", lost_seconds), ("down", down_seconds), ("recovery", recovery_seconds)]
+    }
+
+    /// All seconds.
+    pub fn seconds(&self) -> f64 {
+        self.named().iter().map(|(_, seconds)| seconds).sum()
+    }
+}
+
+/// What a test did before its present start, as far as that continues it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct EarlierStarts {
+    /// The phases up to the state that the present start continues from.
+    pub totals: PhaseTotals,
+    /// What the losses have cost so far.
+    pub interruptions: Interruptions,
+}
+
+impl EarlierStarts {
+    /// These starts and the present one, in which this rank has spent `phases`.
+    #[must_use]
+    pub fn with(&self, phases: &Phases) -> Self {
+        let parts = phases.to_parts();
+        Self { totals: self.totals + PhaseTotals { max: parts, mean: parts }, ..*self }
+    }
+}
+
 /// Seconds that checksums in the elimination cost, which are part of `other`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChecksumCosts {
@@ -95,4 +183,23 @@ pub struct ChecksumCosts {
     pub sum_seconds: f64,
     /// Seconds to compare the checksums with the matrix.
     pub check_seconds: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn means_of_a_table_sum_to_the_time_whatever_was_measured() {
+        let here = |update, other| {
+            let mine = Phases { panel: 1.0, update, other, ..Phases::default() }.to_parts();
+            PhaseTotals { max: mine, mean: mine }
+        };
+        for seconds in [6.5, 12.0, 30.0] {
+            let table = (here(4.0, 1.0) + here(2.0, 0.5)).table(seconds);
+            assert!((table.mean.sum() - seconds).abs() < 1e-12, "{seconds}: {table:?}");
+            assert!(table.max.other >= table.mean.other && table.max.panel >= table.mean.panel);
+        }
+        assert_eq!((here(4.0, 1.0) + here(2.0, 0.5)).table(9.0).mean.other, 1.0);
+    }
 }

@@ -43,7 +43,7 @@ fn span(t: usize, size: usize) -> usize {
 }
 
 /// Process `t` of a binomial tree and all below it.
-pub fn binomial_subtree(t: usize, size: usize) -> Range<usize> {
+pub(crate) fn binomial_subtree(t: usize, size: usize) -> Range<usize> {
     t..(t + span(t, size)).min(size)
 }
 

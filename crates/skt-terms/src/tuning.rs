@@ -42,6 +42,7 @@ macro_rules! tuning {
 }
 
 #[cfg(test)]
+#[allow(unreachable_pub, reason = "the macro is for modules that others use")]
 mod tests {
     use super::Ratio;
 

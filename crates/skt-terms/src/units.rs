@@ -19,6 +19,15 @@ pub fn bytes(count: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
+/// Formats a number of things, of which one is called `one`: `1 rank`, `2 parities`.
+pub fn counted(count: usize, one: &str) -> String {
+    match one.strip_suffix('y') {
+        _ if count == 1 => format!("1 {one}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        None => format!("{count} {one}s"),
+    }
+}
+
 /// Formats `count` bytes in a short unit, unless that would hide the difference from `other`.
 pub fn bytes_unlike(count: u64, other: u64) -> String {
     let short = bytes(count);
@@ -122,6 +131,13 @@ pub fn span(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_counted_in_the_singular() {
+        let texts = [(0, "rank"), (1, "parity"), (2, "parity"), (2, "data block")];
+        let texts = texts.map(|(count, one)| counted(count, one));
+        assert_eq!(texts, ["0 ranks", "1 parity", "2 parities", "2 data blocks"]);
+    }
 
     #[test]
     fn bytes_change_units_where_digits_run_out() {

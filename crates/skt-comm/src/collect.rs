@@ -4,6 +4,7 @@
 use bytemuck::Pod;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use skt_host::waits::Missing;
 use skt_terms::tree::Tree;
 
 use super::{Comm, Result, Tag};
@@ -78,9 +79,15 @@ pub fn broadcast_one<C: Comm, T: Pod>(comm: &C, value: T, root: usize) -> Result
 
 /// Whether it is so on any rank, the same on all.
 pub fn any<C: Comm>(comm: &C, is_so: bool) -> Result<bool> {
-    let mut any = [u8::from(is_so)];
-    all_reduce(comm, &mut any, u8::max)?;
-    Ok(any[0] != 0)
+    any_of(comm, [is_so]).map(|[any]| any)
+}
+
+/// Which of these are so on any rank, the same on all.
+pub fn any_of<C: Comm, const N: usize>(comm: &C, are_so: [bool; N]) -> Result<[bool; N]> {
+    const { assert!(N <= u64::BITS as usize, "a bit each") };
+    let mut set = [are_so.iter().rev().fold(0_u64, |set, &is_so| set << 1 | u64::from(is_so))];
+    all_reduce(comm, &mut set, |a, b| a | b)?;
+    Ok(std::array::from_fn(|i| set[0] >> i & 1 != 0))
 }
 
 /// The largest `value` of any rank; a NaN on any rank wins.
@@ -114,12 +121,21 @@ pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Optio
             continue;
         }
         let mut len = [0u64];
+        let missing = Missing::rank(source);
         comm.recv(&mut len, source, TAG_GATHER)?;
+        drop(missing);
         let mut bytes = vec![0u8; len[0] as usize];
         comm.recv(&mut bytes, source, TAG_GATHER)?;
         all.push(bytes);
     }
     Ok(Some(all))
+}
+
+/// Returns when all ranks have come, as a barrier does. Rank 0 knows which rank has not, at the
+/// price of a message from each: for the few barriers of a start.
+pub fn roll_call<C: Comm>(comm: &C) -> Result<()> {
+    gather_bytes(comm, &[], 0)?;
+    broadcast::<_, u8>(comm, &mut [], 0)
 }
 
 /// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.

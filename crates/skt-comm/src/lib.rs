@@ -18,7 +18,7 @@
 //! and treat them as bytes (both ends of a message run the same binary, so byte order and layout
 //! agree).
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod buffer;
 pub mod collect;
@@ -79,7 +79,7 @@ pub fn stand_by(is: bool) {
 }
 
 /// Whether this rank stands by: see [`stand_by`].
-pub fn stands_by() -> bool {
+pub(crate) fn stands_by() -> bool {
     STANDS_BY.load(Ordering::Relaxed)
 }
 
@@ -90,8 +90,13 @@ pub type Tag = u16;
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum CommError {
     /// Another rank has failed or asked all ranks to stop.
-    #[error("the job was aborted: {0}")]
-    Aborted(String),
+    #[error("the job was aborted: {reason}")]
+    Aborted {
+        /// What that rank has reported.
+        reason: String,
+        /// The number that a program of ranks with such numbers gives to this failure.
+        code: Option<i32>,
+    },
     /// Fault injection in tests has killed this rank at this step.
     #[error("rank killed by fault injection at step {0}")]
     Killed(u64),
@@ -115,6 +120,13 @@ pub enum CommError {
         /// Bytes received.
         got: usize,
     },
+}
+
+impl CommError {
+    /// The report of another rank, without a number.
+    pub fn aborted(reason: impl Into<String>) -> Self {
+        Self::Aborted { reason: reason.into(), code: None }
+    }
 }
 
 /// The result of a communication.

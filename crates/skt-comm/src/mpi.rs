@@ -12,6 +12,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use mpi::ffi;
+use skt_host::launcher_rank;
+use skt_host::waits::Announced;
 use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
@@ -56,6 +58,8 @@ impl MpiWorld {
             return Err(CommError::Transport { call: "MPI_Init_thread", what });
         }
         let mut provided: c_int = 0;
+        let wait = "all ranks in MPI_Init";
+        let _wait = Announced::begin_detailed(wait, launcher_rank::not_started);
         // SAFETY: MPI is not initialized; null argc and argv are allowed since MPI-2.
         check("MPI_Init_thread", unsafe {
             ffi::MPI_Init_thread(
@@ -104,6 +108,7 @@ impl Drop for MpiWorld {
     fn drop(&mut self) {
         // After a panic the other ranks may never call finalize, so this does not wait for them.
         if !std::thread::panicking() && !ulfm::is_on() {
+            let _wait = Announced::begin("all ranks in MPI_Finalize");
             // SAFETY: initialized in `init`, finalized once.
             unsafe { ffi::MPI_Finalize() };
         }
@@ -568,7 +573,7 @@ impl SendRequest for MpiSend {
 }
 
 /// A receive over MPI in progress.
-pub type MpiRecv = UnderWay<PageBuf>;
+pub(crate) type MpiRecv = UnderWay<PageBuf>;
 
 impl RecvRequest for MpiRecv {
     fn test(&mut self) -> Result<bool> {

@@ -39,12 +39,12 @@ impl World {
             let _guard = inbox.messages.lock();
             inbox.arrived.notify_all();
         }
-        CommError::Aborted(reason)
+        CommError::aborted(reason)
     }
 
     fn check(&self) -> Result<()> {
         match &*self.aborted.lock().expect("abort lock") {
-            Some(reason) => Err(CommError::Aborted(reason.clone())),
+            Some(reason) => Err(CommError::aborted(reason.clone())),
             None => Ok(()),
         }
     }

@@ -21,14 +21,14 @@ use crate::queue::{Direction, EVENTS, Queue, Transfer};
 
 /// What a queue promises about two of its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub(crate) enum Order {
     InOrder,
     OutOfOrder,
 }
 
 /// Calls that can fail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Call {
+pub(crate) enum Call {
     Synchronize,
     Enqueue,
     Wait,
@@ -38,7 +38,7 @@ pub enum Call {
 
 /// A mistake in how the device is used, made between the engine and the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// These waits, counted from 0, return at once.
     SkipWaits(Range<usize>),
     /// Each wait is for the event of the other buffer.
@@ -84,7 +84,7 @@ struct Buffer {
 }
 
 /// The device, as tests see it.
-pub struct Device {
+pub(crate) struct Device {
     pub memory: Vec<u8>,
     /// What was done that real devices do not forgive.
     pub problems: Vec<String>,
@@ -112,7 +112,7 @@ pub struct Device {
 unsafe impl Send for Device {}
 
 impl Device {
-    pub fn new(memory: Vec<u8>, order: Order, haste: u64, seed: u64) -> Arc<Mutex<Self>> {
+    pub(crate) fn new(memory: Vec<u8>, order: Order, haste: u64, seed: u64) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self {
             memory,
             problems: Vec::new(),
@@ -135,29 +135,29 @@ impl Device {
     }
 
     /// Enqueues work of somebody else.
-    pub fn enqueue_kernel(&mut self, value: u8) {
+    pub(crate) fn enqueue_kernel(&mut self, value: u8) {
         self.push(Work::Kernel(value));
     }
 
     /// The owner lends this host memory to a copy.
-    pub fn lend(&mut self) {
+    pub(crate) fn lend(&mut self) {
         self.returned.clear();
         self.has_failed = false;
     }
 
     /// The owner has this host memory back.
-    pub fn take_back(&mut self, host: Range<usize>) {
+    pub(crate) fn take_back(&mut self, host: Range<usize>) {
         self.returned.push(host);
     }
 
     /// Does all that is pending.
-    pub fn finish(&mut self) {
+    pub(crate) fn finish(&mut self) {
         while !self.pending.is_empty() {
             self.happen(0);
         }
     }
 
-    pub fn has_registered(&self) -> bool {
+    pub(crate) fn has_registered(&self) -> bool {
         !self.registered.is_empty()
     }
 
@@ -283,7 +283,7 @@ impl Device {
 }
 
 /// The queue of a device.
-pub struct Emulated(pub Arc<Mutex<Device>>);
+pub(crate) struct Emulated(pub Arc<Mutex<Device>>);
 
 impl Emulated {
     fn device(&self) -> MutexGuard<'_, Device> {
@@ -437,35 +437,40 @@ impl Drop for Emulated {
 
 /// Memory of the host that only its address is used of, as copies that come too late may access it
 /// at any time.
-pub struct Host {
+pub(crate) struct Host {
     memory: *mut u8,
     bytes: usize,
 }
 
 impl Host {
-    pub fn new(bytes: usize) -> Self {
+    pub(crate) fn new(bytes: usize) -> Self {
         let memory = Box::into_raw(vec![0; bytes].into_boxed_slice());
         Self { memory: memory.cast(), bytes }
     }
 
-    pub fn range(&self) -> Range<usize> {
+    pub(crate) fn range(&self) -> Range<usize> {
         self.memory.addr()..self.memory.addr() + self.bytes
     }
 
     /// A copy of bytes of the device from `offset` on to or from `part` of this memory.
-    pub fn transfer(&self, direction: Direction, offset: usize, part: &Range<usize>) -> Transfer {
+    pub(crate) fn transfer(
+        &self,
+        direction: Direction,
+        offset: usize,
+        part: &Range<usize>,
+    ) -> Transfer {
         assert!(part.end <= self.bytes);
         let host = self.memory.wrapping_add(part.start);
         let memory: *mut c_void = ptr::null_mut();
         Transfer { direction, memory, offset, host, bytes: part.len() }
     }
 
-    pub fn read(&self) -> Vec<u8> {
+    pub(crate) fn read(&self) -> Vec<u8> {
         // SAFETY: own memory, of which no reference is kept.
         unsafe { slice::from_raw_parts(self.memory, self.bytes) }.to_vec()
     }
 
-    pub fn write(&self, data: &[u8]) {
+    pub(crate) fn write(&self, data: &[u8]) {
         assert_eq!(data.len(), self.bytes);
         // SAFETY: own memory, of which no reference is kept.
         unsafe { self.memory.copy_from(data.as_ptr(), data.len()) };

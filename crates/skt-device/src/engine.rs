@@ -52,7 +52,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub fn new(queue: Box<dyn Queue>, sizes: Sizes) -> Self {
+    pub(crate) fn new(queue: Box<dyn Queue>, sizes: Sizes) -> Self {
         let pinned = Pinned::new(system_page_bytes());
         let trials = [Trials::default(), Trials::default()];
         Self { queue, sizes, buffers: Buffers::NotYet, pinned, trials }
@@ -60,7 +60,7 @@ impl Engine {
 
     /// Ends the trials with this way as the fastest.
     #[cfg(test)]
-    pub fn settle(&mut self, fastest: Way) {
+    pub(crate) fn settle(&mut self, fastest: Way) {
         self.trials = [Trials::settled(fastest), Trials::settled(fastest)];
     }
 
@@ -72,7 +72,7 @@ impl Engine {
     /// # Safety
     /// The memory of the device has these bytes. The host's memory is valid, and no one else
     /// accesses it, except that others may read what is only read.
-    pub unsafe fn copy(&mut self, whole: Transfer) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn copy(&mut self, whole: Transfer) -> Result<(), DeviceError> {
         if whole.bytes == 0 {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Engine {
     ///
     /// # Safety
     /// The memory stays mapped until this is called again, or the engine is dropped.
-    pub unsafe fn set_pinnable(&mut self, range: Range<usize>) {
+    pub(crate) unsafe fn set_pinnable(&mut self, range: Range<usize>) {
         self.release_pinned();
         if self.queue.can_register() {
             // SAFETY: promised by the caller, and nothing of the range before is registered.
@@ -116,7 +116,7 @@ impl Engine {
     }
 
     /// What was measured up to now.
-    pub fn rates(&self) -> Rates {
+    pub(crate) fn rates(&self) -> Rates {
         let (registered_bytes, registered_seconds) = self.pinned.total();
         let no_staging = match &self.buffers {
             Buffers::Failed(failure) => Some(failure.clone()),

@@ -2,7 +2,7 @@
 
 /// Why memory of a device cannot be copied, with the library and the call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum DeviceError {
     /// The library of the driver is not on this machine, or does not load.
     #[error("{library} cannot be loaded ({why}): {remedy}")]

@@ -10,7 +10,7 @@
 //! The libraries of the drivers are loaded at run time, so nothing of them is needed to build or to
 //! run without a device.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod copier;
 mod engine;

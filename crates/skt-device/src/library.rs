@@ -16,7 +16,7 @@ pub(crate) struct Loaded {
 impl Loaded {
     /// Loads the first of `files` that can be loaded, but rather one that the process has already:
     /// handles of one version mean nothing to another.
-    pub fn open(files: &[&'static str], remedy: &'static str) -> Result<Self, DeviceError> {
+    pub(crate) fn open(files: &[&'static str], remedy: &'static str) -> Result<Self, DeviceError> {
         let open = |name: &'static str, flags: c_int| {
             // SAFETY: the library's constructors run, as in a program that is linked to it.
             let library = unsafe { Library::open(Some(name), RTLD_NOW | RTLD_LOCAL | flags) };
@@ -40,7 +40,7 @@ impl Loaded {
     ///
     /// # Safety
     /// The library's function of this name has the type `F`, a pointer to a function.
-    pub unsafe fn find<F: Copy>(&self, symbol: &'static str) -> Result<F, DeviceError> {
+    pub(crate) unsafe fn find<F: Copy>(&self, symbol: &'static str) -> Result<F, DeviceError> {
         // SAFETY: promised by the caller.
         let found = unsafe { self.library.get::<F>(symbol.as_bytes()) };
         found.map(|function| *function).map_err(|error| DeviceError::Symbol {
@@ -52,7 +52,7 @@ impl Loaded {
     }
 
     /// Leaves the library loaded for good, as its functions may be called at any time.
-    pub fn keep(self) {
+    pub(crate) fn keep(self) {
         std::mem::forget(self.library);
     }
 }
@@ -77,7 +77,7 @@ macro_rules! symbols {
 
         impl $table {
             /// The symbols and their types, without any alias.
-            pub fn signatures() -> Vec<(&'static str, &'static str)> {
+            pub(crate) fn signatures() -> Vec<(&'static str, &'static str)> {
                 vec![$((
                     stringify!($symbol),
                     std::any::type_name::<unsafe extern "C" fn($($argument),*) -> $result>(),

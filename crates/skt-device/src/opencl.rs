@@ -138,7 +138,7 @@ unsafe impl Send for CommandQueue {}
 impl CommandQueue {
     /// # Safety
     /// As of [`crate::Copier::opencl`].
-    pub unsafe fn new(queue: QueueHandle) -> Result<Self, DeviceError> {
+    pub(crate) unsafe fn new(queue: QueueHandle) -> Result<Self, DeviceError> {
         let calls = OpenCl::load()?;
         if queue.is_null() {
             return Err(DeviceError::NoQueue);

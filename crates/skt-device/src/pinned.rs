@@ -65,7 +65,7 @@ pub(crate) struct Pinned {
 }
 
 impl Pinned {
-    pub fn new(page_bytes: usize) -> Self {
+    pub(crate) fn new(page_bytes: usize) -> Self {
         Self {
             page_bytes,
             allowed: 0..0,
@@ -77,12 +77,12 @@ impl Pinned {
     }
 
     /// Why nothing is registered any more.
-    pub fn failure(&self) -> Option<&DeviceError> {
+    pub(crate) fn failure(&self) -> Option<&DeviceError> {
         self.failure.as_ref()
     }
 
     /// Bytes that have ever been registered, and the seconds that it took.
-    pub fn total(&self) -> (usize, f64) {
+    pub(crate) fn total(&self) -> (usize, f64) {
         (self.total_bytes, self.total_seconds)
     }
 
@@ -91,7 +91,7 @@ impl Pinned {
     /// # Safety
     /// Memory in `allowed` stays mapped until `release` has been called, which has been called for
     /// the range before.
-    pub unsafe fn allow(&mut self, allowed: Range<usize>) {
+    pub(crate) unsafe fn allow(&mut self, allowed: Range<usize>) {
         assert!(self.starts.is_empty(), "registered memory has been released");
         let start = allowed.start.next_multiple_of(self.page_bytes);
         let end = allowed.end / self.page_bytes * self.page_bytes;
@@ -101,7 +101,7 @@ impl Pinned {
     }
 
     /// Whether whole pages of this memory can be tried.
-    pub fn is_possible(&self, host: &Range<usize>) -> bool {
+    pub(crate) fn is_possible(&self, host: &Range<usize>) -> bool {
         self.failure.is_none() && !self.pages(host).is_empty()
     }
 
@@ -115,7 +115,7 @@ impl Pinned {
 
     /// Registers those pages of this memory that are not registered. After a failure nothing is
     /// registered, now and later.
-    pub fn register(&mut self, queue: &mut dyn Queue, host: &Range<usize>) {
+    pub(crate) fn register(&mut self, queue: &mut dyn Queue, host: &Range<usize>) {
         let began = Instant::now();
         let pages = self.pages(host);
         let mut at = pages.start;
@@ -139,7 +139,7 @@ impl Pinned {
     }
 
     /// Unregisters everything, if the queue is there still.
-    pub fn release(&mut self, mut queue: Option<&mut dyn Queue>) {
+    pub(crate) fn release(&mut self, mut queue: Option<&mut dyn Queue>) {
         for start in self.starts.drain(..) {
             if let Some(queue) = &mut queue {
                 // SAFETY: registered with this start; each copy is waited for before the next call

@@ -27,19 +27,19 @@ pub(crate) struct Transfer {
 
 impl Transfer {
     /// The part of `bytes` bytes that starts at byte `begin` of this transfer.
-    pub fn part(self, begin: usize, bytes: usize) -> Self {
+    pub(crate) fn part(self, begin: usize, bytes: usize) -> Self {
         debug_assert!(begin + bytes <= self.bytes);
         let (offset, host) = (self.offset.wrapping_add(begin), self.host.wrapping_add(begin));
         Self { offset, host, bytes, ..self }
     }
 
     /// This copy with other memory of the host.
-    pub fn with_host(self, host: *mut u8) -> Self {
+    pub(crate) fn with_host(self, host: *mut u8) -> Self {
         Self { host, ..self }
     }
 
     /// The addresses of the host's memory.
-    pub fn host_range(self) -> Range<usize> {
+    pub(crate) fn host_range(self) -> Range<usize> {
         let start = self.host.addr();
         start..start + self.bytes
     }
@@ -108,7 +108,7 @@ pub(crate) struct Session<'q> {
 impl<'q> Session<'q> {
     /// Waits for all earlier work of the queue, so that its results are copied, and its time is
     /// not taken for that of the copies.
-    pub fn begin(queue: &'q mut dyn Queue) -> Result<Self, DeviceError> {
+    pub(crate) fn begin(queue: &'q mut dyn Queue) -> Result<Self, DeviceError> {
         queue.enter()?;
         let session = Self { queue, is_in_flight: false };
         session.queue.synchronize()?;
@@ -116,7 +116,7 @@ impl<'q> Session<'q> {
     }
 
     /// Calls that do not copy.
-    pub fn queue(&mut self) -> &mut dyn Queue {
+    pub(crate) fn queue(&mut self) -> &mut dyn Queue {
         self.queue
     }
 
@@ -124,7 +124,11 @@ impl<'q> Session<'q> {
     ///
     /// # Safety
     /// As of [`Queue::enqueue`], until a `wait` for the event returns `Ok` or the session ends.
-    pub unsafe fn enqueue(&mut self, transfer: Transfer, event: usize) -> Result<(), DeviceError> {
+    pub(crate) unsafe fn enqueue(
+        &mut self,
+        transfer: Transfer,
+        event: usize,
+    ) -> Result<(), DeviceError> {
         // Before the call, as one that fails may have begun.
         self.is_in_flight = true;
         // SAFETY: promised by the caller; `drop` waits, if no one else does.
@@ -132,12 +136,12 @@ impl<'q> Session<'q> {
     }
 
     /// Waits for the ends of the copies that were enqueued with `event`.
-    pub fn wait(&mut self, event: usize) -> Result<(), DeviceError> {
+    pub(crate) fn wait(&mut self, event: usize) -> Result<(), DeviceError> {
         self.queue.wait(event)
     }
 
     /// Notes that all copies have been waited for.
-    pub fn finished(&mut self) {
+    pub(crate) fn finished(&mut self) {
         self.is_in_flight = false;
     }
 }

@@ -16,7 +16,7 @@ unsafe impl Send for Staging {}
 
 impl Staging {
     /// Allocates the buffers, of `bytes` each.
-    pub fn new(queue: &mut dyn Queue, bytes: usize) -> Result<Self, DeviceError> {
+    pub(crate) fn new(queue: &mut dyn Queue, bytes: usize) -> Result<Self, DeviceError> {
         let first = queue.allocate(bytes)?;
         match queue.allocate(bytes) {
             Ok(second) => Ok(Self { buffers: [first, second], bytes }),
@@ -32,7 +32,7 @@ impl Staging {
     ///
     /// # Safety
     /// They were allocated by this queue.
-    pub unsafe fn free(self, queue: &mut dyn Queue) {
+    pub(crate) unsafe fn free(self, queue: &mut dyn Queue) {
         for buffer in self.buffers {
             // SAFETY: of this queue by the caller; `copy` leaves no copy in flight that a session
             // has not waited for.
@@ -56,7 +56,7 @@ impl Staging {
     /// # Safety
     /// The memory of the device and of the host has these bytes, and no one else accesses them;
     /// others may read what is only read.
-    pub unsafe fn copy(
+    pub(crate) unsafe fn copy(
         &mut self,
         session: &mut Session,
         whole: Transfer,

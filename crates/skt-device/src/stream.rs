@@ -260,7 +260,7 @@ unsafe impl Send for StreamQueue {}
 impl StreamQueue {
     /// # Safety
     /// As of [`crate::Copier::cuda`].
-    pub unsafe fn cuda(stream: Stream) -> Result<Self, DeviceError> {
+    pub(crate) unsafe fn cuda(stream: Stream) -> Result<Self, DeviceError> {
         let calls = Calls::cuda()?;
         let Places::Cuda(cuda) = &calls.places else { unreachable!("loaded as CUDA") };
         // SAFETY: may be called at any time, and again.
@@ -286,7 +286,7 @@ impl StreamQueue {
 
     /// # Safety
     /// As of [`crate::Copier::hip`].
-    pub unsafe fn hip(stream: Stream) -> Result<Self, DeviceError> {
+    pub(crate) unsafe fn hip(stream: Stream) -> Result<Self, DeviceError> {
         let calls = Calls::hip()?;
         let Places::Hip(hip) = &calls.places else { unreachable!("loaded as HIP") };
         // SAFETY: may be called at any time, and again.

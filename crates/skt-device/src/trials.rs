@@ -35,7 +35,7 @@ pub(crate) struct Trials([Tried; Way::ALL.len()]);
 impl Trials {
     /// Trials that have ended with this way as the fastest.
     #[cfg(test)]
-    pub fn settled(fastest: Way) -> Self {
+    pub(crate) fn settled(fastest: Way) -> Self {
         let tried = |way| {
             let bytes_per_second = Some(if way == fastest { 2.0 } else { 1.0 });
             Tried { rounds: ROUNDS, bytes_per_second }
@@ -45,18 +45,18 @@ impl Trials {
 
     /// Returns the way to measure next of these, if any is still to be measured: that with the
     /// fewest rounds, so that ways take turns.
-    pub fn next(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
+    pub(crate) fn next(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
         let untried = ways.filter(|way| self.0[*way as usize].rounds < ROUNDS);
         untried.min_by_key(|way| self.0[*way as usize].rounds)
     }
 
     /// Returns the fastest way of these that has been measured.
-    pub fn best(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
+    pub(crate) fn best(&self, ways: impl Iterator<Item = Way>) -> Option<Way> {
         let rated = ways.filter_map(|way| Some((way, self.0[way as usize].bytes_per_second?)));
         rated.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(way, _)| way)
     }
 
-    pub fn count(&mut self, way: Way, bytes: usize, seconds: f64) {
+    pub(crate) fn count(&mut self, way: Way, bytes: usize, seconds: f64) {
         let tried = &mut self.0[way as usize];
         if tried.rounds > 0 {
             #[expect(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
@@ -67,12 +67,12 @@ impl Trials {
     }
 
     /// The number of rounds in which a way has been tried.
-    pub fn rounds(&self, way: Way) -> u32 {
+    pub(crate) fn rounds(&self, way: Way) -> u32 {
         self.0[way as usize].rounds
     }
 
     /// What was measured.
-    pub fn measured(&self) -> Measured {
+    pub(crate) fn measured(&self) -> Measured {
         let chosen = self.best(Way::ALL.into_iter());
         let rate = |way| {
             let tried = self.0[way as usize];

@@ -36,12 +36,12 @@ pub(super) struct Subgroup {
 
 impl Subgroup {
     /// The communicator's number for a rank of the group.
-    pub fn peer(&self, rank: usize) -> c_int {
+    pub(crate) fn peer(&self, rank: usize) -> c_int {
         self.ranks[rank]
     }
 
     /// The tag of the group's messages within the communicator.
-    pub fn tag(&self, tag: Tag) -> c_int {
+    pub(crate) fn tag(&self, tag: Tag) -> c_int {
         assert!(u32::from(tag) < 1 << TAG_BITS, "tag {tag}");
         self.context << TAG_BITS | c_int::from(tag)
     }

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::ibarrier::IBarrier;
 
-/// Checks whether another rank has reported a failure, and returns that report.
-pub type FailureWatch = Arc<dyn Fn() -> Result<Option<String>> + Send + Sync>;
+/// Fails once another rank has reported a failure, with [`CommError::Aborted`].
+pub type FailureWatch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 
 /// Tests of a message from one check of the watch to the next.
 const TESTS_PER_CHECK: u32 = 16;
@@ -50,16 +50,12 @@ fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Resu
     while !is_done()? {
         tests = tests.wrapping_add(1);
         if tests.is_multiple_of(TESTS_PER_CHECK) {
-            check_watch(watch)?;
+            watch()?;
         }
         // The rank that is waited for may need this core.
         std::thread::yield_now();
     }
     Ok(())
-}
-
-fn check_watch(watch: &FailureWatch) -> Result<()> {
-    watch()?.map_or(Ok(()), |reason| Err(CommError::Aborted(reason)))
 }
 
 /// A message in progress whose wait can be given up; what is dropped then leaks its buffer.
@@ -168,7 +164,7 @@ impl Comm for WatchedComm {
 
     /// Also checks the watch: ranks that wait on memory of the node probe while they wait.
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
-        check_watch(&self.watch)?;
+        (self.watch)()?;
         self.comm.probe(source, tag)
     }
 
@@ -189,6 +185,6 @@ impl Comm for WatchedComm {
 
     /// Ends nothing: the caller notifies the others of the failure.
     fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
-        CommError::Aborted(reason.to_owned())
+        CommError::aborted(reason.to_owned())
     }
 }

@@ -72,7 +72,7 @@ mod arch {
     /// # Safety
     /// A line must be readable at `from` and writable at `to`, which must be aligned to 16 bytes.
     #[inline]
-    pub unsafe fn line(from: *const u8, to: *mut u8) {
+    pub(crate) unsafe fn line(from: *const u8, to: *mut u8) {
         let (from, to) = (from.cast::<__m128i>(), to.cast::<__m128i>());
         // SAFETY: the caller's conditions; `from` may have any alignment.
         unsafe {
@@ -84,14 +84,14 @@ mod arch {
     }
 
     #[inline]
-    pub fn fetch(line: *const u8) {
+    pub(crate) fn fetch(line: *const u8) {
         // SAFETY: a hint, which reads nothing.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.cast()) };
     }
 
     /// Streamed stores are weakly ordered.
     #[inline]
-    pub fn in_order() {
+    pub(crate) fn in_order() {
         // SAFETY: SSE is part of x86-64.
         unsafe { _mm_sfence() };
     }

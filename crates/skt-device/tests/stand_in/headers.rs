@@ -157,7 +157,7 @@ fn integer(rust: &str) -> (usize, bool) {
 fn compare(header: &Header, wrong: &[(&str, &str)]) {
     if let Err(why) = header.compile(&["-fsyntax-only"], "") {
         let why = why.lines().next().unwrap_or_default();
-        return skipped(format!("no {} (needs device of scripts/needs.sh): {why}", header.include));
+        return skipped(format!("no {}: {why}", header.include));
     }
     let mut calls = skt_device::signatures();
     calls.retain(|(name, _)| name.starts_with(header.prefix));

@@ -153,7 +153,7 @@ fn nvidias_runtime_without_a_driver_is_refused() {
     }
     let folder = cuda_home().join("lib");
     if !folder.join("libcudart.so.13").exists() {
-        return skipped("no libcudart.so.13 (needs device of scripts/needs.sh)");
+        return skipped("no libcudart.so.13");
     }
     let why = refusal(scenario("refusals::scenario_runtime", Api::Cuda, &[&folder]));
     assert!(why.starts_with("libcuda.so.1 cannot be loaded ("), "{why}");
@@ -163,7 +163,7 @@ fn nvidias_runtime_without_a_driver_is_refused() {
 fn amds_library_without_a_device_is_refused() {
     let files = ["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5"];
     if !files.into_iter().any(is_installed) {
-        return skipped("no libamdhip64 (needs device of scripts/needs.sh)");
+        return skipped("no libamdhip64");
     }
     if Path::new("/dev/kfd").exists() {
         return skipped("there is an AMD device");

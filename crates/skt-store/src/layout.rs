@@ -122,9 +122,10 @@ impl Stripes {
     /// Cuts a region into at most `bands` bands.
     ///
     /// # Panics
-    /// When `geometry` has no parity, or more parities than data blocks.
+    /// When `geometry` has no parity, except for a member alone, or more parities than data blocks.
     pub fn with_bands(geometry: Geometry, shape: RegionShape, bands: usize) -> Self {
-        assert!(geometry.parities >= 1 && 2 * geometry.parities <= geometry.members);
+        let Geometry { members, parities } = geometry;
+        assert!((parities >= 1 || members == 1) && 2 * parities <= members);
         let block_rows = shape.rows.div_ceil(geometry.data() * bands.max(1)).max(1);
         Self { geometry, shape, block_rows }
     }
@@ -172,14 +173,15 @@ impl Stripes {
     /// When a stripe has no such parity.
     pub fn parity(&self, band: usize, parity: usize) -> Range<usize> {
         assert!(parity < self.geometry.parities);
-        let first = band * self.block_rows * self.geometry.parities;
+        let Range { start, .. } = self.parities(band);
         let height = self.parity_height(band);
-        first + parity * height..first + (parity + 1) * height
+        start + parity * height..start + (parity + 1) * height
     }
 
     /// Rows of all parities of a band, as rows of C and D.
     pub fn parities(&self, band: usize) -> Range<usize> {
-        self.parity(band, 0).start..self.parity(band, self.geometry.parities - 1).end
+        let first = band * self.block_rows * self.geometry.parities;
+        first..first + self.geometry.parities * self.parity_height(band)
     }
 
     /// Rows of C, which are also those of D.
@@ -350,8 +352,10 @@ mod tests {
     use super::*;
 
     fn geometries() -> impl Strategy<Value = Geometry> {
-        (1usize..5, 0usize..10)
-            .prop_map(|(m, extra)| Geometry { members: 2 * m + extra, parities: m })
+        (0usize..5, 0usize..10).prop_map(|(m, extra)| {
+            let members = if m == 0 { 1 } else { 2 * m + extra };
+            Geometry { members, parities: m }
+        })
     }
 
     proptest! {
@@ -398,9 +402,8 @@ mod tests {
             prop_assert_eq!(next_parity, s.parity_rows());
             // m/(n-m) of the region, and at most one band more.
             prop_assert!(s.parity_rows() * g.data() >= rows * g.parities);
-            prop_assert!(
-                s.parity_rows() * g.data() < rows * g.parities + s.band_rows() * g.parities
-            );
+            let most = rows * g.parities + s.band_rows() * g.parities;
+            prop_assert!(s.parity_rows() * g.data() < most.max(1));
         }
 
         #[test]

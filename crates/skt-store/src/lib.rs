@@ -10,7 +10,7 @@
 //! | [`layout`] | which rank holds which blocks and parities, and where in its memory |
 //! | [`tuning`] | the value found by measurement |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod codec;
 pub mod layout;

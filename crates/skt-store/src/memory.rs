@@ -11,7 +11,6 @@ pub struct SegmentId {
     /// The logical rank whose data it holds.
     pub rank: usize,
     /// The start of the job that made it.
-    #[serde(rename = "attempt")]
     pub start: u64,
 }
 

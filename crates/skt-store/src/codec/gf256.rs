@@ -46,7 +46,7 @@ pub fn mul(a: u8, b: u8) -> u8 {
 ///
 /// # Panics
 /// When `a` is 0.
-pub fn inv(a: u8) -> u8 {
+pub(crate) fn inv(a: u8) -> u8 {
     assert!(a != 0, "0 has no inverse");
     EXP[255 - LOG[usize::from(a)] as usize]
 }

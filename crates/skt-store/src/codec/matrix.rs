@@ -9,7 +9,7 @@ use super::gf256::{inv, mul};
 /// and columns are scaled: here each by the inverse of its first element, so that the first row and
 /// the first column are all ones. One parity is thus plain XOR. An element depends neither on the
 /// number of parities nor on that of data blocks.
-pub fn cauchy(parity: usize, data: usize) -> u8 {
+pub(crate) fn cauchy(parity: usize, data: usize) -> u8 {
     let plain = |i: usize, j: usize| inv((255 - i) as u8 ^ j as u8);
     let row_scale = mul(inv(plain(parity, 0)), plain(0, 0));
     mul(mul(plain(parity, data), inv(plain(0, data))), row_scale)
@@ -17,7 +17,7 @@ pub fn cauchy(parity: usize, data: usize) -> u8 {
 
 /// The inverse of a square matrix over GF(2^8), by Gauss-Jordan elimination; `None` when it is
 /// singular.
-pub fn invert(mut a: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn invert(mut a: Vec<Vec<u8>>) -> Option<Vec<Vec<u8>>> {
     let n = a.len();
     let mut b: Vec<Vec<u8>> = (0..n).map(|i| (0..n).map(|j| u8::from(i == j)).collect()).collect();
     for col in 0..n {

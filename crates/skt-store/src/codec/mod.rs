@@ -20,6 +20,7 @@ mod matrix;
 
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
+use skt_terms::units::counted;
 
 pub use bulk::{checksum, copy, copy_summed};
 pub use kernel::{fma, mul};
@@ -40,18 +41,19 @@ named!(CodecKind { Xor: "xor", Sum: "sum", ReedSolomon: "reed-solomon" | "rs" })
 
 /// Why a code cannot be built, or cannot rebuild a stripe.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum CodecError {
     /// The code does not allow this shape.
     #[error(
-        "a stripe of {data} data blocks and {parities} parities: {kind} needs at least one data \
-         block and {legal}"
+        "a stripe of {} and {}: {kind} needs at least one data block and {legal}",
+        counted(*data, "data block"), counted(*parities, "parity")
     )]
     Shape { kind: CodecKind, data: usize, parities: usize, legal: &'static str },
     /// More blocks are lost than there are parities.
     #[error(
-        "{lost_data} data blocks and {lost_parities} parities of a stripe are lost; {parities} \
-         parities survive the loss of {parities} blocks in all"
+        "{} and {} of a stripe are lost, and it survives the loss of {} in all",
+        counted(*lost_data, "data block"), counted(*lost_parities, "parity"),
+        counted(*parities, "block")
     )]
     TooManyLost { lost_data: usize, lost_parities: usize, parities: usize },
     /// A block is named twice, or the stripe does not have it.
@@ -112,8 +114,9 @@ impl Codec {
     /// A code for stripes of `members_data` data blocks and `parities` parities.
     ///
     /// # Errors
-    /// [`CodecError::Shape`] when there is no data block or no parity, when XOR or SUM is asked for
-    /// more than one parity, or Reed-Solomon for more than 255 blocks in all.
+    /// [`CodecError::Shape`] when there is no data block or no parity, except for a block alone,
+    /// when XOR or SUM is asked for more than one parity, or Reed-Solomon for more than 255 blocks
+    /// in all.
     pub fn new(kind: CodecKind, members_data: usize, parities: usize) -> Result<Self, CodecError> {
         let (fits, legal) = match kind {
             CodecKind::Xor | CodecKind::Sum => (parities == 1, "exactly one parity"),
@@ -122,7 +125,8 @@ impl Codec {
                 "at least one parity, 255 blocks in all at most",
             ),
         };
-        if members_data == 0 || !fits {
+        let is_alone = members_data == 1 && parities == 0;
+        if members_data == 0 || !(fits || is_alone) {
             return Err(CodecError::Shape { kind, data: members_data, parities, legal });
         }
         Ok(Self { kind, data: members_data, parities })

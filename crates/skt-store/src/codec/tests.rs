@@ -157,6 +157,7 @@ fn shapes_out_of_range_are_refused() {
         assert!(matches!(refused, Err(CodecError::Shape { .. })), "{kind} {k} {m}");
     }
     assert!(Codec::new(CodecKind::ReedSolomon, 200, 55).is_ok());
+    assert!(Codec::new(CodecKind::Xor, 1, 0).is_ok(), "a block alone");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! ending process as long as freeing its memory takes, by a measurement; a process at work belongs
 //! to another job.
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::{Process, mpi_files, run_bytes};
@@ -13,6 +14,7 @@ use crate::store::{Segment, SegmentName, Store, StoreError};
 use skt_comm::pages;
 use skt_host::process::{self, Liveness};
 use skt_host::wait_clock::WaitClock;
+use skt_host::waits::Announced;
 
 /// How long to wait for a process at work: a launcher may return before it has signalled all of its
 /// ranks to end.
@@ -20,22 +22,27 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(10);
 /// Freeing what a run has on a node may take this many times as long as a sample predicts, as other
 /// processes end at the same time.
 const ENDING_FACTOR: f64 = 10.0;
-/// Bytes that a holder writes: words that identify it, and the number of its MPI job.
-const HOLDER_BYTES: usize = WORDS_BYTES + size_of::<u64>();
-const WORDS_BYTES: usize = 248;
+/// Bytes that a holder writes: words that identify it, the number of its MPI job, and the last job
+/// that had the run's folders of images ([`RunLock::folder_owner`]).
+const HOLDER_BYTES: usize = FOLDER_OWNER + size_of::<u64>();
+const FOLDER_OWNER: usize = WORDS_BYTES + size_of::<u64>();
+const WORDS_BYTES: usize = 240;
 
 /// A process's hold on a run, which keeps other jobs of that name from starting on this store. It
 /// is released when dropped; after a death the next start takes it over.
-pub struct RunLock(Segment);
+pub struct RunLock {
+    segment: Mutex<Segment>,
+    folder_owner: Option<u64>,
+}
 
 /// Another process holds the run.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum RunInUse {
     /// The process is at work, as far as can be seen.
     #[error(
         "run `{run}` is running on host {host} ({location}): another job with the same \
-         configuration, or one that has not ended yet. Wait for it, or name this one with --run-id"
+         configuration, or one that has not ended yet. Wait for it, or give this one another run id"
     )]
     AtWork {
         run: String,
@@ -69,10 +76,10 @@ struct Holder {
 
 impl Holder {
     /// What this process writes into its hold.
-    fn this(process: &dyn Process) -> [u8; HOLDER_BYTES] {
+    fn this(process: &dyn Process) -> [u8; FOLDER_OWNER] {
         let run = process.supervisor().unwrap_or_default();
         let words = format!("{} {run}", process::this_process());
-        let mut bytes = [0; HOLDER_BYTES];
+        let mut bytes = [0; FOLDER_OWNER];
         // A run name that is too long is cut, and then belongs to no supervisor.
         let len = words.len().min(WORDS_BYTES);
         bytes[..len].copy_from_slice(&words.as_bytes()[..len]);
@@ -80,8 +87,8 @@ impl Holder {
         bytes
     }
 
-    /// Reads what a process has written, for `this` process. A process that had no time to write,
-    /// or is of an earlier version, is of unknown liveness.
+    /// Reads what a process has written, for `this` process. A process that had no time to write is
+    /// of unknown liveness.
     fn read(bytes: &[u8], this: &dyn Process) -> Self {
         let bytes = &bytes[..bytes.len().min(WORDS_BYTES)];
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -145,6 +152,23 @@ impl<'a> Patience<'a> {
 }
 
 impl RunLock {
+    fn new(segment: Segment) -> Self {
+        let owner = word_at(&segment, FOLDER_OWNER);
+        Self { segment: Mutex::new(segment), folder_owner: (owner != 0).then_some(owner) }
+    }
+
+    /// The last job that has had the run's folders of images and a process with this hold: that
+    /// process has ended, without releasing the hold.
+    pub fn folder_owner(&self) -> Option<u64> {
+        self.folder_owner
+    }
+
+    /// Notes that this process's job has the folders of images.
+    pub fn set_folder_owner(&self, job: u64) {
+        let mut segment = self.segment.lock().expect("never held over a panic");
+        segment.as_mut_slice()[FOLDER_OWNER..HOLDER_BYTES].copy_from_slice(&job.to_le_bytes());
+    }
+
     /// Takes the hold of `process`, which runs on `host` and has the number `index` among those of
     /// the job that see this store. Waits a while for a process of an earlier start to end.
     pub fn take(
@@ -157,24 +181,22 @@ impl RunLock {
         let name = SegmentName::new(run, "lock", index as u32)?;
         let bytes_of_run = || run_bytes(store, run).unwrap_or(0);
         let mut patience = Patience::new(&bytes_of_run, process);
+        let _wait = Announced::begin(format!("the process that holds run {run} to end"));
         loop {
             let held = match store.attach(&name) {
                 Ok(None) => store.create(&name, HOLDER_BYTES).map(Some),
                 found => found,
             };
             match held {
-                Ok(Some(mut held)) => match held.as_mut_slice().get_mut(..HOLDER_BYTES) {
-                    Some(words) => {
-                        let this = Holder::this(process);
-                        if job_of(words) != job_of(&this) {
-                            mpi_files::remove_of(job_of(words));
-                        }
-                        words.copy_from_slice(&this);
-                        return Ok(Ok(Self(held)));
+                Ok(Some(mut held)) => {
+                    let words = &mut held.as_mut_slice()[..HOLDER_BYTES];
+                    let this = Holder::this(process);
+                    if job_of(words) != job_of(&this) {
+                        mpi_files::remove_of(job_of(words));
                     }
-                    // It is of an earlier version.
-                    None => _ = held.remove()?,
-                },
+                    words[..FOLDER_OWNER].copy_from_slice(&this);
+                    return Ok(Ok(Self::new(held)));
+                }
                 Ok(None) => {}
                 Err(StoreError::InUse { location, .. } | StoreError::Exists { location, .. }) => {
                     let holder = Holder::inspect(store, &name, process);
@@ -201,8 +223,12 @@ impl RunLock {
 
 /// The MPI job of a holder; 0 if it has written none.
 fn job_of(bytes: &[u8]) -> u64 {
-    let job = bytes.get(WORDS_BYTES..HOLDER_BYTES);
-    job.map_or(0, |job| u64::from_le_bytes(job.try_into().expect("as many bytes")))
+    word_at(bytes, WORDS_BYTES)
+}
+
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..at + size_of::<u64>());
+    word.map_or(0, |word| u64::from_le_bytes(word.try_into().expect("as many bytes")))
 }
 
 /// Removes the files that the MPI job of the unused hold `name` has left on this node.
@@ -216,7 +242,7 @@ pub fn remove_mpi_files(store: &dyn Store, name: &SegmentName) {
 impl Drop for RunLock {
     fn drop(&mut self) {
         // If it cannot be removed now, the next start takes it over.
-        let _ = self.0.remove();
+        let _ = self.segment.get_mut().expect("never held over a panic").remove();
     }
 }
 

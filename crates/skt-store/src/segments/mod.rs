@@ -21,7 +21,7 @@ pub use process::{Plain, Process};
 use role::{is_mark, parse_role, part_role};
 
 use super::memory::{Memory, SegmentId};
-use super::store::{Segment, SegmentName, Store, StoreError, View};
+use super::store::{Segment, SegmentName, Stage, Store, StoreError, View};
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
 /// computations, one after the other, each with separate checkpoints.
@@ -142,7 +142,13 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
 
     fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Segment> {
         let bytes = bytes.next_multiple_of(8);
-        let new = self.store.begin(&self.name(id)?, bytes).map_err(other)?;
+        let begun = Instant::now();
+        let at = |stage| {
+            if let Stage::Reserving(done_bytes) = stage {
+                self.process.reserves(begun.elapsed().as_secs_f64(), done_bytes, bytes);
+            }
+        };
+        let new = self.store.begin_at(&self.name(id)?, bytes, &at).map_err(other)?;
         self.process.touch(&new, bytes).map_err(other)?;
         let segment = new.finish().map_err(other)?;
         // Only rank 0 warns: what its node lacks, others will lack as well.

@@ -21,14 +21,14 @@ fn user_and_job(name: &str) -> Option<(u32, u64)> {
 }
 
 /// The job whose files this process has mapped; 0 if it has none.
-pub fn own_job() -> u64 {
+pub(crate) fn own_job() -> u64 {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let names = maps.lines().filter_map(|line| line.rsplit_once(&format!("{FOLDER}/")));
     names.filter_map(|(_, name)| user_and_job(name)).map(|(_, job)| job).next().unwrap_or(0)
 }
 
 /// Removes the files of job `job` of this user, whose ranks on this node have ended.
-pub fn remove_of(job: u64) {
+pub(crate) fn remove_of(job: u64) {
     if job > 0 {
         remove_in(Path::new(FOLDER), job);
     }

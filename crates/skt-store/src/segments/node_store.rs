@@ -8,7 +8,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
-use skt_terms::units::bytes_unlike;
+use skt_terms::units::{bytes_unlike, counted};
 
 /// Segments of each rank: its data, and its hold on the run.
 const SEGMENTS_A_RANK: u64 = 2;
@@ -108,10 +108,10 @@ impl NodeStore {
         let (room, have_bytes) = (self.room.as_ref()?, self.room_bytes()?);
         (have_bytes < need_bytes).then(|| {
             format!(
-                "its store {} has {} free, and the segments of {ranks} rank{} need {}: {}",
+                "its store {} has {} free, and the segments of {} need {}: {}",
                 room.folder,
                 bytes_unlike(have_bytes, need_bytes),
-                if ranks == 1 { "" } else { "s" },
+                counted(ranks as usize, "rank"),
                 bytes_unlike(need_bytes, have_bytes),
                 room.remedies(need_bytes - have_bytes, ranks)
             )

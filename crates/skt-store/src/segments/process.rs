@@ -15,8 +15,14 @@ pub trait Process {
         Ok(())
     }
 
-    /// Called while this process passes over memory that others wait for: `seconds` after the
-    /// beginning, with `pieces` of it done.
+    /// Called while this process reserves a segment of `bytes` bytes: `seconds` after the
+    /// beginning, with `done_bytes` of it done. Any thread may call it.
+    fn reserves(&self, seconds: f64, done_bytes: usize, bytes: usize) {
+        let _ = (seconds, done_bytes, bytes);
+    }
+
+    /// Called while this process does what others wait for, such as a pass over memory: `seconds`
+    /// after the beginning, with `pieces` of it done.
     fn passes(&self, seconds: f64, pieces: usize) {
         let _ = (seconds, pieces);
     }

@@ -11,7 +11,7 @@ use super::SegmentName;
 
 /// Why a store refuses an operation.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum StoreError {
     /// There is no kind of store of that name.
     #[error("unknown store `{0}`; one of {stores}", stores = super::STORES)]

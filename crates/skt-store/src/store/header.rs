@@ -10,7 +10,7 @@ use crate::codec::checksum;
 use skt_host::process::ProcessId;
 
 /// Bytes before the data: the smallest page of any system.
-pub use skt_comm::pages::PAGE_BYTES;
+pub(crate) use skt_comm::pages::PAGE_BYTES;
 
 const MAGIC: [u8; 8] = *b"SKTHPLSG";
 const VERSION: u64 = 1;
@@ -20,7 +20,7 @@ const READY: u64 = 0x5259_4441_4552_5953;
 /// The header as it is in memory. Written once, except `ready`.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Header {
+pub(crate) struct Header {
     magic: [u8; 8],
     version: u64,
     run: [u8; RUN_BYTES_MAX],
@@ -37,7 +37,7 @@ pub struct Header {
 
 /// The contents of a valid header.
 #[derive(Debug, Clone)]
-pub struct Identity {
+pub(crate) struct Identity {
     pub name: SegmentName,
     pub data_bytes: usize,
     pub process: ProcessId,
@@ -47,7 +47,7 @@ pub struct Identity {
 
 impl Header {
     /// A header for a segment that this process creates now; not ready yet.
-    pub fn new(name: &SegmentName, data_bytes: usize) -> Self {
+    pub(crate) fn new(name: &SegmentName, data_bytes: usize) -> Self {
         let mut header = Self {
             magic: MAGIC,
             version: VERSION,
@@ -64,7 +64,7 @@ impl Header {
     }
 
     /// Marks the segment as complete.
-    pub fn set_ready(&mut self) {
+    pub(crate) fn set_ready(&mut self) {
         self.ready = self.checksum ^ READY;
     }
 
@@ -74,13 +74,13 @@ impl Header {
 
     /// Whether a damaged header, whose other bytes cannot be trusted, still shows that the segment
     /// is of this program.
-    pub fn is_recognizable(&self) -> bool {
+    pub(crate) fn is_recognizable(&self) -> bool {
         self.magic == MAGIC || self.process.is_of_this_boot()
     }
 
     /// The contents of the header of a segment of `segment_bytes`, if it is whole and of this
     /// program.
-    pub fn identity(&self, segment_bytes: usize) -> Option<Identity> {
+    pub(crate) fn identity(&self, segment_bytes: usize) -> Option<Identity> {
         let room = segment_bytes.checked_sub(PAGE_BYTES)?;
         let data_bytes = usize::try_from(self.data_bytes).ok()?;
         let is_ours = self.magic == MAGIC

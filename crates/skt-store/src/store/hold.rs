@@ -16,7 +16,7 @@ use super::{Result, StoreError};
 
 /// The attachment to a segment.
 #[derive(Debug)]
-pub enum Hold {
+pub(crate) enum Hold {
     /// A System V segment, by its id.
     SysV { shmid: i32 },
     /// A mapped file, locked for this process alone while it is open.
@@ -25,7 +25,7 @@ pub enum Hold {
 
 impl Hold {
     /// Frees the segment; false if it is gone already. The mapping stays.
-    pub fn free(&self) -> Result<bool> {
+    pub(crate) fn free(&self) -> Result<bool> {
         match self {
             Self::SysV { shmid } => remove_id(*shmid),
             Self::File { path, file } => unlink_locked(file, path),
@@ -34,7 +34,7 @@ impl Hold {
 }
 
 /// Frees a System V segment; false if another process was faster.
-pub fn remove_id(shmid: i32) -> Result<bool> {
+pub(crate) fn remove_id(shmid: i32) -> Result<bool> {
     // SAFETY: a system call that touches no memory of this process.
     if unsafe { libc::shmctl(shmid, libc::IPC_RMID, std::ptr::null_mut()) } == 0 {
         return Ok(true);
@@ -46,18 +46,18 @@ pub fn remove_id(shmid: i32) -> Result<bool> {
 }
 
 /// Whether `path` leads to this very file.
-pub fn is_at(file: &Flock<File>, path: &Path) -> bool {
+pub(crate) fn is_at(file: &Flock<File>, path: &Path) -> bool {
     let (Ok(here), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
     (here.dev(), here.ino()) == (there.dev(), there.ino())
 }
 
 /// Removes the path of a locked file; false if it leads elsewhere.
-pub fn unlink_locked(file: &Flock<File>, path: &Path) -> Result<bool> {
+pub(crate) fn unlink_locked(file: &Flock<File>, path: &Path) -> Result<bool> {
     if is_at(file, path) { unlink(path) } else { Ok(false) }
 }
 
 /// Removes a path, whatever it leads to; false if another process was faster.
-pub fn unlink(path: &Path) -> Result<bool> {
+pub(crate) fn unlink(path: &Path) -> Result<bool> {
     match fs::remove_file(path) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),

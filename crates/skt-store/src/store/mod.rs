@@ -58,7 +58,7 @@ pub const CLEANERS: &str = "a restart of the host, or a cleaner of segments that
 /// Longest run id, in bytes.
 pub const RUN_BYTES_MAX: usize = 64;
 /// Longest role, in bytes.
-pub const ROLE_BYTES_MAX: usize = 32;
+pub(crate) const ROLE_BYTES_MAX: usize = 32;
 
 /// The prefix of every name.
 const PREFIX: &str = "skt-hpl-";
@@ -76,7 +76,7 @@ impl SegmentName {
     ///
     /// # Errors
     /// [`StoreError::BadName`] unless `run` and `role` consist of letters, digits, `.`, `_` and `-`
-    /// (no `-` in a role), are not empty, and have at most [`RUN_BYTES_MAX`] and [`ROLE_BYTES_MAX`]
+    /// (no `-` in a role), are not empty, and have at most [`RUN_BYTES_MAX`] and `ROLE_BYTES_MAX`
     /// bytes.
     pub fn new(run: &str, role: &str, rank: u32) -> Result<Self> {
         let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
@@ -157,6 +157,8 @@ pub enum Stage {
     Made,
     /// The segment is identified; none of its memory is reserved yet.
     Named,
+    /// This many bytes are reserved, of those that must be before mapping.
+    Reserving(usize),
     /// Everything that must be reserved before mapping is reserved.
     Reserved,
 }

@@ -7,7 +7,7 @@ use std::arch::x86_64::*;
 use super::{Kernel, scalar, tables};
 
 /// This kernel, if the processor has AVX2.
-pub fn kernel() -> Option<Kernel> {
+pub(crate) fn kernel() -> Option<Kernel> {
     is_x86_feature_detected!("avx2").then_some(KERNEL)
 }
 

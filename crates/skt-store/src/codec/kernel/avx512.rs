@@ -8,7 +8,7 @@ use super::{Kernel, scalar};
 use crate::codec::gf256;
 
 /// This kernel, if the processor has AVX-512F, AVX-512BW and GFNI.
-pub fn kernel() -> Option<Kernel> {
+pub(crate) fn kernel() -> Option<Kernel> {
     (is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("gfni"))

@@ -4,7 +4,7 @@ use super::Kernel;
 use crate::codec::gf256;
 
 /// The plain kernel.
-pub const KERNEL: Kernel = Kernel { name: "scalar", xor, gf_fma, gf_mul, real_fma };
+pub(crate) const KERNEL: Kernel = Kernel { name: "scalar", xor, gf_fma, gf_mul, real_fma };
 
 /// Products of `c` with every byte.
 fn products(c: u8) -> [u8; 256] {

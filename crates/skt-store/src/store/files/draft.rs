@@ -21,13 +21,13 @@ const PREFIX: &str = "skt-hpl-new.";
 
 /// A new file that does not have the name of its segment yet. Dropping the draft removes its
 /// provisional name, if it has one.
-pub struct Draft {
+pub(crate) struct Draft {
     named: Option<PathBuf>,
 }
 
 impl Draft {
     /// Creates an empty file in `folder`, for this user alone.
-    pub fn create(folder: &Path) -> io::Result<(File, Self)> {
+    pub(crate) fn create(folder: &Path) -> io::Result<(File, Self)> {
         match options().custom_flags(libc::O_TMPFILE).open(folder) {
             Ok(file) => Ok((file, Self { named: None })),
             Err(error) if is_unknown(&error) => Self::create_named(folder),
@@ -43,7 +43,7 @@ impl Draft {
     }
 
     /// Gives the file its name. Fails if that name exists.
-    pub fn publish(&self, file: &File, path: &Path) -> io::Result<()> {
+    pub(crate) fn publish(&self, file: &File, path: &Path) -> io::Result<()> {
         match &self.named {
             Some(named) => fs::hard_link(named, path),
             None => {
@@ -91,7 +91,7 @@ fn creator(name: &str) -> Option<ProcessId> {
 }
 
 /// The stub at `path`, if there is one of this user.
-pub fn stub(path: &Path) -> Option<Stub> {
+pub(crate) fn stub(path: &Path) -> Option<Stub> {
     let creator = creator(path.file_name()?.to_str()?)?;
     let file = options().custom_flags(libc::O_NOFOLLOW).open(path).ok()?;
     let meta = file.metadata().ok()?;

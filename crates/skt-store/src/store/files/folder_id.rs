@@ -18,7 +18,7 @@ const NAMES: usize = 16;
 ///
 /// # Errors
 /// When the folder cannot be written, or other users have taken all names.
-pub fn get_or_create(folder: &Path) -> Result<String> {
+pub(crate) fn get_or_create(folder: &Path) -> Result<String> {
     let mut last = (String::new(), String::new());
     for number in 0..NAMES {
         let name = format!("skt-hpl.store.{}.{number}", process::user_id());

@@ -218,13 +218,19 @@ impl Files {
     }
 
     /// Reserves the file's space, or fails now rather than with a SIGBUS at a later access.
-    fn reserve(&self, name: &SegmentName, file: &File, space: &Space) -> Result<()> {
+    fn reserve(
+        &self,
+        name: &SegmentName,
+        file: &File,
+        space: &Space,
+        at: &dyn Fn(Stage),
+    ) -> Result<()> {
         for start in (0..space.file_bytes).step_by(RESERVE_BYTES) {
             let left = space.file_bytes - start;
             let bytes = left.min(RESERVE_BYTES);
             space.check_memory(name, bytes, left)?;
             match posix_fallocate(file.as_fd(), start as i64, bytes as i64) {
-                Ok(()) => {}
+                Ok(()) => at(Stage::Reserving(start + bytes)),
                 Err(Errno::ENOSPC) => return Err(self.no_space(name, file, space)?),
                 Err(error) => return Err(refused("reserving", &self.path(name), error)),
             }
@@ -256,7 +262,7 @@ impl Store for Files {
         at(Stage::Named);
         let mapping = self
             .check_alone(name, &file, &path)
-            .and_then(|()| self.reserve(name, &file, &space))
+            .and_then(|()| self.reserve(name, &file, &space, at))
             .inspect(|()| at(Stage::Reserved))
             .and_then(|()| Mapping::map_file(&file, &path))
             .inspect_err(|_| {

@@ -17,7 +17,7 @@ use super::{ELSEWHERE, lock, refused};
 use skt_host::process::{self, Liveness};
 
 /// A regular file of this user.
-pub struct Own {
+pub(crate) struct Own {
     /// The file, open without any access rights: it may grant none.
     handle: File,
     /// Why it is no segment, judging by its mode and links.
@@ -28,7 +28,7 @@ pub struct Own {
 impl Own {
     /// The file at `path`; `None` for a link, another kind of entry, and other users' files. An
     /// error if the system refuses to inspect it: then it may be anything.
-    pub fn at(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn at(path: &Path) -> Result<Option<Self>> {
         Self::inspect(path).map_err(|error| refused("looking at", path, error))
     }
 
@@ -63,7 +63,7 @@ impl Own {
     }
 
     /// The segment in the file, if `path` belongs to the segment's name.
-    pub fn segment(&self, path: &Path) -> Result<Option<(File, Identity)>> {
+    pub(crate) fn segment(&self, path: &Path) -> Result<Option<(File, Identity)>> {
         match self.flaw {
             Some(_) => Ok(None),
             None => self.read(path).map_err(|error| refused("reading", path, error)),
@@ -87,7 +87,7 @@ impl Own {
     /// Removes the file. Returns false if a process holds it, if the path leads elsewhere by now,
     /// or if it is a segment for which `stays` holds: this is checked under the lock, because its
     /// creator may have been working on it until then.
-    pub fn remove_unused(&self, path: &Path, stays: fn(&Identity) -> bool) -> Result<bool> {
+    pub(crate) fn remove_unused(&self, path: &Path, stays: fn(&Identity) -> bool) -> Result<bool> {
         let opened = self.open();
         let is_shut = opened.as_ref().is_err_and(|e| e.kind() == ErrorKind::PermissionDenied);
         let file = if is_shut { self.force_open() } else { opened };
@@ -119,7 +119,7 @@ fn name_at(path: &Path) -> Option<SegmentName> {
 }
 
 /// The file at the path of a segment, as a stub, if it is no segment.
-pub fn damaged(path: &Path) -> Option<Stub> {
+pub(crate) fn damaged(path: &Path) -> Option<Stub> {
     name_at(path)?;
     let own = Own::inspect(path).ok()??;
     // A file that cannot be read at this moment is not damaged.
@@ -150,7 +150,7 @@ pub fn damaged(path: &Path) -> Option<Stub> {
 }
 
 /// Frees a stub that is a file; see [`super::super::Store::remove_stub`].
-pub fn remove_stub(stub: &Stub) -> Result<bool> {
+pub(crate) fn remove_stub(stub: &Stub) -> Result<bool> {
     let StubLocation::File(path) = &stub.place else { return Ok(false) };
     // Removed by force, even if a process holds it.
     if stub.in_use || stub.flaw == Flaw::Unnamed {

@@ -27,7 +27,7 @@ pub fn now_unix_seconds() -> u64 {
 
 /// A property of this machine that may cost a run its segments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum StoreHazard {
     /// systemd removes the user's segments when the last session ends.
     #[error(
@@ -38,7 +38,7 @@ pub enum StoreHazard {
     RemoveIpc { user: u32, source_file: String },
     /// The process has its own IPC namespace.
     #[error(
-        "this process runs in an IPC namespace of its own (a container?): System V segments are \
+        "this process runs in its own IPC namespace (a container?): System V segments are \
          gone with the container; run it with the host's (docker --ipc=host), or use file:FOLDER \
          on a volume"
     )]
@@ -79,7 +79,7 @@ pub enum StoreHazard {
 
 impl StoreHazard {
     /// Whether no segment outlives its processes, so that a run could never be resumed.
-    pub fn voids_store(&self) -> bool {
+    pub(crate) fn voids_store(&self) -> bool {
         matches!(self, Self::ForcedRemoval)
     }
 }
@@ -110,13 +110,18 @@ fn smallest_page() -> NonZeroU64 {
 impl SysvLimits {
     /// The most pages that a segment with `bytes` of data takes, including its first page and the
     /// mark of a new segment.
-    pub fn pages_of(&self, bytes: u64) -> u64 {
+    pub(crate) fn pages_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.page_bytes.get()).saturating_add(2)
     }
 
     /// The limits that are too low for `segments` more segments of `pages` together, the largest
     /// with `largest_bytes` of data.
-    pub fn too_low(&self, segments: u64, pages: u64, largest_bytes: u64) -> Vec<StoreHazard> {
+    pub(crate) fn too_low(
+        &self,
+        segments: u64,
+        pages: u64,
+        largest_bytes: u64,
+    ) -> Vec<StoreHazard> {
         let largest = largest_bytes.saturating_add(2 * PAGE_BYTES as u64);
         let limits = [
             ("kernel.shmmax", self.shmmax_bytes, largest),
@@ -186,7 +191,7 @@ impl Host {
     }
 
     /// The limits of System V shared memory; unbounded where they cannot be read.
-    pub fn sysv_limits(&self) -> SysvLimits {
+    pub(crate) fn sysv_limits(&self) -> SysvLimits {
         let limit =
             |name: &str| self.read_number(&format!("proc/sys/kernel/{name}")).unwrap_or(u64::MAX);
         let table = self.read("proc/sysvipc/shm").unwrap_or_default();
@@ -208,7 +213,7 @@ impl Host {
     }
 
     /// What threatens the segments of any store on this machine.
-    pub fn common_hazards(&self, wanted_bytes: u64) -> Vec<StoreHazard> {
+    pub(crate) fn common_hazards(&self, wanted_bytes: u64) -> Vec<StoreHazard> {
         let (available_bytes, limit) = self.available_memory();
         let memory = (wanted_bytes.saturating_add(MARGIN_BYTES) > available_bytes)
             .then_some(StoreHazard::LowMemory { available_bytes, wanted_bytes, limit });
@@ -216,7 +221,7 @@ impl Host {
     }
 
     /// What threatens System V segments.
-    pub fn sysv_hazards(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<StoreHazard> {
+    pub(crate) fn sysv_hazards(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<StoreHazard> {
         let limits = self.sysv_limits();
         let low = limits.too_low(0, wanted_bytes.div_ceil(limits.page_bytes.get()), largest_bytes);
         let is_forced = self.read_number("proc/sys/kernel/shm_rmid_forced") == Some(1);
@@ -225,7 +230,7 @@ impl Host {
     }
 
     /// What threatens segments that are files in `folder`.
-    pub fn folder_hazards(&self, folder: &Path, wanted_bytes: u64) -> Vec<StoreHazard> {
+    pub(crate) fn folder_hazards(&self, folder: &Path, wanted_bytes: u64) -> Vec<StoreHazard> {
         let stat = match statfs(folder) {
             Ok(stat) => stat,
             Err(error) => {

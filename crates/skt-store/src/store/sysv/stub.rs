@@ -24,18 +24,18 @@ use skt_comm::pages::{HUGE_PAGE_BYTES, pool_page_bytes, system_page_bytes};
 use skt_host::process::{self, Liveness};
 
 /// Mode of a segment before its first page is written.
-pub const MARK: u32 = 0o611;
+pub(crate) const MARK: u32 = 0o611;
 /// Mode of a segment once its first page is written.
-pub const MODE: u32 = 0o600;
+pub(crate) const MODE: u32 = 0o600;
 const TABLE: &str = "/proc/sysvipc/shm";
 
 /// The most bytes that a segment for `bytes` takes, whatever its key.
-pub fn max_bytes(bytes: usize) -> usize {
+pub(crate) fn max_bytes(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_BYTES) + PAGE_BYTES
 }
 
 /// The bytes to ask for at `key` for a segment of at least `bytes`.
-pub fn marked_bytes(key: i32, bytes: usize) -> usize {
+pub(crate) fn marked_bytes(key: i32, bytes: usize) -> usize {
     let pages = bytes.div_ceil(PAGE_BYTES);
     let marked = |pages| (pages - 1) * PAGE_BYTES + tail_bytes(key, pages);
     if marked(pages) >= bytes { marked(pages) } else { marked(pages + 1) }
@@ -49,7 +49,7 @@ fn tail_bytes(key: i32, pages: usize) -> usize {
 
 /// A line of the kernel's table of segments.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     pub key: i32,
     pub shmid: i32,
     mode: u32,
@@ -64,7 +64,7 @@ pub struct Row {
 }
 
 /// The table of all segments of the machine.
-pub fn table() -> Result<Vec<Row>> {
+pub(crate) fn table() -> Result<Vec<Row>> {
     let table = std::fs::read_to_string(TABLE)
         .map_err(|error| StoreError::system(format!("reading {TABLE}"), error))?;
     let rows = table.lines().skip(1).map(|line| row(line).ok_or_else(|| unknown(line)));
@@ -98,13 +98,13 @@ fn row(line: &str) -> Option<Row> {
 
 impl Row {
     /// Whether `user` has made and owns it, and it has not been removed.
-    pub fn is_own(&self, user: u32) -> bool {
+    pub(crate) fn is_own(&self, user: u32) -> bool {
         (self.user, self.creator_user) == (user, user) && self.mode & SHM_DEST == 0
     }
 
     /// Whether it is a segment of `user` according to the table: its first page must be checked as
     /// well.
-    pub fn is_segment_of(&self, user: u32) -> bool {
+    pub(crate) fn is_segment_of(&self, user: u32) -> bool {
         self.is_own(user) && self.mode & 0o777 == MODE && self.bytes >= PAGE_BYTES
     }
 
@@ -127,7 +127,7 @@ impl Row {
     }
 
     /// Describes the segment and its user.
-    pub fn holder(&self) -> String {
+    pub(crate) fn holder(&self) -> String {
         let Self { key, shmid, user, creator_user, .. } = *self;
         let maker = if creator_user == user { "" } else { ", made by another" };
         format!("segment {shmid} (key {key:#010x}) of user {user}{maker}")
@@ -166,7 +166,7 @@ impl Row {
             .then(|| Flaw::Doubtful(why.into()))
     }
 
-    pub fn stub(&self) -> Option<Stub> {
+    pub(crate) fn stub(&self) -> Option<Stub> {
         Some(Stub {
             flaw: self.flaw()?,
             location: location(self.shmid, self.key),

@@ -11,7 +11,7 @@
 //! | [`tuning`] | values found by measurement |
 //! | [`checkpoint`] | the protocol; codec and store: the crate `skt-store` |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 /// The example of the README is a test.
 #[cfg(doctest)]

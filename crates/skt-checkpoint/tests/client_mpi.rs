@@ -12,10 +12,10 @@ use std::time::Duration;
 use mpi::traits::Communicator as _;
 use mpirun::mpirun;
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
 use skt_comm::mpi::{MpiComm, WatchedComm};
 use skt_comm::{Comm as _, CommError, PageBuf, SendRequest as _};
+use skt_store::store::StoreKind;
 
 /// What a rank does.
 const ROLE: &str = "SKT_TEST_CLIENT_ROLE";
@@ -32,11 +32,12 @@ fn as_a_rank() {
                     return Err("this rank gives up".into());
                 }
                 world.recv_bytes(&mut [0; 8], 0, 1)?;
-                unreachable!("nobody sends")
+                unreachable!("no rank sends")
             });
         }
         Ok("refused") => {
-            let code = on_mpi(|_| Err(CheckpointError::Refused(Refusal::NothingFound).into()));
+            let code =
+                on_mpi(|_| Err(CheckpointError::Refused(Refusal::NothingFound { bare: 0 }).into()));
             assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(2)));
         }
         Ok("own-mpi") => own_mpi(),
@@ -83,10 +84,10 @@ fn fails_in_a_message() {
         return;
     }
     while !comm.probe(0, 1).expect("a live sender") {}
-    let watched = WatchedComm::new(comm, Arc::new(|| Ok(Some("rank 0 has failed".to_owned()))));
+    let watched = WatchedComm::new(comm, Arc::new(|| Err(CommError::aborted("rank 0 has failed"))));
     let mut memory = vec![0; 8 * DOUBLES];
     let ended = watched.recv_bytes(&mut memory, 0, 1);
-    assert!(matches!(ended, Err(CommError::Aborted(_))), "{ended:?}");
+    assert!(matches!(ended, Err(CommError::Aborted { .. })), "{ended:?}");
     eprintln!("the wait has ended");
     std::fs::write(notified, "").expect("room");
     // The message comes to its end, in memory that has been leaked.

@@ -35,7 +35,7 @@ fn as_a_rank() {
         }
         _ => {}
     }
-    comm.recv_bytes(&mut never, 1 - comm.rank(), 1).expect("nobody sends");
+    comm.recv_bytes(&mut never, 1 - comm.rank(), 1).expect("no rank sends");
 }
 
 /// Runs a job of two such ranks, and returns its exit code and output.

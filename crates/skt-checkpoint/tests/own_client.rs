@@ -15,7 +15,7 @@ use std::time::Duration;
 use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
+use skt_store::store::{SegmentName, Store as _, SysV};
 
 const PAGE: &str = include_str!("../../../docs/extending.md");
 const RANKS: usize = 3;
@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// The first block of this tag in the section on applications.
 fn block(tag: &str) -> &'static str {
-    let section = PAGE.split("\n## An application of its own\n").nth(1).expect("the section");
+    let section = PAGE.split("\n## Your own application\n").nth(1).expect("the section");
     let block = section.split(&format!("\n```{tag}\n")).nth(1).expect("a block of this tag");
     block.split("```").next().expect("its end")
 }

@@ -7,9 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::parameters::cut_value;
-use crate::checkpoint::codec::checksum;
 use skt_comm::collect::{all_reduce, broadcast_bytes};
 use skt_comm::{Comm, Result};
+use skt_store::codec::checksum;
 
 /// A setting of a process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ mod tests {
             comm.barrier()?;
             Ok::<_, CommError>(found)
         });
-        let mut all: Vec<_> = all.into_iter().map(|found| found.expect("nobody dies")).collect();
+        let mut all: Vec<_> = all.into_iter().map(|found| found.expect("no rank dies")).collect();
         assert!(all.windows(2).all(|pair| pair[0] == pair[1]), "{all:?}");
         all.remove(0)
     }

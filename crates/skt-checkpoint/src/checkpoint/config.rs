@@ -3,15 +3,15 @@
 use std::io;
 
 use super::alike::Setting;
-use super::codec::CodecKind;
 use super::encode::Encoder;
-use super::layout::{BANDS, CELL_BYTES, RegionShape};
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
-use super::segments::{Process, RunSegments};
 use serde::{Deserialize, Serialize};
 use skt_host::clock::now_unix;
+use skt_store::codec::CodecKind;
+use skt_store::layout::{BANDS, CELL_BYTES, RegionShape};
+use skt_store::segments::{Process, RunSegments};
 use skt_terms::named;
 
 /// What to do with the segments and images that are found.
@@ -43,7 +43,7 @@ pub struct Config {
     pub code: CodecKind,
     /// Members of a group, n.
     pub members: usize,
-    /// Parities of a stripe, m.
+    /// Parities of a stripe, m; 0 for a rank alone, see `Config::for_one_rank`.
     pub parities: usize,
     /// The ranks of each group, if the application defines the groups: all of one size, with every
     /// rank in one. `None`: groups are formed by [`group::form`](super::group::form).
@@ -153,6 +153,13 @@ impl Config {
             image_piece_bytes: 8 << 20,
             image_align_bytes: 1 << 20,
         }
+    }
+
+    /// The configuration for a job of one rank: no other rank has parities of its memory, which
+    /// survives the death of its process nevertheless.
+    #[must_use]
+    pub(crate) fn for_one_rank(self) -> Self {
+        Self { parities: 0, groups: Some(vec![vec![0]]), ..self }
     }
 
     /// Completes a configuration with what identifies this process and start: the host, the node,

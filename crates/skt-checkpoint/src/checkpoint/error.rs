@@ -2,6 +2,8 @@
 
 use std::io;
 
+use skt_terms::units::counted;
+
 use super::agree::Refusal;
 use super::header::SegmentId;
 use super::methods::Method;
@@ -9,7 +11,7 @@ use skt_comm::CommError;
 
 /// Why a checkpoint or a recovery failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum CheckpointError {
     /// A rank died, so the job is ending.
     #[error(transparent)]
@@ -40,7 +42,7 @@ pub enum CheckpointError {
     #[error("levels need method self, double or abft; this is {0}")]
     NoLevels(Method),
     /// The code has no shape for a group of this size.
-    #[error("a group of {members} with {parities} parities: {reason}")]
+    #[error("a group of {members} with {}: {reason}", counted(*parities, "parity"))]
     Code { members: usize, parities: usize, reason: String },
     /// Encoder `direct` was asked for, but some members cannot read each other's memory.
     #[error(

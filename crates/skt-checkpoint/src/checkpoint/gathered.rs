@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use super::layout::{Geometry, Stripes};
+use skt_store::layout::{Geometry, Stripes};
 
 /// Rows and cells of a member's block in the open unit.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ struct Open {
 
 /// Checksums that one member has computed, by the member whose data they belong to.
 #[derive(Debug, Clone, Default)]
-pub struct Gathered {
+pub(crate) struct Gathered {
     sums: Vec<Vec<u64>>,
     open: Vec<Open>,
 }
@@ -34,7 +34,7 @@ pub(super) fn shared_block(geometry: Geometry, owner: usize, keeper: usize) -> O
 
 impl Gathered {
     /// Clears everything for an encoding in a group of `members`.
-    pub fn clear(&mut self, members: usize) {
+    pub(crate) fn clear(&mut self, members: usize) {
         self.sums.resize(members, Vec::new());
         self.sums.iter_mut().for_each(Vec::clear);
         self.open = vec![Open::default(); members];
@@ -42,7 +42,7 @@ impl Gathered {
 
     /// Opens a unit: cells `cells` of the rows of a band. `me` is the position of this member in
     /// the group.
-    pub fn open(&mut self, stripes: &Stripes, me: usize, band: usize, cells: Range<usize>) {
+    pub(crate) fn open(&mut self, stripes: &Stripes, me: usize, band: usize, cells: Range<usize>) {
         for (member, sums) in self.sums.iter_mut().enumerate() {
             let block = shared_block(stripes.geometry, member, me);
             let rows = block.map_or(0..0, |block| stripes.block(band, block));
@@ -56,7 +56,7 @@ impl Gathered {
     ///
     /// # Panics
     /// When that member has no such row or cell in the stripe of this member's first parity.
-    pub fn put(&mut self, member: usize, row: usize, cell: usize, sum: u64) {
+    pub(crate) fn put(&mut self, member: usize, row: usize, cell: usize, sum: u64) {
         let Open { at, rows, cells } = &self.open[member];
         assert!(rows.contains(&row) && cells.contains(&cell), "of the open unit");
         let place = at + (row - rows.start) * cells.len() + (cell - cells.start);
@@ -64,7 +64,7 @@ impl Gathered {
     }
 
     /// All checksums of a member's data.
-    pub fn member(&self, member: usize) -> &[u64] {
+    pub(crate) fn member(&self, member: usize) -> &[u64] {
         &self.sums[member]
     }
 }

@@ -6,23 +6,27 @@
 
 use std::collections::BTreeMap;
 
+use skt_terms::units::counted;
+
 /// Why no groups could be formed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum PlacementError {
     /// The numbers of members and parities do not fit.
     #[error(
-        "groups of {members} ranks with {parities} parities: 1 <= parities <= members / 2 must hold"
+        "groups of {members} ranks with {}: 1 <= parities <= members / 2 must hold",
+        counted(*parities, "parity")
     )]
     Shape { members: usize, parities: usize },
     /// There are fewer ranks than the smallest group needs.
-    #[error("{ranks} ranks cannot form a group: {parities} parities need at least {least} ranks")]
+    #[error("a group with {} needs at least {least} ranks, not {ranks}", counted(*parities, "parity"))]
     TooFewRanks { ranks: usize, parities: usize, least: usize },
     /// One failure domain holds too many of the ranks, with groups that the application defines.
     #[error(
-        "failure domain `{domain}` holds {held} of {ranks} ranks in {groups} groups: more than \
+        "failure domain `{domain}` holds {held} of {ranks} ranks in {}: more than \
          {parities} of some group, whose data its loss would take along. Spread the ranks over \
-         more domains (at most {most} in each), ask for more parities, or allow shared domains"
+         more domains (at most {most} in each), ask for more parities, or allow shared domains",
+        counted(*groups, "group")
     )]
     CrowdedGroups {
         domain: String,
@@ -35,8 +39,9 @@ pub enum PlacementError {
     /// One failure domain holds too many of the ranks for groups to be formed.
     #[error(
         "failure domain `{domain}` holds {held} of {ranks} ranks, and no two members of a group may \
-         stand in one domain: {ranks} ranks make {groups} groups of at least {least} at most. \
-         Spread the ranks over more domains, ask for fewer parities, or allow shared domains"
+         stand in one domain: {ranks} ranks make {} of at least {least} at most. \
+         Spread the ranks over more domains, ask for fewer parities, or allow shared domains",
+        counted(*groups, "group")
     )]
     Crowded { domain: String, held: usize, ranks: usize, groups: usize, least: usize },
 }
@@ -150,7 +155,7 @@ pub fn place(
 }
 
 /// The most ranks of one group in one domain. `ranks` has the rank of each process.
-pub fn max_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
+pub(crate) fn max_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
     let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
     for (domain, rank) in domains.iter().zip(ranks) {
         let group = groups.iter().position(|group| group.contains(rank));

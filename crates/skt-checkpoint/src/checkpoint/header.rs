@@ -10,14 +10,16 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::codec::checksum;
 pub use super::memory::SegmentId;
 use super::parameters::{Parameters, cut_to};
 use super::record::Record;
+use skt_store::codec::checksum;
 
 /// Begins every segment. The last byte is the version: another version may compute checksums or
 /// encode the identity differently.
-const MAGIC: [u8; 8] = *b"SKTCKPT3";
+const MAGIC: [u8; 8] = *b"SKTCKPT4";
+/// Bytes of the progress that the application notes between checkpoints: a whole cache line.
+const PROGRESS_BYTES: usize = 64;
 /// Bytes that the parameters in an identity may have.
 const PARAMETERS_BYTES: usize = 2048;
 
@@ -64,7 +66,13 @@ impl HeaderLayout {
 
     /// Size of the header in bytes.
     pub fn bytes(&self) -> usize {
-        self.identity_bytes + 4 * self.copy_bytes
+        self.identity_bytes + 4 * self.copy_bytes + PROGRESS_BYTES
+    }
+
+    /// The byte range of the progress within the segment.
+    pub fn progress(&self) -> Range<usize> {
+        let start = self.bytes() - PROGRESS_BYTES;
+        start..start + size_of::<u64>()
     }
 
     /// The byte ranges within the segment of the two adjacent copies of the record with this
@@ -113,13 +121,13 @@ impl HeaderLayout {
 
     /// Bytes of the identity at the start of a segment, according to its own length field; `None`
     /// when the segment does not begin with an identity of this version.
-    pub fn identity_bytes(segment: &[u8]) -> Option<usize> {
+    pub(crate) fn identity_bytes(segment: &[u8]) -> Option<usize> {
         let (len, _) = segment.strip_prefix(&MAGIC)?.split_first_chunk()?;
         usize::try_from(u64::from_le_bytes(*len)).ok()?.checked_add(24)
     }
 
     /// Whether a segment begins as another version of this program writes it.
-    pub fn is_of_another_version(segment: &[u8]) -> bool {
+    pub(crate) fn is_of_another_version(segment: &[u8]) -> bool {
         segment.starts_with(&MAGIC[..7]) && !segment.starts_with(&MAGIC)
     }
 

@@ -46,7 +46,7 @@ step_names! {
     /// Before rebuilding a band of the lost members.
     RecoverRebuild = "recover-rebuild",
     /// Before rebuilding a damaged cell.
-    RecoverMend = "recover-mend",
+    RecoverRepair = "recover-repair",
     /// Before resetting A to B, and the other set of parities to that of the epoch.
     RecoverCopy = "recover-copy",
     /// Before taking part in a checkpoint.

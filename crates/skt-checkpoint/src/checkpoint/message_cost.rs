@@ -3,10 +3,10 @@
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use super::codec::{self, Codec};
 use crate::tuning::TUNING;
 use skt_comm::collect::all_max;
 use skt_comm::{Comm, PageBuf, Result, Tag};
+use skt_store::codec::{self, Codec};
 
 const TAG_COST: Tag = 5;
 /// Legal lengths of messages, in bytes.
@@ -64,7 +64,7 @@ impl MessageCost {
 
     /// The length of messages that moves `bytes` around a group of `members` fastest, within
     /// [`MESSAGE_BYTES`].
-    pub fn message_bytes(&self, bytes: usize, members: usize) -> usize {
+    pub(crate) fn message_bytes(&self, bytes: usize, members: usize) -> usize {
         let Self { latency_seconds, send_seconds_per_byte, add_seconds_per_byte } = *self;
         let best = optimal_segment_bytes(
             bytes,
@@ -112,15 +112,15 @@ pub(crate) fn optimal_segment_bytes(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::codec::CodecKind;
     use skt_comm::threads;
+    use skt_store::codec::CodecKind;
 
     #[test]
     fn all_members_measure_the_same_and_choose_within_bounds() {
         let code = Codec::new(CodecKind::Xor, 2, 1).expect("a shape of the code");
         let costs = threads::run(3, |comm| MessageCost::measure(&comm, &code));
         let costs: Vec<MessageCost> =
-            costs.into_iter().map(|cost| cost.expect("nobody dies")).collect();
+            costs.into_iter().map(|cost| cost.expect("no rank dies")).collect();
         assert!(costs.iter().all(|cost| *cost == costs[0]));
         assert!(costs[0].latency_seconds > 0.0 && costs[0].add_seconds_per_byte > 0.0);
         for bytes in [0, 1 << 10, 1 << 20, 1 << 40] {

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use skt_terms::named;
 
-use super::layout::{Active, Geometry};
+use skt_store::layout::{Active, Geometry};
 
 /// How checkpoints are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -28,6 +28,6 @@ mod schedule;
 mod segment;
 mod vault;
 
+pub(crate) use opening::take_hold;
 pub use protocol::{finish, recover};
 use skt_store::memory;
-pub use skt_store::{codec, layout, segments, store};

@@ -24,7 +24,10 @@ use super::methods::Method;
 use super::parameters::{Parameters, differences, parameters_fingerprint};
 use super::vault::Backing;
 use skt_comm::Comm;
-use skt_comm::collect::{all_gather_bytes, all_reduce, broadcast, broadcast_bytes, gather_bytes};
+use skt_comm::collect::{
+    all_gather_bytes, all_gather_json, all_reduce, broadcast, broadcast_bytes, gather_bytes,
+};
+use skt_host::waits::{self, Announced};
 use skt_terms::units;
 
 /// More than any identity has: 255 members, and the parameters in words.
@@ -43,6 +46,8 @@ pub(super) struct Opening<M: Memory> {
     /// The segments that this process has found on its node.
     segments: Vec<FoundSegment>,
     states: BTreeMap<SegmentId, Vec<u8>>,
+    /// The largest progress that these segments note.
+    pub progress: u64,
     pub levels: Vec<Level>,
     /// What this process sees of each level.
     pub seen: Vec<Seen>,
@@ -53,7 +58,7 @@ impl<M: Memory> Opening<M> {
     /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
     /// its segments and images, and returns what all processes have decided, without the sources
     /// that an earlier decision has found `rotten`. Collective.
-    pub fn agree<C: Comm>(
+    pub(crate) fn agree<C: Comm>(
         comm: &C,
         memory: M,
         config: &Config,
@@ -76,11 +81,14 @@ impl<M: Memory> Opening<M> {
             parameters,
             segments,
             states,
+            progress: 0,
             levels,
             seen,
             rotten,
         };
+        let mut wait = Announced::begin("all ranks to open the run");
         let index = number_on_node(comm, &config.node)?;
+        wait.update("all ranks to take hold of the run and to find its segments and images");
         let is_lasting = config.method != Method::None;
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
         this.hook.at(&Step::new(StepName::Agree, 0))?;
@@ -133,6 +141,7 @@ impl<M: Memory> Opening<M> {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = ImageQuery { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
+            let _wait = Announced::begin(format!("level {} to list its images", level.name));
             let is_ours =
                 |rank: usize| !is_short && level.is_managed_by(rank, comm.rank(), comm.size());
             self.seen.push(wanted.probe(level, is_ours));
@@ -140,7 +149,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// The files that this process manages, by level; none of a level that is given up.
-    pub fn seen_files(&self, plan: &OpeningPlan) -> Vec<Vec<FileId>> {
+    pub(crate) fn seen_files(&self, plan: &OpeningPlan) -> Vec<Vec<FileId>> {
         let of_level = |(seen, given_up): (&Seen, &Option<String>)| match given_up {
             Some(_) => Vec::new(),
             None => seen.files.clone(),
@@ -149,7 +158,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// Removes all image files that this process manages.
-    pub fn discard_all_images(&self, plan: &OpeningPlan) -> Result<()> {
+    pub(crate) fn discard_all_images(&self, plan: &OpeningPlan) -> Result<()> {
         let before = || self.hook.at(&Step::new(StepName::Discard, plan.epoch));
         for (level, files) in self.levels.iter().zip(self.seen_files(plan)) {
             remove_images(level, &files, &before)?;
@@ -166,10 +175,7 @@ impl<M: Memory> Opening<M> {
                 self.lock = Some(lock);
                 Ok(None)
             }
-            Err(error) => {
-                let passes = error.kind() == io::ErrorKind::WouldBlock;
-                Ok(Some(Obstacle { why: error.to_string(), passes }))
-            }
+            Err(error) => Ok(Some(error.into())),
         }
     }
 
@@ -187,6 +193,7 @@ impl<M: Memory> Opening<M> {
                     self.segments.push(self.found(id, &bytes, size));
                     let record = self.header.decode_record(&bytes);
                     self.states.extend(record.map(|record| (id, record.state().to_vec())));
+                    self.progress = self.progress.max(self.progress_of(&bytes));
                 }
                 // Another process of the node has removed it in the meantime.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -194,6 +201,14 @@ impl<M: Memory> Opening<M> {
             }
         }
         Ok(())
+    }
+
+    /// The progress that a segment with this header notes; 0 unless it belongs to this run.
+    fn progress_of(&self, header: &[u8]) -> u64 {
+        let is_ours = |identity: &Identity| identity.fingerprint == self.fingerprint;
+        let ours = self.header.decode_identity(header).filter(is_ours);
+        let noted = ours.and_then(|_| header.get(self.header.progress()));
+        noted.map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().expect("a word")))
     }
 
     /// Reads the header of a segment, and its size in bytes. If the segment's identity is longer
@@ -237,7 +252,7 @@ impl<M: Memory> Opening<M> {
     /// # Errors
     /// [`Refusal::Changed`] on all processes, if any process finds a segment that is not as it was
     /// offered.
-    pub fn take<C: Comm>(&mut self, comm: &C, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
+    pub(crate) fn take<C: Comm>(&mut self, comm: &C, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
         let mut segments = Vec::with_capacity(ids.len());
         let mut changed = None;
         for &id in ids {
@@ -266,7 +281,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// The memory of segment `id`: `segment` if this process has taken it over, else a new one.
-    pub fn backing(
+    pub(crate) fn backing(
         &mut self,
         method: Method,
         segment: Option<M::Segment>,
@@ -284,6 +299,8 @@ impl<M: Memory> Opening<M> {
     /// Creates a new segment.
     fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
         self.hook.at(&Step::new(StepName::Create, epoch))?;
+        let _wait =
+            Announced::begin(format!("a segment of {} of memory", units::bytes(bytes as u64)));
         self.memory.create(id, bytes).map_err(|source| CheckpointError::Memory {
             what: format!(
                 "creating the segment of rank {} ({})",
@@ -295,12 +312,34 @@ impl<M: Memory> Opening<M> {
     }
 
     /// Removes these segments, which cannot be used.
-    pub fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
+    pub(crate) fn discard(&mut self, ids: &[SegmentId], epoch: u64) -> Result<()> {
         for &id in ids {
             self.hook.at(&Step::new(StepName::Discard, epoch))?;
             self.memory.remove(id).map_err(memory_error("removing", id))?;
         }
         Ok(())
+    }
+}
+
+/// Takes hold of the run on all nodes, before a job that has the hold looks for anything. Returns
+/// the number of this process on its node, too. Collective.
+///
+/// # Errors
+/// [`Refusal::Held`] on all processes, if another job has the run.
+pub(crate) fn take_hold<C: Comm, M: Memory>(
+    comm: &C,
+    memory: &mut M,
+    config: &Config,
+    hook: &dyn Hook,
+) -> Result<(usize, M::Lock)> {
+    let _wait = Announced::begin("all ranks to take hold of the run");
+    let index = number_on_node(comm, &config.node)?;
+    hook.at(&Step::new(StepName::Lock, 0))?;
+    let taken = memory.lock(index).map_err(Obstacle::from);
+    let held = all_gather_json(comm, &taken.as_ref().err().cloned())?;
+    match Obstacle::refusal(held) {
+        Some(held) => Err(held.into()),
+        None => Ok((index, taken.expect("no process is kept from it"))),
     }
 }
 
@@ -328,6 +367,7 @@ fn decide_on_all<C: Comm>(comm: &C, offer: &Offer, rules: &Rules) -> Result<Deci
     let mut answer = gathered.map_or_else(Vec::new, |offers| {
         let read = |bytes: &Vec<u8>| serde_json::from_slice(bytes).expect("written just now");
         let offers: Vec<Offer> = offers.iter().map(read).collect();
+        waits::name_hosts(offers.iter().map(|offer| offer.host.as_str()));
         serde_json::to_vec(&decide(&offers, rules)).expect("plain data")
     });
     broadcast_bytes(comm, &mut answer, 0)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::codec::checksum;
+use skt_store::codec::checksum;
 
 /// Version of the layout of segments and headers; segments of another version have another shape.
 pub const FORMAT: u32 = 5;
@@ -13,12 +13,12 @@ pub const FORMAT_NAME: &str = "format";
 pub type Parameters = BTreeMap<String, String>;
 
 /// Checksum of the name of the run and all parameters.
-pub fn parameters_fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
+pub(crate) fn parameters_fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
     checksum(&serde_json::to_vec(&(run_id, parameters)).expect("plain data"))
 }
 
 /// Removes the longest parameters until the rest fits into `max_bytes` of JSON.
-pub fn cut_to(mut parameters: Parameters, max_bytes: usize) -> Parameters {
+pub(crate) fn cut_to(mut parameters: Parameters, max_bytes: usize) -> Parameters {
     let bytes = |all: &Parameters| serde_json::to_vec(all).expect("plain data").len();
     while bytes(&parameters) > max_bytes {
         let longest = parameters.iter().max_by_key(|(_, value)| value.len());
@@ -75,9 +75,9 @@ pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::checkpoint::codec::CodecKind;
     use crate::checkpoint::config::Config;
-    use crate::checkpoint::layout::RegionShape;
+    use skt_store::codec::CodecKind;
+    use skt_store::layout::RegionShape;
 
     #[test]
     fn differences_are_reported_field_by_field() {

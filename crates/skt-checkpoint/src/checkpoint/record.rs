@@ -28,8 +28,8 @@
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
-use super::codec::checksum;
 use super::methods::Method;
+use skt_store::codec::checksum;
 
 /// Starts that a segment remembers having joined. It needs more than a few only if start after
 /// start dies between joining and following.
@@ -220,7 +220,7 @@ impl Record {
     ///
     /// # Panics
     /// When the epoch before is not settled.
-    pub fn begin_update(&mut self, epoch: u64) {
+    pub(crate) fn begin_update(&mut self, epoch: u64) {
         self.assert_settled();
         self.assert_follows();
         assert_eq!(epoch, self.stamp + 1);
@@ -266,12 +266,12 @@ impl Record {
 
     /// Notes that some of the images that the run depends on have rotted, for later starts that do
     /// not read them.
-    pub fn note_rotten_images(&mut self) {
+    pub(crate) fn note_rotten_images(&mut self) {
         self.rotten_images = true;
     }
 
     /// Drops the note of rotten images: newer images are complete.
-    pub fn forget_rotten_images(&mut self) {
+    pub(crate) fn forget_rotten_images(&mut self) {
         self.rotten_images = false;
     }
 
@@ -293,7 +293,7 @@ impl Record {
 
     /// Asserts that the newest epoch is complete in a copy with its parities, and that the run has
     /// not ended.
-    pub fn assert_settled(&self) {
+    pub(crate) fn assert_settled(&self) {
         assert!(!self.hollow && !self.finished, "a rank with data, of a run that continues");
         assert_eq!((self.commit, self.updating), (self.stamp, 0), "the last epoch is settled");
     }
@@ -388,7 +388,7 @@ impl Record {
 
     /// Whether some of the images that the run depends on have rotted, and no newer ones are
     /// complete.
-    pub fn has_rotten_images(&self) -> bool {
+    pub(crate) fn has_rotten_images(&self) -> bool {
         self.rotten_images
     }
 

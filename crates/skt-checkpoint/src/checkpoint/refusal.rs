@@ -1,11 +1,13 @@
 //! Why a job cannot resume from what was found, in words from which the user knows what to do.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
-use skt_terms::units;
+use skt_terms::units::{self, counted};
 
 use super::alike::Difference;
 use super::group::PlacementError;
-use super::store::CLEANERS;
+use skt_store::store::CLEANERS;
 
 /// A group that has lost more ranks than it can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,14 +30,15 @@ pub struct Damage {
     pub byte: usize,
     /// Number of damaged cells of this rank, including those that can be rebuilt.
     pub cells: usize,
+    /// Why this rank's image could not be read: then its cells are not known to be damaged.
+    pub unread: Option<String>,
 }
 
 /// Why the job cannot resume from what was found.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say what the fields are")]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs, reason = "the messages describe the fields")]
 pub enum Refusal {
     /// A group has lost more ranks than it has parities.
-    #[error("{}{}", self.what(), bring_back(*epoch, incomplete))]
     Unrecoverable {
         epoch: u64,
         lost: Vec<LostGroup>,
@@ -45,7 +48,6 @@ pub enum Refusal {
         parities: usize,
     },
     /// Too much of one stripe is damaged: it differs from what was written.
-    #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(level))]
     Damaged {
         epoch: u64,
         /// The level whose images are damaged, as users know it; `None` for memory.
@@ -54,42 +56,31 @@ pub enum Refusal {
         lost: Vec<usize>,
         parities: usize,
     },
-    /// Images of method `abft` differ from what was written, in too many ranks of a group.
-    #[error("{}. {}. Start afresh with --resume never", self.what(), look_for_errors(&Some(level.clone())))]
+    /// Images of method `abft` differ from what was written or cannot be read, in too many ranks of
+    /// a group.
     RottenImages {
         epoch: u64,
         level: String,
         rotten: Vec<usize>,
+        /// The ranks whose images cannot be read, and why.
+        unread: Vec<(usize, String)>,
         lost: Vec<usize>,
         parities: usize,
     },
     /// The application cannot use the surviving data (method `abft`).
-    #[error("{why}. Start afresh with --resume never")]
     OfNoUse { why: String },
     /// Too few processes are left, and none can take over these ranks.
-    #[error(
-        "ranks {lost:?} are lost, and the others cannot continue without them: the same command, \
-         on all ranks, resumes the run, or starts it if it had not begun"
-    )]
     CannotContinue { lost: Vec<usize> },
     /// With `--resume require`, there is nothing to resume.
-    #[error(
-        "--resume require, but no checkpoint of this run was found. If an earlier start had one, \
-         its segments are gone: {}",
-        CLEANERS
-    )]
-    NothingFound,
+    NothingFound {
+        /// How many segments of the run were found, all without a checkpoint.
+        bare: usize,
+    },
     /// Processes were started with different settings.
-    #[error("rank {} has {} {}, rank 0 has {}: start all ranks with the same", .0.process, .0.name, .0.here, .0.there)]
     Disagree(Difference),
     /// Segments of this run were made with other settings.
-    #[error(
-        "process {process} found a segment of this run (rank {rank}) made with other settings: \
-         {differences}. Restart with the settings of the run, or start afresh with --resume never"
-    )]
     OtherShape { process: usize, rank: usize, differences: String },
     /// Another job holds the run.
-    #[error("process {process} cannot take hold of the run: {why}")]
     Held {
         process: usize,
         why: String,
@@ -97,18 +88,8 @@ pub enum Refusal {
         passes: bool,
     },
     /// A segment is no longer what it was when all decided.
-    #[error(
-        "process {process}: the segment of rank {rank} has changed since it was looked at, so a \
-         process of an earlier start was still at work. Nothing was changed here; start the same \
-         command again when it has ended"
-    )]
     Changed { process: usize, rank: usize },
     /// A level has no room for its images.
-    #[error(
-        "level {level} has {} free where process {process} ({host}) writes; {images} images of each rank \
-         there take {} more. Make room, or keep fewer (keep=1)", units::bytes(*free_bytes),
-        units::bytes(*need_bytes)
-    )]
     NoRoom {
         process: usize,
         host: String,
@@ -118,17 +99,102 @@ pub enum Refusal {
         free_bytes: u64,
     },
     /// A level fails at the start, and without it there is nothing to resume from.
-    #[error(
-        "level {level} fails at {failure}; {why}, and what that level has is not known. Repair it \
-         and start the same command again, or leave that --level out to do without what it has"
-    )]
     LevelFails { level: String, failure: String, why: String },
+    /// This start has chosen otherwise than the start whose data it would resume from.
+    OtherChoice { why: String },
     /// No groups can be formed.
-    #[error("{0}")]
     Placement(String),
 }
 
+/// How the user gives options to the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// By flags of skt-hpl.
+    CommandLine,
+    /// By the options of the library that a program calls.
+    Library,
+}
+
+impl Surface {
+    fn resume(self, value: &str) -> String {
+        match self {
+            Self::CommandLine => format!("--resume {value}"),
+            Self::Library => format!("the option resume = \"{value}\""),
+        }
+    }
+
+    fn leave_out_level(self) -> &'static str {
+        match self {
+            Self::CommandLine => "leave that --level out",
+            Self::Library => "leave it out of the option levels",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(Surface::CommandLine))
+    }
+}
+
+impl std::error::Error for Refusal {}
+
 impl Refusal {
+    /// The reason, and what to do about it with the options of this surface.
+    pub fn text(&self, surface: Surface) -> String {
+        let afresh = || format!("Start afresh with {}", surface.resume("never"));
+        match self {
+            Self::Unrecoverable { epoch, incomplete, .. } => {
+                format!("{}{}", self.what(), bring_back(*epoch, incomplete, surface))
+            }
+            Self::Damaged { level, .. } => {
+                format!("{}. {}. {}", self.what(), look_for_errors(level.as_deref()), afresh())
+            }
+            Self::RottenImages { level, .. } => {
+                format!("{}. {}. {}", self.what(), look_for_errors(Some(level)), afresh())
+            }
+            Self::OfNoUse { why } => format!("{why}. {}", afresh()),
+            Self::CannotContinue { lost } => format!(
+                "ranks {lost:?} are lost, and the others cannot continue without them: the same \
+                 command, on all ranks, resumes the run, or starts it if it had not begun"
+            ),
+            Self::NothingFound { bare } => format!(
+                "{}, but no checkpoint of this run was found{}",
+                surface.resume("require"),
+                without(*bare, surface)
+            ),
+            Self::Disagree(Difference { process, name, here, there }) => format!(
+                "rank {process} has {name} {here}, rank 0 has {there}: start all ranks with the same"
+            ),
+            Self::OtherShape { process, rank, differences } => format!(
+                "process {process} found a segment of this run (rank {rank}) made with other \
+                 settings: {differences}. Restart with the settings of the run, or start afresh \
+                 with {}",
+                surface.resume("never")
+            ),
+            Self::Held { process, why, .. } => {
+                format!("process {process} cannot take hold of the run: {why}")
+            }
+            Self::Changed { process, rank } => format!(
+                "process {process}: the segment of rank {rank} has changed since it was looked \
+                 at, so a process of an earlier start was still at work. Nothing was changed \
+                 here; start the same command again when it has ended"
+            ),
+            Self::NoRoom { process, host, level, images, need_bytes, free_bytes } => format!(
+                "level {level} has {} free where process {process} ({host}) writes; {images} \
+                 images of each rank there take {} more. Make room, or keep fewer (keep=1)",
+                units::bytes(*free_bytes),
+                units::bytes(*need_bytes)
+            ),
+            Self::LevelFails { level, failure, why } => format!(
+                "level {level} fails at {failure}; {why}, and what that level has is not known. \
+                 Repair it and start the same command again, or {} to do without what it has",
+                surface.leave_out_level()
+            ),
+            Self::OtherChoice { why } | Self::Placement(why) => why.clone(),
+        }
+    }
+
     /// Whether the obstacle is a process of an earlier start, which will end: the same start
     /// succeeds later.
     pub fn passes(&self) -> bool {
@@ -140,16 +206,21 @@ impl Refusal {
         match self {
             Self::Unrecoverable { epoch, lost, parities, .. } => {
                 let lost = describe(lost);
-                format!("epoch {epoch} cannot be restored: {lost} with {parities} parities a group")
+                let parities = counted(*parities, "parity");
+                format!("epoch {epoch} cannot be restored: {lost} with {parities} a group")
             }
             Self::Damaged { epoch, level, damage, lost, parities } => {
-                beyond_repair(*epoch, level.as_deref(), damage, lost, *parities)
+                let damage = damage.iter().map(Damage::in_words).collect::<Vec<_>>().join("; ");
+                beyond_repair(*epoch, level.as_deref(), &damage, lost, *parities)
             }
-            Self::RottenImages { epoch, level, rotten, lost, parities } => format!(
-                "epoch {epoch} cannot be restored from the images of {level}: those of ranks \
-                 {rotten:?} have rotted{}; {parities} parities a group cannot rebuild that",
-                also_lost(lost)
-            ),
+            Self::RottenImages { epoch, level, rotten, unread, lost, parities } => {
+                let rotten = (!rotten.is_empty())
+                    .then(|| format!("those of ranks {rotten:?} have rotted"))
+                    .into_iter();
+                let unread = unread.iter().map(|(rank, why)| format_unread(*rank, why));
+                let damage = rotten.chain(unread).collect::<Vec<_>>().join("; ");
+                beyond_repair(*epoch, Some(level), &damage, lost, *parities)
+            }
             Self::OfNoUse { why } => why.clone(),
             other => other.to_string(),
         }
@@ -162,41 +233,71 @@ impl From<PlacementError> for Refusal {
     }
 }
 
-fn bring_back(epoch: u64, incomplete: &[usize]) -> String {
+/// Why no checkpoint is found where `bare` segments without one are.
+fn without(bare: usize, surface: Surface) -> String {
+    if bare == 0 {
+        return format!(
+            ". If an earlier start had one, the run has ended with its report, or its segments are \
+             gone: {CLEANERS}"
+        );
+    }
+    format!(
+        ": what is here ({}) is of a start that ended before any was complete. \
+         Nothing that could be resumed is lost: start with {}",
+        counted(bare, "segment"),
+        surface.resume("auto")
+    )
+}
+
+fn bring_back(epoch: u64, incomplete: &[usize], surface: Surface) -> String {
     if incomplete.is_empty() {
-        return ". Bring the lost nodes back. If that run has ended without the nodes that are \
-                here, what they hold is left over from it, and each start will report this: start \
-                afresh with --resume never"
-            .to_owned();
+        return format!(
+            ". Bring the lost nodes back. If that run has ended without the nodes that are here, \
+             what they hold is left over from it, and each start will report this: start afresh \
+             with {}",
+            surface.resume("never")
+        );
     }
     format!(
         "; of these, ranks {incomplete:?} are here, but the run died while checkpoint {} was being \
          written over their only copy, which is incomplete. Method `single` cannot survive a death \
-         within a checkpoint. Start afresh with --resume never, and with --ft self or --ft \
-         double, which have a whole copy at every instant",
-        epoch + 1
+         within a checkpoint. Start afresh with {}, and with method `self` or `double`, which have \
+         a whole copy at every instant",
+        epoch + 1,
+        surface.resume("never")
     )
+}
+
+impl Damage {
+    fn in_words(&self) -> String {
+        let Self { rank, area, region, row, byte, cells, unread } = self;
+        match unread {
+            Some(why) => format_unread(*rank, why),
+            None => format!(
+                "rank {rank} has {}, the first in row {row}, byte {byte} of region {region} of \
+                 its {area}",
+                counted(*cells, "damaged cell")
+            ),
+        }
+    }
+}
+
+fn format_unread(rank: usize, why: &str) -> String {
+    format!("rank {rank} cannot read its image ({why})")
 }
 
 fn beyond_repair(
     epoch: u64,
     level: Option<&str>,
-    damage: &[Damage],
+    damage: &str,
     lost: &[usize],
     parities: usize,
 ) -> String {
-    let one = |Damage { rank, area, region, row, byte, cells }: &Damage| {
-        format!(
-            "rank {rank} has {cells} damaged cell(s), the first in row {row}, byte {byte} of \
-             region {region} of its {area}"
-        )
-    };
-    let damage = damage.iter().map(one).collect::<Vec<_>>().join("; ");
     let also_lost = also_lost(lost);
     let from = level.map_or(String::new(), |level| format!(" from the images of {level}"));
     format!(
-        "epoch {epoch} cannot be restored{from}: {damage}{also_lost}; {parities} parities a group \
-         cannot rebuild that"
+        "epoch {epoch} cannot be restored{from}: {damage}{also_lost}; {} a group cannot rebuild that",
+        counted(parities, "parity")
     )
 }
 
@@ -208,7 +309,7 @@ fn also_lost(lost: &[usize]) -> String {
     }
 }
 
-fn look_for_errors(level: &Option<String>) -> String {
+fn look_for_errors(level: Option<&str>) -> String {
     match level {
         None => "Memory of these ranks' nodes has changed without being written: look for memory \
                  errors there"

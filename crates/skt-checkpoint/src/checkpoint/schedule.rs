@@ -23,8 +23,8 @@
 use std::ops::Range;
 
 use super::encode::ring::Rounds;
-use super::layout::{Active, SegmentLayout, Stripes};
 use skt_comm::Comm;
+use skt_store::layout::{Active, SegmentLayout, Stripes};
 
 /// A unit of encoding: `bytes` of the rows of a band.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub(super) struct ReadyCounts<C: Comm> {
 impl<C: Comm> EncodingSchedule<C> {
     /// Marks the units outside of these corners, one per region, as final here. Units that are
     /// ready stay so.
-    pub fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {
+    pub(crate) fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {
         let is_ready = |unit: &Unit| {
             let stripes = layout.regions[unit.region].stripes;
             let Active { row, byte } = outside[unit.region];
@@ -154,7 +154,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::checkpoint::layout::{Geometry, RegionShape};
+    use skt_store::layout::{Geometry, RegionShape};
 
     fn corner() -> impl Strategy<Value = Active> {
         (0usize..50, 0usize..12).prop_map(|(row, words)| Active { row, byte: 8 * words })

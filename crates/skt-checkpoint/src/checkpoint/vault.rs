@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
-use super::codec;
 use super::header::HeaderLayout;
 use super::hook::{Hook, Step, Wait};
-use super::layout::Summed;
 use super::record::Record;
 use skt_comm::Result;
+use skt_store::codec;
+use skt_store::layout::Summed;
 
 /// The memory of a checkpointer: a segment that outlives the process or, with method `none`,
 /// private memory.
-pub enum Backing<S> {
+pub(crate) enum Backing<S> {
     /// Outlives the process.
     Lasting(S),
     /// Memory of this process, in whole words so that doubles are aligned.
@@ -27,7 +27,7 @@ pub enum Backing<S> {
 ///
 /// All of it is accessed through one pointer, piece by piece: the application may write to its
 /// area, A, while this code writes to the others.
-pub struct Vault<S> {
+pub(crate) struct Vault<S> {
     /// From a `Box`; used again only to be dropped or given back.
     backing: NonNull<Backing<S>>,
     base: NonNull<u8>,
@@ -48,14 +48,14 @@ impl<S> Drop for Vault<S> {
 }
 
 /// Ranges of a segment that a writer of images reads while the rank continues.
-pub struct Lent(Vec<(NonNull<u8>, usize)>);
+pub(crate) struct Lent(Vec<(NonNull<u8>, usize)>);
 
 // SAFETY: it is only read, and `lend` requires that no one writes to it while it is lent.
 unsafe impl Send for Lent {}
 
 impl Lent {
     /// Range `number`; `None` after the last.
-    pub fn range(&self, number: usize) -> Option<&[u8]> {
+    pub(crate) fn range(&self, number: usize) -> Option<&[u8]> {
         let &(start, len) = self.0.get(number)?;
         // SAFETY: within the segment, which exists and does not change, as `lend` requires.
         Some(unsafe { std::slice::from_raw_parts(start.as_ptr(), len) })
@@ -67,7 +67,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     ///
     /// # Safety
     /// While they are lent, no one writes to them, and the vault exists.
-    pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
+    pub(crate) unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         let lent = |range: &Range<usize>| {
             let start = NonNull::new(self.pointer(range.clone()));
             (start.expect("a segment is not at address 0"), range.len())
@@ -75,7 +75,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Lent(ranges.iter().map(lent).collect())
     }
 
-    pub fn new(backing: Backing<S>, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
+    pub(crate) fn new(backing: Backing<S>, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
         assert!(chunk_bytes > 0);
         let backing = Box::leak(Box::new(backing));
         let bytes: &mut [u8] = match backing {
@@ -86,28 +86,28 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Self { backing: NonNull::from(backing), base, len, hook, chunk_bytes }
     }
 
-    pub fn step(&self, step: Step) -> Result<()> {
+    pub(crate) fn step(&self, step: Step) -> Result<()> {
         self.hook.at(&step)
     }
 
     /// Reports to the hook that a long pass over the memory, begun at `begun`, has done `done`
     /// parts.
-    pub fn passes(&self, begun: Instant, done: usize) {
+    pub(crate) fn passes(&self, begun: Instant, done: usize) {
         let (seconds, operations) = (begun.elapsed().as_secs_f64(), done as u64);
         self.hook.waits(&Wait { seconds, operations, expected_seconds: 0.0 });
     }
 
     /// The hook to which steps are reported.
-    pub fn hook(&self) -> Arc<dyn Hook> {
+    pub(crate) fn hook(&self) -> Arc<dyn Hook> {
         self.hook.clone()
     }
 
     /// The most bytes written between two steps.
-    pub fn chunk_bytes(&self) -> usize {
+    pub(crate) fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }
 
-    pub fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
+    pub(crate) fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once; `this` is never dropped.
         let hook = unsafe { std::ptr::read(&this.hook) };
@@ -116,13 +116,13 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     }
 
     /// The address of these bytes, valid as long as the vault.
-    pub fn pointer(&mut self, range: Range<usize>) -> *mut u8 {
+    pub(crate) fn pointer(&mut self, range: Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
         // SAFETY: within the segment.
         unsafe { self.base.as_ptr().add(range.start) }
     }
 
-    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.len, "within the segment");
         // SAFETY: within the segment, which the vault owns; no one reads bytes that others may be
         // writing at the time (`Checkpointer::ready`).
@@ -133,14 +133,14 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     }
 
     /// These bytes for direct writes, such as the application's own writes to A.
-    pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let (start, len) = (self.pointer(range.clone()), range.len());
         // SAFETY: as in `bytes`.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
     /// Writes `bytes` at offset `at`. A death leaves any number of chunks written.
-    pub fn store(&mut self, at: usize, bytes: &[u8], step: Step) -> Result<()> {
+    pub(crate) fn store(&mut self, at: usize, bytes: &[u8], step: Step) -> Result<()> {
         for (i, chunk) in bytes.chunks(self.chunk_bytes).enumerate() {
             self.step(step.chunk(i))?;
             let start = at + i * self.chunk_bytes;
@@ -150,7 +150,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     }
 
     /// Writes this record, which is then in force.
-    pub fn store_record(
+    pub(crate) fn store_record(
         &mut self,
         header: &HeaderLayout,
         record: &mut Record,
@@ -171,7 +171,11 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     /// The bytes of `low` for reading and those of `high`, which must begin at or after the end of
     /// `low`, for writing. The writer calls [`Vault::step`] before each piece, as [`Vault::store`]
     /// does.
-    pub fn read_and_write(&mut self, low: Range<usize>, high: Range<usize>) -> (&[u8], &mut [u8]) {
+    pub(crate) fn read_and_write(
+        &mut self,
+        low: Range<usize>,
+        high: Range<usize>,
+    ) -> (&[u8], &mut [u8]) {
         assert!(low.end <= high.start, "parts of a segment do not overlap");
         let (from, len) = (self.pointer(low.clone()), low.len());
         // SAFETY: as in `bytes`.
@@ -181,7 +185,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
 
     /// Writes `source`, whole cells, to `bytes` of a row, and the checksum of each cell to its
     /// slot. A death leaves any number of chunks written.
-    pub fn store_cells(
+    pub(crate) fn store_cells(
         &mut self,
         into: &Summed,
         row: usize,
@@ -211,19 +215,19 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     }
 
     /// The checksum stored for a cell.
-    pub fn sum(&self, of: &Summed, row: usize, cell: usize) -> u64 {
+    pub(crate) fn sum(&self, of: &Summed, row: usize, cell: usize) -> u64 {
         let bytes = self.bytes(of.sums_at(row, &(cell..cell + 1)));
         u64::from_ne_bytes(bytes.try_into().expect("a checksum"))
     }
 
     /// Stores the checksums of cells of a row, from `cell` on.
-    pub fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
+    pub(crate) fn set_sums(&mut self, of: &Summed, row: usize, cell: usize, sums: &[u64]) {
         let at = of.sums_at(row, &(cell..cell + sums.len()));
         self.bytes_mut(at).copy_from_slice(bytemuck::cast_slice(sums));
     }
 
     /// Copies within the segment, in chunks as [`Vault::store`] does.
-    pub fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
+    pub(crate) fn copy(&mut self, from: Range<usize>, to: usize, step: Step) -> Result<()> {
         let to = to..to + from.len();
         assert!(from.end <= to.start || to.end <= from.start, "parts of a segment do not overlap");
         let (mut done, chunk_bytes) = (0, self.chunk_bytes);
@@ -242,7 +246,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
     /// Keeps stores in order: a process that sees a store made after this call also sees all stores
     /// made before it. The death of a process loses none of its stores, so their order is all that
     /// matters.
-    pub fn order(&self) {
+    pub(crate) fn order(&self) {
         fence(Ordering::SeqCst);
     }
 }

@@ -93,10 +93,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::checkpoint::store::Files;
     use crate::client::{Next, Options, Region, open};
     use crate::mover::PIECE_BYTES;
     use skt_comm::threads;
+    use skt_store::store::Files;
 
     const RANKS: usize = 4;
     /// More than a piece, and not a multiple of it.

@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-/// A checkpoint, its images and a step may take this many times as long as before.
-const SPARE: f64 = 1.5;
+use skt_terms::checkpoint_times::{SPARE, young_seconds};
+
 /// Seconds for the application to end, and for delays of a busy machine.
 const END_SECONDS: f64 = 1.0;
 
@@ -57,19 +57,19 @@ pub(super) struct Limits {
 
 impl MeasuredTimes {
     /// Whether a checkpoint has been taken in this start.
-    pub fn has_taken(&self) -> bool {
+    pub(crate) fn has_taken(&self) -> bool {
         self.taken.is_some()
     }
 
     /// Notes a checkpoint that is complete at `now`.
-    pub fn note_taken(&mut self, now: Instant, seconds: f64) {
+    pub(crate) fn note_taken(&mut self, now: Instant, seconds: f64) {
         self.taken = Some((now, seconds));
         self.step = self.step.map(|_| now);
     }
 
     /// What is due at `now`: a checkpoint at once in each start, to measure what one takes, then at
     /// Young's interval; the last one while there is time for it.
-    pub fn due(&mut self, now: Instant, limits: &Limits) -> Due {
+    pub(crate) fn due(&mut self, now: Instant, limits: &Limits) -> Due {
         if let Some(step) = self.step.replace(now) {
             self.step_seconds = self.step_seconds.max((now - step).as_secs_f64());
         }
@@ -85,12 +85,6 @@ impl MeasuredTimes {
     }
 }
 
-/// The interval that loses least, `sqrt(2 M d)` for checkpoints of d seconds and a mean time
-/// between failures of M (Young, 1974).
-pub(super) fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> f64 {
-    (2.0 * mtbf_seconds * checkpoint_seconds).sqrt()
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -103,7 +97,6 @@ mod tests {
 
     #[test]
     fn a_checkpoint_is_due_at_once_and_then_at_youngs_interval() {
-        assert_eq!(young_seconds(5000.0, 1.0), 100.0);
         let (mut measured, begin) = (MeasuredTimes::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         let endless = limits(5000.0, f64::INFINITY);

@@ -30,19 +30,17 @@ use skt_terms::shown::printable;
 
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::alike::{self, Setting};
-use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::{Hook, NoHook};
-use crate::checkpoint::layout::{Active, CELL_BYTES, RegionShape};
 use crate::checkpoint::level::LevelReport;
+use crate::checkpoint::level::folder::{FolderOwner, ImageJob};
+use crate::checkpoint::level::owners::Claimant;
 use crate::checkpoint::level::settings::Levels;
 pub use crate::checkpoint::protocol::{CheckpointError, Config, Result, Stats};
 use crate::checkpoint::protocol::{Checkpointer, Opened, Polled};
 pub use crate::checkpoint::recover::Recovered;
-use crate::checkpoint::segments::{RunSegments, sweep};
-pub use crate::checkpoint::store::StoreKind;
-use crate::checkpoint::store::{Store, StoreError};
+use crate::checkpoint::take_hold;
 use crate::heartbeat::program::{ProgramHeartbeats, Supervised};
 use crate::heartbeat::{self, DataLocation};
 pub use due::Due;
@@ -51,6 +49,12 @@ use skt_comm::collect::{broadcast, reduce};
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm, CommError};
 use skt_host::clock::now_unix;
+use skt_store::codec::CodecKind;
+use skt_store::layout::{Active, CELL_BYTES, RegionShape};
+use skt_store::segments::lock::RunLock;
+use skt_store::segments::{Process as _, RunSegments, sweep};
+pub use skt_store::store::StoreKind;
+use skt_store::store::{Store, StoreError};
 
 /// Rows that a large region is cut into, about: a part of them is encoded and copied at a time.
 const ROWS: usize = 1024;
@@ -179,13 +183,17 @@ fn find<'a, C: Comm>(
         return Err(Refusal::Disagree(difference).into());
     }
     let Options { store, config, .. } = options;
-    let memory = RunSegments::new(&**store, &config.run_id, 0, Supervised);
+    let mut memory = RunSegments::new(&**store, &config.run_id, 0, Supervised);
     let of_store = |source| CheckpointError::Memory {
         what: format!("looking at the store of rank {}", comm.rank()),
         source,
     };
     let mut config = config.clone().identified(&memory, &comm.host()).map_err(of_store)?;
-    open_levels(comm, options, &mut config)?;
+    if comm.size() == 1 {
+        config = config.for_one_rank();
+    }
+    let (lock, folders) = open_levels(comm, options, &mut memory, &mut config)?;
+    let memory = memory.under(lock);
     let shapes: Vec<RegionShape> = regions.iter().map(|region| region.shape()).collect();
     let hook = heartbeats.add_waits(options.hook.clone(), comm.rank(), comm.size());
     match Checkpointer::open(comm, memory, config, &shapes, hook)? {
@@ -203,27 +211,52 @@ fn find<'a, C: Comm>(
                 measured,
                 under_way,
                 copy_seconds,
+                folders,
             }))
         }
         Opened::Finished(run) => {
-            Ok(Next::Report(Ended { run, options, heartbeats: mem::take(heartbeats) }))
+            Ok(Next::Report(Ended { run, options, heartbeats: mem::take(heartbeats), folders }))
         }
     }
 }
 
-fn open_levels<C: Comm>(comm: &C, options: &Options, config: &mut Config) -> Result<()> {
+/// The hold of this process on the run, and the folders of images that it has taken for its job;
+/// with levels, both before anything is looked for.
+type Held = (Option<Arc<RunLock>>, Vec<FolderOwner>);
+
+/// Takes hold of a run that has levels, and opens these. Collective.
+fn open_levels<C: Comm>(
+    comm: &C,
+    options: &Options,
+    memory: &mut Segments,
+    config: &mut Config,
+) -> Result<Held> {
     if options.levels.0.is_empty() {
-        return Ok(());
+        return Ok((None, Vec::new()));
     }
     // A rank that still closes an earlier run of the process removes folders that it finds empty.
     comm.barrier()?;
     // No other job can guess this number, and all ranks have the same.
     let mut number = [RandomState::new().hash_one(0)];
     broadcast(comm, &mut number, 0)?;
-    let run = &options.config.run_id;
+    let (run, job) = (&options.config.run_id, Some(number[0]));
+    let (index, lock) = take_hold(comm, memory, config, options.hook.as_ref())?;
+    let claimant = Claimant {
+        job: ImageJob {
+            number: number[0],
+            host: config.host.clone(),
+            supervisor: Supervised.supervisor(),
+            outlives_losses: config.may_lose.is_some(),
+        },
+        is_first_on_node: index == 0,
+        ended: lock.folder_owner(),
+        process: &Supervised,
+    };
+    let folders = options.levels.take_folders(comm, run, &claimant)??;
+    lock.set_folder_owner(number[0]);
     // The threads of the application are not known: one is the cautious number.
-    config.levels.extend(options.levels.open(run, 0, number[0], 1, true));
-    Ok(())
+    config.levels.extend(options.levels.open(run, 0, job, 1, true));
+    Ok((Some(lock), folders))
 }
 
 /// The regions of a rank, and their checkpoints.
@@ -238,12 +271,18 @@ pub struct Saved<'a, C: Comm> {
     /// The seconds of copies that the next checkpoint needed.
     copy_seconds: f64,
     heartbeats: ProgramHeartbeats,
+    folders: Vec<FolderOwner>,
 }
 
 impl<'a, C: Comm> Saved<'a, C> {
     /// The rank whose data this process has.
     pub fn rank(&self) -> usize {
         self.checkpointer.rank()
+    }
+
+    /// Whether this is the only rank, so that no other has parities of its memory.
+    pub fn is_alone(&self) -> bool {
+        self.checkpointer.comm().size() == 1
     }
 
     /// A communicator for the application, with the ranks of the data. Collective.
@@ -422,7 +461,8 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// checkpoint, or gets the result. [`CheckpointError::StateTooLarge`] on all ranks.
     pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
-        Ok(Ended { run, options: self.options, heartbeats: self.heartbeats })
+        let Self { options, heartbeats, folders, .. } = self;
+        Ok(Ended { run, options, heartbeats, folders })
     }
 }
 
@@ -433,6 +473,8 @@ pub struct Ended<'a, C: Comm> {
     run: FinishedRun<C, Segments<'a>>,
     options: &'a Options,
     heartbeats: ProgramHeartbeats,
+    /// The folders of images, which this process has until they are cleared.
+    folders: Vec<FolderOwner>,
 }
 
 impl<C: Comm> Ended<'_, C> {
@@ -458,6 +500,7 @@ impl<C: Comm> Ended<'_, C> {
         let _hold = self.run.hold().cloned();
         let images_that_stay = self.run.clear()?;
         sweep(&**store, &config.run_id, 0).map_err(not_removed)?;
+        drop(self.folders);
         levels.close(&config.run_id);
         Ok(images_that_stay)
     }
@@ -520,8 +563,8 @@ mod tests {
     use crate::checkpoint::level::folder::ImageFolder;
     use crate::checkpoint::level::testing::Observed;
     use crate::checkpoint::methods::Method;
-    use crate::checkpoint::store::Files;
     use skt_comm::threads;
+    use skt_store::store::Files;
 
     const RANKS: usize = 4;
     const REGIONS: [usize; 2] = [1000, 3];
@@ -538,7 +581,11 @@ mod tests {
     /// Computes from what is found to step `until`, with a checkpoint in each step; at step 6 the
     /// run ends. Returns the step that it has found and the result, where there are some.
     fn start(folder: &Path, until: u64) -> Vec<(Option<u64>, Option<[f64; 2]>)> {
-        let started = threads::run(RANKS, |world| {
+        start_on(RANKS, folder, until)
+    }
+
+    fn start_on(ranks: usize, folder: &Path, until: u64) -> Vec<(Option<u64>, Option<[f64; 2]>)> {
+        let started = threads::run(ranks, |world| {
             let options = options(folder);
             let regions = REGIONS.map(Region::of::<f64>);
             let mut saved = match open(&world, &options, &regions)? {
@@ -576,7 +623,7 @@ mod tests {
         started.into_iter().map(Result::unwrap).collect()
     }
 
-    fn segments(folder: &Path) -> Vec<crate::checkpoint::store::SegmentInfo> {
+    fn segments(folder: &Path) -> Vec<skt_store::store::SegmentInfo> {
         Files::in_folder(folder).list().unwrap()
     }
 
@@ -593,6 +640,17 @@ mod tests {
         assert_eq!(start(folder.path(), 6), [(Some(4), None); RANKS]);
         assert_eq!(segments(folder.path()).len(), RANKS);
         assert_eq!(start(folder.path(), 6), [(None, Some([0.5, 6.0])); RANKS]);
+        assert_eq!(segments(folder.path()), []);
+    }
+
+    /// The options ask for two parities, for which there is no other rank.
+    #[test]
+    fn one_rank_continues_from_its_own_memory() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(start_on(1, folder.path(), 2), [(None, None)]);
+        assert_eq!(start_on(1, folder.path(), 4), [(Some(2), None)]);
+        assert_eq!(start_on(1, folder.path(), 6), [(Some(4), None)]);
+        assert_eq!(start_on(1, folder.path(), 6), [(None, Some([0.5, 6.0]))]);
         assert_eq!(segments(folder.path()), []);
     }
 
@@ -653,7 +711,7 @@ mod tests {
             let mut options = options(folder).with_parities(1);
             options.hook = Arc::new(CountsWaits(waits.clone()));
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
-            let mut level = levels.open("client", 0, world.rank() as u64, 1, true).remove(0);
+            let mut level = levels.open("client", 0, None, 1, true).remove(0);
             // A write takes until the rank's hook has reported that it waits.
             let on_write = move |_| {
                 let deadline = Instant::now() + Duration::from_secs(60);
@@ -662,7 +720,7 @@ mod tests {
                     std::thread::yield_now();
                 }
             };
-            let disk = ImageFolder::open(folder, "client", 0, 0).expect("a disk");
+            let disk = ImageFolder::open(folder, "client", 0, None).expect("a disk");
             level.disk = Arc::new(Observed(Box::new(disk), Arc::new(on_write)));
             level.every = ImagesEvery::Seconds(0.0);
             options.config.levels = vec![level];
@@ -679,6 +737,44 @@ mod tests {
             Ok::<_, CheckpointError>(())
         });
         waited.into_iter().for_each(|rank| rank.unwrap());
+    }
+
+    /// Two jobs of one name on hosts that share a file system alone.
+    #[test]
+    fn a_job_whose_images_another_one_has_is_refused() {
+        let images = tempfile::tempdir().unwrap();
+        let levels: Levels = format!("global:{}", images.path().display()).parse().expect("legal");
+        let opened = |expected: Option<&'static str>| {
+            let memory = tempfile::tempdir().unwrap();
+            let ran = threads::run(2, |world| {
+                let mut options = options(memory.path()).with_parities(1);
+                options.levels = levels.clone();
+                let opened = open(&world, &options, &[Region::of::<u8>(100)]);
+                match (opened, expected) {
+                    (Err(CheckpointError::Refused(held)), Some(expected)) => {
+                        assert!(held.to_string().contains(expected), "{held}");
+                    }
+                    (Ok(Next::Compute(saved)), None) => {
+                        assert_eq!(saved.finish(&0u64)?.clear()?.len(), 0);
+                    }
+                    _ => panic!("{expected:?}"),
+                }
+                Ok::<_, CheckpointError>(())
+            });
+            ran.into_iter().for_each(|rank| rank.unwrap());
+        };
+        let job = ImageJob {
+            number: 7,
+            host: "elsewhere".into(),
+            supervisor: None,
+            outlives_losses: false,
+        };
+        let folder = || ImageFolder::open(images.path(), "client", 0, Some(7));
+        let owner = FolderOwner::take(&folder, &job, &[], &Supervised).unwrap().unwrap();
+        opened(Some("on host elsewhere"));
+        drop(owner);
+        opened(None);
+        assert_eq!(std::fs::read_dir(images.path()).unwrap().count(), 0, "nothing is left");
     }
 
     /// A supervisor would take the silence for a hang. Heartbeats go to standard error, so a

@@ -118,7 +118,7 @@ pub struct Heartbeat {
     #[serde(default)]
     pub report_lines: Option<u64>,
     /// The wrong numbers of this start that certainly come from a rank.
-    #[serde(rename = "charges", default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corruption: Vec<CorruptionReport>,
     /// Where a program of the user keeps its data, when it begins a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::checkpoint::hook::{Hook, Step, Wait};
 use crate::checkpoint::protocol::CheckpointError;
-use crate::checkpoint::segments::Process;
+use skt_store::segments::Process;
 
 /// The least number of seconds between heartbeats of checkpoints, which may follow each other
 /// quickly.
@@ -17,7 +17,7 @@ const CHECKPOINT_INTERVAL_SECONDS: f64 = 0.1;
 
 /// A process of a program that a supervisor may have started.
 #[derive(Debug, Clone, Copy)]
-pub struct Supervised;
+pub(crate) struct Supervised;
 
 impl Process for Supervised {
     fn supervisor(&self) -> Option<String> {
@@ -27,7 +27,7 @@ impl Process for Supervised {
 
 /// The heartbeats of a job, which its first process writes; by default none.
 #[derive(Debug)]
-pub struct ProgramHeartbeats {
+pub(crate) struct ProgramHeartbeats {
     /// `None` in a process that writes none.
     last: Option<Heartbeat>,
     start: Instant,
@@ -42,7 +42,7 @@ impl Default for ProgramHeartbeats {
 impl ProgramHeartbeats {
     /// The heartbeats of this process, which is `rank` of the job: rank 0 writes them, if a
     /// supervisor has started the job.
-    pub fn for_rank(rank: usize) -> Self {
+    pub(crate) fn for_rank(rank: usize) -> Self {
         let token = if rank == 0 { std::env::var(ENV).ok() } else { None };
         Self::new(token)
     }
@@ -54,7 +54,12 @@ impl ProgramHeartbeats {
 
     /// The hook of process `rank` of `ranks`, by which a supervisor, if there is one, also learns
     /// that the process waits. Everything is passed on to `hook`.
-    pub fn add_waits(&self, hook: Arc<dyn Hook>, rank: usize, ranks: usize) -> Arc<dyn Hook> {
+    pub(crate) fn add_waits(
+        &self,
+        hook: Arc<dyn Hook>,
+        rank: usize,
+        ranks: usize,
+    ) -> Arc<dyn Hook> {
         let Ok(token) = std::env::var(ENV) else { return hook };
         let beat = Heartbeat::new(token, rank, WAIT);
         let last = Mutex::new((WaitRateLimit::default(), beat));
@@ -62,27 +67,27 @@ impl ProgramHeartbeats {
     }
 
     /// Reports that a run is looked for, and where its data is kept.
-    pub fn open(&mut self, keeps: impl FnOnce() -> DataLocation) {
+    pub(crate) fn open(&mut self, keeps: impl FnOnce() -> DataLocation) {
         self.update(0.0, |beat| (beat.phase, beat.keeps) = (OPEN.to_owned(), Some(keeps())));
     }
 
     /// Reports what the program does now, at once.
-    pub fn phase(&mut self, phase: &'static str) {
+    pub(crate) fn phase(&mut self, phase: &'static str) {
         self.update(0.0, |beat| beat.phase = phase.to_owned());
     }
 
     /// Reports that the program computes, from checkpoint `number` on; 0 is the beginning.
-    pub fn compute_from(&mut self, number: u64) {
+    pub(crate) fn compute_from(&mut self, number: u64) {
         self.update(0.0, |beat| (beat.phase, beat.column) = (COMPUTE.to_owned(), number as usize));
     }
 
     /// Reports that a checkpoint begins.
-    pub fn begins(&mut self) {
+    pub(crate) fn begins(&mut self) {
         self.update(CHECKPOINT_INTERVAL_SECONDS, |beat| beat.phase = CHECKPOINT.to_owned());
     }
 
     /// Reports that checkpoint `number` is complete.
-    pub fn complete(&mut self, number: u64) {
+    pub(crate) fn complete(&mut self, number: u64) {
         let change = |beat: &mut Heartbeat| {
             (beat.phase, beat.column) = (COMPUTE.to_owned(), number as usize);
         };
@@ -90,12 +95,12 @@ impl ProgramHeartbeats {
     }
 
     /// Reports that the program has come as far as to ask whether a checkpoint is due.
-    pub fn step(&mut self) {
+    pub(crate) fn step(&mut self) {
         self.update(INTERVAL_SECONDS, |beat| beat.steps += 1);
     }
 
     /// Reports why a run could not be opened, where the supervisor can do something about it.
-    pub fn refused(&mut self, error: &CheckpointError) {
+    pub(crate) fn refused(&mut self, error: &CheckpointError) {
         if let CheckpointError::Refused(refusal) = error
             && refusal.passes()
         {

@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::checkpoint::codec::checksum;
 use crate::checkpoint::header::{Identity, SegmentId};
 use crate::checkpoint::record::Record;
+use skt_store::codec::checksum;
 
 /// A segment that a process has found on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundSegment {
+pub(crate) struct FoundSegment {
     pub id: SegmentId,
     /// The segment's identity and record; `None` when the header is not whole, or has other
     /// parameters.
@@ -21,7 +21,7 @@ pub struct FoundSegment {
 /// thousands in a large job, so it omits the parameters, which are those of the start, and replaces
 /// the state, which may be long, by a checksum.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Content {
+pub(crate) struct Content {
     pub rank: usize,
     pub group: usize,
     pub members: Vec<usize>,
@@ -32,7 +32,7 @@ pub struct Content {
 
 impl Content {
     /// The content of a segment that has the parameters of this start.
-    pub fn new(identity: Identity, record: &Record) -> Self {
+    pub(crate) fn new(identity: Identity, record: &Record) -> Self {
         let Identity { rank, group, members, .. } = identity;
         let state = checksum(record.state());
         Self { rank, group, members, record: record.without_state(), state }

@@ -47,14 +47,12 @@ use super::level::{EpochSource, Restorable, choose};
 use super::methods::Method;
 use super::record::{Holds, StartId};
 pub(crate) use super::refusal::Damage;
-pub use super::refusal::Refusal;
+pub use super::refusal::{Refusal, Surface};
 
 /// Decides for the whole job. `offers` has one entry per process, in the order of their ranks.
 pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusal> {
-    let held = offers.iter().enumerate().filter_map(|(i, o)| Some((i, o.held.clone()?)));
-    // An obstacle that passes is reported only if there is none that stays.
-    if let Some((process, Obstacle { why, passes })) = held.min_by_key(|(_, held)| held.passes) {
-        return Err(Refusal::Held { process, why, passes });
+    if let Some(held) = Obstacle::refusal(offers.iter().map(|offer| offer.held.clone())) {
+        return Err(held);
     }
     if rules.config.resume != Resume::Never {
         refuse_other_shapes(offers, |offer| {
@@ -71,7 +69,7 @@ pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusa
     };
     let given_up = choose::given_up(offers, rules);
     if rules.config.resume == Resume::Never {
-        choose::refuse_without(&given_up, rules, "--resume never is to remove what is there")?;
+        choose::refuse_without(&given_up, rules, "this start is to remove what is there")?;
     }
     if rules.config.levels.is_empty() || rules.config.resume == Resume::Never {
         return memory.map(|plan| Decision::Work(OpeningPlan { given_up, ..plan }));
@@ -121,7 +119,7 @@ fn with_images(
             why.push("all memory in reach is of an earlier start".to_owned());
         }
         Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, ..memory? }),
-        Ok(_) | Err(Refusal::NothingFound) if why.is_empty() => {
+        Ok(_) | Err(Refusal::NothingFound { .. }) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
         }
         Err(refusal @ Refusal::Unrecoverable { .. }) if why.is_empty() => why.push(refusal.what()),
@@ -186,7 +184,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
             return Err(Refusal::CannotContinue { lost: lost.collect() });
         }
         if rules.config.resume == Resume::Require {
-            return Err(Refusal::NothingFound);
+            return Err(Refusal::NothingFound { bare: current.len() });
         }
         return fresh(offers, rules, start);
     }

@@ -1,6 +1,7 @@
 //! What processes bring to the agreement, and which of the segments count.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +12,36 @@ use crate::checkpoint::record::{Record, StartId};
 use crate::checkpoint::refusal::Refusal;
 
 /// A process, and a segment that it has found.
-pub type Holder = (usize, SegmentId);
+pub(crate) type Holder = (usize, SegmentId);
 
 /// Why a process cannot take hold of the run on its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Obstacle {
+pub(crate) struct Obstacle {
     pub why: String,
     /// Whether it ends without intervention.
     pub passes: bool,
 }
 
+impl Obstacle {
+    /// The refusal of a job of which `held` has what keeps each process from the run. An obstacle
+    /// that passes is reported only if there is none that stays.
+    pub(crate) fn refusal(held: impl IntoIterator<Item = Option<Self>>) -> Option<Refusal> {
+        let all = held.into_iter().enumerate().filter_map(|(process, held)| Some((process, held?)));
+        let (process, Self { why, passes }) = all.min_by_key(|(_, held)| held.passes)?;
+        Some(Refusal::Held { process, why, passes })
+    }
+}
+
+impl From<io::Error> for Obstacle {
+    fn from(error: io::Error) -> Self {
+        let passes = error.kind() == io::ErrorKind::WouldBlock;
+        Self { why: error.to_string(), passes }
+    }
+}
+
 /// What a process brings to the agreement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Offer {
+pub(crate) struct Offer {
     pub host: String,
     pub domain: String,
     /// Node of the process: processes of one node find the same segments.

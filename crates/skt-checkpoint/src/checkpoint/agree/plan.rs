@@ -12,7 +12,7 @@ use crate::checkpoint::refusal::Refusal;
 /// What the decision depends on besides the offers. The clock and the nonce of the configuration
 /// are those of process 0, which decides.
 #[derive(Clone, Copy)]
-pub struct Rules<'a> {
+pub(crate) struct Rules<'a> {
     pub config: &'a Config,
     /// The sources that this start has found rotten and resumes without, in the order in which it
     /// found them.
@@ -44,7 +44,6 @@ impl Rules<'_> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpeningPlan {
     /// This start of the job.
-    #[serde(rename = "attempt")]
     pub start: StartId,
     /// Epoch that all resume from; 0 for the beginning.
     pub epoch: u64,
@@ -94,7 +93,7 @@ impl OpeningPlan {
 
 /// The decision for a run that has ended: what is left of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finished {
+pub(crate) struct Finished {
     pub epoch: u64,
     pub holder: Holder,
     /// The result, once its holder has broadcast it.
@@ -112,7 +111,7 @@ pub struct Finished {
 
 /// What a start is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Decision {
+pub(crate) enum Decision {
     Work(OpeningPlan),
     Finished(Finished),
 }

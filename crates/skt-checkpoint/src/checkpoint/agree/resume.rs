@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::assign::{assign, discards, give_lost_ranks};
+use super::assign::{assign, discards, give_lost_ranks, separate_lost_ranks};
 use super::found::Content;
 use super::offer::{
     Offer, holder, left, lineage, newest_start_of_images, newest_start_of_segments,
@@ -41,12 +41,13 @@ pub(in super::super) fn resume(
     let lost: Vec<usize> = (0..size).filter(|rank| !taken.contains_key(rank)).collect();
     rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
-    if rules.config.may_lose.is_none() {
-        give_lost_ranks(&mut ranks, &lost);
-    }
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
     // A group that the application defines survives as many losses at once as it has parities.
     let most = if rules.config.groups.is_some() { rules.config.parities } else { 1 };
+    if rules.config.may_lose.is_none() {
+        give_lost_ranks(&mut ranks, &lost);
+        separate_lost_ranks(&mut ranks, &lost, &groups, &domains, most);
+    }
     let shared_domains = group::max_in_a_domain(&domains, &groups, &ranks) > most;
     let is_memory = std::ptr::eq(offers, found);
     let nothing = vec![None; processes];

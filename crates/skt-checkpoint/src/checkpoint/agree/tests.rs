@@ -2,7 +2,6 @@ use std::io::ErrorKind;
 use std::sync::{Arc, LazyLock};
 
 use super::*;
-use crate::checkpoint::codec::CodecKind;
 use crate::checkpoint::header::{Identity, SegmentId};
 use crate::checkpoint::level::{
     FoundImage, Generation, ImageId, ImagesEvery, Level, Reach, Unopened, WhenBusy,
@@ -10,6 +9,7 @@ use crate::checkpoint::level::{
 use crate::checkpoint::parameters::Parameters;
 use crate::checkpoint::record::Record;
 use crate::checkpoint::refusal::LostGroup;
+use skt_store::codec::CodecKind;
 
 static RULES: LazyLock<Config> = LazyLock::new(|| {
     let config = Config::new("run", CodecKind::Xor);
@@ -284,9 +284,11 @@ fn resume_option_decides_what_happens_to_found_data() {
     assert!(plan.discard.iter().all(|list| list.len() == 1));
     assert_eq!(planned(&found, &require).expect("there is one").epoch, 4);
     let nothing = offers([vec![], vec![], vec![], vec![]]);
-    assert_eq!(planned(&nothing, &require), Err(Refusal::NothingFound));
+    assert_eq!(planned(&nothing, &require), Err(Refusal::NothingFound { bare: 0 }));
     assert_eq!(planned(&nothing, &RULES).expect("afresh").epoch, 0);
-    assert_eq!(planned(&one_each([(0, 0); 4]), &require), Err(Refusal::NothingFound));
+    let refused = planned(&one_each([(0, 0); 4]), &require).expect_err("no checkpoint");
+    assert_eq!(refused, Refusal::NothingFound { bare: 4 });
+    assert!(!refused.to_string().contains("gone"), "{refused}");
 }
 
 #[test]
@@ -330,7 +332,7 @@ fn a_half_written_single_copy_is_never_used() {
         "{refusal}"
     );
     let text = refusal.to_string();
-    assert!(text.contains("ranks [1, 3] are here") && text.contains("--ft self"), "{text}");
+    assert!(text.contains("ranks [1, 3] are here") && text.contains("method `self`"), "{text}");
     // A rank whose memory is lost, too, has no incomplete copy.
     let mut gone = found.clone();
     gone[3].segments.clear();

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::tile::Tile;
 use super::{Held, RegionView, Sums, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::{Memory, Peer};
 use skt_comm::{Comm, Result};
+use skt_store::layout::Summed;
 
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
@@ -47,7 +47,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     }
 
     /// Announces to the other members' segments what will be read of them.
-    pub fn prepare_direct(&self) {
+    pub(crate) fn prepare_direct(&self) {
         for band in 0..self.stripes().bands() {
             for (member, (from, rows), _) in self.own_parities(band).into_iter().flatten() {
                 if let Some(peer) = &self.peers[member] {
@@ -104,7 +104,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         let pairs = tile.rows_of(rows.clone()).zip(tile.rows_of(block));
         for ((source, _), (target, _)) in pairs {
             let range = from.at(source, tile.bytes.clone());
-            let peer = self.peers[member].as_ref().expect("a member keeps no parity of its own");
+            let peer = self.peers[member].as_ref().expect("the parities of a member are on others");
             // SAFETY: as in `held`.
             let bytes = unsafe { peer.bytes(range) };
             self.vault.store_cells(&into, target, tile.bytes.clone(), bytes, step)?;

@@ -3,17 +3,17 @@
 use std::ops::Range;
 
 use super::{RegionView, TAG_PARITY};
-use crate::checkpoint::codec::checksum;
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::Memory;
 use crate::tuning::TUNING;
 use skt_comm::{Comm, Result};
+use skt_store::codec::checksum;
 
 impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Whether a parity is just the other member's block, with rows long enough to be sent in
     /// place.
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {
-        self.stripes().geometry.data() == 1
+        self.stripes().geometry.members == 2
             && self.code.is_one(self.code.encode_coef(0, 0))
             && self.stripes().shape.pitch_bytes.saturating_sub(from_byte) >= TUNING.whole_row_bytes
     }

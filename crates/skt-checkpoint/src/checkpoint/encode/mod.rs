@@ -30,10 +30,8 @@ use serde::{Deserialize, Serialize};
 use skt_terms::named;
 use skt_terms::tree::Tree;
 
-use super::codec::{self, Codec, Coef, checksum};
 use super::gathered::Gathered;
 use super::hook::Step;
-use super::layout::{Area, RegionAreas, Stripes, Summed};
 use super::memory::{Memory, Peer};
 use super::vault::Vault;
 use crate::tuning::TUNING;
@@ -41,6 +39,8 @@ pub(crate) use rebuild::CellPosition;
 pub(crate) use scratch::Scratch;
 use scratch::{bytes_of, bytes_of_mut};
 use skt_comm::{Comm, PageBuf, Result, SendRequest, Tag};
+use skt_store::codec::{self, Codec, Coef, checksum};
+use skt_store::layout::{Area, RegionAreas, Stripes, Summed};
 use tile::{Tile, tiles};
 
 pub(super) const TAG_RING: Tag = 1;
@@ -120,7 +120,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Encodes one band of A, bytes `bytes` of each row, into parity set `set`, without a pause.
     /// With messages, collective over the group. The ring is done here only for two members that
     /// mirror each other; otherwise the module `ring` does it.
-    pub fn encode(
+    pub(crate) fn encode(
         &mut self,
         encoder: Encoder,
         set: usize,
@@ -129,6 +129,10 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         step: Step,
     ) -> Result<()> {
         self.vault.step(step)?;
+        if self.stripes().geometry.parities == 0 {
+            self.sum_alone(set, band, &bytes);
+            return Ok(());
+        }
         let height = self.stripes().parity_height(band);
         let (tree, tile_bytes) = match encoder {
             Encoder::Auto => unreachable!("decided when it was opened"),
@@ -142,6 +146,17 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         };
         let tiles = self.tiles(height, bytes, tile_bytes);
         self.encode_tree(tree, set, band, &tiles, step)
+    }
+
+    /// Computes the checksums of a member that is alone in its group.
+    fn sum_alone(&mut self, set: usize, band: usize, bytes: &Range<usize>) {
+        let own = self.areas.data(self.areas.a, set);
+        for row in self.stripes().band(band) {
+            for cell in own.cells(bytes) {
+                let sum = checksum(self.vault.bytes(own.area.at(row, own.bytes_of(cell))));
+                self.vault.set_sums(&own, row, cell, &[sum]);
+            }
+        }
     }
 
     /// Where to store the checksums of this member's own blocks while it encodes `parity`: they are

@@ -9,10 +9,10 @@ use bytemuck::{Pod, Zeroable};
 use super::tile::Tile;
 use super::{RegionView, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Memory;
 use crate::tuning::TUNING;
 use skt_comm::{Comm, RecvRequest, Result, Tag};
+use skt_store::layout::Summed;
 
 const TAG_REBUILD: Tag = 4;
 
@@ -20,7 +20,7 @@ const TAG_REBUILD: Tag = 4;
 /// parities alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Pod, Zeroable)]
 #[repr(C)]
-pub struct CellPosition {
+pub(crate) struct CellPosition {
     pub region: usize,
     pub band: usize,
     pub stripe: usize,
@@ -33,7 +33,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
     /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
     /// only read. Collective over the group.
-    pub fn rebuild(
+    pub(crate) fn rebuild(
         &mut self,
         lost: &[usize],
         settled: (usize, usize),
@@ -52,7 +52,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
 
     /// Rebuilds one cell of one row of a stripe's blocks, on the members `lost`, which need not
     /// have lost anything else. Collective over the group.
-    pub fn rebuild_cell(
+    pub(crate) fn rebuild_cell(
         &mut self,
         lost: &[usize],
         settled: (usize, usize),

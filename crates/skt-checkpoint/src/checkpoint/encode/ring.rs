@@ -22,9 +22,9 @@ use std::sync::Arc;
 use super::tile::Tile;
 use super::{RegionView, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
 use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_store::layout::Stripes;
 
 /// A tile on its way round the ring, with one partial sum per parity.
 pub(in super::super) struct Round<C: Comm> {
@@ -50,19 +50,19 @@ pub(in super::super) struct Rounds<C: Comm> {
 }
 
 impl<C: Comm> Rounds<C> {
-    pub fn new(window: usize, message_bytes: usize) -> Self {
+    pub(crate) fn new(window: usize, message_bytes: usize) -> Self {
         let (running, tiles) = (VecDeque::new(), VecDeque::new());
         Self { window, message_bytes, slot: 0, running, tiles }
     }
 
     /// The index of the oldest round with a turn in this slot.
-    pub fn due(&self) -> Option<usize> {
+    pub(crate) fn due(&self) -> Option<usize> {
         self.running.iter().position(|round| round.due == self.slot)
     }
 
     /// Whether all messages of running rounds have arrived. Never blocks. Tests them in the order
     /// in which they were sent.
-    pub fn are_here(&mut self) -> Result<bool> {
+    pub(crate) fn are_here(&mut self) -> Result<bool> {
         let mut running: Vec<_> = self.running.iter_mut().collect();
         running.sort_by_key(|round| round.due);
         for round in running {
@@ -76,7 +76,7 @@ impl<C: Comm> Rounds<C> {
 
 impl<C: Comm> Round<C> {
     /// Whether the messages that the round waits for have arrived. Never blocks.
-    pub fn is_here(&mut self) -> Result<bool> {
+    pub(crate) fn is_here(&mut self) -> Result<bool> {
         for recv in &mut self.coming {
             if !recv.test()? {
                 return Ok(false);

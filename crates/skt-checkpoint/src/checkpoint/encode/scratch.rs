@@ -6,7 +6,7 @@ use skt_comm::{PageBuf, Result};
 /// Buffers for messages, made at their first use and kept. They are on huge pages if the system
 /// grants them, because a transport that copies between processes is twice as fast there.
 #[derive(Default)]
-pub struct Scratch {
+pub(crate) struct Scratch {
     pub(super) buffers: Vec<PageBuf>,
     /// The checksums of a row's cells.
     pub(super) sums: Vec<u64>,

@@ -3,11 +3,11 @@
 
 use super::tile::Tile;
 use super::{RegionView, bytes_of_mut};
-use crate::checkpoint::codec;
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::layout::Stripes;
 use crate::checkpoint::memory::Memory;
 use skt_comm::{Comm, Result, Tag};
+use skt_store::codec;
+use skt_store::layout::Stripes;
 use skt_terms::tree::Tree;
 
 const TAG_TREE: Tag = 3;

@@ -11,7 +11,6 @@ use crate::checkpoint::encode::{Encoder, TAG_READY, TAG_SUMS};
 use crate::checkpoint::error::Result;
 use crate::checkpoint::gathered::shared_block;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::{
     EncodeMode, EncodingSchedule, Polled, ReadyCounts, Stats, Unit, units_of,
@@ -19,6 +18,7 @@ use crate::checkpoint::schedule::{
 use crate::checkpoint::segment::OwnSegment;
 use crate::tuning::TUNING;
 use skt_comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
+use skt_store::layout::Active;
 
 /// A buffer for a count, one number.
 fn word() -> skt_comm::Result<PageBuf> {
@@ -27,7 +27,7 @@ fn word() -> skt_comm::Result<PageBuf> {
 
 impl<C: Comm, M: Memory> Encoding<C, M> {
     /// Encodes the active part of A, all of which is final, without a pause.
-    pub fn encode_all(
+    pub(crate) fn encode_all(
         &mut self,
         segment: &mut OwnSegment<M>,
         epoch: u64,
@@ -42,7 +42,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// Starts the encoding of an epoch's active part, which becomes final in `stages`; `None` if
     /// everything is final now.
-    pub fn start(
+    pub(crate) fn start(
         &mut self,
         segment: &mut OwnSegment<M>,
         epoch: u64,
@@ -80,7 +80,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// Completes an encoding whose rows are all final here.
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         segment: &mut OwnSegment<M>,
         mut schedule: EncodingSchedule<C>,
@@ -97,7 +97,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// Does what can be done now. With `all_ready` (this member's rows are all final) waits for the
     /// rest.
-    pub fn advance(
+    pub(crate) fn advance(
         &mut self,
         segment: &mut OwnSegment<M>,
         schedule: &mut EncodingSchedule<C>,

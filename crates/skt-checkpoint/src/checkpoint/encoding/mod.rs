@@ -6,14 +6,12 @@ mod advance;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
-use super::codec::Codec;
 use super::config::Config;
 use super::encode::{CellPosition, Encoder, RegionView, Scratch};
 use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
 use super::header::SegmentId;
 use super::hook::{Step, StepName};
-use super::layout::Active;
 use super::memory::Memory;
 use super::message_cost::MessageCost;
 use super::methods::Method;
@@ -21,6 +19,8 @@ use super::segment::{DamagedCell, OwnSegment};
 use crate::tuning::TUNING;
 use skt_comm::Comm;
 use skt_comm::collect::{all_gather_slices, all_reduce};
+use skt_store::codec::Codec;
+use skt_store::layout::Active;
 
 /// The active part and the stages in which it becomes final, by region.
 type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
@@ -48,12 +48,17 @@ pub(super) struct Encoding<C: Comm, M: Memory> {
 
 impl<C: Comm, M: Memory> Encoding<C, M> {
     /// The encoding by messages; [`Encoding::meet_peers`] finds out whether it can do without.
-    pub fn new(group: C, code: Codec, config: &Config) -> Self {
+    pub(crate) fn new(group: C, code: Codec, config: &Config) -> Self {
+        let encoder = match code.parities() {
+            // Each band is summed at once, by its owner.
+            0 => Encoder::Reduce,
+            _ => config.encoder.with_messages(),
+        };
         Self {
             group,
             code,
             method: config.method,
-            encoder: config.encoder.with_messages(),
+            encoder,
             message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
             in_flight_bytes: config.in_flight_bytes,
             cell_bytes: config.cell_bytes,
@@ -63,25 +68,29 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         }
     }
 
-    pub fn encoder(&self) -> Encoder {
+    fn has_parities(&self) -> bool {
+        self.method.encodes() && self.code.parities() > 0
+    }
+
+    pub(crate) fn encoder(&self) -> Encoder {
         self.encoder
     }
 
     /// Approximate bytes of a message; 0 if the group encodes without messages.
-    pub fn message_bytes(&self) -> usize {
+    pub(crate) fn message_bytes(&self) -> usize {
         match self.encoder {
             Encoder::Direct => 0,
             _ => self.message_bytes,
         }
     }
 
-    pub fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.group.rank()
     }
 
     /// Maps the segments of the group's other members. If each member can read those of all others,
     /// parities need no messages.
-    pub fn meet_peers(
+    pub(crate) fn meet_peers(
         &mut self,
         job: &C,
         segment: &mut OwnSegment<M>,
@@ -89,7 +98,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         is_new: bool,
     ) -> Result<()> {
         let asked = config.encoder;
-        if !self.method.encodes() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
+        if !self.has_parities() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
             return Ok(());
         }
         let (me, ranks) = (self.group.rank(), segment.members().to_vec());
@@ -121,14 +130,14 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(())
     }
 
-    pub fn forget_peers(&mut self) {
+    pub(crate) fn forget_peers(&mut self) {
         self.peers.clear();
     }
 
     /// Measures the cost of messages if parities need messages and their length is not given; with
     /// `direct`, prepares the others' memory for reading instead.
-    pub fn prepare(&mut self, segment: &mut OwnSegment<M>, config: &Config) -> Result<()> {
-        if !self.method.encodes() {
+    pub(crate) fn prepare(&mut self, segment: &mut OwnSegment<M>, config: &Config) -> Result<()> {
+        if !self.has_parities() {
             return Ok(());
         }
         if self.encoder == Encoder::Direct {
@@ -148,7 +157,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// The least active corners and stages of all members, rounded down to whole cells. Everything
     /// is active if there is no copy yet. Collective over the group.
-    pub fn agree_on_parts(
+    pub(crate) fn agree_on_parts(
         &self,
         segment: &OwnSegment<M>,
         active: &[Active],
@@ -172,7 +181,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// Rebuilds the settled copy and parities of the group's lost members.
-    pub fn rebuild(
+    pub(crate) fn rebuild(
         &mut self,
         segment: &mut OwnSegment<M>,
         epoch: u64,
@@ -196,7 +205,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// The damaged cells of all members. Collective over the group.
-    pub fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
+    pub(crate) fn agree_on_damage(&self, listed: &[DamagedCell]) -> Result<Damaged> {
         let places: Vec<CellPosition> = listed.iter().map(|cell| cell.place).collect();
         let mut damaged = Damaged::new();
         let of_all = all_gather_slices(&self.group, &places)?;
@@ -210,7 +219,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
 
     /// Rebuilds all damaged cells, and the same cells of the lost members, which were rebuilt from
     /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
-    pub fn repair(
+    pub(crate) fn repair(
         &mut self,
         segment: &mut OwnSegment<M>,
         epoch: u64,
@@ -220,7 +229,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         let settled = self.method.settled(epoch);
         let mut repaired = 0;
         for (place, members) in damaged {
-            let step = Step::new(StepName::RecoverMend, epoch).band(place.region, place.band);
+            let step = Step::new(StepName::RecoverRepair, epoch).band(place.region, place.band);
             segment.step(step)?;
             let mut gone: Vec<usize> = members.iter().chain(lost).copied().collect();
             gone.sort_unstable();

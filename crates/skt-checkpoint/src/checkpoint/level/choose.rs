@@ -18,7 +18,7 @@ use super::disk::{Generation, ImageId};
 use super::source::{EpochSource, FoundImage, Load, Restorable};
 
 /// What can be restored from each level.
-pub fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
+pub(crate) fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
     let of_level = |level| {
         let lost = |generation: Generation| {
             let is_rotten = rules.rotten(EpochSource::Images { level, generation }).is_some();
@@ -55,7 +55,7 @@ fn most_redundant(all: &[(Generation, Vec<usize>)]) -> Option<Generation> {
 
 /// The plan to resume from the newest generation of any level (if several levels have it, from the
 /// first of them); `None` if there is none. `why` is what prevents resuming from memory.
-pub fn from_images(
+pub(crate) fn from_images(
     offers: &[Offer],
     rules: &Rules,
     restorable: &[Restorable],
@@ -81,7 +81,7 @@ pub fn from_images(
 
 /// For each level, why this start gives it up, if it does: the failure of the first process on
 /// which it fails.
-pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
+pub(crate) fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
     let of_level = |level: usize| {
         let failed = |(process, offer): (usize, &Offer)| {
             let why = offer.failures.get(level)?.as_ref()?;
@@ -94,7 +94,7 @@ pub fn given_up(offers: &[Offer], rules: &Rules) -> Vec<Option<String>> {
 
 /// Refuses a start that has nothing to resume from, for the reason `why`, while a level that is
 /// `given_up` may have images.
-pub fn refuse_without(
+pub(crate) fn refuse_without(
     given_up: &[Option<String>],
     rules: &Rules,
     why: &str,
@@ -112,7 +112,7 @@ pub fn refuse_without(
 }
 
 /// The number of distinct images on all levels, sealed or not; several processes may see one.
-pub fn images(offers: &[Offer]) -> usize {
+pub(crate) fn images(offers: &[Offer]) -> usize {
     let all = offers.iter().flat_map(|offer| offer.images.iter().enumerate());
     let ids = all.flat_map(|(level, images)| images.iter().map(move |image| (level, image.id)));
     ids.collect::<BTreeSet<_>>().len()
@@ -132,7 +132,7 @@ fn is_true(image: &FoundImage, rules: &Rules) -> bool {
 }
 
 /// The generations of a level with a sealed image.
-pub fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
+pub(crate) fn generations(offers: &[Offer], level: usize) -> BTreeSet<Generation> {
     let sealed = |image: &&FoundImage| image.content.is_some();
     let images = offers.iter().filter_map(|offer| offer.images.get(level)).flatten();
     images.filter(sealed).map(|image| image.id.generation).collect()

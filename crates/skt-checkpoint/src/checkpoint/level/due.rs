@@ -33,7 +33,7 @@ impl ImageCost {
 pub type StateSeconds = fn(&[u8]) -> f64;
 
 /// The seconds between two images, given the cost of the last one.
-pub type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
+pub(crate) type IntervalOf = Arc<dyn Fn(&ImageCost) -> f64 + Send + Sync>;
 
 /// How often images of a level are written.
 #[derive(Clone)]
@@ -68,19 +68,19 @@ pub(super) struct RunClock {
 }
 
 impl RunClock {
-    pub fn new(of_state: Option<StateSeconds>) -> Self {
+    pub(crate) fn new(of_state: Option<StateSeconds>) -> Self {
         Self { of_state, saved: (0.0, Instant::now()) }
     }
 
     /// Notes that `state` is saved now.
-    pub fn note_saved(&mut self, state: &[u8]) {
+    pub(crate) fn note_saved(&mut self, state: &[u8]) {
         if let Some(of_state) = self.of_state {
             self.saved = (of_state(state), Instant::now());
         }
     }
 
     /// Seconds of the run.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         let (seconds, at) = self.saved;
         seconds + at.elapsed().as_secs_f64()
     }
@@ -102,28 +102,28 @@ pub(super) struct NextImage {
 
 impl NextImage {
     /// For a start that has found images due at `last_seconds`; 0 if it has found none.
-    pub fn new(every: ImagesEvery, last_seconds: f64) -> Self {
+    pub(crate) fn new(every: ImagesEvery, last_seconds: f64) -> Self {
         let cost_of_ranks = ImageCost::default();
         Self { every, last_seconds, cost: None, cost_of_ranks, under_way: None }
     }
 
     /// The cost of the last image, of the rank for which it is largest as far as this rank knows.
-    pub fn cost(&self) -> Option<ImageCost> {
+    pub(crate) fn cost(&self) -> Option<ImageCost> {
         let is_known = self.cost.is_some() || self.cost_of_ranks != ImageCost::default();
         is_known.then(|| self.cost.unwrap_or_default().max(self.cost_of_ranks))
     }
 
     /// The cost of this rank's last image; zero if it is not known.
-    pub fn own_cost(&self) -> ImageCost {
+    pub(crate) fn own_cost(&self) -> ImageCost {
         self.cost.unwrap_or_default()
     }
 
-    pub fn note_cost(&mut self, of_ranks: ImageCost) {
+    pub(crate) fn note_cost(&mut self, of_ranks: ImageCost) {
         self.cost_of_ranks = of_ranks;
     }
 
     /// Seconds between two images, if their cost determines it and is known.
-    pub fn interval_by_cost(&self) -> Option<f64> {
+    pub(crate) fn interval_by_cost(&self) -> Option<f64> {
         let ImagesEvery::Cost { first_seconds, interval_of } = &self.every else { return None };
         let seconds = interval_of(&self.cost()?);
         (*first_seconds == 0.0 || seconds > *first_seconds).then_some(seconds)
@@ -131,7 +131,7 @@ impl NextImage {
 
     /// The seconds between two images that a user asks for, and the longer ones that their cost
     /// makes of these, if it does.
-    pub fn stretched(&self) -> Option<(f64, f64)> {
+    pub(crate) fn stretched(&self) -> Option<(f64, f64)> {
         match self.every {
             ImagesEvery::Cost { first_seconds, .. } if first_seconds > 0.0 => {
                 Some((first_seconds, self.interval_by_cost()?))
@@ -141,7 +141,7 @@ impl NextImage {
     }
 
     /// Whether an image is due at `now_seconds` of the run.
-    pub fn is_due(&self, now_seconds: f64) -> bool {
+    pub(crate) fn is_due(&self, now_seconds: f64) -> bool {
         let is_over = |seconds| now_seconds - self.last_seconds >= seconds;
         match (&self.every, self.cost()) {
             (&ImagesEvery::Seconds(seconds), _) => is_over(seconds),
@@ -154,22 +154,22 @@ impl NextImage {
         }
     }
 
-    pub fn make_due(&mut self) {
+    pub(crate) fn make_due(&mut self) {
         self.last_seconds = f64::NEG_INFINITY;
     }
 
     /// Notes that an image was due at `now_seconds`, and is being written from now on.
-    pub fn begin(&mut self, now_seconds: f64) {
+    pub(crate) fn begin(&mut self, now_seconds: f64) {
         (self.last_seconds, self.under_way) = (now_seconds, Some(Instant::now()));
     }
 
     /// Seconds since an image was begun, if one is being written.
-    pub fn seconds_under_way(&self) -> Option<f64> {
+    pub(crate) fn seconds_under_way(&self) -> Option<f64> {
         self.under_way.map(|since| since.elapsed().as_secs_f64())
     }
 
     /// Notes that no image is being written any more; `cost` is `None` if it was not begun.
-    pub fn end(&mut self, cost: Option<ImageCost>) {
+    pub(crate) fn end(&mut self, cost: Option<ImageCost>) {
         self.under_way = None;
         self.cost = cost.or(self.cost);
     }

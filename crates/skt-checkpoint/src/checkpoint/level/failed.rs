@@ -8,7 +8,7 @@ use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
 /// A disk that could not be opened: every operation fails with that error.
 #[derive(Debug)]
-pub struct Unopened(pub io::Error);
+pub(crate) struct Unopened(pub io::Error);
 
 impl Unopened {
     fn fail<T>(&self) -> io::Result<T> {

@@ -15,12 +15,12 @@
 use std::io;
 use std::ops::Range;
 
-use super::super::codec::checksum;
 use super::super::header::{HeaderLayout, Identity};
-use super::super::layout::SegmentLayout;
 use super::super::methods::Method;
 use super::super::record::Record;
 use super::disk::ImageFile;
+use skt_store::codec::checksum;
+use skt_store::layout::SegmentLayout;
 
 /// Begins every image. The last byte is the version.
 const MAGIC: [u8; 8] = *b"SKTIMAG2";
@@ -42,7 +42,12 @@ pub(in super::super) struct ImageLayout {
 impl ImageLayout {
     /// The copy, the parities and the checksums of `epoch`; with method `abft`, which has none, the
     /// first `abft_bytes` of each region.
-    pub fn new(segment: &SegmentLayout, method: Method, epoch: u64, abft_bytes: usize) -> Self {
+    pub(crate) fn new(
+        segment: &SegmentLayout,
+        method: Method,
+        epoch: u64,
+        abft_bytes: usize,
+    ) -> Self {
         let (copy, set) = method.settled(epoch);
         let (mut ranges, mut end) = (Vec::new(), 0u64);
         for region in &segment.regions {
@@ -64,7 +69,7 @@ impl ImageLayout {
     }
 
     /// Bytes of an image of a segment with a header of `header_bytes`, including its seal.
-    pub fn image_bytes(&self, header_bytes: usize) -> u64 {
+    pub(crate) fn image_bytes(&self, header_bytes: usize) -> u64 {
         let seal = FIXED_BYTES + header_bytes;
         seal.next_multiple_of(IMAGE_PAGE_BYTES) as u64 + self.body_bytes
     }

@@ -17,10 +17,10 @@ use super::{WhenBusy, Writer};
 
 /// Proof that the bytes to be overwritten are not lent to a writer of images.
 #[must_use]
-pub struct Free(());
+pub(crate) struct Free(());
 
 /// Writes the images of one rank.
-pub enum Helper {
+pub(crate) enum Helper {
     /// No levels: there is never anything to write.
     None,
     Caller(Option<Writing>),
@@ -28,7 +28,7 @@ pub enum Helper {
 }
 
 /// The writing thread, which waits for the next images when it has none.
-pub struct Thread {
+pub(crate) struct Thread {
     /// `None` once the thread has been requested to end.
     to: Option<Sender<Writing>>,
     from: Receiver<Vec<Written>>,
@@ -55,7 +55,7 @@ const REPORT_PERIOD: Duration = Duration::from_millis(100);
 const PAUSE_SECONDS_MAX: f64 = 1.0;
 
 impl Helper {
-    pub fn start(writer: Writer) -> io::Result<Self> {
+    pub(crate) fn start(writer: Writer) -> io::Result<Self> {
         Ok(match writer {
             Writer::Caller => Self::Caller(None),
             Writer::Thread(begin) => Self::Thread(Thread::start(begin)?),
@@ -66,7 +66,7 @@ impl Helper {
     ///
     /// # Panics
     /// When the images before were not taken back, or there is no writer.
-    pub fn write(&mut self, writing: Writing, _: Free) {
+    pub(crate) fn write(&mut self, writing: Writing, _: Free) {
         match self {
             Self::None => unreachable!("there are no images without levels"),
             Self::Caller(busy) => {
@@ -77,7 +77,7 @@ impl Helper {
     }
 
     /// Does one operation, if the caller writes the images itself.
-    pub fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         if let Self::Caller(Some(writing)) = self {
             writing.advance();
         }
@@ -85,12 +85,12 @@ impl Helper {
 
     /// Lets the writing continue: it reads other bytes than those that the caller is about to
     /// overwrite.
-    pub fn leave(&self) -> Free {
+    pub(crate) fn leave(&self) -> Free {
         Free(())
     }
 
     /// The results of the images that were being written, if they are done.
-    pub fn done(&mut self) -> Option<Vec<Written>> {
+    pub(crate) fn done(&mut self) -> Option<Vec<Written>> {
         match self {
             Self::Thread(thread) => thread.done(),
             // Without a thread nothing is written between two calls of this rank.
@@ -100,7 +100,11 @@ impl Helper {
 
     /// Ends the writing of images, at once or when it is done, by `when_busy`. Returns their
     /// results and the permission to overwrite their source. The wait is reported to `hook`.
-    pub fn take_back(&mut self, when_busy: WhenBusy, hook: &dyn Hook) -> (Vec<Written>, Free) {
+    pub(crate) fn take_back(
+        &mut self,
+        when_busy: WhenBusy,
+        hook: &dyn Hook,
+    ) -> (Vec<Written>, Free) {
         let start = Instant::now();
         let report = |(operations, expected_seconds): (u64, f64)| {
             let seconds = start.elapsed().as_secs_f64();
@@ -258,7 +262,7 @@ mod tests {
     /// A folder for the images of a run, and the number of bytes that are written to it.
     fn disk() -> (TempDir, Arc<dyn Disk>, Arc<AtomicUsize>) {
         let folder = tempfile::tempdir().expect("a folder");
-        let disk = ImageFolder::open(folder.path(), "run", 0, 0).expect("a disk");
+        let disk = ImageFolder::open(folder.path(), "run", 0, None).expect("a disk");
         let written = Arc::new(AtomicUsize::new(0));
         let count = written.clone();
         let on_write = move |bytes| _ = count.fetch_add(bytes, Ordering::SeqCst);

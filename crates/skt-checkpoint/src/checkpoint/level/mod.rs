@@ -15,6 +15,7 @@ pub mod folder;
 mod format;
 mod helper;
 mod images;
+pub mod owners;
 pub(super) mod probe;
 mod ranks;
 pub(super) mod room;

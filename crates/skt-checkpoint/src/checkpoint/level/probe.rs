@@ -11,7 +11,7 @@ use super::format::{SealState, read_seal};
 use super::source::FoundImage;
 
 /// The properties that a segment or an image must have to be usable.
-pub struct ImageQuery<'a> {
+pub(crate) struct ImageQuery<'a> {
     pub header: &'a HeaderLayout,
     pub fingerprint: u64,
     pub parameters: &'a Parameters,
@@ -19,7 +19,7 @@ pub struct ImageQuery<'a> {
 
 /// What a process sees of a level.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub listed: Vec<FileId>,
     pub free_bytes: u64,
     /// Files that this process manages, that is, removes when they are no longer needed.
@@ -33,7 +33,7 @@ pub struct Seen {
 impl ImageQuery<'_> {
     /// What this process sees of a level, as far as the disk answers. It manages the images of the
     /// ranks for which `is_ours` holds.
-    pub fn probe(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
+    pub(crate) fn probe(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
         let listed = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
         let (listed, free_bytes) = match listed {
             Ok(listed) => listed,

@@ -33,7 +33,7 @@ struct Request {
 /// For each level, the slot that this rank writes to, and a [`Refusal::NoRoom`] if the level has no
 /// room for the images of all ranks; the refusals are the same on all processes. `seen` has what
 /// this process has seen of the levels. Collective.
-pub fn slots_with_room<C: Comm>(
+pub(crate) fn slots_with_room<C: Comm>(
     comm: &C,
     levels: &[Level],
     seen: &[Seen],
@@ -100,10 +100,10 @@ fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal>
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::codec::CodecKind;
     use super::super::super::config::Config;
     use super::*;
     use skt_comm::pages::system_page_bytes;
+    use skt_store::codec::CodecKind;
 
     /// The request of a rank on each of these nodes, with an image of this many KiB.
     fn requests(nodes: &[(&str, u64)]) -> Vec<Request> {

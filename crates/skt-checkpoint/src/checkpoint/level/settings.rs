@@ -5,6 +5,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::checkpoint_times::young_seconds;
 use skt_terms::levels::{IMAGES_MTBF_SECONDS, with_options};
 use skt_terms::shown::shell_quoted;
 use skt_terms::units::{self, parse_seconds};
@@ -19,7 +20,7 @@ const KEEP: usize = 2;
 /// The largest share of a run's time that images may cost, those of all levels together, where a
 /// user gives their interval. A tenth is far above what the best interval costs, and leaves a run
 /// most of its rate.
-pub const IMAGES_SHARE_MAX: f64 = 0.1;
+pub(crate) const IMAGES_SHARE_MAX: f64 = 0.1;
 /// The longest path, which goes into results of bounded size.
 const FOLDER_BYTES_MAX: usize = 255;
 /// The most levels that a user may name.
@@ -38,7 +39,7 @@ pub struct LevelSettings {
     pub folder: PathBuf,
     /// The least seconds between two images; `None`: chosen by what an image costs.
     pub every_seconds: Option<f64>,
-    /// Whether these seconds count even if images cost more than [`IMAGES_SHARE_MAX`].
+    /// Whether these seconds count even if images cost more than `IMAGES_SHARE_MAX`.
     pub is_every_strict: bool,
     /// Mean seconds between failures that need an image.
     pub mtbf_seconds: f64,
@@ -100,11 +101,11 @@ impl LevelSettings {
         Some(())
     }
 
-    /// Opens the level for test `test` of `run`, with the `writer` of its images. For `number` see
+    /// Opens the level for test `test` of `run`, with the `writer` of its images. For `job` see
     /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
     /// does about it is decided when all ranks know.
-    fn open(&self, run: &str, test: usize, number: u64, writer: ImageWriter) -> Level {
-        let disk: Arc<dyn Disk> = match ImageFolder::open(&self.folder, run, test, number) {
+    fn open(&self, run: &str, test: usize, job: Option<u64>, writer: ImageWriter) -> Level {
+        let disk: Arc<dyn Disk> = match ImageFolder::open(&self.folder, run, test, job) {
             Ok(disk) => Arc::new(disk),
             Err(source) => Arc::new(Unopened(source)),
         };
@@ -173,7 +174,7 @@ impl ImageWriter {
 /// which the work loses `cost_seconds`, and failures that need one occur every `mtbf_seconds` on
 /// average: `max(sqrt(2 M C), W)` (Benoit et al., IEEE TC 2017; `skt_model::levels` derives it).
 fn best_interval_seconds(cost_seconds: f64, write_seconds: f64, mtbf_seconds: f64) -> f64 {
-    (2.0 * mtbf_seconds * cost_seconds).sqrt().max(write_seconds)
+    young_seconds(mtbf_seconds, cost_seconds).max(write_seconds)
 }
 
 /// The time from one image to the next, in seconds, where a user asks for `asked_seconds`: longer,
@@ -184,20 +185,20 @@ fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max:
 
 impl Levels {
     /// Opens the levels for test `test` of `run`, on a rank of `threads` threads. `shares` is
-    /// whether the writer of images uses the cores of these threads. For `number` see
+    /// whether the writer of images uses the cores of these threads. For `job` see
     /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
     /// does about it is decided when all ranks know.
     pub fn open(
         &self,
         run: &str,
         test: usize,
-        number: u64,
+        job: Option<u64>,
         threads: usize,
         shares: bool,
     ) -> Vec<Level> {
         let share_max = IMAGES_SHARE_MAX / self.0.len() as f64;
         let writer = ImageWriter { threads, shares, share_max };
-        self.0.iter().map(|level| level.open(run, test, number, writer)).collect()
+        self.0.iter().map(|level| level.open(run, test, job, writer)).collect()
     }
 
     /// Removes the folders of the run, which are empty.
@@ -251,7 +252,7 @@ fn fault(text: &str) -> String {
             }
         }
     }
-    format!("{MAX_NAMED_LEVELS} levels at most, each with a folder of its own")
+    format!("{MAX_NAMED_LEVELS} levels at most, each with its own folder")
 }
 
 /// Why a word begins no level.
@@ -308,7 +309,7 @@ mod tests {
                 (0..waits.len()).map(|i| format!("local:/{i},every={asked:?}s")).collect();
             let levels: Levels = text.join(",").parse().expect("legal");
             let mut share = 0.0;
-            for (level, &wait_seconds) in levels.open("run", 0, 0, threads, shares).iter().zip(&waits) {
+            for (level, &wait_seconds) in levels.open("run", 0, None, threads, shares).iter().zip(&waits) {
                 let ImagesEvery::Cost { first_seconds, interval_of } = &level.every else {
                     panic!("{level:?}")
                 };
@@ -329,7 +330,7 @@ mod tests {
     #[test]
     fn strict_interval_is_kept_whatever_it_costs() {
         let strict: Levels = "local:/x,every=2s!".parse().expect("legal");
-        let every = &strict.open("run", 0, 0, 1, true)[0].every;
+        let every = &strict.open("run", 0, None, 1, true)[0].every;
         assert!(matches!(every, ImagesEvery::Seconds(2.0)), "{every:?}");
         let last: Levels = "local:/x,every=2s!,every=3s".parse().expect("legal");
         assert!(!last.0[0].is_every_strict);
@@ -381,7 +382,7 @@ mod tests {
             ("near:/x", "`near` is neither local nor global"),
             ("local:/x,keep=17", "`keep=17`: that is no keep"),
             ("every=1h", "`every=1h` has no local:FOLDER before it"),
-            ("local:/x,global:/x", "4 levels at most, each with a folder of its own"),
+            ("local:/x,global:/x", "4 levels at most, each with its own folder"),
             ("local", "`local` is neither a level"),
         ] {
             let why = text.parse::<Levels>().unwrap_err().to_string();

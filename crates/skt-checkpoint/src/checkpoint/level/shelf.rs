@@ -50,7 +50,7 @@ pub struct LevelReport {
 /// What a rank reports of its images on a level at a barrier.
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct Vote {
+pub(crate) struct Vote {
     /// The pending epochs that are sealed here, one bit each.
     sealed: u64,
     /// All bits set if the rank can still write.
@@ -61,7 +61,7 @@ pub struct Vote {
 
 impl Vote {
     /// The vote of two ranks together.
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         Self {
             sealed: self.sealed & other.sealed,
             works: self.works & other.works,
@@ -71,7 +71,7 @@ impl Vote {
 }
 
 /// The images of this rank on all levels.
-pub struct Shelves {
+pub(crate) struct Shelves {
     start: StartId,
     clock: RunClock,
     /// Epoch of the images last given to the writer; 0 if there is none.
@@ -110,7 +110,7 @@ impl Shelves {
     /// The shelves of a start that writes to `slots`, one per level, on levels that it has not
     /// `given_up`. The start keeps the `complete` generations that it has found there, the newest
     /// due at `newest_seconds` of the run, and has found files `own` with slots of this rank.
-    pub fn new(
+    pub(crate) fn new(
         start: StartId,
         levels: &[Level],
         slots: &[Slot],
@@ -146,20 +146,20 @@ impl Shelves {
 
     /// Notes that the disk of a level has failed, so that this rank writes no more images there.
     /// The other ranks learn of it at the next barrier.
-    pub fn fail(&mut self, level: usize, why: String) {
+    pub(crate) fn fail(&mut self, level: usize, why: String) {
         self.shelves[level].report.failure.get_or_insert(why);
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.shelves.is_empty()
     }
 
     /// Epoch of the images last given to the writer; 0 if there is none.
-    pub fn writing(&self) -> u64 {
+    pub(crate) fn writing(&self) -> u64 {
         self.writing
     }
 
-    pub fn reports(&self) -> Vec<LevelReport> {
+    pub(crate) fn reports(&self) -> Vec<LevelReport> {
         let report = |shelf: &Shelf| LevelReport {
             interval_seconds: shelf.next.interval_by_cost(),
             ..shelf.report.clone()
@@ -169,23 +169,23 @@ impl Shelves {
 
     /// What to do when images are not done in time: wait, if any level's images are to be waited
     /// for.
-    pub fn when_busy(&self) -> WhenBusy {
+    pub(crate) fn when_busy(&self) -> WhenBusy {
         let waits = |shelf: &Shelf| shelf.level.when_busy == WhenBusy::Wait;
         if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
     }
 
-    pub fn make_due(&mut self, level: usize) {
+    pub(crate) fn make_due(&mut self, level: usize) {
         self.shelves[level].next.make_due();
     }
 
-    pub fn make_all_due(&mut self) {
+    pub(crate) fn make_all_due(&mut self) {
         self.shelves.iter_mut().for_each(|shelf| shelf.next.make_due());
     }
 
     /// Seconds that this rank needs for the images of one more epoch, judging by those of this
     /// start; one that is being written counts at least twice its time so far. If the rank waits
     /// for images, the rest of those that are being written comes first.
-    pub fn seconds_of_images(&self) -> f64 {
+    pub(crate) fn seconds_of_images(&self) -> f64 {
         let (mut new, mut begun, mut passed) = (0.0, 0.0, 0.0_f64);
         // A write that has failed here ends this rank's images, before the others learn of it.
         let works = |shelf: &&Shelf| !shelf.report.is_over && shelf.report.failure.is_none();
@@ -205,18 +205,18 @@ impl Shelves {
     }
 
     /// Notes that the application saves `state` now.
-    pub fn note_saved_state(&mut self, state: &[u8]) {
+    pub(crate) fn note_saved_state(&mut self, state: &[u8]) {
         self.clock.note_saved(state);
     }
 
     /// The levels that need an image now, one bit each, as rank 0 sees it.
-    pub fn due(&self) -> u8 {
+    pub(crate) fn due(&self) -> u8 {
         let now_seconds = self.clock.seconds();
         self.levels_that(|shelf| !shelf.report.is_over && shelf.next.is_due(now_seconds))
     }
 
     /// The levels whose images of the last epoch were due and had no room, one bit each.
-    pub fn put_off(&self) -> u8 {
+    pub(crate) fn put_off(&self) -> u8 {
         self.levels_that(|shelf| shelf.is_put_off)
     }
 
@@ -228,7 +228,7 @@ impl Shelves {
 
     /// Levels whose images cost too much to be written as often as the user asks: a warning about
     /// each, once.
-    pub fn new_warnings(&mut self) -> Vec<String> {
+    pub(crate) fn new_warnings(&mut self) -> Vec<String> {
         let warning = |shelf: &mut Shelf| {
             let (asked_seconds, used_seconds) =
                 shelf.next.stretched().filter(|_| !shelf.has_warned)?;
@@ -246,7 +246,7 @@ impl Shelves {
     }
 
     /// What this rank reports at a barrier, for each level.
-    pub fn votes(&self) -> Vec<Vote> {
+    pub(crate) fn votes(&self) -> Vec<Vote> {
         let vote = |shelf: &Shelf| {
             let bit = |(i, epoch)| u64::from(shelf.sealed.contains(epoch)) << i;
             let sealed = shelf.pending.iter().enumerate().map(bit).fold(0, |all, bit| all | bit);
@@ -258,7 +258,7 @@ impl Shelves {
 
     /// Applies the votes of all ranks together: a generation that all have sealed becomes complete,
     /// generations older than the ones to keep may be removed, and the slowest rank's cost counts.
-    pub fn count_votes(&mut self, votes: &[Vote]) {
+    pub(crate) fn count_votes(&mut self, votes: &[Vote]) {
         assert_eq!(votes.len(), self.shelves.len());
         for (shelf, vote) in self.shelves.iter_mut().zip(votes) {
             shelf.report.is_over |= vote.works == 0;
@@ -268,7 +268,7 @@ impl Shelves {
     }
 
     /// Whether images of this start are complete on all levels that are still written to.
-    pub fn has_complete_images(&self) -> bool {
+    pub(crate) fn has_complete_images(&self) -> bool {
         let is_of_start = |newest: &Generation| newest.start == self.start;
         let mut working = self.shelves.iter().filter(|shelf| !shelf.report.is_over).peekable();
         working.peek().is_some()
@@ -277,7 +277,7 @@ impl Shelves {
 
     /// The images to write now, of epoch `epoch`, whose stamp is in force, on the levels that are
     /// `due`.
-    pub fn new_images(
+    pub(crate) fn new_images(
         &mut self,
         due: u8,
         epoch: u64,
@@ -309,7 +309,7 @@ impl Shelves {
     }
 
     /// Notes the results of images, for which the rank has waited `wait_seconds`.
-    pub fn note(&mut self, written: Vec<Written>, wait_seconds: f64) {
+    pub(crate) fn note(&mut self, written: Vec<Written>, wait_seconds: f64) {
         let all_seconds: f64 = written.iter().map(|one| one.seconds).sum();
         for one in written {
             // Images are written one after the other, so each has its share of the wait.

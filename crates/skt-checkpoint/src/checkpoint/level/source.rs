@@ -8,21 +8,21 @@ use super::disk::{Generation, ImageId};
 
 /// A source of the data of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EpochSource {
+pub(crate) enum EpochSource {
     Memory,
     Images { level: usize, generation: Generation },
 }
 
 /// A source that this start has found to have more rot than its parities can rebuild.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Rotten {
+pub(crate) struct Rotten {
     pub source: EpochSource,
     pub refusal: Refusal,
 }
 
 /// An image that a process sees.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FoundImage {
+pub(crate) struct FoundImage {
     pub id: ImageId,
     /// Contents of its seal; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,

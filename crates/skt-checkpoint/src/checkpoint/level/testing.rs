@@ -7,10 +7,10 @@ use std::sync::Arc;
 use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 
 /// Called with the bytes of a write.
-pub type OnWrite = Arc<dyn Fn(usize) + Send + Sync>;
+pub(crate) type OnWrite = Arc<dyn Fn(usize) + Send + Sync>;
 
 /// Calls a function before each write to a disk.
-pub struct Observed<T: ?Sized>(pub Box<T>, pub OnWrite);
+pub(crate) struct Observed<T: ?Sized>(pub Box<T>, pub OnWrite);
 
 impl<T: ?Sized> Debug for Observed<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,7 +14,7 @@ use skt_host::thread_clock::thread_cpu_seconds;
 
 /// An image to be written.
 #[derive(Debug)]
-pub struct NewImage {
+pub(crate) struct NewImage {
     pub level: usize,
     pub disk: Arc<dyn Disk>,
     pub generation: Generation,
@@ -27,7 +27,7 @@ pub struct NewImage {
 
 /// The source of an image.
 #[derive(Debug)]
-pub struct Sealed {
+pub(crate) struct Sealed {
     /// The image's seal, in whole pages.
     pub seal: Vec<u8>,
     /// Offsets of the lent ranges in the body.
@@ -37,7 +37,7 @@ pub struct Sealed {
 
 /// The result of an image.
 #[derive(Debug)]
-pub struct Written {
+pub(crate) struct Written {
     pub level: usize,
     pub epoch: u64,
     pub end: ImageEnd,
@@ -51,7 +51,7 @@ pub struct Written {
 
 /// How an image ended.
 #[derive(Debug)]
-pub enum ImageEnd {
+pub(crate) enum ImageEnd {
     /// The image is complete and survives a power cut; with its bytes.
     Sealed(u64),
     /// There was no image to write, only files to remove, of which some may be left.
@@ -80,7 +80,7 @@ enum NextOperation {
 }
 
 /// Images that are being written from the bytes of a segment.
-pub struct Writing {
+pub(crate) struct Writing {
     lent: Lent,
     images: Vec<NewImage>,
     piece_bytes: usize,
@@ -101,7 +101,7 @@ pub struct Writing {
 impl Writing {
     /// Starts writing `images` from the `lent` ranges, in pieces of `piece_bytes`, with at most
     /// `rates` bytes of a body per second, by level.
-    pub fn new(
+    pub(crate) fn new(
         lent: Lent,
         images: Vec<NewImage>,
         piece_bytes: usize,
@@ -126,7 +126,7 @@ impl Writing {
 
     /// Seconds to wait before the next operation, so that no body is written faster than its level
     /// allows.
-    pub fn pause_seconds(&self) -> f64 {
+    pub(crate) fn pause_seconds(&self) -> f64 {
         let Some(image) = self.images.get(self.image) else { return 0.0 };
         match (self.body, self.rates[image.level]) {
             (Some((begun, bytes)), Some(rate)) => {
@@ -138,7 +138,7 @@ impl Writing {
 
     /// The operations done, and the seconds that the next one may take: the first sync writes at
     /// most what the body has written so far; for other operations 0, unknown.
-    pub fn progress(&self) -> (u64, f64) {
+    pub(crate) fn progress(&self) -> (u64, f64) {
         let expected_seconds = match (self.next, self.body) {
             (NextOperation::SyncBody, Some((begun, _))) => begun.elapsed().as_secs_f64(),
             _ => 0.0,
@@ -147,7 +147,7 @@ impl Writing {
     }
 
     /// Does the next operation. Returns whether there is another.
-    pub fn advance(&mut self) -> bool {
+    pub(crate) fn advance(&mut self) -> bool {
         let Some(image) = self.images.get(self.image) else { return false };
         self.operations += 1;
         let (level, epoch) = (image.level, image.generation.epoch);
@@ -180,7 +180,7 @@ impl Writing {
 
     /// Stops writing, and frees the space of what is not sealed. Removes no files, as the rank
     /// waits for this, and a disk may take long to remove many.
-    pub fn give_up(&mut self) {
+    pub(crate) fn give_up(&mut self) {
         let is_begun = self.file.is_some();
         let mut seconds = if is_begun { self.begun.elapsed().as_secs_f64() } else { 0.0 };
         self.discard_unsealed();
@@ -201,7 +201,7 @@ impl Writing {
         }
     }
 
-    pub fn into_written(self) -> Vec<Written> {
+    pub(crate) fn into_written(self) -> Vec<Written> {
         self.written
     }
 

@@ -15,8 +15,9 @@ use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{Generation, Restorable};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
+use crate::checkpoint::segment::Loaded;
 use skt_comm::Comm;
-use skt_comm::collect::broadcast_bytes;
+use skt_comm::collect::{all_gather_json, broadcast_bytes};
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
@@ -27,10 +28,10 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// [`Self::checkpoint_abft`].
     pub(super) fn recover_abft(&mut self) -> Result<Recovered> {
         let (start, epoch) = (Instant::now(), self.plan.epoch);
-        let is_sound = self.load_image(epoch)?;
+        let loaded = self.load_image(epoch)?;
         if self.plan.load.is_some() {
             self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
-            let rotten = self.agree_on_rot(!is_sound)?;
+            let rotten = self.agree_on_rot(&loaded)?;
             self.lose_images(&rotten);
             self.segment.stamp_rebuilt(epoch, &self.plan.state)?;
         }
@@ -48,8 +49,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     ///
     /// # Errors
     /// [`Refusal::RottenImages`] on all ranks, if a group does not survive that.
-    fn agree_on_rot(&self, is_rotten: bool) -> Result<Vec<usize>> {
-        let rotten = self.ranks_where(is_rotten)?;
+    fn agree_on_rot(&self, loaded: &Loaded) -> Result<Vec<usize>> {
+        let rotten = self.ranks_where(!loaded.is_sound)?;
         let (lost, parities) = (self.plan.lost.clone(), self.config.parities);
         let is_gone = |rank: &&usize| rotten.contains(rank) || lost.contains(rank);
         let is_too_much = |group: &Vec<usize>| group.iter().filter(is_gone).count() > parities;
@@ -60,7 +61,14 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let load = self.plan.load.as_ref().expect("what has rotted comes from images");
         let level = self.config.levels[load.level].name.clone();
         let epoch = self.plan.epoch;
-        Err(Refusal::RottenImages { epoch, level, rotten, lost, parities }.into())
+        let failures = all_gather_json(&self.job, &loaded.failure)?;
+        let mut unread = Vec::new();
+        for (rank, failure) in failures.into_iter().enumerate() {
+            unread.extend(failure.map(|why| (rank, why)));
+        }
+        let mut rotten = rotten;
+        rotten.retain(|rank| unread.iter().all(|(other, _)| other != rank));
+        Err(Refusal::RottenImages { epoch, level, rotten, unread, lost, parities }.into())
     }
 
     /// Commits `state` on all ranks, once all have called this. The data is not copied; images of

@@ -9,13 +9,13 @@ use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Hook, Step, StepName};
-use crate::checkpoint::layout::Active;
 use crate::checkpoint::level::{Images, LevelReport, Rotten};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
 use crate::checkpoint::segment::OwnSegment;
 use skt_comm::Comm;
 use skt_comm::collect::all_reduce;
+use skt_store::layout::Active;
 
 /// Takes and recovers checkpoints of one rank's regions.
 pub struct Checkpointer<C: Comm, M: Memory> {
@@ -26,6 +26,8 @@ pub struct Checkpointer<C: Comm, M: Memory> {
     pub(super) images: Images,
     /// Sources that this start has found rotten, before it resumed from the present one.
     pub(super) rotten: Vec<Rotten>,
+    /// The largest progress that an earlier start has noted in a segment of this process's node.
+    pub(super) earlier_progress: u64,
     pub(super) plan: OpeningPlan,
     /// How this rank's group computes parities. The field comes before the segment, so that the
     /// others' segments are released before the hold on the run.
@@ -71,6 +73,20 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The newest epoch; 0 before the first checkpoint.
     pub fn epoch(&self) -> u64 {
         self.segment.record().committed()
+    }
+
+    /// Notes how far the application has come since the last checkpoint, in any number that grows.
+    /// A later start learns of it, though it continues from the checkpoint.
+    pub fn note_progress(&mut self, progress: u64) {
+        self.segment.note_progress(progress);
+    }
+
+    /// The largest progress that earlier starts have noted in any segment that was found; 0 if
+    /// there is none. Collective.
+    pub fn earlier_progress(&self) -> Result<u64> {
+        let mut largest = [self.earlier_progress];
+        all_reduce(&self.job, &mut largest, u64::max)?;
+        Ok(largest[0])
     }
 
     /// Bytes of this rank's segment.

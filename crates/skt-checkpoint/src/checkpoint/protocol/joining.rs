@@ -4,18 +4,19 @@ use std::mem;
 
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::agree::OpeningPlan;
-use crate::checkpoint::codec::{Codec, CodecError};
 use crate::checkpoint::config::Config;
 use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::{Geometry, RegionShape, SegmentLayout};
 use crate::checkpoint::level::room::slots_with_room;
 use crate::checkpoint::level::{ImageLayout, Images, Slot};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::opening::Opening;
 use crate::checkpoint::segment::OwnSegment;
 use skt_comm::Comm;
+use skt_comm::collect::roll_call;
+use skt_store::codec::{Codec, CodecError};
+use skt_store::layout::{Geometry, RegionShape, SegmentLayout};
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
@@ -34,6 +35,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let (layout, code) = laid_out(&config, opening.header.bytes(), shapes, members.len())?;
         let images = Images::start(comm, &opening, &plan, &config, slots)?;
         let rotten = mem::take(&mut opening.rotten);
+        let earlier_progress = opening.progress;
         let segment = OwnSegment::create(opening, segment, comm.rank(), &plan, &config, layout)?;
         let group_comm = comm.split(Some(group as u32), rank as u32)?.expect("a colour");
         let job = comm.split(Some(0), rank as u32)?.expect("a colour");
@@ -45,6 +47,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             config,
             images,
             rotten,
+            earlier_progress,
             segment,
         })
     }
@@ -52,7 +55,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Waits until all segments exist. Collective.
     pub(super) fn joined(&mut self) -> Result<()> {
         self.segment.step(Step::new(StepName::Joined, self.plan.epoch))?;
-        Ok(self.job.barrier()?)
+        Ok(roll_call(&self.job)?)
     }
 }
 

@@ -35,19 +35,21 @@ use super::alike;
 pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
-use super::layout::{Active, RegionShape};
 use super::level::Rotten;
 pub use super::memory::{Memory, Peer};
 use super::methods::Method;
 use super::opening::Opening;
 use super::schedule::UnderWay;
 pub use super::schedule::{Polled, Stats};
+use super::segment::Loaded;
 pub use checkpointer::Checkpointer;
 use finish::FinishedRun;
 use joining::slots_of_levels;
 use recover::Recovered;
 use skt_comm::Comm;
-use skt_comm::collect::{all_reduce, broadcast_bytes};
+use skt_comm::collect::{all_reduce, broadcast_bytes, roll_call};
+use skt_host::waits::Announced;
+use skt_store::layout::{Active, RegionShape};
 
 /// The run, as [`Checkpointer::open`] found it.
 pub enum Opened<C: Comm, M: Memory> {
@@ -115,11 +117,13 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let slots = slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
 
         // 2 discard: room is freed on all nodes before anything new is created there.
+        let mut wait = Announced::begin("all ranks to remove what cannot be used");
         opening.discard(&plan.discard[process], plan.epoch)?;
         if config.resume == Resume::Never {
             opening.discard_all_images(&plan)?;
         }
-        comm.barrier()?;
+        roll_call(comm)?;
+        wait.update("all ranks to create their segments");
 
         // 3 create, join: nothing that a later start could need changes.
         let is_new = segment.is_none();
@@ -170,16 +174,17 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             return self.recover_abft().map(Some);
         }
         // 4 recover-load: B, C and their checksums come from this rank's image.
-        self.load_image(epoch)?;
+        let Loaded { failure, .. } = self.load_image(epoch)?;
+        let _wait = Announced::begin("all ranks to recover");
 
         // 5 recover-verify: finds damage in the survivors' data and parities.
-        let damaged = self.verify(epoch)?;
+        let damaged = self.verify(epoch, failure)?;
         let lost = self.lost_members();
 
         // 6 recover-flush, recover-stamp: B := A where (A, D) holds the epoch.
         self.segment.finish_flush(epoch, self.holds(epoch))?;
 
-        // 7 recover-rebuild, recover-mend, recover-stamp: B and C of the lost members.
+        // 7 recover-rebuild, recover-repair, recover-stamp: B and C of the lost members.
         self.encoding.rebuild(&mut self.segment, epoch, &lost)?;
         let repaired = self.encoding.repair(&mut self.segment, epoch, &damaged, &lost)?;
         let mut repaired = [repaired as u64];

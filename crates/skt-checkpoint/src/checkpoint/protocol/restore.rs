@@ -4,12 +4,14 @@ use super::Opened;
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::error::Result;
-use crate::checkpoint::layout::RegionShape;
 use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
-use crate::checkpoint::segment::SegmentParts;
+use crate::checkpoint::segment::{Loaded, SegmentParts};
 use skt_comm::Comm;
+use skt_comm::collect::roll_call;
+use skt_host::waits::Announced;
+use skt_store::layout::RegionShape;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// The image that this rank loads, if it loads one.
@@ -18,17 +20,23 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         images.iter().flatten().find(|id| id.rank == self.job.rank()).copied()
     }
 
-    /// Loads this rank's data of `epoch` from its image, if it loads one. With method `abft`
-    /// returns `false` if the image is damaged or cannot be read.
-    pub(super) fn load_image(&mut self, epoch: u64) -> Result<bool> {
-        let Some(id) = self.image() else { return Ok(true) };
-        let level = self.plan.load.as_ref().expect("it names the image").level;
+    /// Loads this rank's data of `epoch` from its image, if it loads one.
+    pub(super) fn load_image(&mut self, epoch: u64) -> Result<Loaded> {
+        let none = Loaded { is_sound: true, failure: None };
+        let Some(level) = self.plan.load.as_ref().map(|load| load.level) else { return Ok(none) };
+        let mut wait = Announced::begin("its image to be read");
         let unread_bytes_max = match self.config.method {
             // One checksum covers all of the image.
             Method::Abft => 0,
             _ => self.config.damaged_cells_max.saturating_mul(self.config.cell_bytes),
         };
-        self.images.load(level, id, &mut self.segment, epoch, unread_bytes_max)
+        let loaded = match self.image() {
+            Some(id) => self.images.load(level, id, &mut self.segment, epoch, unread_bytes_max)?,
+            None => none,
+        };
+        wait.update("all ranks to read their images");
+        roll_call(&self.job)?;
+        Ok(loaded)
     }
 
     /// Treats the images of the `rotten` ranks as lost: afterwards these ranks count as lost, and

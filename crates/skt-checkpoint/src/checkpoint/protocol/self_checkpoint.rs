@@ -9,10 +9,10 @@ use std::time::Instant;
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::{EncodingSchedule, Stats};
 use skt_comm::Comm;
+use skt_store::layout::Active;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Begins to encode A, whose `active` part becomes final in `stages`.

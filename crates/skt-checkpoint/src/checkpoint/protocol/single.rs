@@ -3,10 +3,10 @@
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::Active;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
 use skt_comm::Comm;
+use skt_store::layout::Active;
 
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Marks the copy as incomplete, copies and encodes over it, waits at the barrier, and writes

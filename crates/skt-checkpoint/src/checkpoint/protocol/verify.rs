@@ -19,12 +19,12 @@ use skt_comm::collect::all_gather_json;
 impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
     /// group on what is damaged. Ranks whose images are lost then count among the plan's lost
-    /// ranks. Collective over the job.
+    /// ranks. `unread` is why this rank's image could not be read. Collective over the job.
     ///
     /// # Errors
     /// [`Refusal::Damaged`] on all ranks, when more of one stripe is damaged or lost than its
     /// parities survive.
-    pub(super) fn verify(&mut self, epoch: u64) -> Result<Damaged> {
+    pub(super) fn verify(&mut self, epoch: u64, unread: Option<String>) -> Result<Damaged> {
         self.segment.step(Step::new(StepName::RecoverVerify, epoch))?;
         let (me, listed_max) = (self.encoding.rank(), self.config.damaged_cells_max);
         let found = self.segment.find_damage(epoch, self.holds(epoch), me, listed_max);
@@ -35,7 +35,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // Damage too large to list means that the image is lost or the segment is refused.
         let listed = if found.are_listed() { &found.listed[..] } else { &[] };
         let damaged = self.encoding.agree_on_damage(listed)?;
-        self.refuse_what_is_too_much(epoch, &found, &damaged, &rotten)?;
+        self.refuse_what_is_too_much(epoch, (&found, unread), &damaged, &rotten)?;
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
             // All members of the group record it, as a later start may lack any of them.
@@ -49,7 +49,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,
-        found: &Findings,
+        (found, unread): (&Findings, Option<String>),
         damaged: &Damaged,
         rotten: &[usize],
     ) -> Result<()> {
@@ -73,6 +73,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
             row: first.row,
             byte: first.place.cell * self.config.cell_bytes,
             cells: found.cells,
+            unread,
         });
         let all = all_gather_json(&self.job, &damage)?;
         let damage: Vec<Damage> = all.into_iter().flatten().collect();

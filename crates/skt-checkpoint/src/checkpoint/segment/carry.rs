@@ -7,15 +7,15 @@ use std::time::Instant;
 use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::{Active, Area};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
+use skt_store::layout::{Active, Area};
 
 impl<M: Memory> OwnSegment<M> {
     /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
     /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
     /// rest of that part, which froze in between, is copied here, and so are all checksums.
-    pub fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
+    pub(crate) fn carry(&mut self, epoch: u64, active: &[Active], stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         for (region, &now) in active.iter().enumerate() {
             self.carry_sums(region, epoch)?;
@@ -55,7 +55,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Asserts that A equals its copy outside of `active`.
-    pub fn assert_frozen(&self, active: &[Active]) {
+    pub(crate) fn assert_frozen(&self, active: &[Active]) {
         let (copy, _) = self.method.settled(self.record.stamped());
         for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {
             if let Some(row) =
@@ -68,7 +68,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// Asserts that the new parities equal those of the epoch before outside of the bands and bytes
     /// that were encoded.
-    pub fn assert_carried(&self, active: &[Active]) {
+    pub(crate) fn assert_carried(&self, active: &[Active]) {
         for (index, (areas, active)) in self.layout.regions.iter().zip(active).enumerate() {
             let bands = areas.stripes.bands_from(active.row);
             let first = if bands.is_empty() {

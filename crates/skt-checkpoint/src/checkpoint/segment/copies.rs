@@ -6,16 +6,16 @@ use std::time::Instant;
 use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::layout::{Active, Area};
 use crate::checkpoint::level::Free;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::Holds;
+use skt_store::layout::{Active, Area};
 
 impl<M: Memory> OwnSegment<M> {
     /// Copies the active part of A into the copy for the epoch of `step`; the [`Free`] token proves
     /// that no image is being written from it. Returns the seconds that it took. Local.
-    pub fn copy_all(&mut self, step: Step, active: &[Active], _: Free) -> Result<f64> {
+    pub(crate) fn copy_all(&mut self, step: Step, active: &[Active], _: Free) -> Result<f64> {
         let start = Instant::now();
         for (region, active) in active.iter().enumerate() {
             self.copy_bands(region, *active, step)?;
@@ -24,7 +24,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Copies the active bands of a region from A into the copy for the step's epoch.
-    pub fn copy_bands(&mut self, region: usize, active: Active, step: Step) -> Result<()> {
+    pub(crate) fn copy_bands(&mut self, region: usize, active: Active, step: Step) -> Result<()> {
         let (copy, _) = self.method.settled(step.epoch);
         let areas = &self.layout.regions[region];
         let (a, b, stripes) = (areas.a, areas.b[copy], areas.stripes);
@@ -39,7 +39,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// Starts the checksums of `epoch` as a copy of those of the epoch before; cells that are
     /// encoded get new ones.
-    pub fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<()> {
+    pub(crate) fn carry_sums(&mut self, region: usize, epoch: u64) -> Result<()> {
         let method = self.method;
         let sums = &self.layout.regions[region].sums;
         let (from, to) = (sums[method.encoded(epoch - 1)], sums[method.encoded(epoch)]);
@@ -48,7 +48,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Copies `bytes` of each row of `rows` from one area to the same rows of another.
-    pub fn copy_rows(
+    pub(crate) fn copy_rows(
         &mut self,
         from: Area,
         to: Area,
@@ -76,7 +76,7 @@ impl<M: Memory> OwnSegment<M> {
     /// Completes the flush of a rank that is stamped epoch - 1 and has A and D complete at `epoch`:
     /// B := A. Copies all of A, because a rank that has not seen COMMIT does not know what was
     /// active.
-    pub fn finish_flush(&mut self, epoch: u64, holds: Holds) -> Result<()> {
+    pub(crate) fn finish_flush(&mut self, epoch: u64, holds: Holds) -> Result<()> {
         if holds != Holds::Workspace {
             return Ok(());
         }
@@ -90,7 +90,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// A := B and, with method `self`, D := C. A checkpoint that was interrupted may have changed D
     /// also where the next one will neither encode nor carry it.
-    pub fn reset_workspace(&mut self, epoch: u64) -> Result<()> {
+    pub(crate) fn reset_workspace(&mut self, epoch: u64) -> Result<()> {
         self.record.assert_settled();
         assert_eq!(self.record.stamped(), epoch);
         let (copy, set) = self.method.settled(epoch);

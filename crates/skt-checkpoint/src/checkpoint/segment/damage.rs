@@ -4,14 +4,14 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::OwnSegment;
-use crate::checkpoint::codec::checksum;
 use crate::checkpoint::encode::CellPosition;
-use crate::checkpoint::layout::Summed;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::record::Holds;
+use skt_store::codec::checksum;
+use skt_store::layout::Summed;
 
 /// A damaged cell of this rank: its position in the group's stripes and in this rank's areas.
-pub struct DamagedCell {
+pub(crate) struct DamagedCell {
     pub place: CellPosition,
     pub area: &'static str,
     pub row: usize,
@@ -19,7 +19,7 @@ pub struct DamagedCell {
 
 /// The damage of this rank. All cells are counted, but a limited number is listed, because an
 /// unreadable image consists of damaged cells only.
-pub struct Findings {
+pub(crate) struct Findings {
     pub listed: Vec<DamagedCell>,
     listed_max: usize,
     pub cells: usize,
@@ -38,7 +38,7 @@ impl Findings {
     }
 
     /// Whether all damaged cells are listed.
-    pub fn are_listed(&self) -> bool {
+    pub(crate) fn are_listed(&self) -> bool {
         self.cells <= self.listed_max
     }
 }
@@ -46,7 +46,13 @@ impl Findings {
 impl<M: Memory> OwnSegment<M> {
     /// Compares all data and parities of `epoch` with their checksums. `holds` is where the data
     /// is, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
-    pub fn find_damage(&self, epoch: u64, holds: Holds, me: usize, listed_max: usize) -> Findings {
+    pub(crate) fn find_damage(
+        &self,
+        epoch: u64,
+        holds: Holds,
+        me: usize,
+        listed_max: usize,
+    ) -> Findings {
         let (copy, set) = self.method.settled(epoch);
         let (begun, mut bands) = (Instant::now(), 0);
         let mut found = Findings::none_of(listed_max);

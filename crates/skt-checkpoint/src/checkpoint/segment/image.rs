@@ -4,23 +4,31 @@ use std::ops::Range;
 use std::time::Instant;
 
 use super::OwnSegment;
-use crate::checkpoint::codec::checksum;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{ImageFile, ImageLayout, Seal, encode_seal};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::vault::Lent;
+use skt_store::codec::checksum;
+
+/// How an image was loaded.
+pub(crate) struct Loaded {
+    /// Whether the image has a seal, and with method `abft` its single checksum holds.
+    pub is_sound: bool,
+    /// Why it could not be read, all or in part.
+    pub failure: Option<String>,
+}
 
 impl<M: Memory> OwnSegment<M> {
     /// The ranges of this segment that an image of `epoch` has.
-    pub fn image_layout(&self, epoch: u64) -> ImageLayout {
+    pub(crate) fn image_layout(&self, epoch: u64) -> ImageLayout {
         ImageLayout::new(&self.layout, self.method, epoch, self.abft_image_bytes)
     }
 
     /// The checksum of an image's part of this rank's segment, if the segment contains no
     /// checksums; else 0.
-    pub fn body_sum(&self, layout: &ImageLayout) -> u64 {
+    pub(crate) fn body_sum(&self, layout: &ImageLayout) -> u64 {
         if self.method != Method::Abft {
             return 0;
         }
@@ -39,7 +47,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// The seal of an image of the epoch in the record, with a body of these bytes and this
     /// checksum.
-    pub fn seal(&self, body_bytes: u64, body_sum: u64) -> Vec<u8> {
+    pub(crate) fn seal(&self, body_bytes: u64, body_sum: u64) -> Vec<u8> {
         encode_seal(&self.header, &self.identity, &self.record, (body_bytes, body_sum))
     }
 
@@ -47,7 +55,7 @@ impl<M: Memory> OwnSegment<M> {
     ///
     /// # Safety
     /// While they are lent, no one writes to them, and this segment exists.
-    pub unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
+    pub(crate) unsafe fn lend(&mut self, ranges: &[Range<usize>]) -> Lent {
         // SAFETY: as the caller promises.
         unsafe { self.vault.lend(ranges) }
     }
@@ -55,18 +63,18 @@ impl<M: Memory> OwnSegment<M> {
     /// Loads the ranges of `layout` from an image with this seal. Ranges that cannot be read become
     /// zero and differ from their checksums. Once more than `unread_bytes_max` could not be read,
     /// the image is lost, and the rest counts as unread without a try: a disk that fails may take
-    /// seconds to refuse each read. With method `abft` returns whether the image's single
-    /// checksum holds.
-    pub fn load_image(
+    /// seconds to refuse each read.
+    pub(crate) fn load_image(
         &mut self,
         epoch: u64,
         layout: &ImageLayout,
         file: &mut dyn ImageFile,
         seal: &Seal,
         unread_bytes_max: usize,
-    ) -> Result<bool> {
+    ) -> Result<Loaded> {
         assert!(self.record.is_hollow(), "an image is never loaded over data that counts");
         let (mut loaded, mut unread, piece_bytes) = (0, 0, self.vault.chunk_bytes());
+        let mut failure = None;
         let begun = Instant::now();
         for (index, (range, place)) in layout.ranges.iter().cloned().enumerate() {
             for (chunk, start) in range.clone().step_by(piece_bytes).enumerate() {
@@ -75,7 +83,12 @@ impl<M: Memory> OwnSegment<M> {
                 let piece = start..range.end.min(start + piece_bytes);
                 let at = seal.body_at + place + (start - range.start) as u64;
                 let into = self.vault.bytes_mut(piece.clone());
-                if unread > unread_bytes_max || file.read_at(at, into).is_err() {
+                let is_read = unread <= unread_bytes_max
+                    && file
+                        .read_at(at, into)
+                        .inspect_err(|why| failure = Some(why.to_string()))
+                        .is_ok();
+                if !is_read {
                     into.fill(0);
                     unread += piece.len();
                 }
@@ -84,11 +97,11 @@ impl<M: Memory> OwnSegment<M> {
                 self.vault.passes(begun, loaded);
             }
         }
-        Ok(self.body_sum(layout) == seal.body_sum)
+        Ok(Loaded { is_sound: self.body_sum(layout) == seal.body_sum, failure })
     }
 
     /// Clears what an image of `epoch` was loaded into.
-    pub fn clear_image(&mut self, epoch: u64) {
+    pub(crate) fn clear_image(&mut self, epoch: u64) {
         assert!(self.record.is_hollow(), "what comes from an image does not count yet");
         let ImageLayout { ranges, .. } = self.image_layout(epoch);
         ranges.into_iter().for_each(|(range, _)| self.vault.bytes_mut(range).fill(0));

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub(super) use damage::{DamagedCell, Findings};
+pub(super) use image::Loaded;
 
 use super::agree::OpeningPlan;
 use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::layout::{Active, RegionAreas, SegmentLayout};
 use super::memory::Memory;
 use super::methods::Method;
 use super::opening::Opening;
@@ -23,6 +23,7 @@ use super::record::Record;
 use super::schedule::Stats;
 use super::vault::{Backing, Vault};
 use skt_comm::Result as CommResult;
+use skt_store::layout::{Active, RegionAreas, SegmentLayout};
 
 /// This rank's segment.
 pub(super) struct OwnSegment<M: Memory> {
@@ -57,7 +58,7 @@ pub(super) struct SegmentParts<M: Memory> {
 impl<M: Memory> OwnSegment<M> {
     /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
     /// record is that of a new one until the segment joins a start.
-    pub fn create(
+    pub(crate) fn create(
         mut opening: Opening<M>,
         taken: Option<M::Segment>,
         process: usize,
@@ -99,95 +100,104 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// The rank in the run whose data the segment holds.
-    pub fn rank(&self) -> usize {
+    pub(crate) fn rank(&self) -> usize {
         self.identity.rank
     }
 
     /// The ranks of the segment's group, by position in the group.
-    pub fn members(&self) -> &[usize] {
+    pub(crate) fn members(&self) -> &[usize] {
         &self.identity.members
     }
 
-    pub fn id(&self) -> SegmentId {
+    pub(crate) fn id(&self) -> SegmentId {
         self.id
     }
 
-    pub fn header(&self) -> &HeaderLayout {
+    pub(crate) fn header(&self) -> &HeaderLayout {
         &self.header
     }
 
-    pub fn layout(&self) -> &SegmentLayout {
+    pub(crate) fn layout(&self) -> &SegmentLayout {
         &self.layout
     }
 
     /// Opens another rank's segment for reading; `None` if it cannot be read from this node.
-    pub fn peer(&mut self, id: SegmentId) -> Result<Option<M::Peer>> {
+    pub(crate) fn peer(&mut self, id: SegmentId) -> Result<Option<M::Peer>> {
         self.memory.peer(id).map_err(memory_error("looking into", id))
     }
 
-    pub fn remove(&mut self) -> Result<()> {
+    pub(crate) fn remove(&mut self) -> Result<()> {
         let removed = self.memory.remove(self.id);
         removed.map_err(memory_error("removing", self.id))
     }
 
     /// Returns the parts that the segment was made of.
-    pub fn into_parts(self) -> SegmentParts<M> {
+    pub(crate) fn into_parts(self) -> SegmentParts<M> {
         let (held, hook) = self.vault.into_parts();
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
     }
 
     /// Does a step of the protocol, at which a test can kill the rank.
-    pub fn step(&self, step: Step) -> CommResult<()> {
+    pub(crate) fn step(&self, step: Step) -> CommResult<()> {
         self.vault.step(step)
     }
 
     /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
-    pub fn encoded_region(&mut self, region: usize) -> (&mut Vault<M::Segment>, &RegionAreas) {
+    pub(crate) fn encoded_region(
+        &mut self,
+        region: usize,
+    ) -> (&mut Vault<M::Segment>, &RegionAreas) {
         (&mut self.vault, &self.layout.regions[region])
     }
 
     /// The active parts of the last checkpoint, by region.
-    pub fn last_active(&self) -> &[Active] {
+    pub(crate) fn last_active(&self) -> &[Active] {
         &self.last_active
     }
 
     /// Notes the active parts of a checkpoint that is complete.
-    pub fn set_last_active(&mut self, active: Vec<Active>) {
+    pub(crate) fn set_last_active(&mut self, active: Vec<Active>) {
         self.last_active = active;
     }
 
+    /// Writes the application's progress.
+    pub(crate) fn note_progress(&mut self, progress: u64) {
+        let place = self.header.progress();
+        self.vault.bytes_mut(place).copy_from_slice(&progress.to_ne_bytes());
+    }
+
     /// The record as this rank has it. A change is in force once it is written.
-    pub fn record(&self) -> &Record {
+    pub(crate) fn record(&self) -> &Record {
         &self.record
     }
 }
 
 /// The application's workspace.
 impl<M: Memory> OwnSegment<M> {
-    pub fn set_ready(&mut self) {
+    pub(crate) fn set_ready(&mut self) {
         self.ready = true;
     }
 
-    pub fn assert_ready(&self) {
+    pub(crate) fn assert_ready(&self) {
         assert!(self.ready, "recover first");
     }
 
     /// The live workspace A of a region.
-    pub fn region(&mut self, region: usize) -> &mut [u8] {
+    pub(crate) fn region(&mut self, region: usize) -> &mut [u8] {
         self.assert_ready();
         let a = self.layout.regions[region].a;
         self.vault.bytes_mut(a.range())
     }
 
     /// The address of a region's workspace A and its bytes, valid as long as this segment.
-    pub fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
+    pub(crate) fn region_at(&mut self, region: usize) -> (*mut u8, usize) {
         self.assert_ready();
         let a = self.layout.regions[region].a.range();
         (self.vault.pointer(a.clone()), a.len())
     }
 
     /// The live workspaces of all regions, for use at the same time.
-    pub fn regions(&mut self) -> Vec<&mut [u8]> {
+    pub(crate) fn regions(&mut self) -> Vec<&mut [u8]> {
         self.assert_ready();
         let bytes = self.layout.bytes;
         let mut rest = self.vault.bytes_mut(0..bytes);
@@ -207,7 +217,7 @@ impl<M: Memory> OwnSegment<M> {
 /// Transitions of the record, each written at the step of the same name.
 impl<M: Memory> OwnSegment<M> {
     /// Joins this start; nothing that a later start could need has changed yet.
-    pub fn join(&mut self, plan: &OpeningPlan, is_new: bool) -> Result<()> {
+    pub(crate) fn join(&mut self, plan: &OpeningPlan, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, plan.epoch);
         if !is_new {
             let header = self.vault.bytes(0..self.header.bytes());
@@ -230,7 +240,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// Follows the decision of this start, which all segments have joined. Afterwards a segment
     /// that has not joined it is stale.
-    pub fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
+    pub(crate) fn confirm(&mut self, plan: &OpeningPlan) -> Result<()> {
         let (method, OpeningPlan { start, epoch, state, load, .. }) = (self.method, plan);
         let step = Step::new(StepName::Confirm, *epoch);
         // COMMIT(e) comes before the flush: otherwise a second death would find B incomplete and no
@@ -244,7 +254,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Method `single`: marks the copy as incomplete until COMMIT.
-    pub fn begin_update(&mut self, epoch: u64) -> Result<()> {
+    pub(crate) fn begin_update(&mut self, epoch: u64) -> Result<()> {
         self.record.begin_update(epoch);
         self.write_record(Step::new(StepName::Begin, epoch))
     }
@@ -253,7 +263,7 @@ impl<M: Memory> OwnSegment<M> {
     /// for the whole job once the first rank has written this record, because all ranks have passed
     /// the barrier before any writes it: a start that finds it on one rank resumes from this epoch
     /// on all.
-    pub fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
+    pub(crate) fn commit(&mut self, epoch: u64, state: Vec<u8>, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.commit(epoch, state);
         self.write_record(Step::new(StepName::Commit, epoch))?;
@@ -262,7 +272,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Stamps the epoch, which B and D hold. Afterwards this set of parities is called C.
-    pub fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
+    pub(crate) fn stamp(&mut self, epoch: u64, stats: &mut Stats) -> Result<()> {
         let start = Instant::now();
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::Stamp, epoch))?;
@@ -273,7 +283,7 @@ impl<M: Memory> OwnSegment<M> {
 
     /// COMMIT of an epoch that a copy holds already, or that needs none: it is stamped in the same
     /// record.
-    pub fn commit_stamped(&mut self, epoch: u64, state: Vec<u8>) -> Result<()> {
+    pub(crate) fn commit_stamped(&mut self, epoch: u64, state: Vec<u8>) -> Result<()> {
         self.record.commit(epoch, state);
         self.record.stamp(epoch);
         self.write_record(Step::new(StepName::Commit, epoch))
@@ -286,7 +296,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Records that a replacement has all that its rank had.
-    pub fn stamp_rebuilt(&mut self, epoch: u64, state: &[u8]) -> Result<()> {
+    pub(crate) fn stamp_rebuilt(&mut self, epoch: u64, state: &[u8]) -> Result<()> {
         if !self.record.is_hollow() {
             return Ok(());
         }
@@ -296,18 +306,18 @@ impl<M: Memory> OwnSegment<M> {
 
     /// Notes, with the next record that is written, that some of the images that the run depends on
     /// have rotted.
-    pub fn note_rotten_images(&mut self) {
+    pub(crate) fn note_rotten_images(&mut self) {
         self.record.note_rotten_images();
     }
 
     /// Drops the note of rotten images, with the next record that is written, as newer images are
     /// complete.
-    pub fn forget_rotten_images(&mut self) {
+    pub(crate) fn forget_rotten_images(&mut self) {
         self.record.forget_rotten_images();
     }
 
     /// Marks the segment: its record holds the result.
-    pub fn mark(&mut self, result: &[u8]) -> Result<()> {
+    pub(crate) fn mark(&mut self, result: &[u8]) -> Result<()> {
         self.record.finish(result);
         self.write_record(Step::new(StepName::Mark, self.record.stamped()))
     }

@@ -3,6 +3,8 @@
 //! ```text
 //! FOLDER/skt-hpl-images.USER.RUN/t0.r0-63.a18f2c.77.e12
 //!                                test, ranks, start (number and nonce), epoch
+//! FOLDER/skt-hpl-images.USER.RUN/owner.00c0ffee00c0ffee
+//!                                the job that has the folder (`owner`)
 //! ```
 //!
 //! If another user has taken the name of a run's folder, the folder is that name followed by `~`
@@ -35,10 +37,12 @@ use super::super::record::StartId;
 use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
 
+mod owner;
 mod slot;
 #[cfg(test)]
 mod tests;
 
+pub use owner::{FolderOwner, ImageJob, OwnedByAnother, job_at_work};
 use slot::OpenSlot;
 
 /// The prefix of the names of runs' folders.
@@ -51,6 +55,20 @@ pub struct ImageFolder {
     path: PathBuf,
     run: OwnedFd,
     test: usize,
+    /// The job that must own the folder whenever files are created or removed; `None` if the caller
+    /// knows that no other job uses it.
+    job: Option<u64>,
+}
+
+/// Who removes the images of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remover<'a> {
+    /// The job with this number, see [`ImageFolder::open`].
+    Job(Option<u64>),
+    /// The supervisor of the run of this name, whose jobs have ended.
+    Supervisor(&'a str),
+    /// A user who knows that no job is at work.
+    User,
 }
 
 /// A refusal of `path`, with the reason.
@@ -95,20 +113,22 @@ impl ImageFolder {
     }
 
     /// Opens the folder for the images of test `test` of `run` in `parent`, which must exist, or
-    /// creates it. If another user has taken the folder's name, it is created under a name with
-    /// `number`, which the ranks of a start share and no one else can guess.
+    /// creates it. `job` is a number that the ranks of a job share and no one else can guess. If
+    /// another user has taken the folder's name, it is created under a name with this number.
+    /// Files are created and removed only while that job owns the folder ([`FolderOwner`]); with
+    /// `None` the caller knows that no other job uses it.
     ///
     /// # Errors
     /// Any error of the system; also when this user's folder can be used by others, or is a link.
-    pub fn open(parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
+    pub fn open(parent: &Path, run: &str, test: usize, job: Option<u64>) -> io::Result<Self> {
         let above = File::open(parent).map_err(at_parent(parent))?;
         let folder = match folders_of(&above, parent, run, test)?.into_iter().next() {
             Some(folder) => folder,
-            None => Self::make(&above, parent, run, test, number)?,
+            None => Self::make(&above, parent, run, test, job.unwrap_or(0))?,
         };
         // Its creator may have died before it was synced.
         above.sync_all()?;
-        Ok(folder)
+        Ok(Self { job, ..folder })
     }
 
     /// Creates the folder of a run that has none; another rank may be faster.
@@ -149,7 +169,7 @@ impl ImageFolder {
         let meta = File::from(run.try_clone()?).metadata()?;
         match meta.mode() & 0o077 {
             _ if meta.uid() != own => Ok(None),
-            0 => Ok(Some(Self { path, run, test })),
+            0 => Ok(Some(Self { path, run, test, job: None })),
             _ => Err(refused(&path, "can be used by others: its mode is not 0700")),
         }
     }
@@ -295,15 +315,18 @@ fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result
 ///
 /// # Errors
 /// Any error of the system, the first one after all that can be removed is removed; also when the
-/// run's folder can be used by others, or is a link.
+/// run's folder can be used by others, is a link, or belongs to a job that `remover` does not
+/// name.
 pub fn remove_images_of(
     parent: &Path,
     run: &str,
+    remover: Remover,
     is_meant: impl Fn(usize) -> bool,
 ) -> io::Result<(usize, u64)> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut removed = (0, 0);
     for folder in folders_of(&above, parent, run, 0)? {
+        folder.release_for(remover)?;
         let (images, bytes) = folder.remove_images(&is_meant)?;
         removed = (removed.0 + images, removed.1 + bytes);
         remove_empty(&folder.path)?;
@@ -316,7 +339,7 @@ pub fn remove_images_of(
 ///
 /// # Errors
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
-pub fn close_folders(parent: &Path, run: &str) -> io::Result<()> {
+pub(crate) fn close_folders(parent: &Path, run: &str) -> io::Result<()> {
     let above = File::open(parent).map_err(at(parent))?;
     folders_of(&above, parent, run, 0)?.iter().try_for_each(|folder| remove_empty(&folder.path))
 }
@@ -364,6 +387,7 @@ impl Disk for ImageFolder {
     }
 
     fn create(&self, generation: Generation, slot: &Slot) -> io::Result<Box<dyn ImageFile>> {
+        self.guard()?;
         let &Slot { rank, ranks, bytes } = slot;
         let name = self.name(FileId { generation, ranks });
         let file = self.file(&name, OFlag::O_RDWR | OFlag::O_CREAT)?;
@@ -390,6 +414,7 @@ impl Disk for ImageFolder {
     }
 
     fn remove(&self, file: FileId) -> io::Result<()> {
+        self.guard()?;
         let name = self.name(file);
         match unlinkat(&self.run, name.as_str(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),

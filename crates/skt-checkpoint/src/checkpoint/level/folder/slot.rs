@@ -26,7 +26,7 @@ const FLUSH_BYTES: u64 = 256 << 20;
 const BLOCK_BYTES: usize = 4096;
 
 /// An open slot.
-pub struct OpenSlot {
+pub(crate) struct OpenSlot {
     file: File,
     /// The file again, opened to bypass the page cache.
     direct: Option<File>,
@@ -39,7 +39,7 @@ pub struct OpenSlot {
 
 impl OpenSlot {
     /// The slot of `rank`, which is one of `ranks`, in a file with slots of `slot_bytes`.
-    pub fn new(
+    pub(crate) fn new(
         file: File,
         path: PathBuf,
         ranks: SpacedRanks,
@@ -53,7 +53,7 @@ impl OpenSlot {
 
     /// Prepares for writing: makes the file `all_bytes` long, and reserves the space of the slot if
     /// the file system can.
-    pub fn reserve(&mut self, all_bytes: u64) -> io::Result<()> {
+    pub(crate) fn reserve(&mut self, all_bytes: u64) -> io::Result<()> {
         // Names the open file, even if its path now leads to another one.
         let itself = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let mut options = OpenOptions::new();

@@ -16,7 +16,7 @@ const GENERATION: Generation =
 
 fn folder() -> (TempDir, ImageFolder) {
     let above = tempfile::tempdir().unwrap();
-    let folder = ImageFolder::open(above.path(), "run", 0, NUMBER).unwrap();
+    let folder = ImageFolder::open(above.path(), "run", 0, None).unwrap();
     (above, folder)
 }
 
@@ -206,8 +206,7 @@ fn invalid_or_shared_folder_is_a_failing_disk() {
     ];
     for (what, make) in made {
         make();
-        let refused =
-            ImageFolder::open(above.path(), "run", 0, NUMBER).expect_err(what).to_string();
+        let refused = ImageFolder::open(above.path(), "run", 0, None).expect_err(what).to_string();
         assert!(
             refused.contains(&run.display().to_string()) && refused.contains(what),
             "{refused}"
@@ -218,10 +217,10 @@ fn invalid_or_shared_folder_is_a_failing_disk() {
     let file = other.join("file");
     fs::write(&file, "").unwrap();
     for parent in [above.path().join("nowhere"), file.clone(), file.join("below")] {
-        let failed = ImageFolder::open(&parent, "run", 0, NUMBER).expect_err("it is no folder");
+        let failed = ImageFolder::open(&parent, "run", 0, None).expect_err("it is no folder");
         assert!(failed.to_string().contains(&parent.display().to_string()), "{failed}");
     }
-    let folder = ImageFolder::open(&other, "run", 0, NUMBER).unwrap();
+    let folder = ImageFolder::open(&other, "run", 0, None).unwrap();
     symlink(&file, path(&folder)).unwrap();
     let refused = folder.open(self::file(), 4).err().expect("a link").to_string();
     assert!(refused.contains("is a link"), "{refused}");
@@ -257,10 +256,12 @@ fn name_taken_by_another_user_gets_another_folder() {
         let guessed = above.path().join("skt-hpl-images.0.run~0000000000000001");
         fs::create_dir(&guessed).unwrap();
         chown(&guessed, Some(65534), None).unwrap();
-        let open = |number| ImageFolder::open(above.path(), "run", 0, number).unwrap();
+        let open = |number| ImageFolder::open(above.path(), "run", 0, Some(number)).unwrap();
         let made = open(NUMBER).path;
         assert_eq!(made, above.path().join("skt-hpl-images.0.run~0000000000000abc"));
+        let owner = super::owner::testing::own(above.path(), NUMBER);
         open(NUMBER).create(GENERATION, &slot(5)).unwrap();
+        drop(owner);
         // A later start, which has another number, finds it, even after the plant is gone.
         assert_eq!(open(NUMBER + 1).list().unwrap(), [file()]);
         let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one") };
@@ -273,7 +274,12 @@ fn name_taken_by_another_user_gets_another_folder() {
             fs::remove_file(&run).unwrap()
         }
         assert_eq!(open(NUMBER + 1).path, made);
-        assert_eq!(remove_images_of(above.path(), "run", |_| true).unwrap().0, 4);
+        assert_eq!(
+            remove_images_of(above.path(), "run", Remover::Job(Some(NUMBER + 1)), |_| true)
+                .unwrap()
+                .0,
+            4
+        );
         assert!(!made.exists() && guessed.exists(), "ours goes, and no other");
         fs::remove_dir(&guessed).unwrap();
         // The plain name is free again.
@@ -284,7 +290,6 @@ fn name_taken_by_another_user_gets_another_folder() {
     assert_eq!(fs::read_dir(&victim).unwrap().count(), 0);
 }
 
-/// Earlier versions gave each rank a file of the size of its image.
 #[test]
 fn a_file_of_one_rank_is_one_slot() {
     let (_above, folder) = folder();
@@ -306,7 +311,9 @@ fn images_are_counted_by_their_slots() {
     fs::write(folder.path.join("t0.r4-7.note"), "").unwrap();
     let [images] = &stored_images(above.path()).unwrap()[..] else { panic!("one generation") };
     assert_eq!((images.ranks, images.bytes), (5, 5 * SLOT_BYTES));
-    let remove = |test: usize| remove_images_of(above.path(), "run", |of| of == test).unwrap();
+    let remove = |test: usize| {
+        remove_images_of(above.path(), "run", Remover::User, |of| of == test).unwrap()
+    };
     assert_eq!(remove(1), (0, 0));
     assert_eq!(remove(0), (5, 5 * SLOT_BYTES));
     assert!(folder.path.join("t0.r4-7.note").exists(), "it is no image");

@@ -12,7 +12,7 @@ use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::memory::Memory;
-use crate::checkpoint::segment::OwnSegment;
+use crate::checkpoint::segment::{Loaded, OwnSegment};
 
 /// The `files` that no start needs: those of generations that cannot be restored, or are not kept.
 /// While no generation can be restored, all generations with a `sealed` image stay.
@@ -57,25 +57,28 @@ impl Images {
     /// Loads the copy, parities and checksums of this rank from its image `id` of level `number`.
     /// The segment is hollow until they are verified. Bytes that cannot be read, some or all, stay
     /// zero and differ from their checksums; if they are more than `unread_bytes_max`, the image is
-    /// lost. With method `abft` returns whether the image has a seal and its single checksum holds.
-    pub fn load<M: Memory>(
+    /// lost.
+    pub(crate) fn load<M: Memory>(
         &self,
         number: usize,
         id: ImageId,
         segment: &mut OwnSegment<M>,
         epoch: u64,
         unread_bytes_max: usize,
-    ) -> Result<bool> {
+    ) -> Result<Loaded> {
         let layout = segment.image_layout(epoch);
-        let opened = open_sealed(&self.levels[number], id, segment.header(), &layout);
-        let Ok((mut file, seal)) = opened else { return Ok(false) };
-        segment.load_image(epoch, &layout, &mut *file, &seal, unread_bytes_max)
+        match open_sealed(&self.levels[number], id, segment.header(), &layout) {
+            Ok((mut file, seal)) => {
+                segment.load_image(epoch, &layout, &mut *file, &seal, unread_bytes_max)
+            }
+            Err(why) => Ok(Loaded { is_sound: false, failure: Some(why.to_string()) }),
+        }
     }
 
     /// Removes the images that no start needs any more, among those that this process manages.
     /// Rotten ones are among them, since the run resumes from another source. If removal fails, for
     /// instance on a read-only disk, the level fails.
-    pub fn discard_superfluous<M: Memory>(
+    pub(crate) fn discard_superfluous<M: Memory>(
         &mut self,
         segment: &OwnSegment<M>,
         plan: &OpeningPlan,

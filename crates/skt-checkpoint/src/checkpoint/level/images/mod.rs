@@ -26,7 +26,7 @@ use skt_comm::Comm;
 use skt_comm::collect::{all_max, all_reduce};
 
 /// The images of this rank on all levels.
-pub struct Images {
+pub(crate) struct Images {
     levels: Vec<Level>,
     piece_bytes: usize,
     helper: Helper,
@@ -38,7 +38,7 @@ pub struct Images {
 
 impl Images {
     /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
-    pub fn start<C: Comm, M: Memory>(
+    pub(crate) fn start<C: Comm, M: Memory>(
         comm: &C,
         opening: &Opening<M>,
         plan: &OpeningPlan,
@@ -81,7 +81,7 @@ impl Images {
 
     /// Seconds that the images of one epoch take this rank, judging by those that it has written or
     /// is writing in this start; 0 if there are none.
-    pub fn seconds(&mut self) -> f64 {
+    pub(crate) fn seconds(&mut self) -> f64 {
         if let Some(written) = self.helper.done() {
             self.shelves.note(written, 0.0);
         }
@@ -99,7 +99,7 @@ impl Images {
     /// Waits for the images that are being written, and for those of the newest epoch that had no
     /// room before. Returns, level by level, whether those of the newest epoch are complete on all
     /// ranks. Collective.
-    pub fn finish<C: Comm, M: Memory>(
+    pub(crate) fn finish<C: Comm, M: Memory>(
         &mut self,
         job: &C,
         segment: &mut OwnSegment<M>,
@@ -119,11 +119,11 @@ impl Images {
     }
 
     /// Does one operation on an image, if this rank writes its images itself.
-    pub fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         self.helper.advance();
     }
 
-    pub fn are_due(&mut self) -> bool {
+    pub(crate) fn are_due(&mut self) -> bool {
         self.due() != 0
     }
 
@@ -134,17 +134,17 @@ impl Images {
         self.shelves.due()
     }
 
-    pub fn give_up(&mut self, hook: &dyn Hook) {
+    pub(crate) fn give_up(&mut self, hook: &dyn Hook) {
         let (_written, _free) = self.helper.take_back(WhenBusy::Skip, hook);
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.
-    pub fn take_back(&mut self, hook: &dyn Hook) -> Free {
+    pub(crate) fn take_back(&mut self, hook: &dyn Hook) -> Free {
         self.take_back_since(Instant::now(), hook)
     }
 
     /// [`Self::take_back`] for a rank that has waited for the images since `start`.
-    pub fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
+    pub(crate) fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
         let (written, free) = self.helper.take_back(self.shelves.when_busy(), hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free
@@ -152,14 +152,14 @@ impl Images {
 
     /// [`Self::take_back`], unless the images are of the epoch before `epoch`, whose bytes
     /// may stay lent.
-    pub fn take_back_before(&mut self, epoch: u64, hook: &dyn Hook) -> Free {
+    pub(crate) fn take_back_before(&mut self, epoch: u64, hook: &dyn Hook) -> Free {
         if self.shelves.writing() + 1 == epoch { self.helper.leave() } else { self.take_back(hook) }
     }
 
     /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
     /// of it changes before it is taken back. With method `abft`, nothing of the rank's data
     /// changes.
-    pub fn write<M: Memory>(&mut self, segment: &mut OwnSegment<M>, epoch: u64, due: u8) {
+    pub(crate) fn write<M: Memory>(&mut self, segment: &mut OwnSegment<M>, epoch: u64, due: u8) {
         if self.shelves.is_empty() {
             return;
         }
@@ -188,7 +188,7 @@ impl Images {
     }
 
     /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
-    pub fn barrier<C: Comm, M: Memory>(
+    pub(crate) fn barrier<C: Comm, M: Memory>(
         &mut self,
         job: &C,
         segment: &mut OwnSegment<M>,
@@ -204,7 +204,7 @@ impl Images {
 
     /// Appends to the state of rank 0 one byte with the levels that are due; nothing without
     /// levels.
-    pub fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
+    pub(crate) fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
         const { assert!(MAX_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
             let due = if job.rank() == 0 {
@@ -220,7 +220,7 @@ impl Images {
 
     /// Removes the byte that [`Self::append_due`] has added to the state, and returns it; 0 without
     /// levels.
-    pub fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
+    pub(crate) fn split_off_due(&self, state: &mut Vec<u8>) -> u8 {
         if self.shelves.is_empty() { 0 } else { state.pop().expect("rank 0 has appended it") }
     }
 }

@@ -199,6 +199,11 @@ module skt
       end function version_c
    end interface
 
+   ! 0 and 1, as in C, are accepted, too.
+   interface skt_finalize
+      module procedure finalize_logical, finalize_integer
+   end interface skt_finalize
+
 contains
 
    ! Begins or continues a run; bytes and options are those of skt.h.
@@ -226,12 +231,19 @@ contains
       done = answer /= 0
    end function skt_checkpoint_test
 
-   function skt_finalize(done) result(code)
+   function finalize_logical(done) result(code)
       logical, intent(in) :: done
       integer(c_int) :: code
 
       code = finalize_c(merge(1_c_int, 0_c_int, done))
-   end function skt_finalize
+   end function finalize_logical
+
+   function finalize_integer(done) result(code)
+      integer(c_int), intent(in) :: done
+      integer(c_int) :: code
+
+      code = finalize_c(done)
+   end function finalize_integer
 
    function skt_error(code) result(text)
       integer(c_int), intent(in) :: code

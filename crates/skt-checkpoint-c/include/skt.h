@@ -220,8 +220,9 @@ int skt_finalize(int done);
 /* The meaning of a code. */
 const char *skt_error(int code);
 
-/* What has happened in the last failed call of this thread, or which images skt_finalize(1) could
- * not remove; valid until its next call. */
+/* What has happened in the last failed call of this thread, that skt_init has begun a run without
+ * redundancy (on one rank), or which images skt_finalize(1) could not remove; valid until its next
+ * call. */
 const char *skt_message(void);
 
 /* The version of the library that is loaded. */

@@ -6,7 +6,7 @@ use skt_comm::pages::system_page_bytes;
 
 /// Whether the first and the last page of this memory are mapped: those of a device are not. The
 /// memory is not accessed.
-pub fn is_mapped(memory: *const u8, bytes: usize) -> bool {
+pub(crate) fn is_mapped(memory: *const u8, bytes: usize) -> bool {
     let page_bytes = system_page_bytes();
     let is_page = |address: usize| {
         let (page, mut residency) = (address / page_bytes * page_bytes, 0u8);

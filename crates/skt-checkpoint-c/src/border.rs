@@ -6,12 +6,14 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Mutex, Once, TryLockError};
 
+use skt_terms::shown::printable;
+
 use crate::code::{Code, Result, Stop};
 use crate::raw;
 use crate::session::Session;
 
 /// The state of the run in this process.
-pub enum RunState {
+pub(crate) enum RunState {
     None,
     Open(Box<Session>),
     /// The run can no longer be used in this process.
@@ -46,7 +48,7 @@ fn keep_panics_quiet() {
 }
 
 /// Runs a call on the state of the process, and returns its code.
-pub fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
+pub(crate) fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
     keep_panics_quiet();
     IS_INSIDE.set(true);
     let done = panic::catch_unwind(AssertUnwindSafe(|| on_state(body)));
@@ -61,7 +63,7 @@ pub fn call(body: impl FnOnce(&mut RunState) -> Result<Code>) -> c_int {
 }
 
 /// Runs a call that needs neither MPI nor a run, and returns its code.
-pub fn local(body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn local(body: impl FnOnce() -> Result<()>) -> c_int {
     let (code, text) = match body() {
         Ok(()) => (Code::Success, String::new()),
         Err(stop) => (stop.code, stop.text),
@@ -120,20 +122,21 @@ fn bug() -> Stop {
 }
 
 /// A text for C, without zeros within.
-pub fn c_text(text: &str) -> CString {
+pub(crate) fn c_text(text: &str) -> CString {
     let text: Vec<u8> = text.bytes().filter(|&byte| byte != 0).collect();
     CString::new(text).expect("no zero is left")
 }
 
 /// Sets the message of this thread. A thread that is ending, as in a function of `atexit`, has no
 /// message any more: its calls only return codes.
-pub fn set_message(text: &str) {
-    let text = c_text(text);
+pub(crate) fn set_message(text: &str) {
+    // Some texts are of the program's callbacks, of drivers or of files, and it prints them.
+    let text = c_text(&printable(text));
     let _ = MESSAGE.try_with(|message| *message.borrow_mut() = text);
 }
 
 /// The message of this thread, which its next call changes.
-pub fn message() -> *const c_char {
+pub(crate) fn message() -> *const c_char {
     // A thread that ends has no message any more.
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }

@@ -63,7 +63,7 @@ impl Code {
             Self::Options => c"an option is not legal",
             Self::Mpi => c"MPI is not initialized, is finalized, or refuses a call",
             Self::Thread => c"another thread is in a call, or MPI does not allow calls of this one",
-            Self::Space => c"the regions are larger than what skt_init was told",
+            Self::Space => c"the regions are larger than announced to skt_init",
             Self::Region => c"a region is not as the checkpoint has it",
             Self::Refused => c"the run cannot begin, or continue from what was found, as asked; nothing was changed",
             Self::System => c"the system refuses memory or a file",

@@ -94,7 +94,7 @@ fn is_right(all: Words) -> bool {
 /// The collective calls, as messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Call {
+pub(crate) enum Call {
     Init = 1,
     /// The end of `skt_init`, when the run is open.
     Opened = 2,
@@ -194,7 +194,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 }
 
 /// The ranks of a job, as they notify each other of their calls.
-pub struct Control {
+pub(crate) struct Control {
     comm: MpiComm,
     timeout: Duration,
     /// The number of the last agreement.
@@ -205,12 +205,12 @@ pub struct Control {
 
 impl Control {
     /// The ranks of `comm`, which serves nothing else.
-    pub fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
+    pub(crate) fn new(comm: MpiComm, timeout_seconds: f64) -> Self {
         let timeout = Duration::from_secs_f64(timeout_seconds);
         Self { comm, timeout, number: Cell::new(0), sent: RefCell::default() }
     }
 
-    pub fn comm(&self) -> &MpiComm {
+    pub(crate) fn comm(&self) -> &MpiComm {
         &self.comm
     }
 
@@ -222,7 +222,7 @@ impl Control {
     /// The first rank with something wrong, in words that name it, on all ranks; a rank that does
     /// not come in time; ranks in different calls; the error of a rank's `while_waiting`, on all
     /// ranks.
-    pub fn agree(
+    pub(crate) fn agree(
         &self,
         call: Call,
         wrong: Option<&Stop>,
@@ -265,7 +265,7 @@ impl Control {
     ///
     /// # Errors
     /// The first rank that has failed, in words that name it, on all ranks.
-    pub fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
+    pub(crate) fn conclude(&self, call: Call, wrong: Option<&Stop>) -> Result<()> {
         let mine = self.enter(call, wrong);
         let words = words(self.comm.rank(), call, wrong.is_some(), false);
         let all = self.meet(words, &mine, None, &mut || Ok(()))?;
@@ -452,7 +452,7 @@ impl Control {
     }
 
     /// Notifies all other ranks that this one has failed.
-    pub fn notify_failure(&self, call: Call, stop: &Stop) {
+    pub(crate) fn notify_failure(&self, call: Call, stop: &Stop) {
         let text = format!("rank {}: {}", self.comm.rank(), stop.text);
         let stop = Stop::over(stop.code, text);
         let word = Word::new(WordKind::Failed, call, self.number.get(), Some(&stop));
@@ -463,7 +463,7 @@ impl Control {
     }
 
     /// The failure that another rank has reported, if any.
-    pub fn failed(&self) -> Result<Option<Stop>> {
+    pub(crate) fn failed(&self) -> Result<Option<Stop>> {
         match self.comm.probe_any(TAG_FAILED).map_err(|why| lost(&why))? {
             Some(rank) => Ok(self.take(rank, TAG_FAILED)?.stop),
             None => Ok(None),

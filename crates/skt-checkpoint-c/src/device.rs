@@ -19,7 +19,7 @@ const FAILED: c_int = -1;
 
 /// The libraries of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub(crate) enum Kind {
     Cuda,
     Hip,
     OpenCl,
@@ -27,7 +27,7 @@ pub enum Kind {
 
 impl Kind {
     /// The call of `skt.h`.
-    pub fn call(self) -> &'static str {
+    pub(crate) fn call(self) -> &'static str {
         match self {
             Self::Cuda => "skt_mover_cuda",
             Self::Hip => "skt_mover_hip",
@@ -66,7 +66,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 ///
 /// # Safety
 /// `queue` is a stream or a queue of this kind, which lives until [`close`].
-pub unsafe fn mover(kind: Kind, queue: *mut c_void) -> Result<SktMover> {
+pub(crate) unsafe fn mover(kind: Kind, queue: *mut c_void) -> Result<SktMover> {
     let mut registry = registry();
     let known = registry
         .copies
@@ -113,7 +113,7 @@ unsafe fn copier(kind: Kind, queue: *mut c_void) -> std::result::Result<Copier, 
 ///
 /// # Safety
 /// The memory stays mapped until [`close`].
-pub unsafe fn open(memory: Range<usize>) {
+pub(crate) unsafe fn open(memory: Range<usize>) {
     let mut registry = registry();
     for copies in registry.copies.values_mut() {
         // SAFETY: by this function's contract.
@@ -123,7 +123,7 @@ pub unsafe fn open(memory: Range<usize>) {
 }
 
 /// Ends all movers, and releases what they have pinned.
-pub fn close() {
+pub(crate) fn close() {
     let mut registry = registry();
     registry.pinnable = None;
     registry.copies.clear();

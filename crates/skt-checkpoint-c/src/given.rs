@@ -12,10 +12,10 @@ use std::ptr;
 use crate::code::{Code, Result, Stop};
 
 /// The options that a program gives, as an environment variable would have them.
-pub type GivenOptions = BTreeMap<&'static str, String>;
+pub(crate) type GivenOptions = BTreeMap<&'static str, String>;
 
 /// The error of an option.
-pub fn bad(text: impl Into<String>) -> Stop {
+pub(crate) fn bad(text: impl Into<String>) -> Stop {
     Stop::new(Code::Options, text)
 }
 
@@ -116,7 +116,7 @@ const MIN_BYTES: usize = offset_of!(SktOptions, time_limit) + size_of::<*const c
 /// More than any header will have: what is larger was not filled by `skt_options_init`.
 const MAX_BYTES: usize = 1 << 16;
 
-pub fn read_toml(text: &str) -> Result<GivenOptions> {
+pub(crate) fn read_toml(text: &str) -> Result<GivenOptions> {
     let table: toml::Table =
         text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;
     let named = |(name, value): (&String, &toml::Value)| {
@@ -140,7 +140,7 @@ fn as_text(value: &toml::Value) -> String {
 ///
 /// # Safety
 /// `options` is null or a place of `size` bytes.
-pub unsafe fn fill(options: *mut SktOptions, size: usize) -> Result<()> {
+pub(crate) unsafe fn fill(options: *mut SktOptions, size: usize) -> Result<()> {
     if options.is_null() {
         let text = "skt_options_init: the place for the options is null";
         return Err(Stop::new(Code::Argument, text));
@@ -161,7 +161,7 @@ pub unsafe fn fill(options: *mut SktOptions, size: usize) -> Result<()> {
 ///
 /// # Safety
 /// `options` is null or was filled by [`fill`] and changed since; its texts end with a zero.
-pub unsafe fn read_struct(options: *const SktOptions) -> Result<GivenOptions> {
+pub(crate) unsafe fn read_struct(options: *const SktOptions) -> Result<GivenOptions> {
     if options.is_null() {
         return Ok(GivenOptions::new());
     }

@@ -30,7 +30,7 @@ const PIECE_BYTES: usize = 1 << 20;
 /// The number of runs of each name that this process has ended.
 static ENDED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
-pub fn note_ended(run_id: &str) {
+pub(crate) fn note_ended(run_id: &str) {
     let mut ended = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
     *ended.entry(run_id.to_owned()).or_default() += 1;
 }
@@ -101,7 +101,7 @@ fn shortened(text: &str, exact: &[u8]) -> String {
 ///
 /// # Errors
 /// A rank is lost; within, a rank cannot read what it runs.
-pub fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>> {
+pub(crate) fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>> {
     let here = Program::read();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
     let mut read = || match hash_of(Path::new(FILE)) {

@@ -22,7 +22,7 @@
 //! was filled by `skt_options_init`.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(clippy::missing_safety_doc, reason = "all calls have the contract above")]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 mod access;
 mod border;
@@ -158,6 +158,7 @@ fn begin(
             // SAFETY: the session and its memory end in `skt_finalize` alone, which calls
             // `device::close` before.
             unsafe { device::open(session.memory_addresses()) };
+            border::set_message(session.redundancy());
             *state = RunState::Open(session);
             Ok(Code::Success)
         }

@@ -26,7 +26,7 @@ pub struct SktMover {
 
 /// The callbacks of a region.
 #[derive(Clone, Copy)]
-pub struct Callbacks {
+pub(crate) struct Callbacks {
     to_host: ToHost,
     from_host: FromHost,
     error: Option<Explain>,
@@ -39,7 +39,7 @@ impl Callbacks {
     /// # Safety
     /// `mover` is null or points to a mover. Its callbacks copy within the memory of the region for
     /// as long as it is protected, do not unwind, and make no call of this library.
-    pub unsafe fn read(id: i32, mover: *const SktMover) -> Result<Self> {
+    pub(crate) unsafe fn read(id: i32, mover: *const SktMover) -> Result<Self> {
         let refused = |what: &str| {
             Err(Stop::new(
                 Code::Argument,
@@ -60,7 +60,7 @@ impl Callbacks {
 }
 
 /// The memory of a region that its callbacks copy. The address is passed to them and not used here.
-pub struct DeviceRegion {
+pub(crate) struct DeviceRegion {
     pub id: i32,
     pub memory: *mut c_void,
     pub callbacks: Callbacks,

@@ -8,22 +8,22 @@ use std::sync::Arc;
 use nix::sys::signal::SigSet;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::alike::{Difference, Setting, compare};
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::level::{Reach, Writer};
 use skt_checkpoint::checkpoint::parameters::cut_value;
-use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_checkpoint::client;
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::Comm;
+use skt_store::codec::CodecKind;
+use skt_store::store::{SegmentName, StoreKind};
 
 use crate::code::Result;
 use crate::given::{GivenOptions, bad};
 use crate::state::seconds_of;
 
 /// Seconds that the ranks of a call wait for the last one.
-pub const TIMEOUT_SECONDS: f64 = 600.0;
+pub(crate) const TIMEOUT_SECONDS: f64 = 600.0;
 /// Mean seconds between failures of the whole job.
 const MTBF_SECONDS: f64 = 86400.0;
 /// The most members of a group: GF(2^8) has no more points.
@@ -32,7 +32,7 @@ const MAX_MEMBERS: i64 = 255;
 const MAX_PARITIES: i64 = 127;
 
 /// What a program asks of its checkpoints.
-pub struct Options {
+pub(crate) struct Options {
     /// The options of the Rust interface. The ranks agree on what the data depends on.
     pub client: client::Options,
     /// What the data depends on; by default the program and its arguments.
@@ -51,7 +51,7 @@ impl Options {
     /// # Errors
     /// [`Code::Options`](crate::code::Code::Options), with the name of the option and what is
     /// legal.
-    pub fn resolve(
+    pub(crate) fn resolve(
         given: &GivenOptions,
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self> {
@@ -92,7 +92,7 @@ impl Options {
             && levels.0.iter().any(|level| level.reach == Reach::Global)
         {
             return Err(bad(
-                "option run_id: a run with a global level needs a name of its own: another job of \
+                "option run_id: a run with a global level needs its own name: another job of \
                  this program may use the same folder, on other nodes, and each would take the \
                  images there for its own",
             ));
@@ -117,7 +117,7 @@ impl Options {
     }
 
     /// The options of a process on `host`, which the file of failure domains has to name.
-    pub fn on_host(mut self, host: &str) -> Result<Self> {
+    pub(crate) fn on_host(mut self, host: &str) -> Result<Self> {
         if let Some(domains) = &self.domains {
             let unnamed = || bad(format!("option domains: the file does not name host {host}"));
             self.client.config.domain = domains.get(host).cloned().ok_or_else(unnamed)?;
@@ -129,7 +129,7 @@ impl Options {
     ///
     /// # Errors
     /// A rank is lost; within, the first rank with another option than rank 0.
-    pub fn agree<C: Comm>(&self, comm: &C) -> skt_comm::Result<Result<()>> {
+    pub(crate) fn agree<C: Comm>(&self, comm: &C) -> skt_comm::Result<Result<()>> {
         let found = compare(comm, &self.settings)?;
         Ok(found.map_or(Ok(()), |Difference { process, name, here, there }| {
             let text = format!(

@@ -14,7 +14,7 @@ const SPINS: u32 = 2000;
 const NAP: Duration = Duration::from_micros(50);
 
 /// Rests between two tests of a message, after `spins` of them.
-pub fn rest(spins: u32) {
+pub(crate) fn rest(spins: u32) {
     if spins < SPINS { std::thread::yield_now() } else { std::thread::sleep(NAP) }
 }
 
@@ -31,7 +31,7 @@ fn refused(call: &str, code: c_int) -> Result<()> {
 /// # Errors
 /// [`Code::Mpi`] before MPI is initialized and after it is finalized; [`Code::Thread`] on another
 /// thread than MPI's, where MPI does not allow calls of several.
-pub fn check_mpi() -> Result<()> {
+pub(crate) fn check_mpi() -> Result<()> {
     let (mut is_begun, mut is_over): (c_int, c_int) = (0, 0);
     // SAFETY: both may be called at any time.
     unsafe {
@@ -62,12 +62,12 @@ pub fn check_mpi() -> Result<()> {
     Ok(())
 }
 
-pub fn from_fortran(number: c_int) -> ffi::MPI_Comm {
+pub(crate) fn from_fortran(number: c_int) -> ffi::MPI_Comm {
     // SAFETY: MPI runs, which the caller has checked; it looks the number up.
     unsafe { ffi::RSMPI_Comm_f2c(number) }
 }
 
-pub fn to_fortran(comm: ffi::MPI_Comm) -> c_int {
+pub(crate) fn to_fortran(comm: ffi::MPI_Comm) -> c_int {
     // SAFETY: MPI runs and the communicator is alive.
     unsafe { ffi::RSMPI_Comm_c2f(comm) }
 }
@@ -77,7 +77,7 @@ pub fn to_fortran(comm: ffi::MPI_Comm) -> c_int {
 ///
 /// # Errors
 /// The communicator is null or an intercommunicator; a rank does not call in time.
-pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
+pub(crate) fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
     // SAFETY: a constant of the library.
     if comm == unsafe { ffi::RSMPI_COMM_NULL } {
         return Err(Stop::new(Code::Argument, "skt_init: the communicator is MPI_COMM_NULL"));
@@ -130,7 +130,7 @@ pub fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiComm> {
 
 /// A communicator of the program's ranks, in the order of `rank`, with the program's own handling
 /// of errors. Collective.
-pub fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
+pub(crate) fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
     let mut reordered = comm;
     // SAFETY: a live communicator; all ranks call this.
     refused("MPI_Comm_split", unsafe {
@@ -140,7 +140,7 @@ pub fn reorder(comm: ffi::MPI_Comm, rank: usize) -> Result<ffi::MPI_Comm> {
 }
 
 /// Frees the program's communicator, which the program must no longer use. Collective.
-pub fn free(mut comm: ffi::MPI_Comm) {
+pub(crate) fn free(mut comm: ffi::MPI_Comm) {
     // SAFETY: made by `reorder` and freed once, while MPI runs.
     unsafe { ffi::MPI_Comm_free(&mut comm) };
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use mpi::ffi;
+use skt_checkpoint::checkpoint::agree::Surface;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::mover;
 use skt_comm::mpi::{FailureWatch, WatchedComm};
@@ -51,7 +52,7 @@ enum Direction {
 }
 
 /// A run that is open.
-pub struct Session {
+pub(crate) struct Session {
     run_id: &'static str,
     saved: Saved<'static, WatchedComm>,
     control: Arc<Mutex<Control>>,
@@ -83,12 +84,16 @@ pub struct Session {
 unsafe impl Send for Session {}
 
 /// What `skt_init` finds.
-pub enum InitOutcome {
+pub(crate) enum InitOutcome {
     Run(Box<Session>),
     /// A run that an earlier start has ended. Nothing of it is left but the images that this text
     /// names, if there are any.
     Ended(String),
 }
+
+/// Reported once to a program on one rank, by the message of `skt_init`.
+const ALONE: &str = "one rank has no redundancy against lost memory: its checkpoints survive the \
+                     death of the process; only images of a level survive the loss of the host";
 
 /// Locks the control, also after a panic.
 fn lock(control: &Mutex<Control>) -> std::sync::MutexGuard<'_, Control> {
@@ -99,14 +104,9 @@ fn lock(control: &Mutex<Control>) -> std::sync::MutexGuard<'_, Control> {
 fn stop_of(error: CheckpointError) -> Stop {
     match &error {
         CheckpointError::Refused(refusal) => {
-            // What the program skt-hpl has as a flag is an option here.
-            let text = refusal.to_string();
-            let text = text.replace("--resume never", "the option resume = \"never\"");
-            let text = text.replace("that --level out", "it out of the option levels");
-            let text = text.replace("with --run-id", "by the option run_id");
-            Stop::new(Code::Refused, text.replace("--resume require", "resume = \"require\""))
+            Stop::new(Code::Refused, refusal.text(Surface::Library))
         }
-        CheckpointError::Comm(CommError::Aborted(why)) => Stop::over(Code::Lost, why.clone()),
+        CheckpointError::Comm(CommError::Aborted { reason, .. }) => Stop::over(Code::Lost, reason),
         CheckpointError::Comm(why) => lost(why),
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
             Stop::over(Code::System, error.to_string())
@@ -132,11 +132,10 @@ fn or_notify<T>(
     outcome.map_err(|error| {
         let control = lock(control);
         // A failure that another rank has reported has a separate code.
-        if let CheckpointError::Comm(CommError::Aborted(text)) = &error
-            && let Some((code, text)) = text.split_once('|')
-            && let Some(code) = code.parse().ok().and_then(Code::from_number)
+        if let CheckpointError::Comm(CommError::Aborted { reason, code: Some(code) }) = &error
+            && let Some(code) = Code::from_number(*code)
         {
-            return Stop::over(code, text);
+            return Stop::over(code, reason);
         }
         let stop = stop_of(error);
         // A failure that does not end the run is the same on all ranks.
@@ -147,8 +146,7 @@ fn or_notify<T>(
     })
 }
 
-/// The watch of a rank that waits within a checkpoint: it finds the failures of other ranks, each
-/// as the number of the code and a text.
+/// The watch of a rank that waits within a checkpoint: it finds the failures of other ranks.
 fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
     let control = control.clone();
     Arc::new(move || {
@@ -156,18 +154,21 @@ fn watch(control: &Arc<Mutex<Control>>) -> FailureWatch {
         let control = match control.try_lock() {
             Ok(control) => control,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return Ok(None),
+            Err(TryLockError::WouldBlock) => return Ok(()),
         };
-        let failed = control.failed();
-        let words = |stop: Stop| format!("{}|{}", stop.code as i32, stop.text);
-        failed.map(|stop| stop.map(words)).map_err(|stop| CommError::Aborted(words(stop)))
+        match control.failed() {
+            Ok(None) => Ok(()),
+            Ok(Some(Stop { code, text, .. })) | Err(Stop { code, text, .. }) => {
+                Err(CommError::Aborted { reason: text, code: Some(code as i32) })
+            }
+        }
     })
 }
 
 impl Session {
     /// Opens a run on the program's communicator, with room for regions of `bytes` on the rank that
     /// has most. Collective.
-    pub fn begin(
+    pub(crate) fn begin(
         comm: ffi::MPI_Comm,
         bytes: usize,
         options: Result<Options>,
@@ -188,6 +189,11 @@ impl Session {
             std::mem::forget(control);
         }
         begun
+    }
+
+    /// What the program should know of a run that has begun; empty if its ranks protect each other.
+    pub(crate) fn redundancy(&self) -> &'static str {
+        if self.saved.is_alone() { ALONE } else { "" }
     }
 
     fn agree_and_open(
@@ -269,28 +275,28 @@ impl Session {
     }
 
     /// The program's ranks, in the order of their data.
-    pub fn comm(&self) -> ffi::MPI_Comm {
+    pub(crate) fn comm(&self) -> ffi::MPI_Comm {
         self.comm
     }
 
     /// The addresses of the library's memory for the regions.
-    pub fn memory_addresses(&mut self) -> std::ops::Range<usize> {
+    pub(crate) fn memory_addresses(&mut self) -> std::ops::Range<usize> {
         let memory = self.saved.bytes().remove(0).as_ptr_range();
         memory.start.addr()..memory.end.addr()
     }
 
     /// The number of the checkpoint that this start resumes from; 0 if the run begins.
-    pub fn found(&self) -> u64 {
+    pub(crate) fn found(&self) -> u64 {
         self.saved.recovered().map_or(0, |recovered| recovered.epoch)
     }
 
     /// Items and bytes of an item of a region, as the checkpoint has it.
-    pub fn saved_size(&self, id: i32) -> Option<(usize, usize)> {
+    pub(crate) fn saved_size(&self, id: i32) -> Option<(usize, usize)> {
         self.found.get(id).map(|entry| (entry.count as usize, entry.size as usize))
     }
 
     /// Memory of the library for a region, with the checkpoint's contents or zeros.
-    pub fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
+    pub(crate) fn alloc(&mut self, id: i32, count: usize, size: usize) -> Result<*mut u8> {
         let memory = self.place_ours(id, count, size);
         self.remember(memory)
     }
@@ -333,7 +339,7 @@ impl Session {
     /// After an error the region is no longer protected, as the program may have freed its old
     /// memory. All ranks are notified in the next collective call, so no checkpoint lacks the
     /// region unnoticed.
-    pub fn protect(
+    pub(crate) fn protect(
         &mut self,
         id: i32,
         at: Result<(*mut u8, Option<Callbacks>)>,
@@ -372,7 +378,7 @@ impl Session {
     }
 
     /// Ends the protection of memory of the program.
-    pub fn unprotect(&mut self, id: i32) -> Result<()> {
+    pub(crate) fn unprotect(&mut self, id: i32) -> Result<()> {
         if self.yours.remove(&id).is_some() {
             return Ok(());
         }
@@ -382,7 +388,7 @@ impl Session {
     }
 
     /// Keeps a failure for the next collective call, which reports it on all ranks.
-    pub fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
+    pub(crate) fn remember<T>(&mut self, outcome: Result<T>) -> Result<T> {
         if let Err(stop) = &outcome {
             self.refused.get_or_insert_with(|| stop.clone());
         }
@@ -432,7 +438,7 @@ impl Session {
     }
 
     /// Copies the program's regions back from the checkpoint. Collective.
-    pub fn restore(&mut self) -> Result<()> {
+    pub(crate) fn restore(&mut self) -> Result<()> {
         let wrong = self.misfit();
         let with_devices = self.agree(Call::Restore, wrong)?;
         let memory = self.saved.bytes().remove(0);
@@ -484,7 +490,7 @@ impl Session {
     }
 
     /// Saves all regions. Collective.
-    pub fn checkpoint(&mut self) -> Result<()> {
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
         or_notify(&self.control, Call::Checkpoint, done)?;
@@ -509,7 +515,7 @@ impl Session {
 
     /// Copies the program's regions, whose memory is free again then, and begins to save all
     /// regions. Collective.
-    pub fn begin_checkpoint(&mut self) -> Result<()> {
+    pub(crate) fn begin_checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Begin)?;
         self.begun = Some(self.sums_of_ours());
         // SAFETY: the library writes to its memory in `copy`, which refuses to while a checkpoint
@@ -522,7 +528,7 @@ impl Session {
 
     /// Encodes a piece of the checkpoint that has begun. Returns whether nothing is left that this
     /// rank could do before [`Session::end_checkpoint`].
-    pub fn test_checkpoint(&mut self) -> Result<bool> {
+    pub(crate) fn test_checkpoint(&mut self) -> Result<bool> {
         if self.begun.is_none() {
             return Err(not_under_way("skt_checkpoint_test"));
         }
@@ -535,7 +541,7 @@ impl Session {
     }
 
     /// Completes the checkpoint that has begun. Collective.
-    pub fn end_checkpoint(&mut self) -> Result<()> {
+    pub(crate) fn end_checkpoint(&mut self) -> Result<()> {
         let wrong = match self.begun.clone() {
             None => Some(not_under_way("skt_checkpoint_wait")),
             Some(begun) => self.changed_since(&begun),
@@ -612,7 +618,7 @@ impl Session {
 
     /// Whether it is time for a checkpoint, the same on all ranks: never while one is under way.
     /// Collective.
-    pub fn due(&mut self) -> Result<Due> {
+    pub(crate) fn due(&mut self) -> Result<Due> {
         self.agree(Call::Due, None)?;
         if self.begun.is_some() {
             return Ok(Due::No);
@@ -622,12 +628,12 @@ impl Session {
     }
 
     /// Seconds up to the end of the job's time, by the clock of this node; infinite without one.
-    pub fn seconds_left(&self) -> f64 {
+    pub(crate) fn seconds_left(&self) -> f64 {
         self.end_unix - now_unix()
     }
 
     /// The newest checkpoint of which all ranks are known to have an image on a level; 0: none.
-    pub fn image(&self, level: i32) -> Result<u64> {
+    pub(crate) fn image(&self, level: i32) -> Result<u64> {
         let levels = self.saved.levels();
         let Some(report) = usize::try_from(level).ok().and_then(|level| levels.get(level)) else {
             let text = format!("skt_image: level {level} of {} (from 0 on)", levels.len());
@@ -644,7 +650,7 @@ impl Session {
     }
 
     /// Waits for the images that are being written. Collective.
-    pub fn wait_for_images(&mut self) -> Result<()> {
+    pub(crate) fn wait_for_images(&mut self) -> Result<()> {
         let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
         self.agree(Call::Images, wrong)?;
         let done = self.saved.finish_images();
@@ -652,7 +658,7 @@ impl Session {
     }
 
     /// Agrees that all ranks end the run, with the same argument. Collective.
-    pub fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
+    pub(crate) fn agree_on_end(&mut self, is_done: bool) -> Result<()> {
         let call = if is_done { Call::Done } else { Call::Later };
         let wrong = self.begun.is_some().then(|| under_way(call.name()));
         self.agree(call, wrong).map(drop)
@@ -661,7 +667,7 @@ impl Session {
     /// Ends the run. If it is done, removes all of it, and returns a text that names the images
     /// that a failing level keeps, if any. Otherwise the next start resumes from the run's last
     /// checkpoint, whose images are completed. Collective.
-    pub fn end(self, is_done: bool) -> Result<String> {
+    pub(crate) fn end(self, is_done: bool) -> Result<String> {
         let state = self.state();
         let Self { mut saved, control, comm, run_id, .. } = self;
         let mut stay = Vec::new();
@@ -679,7 +685,7 @@ impl Session {
     }
 
     /// Reports a failure of this rank to the other ranks.
-    pub fn notify_failure(&self, stop: &Stop) {
+    pub(crate) fn notify_failure(&self, stop: &Stop) {
         lock(&self.control).notify_failure(Call::Checkpoint, stop);
     }
 }
@@ -712,11 +718,19 @@ mod tests {
 
     #[test]
     fn flags_of_skt_hpl_are_options_here() {
-        let why = "Wait for it, or name this one with --run-id".to_owned();
-        let held = Refusal::Held { process: 1, why, passes: false };
-        let stop = stop_of(CheckpointError::Refused(held));
-        assert!(stop.text.ends_with("name this one by the option run_id"), "{}", stop.text);
-        for refusal in [Refusal::NothingFound, Refusal::OfNoUse { why: "x".to_owned() }] {
+        let text = |text: &str| text.to_owned();
+        let (level, failure, why) = (text("global:/x"), text("stat: EIO"), text("nothing else"));
+        let refusals = [
+            Refusal::Unrecoverable { epoch: 3, lost: vec![], incomplete: vec![], parities: 1 },
+            Refusal::Unrecoverable { epoch: 3, lost: vec![], incomplete: vec![1], parities: 1 },
+            Refusal::Damaged { epoch: 3, level: None, damage: vec![], lost: vec![], parities: 1 },
+            Refusal::OtherShape { process: 1, rank: 0, differences: text("rows 2, not 3") },
+            Refusal::LevelFails { level, failure, why },
+            Refusal::NothingFound { bare: 0 },
+            Refusal::NothingFound { bare: 2 },
+            Refusal::OfNoUse { why: "x".to_owned() },
+        ];
+        for refusal in refusals {
             let text = stop_of(CheckpointError::Refused(refusal)).text;
             assert!(!text.contains("--"), "{text}");
         }

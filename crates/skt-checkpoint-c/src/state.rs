@@ -8,7 +8,7 @@ const VERSION: u64 = 2;
 /// The state of a checkpoint.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-pub struct SavedState {
+pub(crate) struct SavedState {
     version: u64,
     /// Seconds of the run so far, over all starts; they decide when images of a level are due.
     seconds: f64,
@@ -16,13 +16,13 @@ pub struct SavedState {
 
 impl SavedState {
     /// The state after `seconds` of the run.
-    pub fn new(seconds: f64) -> Self {
+    pub(crate) fn new(seconds: f64) -> Self {
         Self { version: VERSION, seconds }
     }
 }
 
 /// The seconds in a state, as the levels read them.
-pub fn seconds_of(state: &[u8]) -> f64 {
+pub(crate) fn seconds_of(state: &[u8]) -> f64 {
     match bytemuck::try_pod_read_unaligned::<SavedState>(state) {
         Ok(SavedState { version: VERSION, seconds }) => seconds,
         _ => 0.0,

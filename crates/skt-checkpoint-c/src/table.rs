@@ -17,7 +17,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::code::{Code, Result, Stop};
 
 /// The most regions of a rank.
-pub const MAX_REGIONS: usize = 256;
+pub(crate) const MAX_REGIONS: usize = 256;
 /// Regions begin on multiples of this, in bytes: a cache line.
 const ALIGN: usize = 64;
 /// Marks the start of a table, and its version.
@@ -39,7 +39,7 @@ struct Head {
 /// A region in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// The number by which the program knows it.
     pub id: i32,
     kind: u32,
@@ -51,34 +51,34 @@ pub struct Entry {
 
 impl Entry {
     /// Where the region lies in the protected memory.
-    pub fn range(&self) -> std::ops::Range<usize> {
+    pub(crate) fn range(&self) -> std::ops::Range<usize> {
         let begin = self.offset as usize;
         begin..begin + (self.count * self.size) as usize
     }
 
     /// Whether it is memory of the library.
-    pub fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.kind == OURS
     }
 }
 
 /// The regions of a rank, in the order of their numbers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Table(BTreeMap<i32, Entry>);
+pub(crate) struct Table(BTreeMap<i32, Entry>);
 
 /// Bytes of protected memory for regions of `bytes` in all: room for the table and for the gaps
 /// between regions. `None` if no machine has as much.
-pub fn memory_bytes(bytes: usize) -> Option<usize> {
+pub(crate) fn memory_bytes(bytes: usize) -> Option<usize> {
     let most = 1usize << 46;
     (bytes <= most).then(|| TABLE_BYTES + MAX_REGIONS * ALIGN + bytes.next_multiple_of(ALIGN))
 }
 
 impl Table {
-    pub fn get(&self, id: i32) -> Option<&Entry> {
+    pub(crate) fn get(&self, id: i32) -> Option<&Entry> {
         self.0.get(&id)
     }
 
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.0.values()
     }
 
@@ -95,7 +95,7 @@ impl Table {
     }
 
     /// Adds a region of the library's memory before all others of its kind.
-    pub fn add_ours(
+    pub(crate) fn add_ours(
         &mut self,
         id: i32,
         count: usize,
@@ -116,7 +116,7 @@ impl Table {
 
     /// Places copies of these regions (number, items, bytes of an item) after the table, instead of
     /// all copies that were there.
-    pub fn with_yours(
+    pub(crate) fn with_yours(
         &self,
         yours: impl Iterator<Item = (i32, usize, usize)>,
         memory_bytes: usize,
@@ -144,7 +144,7 @@ impl Table {
     }
 
     /// Writes the table to the beginning of the protected memory.
-    pub fn write(&self, memory: &mut [u8]) {
+    pub(crate) fn write(&self, memory: &mut [u8]) {
         let head = Head { magic: MAGIC, entries: self.0.len() as u64 };
         let (at_head, rest) = memory.split_at_mut(size_of::<Head>());
         at_head.copy_from_slice(bytemuck::bytes_of(&head));
@@ -154,7 +154,7 @@ impl Table {
     }
 
     /// Reads the table from the beginning of the protected memory.
-    pub fn read(memory: &[u8]) -> Result<Self> {
+    pub(crate) fn read(memory: &[u8]) -> Result<Self> {
         let bad = |what: &str| Stop::over(Code::Internal, format!("the table of regions {what}"));
         let (head, rest) = memory.split_at(size_of::<Head>());
         let head: Head = bytemuck::pod_read_unaligned(head);
@@ -183,7 +183,7 @@ fn entry(id: i32, kind: u32, begin: usize, count: usize, size: usize) -> Entry {
 fn no_room(id: i32, count: usize, size: usize, memory_bytes: usize) -> Stop {
     let capacity = memory_bytes - TABLE_BYTES - MAX_REGIONS * ALIGN;
     let text = format!(
-        "region {id} of {count} x {size} bytes does not fit: skt_init was told {capacity} bytes \
+        "region {id} of {count} x {size} bytes does not fit: skt_init was given {capacity} bytes \
          for all regions of the largest rank; reserve more"
     );
     Stop::new(Code::Space, text)
@@ -217,7 +217,7 @@ mod tests {
             let stop =
                 table.with_yours([(3, count, size)].into_iter(), room).expect_err("too large");
             assert_eq!((stop.code, stop.is_over), (Code::Space, false));
-            assert!(stop.text.contains("told 64 bytes"), "{}", stop.text);
+            assert!(stop.text.contains("given 64 bytes"), "{}", stop.text);
         }
         assert_eq!(memory_bytes(usize::MAX), None);
     }

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use crate::skipped::{find, lacks};
+
 /// The checkout.
 pub fn checkout() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("two folders up")
@@ -32,7 +34,7 @@ pub fn prefix() -> &'static Path {
         let mut install = Command::new(checkout().join("scripts/install-c"));
         let printed = succeeds(install.arg(&prefix).arg(libraries()).env_remove("DESTDIR"));
         assert!(
-            printed.starts_with("installed in "),
+            printed.contains("installed in "),
             "a compiler is missing (scripts/needs.sh): {printed}"
         );
         prefix
@@ -40,7 +42,7 @@ pub fn prefix() -> &'static Path {
 }
 
 /// What the programs are run by: nothing, or the words of `SKT_C_UNDER`
-/// (`scripts/test-clients-memory`).
+/// (`scripts/dev/test-clients-memory`).
 pub fn under() -> Vec<String> {
     let words = std::env::var("SKT_C_UNDER").unwrap_or_default();
     words.split_whitespace().map(str::to_owned).collect()
@@ -69,8 +71,18 @@ pub fn compile_c(source: &Path, name: &str, compiler: &str, more: &[&str]) -> Pa
     program
 }
 
-/// Compiles a program in Fortran without a warning. Returns its path.
-pub fn compile_fortran(source: &Path, name: &str) -> PathBuf {
+/// Another compiler than that of most programs, if it is here.
+pub fn second_compiler() -> &'static str {
+    if find("clang").is_some() { "clang" } else { "gcc" }
+}
+
+/// Compiles a program in Fortran without a warning. Returns its path, or `None` if there is no
+/// compiler: then the test is skipped.
+#[track_caller]
+pub fn compile_fortran(source: &Path, name: &str) -> Option<PathBuf> {
+    if lacks(&["gfortran", "mpifort"]) {
+        return None;
+    }
     let program = prefix().join(name);
     let mut command = Command::new("mpifort");
     command.args(["-std=f2008", "-O2", "-Wall", "-Wextra", "-pedantic", "-Werror"]);
@@ -79,5 +91,5 @@ pub fn compile_fortran(source: &Path, name: &str) -> PathBuf {
     command.args(["-lskt-fortran", "-lskt-checkpoint"]);
     command.arg(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
     succeeds(&mut command);
-    program
+    Some(program)
 }

@@ -4,7 +4,7 @@
 //! reason.
 //!
 //! `SKT_C_SEED` is the seed, `SKT_C_KILLS` the number of kills of each client without a level, with
-//! a local and with a global one (`scripts/soak-clients`).
+//! a local and with a global one (`scripts/dev/soak-clients`).
 
 #[path = "../../../../tests/dice/mod.rs"]
 pub mod dice;
@@ -22,8 +22,8 @@ use dice::{Dice, seed};
 use mpirun::mpirun;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use skt_checkpoint::checkpoint::store::{SegmentName, Store as _, SysV};
 use skt_host::clock::now_unix;
+use skt_store::store::{SegmentName, Store as _, SysV};
 
 use crate::build::{checkout, compile_c, compile_fortran, under};
 
@@ -38,6 +38,7 @@ pub struct Run {
     pub program: PathBuf,
     pub name: String,
     pub steps: u64,
+    ranks: usize,
     /// Arguments after the steps, and one more of the second half of the ranks.
     pub more: Vec<String>,
     pub more_of_half: Option<String>,
@@ -72,6 +73,7 @@ impl Run {
             program: program.to_owned(),
             name,
             steps,
+            ranks: RANKS,
             more: Vec::new(),
             more_of_half: None,
             folder: None,
@@ -101,13 +103,13 @@ impl Run {
         let mut parts = match (self.odd, &self.more_of_half) {
             (Some((odd, (variable, value))), _) => {
                 let set = format!("{variable}={value}");
-                vec![usual(odd), (1, set, None), usual(RANKS - odd - 1)]
+                vec![usual(odd), (1, set, None), usual(self.ranks - odd - 1)]
             }
             (None, Some(more)) => {
-                let (ranks, variable, _) = usual(RANKS / 2);
-                vec![usual(RANKS / 2), (ranks, variable, Some(more))]
+                let (ranks, variable, _) = usual(self.ranks / 2);
+                vec![usual(self.ranks / 2), (ranks, variable, Some(more))]
             }
-            (None, None) => vec![usual(RANKS)],
+            (None, None) => vec![usual(self.ranks)],
         };
         parts.retain(|(ranks, ..)| *ranks > 0);
         parts
@@ -214,14 +216,14 @@ impl Run {
     /// Removes the memory of a rank, as a node that loses its power does.
     pub fn lose(&self, rank: u32) {
         for name in self.memory().into_iter().filter(|name| name.rank() == rank) {
-            SysV::new(false).remove(&name).expect("nobody has it open");
+            SysV::new(false).remove(&name).expect("no process has it open");
         }
     }
 
     /// Removes all memory of the run, as a power cut does.
     pub fn lose_all(&self) {
         for name in self.segments() {
-            SysV::new(false).remove(&name).expect("nobody has it open");
+            SysV::new(false).remove(&name).expect("no process has it open");
         }
     }
 }
@@ -444,7 +446,8 @@ fn pressure_that_is_saved_while_it_changes_survives() {
 #[test]
 fn bodies_in_library_memory_survive() {
     let source = checkout().join("examples/fortran/nbody.f90");
-    survives(&compile_fortran(&source, "nbody"), "nbody", 400);
+    let Some(program) = compile_fortran(&source, "nbody") else { return };
+    survives(&program, "nbody", 400);
 }
 
 #[test]
@@ -462,11 +465,12 @@ fn client_that_times_out_on_a_rank_requests_a_new_start() {
     let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/late.c");
     let late = compile_c(&source, "late.so", "gcc", &["-shared", "-fPIC"]);
     let fortran = checkout().join("examples/fortran/nbody.f90");
-    for (program, name) in [
+    let in_c = [
         (client("heat.c", "heat-late"), "heat-late"),
         (client("himeno.c", "himeno-late"), "himeno-late"),
-        (compile_fortran(&fortran, "nbody-late"), "nbody-late"),
-    ] {
+    ];
+    let in_fortran = compile_fortran(&fortran, "nbody-late").map(|program| (program, "nbody-late"));
+    for (program, name) in in_c.into_iter().chain(in_fortran) {
         let mut run = Run::new(&program, name, 10);
         let preload = ("LD_PRELOAD", mpirun::preloadable(&late));
         run.variables = vec![preload, ("SKT_TIMEOUT_SECONDS", "1".to_owned())];
@@ -522,6 +526,41 @@ fn loss_of_all_memory_is_survived_with_a_level() {
         let from: u64 = from.expect("an image").parse().expect("a number");
         assert!((100..steps).contains(&from), "{from}");
         assert_eq!((run.segments(), run.images()), (Vec::new(), 0));
+    }
+}
+
+/// No other rank has parities of its memory.
+#[test]
+fn one_rank_survives_its_death_and_with_a_level_lost_memory() {
+    let source = checkout().join("crates/skt-checkpoint-c/tests/c_sources/alone.c");
+    let program = compile_c(&source, "alone-on-one-rank", "gcc", &["-D_XOPEN_SOURCE=500"]);
+    let on_one = |name: &str, steps| {
+        let mut run = Run::new(&program, name, steps);
+        run.ranks = 1;
+        run
+    };
+    for has_level in [false, true] {
+        // It is killed long before its last step.
+        let mut run = on_one(&format!("one-rank-{has_level}"), 10_000_000);
+        if has_level {
+            run.level = Some((tempfile::tempdir().expect("a folder"), "local"));
+        }
+        let killed = run.start(&[0], 4, Duration::ZERO);
+        assert!(!killed.ok, "{}", killed.err);
+        if has_level {
+            run.lose_all();
+        }
+        let last =
+            killed.err.lines().rev().find_map(|line| line.strip_prefix("checkpoint at step "));
+        run.steps = last.and_then(|step| step.parse::<u64>().ok()).expect(&killed.err) + 100;
+        let ended = run.start(&[], 0, Duration::ZERO);
+        assert!(ended.ok && ended.err.contains("continues from step "), "{}", ended.err);
+        for start in [&killed, &ended] {
+            assert_eq!(start.err.matches("one rank has no redundancy").count(), 1, "{}", start.err);
+        }
+        let undisturbed = on_one("one-rank-undisturbed", run.steps).start(&[], 0, Duration::ZERO);
+        assert_eq!(ended.out, undisturbed.out);
+        assert!(run.segments().is_empty() && run.images() == 0, "{}", ended.err);
     }
 }
 

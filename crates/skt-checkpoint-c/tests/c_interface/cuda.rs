@@ -1,6 +1,6 @@
 //! The programs for NVIDIA GPUs: `examples/cuda/nbody.cu`, killed as those of `clients` where there
-//! is a GPU, and what `scripts/test-device` runs. Without a driver each reports that and begins no
-//! run.
+//! is a GPU, and what `scripts/dev/test-device` runs. Without a driver each reports that and begins
+//! no run.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -8,18 +8,14 @@ use std::sync::OnceLock;
 
 use crate::build::{checkout, compile_c, prefix, succeeds};
 use crate::clients::{LIMIT, Run, survives};
-use crate::skipped::skipped;
+use crate::skipped::{find, skipped};
 
 /// The compiler of CUDA: that of `NVCC`, or in `PATH`.
 fn nvcc() -> Option<PathBuf> {
-    if let Some(nvcc) = std::env::var_os("NVCC") {
-        return Some(nvcc.into());
-    }
-    let path = std::env::var_os("PATH")?;
-    std::env::split_paths(&path).map(|folder| folder.join("nvcc")).find(|nvcc| nvcc.is_file())
+    std::env::var_os("NVCC").map(PathBuf::from).or_else(|| find("nvcc"))
 }
 
-/// A program in C of `scripts/test-device`.
+/// A program in C of `scripts/dev/test-device`.
 fn program_of_script(name: &str) -> PathBuf {
     let sources = checkout().join("crates/skt-checkpoint-c/tests/device");
     compile_c(&sources.join(name).with_extension("c"), name, "gcc", &["-ldl", "-lrt"])

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::build::{checkout, compile_c, compile_fortran};
+use crate::build::{checkout, compile_c, compile_fortran, second_compiler};
 use crate::clients::{LIMIT, Run, client, survives};
 use crate::opencl;
 
@@ -38,15 +38,13 @@ fn a_device_computes_the_bits_of_the_host() {
         return;
     }
     let nbody = checkout().join("examples/fortran/nbody.f90");
+    let Some(nbody) = compile_fortran(&nbody, "nbody-host") else { return };
     let pairs = [
         (
             client("himeno.c", "himeno-host"),
-            device_client("himeno_opencl.c", "himeno-device", "clang", &[]),
+            device_client("himeno_opencl.c", "himeno-device", second_compiler(), &[]),
         ),
-        (
-            compile_fortran(&nbody, "nbody-host"),
-            device_client("nbody_opencl.c", "nbody-device", "clang", &[]),
-        ),
+        (nbody, device_client("nbody_opencl.c", "nbody-device", second_compiler(), &[])),
     ];
     for (host, device) in pairs {
         let [host, device] = [(host, "host"), (device, "device")].map(|(program, name)| {

@@ -3,7 +3,8 @@
 //! explains why, within a limit; the last start of each drill ends with the right result, and
 //! nothing is left.
 //!
-//! `SKT_C_SEED` is the seed, `SKT_C_DRILLS` the number of drills (`scripts/soak-clients --drills`).
+//! `SKT_C_SEED` is the seed, `SKT_C_DRILLS` the number of drills (`scripts/dev/soak-clients
+//! --drills`).
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -143,6 +143,13 @@ fn the_next_start_continues_from_before_a_device_was_lost() {
     );
 }
 
+/// The program prints the text to a terminal.
+#[test]
+fn control_characters_of_mover_texts_are_escaped() {
+    let failed = "rank 1: region 1: to_host of bytes 0 to 800 fails: \\u001b[2Jcleared (code 7)";
+    case("escapes", &[("skt_checkpoint()", Device, failed)]);
+}
+
 #[test]
 fn mover_codes_may_lack_texts() {
     let failed = "rank 1: region 1: to_host of bytes 0 to 800 fails: it returns no text (code 7)";
@@ -242,8 +249,9 @@ end program movers
 fn callbacks_may_be_in_fortran() {
     let source = prefix().join("movers.f90");
     fs::write(&source, FORTRAN).expect("room");
+    let Some(program) = compile_fortran(&source, "movers-fortran") else { return };
     let mut command = mpirun(2);
-    command.arg(compile_fortran(&source, "movers-fortran"));
+    command.arg(program);
     command.env("SKT_RUN_ID", format!("movers-{}", std::process::id()));
     assert_eq!(succeeds(&mut command), "");
 }

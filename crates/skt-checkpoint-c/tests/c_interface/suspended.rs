@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
-use skt_checkpoint::checkpoint::store::{Store as _, SysV};
+use skt_store::store::{Store as _, SysV};
 
 use crate::build::{checkout, compile_c, under};
 use crate::clients::mpirun::{mpirun, reader, status_within};
@@ -80,7 +80,7 @@ impl Job {
         let out = out.join().expect("text");
         let segments = SysV::new(false).list_once().expect("a store").into_iter();
         for info in segments.filter(|info| info.name.run() == self.run) {
-            SysV::new(false).remove(&info.name).expect("nobody has it open");
+            SysV::new(false).remove(&info.name).expect("no process has it open");
         }
         (code, out, self.lines.iter().collect())
     }

@@ -26,6 +26,7 @@ int main(int argc, char **argv) {
     int code = skt_init(MPI_COMM_WORLD, sizeof x + sizeof step, "application = \"alone\"");
     if (code == SKT_ENDED) return MPI_Finalize();
     need(code);
+    if (*skt_message()) fprintf(stderr, "alone: %s\n", skt_message());
     need(skt_comm(&comm));
     need(skt_protect(0, &step, 1, sizeof step));
     need(skt_protect(1, x, NUMBERS, sizeof *x));

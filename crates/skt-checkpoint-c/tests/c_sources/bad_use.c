@@ -570,7 +570,6 @@ static void run(const char *name, const char *argument) {
         SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "parities = 0" : NULL));
         SAY(skt_init(MPI_COMM_WORLD, 8000, rank == 1 ? "group_size = 3" : NULL));
         SAY(skt_init(MPI_COMM_WORLD, 8000, "resume = \"require\""));
-        if (rank == 0) SAY(skt_init(MPI_COMM_SELF, 8000, NULL));
     } else if (!strcmp(name, "late-init")) {
         if (rank == 1) wait_for_others(argument);
         SAY(skt_init(MPI_COMM_WORLD, 8000, "timeout_seconds = 1"));

@@ -228,6 +228,23 @@ static void no_text(void) {
     must(skt_finalize(1));
 }
 
+static const char *clear_screen(void *context, int code) {
+    (void)context;
+    (void)code;
+    return "\x1b[2Jcleared";
+}
+
+static void escapes(void) {
+    device of;
+    begin(&of, COUNT);
+    skt_mover mover = mover_of(&of);
+    mover.error = clear_screen;
+    must(skt_protect_with(1, address(&of), COUNT, 8, &mover));
+    if (rank == 1) of.failing = 1;
+    SAY(skt_checkpoint());
+    must(skt_finalize(1));
+}
+
 static void other_size(void) {
     device of, other = make(COUNT + 1);
     begin(&of, COUNT);
@@ -308,6 +325,7 @@ int main(int argc, char **argv) {
         {"fails-in-restore", fails_in_restore},
         {"lost-device", lost_device},
         {"no-text", no_text},
+        {"escapes", escapes},
         {"other-size", other_size},
         {"moves-to-the-host", moves_to_the_host},
         {"one-rank", one_rank},

@@ -1,5 +1,5 @@
-/* The plate of examples/c/heat.c, for scripts/compare-clients: saved by the library that is linked,
- * with the seconds of each checkpoint and of the restart.
+/* The plate of examples/c/heat.c, for scripts/measure/compare-clients: saved by the library that is
+ * linked, with the seconds of each checkpoint and of the restart.
  *
  *     mpirun -np 4 heat-... STEPS EVERY ROWS WIDTH    EVERY = 0: no checkpoint */
 #include <stdint.h>

@@ -1,6 +1,7 @@
 /* Measures one NVIDIA GPU: its link to the host by kind of memory and size, and which kinds of host
- * memory can be registered with its driver and read by it in place. scripts/test-device builds and
- * runs it. Rates need a GPU; on a library that stands in for the driver only the calls are tried.
+ * memory can be registered with its driver and read by it in place. scripts/dev/test-device builds
+ * and runs it. Rates need a GPU; on a library that stands in for the driver only the calls are
+ * tried.
  *
  *     rates FILE MIB     appends JSON lines to FILE; MIB: the largest copy, and each kind's size
  *

@@ -4,7 +4,7 @@
 //! It is generic over [`comm::Comm`]: MPI in production, and threads of one process in tests. A
 //! [`pgesv::guard::Guard`] keeps the matrix, and may take a checkpoint between two panels.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 /// The example of the README is a test.
 #[cfg(doctest)]

@@ -142,7 +142,7 @@ macro_rules! element {
                 let GemmArguments { alpha, a, lda, b, ldb, beta, c, ldc, .. } = arguments;
                 // SAFETY: the caller's promise.
                 unsafe {
-                    ffi::$gemm(
+                    (ffi::functions().$gemm)(
                         trans_a, trans_b, m, n, k, alpha, *a, lda, *b, ldb, beta, *c, ldc, 1, 1,
                     );
                 }
@@ -152,7 +152,9 @@ macro_rules! element {
                 let TrsmArguments { side, uplo, trans, diag, m, n, a, lda, b, ldb } = arguments;
                 // SAFETY: the caller's promise.
                 unsafe {
-                    ffi::$trsm(side, uplo, trans, diag, m, n, &1.0, *a, lda, *b, ldb, 1, 1, 1, 1);
+                    (ffi::functions().$trsm)(
+                        side, uplo, trans, diag, m, n, &1.0, *a, lda, *b, ldb, 1, 1, 1, 1,
+                    );
                 }
             }
 
@@ -167,8 +169,8 @@ macro_rules! element {
     };
 }
 
-element!(f64, Infallible, dgemm_, dtrsm_, kernels::swap, double);
-element!(f32, Bf16Products, sgemm_, strsm_, <[f32]>::swap_with_slice, mixed);
+element!(f64, Infallible, dgemm, dtrsm, kernels::swap, double);
+element!(f32, Bf16Products, sgemm, strsm, <[f32]>::swap_with_slice, mixed);
 
 /// Products of a vector and a matrix of doubles, by the BLAS.
 mod double {

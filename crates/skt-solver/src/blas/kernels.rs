@@ -9,7 +9,7 @@ use crate::blas::vectors::Vectors;
 
 /// The largest magnitude of a range, and its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Best {
+pub(crate) struct Best {
     /// Magnitude; 0 for an empty range; NaN if an element is not finite.
     pub magnitude: f64,
     /// Index of the first element with this magnitude.
@@ -18,10 +18,10 @@ pub struct Best {
 
 impl Best {
     /// The result for an empty range.
-    pub const NONE: Self = Self { magnitude: 0.0, index: usize::MAX };
+    pub(crate) const NONE: Self = Self { magnitude: 0.0, index: usize::MAX };
 
     /// The result with its index increased by `offset`.
-    pub fn moved(self, offset: usize) -> Self {
+    pub(crate) fn moved(self, offset: usize) -> Self {
         Self { index: self.index.saturating_add(offset), ..self }
     }
 }
@@ -31,7 +31,7 @@ impl Best {
 macro_rules! multiversion {
     ($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*) -> $ret:ty = $body:ident) => {
         $(#[$doc])*
-        pub fn $name($($arg: $type),*) -> $ret {
+        pub(crate) fn $name($($arg: $type),*) -> $ret {
             #[cfg(target_arch = "x86_64")]
             {
                 #[target_feature(enable = "avx512f,avx2,fma")]

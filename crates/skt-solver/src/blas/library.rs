@@ -1,7 +1,7 @@
 //! Which BLAS is loaded, and setting its own threads.
 //!
 //! The libraries describe themselves by functions that only they have; these are looked up at run
-//! time, so that one binary works with any library.
+//! time, in the library whose functions are called, so that one binary works with any library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::io::ErrorKind;
@@ -11,6 +11,7 @@ use std::sync::Once;
 use serde::Serialize;
 use skt_terms::units;
 
+use super::ffi;
 use crate::team::Team;
 use crate::tuning::TUNING;
 
@@ -58,10 +59,10 @@ pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> Stri
     words
 }
 
-/// Describes the loaded library whose `dgemm_` we call. Several may be loaded, as an MPI or a
-/// profiler may have its own.
+/// Describes the library whose `dgemm_` we call. Several may be loaded, as an MPI or a profiler may
+/// have its own.
 pub fn loaded() -> BlasInfo {
-    let path = symbol(c"dgemm_").and_then(file_of);
+    let path = file_of(ffi::library().functions.dgemm as *mut c_void);
     let present: Vec<_> =
         KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
     let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
@@ -90,8 +91,8 @@ pub fn loaded() -> BlasInfo {
 
 /// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
 /// libraries that are loaded. OpenMP and some builds of BLIS keep the number for each thread that
-/// calls them, so each thread that calls the BLAS has to set it. Returns whether any such library
-/// is loaded.
+/// calls them, so each thread that calls the BLAS has to set it. Returns whether the library has
+/// such a number.
 pub fn use_one_thread() -> bool {
     let addresses = [
         symbol(c"openblas_set_num_threads"),
@@ -130,10 +131,15 @@ pub fn blas_threads() -> Option<usize> {
     usize::try_from(count).ok()
 }
 
-/// The address of a function in any loaded library.
+/// The address of a function of the library that this process calls, or of one that it needs.
 pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the name is NUL-terminated; RTLD_DEFAULT searches the loaded libraries.
-    let address = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    symbol_of(ffi::library().handle, name)
+}
+
+/// The address of a function of the library with this handle, or of one that it needs.
+pub(super) fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is NUL-terminated, and libraries stay loaded.
+    let address = unsafe { libc::dlsym(handle, name.as_ptr()) };
     (!address.is_null()).then_some(address)
 }
 
@@ -201,21 +207,24 @@ fn blis_kernel() -> Option<String> {
     }
 }
 
-/// The address of a function of MKL. At the first call of any, `mkl_rt` loads its layers; its
-/// default layer for threads needs an OpenMP library, and ends the process if there is none. So the
-/// layer without threads is selected, unless the user has named one.
+/// The address of a function of MKL, once its layer is selected.
 fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
     static LAYER: Once = Once::new();
-    const MKL_THREADING_SEQUENTIAL: c_int = 1;
-    LAYER.call_once(|| {
-        let is_named = std::env::var_os("MKL_THREADING_LAYER").is_some();
-        if let Some(address) = symbol(c"MKL_Set_Threading_Layer").filter(|_| !is_named) {
-            // SAFETY: `int MKL_Set_Threading_Layer(int)`.
-            let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
-            set(MKL_THREADING_SEQUENTIAL);
-        }
-    });
+    LAYER.call_once(|| select_mkl_layer(ffi::library().handle));
     symbol(name)
+}
+
+/// If this is MKL, selects its layer without threads, unless the user has named one. At the first
+/// call of any function, `mkl_rt` loads its layers; its default layer for threads needs an OpenMP
+/// library, and ends the process if there is none.
+pub(super) fn select_mkl_layer(handle: *mut c_void) {
+    const MKL_THREADING_SEQUENTIAL: c_int = 1;
+    let is_named = std::env::var_os("MKL_THREADING_LAYER").is_some();
+    if let Some(address) = symbol_of(handle, c"MKL_Set_Threading_Layer").filter(|_| !is_named) {
+        // SAFETY: `int MKL_Set_Threading_Layer(int)`.
+        let set: extern "C" fn(c_int) -> c_int = unsafe { std::mem::transmute(address) };
+        set(MKL_THREADING_SEQUENTIAL);
+    }
 }
 
 fn call_with_int(address: *mut c_void, value: c_int) {
@@ -289,6 +298,22 @@ mod tests {
             assert!(!blas.kernel.unwrap().is_empty());
             assert!(use_one_thread());
             assert_eq!(blas_threads(), Some(1));
+        }
+    }
+
+    /// A profiler or an injected fault that is preloaded must be what the table has.
+    #[test]
+    fn the_table_has_the_first_library_that_the_loader_finds() {
+        let functions = ffi::functions();
+        for (name, address) in [
+            (c"dgemm_", functions.dgemm as *mut c_void),
+            (c"dtrsm_", functions.dtrsm as *mut c_void),
+            (c"dtrsv_", functions.dtrsv as *mut c_void),
+            (c"dgemv_", functions.dgemv as *mut c_void),
+            (c"sgemm_", functions.sgemm as *mut c_void),
+            (c"strsm_", functions.strsm as *mut c_void),
+        ] {
+            assert_eq!(symbol(name), Some(address), "{name:?}");
         }
     }
 

@@ -4,13 +4,16 @@
 //! is much slower than its DGEMM.
 //!
 //! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` documents how to
-//! choose one. Each view knows its own layout, so that calls read like the mathematics they do.
+//! choose one. All calls go through one table of its functions (`ffi`). Each view knows its own
+//! layout, so that calls read like the mathematics they do.
 
 pub mod bf16;
+pub mod check;
 mod element;
 mod ffi;
 pub(crate) mod kernels;
 pub mod library;
+pub mod load;
 mod mixed;
 pub(crate) mod passes;
 pub mod peak;
@@ -65,7 +68,7 @@ pub fn copy<T: Element>(source: MatRef<T>, mut target: MatMut<T>) {
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn solve_unit_lower<T: Element>(l: MatRef<T>, mut b: MatMut<T>) {
+pub(crate) fn solve_unit_lower<T: Element>(l: MatRef<T>, mut b: MatMut<T>) {
     assert_eq!((l.rows(), l.cols()), (b.rows(), b.rows()), "trsm shapes");
     if b.rows() == 0 || b.cols() == 0 {
         return;
@@ -98,7 +101,7 @@ const TRSM_COLUMNS: usize = 64;
 ///
 /// # Panics
 /// When the shapes do not fit, or B is column-major.
-pub fn solve_upper_from_right<T: Element>(u: MatRef<T>, mut b: MatMut<T>) {
+pub(crate) fn solve_upper_from_right<T: Element>(u: MatRef<T>, mut b: MatMut<T>) {
     let k = b.cols();
     assert_eq!((u.rows(), u.cols()), (k, k), "trsm shapes");
     assert!(!b.is_col_major(), "rows of B are contiguous");
@@ -136,7 +139,7 @@ pub struct Rows<'a, T = f64> {
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: MatMut<T>) {
+pub(crate) fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: MatMut<T>) {
     let shape = (b.rows(), b.rows(), b.rows(), b.cols());
     assert_eq!((l.rows(), l.cols(), from.rows.len(), from.cols.len()), shape, "trsm shapes");
     assert!(from.rows.iter().all(|row| row.len() >= from.cols.end), "elements that are there");
@@ -153,7 +156,7 @@ pub fn solve_unit_lower_from<T: Element>(l: MatRef<T>, from: Rows<T>, mut b: Mat
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
+pub(crate) fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
     assert_eq!((a.rows(), a.cols()), (x.len(), x.len()), "trsv shapes");
     if x.is_empty() {
         return;
@@ -165,7 +168,7 @@ pub fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
     let trans = if a.is_col_major() { b'N' } else { b'T' };
     // SAFETY: as for gemm.
     unsafe {
-        ffi::dtrsv_(
+        (ffi::functions().dtrsv)(
             &uplo,
             &trans,
             &diag,
@@ -185,7 +188,7 @@ pub fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
 ///
 /// # Panics
 /// When the shapes do not fit.
-pub fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
+pub(crate) fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
     assert_eq!((a.rows(), a.cols()), (y.len(), x.len()), "gemv shapes");
     if y.is_empty() {
         return;
@@ -198,7 +201,7 @@ pub fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
     let (m, n) = if trans == b'N' { (a.rows(), a.cols()) } else { (a.cols(), a.rows()) };
     // SAFETY: as for gemm.
     unsafe {
-        ffi::dgemv_(
+        (ffi::functions().dgemv)(
             &trans,
             &int(m),
             &int(n),

@@ -25,7 +25,7 @@ const COLUMNS: usize = 8;
 ///
 /// # Panics
 /// When the shapes do not fit, or `left` is not column-major.
-pub fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
+pub(crate) fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
     assert_eq!((left.rows(), left.cols()), (y.len(), u.len()), "shapes");
     assert!(left.is_col_major(), "layout");
     let mut bits = 0;
@@ -51,7 +51,7 @@ pub fn subtract_columns(left: MatRef, u: &[f64], y: &mut [f64]) -> u64 {
 ///
 /// # Panics
 /// When the shapes do not fit, or `right` is not column-major.
-pub fn rank1(l: &mut [f64], inverse: f64, u: &[f64], mut right: MatMut) -> u64 {
+pub(crate) fn rank1(l: &mut [f64], inverse: f64, u: &[f64], mut right: MatMut) -> u64 {
     assert_eq!((right.rows(), right.cols()), (l.len(), u.len()), "shapes");
     assert!(right.is_col_major(), "layout");
     let mut first = None;

@@ -74,7 +74,7 @@ mod x86 {
 
     /// Runs the chains. Returns the lanes of a vector.
     #[target_feature(enable = "avx512f")]
-    pub fn avx512() -> usize {
+    pub(crate) fn avx512() -> usize {
         let (a, b) = (_mm512_set1_pd(black_box(A)), _mm512_set1_pd(black_box(B)));
         let mut chains = [b; CHAINS];
         for _ in 0..LINKS {
@@ -88,7 +88,7 @@ mod x86 {
 
     /// Runs the chains. Returns the lanes of a vector.
     #[target_feature(enable = "avx2,fma")]
-    pub fn avx2() -> usize {
+    pub(crate) fn avx2() -> usize {
         let (a, b) = (_mm256_set1_pd(black_box(A)), _mm256_set1_pd(black_box(B)));
         let mut chains = [b; CHAINS];
         for _ in 0..LINKS {

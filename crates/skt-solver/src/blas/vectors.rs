@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 /// Sets of vector instructions that have kernels, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Vectors {
+pub(crate) enum Vectors {
     /// The instructions that every processor of the architecture has.
     Baseline,
     /// AVX2 with FMA: 4 doubles or 8 floats, with fused multiply-add.
@@ -21,7 +21,7 @@ pub enum Vectors {
 
 impl Vectors {
     /// The best set that this processor has.
-    pub fn here() -> Self {
+    pub(crate) fn here() -> Self {
         static HERE: OnceLock<Vectors> = OnceLock::new();
         *HERE.get_or_init(|| {
             #[cfg(target_arch = "x86_64")]
@@ -57,21 +57,21 @@ pub mod neon {
     /// `c - a b`, rounded once.
     #[target_feature(enable = "neon")]
     #[inline]
-    pub fn fnmadd(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x2_t {
+    pub(crate) fn fnmadd(a: float64x2_t, b: float64x2_t, c: float64x2_t) -> float64x2_t {
         vfmsq_f64(c, a, b)
     }
 
     /// A vector of zeros in single precision.
     #[target_feature(enable = "neon")]
     #[inline]
-    pub fn zero_f32() -> float32x4_t {
+    pub(crate) fn zero_f32() -> float32x4_t {
         vdupq_n_f32(0.0)
     }
 
     /// `c - a b` in single precision, rounded once.
     #[target_feature(enable = "neon")]
     #[inline]
-    pub fn fnmadd_f32(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
+    pub(crate) fn fnmadd_f32(a: float32x4_t, b: float32x4_t, c: float32x4_t) -> float32x4_t {
         vfmsq_f32(c, a, b)
     }
 

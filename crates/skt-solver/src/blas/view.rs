@@ -183,7 +183,7 @@ impl<'a, T: Pod> MatRef<'a, T> {
     ///
     /// # Panics
     /// When the matrix is column-major.
-    pub fn fetched_rows(self) -> impl Iterator<Item = &'a [T]> {
+    pub(crate) fn fetched_rows(self) -> impl Iterator<Item = &'a [T]> {
         (0..self.rows).map(move |i| {
             if i + ROWS_AHEAD < self.rows {
                 pages::fetch(bytemuck::cast_slice(self.row(i + ROWS_AHEAD)));
@@ -293,7 +293,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
     ///
     /// # Panics
     /// When `j > cols`.
-    pub fn split_cols(self, j: usize) -> (Self, Self) {
+    pub(crate) fn split_cols(self, j: usize) -> (Self, Self) {
         let (rows, cols) = (self.rows, self.cols);
         // SAFETY: the two blocks share no element.
         let again = unsafe { self.alias() };
@@ -327,7 +327,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
     ///
     /// # Panics
     /// When there is none, or the matrix is column-major.
-    pub fn row_mut(&mut self, i: usize) -> &mut [T] {
+    pub(crate) fn row_mut(&mut self, i: usize) -> &mut [T] {
         self.check_line(Layout::Row, i, self.rows);
         // SAFETY: a row of the view is contiguous and exclusively borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(i * self.ld), self.cols) }
@@ -337,7 +337,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
     ///
     /// # Panics
     /// When one of them does not exist, they are the same, or the matrix is column-major.
-    pub fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [T], &mut [T]) {
+    pub(crate) fn two_rows_mut(&mut self, i: usize, k: usize) -> (&mut [T], &mut [T]) {
         self.check_line(Layout::Row, i, self.rows);
         self.check_line(Layout::Row, k, self.rows);
         assert_ne!(i, k, "two different rows");
@@ -354,7 +354,7 @@ impl<'a, T: Pod> MatMut<'a, T> {
     ///
     /// # Panics
     /// When there is none, or the matrix is row-major.
-    pub fn col_mut(&mut self, j: usize) -> &mut [T] {
+    pub(crate) fn col_mut(&mut self, j: usize) -> &mut [T] {
         self.check_line(Layout::Col, j, self.cols);
         // SAFETY: a column of the view is contiguous and exclusively borrowed.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(j * self.ld), self.rows) }

@@ -19,7 +19,7 @@ use std::ops::Range;
 use super::{Comm, Result, Tag};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Round {
+pub(crate) struct Round {
     pub partner: usize,
     /// Places that this rank sends; empty where it only receives.
     pub out: Range<usize>,
@@ -42,7 +42,7 @@ fn places_before(rank: usize, size: usize) -> usize {
 ///
 /// # Panics
 /// When the group is empty.
-pub fn place(rank: usize, size: usize) -> usize {
+pub(crate) fn place(rank: usize, size: usize) -> usize {
     match rank.checked_sub(power(size)) {
         Some(partner) => places_before(partner, size) + 1,
         None => places_before(rank, size),
@@ -53,7 +53,7 @@ pub fn place(rank: usize, size: usize) -> usize {
 ///
 /// # Panics
 /// When the group is empty.
-pub fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
+pub(crate) fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
     let power = power(size);
     let is_folded = me >= power;
     let partner = if is_folded { me - power } else { me + power };
@@ -80,13 +80,13 @@ pub fn rounds(me: usize, size: usize) -> impl Iterator<Item = Round> {
 }
 
 impl Round {
-    pub fn receives(&self) -> bool {
+    pub(crate) fn receives(&self) -> bool {
         !self.into.is_empty()
     }
 
     /// Sends `out` to the partner and receives `into` from it, each only if the round has that
     /// direction.
-    pub fn exchange<C: Comm>(
+    pub(crate) fn exchange<C: Comm>(
         &self,
         comm: &C,
         out: &[f64],

@@ -56,7 +56,7 @@ struct Outgoing {
 }
 
 /// A broadcast in progress.
-pub struct PanelBcast<C: Comm> {
+pub(crate) struct PanelBcast<C: Comm> {
     pieces: Vec<Piece<C>>,
     /// The pieces that have not arrived, by sender, in the order in which it sends them.
     incoming: Vec<VecDeque<usize>>,
@@ -152,12 +152,12 @@ impl<C: Comm> PanelBcast<C> {
     }
 
     /// Whether this rank still has pieces to send to others.
-    pub fn must_forward(&self) -> bool {
+    pub(crate) fn must_forward(&self) -> bool {
         self.outgoing.iter().any(|to| !to.pieces.is_empty())
     }
 
     /// Whether the whole message has arrived.
-    pub fn is_here(&self) -> bool {
+    pub(crate) fn is_here(&self) -> bool {
         self.incoming.iter().all(VecDeque::is_empty)
     }
 
@@ -176,7 +176,7 @@ impl<C: Comm> PanelBcast<C> {
     ///
     /// # Panics
     /// Before `Self::finish`.
-    pub fn data(&self) -> &[f64] {
+    pub(crate) fn data(&self) -> &[f64] {
         PageBuf::whole(self.pieces.iter().map(|piece| match piece {
             Piece::Here(buf) => &**buf,
             _ => panic!("a panel used before it has arrived"),

@@ -4,6 +4,7 @@ use crate::comm::node::KeptMemory;
 use crate::comm::{Comm, Result};
 use skt_terms::choice::Pmap;
 
+pub use skt_terms::columns::ColumnMap;
 pub use skt_terms::layout::Cyclic;
 
 /// This rank's position in the process grid, and its groups of ranks.
@@ -104,8 +105,8 @@ impl<C: Comm> Grid<C> {
         Cyclic::rows(nb, self.p)
     }
 
-    /// The block-cyclic distribution of columns, for panels of `nb` columns.
-    pub fn cols(&self, nb: usize) -> Cyclic {
-        Cyclic::cols(nb, self.q)
+    /// The distribution of columns, for panels of `nb` columns.
+    pub fn cols(&self, nb: usize) -> ColumnMap {
+        ColumnMap::cyclic(nb, self.q)
     }
 }

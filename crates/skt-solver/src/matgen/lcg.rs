@@ -75,7 +75,7 @@ fn powers() -> &'static [Lcg; 64] {
 }
 
 /// Fills `values` with `A(i, j), A(i, j+1), ...` of a matrix of order `n`.
-pub fn fill_row(n: usize, i: usize, j: usize, values: &mut [f64]) {
+pub(crate) fn fill_row(n: usize, i: usize, j: usize, values: &mut [f64]) {
     let (n, i, j) = (n as u64, i as u64, j as u64);
     let first = j.wrapping_mul(n).wrapping_add(i).wrapping_add(1);
     let next_column = Lcg::jump(n);

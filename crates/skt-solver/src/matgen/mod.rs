@@ -40,17 +40,17 @@ pub fn generate<C: Comm>(
 }
 
 /// Fills this rank's part of [A|b], the local matrix `a`, from any source of `entries`.
-pub fn generate_columns<C: Comm>(
+pub(crate) fn generate_columns<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     nb: usize,
     entries: Entries,
     a: MatMut,
 ) {
-    let (q, mycol) = (grid.q, grid.mycol);
+    let (cols, mycol) = (grid.cols(nb), grid.mycol);
     by_rows(grid, team, nb, a, |row, values| {
         for (block, values) in values.chunks_mut(nb).enumerate() {
-            entries(row, (block * q + mycol) * nb, values);
+            entries(row, cols.global(block * nb, mycol), values);
         }
     });
 }
@@ -61,7 +61,7 @@ pub fn generate_columns<C: Comm>(
 ///
 /// # Panics
 /// When `weights` does not have one weight for each process column.
-pub fn generate_checksum<C: Comm>(
+pub(crate) fn generate_checksum<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     (n, nb): (usize, usize),

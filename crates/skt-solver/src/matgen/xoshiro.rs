@@ -6,7 +6,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 /// Fills `values` with `A(i, j), A(i, j+1), ...` of a matrix of order `n`, uniform in [-0.5, 0.5].
 /// The generator is seeded for each element with its index in column-major order, so that any part
 /// can be generated anywhere.
-pub fn fill_row(n: usize, i: usize, j: usize, values: &mut [f64]) {
+pub(crate) fn fill_row(n: usize, i: usize, j: usize, values: &mut [f64]) {
     let first = (j as u64).wrapping_mul(n as u64).wrapping_add(i as u64);
     for (k, value) in (0u64..).zip(values) {
         let place = first.wrapping_add(k.wrapping_mul(n as u64));

@@ -82,7 +82,7 @@ pub struct PanelPosition {
 }
 
 /// The row of W where a rank's own rows begin: after those of L1 and U1, on a cache line.
-pub fn first_own_row(jb: usize) -> usize {
+pub(crate) fn first_own_row(jb: usize) -> usize {
     jb.next_multiple_of(8)
 }
 
@@ -196,7 +196,7 @@ mod tests {
             }
         })
         .into_iter()
-        .map(|factored| factored.expect("nobody is lost"))
+        .map(|factored| factored.expect("no rank is lost"))
         .collect()
     }
 

@@ -135,22 +135,22 @@ impl SharedState {
 }
 
 impl Token<'_> {
-    pub fn alone() -> Self {
+    pub(crate) fn alone() -> Self {
         Self { shared: None, held: None, waited_seconds: 0.0 }
     }
 
     /// Releases the token. The solver then calls no transport until it acquires it again.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.held = None;
     }
 
     /// Whether this thread may call the transport: it holds the token, or there is no second
     /// thread.
-    pub fn is_held(&self) -> bool {
+    pub(crate) fn is_held(&self) -> bool {
         self.shared.is_none() || self.held.is_some()
     }
 
-    pub fn acquire(&mut self) {
+    pub(crate) fn acquire(&mut self) {
         let Some((shared, _)) = &self.shared else { return };
         if self.held.is_none() {
             let start = Instant::now();
@@ -162,7 +162,7 @@ impl Token<'_> {
     }
 
     /// Acquires the token unless that would wait. Returns whether it is held.
-    pub fn try_acquire(&mut self) -> bool {
+    pub(crate) fn try_acquire(&mut self) -> bool {
         let Some((shared, _)) = &self.shared else { return true };
         if self.held.is_none() {
             self.held = match shared.token.try_lock() {
@@ -175,14 +175,14 @@ impl Token<'_> {
     }
 
     /// Notifies the second thread that the solver has sent messages.
-    pub fn messages_are_sent(&self) {
+    pub(crate) fn messages_are_sent(&self) {
         let Some((shared, thread)) = &self.shared else { return };
         shared.sent_nanos.store(shared.elapsed_nanos(), Ordering::Relaxed);
         thread.unpark();
     }
 
     /// Notifies the second thread that the factorization is at `reached`.
-    pub fn report(&self, reached: Reached) {
+    pub(crate) fn report(&self, reached: Reached) {
         let Some((shared, thread)) = &self.shared else { return };
         let done = shared.stretch.final_part(reached);
         debug_assert_eq!(done.cols(), shared.done.cols());
@@ -205,7 +205,7 @@ pub(super) struct BackgroundWork<'b> {
 impl BackgroundWork<'_> {
     /// Progresses the background, if anything runs there, until `is_over`. The factorization is at
     /// `reached`.
-    pub fn progress_until(
+    pub(crate) fn progress_until(
         &mut self,
         reached: Reached,
         mut is_over: impl FnMut() -> Result<bool, SolveError>,
@@ -230,7 +230,7 @@ impl BackgroundWork<'_> {
     ///
     /// # Panics
     /// When the second thread panicked.
-    pub fn run_overlapped_with<C: Comm, R>(
+    pub(crate) fn run_overlapped_with<C: Comm, R>(
         &mut self,
         starter: thread::Builder,
         reached: Reached,
@@ -245,7 +245,7 @@ impl BackgroundWork<'_> {
             token: Mutex::new(()),
             is_wanted: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
-            stretch: self.stretch,
+            stretch: self.stretch.clone(),
             done,
             rows: AtomicUsize::new(done.rows()),
             start: Instant::now(),
@@ -286,7 +286,7 @@ impl BackgroundWork<'_> {
 mod tests {
     use super::*;
     use crate::comm::threads::ThreadComm;
-    use crate::grid::Cyclic;
+    use crate::grid::{ColumnMap, Cyclic};
 
     /// The number of calls for messages that are in progress for as long as `product`.
     fn calls(product: Duration) -> u32 {
@@ -331,7 +331,8 @@ mod tests {
     #[test]
     fn without_a_second_thread_the_solver_works_alone() {
         let all = Cyclic { nb: 8, procs: 1 };
-        let stretch = Stretch { n: 8, nb: 8, rows: all, cols: all, myrow: 0, mycol: 0, end: 1 };
+        let cols = ColumnMap::cyclic(8, 1);
+        let stretch = Stretch { n: 8, nb: 8, rows: all, cols, myrow: 0, mycol: 0, end: 1 };
         let mut work = BackgroundWork { background: &mut Idle, stretch, helper_cpu: None };
         // No address space has such a stack.
         let refused = thread::Builder::new().stack_size(1 << (usize::BITS - 4));

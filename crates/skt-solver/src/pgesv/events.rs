@@ -8,12 +8,12 @@ use super::{Rates, SolveError};
 /// Callbacks of a solution to its caller, on every rank: its progress, and what only an elimination
 /// with checksums has: images of the system, checks, fault injection.
 pub trait SolverEvents {
-    /// Called with the number of eliminated columns, and the rates of this rank's products so far
-    /// in this start.
+    /// Called with the number of eliminated columns, and with the rates of this rank's products and
+    /// the seconds of its phases so far in this start.
     ///
     /// # Errors
     /// When a rank is lost.
-    fn columns(&mut self, _done: usize, _rates: &Rates) -> Result<(), SolveError> {
+    fn columns(&mut self, _: usize, _: &Rates, _: &Phases) -> Result<(), SolveError> {
         Ok(())
     }
 
@@ -45,11 +45,12 @@ pub trait SolverEvents {
     /// Called when all ranks are at the cut before panel `cut`, some rank wants it to be kept, and
     /// the checksums do not contradict the matrix (or are never compared). The first
     /// [`image_doubles`](super::abft::image_doubles) of the memory of each rank are to be kept;
-    /// nothing writes to them before this returns. Collective.
+    /// nothing writes to them before this returns. `phases` has the seconds of this rank in this
+    /// start. Collective.
     ///
     /// # Errors
     /// When a rank is lost.
-    fn keep_image(&mut self, _cut: usize) -> Result<(), SolveError> {
+    fn keep_image(&mut self, _cut: usize, _phases: &Phases) -> Result<(), SolveError> {
         Ok(())
     }
 
@@ -73,8 +74,8 @@ pub struct Silent;
 
 impl SolverEvents for Silent {}
 
-impl<F: FnMut(usize, &Rates) -> Result<(), SolveError>> SolverEvents for F {
-    fn columns(&mut self, done: usize, rates: &Rates) -> Result<(), SolveError> {
-        self(done, rates)
+impl<F: FnMut(usize, &Rates, &Phases) -> Result<(), SolveError>> SolverEvents for F {
+    fn columns(&mut self, done: usize, rates: &Rates, phases: &Phases) -> Result<(), SolveError> {
+        self(done, rates, phases)
     }
 }

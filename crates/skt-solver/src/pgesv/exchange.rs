@@ -50,7 +50,7 @@ impl<C: Comm> RowExchange<C> {
 
     /// An exchange without shared memory: in A where there is one process row, else by messages,
     /// with U in the buffer of `nb cols` doubles that `u` allocates.
-    pub fn with_u(
+    pub(crate) fn with_u(
         p: usize,
         nb: usize,
         cols: usize,
@@ -77,7 +77,7 @@ impl<C: Comm> RowExchange<C> {
     ///
     /// # Panics
     /// When it is of another kind.
-    pub fn as_half(&mut self) -> &mut Half<C> {
+    pub(crate) fn as_half(&mut self) -> &mut Half<C> {
         match self {
             Self::Half(half) => half,
             _ => panic!("an exchange of all columns at once"),

@@ -1,6 +1,6 @@
 //! The part of the matrix that is final at each step of the factorization.
 
-use crate::grid::Cyclic;
+use crate::grid::{ColumnMap, Cyclic};
 
 /// The part of a rank's matrix that will not change before the next cut: local rows before
 /// [`Final::rows`], and in all rows local columns before [`Final::cols`].
@@ -56,12 +56,12 @@ pub(super) enum Reached {
 }
 
 /// The panels of one process from one cut to the next, which is before panel `end`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Stretch {
     pub n: usize,
     pub nb: usize,
     pub rows: Cyclic,
-    pub cols: Cyclic,
+    pub cols: ColumnMap,
     pub myrow: usize,
     pub mycol: usize,
     /// The panel before which the next cut is.
@@ -75,7 +75,7 @@ impl Stretch {
     /// columns right of the panel. So the rows above panel `k`, which are U, and the columns up to
     /// the panel's own are final when it is applied. In the step of the last panel before the cut,
     /// rows of A2 that have their product are final, too.
-    pub fn final_part(&self, reached: Reached) -> Final {
+    pub(crate) fn final_part(&self, reached: Reached) -> Final {
         let row = |k: usize| self.rows.count_before((k * self.nb).min(self.n), self.myrow);
         let col = |k: usize| self.cols.count_before((k * self.nb).min(self.n), self.mycol);
         match reached {
@@ -113,7 +113,7 @@ mod tests {
     /// The events of `Solver::factor` from panel `start` on, written down from the formulas in the
     /// header of its module.
     fn events(stretch: &Stretch, start: usize, depth: usize) -> Vec<Event> {
-        let Stretch { n, nb, rows, cols, myrow, mycol, end } = *stretch;
+        let Stretch { n, nb, rows, ref cols, myrow, mycol, end } = *stretch;
         let panels = n.div_ceil(nb);
         let row = |k: usize| rows.count_before((k * nb).min(n), myrow);
         let col = |k: usize| cols.count_before((k * nb).min(n), mycol);
@@ -164,7 +164,7 @@ mod tests {
             let panels = n.div_ceil(nb);
             let (start, end) = (cuts[0] % panels, cuts[1] % panels + 1);
             prop_assume!(start < end);
-            let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
+            let (rows, cols) = (Cyclic::rows(nb, p), ColumnMap::cyclic(nb, q));
             let stretch = Stretch { n, nb, rows, cols, myrow: me % p, mycol: me / p % q, end };
             let mut done = Final { rows: 0, cols: 0 };
             for event in events(&stretch, start, depth) {

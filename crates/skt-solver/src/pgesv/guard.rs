@@ -5,6 +5,8 @@
 
 use std::time::Instant;
 
+use skt_terms::phases::{EarlierStarts, Phases};
+
 use super::final_part::Final;
 use super::{LocalShape, SolveError};
 use crate::blas::view::SharedMat;
@@ -42,6 +44,9 @@ pub unsafe trait Background {
 
     /// Notes that the solver stood still for `seconds`, until a call of `progress` ended.
     fn add_stall(&mut self, seconds: f64);
+
+    /// Called after each panel, by the thread that lent the matrix.
+    fn panel_done(&mut self) {}
 }
 
 /// A background without work.
@@ -76,12 +81,18 @@ pub trait Guard<T = f64> {
     fn start(&mut self) -> usize;
 
     /// Called at the cut before panel `next`, which is `panels` when the factorization is complete.
-    /// Takes a checkpoint if one is due. Returns the panel before which the next cut is.
+    /// Takes a checkpoint if one is due. `phases` has the seconds of this rank in this start.
+    /// Returns the panel before which the next cut is.
     /// Collective; the result is the same on all ranks.
     ///
     /// # Errors
     /// When a rank is lost, or the checkpoint cannot be taken.
-    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError>;
+    fn cut(&mut self, next: usize, panels: usize, phases: &Phases) -> Result<usize, SolveError>;
+
+    /// What the test did before this start.
+    fn earlier(&self) -> EarlierStarts {
+        EarlierStarts::default()
+    }
 
     /// Seconds since the timed part first began, including all restarts and the time between them.
     fn seconds(&self) -> f64;
@@ -122,7 +133,7 @@ impl<T: Element> Guard<T> for Unguarded {
         0
     }
 
-    fn cut(&mut self, _: usize, panels: usize) -> Result<usize, SolveError> {
+    fn cut(&mut self, _: usize, panels: usize, _: &Phases) -> Result<usize, SolveError> {
         Ok(panels)
     }
 

@@ -12,7 +12,7 @@ use super::panel;
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatRef, copy, transpose};
 use crate::comm::Comm;
-use crate::grid::{Cyclic, Grid};
+use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::team::Team;
 use crate::tuning::TUNING;
 
@@ -32,30 +32,30 @@ pub struct LocalShape<T = f64> {
 
 impl LocalShape {
     /// The shape of [A|b] on process `(myrow, mycol)`.
-    pub fn new(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
+    pub fn new(n: usize, rows: Cyclic, cols: &ColumnMap, myrow: usize, mycol: usize) -> Self {
         Self::with_columns((n, n + 1), rows, cols, myrow, mycol)
     }
 }
 
 impl<T: Element> LocalShape<T> {
     /// The shape of A on process `(myrow, mycol)`.
-    pub fn without_b(n: usize, rows: Cyclic, cols: Cyclic, myrow: usize, mycol: usize) -> Self {
+    pub fn without_b(n: usize, rows: Cyclic, cols: &ColumnMap, myrow: usize, mycol: usize) -> Self {
         Self::with_columns((n, n), rows, cols, myrow, mycol)
     }
 
     fn with_columns(
         (n, columns): (usize, usize),
         rows: Cyclic,
-        cols: Cyclic,
+        cols: &ColumnMap,
         myrow: usize,
         mycol: usize,
     ) -> Self {
-        // Process 0 has the most rows and columns.
-        let max_cols = T::doubles(cols.count_before(columns, 0));
+        let max_cols = T::doubles(cols.max_count_before(columns));
         Self {
             rows: rows.count_before(n, myrow),
             cols: cols.count_before(columns, mycol),
             lda: panel::leading_dimension(max_cols) * T::PER_DOUBLE,
+            // Process row 0 has the most rows.
             max_rows: rows.count_before(n, 0),
             numbers: PhantomData,
         }
@@ -75,23 +75,23 @@ pub struct Local<'m, C: Comm, T = f64> {
     /// The part of [A|b], row by row.
     pub a: &'m SharedMat<'m, T>,
     pub rows: Cyclic,
-    pub cols: Cyclic,
+    pub cols: ColumnMap,
     pub shape: LocalShape<T>,
 }
 
 impl<C: Comm, T: Element> Local<'_, C, T> {
     /// Seconds since `start` on the clock of the ranks.
-    pub fn seconds_since(&self, start: Instant) -> f64 {
+    pub(crate) fn seconds_since(&self, start: Instant) -> f64 {
         (self.grid.all.now() - start).as_secs_f64()
     }
 
     /// Whether this process column owns panel `k`.
     pub fn owns(&self, k: usize) -> bool {
-        k % self.grid.q == self.grid.mycol
+        self.cols.block_owner(k) == self.grid.mycol
     }
 
     /// Local columns of panels `panels`, without b; empty on a rank of checksums.
-    pub fn columns_of(&self, panels: Range<usize>) -> Range<usize> {
+    pub(crate) fn columns_of(&self, panels: Range<usize>) -> Range<usize> {
         if self.grid.is_checksum() {
             return 0..0;
         }
@@ -104,7 +104,7 @@ impl<C: Comm, T: Element> Local<'_, C, T> {
     /// checksums, the columns from the panel's group on.
     pub fn columns_right_of(&self, k: usize) -> Range<usize> {
         let first = if self.grid.is_checksum() {
-            (k / self.grid.q * self.params.nb).min(self.shape.cols)
+            (self.cols.block_index(k) * self.params.nb).min(self.shape.cols)
         } else {
             self.columns_of(0..k + 1).end
         };
@@ -117,10 +117,9 @@ impl<C: Comm, T: Element> Local<'_, C, T> {
         background: &'b mut dyn Background,
         end: usize,
     ) -> BackgroundWork<'b> {
-        let Self { grid, params, rows, cols, .. } = *self;
-        let Params { n, nb, .. } = params;
+        let Self { grid, params: Params { n, nb, .. }, rows, .. } = *self;
         let (myrow, mycol) = (grid.myrow, grid.layout_col());
-        let stretch = Stretch { n, nb, rows, cols, myrow, mycol, end };
+        let stretch = Stretch { n, nb, rows, cols: self.cols.clone(), myrow, mycol, end };
         BackgroundWork { background, stretch, helper_cpu: self.team.helper_cpu() }
     }
 
@@ -135,7 +134,7 @@ impl<C: Comm, T: Element> Local<'_, C, T> {
     /// Writes L1 and U1 of panel `k`, which is being applied, into its columns, where the back
     /// substitution reads U1. This must not happen earlier: while the panel is in the look-ahead, a
     /// checkpoint needs its columns as they are.
-    pub fn store_diagonal(&self, k: usize, l1: MatRef<T>) {
+    pub(crate) fn store_diagonal(&self, k: usize, l1: MatRef<T>) {
         if !self.owns(k) {
             return;
         }
@@ -150,7 +149,7 @@ impl<C: Comm, T: Element> Local<'_, C, T> {
 
     /// Writes L2 of panel `k`, which is being applied, into its columns, on all threads: for
     /// solutions with L.
-    pub fn store_l2(&self, k: usize, l2: MatRef<T>) {
+    pub(crate) fn store_l2(&self, k: usize, l2: MatRef<T>) {
         if !self.owns(k) {
             return;
         }

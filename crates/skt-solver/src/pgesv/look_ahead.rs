@@ -36,7 +36,7 @@ pub(super) struct LookAhead<C: Comm, T: Factored = f64> {
 impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// Work space for `params`, with the shared memory of pivot candidates and of the rows of one
     /// panel's columns where the process column shares a node. Collective.
-    pub fn new(
+    pub(crate) fn new(
         grid: &Grid<C>,
         params: &Params,
         candidates: Option<SharedCandidates>,
@@ -47,7 +47,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         let (map, myrow) = (grid.rows(params.nb), grid.myrow);
         let message = panel::largest::<T>(params.n, params.nb, map, myrow);
         // The panels of the look-ahead, and the one that is being applied.
-        let buffers = PanelBuffers::new(grid, params.depth + 1, message, params.share)?;
+        let buffers = PanelBuffers::new(grid, params.nb, params.depth + 1, message, params.share)?;
         let exchange = RowExchange::new(grid.p, nb, T::doubles(nb), rows)?;
         let space = T::space(params, map, myrow, candidates)?;
         let packing = Packing::new(products, nb, nb)?;
@@ -56,7 +56,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
 
     /// Look-ahead with given memory: `buffers` for panels, `space` for the panel being factored,
     /// and `exchange` for the columns of one panel.
-    pub fn with_buffers(
+    pub(crate) fn with_buffers(
         params: &Params,
         buffers: PanelBuffers,
         space: T::Space,
@@ -66,19 +66,19 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         Self { panels, buffers, space, exchange, packing }
     }
 
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.buffers.are_shared()
     }
 
     /// Whether panels are sent as messages, which have to be progressed.
-    pub fn has_messages(&self, grid: &Grid<C>) -> bool {
+    pub(crate) fn has_messages(&self, grid: &Grid<C>) -> bool {
         grid.q > 1 && !self.is_shared()
     }
 
     /// Factors panels `start` .. `start + DEPTH` and starts to broadcast them, if the look-ahead is
     /// empty. At panel 0 each one has to be updated by those before it; at any later cut all are up
     /// to date.
-    pub fn begin(
+    pub(crate) fn begin(
         &mut self,
         local: &Local<C, T>,
         start: usize,
@@ -101,7 +101,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     }
 
     /// Takes panel `k`, the first one, out of the look-ahead. With DEPTH 0 it is factored now.
-    pub fn take(
+    pub(crate) fn take(
         &mut self,
         local: &Local<C, T>,
         k: usize,
@@ -118,7 +118,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     }
 
     /// The panel that is applied next, if it is in the look-ahead.
-    pub fn front(&self) -> Option<&Panel<C, T>> {
+    pub(crate) fn front(&self) -> Option<&Panel<C, T>> {
         self.panels.front()
     }
 
@@ -196,8 +196,9 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
             phases.panel += local.seconds_since(start);
         }
         let start = local.grid.all.now();
-        let topology = local.params.bcast;
-        let panel = Panel::start_broadcast(local.grid, topology, newest, layout, buffer)?;
+        let (columns, topology) = (&local.cols, local.params.bcast);
+        let panel =
+            Panel::start_broadcast((local.grid, columns), topology, newest, layout, buffer)?;
         self.panels.push_back(panel);
         phases.bcast += local.seconds_since(start);
         Ok(())
@@ -205,7 +206,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
 
     /// Waits for the newest panel, and progresses the background during the wait. The factorization
     /// is at `reached`.
-    pub fn wait_for_newest(
+    pub(crate) fn wait_for_newest(
         &mut self,
         local: &Local<C, T>,
         background: &mut BackgroundWork,

@@ -109,7 +109,7 @@ impl Params {
     }
 
     /// Columns of A before panel `k`, or all of them for `k` from [`Self::panels`] on.
-    pub fn columns_before(&self, k: usize) -> usize {
+    pub(crate) fn columns_before(&self, k: usize) -> usize {
         (k * self.nb).min(self.n)
     }
 
@@ -448,7 +448,8 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
                 let step = Reached::Applied { k };
                 work.look_ahead.wait_for_newest(local, background, step, &mut work.phases)?;
             }
-            events.columns(local.params.columns_before(k + 1), &work.rates)?;
+            background.background.panel_done();
+            events.columns(local.params.columns_before(k + 1), &work.rates, &work.phases)?;
         }
         // No message of an exchange is in progress across a cut.
         work.exchange.wait_all()
@@ -466,7 +467,8 @@ impl<C: Comm> Solver<'_, C, f32> {
     /// # Panics
     /// When `y` has another length.
     pub fn solve(&mut self, y: &[f64]) -> Result<Vec<f64>, CommError> {
-        let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, cols } = self.local;
+        let Local { grid, team, params: Params { n, nb, .. }, a, shape, rows, .. } = self.local;
+        let cols = &self.local.cols;
         assert_eq!(y.len(), shape.rows, "an element for each row");
         let start = grid.all.now();
         // SAFETY: no other view of the matrix is in use.

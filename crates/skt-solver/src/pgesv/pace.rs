@@ -63,13 +63,18 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    pub fn new(limit: CallLimit) -> Self {
+    pub(crate) fn new(limit: CallLimit) -> Self {
         Self { limit, newest: AtomicU64::new(0) }
     }
 
     /// The columns of the next call: the first of those that are `left` on `rows` rows of a product
     /// of depth `depth`. The first call of a process is short.
-    pub fn next_columns(&self, rows: usize, depth: usize, left: Range<usize>) -> Range<usize> {
+    pub(crate) fn next_columns(
+        &self,
+        rows: usize,
+        depth: usize,
+        left: Range<usize>,
+    ) -> Range<usize> {
         let grain = self.limit.min_columns(rows, depth);
         let grain_seconds = f64::from_bits(self.newest.load(Ordering::Relaxed))
             * (rows as f64 * depth as f64 * grain as f64);
@@ -83,7 +88,7 @@ impl Pace {
     }
 
     /// Notes that a call of `size` multiplications and additions took `time`.
-    pub fn took(&self, size: usize, time: Duration) {
+    pub(crate) fn took(&self, size: usize, time: Duration) {
         if size >= self.limit.min_size {
             let seconds = time.as_secs_f64() / size as f64;
             self.newest.store(seconds.to_bits(), Ordering::Relaxed);

@@ -15,17 +15,21 @@ pub(super) struct Packing<T: Element> {
 
 impl<T: Element> Packing<T> {
     /// For products that read U as it was solved for.
-    pub const NONE: Self = Self { memory: None };
+    pub(crate) const NONE: Self = Self { memory: None };
 
     /// Memory for `products`, if they read U packed, of up to `nb` rows and `cols` columns.
-    pub fn new(products: Option<T::Rounded>, nb: usize, cols: usize) -> Result<Self, SolveError> {
+    pub(crate) fn new(
+        products: Option<T::Rounded>,
+        nb: usize,
+        cols: usize,
+    ) -> Result<Self, SolveError> {
         let Some(products) = products else { return Ok(Self::NONE) };
         let room = PageBuf::new(doubles(nb, cols)).map_err(memory_error("the packed rows of U"))?;
         Ok(Self { memory: Some((products, room)) })
     }
 
     /// U as products read it, packed by the team if they read it so.
-    pub fn pack<'a>(&'a mut self, team: &Team, u: MatRef<'a, T>) -> ProductU<'a, T> {
+    pub(crate) fn pack<'a>(&'a mut self, team: &Team, u: MatRef<'a, T>) -> ProductU<'a, T> {
         let Some((products, room)) = &mut self.memory else { return ProductU::Solved(u) };
         let (rows, cols) = (u.rows(), u.cols());
         let numbers: &mut [Bf16] = bytemuck::cast_slice_mut(room);

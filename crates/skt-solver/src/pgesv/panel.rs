@@ -19,7 +19,7 @@ use super::slots::{PanelBuffer, Slot};
 use crate::blas::{Element, MatMut, MatRef, transpose};
 use crate::comm::Comm;
 use crate::comm::panel_bcast::PanelBcast;
-use crate::grid::{Cyclic, Grid};
+use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::pfact::first_own_row;
 use crate::swap::Plan;
 use crate::team::Team;
@@ -92,7 +92,7 @@ impl<T: Element> Layout<T> {
     }
 
     /// Rows of W.
-    pub fn w_rows(&self) -> usize {
+    pub(crate) fn w_rows(&self) -> usize {
         first_own_row(self.jb) + self.below - self.top + self.rows_below
     }
 
@@ -115,13 +115,13 @@ impl<T: Element> Layout<T> {
     }
 
     /// The head and the pivots of a message that is being written.
-    pub fn head_and_ipiv<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64]) {
+    pub(crate) fn head_and_ipiv<'a>(&self, data: &'a mut [f64]) -> (&'a mut [f64], &'a mut [f64]) {
         let (head, rest) = data.split_at_mut(LINE);
         (head, &mut rest[..self.jb])
     }
 
     /// L1 and L2 in a message, to write.
-    pub fn l1_and_l2<'a>(&self, data: &'a mut [f64]) -> (MatMut<'a, T>, MatMut<'a, T>) {
+    pub(crate) fn l1_and_l2<'a>(&self, data: &'a mut [f64]) -> (MatMut<'a, T>, MatMut<'a, T>) {
         let numbers = T::from_doubles_mut(&mut data[self.l1_start()..self.doubles()]);
         let (l1, l2) = numbers.split_at_mut(self.ld_message * self.jb);
         let l1 = MatMut::col_major(l1, self.jb, self.jb, self.ld_message);
@@ -188,14 +188,14 @@ pub(super) fn copy_rows(source: MatRef, target: MatMut, team: &Team) {
 }
 
 /// Marks a message as that of a panel that could not be factored.
-pub fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
+pub(crate) fn mark_broken(head: &mut [f64], column: usize, pivot: f64) {
     head[BROKE] = 1.0;
     head[BROKE_COLUMN] = column as f64;
     head[BROKE_PIVOT] = pivot;
 }
 
 /// Marks a message as that of the sound panel that begins at column `j`.
-pub fn mark_sound(head: &mut [f64], j: usize) {
+pub(crate) fn mark_sound(head: &mut [f64], j: usize) {
     head[BROKE] = 0.0;
     head[FIRST_COLUMN] = j as f64;
 }
@@ -207,7 +207,7 @@ pub fn largest<T: Element>(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> u
 }
 
 /// Doubles of the largest W of a matrix on a process row.
-pub fn largest_w(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> usize {
+pub(crate) fn largest_w(n: usize, nb: usize, rows: Cyclic, myrow: usize) -> usize {
     largest_layouts::<f64>(n, nb, rows, myrow).map(|layout| layout.w_doubles()).max().unwrap_or(0)
 }
 
@@ -248,7 +248,7 @@ enum Message<C: Comm> {
 impl<C: Comm, T: Element> Panel<C, T> {
     /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
     pub(crate) fn start_broadcast(
-        grid: &Grid<C>,
+        (grid, columns): (&Grid<C>, &ColumnMap),
         topology: skt_terms::choice::Bcast,
         k: usize,
         layout: Layout<T>,
@@ -256,7 +256,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
     ) -> Result<Self, SolveError> {
         let message = match buffer {
             PanelBuffer::Message(buf) => {
-                let (root, len) = (k % grid.q, layout.doubles());
+                let (root, len) = (columns.block_owner(k), layout.doubles());
                 Message::Broadcast(PanelBcast::start(&grid.row, topology, root, buf, len)?)
             }
             PanelBuffer::Shared(slot) => {
@@ -276,7 +276,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
     }
 
     /// Whether this rank still has to send some of the panel to others.
-    pub fn must_forward(&self) -> bool {
+    pub(crate) fn must_forward(&self) -> bool {
         matches!(&self.message, Message::Broadcast(bcast) if bcast.must_forward())
     }
 

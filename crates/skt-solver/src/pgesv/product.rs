@@ -182,7 +182,7 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     /// # Safety
     /// While the product is in use, no other thread uses these columns of the panel's A2, and no
     /// thread writes to U.
-    pub unsafe fn new<C: Comm>(
+    pub(crate) unsafe fn new<C: Comm>(
         local: &Local<'m, C, T>,
         panel: &'p Panel<C, T>,
         u: ProductU<'p, T>,
@@ -217,7 +217,7 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
 
     /// The work of the product: its operations, and the nanoseconds that threads were inside the
     /// BLAS, summed over the threads. To be called when the product is complete.
-    pub fn work(&self) -> ProductWork {
+    pub(crate) fn work(&self) -> ProductWork {
         let rows = self.queue.pieces.last().map_or(0, |piece| piece.end);
         ProductWork {
             operations: 2.0 * rows as f64 * self.u.rows() as f64 * self.cols.len() as f64,
@@ -226,12 +226,12 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     }
 
     /// The parts of the product, in the order of the rows of A2.
-    pub fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+    pub(crate) fn parts(&self) -> impl Iterator<Item = Range<usize>> {
         self.queue.pieces.iter().cloned().flat_map(parts_of_piece)
     }
 
     /// Runs `overlapped` while the team computes pieces, until none is left.
-    pub fn compute_overlapped_with(
+    pub(crate) fn compute_overlapped_with(
         &self,
         team: &Team,
         overlapped: impl FnOnce() -> Result<(), SolveError>,
@@ -289,7 +289,7 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     ///
     /// # Panics
     /// When the token is not held.
-    pub fn compute_between_messages(
+    pub(crate) fn compute_between_messages(
         &self,
         token: &mut Token,
         mut progress: impl FnMut(&Token) -> Result<bool, SolveError>,
@@ -331,13 +331,13 @@ pub(super) struct ProductClock {
 }
 
 impl ProductClock {
-    pub fn start(start: Instant, phases: &Phases) -> Self {
+    pub(crate) fn start(start: Instant, phases: &Phases) -> Self {
         Self { start, phases_seconds: phases.sum() }
     }
 
     /// Adds to the product's phase the time since the start that is in no other phase: the product,
     /// and the wait for its end.
-    pub fn stop(self, end: Instant, phases: &mut Phases) {
+    pub(crate) fn stop(self, end: Instant, phases: &mut Phases) {
         let other_seconds = phases.sum() - self.phases_seconds;
         phases.update += (end - self.start).as_secs_f64() - other_seconds;
     }

@@ -3,11 +3,11 @@
 //!
 //! With slots a panel is not sent. Its owner writes it into the next of its slots and raises a
 //! flag. The other ranks apply the panel straight from the slot, and then raise their own flags.
-//! The owner reuses a slot only after it has written DEPTH + 1 panels, which are Q (DEPTH + 1)
-//! panels of the process row, so it hardly ever waits for the others.
+//! The owner reuses a slot only after it has written DEPTH + 1 panels, which are about
+//! Q (DEPTH + 1) panels of the process row, so it hardly ever waits for the others.
 //!
 //! ```text
-//! panel k:          owner k mod Q,   slot (k div Q) mod (DEPTH + 1)
+//! panel k, block i of its owner:   slot i mod (DEPTH + 1)
 //! READY > k         of the owner: panel k is published
 //! APPLIED > k       of each rank: the rank no longer needs panels 0 .. k
 //! ```
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::{SolveError, memory_error};
 use crate::comm::node::NodeMemory;
 use crate::comm::{Comm, PageBuf, Result};
-use crate::grid::Grid;
+use crate::grid::{ColumnMap, Grid};
 
 const READY: usize = 0;
 const APPLIED: usize = 1;
@@ -27,7 +27,7 @@ const APPLIED: usize = 1;
 const PAGE_DOUBLES: usize = 512;
 
 /// The memory of the panels of the look-ahead.
-pub enum PanelBuffers {
+pub(crate) enum PanelBuffers {
     /// Free buffers of this rank, which messages fill.
     Messages(VecDeque<PageBuf>),
     /// Slots in the owners' memory.
@@ -35,10 +35,12 @@ pub enum PanelBuffers {
 }
 
 impl PanelBuffers {
-    /// Memory for `count` panels of up to `doubles` doubles at a time, shared if `share` asks for
-    /// it and all ranks of the process row are on one node. Collective over the process row.
-    pub fn new<C: Comm>(
+    /// Memory for `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if
+    /// `share` asks for it and all ranks of the process row are on one node. Collective over the
+    /// process row.
+    pub(crate) fn new<C: Comm>(
         grid: &Grid<C>,
+        nb: usize,
         count: usize,
         doubles: usize,
         share: bool,
@@ -46,7 +48,7 @@ impl PanelBuffers {
         if share && grid.q > 1 {
             let slot_doubles = doubles.next_multiple_of(PAGE_DOUBLES);
             if let Some(node) = grid.row_memory.take(&grid.row, count * slot_doubles)? {
-                let slots = Arc::new(Slots { node, count, slot_doubles });
+                let slots = Arc::new(Slots { node, cols: grid.cols(nb), count, slot_doubles });
                 return Ok(Self::Shared(SharedPanels { slots, taken: 0..0 }));
             }
         }
@@ -55,7 +57,7 @@ impl PanelBuffers {
     }
 
     /// Whether the panels are in shared memory.
-    pub fn are_shared(&self) -> bool {
+    pub(crate) fn are_shared(&self) -> bool {
         matches!(self, Self::Shared(_))
     }
 
@@ -63,7 +65,7 @@ impl PanelBuffers {
     ///
     /// # Panics
     /// When a panel is in use, or panel `k` has been taken before.
-    pub fn begin_at(&mut self, k: usize) {
+    pub(crate) fn begin_at(&mut self, k: usize) {
         if let Self::Shared(panels) = self {
             assert!(panels.taken.is_empty() && k >= panels.taken.end, "{k}: {:?}", panels.taken);
             panels.taken = k..k;
@@ -89,7 +91,7 @@ impl PanelBuffers {
     ///
     /// # Panics
     /// When the buffer belongs elsewhere, or is not that of the oldest panel.
-    pub fn put_back(&mut self, buffer: PanelBuffer) {
+    pub(crate) fn put_back(&mut self, buffer: PanelBuffer) {
         match (self, buffer) {
             (Self::Messages(free), PanelBuffer::Message(buffer)) => free.push_back(buffer),
             (Self::Shared(panels), PanelBuffer::Shared(slot)) => panels.put_back(slot),
@@ -100,7 +102,7 @@ impl PanelBuffers {
 
 /// The panels of a process row that have a slot, as one rank takes and returns them. Each panel
 /// gets a slot once, in order.
-pub struct SharedPanels {
+pub(crate) struct SharedPanels {
     slots: Arc<Slots>,
     taken: Range<usize>,
 }
@@ -125,7 +127,7 @@ impl SharedPanels {
 }
 
 /// The memory of one panel.
-pub enum PanelBuffer {
+pub(crate) enum PanelBuffer {
     /// A buffer of this rank.
     Message(PageBuf),
     /// A slot in the owner's memory.
@@ -137,7 +139,7 @@ impl PanelBuffer {
     ///
     /// # Panics
     /// When the panel is in shared memory, and this rank is not its owner or has published it.
-    pub fn message(&mut self) -> &mut [f64] {
+    pub(crate) fn message(&mut self) -> &mut [f64] {
         match self {
             Self::Message(buffer) => buffer,
             Self::Shared(slot) => slot.write(),
@@ -145,22 +147,23 @@ impl PanelBuffer {
     }
 }
 
-pub struct Slots {
+pub(crate) struct Slots {
     node: NodeMemory,
+    cols: ColumnMap,
     count: usize,
     slot_doubles: usize,
 }
 
 /// The slot of one panel, as one rank sees it. The rank has no other `Slot` for that panel, nor one
 /// for the panel that was there before.
-pub struct Slot {
+pub(crate) struct Slot {
     slots: Arc<Slots>,
     k: usize,
 }
 
 impl Slot {
     fn owner(&self) -> usize {
-        self.k % self.slots.node.size()
+        self.slots.cols.block_owner(self.k)
     }
 
     fn is_owner(&self) -> bool {
@@ -168,16 +171,18 @@ impl Slot {
     }
 
     fn doubles(&self) -> Range<usize> {
-        let Slots { node, count, slot_doubles } = &*self.slots;
-        let start = self.k / node.size() % count * slot_doubles;
+        let Slots { cols, count, slot_doubles, .. } = &*self.slots;
+        let start = cols.block_index(self.k) % count * slot_doubles;
         start..start + slot_doubles
     }
 
     /// On the owner: waits until all have applied the panel that was in this slot before.
     fn wait_for_room<C: Comm>(&self, row: &C) -> Result<()> {
-        let Slots { node, count, .. } = &*self.slots;
-        match (self.k + 1).checked_sub(node.size() * count) {
-            Some(applied) if self.is_owner() => node.wait_for_others(row, APPLIED, applied as u64),
+        let Slots { node, cols, count, .. } = &*self.slots;
+        match cols.earlier_block(self.k, *count) {
+            Some(before) if self.is_owner() => {
+                node.wait_for_others(row, APPLIED, before as u64 + 1)
+            }
             _ => Ok(()),
         }
     }
@@ -191,7 +196,7 @@ impl Slot {
     }
 
     /// On the owner: allows the others to read the panel.
-    pub fn publish(&self) {
+    pub(crate) fn publish(&self) {
         if self.is_owner() {
             self.slots.node.raise(READY, self.k as u64 + 1);
         }
@@ -211,7 +216,7 @@ impl Slot {
     ///
     /// # Panics
     /// Before the panel is published.
-    pub fn read(&self) -> &[f64] {
+    pub(crate) fn read(&self) -> &[f64] {
         assert!(self.is_there(), "a panel used before it is there");
         // SAFETY: its owner wrote it before the flag, and writes here again only after this rank
         // has announced that it has applied the panel, which takes this `Slot`.
@@ -235,7 +240,7 @@ mod tests {
     fn a_panel_has_one_slot_and_a_slot_one_panel() {
         run(2, |world| {
             let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("two ranks");
-            let mut buffers = PanelBuffers::new(&grid, 2, 10, true).expect("memory");
+            let mut buffers = PanelBuffers::new(&grid, 1, 2, 10, true).expect("memory");
             buffers.begin_at(4);
             let slots = [4, 5].map(|k| buffers.take(&grid.row, k));
             for k in [4, 5, 6, 8] {

@@ -8,23 +8,22 @@
 //! for each block k, on its process column:
 //!     T_kk and s_k are gathered on one of its ranks; the ranks take turns from block to block
 //!     x_k = T_kk^-1 s_k              solved there, broadcast to the process column
-//!     s  -= T x_k                    on the rows of the next Q-1 blocks; sent to the process
-//!                                    column of the next block
+//!     s  -= T x_k                    on the rows of the blocks before its own next one; sent to
+//!                                    the process column of the next block
 //!     s  -= T x_k                    on all rows after those; kept
 //! ```
 //!
 //! The process column of the next block needs only the sent rows to continue, so the product on the
 //! other rows overlaps with its work. The owner of each block has received all shares of it when it
-//! solves the block: a process column sends on the rows of all blocks before its own next one, Q
-//! blocks on. It gathers T_kk before it receives s_k, while the process column before it still
-//! computes.
+//! solves the block: a process column sends on the rows of all blocks before its own next one. It
+//! gathers T_kk before it receives s_k, while the process column before it still computes.
 
 use std::ops::Range;
 
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatMut, MatRef, Triangle};
 use crate::comm::{Comm, Result, Tag, collect};
-use crate::grid::{Cyclic, Grid};
+use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::work::{self, Work};
@@ -47,7 +46,7 @@ impl<C: Comm, T: Element> Substitution<'_, C, T> {
     /// Solves T x = y. `share` has this rank's share of y, an element for each of its rows; the
     /// shares of the process columns add up to y, and the owners of later blocks have none of the
     /// first. Returns x for this rank's columns of A.
-    pub fn solve(&self, mut share: Vec<f64>) -> Result<Vec<f64>> {
+    pub(crate) fn solve(&self, mut share: Vec<f64>) -> Result<Vec<f64>> {
         let Self { grid, n, nb, a, triangle, .. } = *self;
         let (rows, cols) = (grid.rows(nb), grid.cols(nb));
         let mut x = vec![0.0; cols.count_before(n, grid.mycol)];
@@ -55,9 +54,10 @@ impl<C: Comm, T: Element> Substitution<'_, C, T> {
         let mut incoming = vec![0.0; a.rows()];
         // With P = 1 nothing has to be gathered.
         let mut diagonal = (grid.p > 1).then(|| Diagonal::new(nb.min(n), rows, grid.myrow));
+        let owner = |step: usize| cols.block_owner(self.block(step));
         for step in 0..blocks {
             let k = self.block(step);
-            if k % grid.q != grid.mycol {
+            if cols.block_owner(k) != grid.mycol {
                 continue;
             }
             let range = k * nb..((k + 1) * nb).min(n);
@@ -66,12 +66,13 @@ impl<C: Comm, T: Element> Substitution<'_, C, T> {
             let own = self.rows_of_blocks(step..step + 1);
             let own_rows = a.block(own.clone(), columns.clone());
             if let Some(diagonal) = &mut diagonal {
-                diagonal.begin_block(k / grid.q, range.clone());
+                diagonal.begin_block(cols.block_index(k), range.clone());
                 diagonal.gather(&grid.col, own_rows)?;
             }
-            if step > 0 && grid.q > 1 {
-                let handed = self.rows_of_blocks(step..step + grid.q - 1);
-                self.add_handed_over(&mut incoming[handed.clone()], &mut share[handed])?;
+            let before = step.checked_sub(1).map(|before| (before, owner(before)));
+            if let Some((before, sender)) = before.filter(|&(_, column)| column != grid.mycol) {
+                let handed = self.rows_of_blocks(step..self.next_own_step(&cols, before));
+                self.add_handed_over(sender, &mut incoming[handed.clone()], &mut share[handed])?;
             }
             let xk = &mut x[columns.clone()];
             match &mut diagonal {
@@ -82,12 +83,12 @@ impl<C: Comm, T: Element> Substitution<'_, C, T> {
                     T::solve_triangle(triangle, own_rows, xk);
                 }
             }
-            let near = self.rows_of_blocks(step + 1..step + grid.q);
-            let far = self.rows_of_blocks(step + grid.q..blocks);
+            let next_own = self.next_own_step(&cols, step);
+            let near = self.rows_of_blocks(step + 1..next_own);
+            let far = self.rows_of_blocks(next_own..blocks);
             self.subtract(a.block(near.clone(), columns.clone()), xk, &mut share[near.clone()]);
-            if step + 1 < blocks && grid.q > 1 {
-                let next = self.block(step + 1) % grid.q;
-                grid.row.send(&share[near.clone()], next, TAG_SHARE)?;
+            if step + 1 < next_own {
+                grid.row.send(&share[near.clone()], owner(step + 1), TAG_SHARE)?;
                 share[near].fill(0.0);
             }
             self.subtract(a.block(far.clone(), columns), xk, &mut share[far]);
@@ -104,11 +105,20 @@ impl<C: Comm, T: Element> Substitution<'_, C, T> {
         }
     }
 
-    /// This rank's rows of the blocks of these steps, which may be more than there are.
-    fn rows_of_blocks(&self, steps: Range<usize>) -> Range<usize> {
+    /// The next step after `step` of the same process column; the number of steps if there is none.
+    fn next_own_step(&self, cols: &ColumnMap, step: usize) -> usize {
+        let (k, blocks) = (self.block(step), self.n.div_ceil(self.nb));
+        let next = match self.triangle {
+            Triangle::UnitLower => cols.next_block(k, blocks),
+            Triangle::Upper => cols.earlier_block(k, 1),
+        };
+        next.map_or(blocks, |next| self.block(next))
+    }
+
+    /// This rank's rows of the blocks of these steps.
+    fn rows_of_blocks(&self, Range { start, end }: Range<usize>) -> Range<usize> {
         let Self { grid, n, nb, .. } = *self;
         let (map, blocks) = (grid.rows(nb), n.div_ceil(nb));
-        let (start, end) = (steps.start.min(blocks), steps.end.min(blocks));
         let blocks = match self.triangle {
             Triangle::UnitLower => start..end,
             Triangle::Upper => blocks - end..blocks - start,
@@ -117,15 +127,15 @@ impl<C: Comm, T: Element> Substitution<'_, C, T> {
         local(blocks.start)..local(blocks.end)
     }
 
-    /// To these rows of `share`, adds the share that the process column of the block before has
-    /// sent.
-    fn add_handed_over(&self, incoming: &mut [f64], share: &mut [f64]) -> Result<()> {
-        let Grid { q, mycol, .. } = *self.grid;
-        let before = match self.triangle {
-            Triangle::UnitLower => (mycol + q - 1) % q,
-            Triangle::Upper => (mycol + 1) % q,
-        };
-        self.grid.row.recv(incoming, before, TAG_SHARE)?;
+    /// To these rows of `share`, adds the share that `sender`, the process column of the block
+    /// before, has sent.
+    fn add_handed_over(
+        &self,
+        sender: usize,
+        incoming: &mut [f64],
+        share: &mut [f64],
+    ) -> Result<()> {
+        self.grid.row.recv(incoming, sender, TAG_SHARE)?;
         share.iter_mut().zip(incoming).for_each(|(mine, theirs)| *mine += *theirs);
         Ok(())
     }

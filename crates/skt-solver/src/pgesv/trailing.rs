@@ -117,7 +117,7 @@ pub(super) struct TrailingExchange<C: Comm> {
 impl<C: Comm> TrailingExchange<C> {
     /// An exchange for up to `cols` local columns, in `shared` memory if there is any, for
     /// `products` that round their operands, if any do. Collective over the process column.
-    pub fn new<T: Element>(
+    pub(crate) fn new<T: Element>(
         grid: &Grid<C>,
         params: &Params,
         cols: usize,
@@ -146,11 +146,11 @@ impl<C: Comm> TrailingExchange<C> {
         Ok(Self { whole, halves, nb, cols, least: least(params.swap_threshold) })
     }
 
-    pub fn is_shared(&self) -> bool {
+    pub(crate) fn is_shared(&self) -> bool {
         self.whole.is_shared()
     }
 
-    pub fn has_messages(&self) -> bool {
+    pub(crate) fn has_messages(&self) -> bool {
         self.halves.is_some()
     }
 
@@ -159,7 +159,7 @@ impl<C: Comm> TrailingExchange<C> {
     ///
     /// # Panics
     /// When `cols` ends elsewhere.
-    pub fn halves(&self, cols: Range<usize>) -> Vec<Range<usize>> {
+    pub(crate) fn halves(&self, cols: Range<usize>) -> Vec<Range<usize>> {
         assert_eq!(cols.end, self.cols, "the trailing columns");
         let border = border(cols.start, self.cols, self.nb, self.least);
         match border.filter(|_| self.halves.is_some()) {
@@ -170,7 +170,7 @@ impl<C: Comm> TrailingExchange<C> {
 
     /// The exchange on half `index` of `halves`, and that of the other half. `next` has the halves
     /// of the next step, whose rows may be sent in this one.
-    pub fn exchange_on<'e>(
+    pub(crate) fn exchange_on<'e>(
         &'e mut self,
         index: usize,
         halves: &[Range<usize>],

@@ -205,7 +205,7 @@ mod tests {
             let grid = Grid::new(world, p, q, Pmap::RowMajor)?.expect("all take part");
             let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
             let team = Team::new(threads, |_| ()).expect("threads");
-            let shape = LocalShape::<f32>::without_b(params.n, rows, cols, grid.myrow, grid.mycol);
+            let shape = LocalShape::<f32>::without_b(params.n, rows, &cols, grid.myrow, grid.mycol);
             let mut guard = Unguarded::new(shape.doubles()).expect("memory");
             let place = |at: usize| {
                 let (i, j) = (at / shape.lda, at % shape.lda);

@@ -35,7 +35,7 @@ impl Windows {
     }
 
     /// The window of panel `panel`.
-    pub fn window_of_panel(&self, panel: usize) -> usize {
+    pub(crate) fn window_of_panel(&self, panel: usize) -> usize {
         self.first_panels.partition_point(|first| *first <= panel) - 1
     }
 

@@ -18,7 +18,7 @@ const TAG_U: Tag = 0x124;
 const TAG_DISPLACED: Tag = 0x125;
 
 /// An exchange in progress. Its rows in A must not change until `DirectExchange::finish`.
-pub struct DirectExchange<C: Comm> {
+pub(crate) struct DirectExchange<C: Comm> {
     plan: Arc<Plan>,
     width: usize,
     /// Doubles of a row in the messages.
@@ -39,7 +39,7 @@ enum Incoming<C: Comm> {
 }
 
 /// An exchange whose rows have all arrived. Sends of this rank's rows may still be in progress.
-pub struct ReceivedRows<C: Comm> {
+pub(crate) struct ReceivedRows<C: Comm> {
     own: [Arc<PageBuf>; 2],
     sends: Vec<C::Send>,
     /// For each rank in order: its rows of U, and its displaced rows that came to this rank.
@@ -148,7 +148,7 @@ impl<C: Comm> Incoming<C> {
 
 impl<C: Comm> ReceivedRows<C> {
     /// The rows of U, in order.
-    pub fn rows<T: Element>(&self) -> Vec<&[T]> {
+    pub(crate) fn rows<T: Element>(&self) -> Vec<&[T]> {
         let mut rows: Vec<&[T]> = vec![&[]; self.plan.u_rows.len()];
         for (rank, coming) in self.coming.iter().step_by(2).enumerate() {
             let part = if rank == self.plan.me { &*self.own[0] } else { coming };

@@ -143,7 +143,7 @@ impl Plan {
 /// The local rows of process row `me` that change when the rows of a panel are exchanged and U is
 /// solved for, in order: those of the diagonal block and all pivot rows below it. The panel begins
 /// at global row `j` and has pivots `ipiv`; at most `2 jb` rows change.
-pub fn rows_written(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Vec<usize> {
+pub(crate) fn rows_written(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Vec<usize> {
     let end = j + ipiv.len();
     let is_mine = |&row: &usize| row >= end && rows.owner(row) == me;
     let below = ipiv.iter().map(|&row| row as usize).filter(is_mine).map(|row| rows.local(row));
@@ -220,7 +220,7 @@ impl RowBuffers {
     }
 
     /// Doubles of the buffer of the rows of U and the displaced rows.
-    pub fn rows_doubles(nb: usize, cols: usize) -> usize {
+    pub(crate) fn rows_doubles(nb: usize, cols: usize) -> usize {
         nb.saturating_mul(2).saturating_mul(cols)
     }
 }
@@ -266,7 +266,7 @@ pub(crate) fn exchange<'r, C: Comm, T: Element>(
 }
 
 /// The rows of U as an exchange delivers them, and the memory for the solved U.
-pub struct Arrived<'r, T = f64> {
+pub(crate) struct Arrived<'r, T = f64> {
     rows: Vec<&'r [T]>,
     u: SharedMat<'r, T>,
     share: Range<usize>,
@@ -278,7 +278,7 @@ impl<'r, T: Element> Arrived<'r, T> {
     ///
     /// # Panics
     /// When `u` is shorter than U.
-    pub fn on_this_rank(rows: Vec<&'r [T]>, u: &'r mut [f64], width: usize) -> Self {
+    pub(crate) fn on_this_rank(rows: Vec<&'r [T]>, u: &'r mut [f64], width: usize) -> Self {
         let jb = rows.len();
         let u = SharedMat::row_major(&mut T::from_doubles_mut(u)[..jb * width], jb, width);
         Self { rows, u, share: 0..width, shared: None }
@@ -290,17 +290,17 @@ impl<'r, T: Element> Arrived<'r, T> {
     }
 
     /// The columns for which this rank solves.
-    pub fn share(&self) -> Range<usize> {
+    pub(crate) fn share(&self) -> Range<usize> {
         self.share.clone()
     }
 
     /// The columns `cols` of the rows.
-    pub fn columns(&self, cols: Range<usize>) -> Rows<'_, T> {
+    pub(crate) fn columns(&self, cols: Range<usize>) -> Rows<'_, T> {
         Rows { rows: &self.rows, cols }
     }
 
     /// The memory that U is solved into.
-    pub fn u(&self) -> &SharedMat<'r, T> {
+    pub(crate) fn u(&self) -> &SharedMat<'r, T> {
         &self.u
     }
 
@@ -316,7 +316,7 @@ impl<'r, T: Element> Arrived<'r, T> {
 
 /// Copies rows `from` of `a` to the rows of `to`, with the team and past the caches: this core does
 /// not read them again.
-pub fn stream_rows<T: Element>(team: &Team, a: MatRef<T>, from: &[usize], to: MatMut<T>) {
+pub(crate) fn stream_rows<T: Element>(team: &Team, a: MatRef<T>, from: &[usize], to: MatMut<T>) {
     let (width, to) = (a.cols(), to.share());
     team.split(from.len(), TUNING.exchange_grain_rows, |part| {
         // SAFETY: the team's parts do not overlap.

@@ -43,7 +43,7 @@ pub struct NodeRows {
 }
 
 /// Flags that the row exchange takes.
-pub const FLAGS: usize = 2;
+pub(crate) const FLAGS: usize = 2;
 const WRITTEN: usize = 0;
 const SOLVED: usize = 1;
 

@@ -10,7 +10,7 @@
 use super::sync::{AtomicUsize, Condvar, Mutex, Ordering, SPINS, pause};
 
 /// Passes jobs from one caller to its workers, one at a time.
-pub struct Gate<J> {
+pub(crate) struct Gate<J> {
     /// Number of jobs posted.
     generation: AtomicUsize,
     /// The job posted last.
@@ -22,7 +22,7 @@ pub struct Gate<J> {
 
 impl<J: Copy> Gate<J> {
     /// A gate with no job posted.
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             generation: AtomicUsize::new(0),
             job: Mutex::new(None),
@@ -32,7 +32,7 @@ impl<J: Copy> Gate<J> {
     }
 
     /// Posts `job` to `workers` workers, which have finished the one before.
-    pub fn post(&self, job: J, workers: usize) {
+    pub(crate) fn post(&self, job: J, workers: usize) {
         self.busy.store(workers, Ordering::Relaxed);
         let mut posted = self.job.lock().expect("team lock");
         *posted = Some(job);
@@ -42,7 +42,7 @@ impl<J: Copy> Gate<J> {
     }
 
     /// On a worker: waits for the job after the first `seen` ones.
-    pub fn next(&self, seen: usize) -> J {
+    pub(crate) fn next(&self, seen: usize) -> J {
         for spin in 1..=SPINS {
             if self.generation.load(Ordering::Acquire) != seen {
                 break;
@@ -57,12 +57,12 @@ impl<J: Copy> Gate<J> {
     }
 
     /// On a worker: reports that it has finished the job.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         self.busy.fetch_sub(1, Ordering::Release);
     }
 
     /// Waits until all workers have finished the job. Their writes are visible afterwards.
-    pub fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let mut spin = 0;
         while self.busy.load(Ordering::Acquire) != 0 {
             spin += 1;

@@ -18,16 +18,16 @@ use gate::Gate;
 
 /// The parts of the protocol between a caller and its workers.
 mod sync {
-    pub use std::sync::atomic::{AtomicUsize, Ordering};
-    pub use std::sync::{Condvar, Mutex};
+    pub(super) use std::sync::atomic::{AtomicUsize, Ordering};
+    pub(super) use std::sync::{Condvar, Mutex};
 
     use crate::tuning::TUNING;
 
     /// How many times an idle worker spins before it sleeps.
-    pub const SPINS: u32 = TUNING.idle_spins;
+    pub(crate) const SPINS: u32 = TUNING.idle_spins;
 
     /// Step `spin` of a loop that waits for another thread.
-    pub fn pause(spin: u32) {
+    pub(crate) fn pause(spin: u32) {
         // On a machine with fewer cores than threads that thread needs this core.
         if spin.is_multiple_of(TUNING.spins_a_yield) {
             std::thread::yield_now()

@@ -83,7 +83,7 @@ pub fn solve<T: Element>(panel: &Operands<T>, a1: MatMut<T>) {
 }
 
 /// `U = L1^-1 A1` for the rows of A1 that an exchange has brought.
-pub fn solve_arrived<T: Element>(panel: &Operands<T>, a1: Rows<T>, u: MatMut<T>) {
+pub(crate) fn solve_arrived<T: Element>(panel: &Operands<T>, a1: Rows<T>, u: MatMut<T>) {
     work::begins(Work::Solve { k: u.rows(), cols: u.cols() });
     solve_unit_lower_from(panel.l1, a1, u);
 }

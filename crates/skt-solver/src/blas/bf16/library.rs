@@ -1,7 +1,7 @@
 //! Libraries that multiply matrices of bf16, found at run time.
 //!
-//! No BLAS has to have such products, so none is linked: the functions are looked up in the
-//! libraries that the process has loaded, the BLAS among them, and in AOCL-DLP, which is none.
+//! No BLAS has to have such products, so none is linked: the functions are looked up in the BLAS
+//! that the process calls, and in AOCL-DLP, which is none.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::PathBuf;
@@ -74,7 +74,7 @@ const CBLAS: [(&str, &CStr); 2] =
 const DLP: (&str, &CStr) = ("aocl_gemm_bf16bf16f32of32", c"aocl_gemm_bf16bf16f32of32");
 const DLP_FILE: &CStr = c"libaocl-dlp.so";
 
-/// The libraries that this process can call, those first that it has loaded already.
+/// The libraries that this process can call, the BLAS first.
 pub fn libraries() -> &'static [Bf16Library] {
     static FOUND: OnceLock<Vec<Bf16Library>> = OnceLock::new();
     FOUND.get_or_init(|| {

@@ -25,7 +25,7 @@ pub use number::Bf16;
 ///
 /// # Panics
 /// When the shapes differ, or a matrix is column-major.
-pub fn pack(a: MatRef<f32>, mut packed: MatMut<Bf16>) {
+pub(crate) fn pack(a: MatRef<f32>, mut packed: MatMut<Bf16>) {
     assert_eq!((a.rows(), a.cols()), (packed.rows(), packed.cols()), "pack shapes");
     (0..a.rows()).for_each(|i| kernels::pack_bf16(a.row(i), packed.row_mut(i)));
 }

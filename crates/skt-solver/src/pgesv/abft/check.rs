@@ -150,7 +150,7 @@ pub(super) struct Checks {
 impl Checks {
     /// The schedule of a run that starts from panel `from`. `is_new`: the system has just been
     /// generated.
-    pub fn new(every: CheckEvery, from: usize, is_new: bool) -> Self {
+    pub(crate) fn new(every: CheckEvery, from: usize, is_new: bool) -> Self {
         let period = match every {
             CheckEvery::Panels(panels) => panels.get(),
             // Known after the first panel.
@@ -160,7 +160,7 @@ impl Checks {
         Self { every, first: from, next, period, seconds: 0.0, timed: Instant::now() }
     }
 
-    pub fn are_off(&self) -> bool {
+    pub(crate) fn are_off(&self) -> bool {
         self.every == CheckEvery::Never
     }
 
@@ -188,7 +188,7 @@ impl Checks {
     }
 
     /// Notes that a check was made before panel `cut`, and took this long.
-    pub fn done(&mut self, cut: usize, took: Duration) {
+    pub(crate) fn done(&mut self, cut: usize, took: Duration) {
         if cut == self.first {
             self.time(took);
         }
@@ -229,7 +229,7 @@ pub(super) struct Scope<'s> {
 
 impl<'s> Scope<'s> {
     /// All of the system before panel `cut`. `lost` must have no true element.
-    pub fn whole(cut: usize, lost: &'s [bool]) -> Self {
+    pub(crate) fn whole(cut: usize, lost: &'s [bool]) -> Self {
         let decoded = Decoded::default();
         Self { cut, lost, with_left_over: false, decoded, number: 0, moved: None }
     }
@@ -279,7 +279,7 @@ pub(super) fn check<C: Comm>(
     for wrong in &wrong {
         let target = wrong.column.expect("else it is hopeless");
         let (terms, divisor) = weights.recomputation(target, &lost);
-        let sum = Sum { divisor, ..Sum::new("mend", terms, target, finished) };
+        let sum = Sum { divisor, ..Sum::new("repair", terms, target, finished) };
         relay.sum(sum, (wrong.row..wrong.row + 1, 0..columns_of(local, target)))?;
     }
     let (corrected_rows, corrected) = corrected_ranks(local, scope, &wrong, doubt)?;
@@ -725,9 +725,9 @@ fn products<C: Comm>(
         let dot = |row: usize| {
             let global = cyclic.global(row, myrow);
             let dead = if is_checksum {
-                dead_checksums(*cols, global, summed)
+                dead_checksums(cols.as_cyclic(), global, summed)
             } else {
-                dead_columns(*cols, mycol, global, finished)
+                dead_columns(cols.as_cyclic(), mycol, global, finished)
             };
             // SAFETY: no thread writes to A.
             let a = unsafe { a.read(row..row + 1, dead..shape.cols) };

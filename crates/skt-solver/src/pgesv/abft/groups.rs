@@ -27,7 +27,7 @@ pub(super) struct StepColumns {
 }
 
 impl StepColumns {
-    pub fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
+    pub(crate) fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
         let (Params { depth, .. }, grid) = (local.params, local.grid);
         if grid.is_checksum() {
             return Self { next: 0..0, rest: local.columns_right_of(k) };
@@ -37,7 +37,7 @@ impl StepColumns {
     }
 
     /// All columns that the step writes to; they adjoin.
-    pub fn all(&self) -> Range<usize> {
+    pub(crate) fn all(&self) -> Range<usize> {
         let start = if self.next.is_empty() { self.rest.start } else { self.next.start };
         start..self.rest.end
     }
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn below_the_diagonal_finished_columns_are_dead() {
-        let cols = Cyclic::cols(3, 2);
+        let cols = Cyclic { nb: 3, procs: 2 };
         for (finished, row, q) in
             [0, 3, 7, 12].iter().flat_map(|f| (0..12).flat_map(move |r| [(f, r, 0), (f, r, 1)]))
         {
@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn checksums_are_dead_where_all_columns_of_their_group_are() {
-        let cols = Cyclic::cols(3, 2);
+        let cols = Cyclic { nb: 3, procs: 2 };
         for (finished, row) in [0, 3, 6, 7, 12].iter().flat_map(|f| (0..14).map(move |r| (f, r))) {
             let dead = dead_checksums(cols, row, *finished);
             for local in 0..6 {

@@ -99,7 +99,7 @@ fn eliminate_panel<C: Comm>(
             }
         });
     }
-    collect::broadcast(&grid.row, l2, k % grid.q)?;
+    collect::broadcast(&grid.row, l2, local.cols.block_owner(k))?;
     let l2 = MatRef::row_major(l2, rows_below, jb, jb);
 
     let right = local.columns_right_of(k);
@@ -199,7 +199,7 @@ fn factored_diagonal<C: Comm>(local: &Local<C>, k: usize) -> Result<Vec<f64>, So
         }
         store_rows(local, k, cols, MatRef::row_major(&data, jb, jb, jb));
     }
-    collect::broadcast(&grid.row, &mut data, k % grid.q)?;
+    collect::broadcast(&grid.row, &mut data, local.cols.block_owner(k))?;
     Ok(data)
 }
 

@@ -28,7 +28,7 @@ use crate::comm::PageBuf;
 use crate::grid::Cyclic;
 use crate::swap::RowBuffers;
 use crate::tuning::TUNING;
-use skt_checkpoint::checkpoint::codec::checksum;
+use skt_store::codec::checksum;
 
 /// Areas begin on a page.
 const PAGE_DOUBLES: usize = 512;
@@ -128,7 +128,7 @@ impl MemoryState {
     }
 
     /// The state of a word, and the start in which it was written.
-    pub fn from_word(word: u64) -> (Self, u64) {
+    pub(crate) fn from_word(word: u64) -> (Self, u64) {
         let k = (word >> KIND_BITS & ((1 << PANEL_BITS) - 1)) as usize;
         let state = match word & ((1 << KIND_BITS) - 1) {
             1 => Self::Rest(k),
@@ -176,7 +176,7 @@ impl PartState {
     }
 
     /// How many of `columns`, from the first on, have their product; `None` if the part is torn.
-    pub fn columns_done(self, columns: usize) -> Option<usize> {
+    pub(crate) fn columns_done(self, columns: usize) -> Option<usize> {
         match self {
             Self::Open => Some(0),
             Self::Partly(done) => Some(done),
@@ -207,21 +207,21 @@ pub(super) struct Decoded {
 }
 
 impl Decoded {
-    pub fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         let (first, last) = self.unverified.unwrap_or((0, 0));
         assert!(first <= last && last < 1 << CUT_BITS, "cuts {first} and {last}");
         let flags = u64::from(self.is_unchecked) | u64::from(self.has_been) << 63;
         flags | (first as u64) << 1 | (last as u64) << (1 + CUT_BITS)
     }
 
-    pub fn from_word(word: u64) -> Self {
+    pub(crate) fn from_word(word: u64) -> Self {
         let cut = |shift: u32| (word >> shift & ((1 << CUT_BITS) - 1)) as usize;
         // Nothing is decoded at cut 0, where the system is generated.
         let unverified = Some((cut(1), cut(1 + CUT_BITS))).filter(|&(first, _)| first > 0);
         Self { is_unchecked: word & 1 != 0, unverified, has_been: word >> 63 != 0 }
     }
 
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         let both = self.unverified.into_iter().chain(other.unverified);
         Self {
             is_unchecked: self.is_unchecked || other.is_unchecked,
@@ -267,7 +267,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    pub fn new(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> Self {
+    pub(crate) fn new(params: &Params, rows: Cyclic, myrow: usize, shape: LocalShape) -> Self {
         let panel = panel::largest::<f64>(params.n, params.nb, rows, myrow);
         let w = panel::largest_w(params.n, params.nb, rows, myrow);
         let nb = params.widest_panel();
@@ -290,12 +290,12 @@ impl Sizes {
         [words, a, x, panel, panel, u_next, u_rest, log, w]
     }
 
-    pub fn a_range(&self) -> Range<usize> {
+    pub(crate) fn a_range(&self) -> Range<usize> {
         let start = self.words.next_multiple_of(PAGE_DOUBLES);
         start..start.saturating_add(self.a)
     }
 
-    pub fn doubles(&self) -> usize {
+    pub(crate) fn doubles(&self) -> usize {
         let page = |doubles: usize| doubles.div_ceil(PAGE_DOUBLES).saturating_mul(PAGE_DOUBLES);
         self.areas().into_iter().map(page).fold(0, usize::saturating_add)
     }
@@ -403,7 +403,7 @@ impl<'a> Places<'a> {
     ///
     /// # Panics
     /// When the memory does not have [`Sizes::doubles`].
-    pub fn new(memory: &'a mut RankMemory<'_>, sizes: &Sizes, shape: LocalShape) -> Self {
+    pub(crate) fn new(memory: &'a mut RankMemory<'_>, sizes: &Sizes, shape: LocalShape) -> Self {
         assert_eq!(memory.doubles, sizes.doubles(), "the memory of a rank");
         let mut start = memory.start;
         let areas = sizes.areas().map(|len| {
@@ -447,7 +447,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// The conditions of [`Self::buffer`].
-    pub unsafe fn panel_buffers(&self, k: usize) -> [PageBuf; 2] {
+    pub(crate) unsafe fn panel_buffers(&self, k: usize) -> [PageBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [k, k + 1].map(|k| unsafe { self.buffer(self.panels[k % 2]) })
     }
@@ -456,7 +456,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// The conditions of [`Self::buffer`]; no sums are stored there.
-    pub unsafe fn w_buffer(&self) -> PageBuf {
+    pub(crate) unsafe fn w_buffer(&self) -> PageBuf {
         // SAFETY: the caller's promise.
         unsafe { self.buffer(self.w) }
     }
@@ -465,7 +465,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// The conditions of [`Self::buffer`].
-    pub unsafe fn u_buffers(&self) -> [PageBuf; 2] {
+    pub(crate) unsafe fn u_buffers(&self) -> [PageBuf; 2] {
         // SAFETY: the caller's promise; they are two areas.
         [self.u_next, self.u_rest].map(|area| unsafe { self.buffer(area) })
     }
@@ -474,7 +474,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// While it is in use, no panel is received into or factored in its buffer.
-    pub unsafe fn panel(&self, k: usize) -> &[f64] {
+    pub(crate) unsafe fn panel(&self, k: usize) -> &[f64] {
         // SAFETY: the caller's promise.
         unsafe { self.read(self.panels[k % 2]) }
     }
@@ -483,7 +483,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// While it is in use, no rows are exchanged.
-    pub unsafe fn u(&self, is_next: bool, jb: usize, cols: usize) -> MatRef<'_> {
+    pub(crate) unsafe fn u(&self, is_next: bool, jb: usize, cols: usize) -> MatRef<'_> {
         let area = if is_next { self.u_next } else { self.u_rest };
         // SAFETY: the caller's promise.
         MatRef::row_major(unsafe { self.read(area) }, jb, cols, cols)
@@ -493,7 +493,7 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// No other view of the log is in use.
-    pub unsafe fn log(&self, rows: usize, cols: usize) -> MatMut<'_> {
+    pub(crate) unsafe fn log(&self, rows: usize, cols: usize) -> MatMut<'_> {
         let Area { start, len } = self.log;
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
         unsafe { MatMut::row_major_at(start.as_ptr(), len, rows, cols, cols) }
@@ -503,13 +503,13 @@ impl<'a> Places<'a> {
     ///
     /// # Safety
     /// No other view of the sums is in use, and no panel is factored on this rank.
-    pub unsafe fn sums(&self, cols: usize) -> MatMut<'_> {
+    pub(crate) unsafe fn sums(&self, cols: usize) -> MatMut<'_> {
         let Area { start, len } = self.w;
         // SAFETY: an area of the memory that is borrowed for as long as `self`.
         unsafe { MatMut::row_major_at(start.as_ptr(), len, self.rows, cols, cols) }
     }
 
-    pub fn x_mut(&mut self) -> &mut [f64] {
+    pub(crate) fn x_mut(&mut self) -> &mut [f64] {
         // SAFETY: no buffer and no other function returns this area; it is borrowed as long as
         // `self`.
         unsafe { slice::from_raw_parts_mut(self.x.start.as_ptr(), self.x.len) }
@@ -517,7 +517,7 @@ impl<'a> Places<'a> {
 
     /// The words. `hook` is asked before each is written. Until `start` is set, they are written
     /// with start 0.
-    pub fn journal(&self, hook: &'a dyn MemoryHook) -> Journal<'a> {
+    pub(crate) fn journal(&self, hook: &'a dyn MemoryHook) -> Journal<'a> {
         Journal { words: self.words, hook, start: 0 }
     }
 }
@@ -538,47 +538,47 @@ impl Journal<'_> {
         self.words[place].store(word, Ordering::Release);
     }
 
-    pub fn before(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
+    pub(crate) fn before(&self, name: &'static str, number: usize) -> Result<(), SolveError> {
         self.hook.at(At { name, number: number as u64, part: None })
     }
 
-    pub fn before_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
+    pub(crate) fn before_part(&self, name: &'static str, part: usize) -> Result<(), SolveError> {
         self.hook.at(At { name, number: 0, part: Some(part) })
     }
 
     /// The form of the system in this memory; 0 in new memory.
-    pub fn form(&self) -> u64 {
+    pub(crate) fn form(&self) -> u64 {
         self.read(FORM)
     }
 
-    pub fn set_form(&self, form: u64) -> Result<(), SolveError> {
+    pub(crate) fn set_form(&self, form: u64) -> Result<(), SolveError> {
         self.before("form", 0)?;
         self.write(FORM, form);
         Ok(())
     }
 
     /// The last start that this memory has joined, and the last one that it has followed.
-    pub fn starts(&self) -> (u64, u64) {
+    pub(crate) fn starts(&self) -> (u64, u64) {
         (self.read(JOINED), self.read(CONFIRMED))
     }
 
-    pub fn join(&self, start_key: u64) -> Result<(), SolveError> {
+    pub(crate) fn join(&self, start_key: u64) -> Result<(), SolveError> {
         self.before("join", start_key as usize)?;
         self.write(JOINED, start_key);
         Ok(())
     }
 
-    pub fn confirm(&self, start_key: u64) -> Result<(), SolveError> {
+    pub(crate) fn confirm(&self, start_key: u64) -> Result<(), SolveError> {
         self.before("confirm", start_key as usize)?;
         self.write(CONFIRMED, start_key);
         Ok(())
     }
 
-    pub fn state_word(&self) -> u64 {
+    pub(crate) fn state_word(&self) -> u64 {
         self.read(STATE)
     }
 
-    pub fn set(&self, state: MemoryState) -> Result<(), SolveError> {
+    pub(crate) fn set(&self, state: MemoryState) -> Result<(), SolveError> {
         let (name, k) = match state {
             MemoryState::Hollow(k) => ("hollow", k),
             MemoryState::Rest(k) => ("rest", k),
@@ -594,11 +594,11 @@ impl Journal<'_> {
 
     /// The panel before which a group ends, if its new sums have all passed this rank and have not
     /// replaced the old ones yet.
-    pub fn summed(&self) -> Option<usize> {
+    pub(crate) fn summed(&self) -> Option<usize> {
         Some(self.read(SUMMED) as usize).filter(|&end| end > 0)
     }
 
-    pub fn set_summed(&self, end: Option<usize>) -> Result<(), SolveError> {
+    pub(crate) fn set_summed(&self, end: Option<usize>) -> Result<(), SolveError> {
         self.before(if end.is_some() { "summed" } else { "not summed" }, end.unwrap_or(0))?;
         self.write(SUMMED, end.unwrap_or(0) as u64);
         Ok(())
@@ -609,7 +609,7 @@ impl Journal<'_> {
     ///
     /// # Panics
     /// When there are more than [`max_parts`].
-    pub fn list_parts(
+    pub(crate) fn list_parts(
         &self,
         next: impl Iterator<Item = Range<usize>>,
         rest: impl Iterator<Item = Range<usize>>,
@@ -632,34 +632,34 @@ impl Journal<'_> {
     }
 
     /// The numbers of the parts on the columns of the next panel, or on the rest.
-    pub fn parts(&self, is_next: bool) -> Range<usize> {
+    pub(crate) fn parts(&self, is_next: bool) -> Range<usize> {
         let (next, all) = (self.read(NEXT_PARTS) as usize, self.read(ALL_PARTS) as usize);
         if is_next { 0..next } else { next..all }
     }
 
-    pub fn part(&self, part: usize) -> (Range<usize>, PartState) {
+    pub(crate) fn part(&self, part: usize) -> (Range<usize>, PartState) {
         let (rows, word) = (self.read(FIRST_PART + 2 * part), self.read(FIRST_PART + 2 * part + 1));
         ((rows >> 32) as usize..(rows & 0xffff_ffff) as usize, PartState::from_word(word))
     }
 
     /// Whether the checksums contradict the matrix.
-    pub fn is_wrong(&self) -> bool {
+    pub(crate) fn is_wrong(&self) -> bool {
         self.read(WRONG) != 0
     }
 
-    pub fn set_wrong(&self, is_wrong: bool) -> Result<(), SolveError> {
+    pub(crate) fn set_wrong(&self, is_wrong: bool) -> Result<(), SolveError> {
         self.before("wrong", 0)?;
         self.write(WRONG, u64::from(is_wrong));
         Ok(())
     }
 
     /// What this rank knows of decoded data in its process row.
-    pub fn decoded(&self) -> Decoded {
+    pub(crate) fn decoded(&self) -> Decoded {
         Decoded::from_word(self.read(DECODED))
     }
 
     /// Writes the value of [`Self::decoded`], unless it is unchanged.
-    pub fn set_decoded(&self, decoded: Decoded) -> Result<(), SolveError> {
+    pub(crate) fn set_decoded(&self, decoded: Decoded) -> Result<(), SolveError> {
         if self.decoded() == decoded {
             return Ok(());
         }
@@ -668,7 +668,7 @@ impl Journal<'_> {
         Ok(())
     }
 
-    pub fn set_part(&self, part: usize, is: PartState) -> Result<(), SolveError> {
+    pub(crate) fn set_part(&self, part: usize, is: PartState) -> Result<(), SolveError> {
         let name = match is {
             PartState::Open => "undone",
             PartState::Begun => "begin",
@@ -682,7 +682,7 @@ impl Journal<'_> {
     }
 
     /// Whether the memory is torn: a part was being changed in place.
-    pub fn is_torn(&self) -> bool {
+    pub(crate) fn is_torn(&self) -> bool {
         let is_torn = |part| matches!(self.part(part).1, PartState::Begun | PartState::Undoing);
         matches!(MemoryState::from_word(self.state_word()).0, MemoryState::Exchanged(_))
             && (0..self.parts(false).end).any(is_torn)

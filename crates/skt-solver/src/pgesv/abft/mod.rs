@@ -66,7 +66,7 @@ use crate::comm::CommError;
 
 /// Most panels of the look-ahead. With more, panels would be applied to columns in the look-ahead
 /// before they are applied to the checksums of their group.
-pub const MAX_DEPTH: usize = 1;
+pub(crate) const MAX_DEPTH: usize = 1;
 
 /// Why a system has no solution.
 #[derive(Debug, thiserror::Error)]

@@ -18,12 +18,12 @@ impl Noticed {
     pub(super) const NOTHING: Self = Self { units: -1.0, unit: 0.0, end: 0, row: 0, rows: 0 };
 
     /// Local row `row` deviates by `units` units in the group that ends before panel `end`.
-    pub fn in_row(end: usize, row: usize, units: f64, unit: f64) -> Self {
+    pub(crate) fn in_row(end: usize, row: usize, units: f64, unit: f64) -> Self {
         Self { units, unit, end: end as u64, row: row as u64, rows: 1 }
     }
 
     /// Combines two reports: the worse deviation, and the rows of both.
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         let worse = if other.units > self.units { other } else { self };
         Self { rows: self.rows + other.rows, ..worse }
     }

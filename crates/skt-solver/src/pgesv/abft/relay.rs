@@ -45,7 +45,7 @@ pub(super) struct Sum {
 
 impl Sum {
     /// The plain sum of these terms, which replaces the target's values and is not checked.
-    pub fn new(
+    pub(crate) fn new(
         name: &'static str,
         terms: Vec<(usize, f64)>,
         target: usize,
@@ -188,7 +188,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     ///
     /// # Panics
     /// With fewer than two messages.
-    pub fn new(
+    pub(crate) fn new(
         local: &'r Local<'m, C>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
@@ -208,24 +208,28 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Whether all sums that were begun have passed this rank.
-    pub fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.sums.is_empty()
     }
 
     /// The time that this rank has worked on sums and waited for them.
-    pub fn taken(&self) -> Duration {
+    pub(crate) fn taken(&self) -> Duration {
         self.taken
     }
 
     /// Wrong data that sums outside A have shown: they differ from the data of this rank by more
     /// than rounding.
-    pub fn noticed(&self) -> Option<Noticed> {
+    pub(crate) fn noticed(&self) -> Option<Noticed> {
         self.noticed
     }
 
     /// Sets `rows` and `cols` of the target to the sum ([`Self::begin`], then [`Self::complete`]).
     /// Messages of this rank may still be in progress when this returns ([`Self::wait_all`]).
-    pub fn sum(&mut self, sum: Sum, part: (Range<usize>, Range<usize>)) -> Result<(), SolveError> {
+    pub(crate) fn sum(
+        &mut self,
+        sum: Sum,
+        part: (Range<usize>, Range<usize>),
+    ) -> Result<(), SolveError> {
         self.begin(sum, part);
         self.complete()
     }
@@ -234,9 +238,9 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// ranks must not change the block, and the target has partly old and partly new numbers.
     /// Collective over the process row, like all of a relay: all ranks make the same calls in the
     /// same order.
-    pub fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
+    pub(crate) fn begin(&mut self, sum: Sum, (rows, cols): (Range<usize>, Range<usize>)) {
         let mycol = self.local.grid.mycol;
-        assert!(!sum.terms.is_empty(), "nobody would begin the messages");
+        assert!(!sum.terms.is_empty(), "no rank would begin the messages");
         let mine = sum.terms.iter().position(|&(col, _)| col == mycol);
         if rows.is_empty() || cols.is_empty() || (mine.is_none() && mycol != sum.target) {
             return;
@@ -256,7 +260,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     }
 
     /// Passes on what can be passed on without waiting for another rank.
-    pub fn progress(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn progress(&mut self) -> Result<(), SolveError> {
         self.pass(false)
     }
 
@@ -266,12 +270,12 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
     /// [`SolveError::Wrong`] on the target, when an element of A would change by more than is
     /// allowed; the message is discarded then. When a rank cannot be reached. After an error the
     /// relay is unusable.
-    pub fn complete(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn complete(&mut self) -> Result<(), SolveError> {
         self.pass(true)
     }
 
     /// Waits until all sums have passed and all messages are sent.
-    pub fn wait_all(&mut self) -> Result<(), SolveError> {
+    pub(crate) fn wait_all(&mut self) -> Result<(), SolveError> {
         self.complete()?;
         Ok(self.messages.wait_all()?)
     }
@@ -321,7 +325,7 @@ impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
             return 0;
         }
         let global = rows.global(row, grid.myrow);
-        let end = dead_columns(*cols, grid.mycol, global, sum.finished);
+        let end = dead_columns(cols.as_cyclic(), grid.mycol, global, sum.finished);
         end.clamp(here.start, here.end) - here.start
     }
 

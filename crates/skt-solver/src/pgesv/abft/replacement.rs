@@ -128,7 +128,7 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
     /// Decodes U of the finished columns; what is below the diagonal is dead. Returns the bytes
     /// decoded on a rank.
     fn decode_finished(&mut self) -> Result<usize, SolveError> {
-        let Local { rows, cols, params, grid, .. } = *self.local;
+        let Local { rows, ref cols, params, grid, .. } = *self.local;
         let Columns { lost, finished, .. } = self.columns;
         if lost == grid.q || self.others.is_empty() {
             return Ok(0);
@@ -210,7 +210,7 @@ impl<C: Comm> System<'_, C> {
             journal.set(MemoryState::Replaced(lost))
         };
         let finished = self.params.columns_before(cut);
-        let columns = Columns { n, cols: grid.cols(self.params.nb), lost, finished };
+        let columns = Columns { n, cols: grid.cols(self.params.nb).as_cyclic(), lost, finished };
         let played = match players {
             Some(players) => {
                 let x = self.play(players, columns, &places, &journal, events, replace);
@@ -249,8 +249,8 @@ impl<C: Comm> System<'_, C> {
     ) -> Result<Vec<f64>, SolveError> {
         let params = Params { share: false, ..self.params };
         let Params { n, nb, .. } = params;
-        let (rows, cols) = (players.rows(nb), columns.cols);
-        let shape = LocalShape::new(n, rows, cols, players.myrow, players.mycol);
+        let (rows, cols) = (players.rows(nb), players.cols(nb));
+        let shape = LocalShape::new(n, rows, &cols, players.myrow, players.mycol);
         // SAFETY: no other thread uses A. A checksum rank has as many columns as any rank.
         let a = unsafe { places.a.block(0..shape.rows, 0..shape.cols) }.share();
         let local = Local { grid: players, team: self.team, params, a: &a, rows, cols, shape };
@@ -364,7 +364,7 @@ mod tests {
             cut in 0usize..40, numbers in prop::collection::vec(-9i32..10, 80),
         ) {
             let (lost, finished) = (lost % (q + 1), (cut * nb).min(n));
-            let cols = Cyclic::cols(nb, q);
+            let cols = Cyclic { nb, procs: q };
             let columns = Columns { n, cols, lost, finished };
             // One row of A, whose rows are all equal, and of A'.
             let a: Vec<f64> = numbers[..n].iter().map(|&number| f64::from(number)).collect();

@@ -41,7 +41,7 @@ impl<'p> Step<'p> {
     ///
     /// # Panics
     /// When another panel is there.
-    pub unsafe fn new<C: Comm>(local: &Local<C>, places: &'p Places, k: usize) -> Self {
+    pub(crate) unsafe fn new<C: Comm>(local: &Local<C>, places: &'p Places, k: usize) -> Self {
         let layout = local.layout(k);
         // SAFETY: the caller's promise.
         let message = unsafe { places.panel(k) };
@@ -53,7 +53,7 @@ impl<'p> Step<'p> {
     ///
     /// # Safety
     /// While it is in use, no rows are exchanged.
-    pub unsafe fn u<C: Comm>(
+    pub(crate) unsafe fn u<C: Comm>(
         &self,
         local: &Local<C>,
         places: &'p Places<'p>,
@@ -76,7 +76,7 @@ impl<'p> Step<'p> {
 
     /// Copies the rows that the exchange will write to into the log, with the team and past the
     /// caches: only a restart reads the log. Returns these local rows.
-    pub fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) -> Vec<usize> {
+    pub(crate) fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) -> Vec<usize> {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
         // SAFETY: the only view of the log, and no thread writes to A while it is in use.
         let (log, a) = unsafe {

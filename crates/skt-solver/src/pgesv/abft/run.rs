@@ -53,7 +53,7 @@ pub(super) struct Elimination<'r, C: Comm> {
 }
 
 impl<'r, C: Comm> Elimination<'r, C> {
-    pub fn new(
+    pub(crate) fn new(
         local: &'r Local<'r, C>,
         places: &'r Places<'r>,
         (journal, pace): (&'r Journal<'r>, &'r Pace),
@@ -107,7 +107,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
 
     /// Calls [`Self::factor`], and completes the messages of sums. Wrong numbers that a rank has
     /// noticed take precedence over a column without a pivot, which they may have caused.
-    pub fn factor_and_report(
+    pub(crate) fn factor_and_report(
         &mut self,
         from: usize,
         events: &mut dyn SolverEvents,
@@ -153,7 +153,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             self.journal.set(MemoryState::Rest(k + 1))?;
             self.look_ahead.give_back(panel)?;
             self.arrive(k + 1, keeps_image, events)?;
-            events.columns(local.params.columns_before(k + 1), &self.rates)?;
+            events.columns(local.params.columns_before(k + 1), &self.rates, &self.phases)?;
         }
         self.relay.wait_all()?;
         self.costs.sum_seconds = self.relay.taken().as_secs_f64();
@@ -215,7 +215,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
             renewal::begin(local, journal, relay, weights, cut, unit)?;
         }
         if keeps_image {
-            events.keep_image(cut)?;
+            events.keep_image(cut, &self.phases)?;
         }
         Ok(())
     }
@@ -251,7 +251,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
     }
 
     fn flip(&self, cut: usize, Flip { place, bit }: Flip) {
-        let Local { grid, cols, shape, params, .. } = *self.local;
+        let Local { grid, ref cols, shape, params, .. } = *self.local;
         let finished = params.columns_before(cut);
         let first = if grid.is_checksum() {
             (finished / (params.nb * grid.q) * params.nb).min(shape.cols)

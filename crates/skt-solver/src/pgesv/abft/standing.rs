@@ -61,7 +61,7 @@ impl MemoryReport {
     ///
     /// # Panics
     /// In debug builds, when the state is of a later start than the rank has followed.
-    pub fn from_words(words: &ReportWords) -> Self {
+    pub(crate) fn from_words(words: &ReportWords) -> Self {
         let (state, start) = MemoryState::from_word(words.state);
         let report = Self {
             row: words.row as usize,
@@ -81,7 +81,7 @@ impl MemoryReport {
     }
 
     /// The report of a rank that no process has: its memory is untouched.
-    pub fn absent(row: usize, col: usize) -> Self {
+    pub(crate) fn absent(row: usize, col: usize) -> Self {
         let place = ReportWords { row: row as u64, col: col as u64, ..Zeroable::zeroed() };
         Self::from_words(&place)
     }

@@ -55,7 +55,7 @@ pub struct System<'s, C: Comm> {
     pub grid: &'s Grid<C>,
     /// The threads of this rank.
     pub team: &'s Team,
-    /// The parameters of the solution; DEPTH is at most [`MAX_DEPTH`].
+    /// The parameters of the solution; DEPTH is at most `MAX_DEPTH`.
     pub params: Params,
     /// The weights of the checksums.
     pub weights: &'s Weights,
@@ -111,7 +111,7 @@ impl<'s, C: Comm> System<'s, C> {
     pub(super) fn shape(&self) -> LocalShape {
         let (nb, grid) = (self.params.nb, self.grid);
         let (rows, cols) = (grid.rows(nb), grid.cols(nb));
-        LocalShape::new(self.params.n, rows, cols, grid.myrow, grid.layout_col())
+        LocalShape::new(self.params.n, rows, &cols, grid.myrow, grid.layout_col())
     }
 
     pub(super) fn sizes(&self) -> Sizes {
@@ -457,7 +457,7 @@ pub(super) fn note_wrong<T>(
 }
 
 pub(super) fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, SolveError> {
-    let Local { grid, team, params: Params { n, nb, .. }, cols, .. } = *local;
+    let Local { grid, team, params: Params { n, nb, .. }, ref cols, .. } = *local;
     let mut mine = Vec::new();
     if !grid.is_checksum() {
         // SAFETY: no thread writes to A.

@@ -2,7 +2,7 @@
 //!
 //! Any d process columns that hold the matrix can be decoded from any d checksums, if each d x d
 //! part of the weights is invertible. Decoding multiplies an error of a checksum by at most the
-//! norm of the inverse, whose largest value is [`Weights::amplification`]:
+//! norm of the inverse, whose largest value is the amplification:
 //!
 //! ```text
 //! m     weights                                                amplification, Q = 4, 16, 32
@@ -55,7 +55,7 @@ pub(super) struct Decoding {
 impl Decoding {
     /// The process columns that the `i`-th lost one is computed from, with their factors: those of
     /// the matrix, then the checksums.
-    pub fn terms(&self, i: usize) -> Vec<(usize, f64)> {
+    pub(crate) fn terms(&self, i: usize) -> Vec<(usize, f64)> {
         let columns = &self.of_columns[i];
         let of_columns = columns.iter().copied().enumerate().filter(|(_, factor)| *factor != 0.0);
         let of_checksums = self.with.iter().map(|s| columns.len() + s);
@@ -182,7 +182,8 @@ impl Weights {
 
     /// The largest factor by which an error of the checksums grows in a column decoded from them,
     /// over all columns and checksums that may be lost.
-    pub fn amplification(&self) -> f64 {
+    #[cfg(test)]
+    fn amplification(&self) -> f64 {
         self.norms().fold(0.0, f64::max)
     }
 

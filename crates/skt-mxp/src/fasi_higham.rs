@@ -46,7 +46,7 @@ pub(crate) struct FasiHigham {
 
 impl FasiHigham {
     /// The matrix of order `n` whose condition number is [`CONDITION`]; of order 1 it is 1.
-    pub fn new(n: usize) -> Self {
+    pub(crate) fn new(n: usize) -> Self {
         Self::with_beta(if n < 2 { 0.0 } else { beta(n, CONDITION) })
     }
 
@@ -57,7 +57,7 @@ impl FasiHigham {
 
     /// Fills `values` with the entries of row `i` from column `first` on.
     #[inline(always)]
-    pub fn fill(&self, i: usize, first: usize, values: &mut [f64]) {
+    pub(crate) fn fill(&self, i: usize, first: usize, values: &mut [f64]) {
         let left = i.saturating_sub(first).min(values.len());
         let (below, rest) = values.split_at_mut(left);
         let first_column = first as f64;

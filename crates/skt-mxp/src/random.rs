@@ -16,7 +16,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    pub fn new(n: usize, diagonal: f64) -> Self {
+    pub(crate) fn new(n: usize, diagonal: f64) -> Self {
         let columns = |count: usize| Lcg::jump((count as u64).wrapping_mul(n as u64));
         let (lanes, stride) = (Box::new(std::array::from_fn(columns)), columns(LANES));
         Self { diagonal, lanes, stride }
@@ -25,7 +25,7 @@ impl Random {
     /// Fills `values` with the entries of row `i` from column `first` on; `state` is the
     /// generator's at the first of them.
     #[inline(always)]
-    pub fn fill(&self, i: usize, first: usize, state: u64, values: &mut [f64]) {
+    pub(crate) fn fill(&self, i: usize, first: usize, state: u64, values: &mut [f64]) {
         let len = values.len();
         let mut states = [0; LANES];
         for (lane, jump) in states.iter_mut().zip(self.lanes.iter()) {

@@ -2,6 +2,8 @@
 
 mod dense;
 
+use std::cell::Cell;
+
 use dense::Dense;
 use proptest::prelude::*;
 use skt_mxp::check::norms;
@@ -12,6 +14,7 @@ use skt_mxp::system::System;
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
+use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
 use skt_terms::choice::{MxpMatrix, Pmap, Refinement};
 use skt_terms::norms::Norms;
@@ -37,15 +40,16 @@ struct Ended {
     x: Vec<f64>,
 }
 
-/// Collects the parts of a vector that is distributed over the ranks of `comm`.
+/// Collects the `n` elements of a vector that is distributed over the ranks of `comm`; `place` has
+/// the rank of each, and its local index there.
 fn collected<C: Comm>(
     comm: &C,
-    map: skt_solver::grid::Cyclic,
     n: usize,
+    place: impl Fn(usize) -> (usize, usize),
     mine: &[f64],
 ) -> Result<Vec<f64>, CommError> {
     let parts = collect::all_gather_slices(comm, mine)?;
-    Ok((0..n).map(|g| parts[map.owner(g)][map.local(g)]).collect())
+    Ok((0..n).map(place).map(|(rank, local)| parts[rank][local]).collect())
 }
 
 /// Solves with a function of whole vectors.
@@ -56,7 +60,8 @@ fn solver<'s>(
     solve: &'s (dyn Fn(&[f64]) -> Vec<f64> + Sync),
 ) -> impl Factors + 's {
     move |r: &[f64]| {
-        let d = solve(&collected(&grid.col, grid.rows(nb), n, r)?);
+        let rows = grid.rows(nb);
+        let d = solve(&collected(&grid.col, n, |g| (rows.owner(g), rows.local(g)), r)?);
         let (cols, me) = (grid.cols(nb), grid.mycol);
         Ok((0..cols.count_before(n, me)).map(|l| d[cols.global(l, me)]).collect())
     }
@@ -86,7 +91,8 @@ fn refine(
         }
         let (status, state) = (refiner.status(), refiner.into_state());
         let norms = norms(system, &grid, &team, nb, &state.x, &|| ())?;
-        let x = collected(&grid.row, grid.cols(nb), n, &state.x)?;
+        let cols = grid.cols(nb);
+        let x = collected(&grid.row, n, |g| (cols.owner(g), cols.local(g)), &state.x)?;
         Ok(Ended { states, status, norms, x })
     };
     // A rank that returned its error would make the calls of slower ones fail.
@@ -206,6 +212,44 @@ fn gmres_converges_where_classic_refinement_does_not() {
             let error = largest(ended.x.iter().zip(&exact).map(|(x, exact)| x - exact));
             assert!(error <= 1e-11 * largest(exact.iter().copied()), "{case}: {error}");
         }
+    }
+}
+
+/// A run may end before any correction of a cycle: what the refinement has reached is then what it
+/// had before the cycle, from which another one ends with the same bits.
+#[test]
+fn cycle_that_is_not_finished_leaves_the_state_before_it() {
+    let (n, layout) = (150, Layout { nb: 16, p: 2, q: 2 });
+    let system = System::new(n, MxpMatrix::FasiHigham);
+    let low = Dense::new(&system).factors_f32().rounded_to(5);
+    let whole = refine_all(&system, layout, &|r| low.solve(r));
+    let is_cycle = |step: &Step| step.refinement == Refinement::Gmres && step.corrections > 2;
+    let cycle = steps(&whole).iter().position(is_cycle).expect("a cycle of some corrections");
+    let ends = SolveError::TimeUp { column: n, kept: String::new(), when: String::new() };
+    let ranks = run(4, |comm| {
+        let grid = Grid::new(&comm, 2, 2, Pmap::ColumnMajor)?.expect("all ranks are in the grid");
+        let team = Team::solo();
+        let operator = Operator::new(&system, &grid, &team, layout.nb, &|| ())?;
+        let mut refiner = Refiner::new(operator)?;
+        let solve = |r: &[f64]| low.solve(r);
+        let (mut factors, solves) = (solver(&grid, layout.nb, n, &solve), Cell::new(0));
+        for _ in 0..cycle {
+            refiner.step(&mut factors)?;
+        }
+        let mut until_third = |r: &[f64]| {
+            solves.set(solves.get() + 1);
+            if solves.get() == 3 { Err(ends.clone()) } else { factors.solve(r) }
+        };
+        let before = refiner.state().clone();
+        assert_eq!(refiner.step(&mut until_third), Err(RefineError::Factors(ends.clone())));
+        assert_eq!(*refiner.state(), before);
+        Ok::<_, RefineError>(before)
+    });
+    let before: Vec<State> = ranks.into_iter().map(Result::unwrap).collect();
+    let resumed = refine(&system, layout, Some(&before), &|r| low.solve(r));
+    for rank in resumed {
+        let rank = rank.expect("refined");
+        assert_eq!((steps(&rank), &rank.x), (steps(&whole), &whole.x));
     }
 }
 

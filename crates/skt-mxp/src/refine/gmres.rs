@@ -41,7 +41,7 @@ pub(super) struct Cycle {
 
 impl Cycle {
     /// Returns the correction of x for the residual `r`, and the number of inner steps.
-    pub fn run<C: Comm>(
+    pub(crate) fn run<C: Comm>(
         &self,
         operator: &mut Operator<C>,
         factors: &mut impl Factors,

@@ -23,6 +23,7 @@ mod operator;
 pub use operator::Operator;
 
 use skt_solver::comm::{self, Comm, CommError, collect};
+use skt_solver::pgesv::SolveError;
 use skt_terms::choice::Refinement;
 
 /// The most corrections: steps of classic refinement and inner steps of GMRES together.
@@ -44,12 +45,12 @@ pub trait Factors {
     /// Solves `L U d = r`: of `r` this rank has its rows, and gets its columns of d.
     ///
     /// # Errors
-    /// When a rank cannot be reached.
-    fn solve(&mut self, r: &[f64]) -> comm::Result<Vec<f64>>;
+    /// When a rank cannot be reached, or the run ends before this correction: on all ranks alike.
+    fn solve(&mut self, r: &[f64]) -> Result<Vec<f64>, SolveError>;
 }
 
-impl<F: FnMut(&[f64]) -> comm::Result<Vec<f64>>> Factors for F {
-    fn solve(&mut self, r: &[f64]) -> comm::Result<Vec<f64>> {
+impl<F: FnMut(&[f64]) -> Result<Vec<f64>, SolveError>> Factors for F {
+    fn solve(&mut self, r: &[f64]) -> Result<Vec<f64>, SolveError> {
         self(r)
     }
 }
@@ -60,6 +61,9 @@ pub enum RefineError {
     /// A rank cannot be reached.
     #[error(transparent)]
     Comm(#[from] CommError),
+    /// The factors did not solve.
+    #[error(transparent)]
+    Factors(#[from] SolveError),
     /// A vector overflowed, or has values that are no numbers.
     #[error(
         "step {step} of the refinement ({}): the {vector} is not finite; the factors do not \
@@ -208,7 +212,8 @@ impl<'o, C: Comm> Refiner<'o, C> {
     /// [`Self::status`] asks for no other. Collective over the grid.
     ///
     /// # Errors
-    /// When a rank cannot be reached, or a vector is not finite: then all ranks return the same.
+    /// When a rank cannot be reached, the factors do not solve, or a vector is not finite: then all
+    /// ranks return the same.
     pub fn step(&mut self, factors: &mut impl Factors) -> Result<Status, RefineError> {
         if self.status() != Status::Unfinished {
             return Ok(self.status());

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use skt_terms::units::counted;
 use thiserror::Error;
 
 /// An input that no formula can take.
@@ -11,8 +12,9 @@ pub enum ModelError {
     #[error("{parameter} = {value} is out of range: expected {expected}")]
     OutOfRange { parameter: &'static str, value: f64, expected: &'static str },
     #[error(
-        "a group of {size} members with {parities} parities is impossible: a group has at least 2 \
-         members and between 1 and size/2 parities"
+        "a group of {} with {} is impossible: a group has at least 2 members and between 1 and \
+         size/2 parities",
+        counted(*size, "member"), counted(*parities, "parity")
     )]
     Group { size: usize, parities: usize },
     #[error("cannot fit the model: {reason}")]

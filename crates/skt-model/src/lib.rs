@@ -21,7 +21,7 @@
 //! Times are seconds, memory is bytes, rates are flop/s or bytes/s, shares are
 //! fractions between 0 and 1; every name has its unit.
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 /// The example of the README is a test.
 #[cfg(doctest)]

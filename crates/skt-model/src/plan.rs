@@ -78,6 +78,8 @@ pub struct PlannedMachine {
     pub encoder: Encoder,
     /// Bytes of memory per node that the run may use.
     pub node_memory_bytes: f64,
+    /// Whether protected runs leave of that the memory for the ranks of one lost node.
+    pub leaves_room: bool,
     /// The seconds per unit of work on a core, with the message times within a node.
     pub core: path::Machine,
     /// The measured rate relative to that of the model of the critical path; 1 if nothing was
@@ -299,8 +301,18 @@ impl PlannedMachine {
         let vectors = if self.is_mxp { 8.0 * ranks * REFINEMENT_VECTORS / q } else { 0.0 };
         let linear = (panels + vectors) * (share * self.nodes as f64 / element_bytes).sqrt();
         let memory = self.node_memory_bytes;
+        let memory = memory * ranks / (ranks + self.guests(protocol) as f64);
         let root = 2.0 * memory / (linear + (linear * linear + 4.0 * memory).sqrt());
         (root * root).min(memory * (1.0 - WORKSPACE_FRACTION))
+    }
+
+    /// Ranks for which each node leaves memory: as many as it gets if the others share those of a
+    /// lost node evenly.
+    pub fn guests(&self, protocol: Protocol) -> usize {
+        if !self.leaves_room || protocol == Protocol::None {
+            return 0;
+        }
+        self.ranks_per_node.div_ceil((self.nodes - 1).max(1))
     }
 
     /// Bytes of an element of the matrix.
@@ -711,6 +723,7 @@ mod tests {
             helper_cores: 0,
             encoder: Encoder::AtOnce,
             node_memory_bytes: 64e9,
+            leaves_room: false,
             core: path::Machine::ZEN4_CORE.with_core_flops(50e9),
             rate_over_model: 1.0,
             network: Network {
@@ -871,6 +884,27 @@ mod tests {
             assert!(matrix_bytes <= candidate.memory.workspace_bytes);
             let bytes = candidate.memory.total_bytes() + 64.0 * 8.0 * rank_doubles;
             assert!(bytes <= 64e9, "{candidate:?}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn room_for_a_lost_node_is_the_memory_of_its_ranks() {
+        for (nodes, each, guests) in [(64, 4, 1), (4, 8, 3), (2, 8, 8)] {
+            let full = PlannedMachine {
+                threads: 1,
+                ranks_per_node: each,
+                cores_per_node: each,
+                ..cluster(nodes, YEAR_SECONDS)
+            };
+            let left = PlannedMachine { leaves_room: true, ..full };
+            let share = each as f64 / (each + guests) as f64;
+            let less = PlannedMachine { node_memory_bytes: share * full.node_memory_bytes, ..full };
+            let [full, left, less] = [full, left, less].map(|machine| machine.plan().unwrap());
+            for (index, left) in left.candidates.iter().enumerate() {
+                let protocol = left.job.protocol;
+                let same = if protocol == Protocol::None { &full } else { &less };
+                assert_eq!(left.n, same.candidates[index].n, "{nodes} nodes, {protocol}");
+            }
         }
     }
 

@@ -186,6 +186,7 @@ mod tests {
             helper_cores: 0,
             encoder: Encoder::AtOnce,
             node_memory_bytes: 220e9,
+            leaves_room: false,
             core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
             rate_over_model: 1.0,
             network: Network {

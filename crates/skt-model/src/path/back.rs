@@ -10,13 +10,13 @@ use super::walk::{Walk, max_held_from};
 const DOUBLE: f64 = 8.0;
 
 /// Walks from the last block to the first. The column that solves a block subtracts its part from
-/// the rows of the next Q-1 blocks, passes these to its left neighbour, and updates the rest of its
-/// rows while that neighbour works. Before it solves, one of its ranks, each in turn, gathers the
-/// diagonal block.
+/// the rows of the blocks before its own next one, passes these to the column of the next block,
+/// and updates the rest of its rows while that column works. Before it solves, one of its ranks,
+/// each in turn, gathers the diagonal block.
 pub(super) fn substitute(walk: &mut Walk) {
     let start = walk.clocks.clone();
     let RunParams { n, nb, p, q, .. } = *walk.run;
-    let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
+    let (rows, cols) = (Cyclic::rows(nb, p), walk.cols.clone());
     let machine = *walk.machine;
     let message = |bytes: f64| machine.message_seconds + bytes * machine.message_byte_seconds;
     let stream = |entries: f64| Counts::from_list(&[(Unit::StreamedByte, entries * DOUBLE)]);
@@ -36,7 +36,7 @@ pub(super) fn substitute(walk: &mut Walk) {
     let levels = f64::from(p.next_power_of_two().ilog2());
     let mut handed: Option<Moment> = None;
     for k in (0..n.div_ceil(nb)).rev().step_by(walk.stride) {
-        let column = k % q;
+        let column = cols.block_owner(k);
         let (top, bottom) = (k * nb, ((k + 1) * nb).min(n));
         let jb = (bottom - top) as f64;
         let own = 1.0 / p as f64;
@@ -51,7 +51,7 @@ pub(super) fn substitute(walk: &mut Walk) {
         let triangle = stream(jb * jb);
         clock = clock.after(Part::Back, machine.seconds(&triangle));
         clock = clock.after(Part::Back, levels * message(jb * DOUBLE));
-        let near_first = (k + 1).saturating_sub(q) * nb;
+        let near_first = cols.earlier_block(k, 1).map_or(0, |next| (next + 1) * nb);
         let near = max_held_from(rows, near_first, top);
         clock = clock.after(Part::Back, machine.seconds(&stream(near * jb)));
         handed = Some(clock.after(Part::Back, message(near * DOUBLE)));

@@ -11,6 +11,7 @@
 use skt_terms::panel_edges::{Edge, Pieces};
 
 use super::clock::{Moment, Part};
+use super::placement::EdgeWeights;
 use super::work;
 
 /// The work of one process column while a panel is being broadcast.
@@ -49,6 +50,8 @@ impl Window {
 pub(super) struct Wire<'a> {
     pub latency_seconds: f64,
     pub byte_seconds: f64,
+    /// What the ranks of a node do to that; `None`: each of them has a link.
+    pub weights: Option<&'a EdgeWeights<'a>>,
     /// Whether a piece is forwarded as soon as it arrives.
     pub prompt: bool,
     /// The edges among the process columns.
@@ -88,7 +91,8 @@ pub(super) fn arrivals(
             (call, if matches!(edge.pieces, Pieces::Subtree(_)) { whole } else { ready })
         };
         let start = start.and(all.sent[sender]);
-        let done = start.after(Part::Bcast, sent_bytes * wire.byte_seconds);
+        let weight = wire.weight(sender, receiver);
+        let done = start.after(Part::Bcast, sent_bytes * weight * wire.byte_seconds);
         all.sent[sender] = done;
         // Of the messages that a rank gets the last one counts.
         let arrival = done.after(Part::Bcast, wire.latency_seconds);
@@ -98,6 +102,10 @@ pub(super) fn arrivals(
 }
 
 impl Wire<'_> {
+    fn weight(&self, sender: usize, receiver: usize) -> f64 {
+        self.weights.map_or(1.0, |weights| weights.between(sender, receiver))
+    }
+
     /// When a rank forwards the last piece of `bytes`, which arrives at `arrival`, and the number
     /// of bytes that it forwards at that time.
     fn forwards(
@@ -116,11 +124,14 @@ impl Wire<'_> {
         (call, ready.min(bytes).max(piece_bytes))
     }
 
-    /// Number of copies of the panel that the root sends before it waits itself.
-    pub(super) fn root_copies(&self) -> f64 {
+    /// Number of copies of the panel that column `root` of `q` sends before it waits itself, by the
+    /// time of their bytes.
+    pub(super) fn root_copies(&self, root: usize, q: usize) -> f64 {
         let from_root = self.edges.iter().filter(|edge| edge.from == 0);
-        let sent: usize = from_root.map(|edge| edge.pieces.len(self.pieces)).sum();
-        sent as f64 / self.pieces as f64
+        let sent = from_root.map(|edge| {
+            self.weight(root, (root + edge.to) % q) * edge.pieces.len(self.pieces) as f64
+        });
+        sent.sum::<f64>() / self.pieces as f64
     }
 
     /// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
@@ -138,8 +149,14 @@ mod tests {
     use skt_terms::choice::Bcast;
     use skt_terms::panel_edges::route;
 
-    const WIRE: Wire =
-        Wire { latency_seconds: 1.0, byte_seconds: 1.0, prompt: false, edges: &[], pieces: 1 };
+    const WIRE: Wire = Wire {
+        latency_seconds: 1.0,
+        byte_seconds: 1.0,
+        weights: None,
+        prompt: false,
+        edges: &[],
+        pieces: 1,
+    };
 
     fn with_wire<T>(topology: Bcast, q: usize, used: impl Fn(&Wire) -> T) -> T {
         let route = route(topology, q);
@@ -188,7 +205,7 @@ mod tests {
                 let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
                 let off = with_wire(topology, q, |wire| {
                     let all = arrivals(wire, 0, Moment::default(), 840.0, &vec![now; q]);
-                    all.sent[0].at_seconds - 840.0 * wire.root_copies()
+                    all.sent[0].at_seconds - 840.0 * wire.root_copies(0, q)
                 });
                 assert!(off.abs() < 1e-9, "{topology:?}, {q}: {off}");
             }

@@ -52,7 +52,7 @@ pub(crate) struct Moment {
 
 impl Moment {
     /// The moment `seconds` of `part` later.
-    pub fn after(mut self, part: Part, seconds: f64) -> Self {
+    pub(crate) fn after(mut self, part: Part, seconds: f64) -> Self {
         self.at_seconds += seconds;
         self.by[part as usize] += seconds;
         self
@@ -60,7 +60,7 @@ impl Moment {
 
     /// The later of two moments: what waits for both continues then, and has the path of the later
     /// one.
-    pub fn and(self, other: Self) -> Self {
+    pub(crate) fn and(self, other: Self) -> Self {
         if other.at_seconds > self.at_seconds { other } else { self }
     }
 }

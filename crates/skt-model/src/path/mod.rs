@@ -18,9 +18,9 @@
 //! [`fit`] finds the seconds per unit from JSON reports of real runs. [`closed`] has the
 //! reference's formula for the same time.
 //!
-//! All data is sent by messages. The model leaves out ranks of a node that read panels, rows and
-//! pivots in each other's memory, contention in the network (a rank always has its own bandwidth),
-//! system noise, checkpoints, and pivots that are not spread evenly.
+//! All data is sent by messages. Ranks of a node share its link ([`Placement`]). The model leaves
+//! out ranks of a node that read panels, rows and pivots in each other's memory, contention beyond
+//! the nodes' links, system noise, checkpoints, and pivots that are not spread evenly.
 
 mod back;
 mod bcast;
@@ -29,6 +29,7 @@ pub mod closed;
 pub mod fit;
 mod machine;
 pub mod measured;
+mod placement;
 mod walk;
 pub mod work;
 
@@ -37,14 +38,15 @@ use skt_terms::layout::N_MAX;
 use skt_terms::phases::Phases;
 
 use super::ModelError;
-use super::error::within;
+use super::error::{non_negative, within};
 
 pub use clock::{PARTS, Part, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
 pub use measured::MeasuredTest;
+pub use placement::Placement;
 
 /// The parameters of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RunParams {
     /// Order of the matrix.
     pub n: usize,
@@ -67,6 +69,8 @@ pub struct RunParams {
     /// Whether the rows of many columns are exchanged in two halves, so that the rows of one half
     /// are sent while the other half is multiplied.
     pub halves: bool,
+    /// Which ranks share a node.
+    pub placement: Placement,
 }
 
 /// The least number of columns of a half, in swap thresholds; see `pgesv::trailing`.
@@ -93,6 +97,7 @@ impl RunParams {
             swap: Swap::Mix,
             swap_threshold: 64,
             halves: true,
+            placement: Placement::ALONE,
         }
     }
 
@@ -117,9 +122,11 @@ impl RunParams {
             ("q", self.q, 1),
             ("threads", self.threads, 1),
             ("depth", self.depth, 0),
+            ("ranks_per_node", self.placement.ranks_per_node, 1),
         ] {
             within(name, value, min..=INT_MAX, "1 (depth: 0) to 2147483647")?;
         }
+        non_negative("inner_share", self.placement.inner_share)?;
         Ok(())
     }
 

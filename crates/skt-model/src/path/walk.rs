@@ -1,5 +1,6 @@
 //! The walk over the panels: `pgesv::Solver::factor` with clocks instead of work.
 
+use skt_terms::columns::ColumnMap;
 use skt_terms::layout::Cyclic;
 use skt_terms::panel_edges::{self, Route};
 use skt_terms::phases::Phases;
@@ -7,6 +8,7 @@ use skt_terms::phases::Phases;
 use super::bcast::{self, Window, Wire};
 use super::clock::{Moment, Part};
 use super::machine::{Counts, Machine};
+use super::placement::{ColumnWeights, EdgeWeights};
 use super::work::{self, RowExchange};
 use super::{Changes, PARTS, PhaseCounts, Prediction, RunParams, Unit};
 use std::collections::VecDeque;
@@ -68,10 +70,15 @@ pub(super) struct Walk<'a> {
     /// How panels are broadcast.
     route: Route,
     factored: VecDeque<Factored>,
+    /// Bytes of panels on the way from column to column.
+    edge_weights: EdgeWeights<'a>,
+    /// Bytes of pivots, which one process column exchanges at a time.
+    pivot_weights: ColumnWeights,
     exchange: RowExchange,
     exchange_last: RowExchange,
     unhidden: [f64; PARTS],
     pub(super) counts: PhaseCounts,
+    pub(super) cols: ColumnMap,
 }
 
 impl<'a> Walk<'a> {
@@ -82,18 +89,22 @@ impl<'a> Walk<'a> {
         stride: usize,
     ) -> Self {
         let last = run.n - (run.panels() - 1) * run.nb;
+        let row_weights = ColumnWeights::new(run, run.q);
         Self {
             run,
             stride,
             machine,
             changes,
+            cols: ColumnMap::cyclic(run.nb, run.q),
             clocks: vec![Moment::default(); run.q],
             waits: vec![0.0; run.q],
             phases: vec![Phases::default(); run.q],
             route: panel_edges::route(run.bcast, run.q),
             factored: VecDeque::new(),
-            exchange: RowExchange::new(run.p, run.nb),
-            exchange_last: RowExchange::new(run.p, last),
+            edge_weights: EdgeWeights::new(run),
+            pivot_weights: ColumnWeights::new(run, 1),
+            exchange: RowExchange::new(run.p, run.nb, &row_weights),
+            exchange_last: RowExchange::new(run.p, last, &row_weights),
             unhidden: [0.0; PARTS],
             counts: PhaseCounts::default(),
         }
@@ -103,16 +114,17 @@ impl<'a> Walk<'a> {
         let steps = self.run.panels().div_ceil(self.stride);
         let depth = self.run.depth;
         for next in 0..steps.min(depth) {
-            let clock = self.clocks[next % self.run.q];
-            let ready = self.advance(clock, next, self.run.threads);
-            self.clocks[next % self.run.q] = ready;
+            let owner = self.owner(next);
+            let ready = self.advance(self.clocks[owner], next, self.run.threads);
+            self.clocks[owner] = ready;
             self.start(next, ready, &self.idle_windows());
             self.finish(false);
         }
         for k in 0..steps {
             if depth == 0 {
-                let ready = self.advance(self.clocks[k % self.run.q], k, self.run.threads);
-                self.clocks[k % self.run.q] = ready;
+                let owner = self.owner(k);
+                let ready = self.advance(self.clocks[owner], k, self.run.threads);
+                self.clocks[owner] = ready;
                 self.start(k, ready, &self.idle_windows());
                 self.finish(false);
             }
@@ -124,7 +136,7 @@ impl<'a> Walk<'a> {
     /// brought up to date, factored and broadcast.
     fn update(&mut self, current: usize, ahead: Option<usize>) {
         let q = self.run.q;
-        let owner = ahead.map(|next| next % q);
+        let owner = ahead.map(|next| self.owner(next));
         let below = self.below(current);
         let jb = self.width(current) as f64;
         let mut ready = None;
@@ -197,7 +209,7 @@ impl<'a> Walk<'a> {
     /// factor it.
     fn advance(&mut self, mut clock: Moment, next: usize, threads: usize) -> Moment {
         let team = threads as f64;
-        let column = next % self.run.q;
+        let column = self.owner(next);
         let cols = self.width(next) as f64;
         for k in next - self.factored.len()..next {
             clock = self.wait_for(clock, column, k);
@@ -219,7 +231,7 @@ impl<'a> Walk<'a> {
         let loss = work::team_panel_loss(threads, self.changes);
         let compute = self.machine.seconds(&work::panel(below.most, jb, self.run.p))
             * (1.0 / threads as f64 + loss);
-        let pivots = work::pivots(jb, self.run.p);
+        let pivots = work::pivots(jb, self.run.p, &self.pivot_weights);
         let messages = self.machine.seconds(&pivots);
         self.unhidden[Part::Panel as usize] += compute;
         self.unhidden[Part::Pivots as usize] += messages;
@@ -319,7 +331,8 @@ impl<'a> Walk<'a> {
     fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let wire = self.wire(bytes);
-        ready.at_seconds + wire.root_copies() * bytes * wire.byte_seconds
+        ready.at_seconds
+            + wire.root_copies(self.owner(next), self.run.q) * bytes * wire.byte_seconds
     }
 
     /// How a panel of `bytes` is sent.
@@ -327,6 +340,7 @@ impl<'a> Walk<'a> {
         Wire {
             latency_seconds: self.machine.message_seconds,
             byte_seconds: self.machine.message_byte_seconds,
+            weights: Some(&self.edge_weights),
             prompt: self.changes.prompt_forwarding,
             edges: &self.route.edges,
             pieces: self.route.pieces(bytes as usize),
@@ -338,7 +352,7 @@ impl<'a> Walk<'a> {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let (wire, q) = (self.wire(bytes), self.run.q);
         let idle_seconds = wire.idle_seconds(bytes, q);
-        let arrivals = bcast::arrivals(&wire, next % q, ready, bytes, windows);
+        let arrivals = bcast::arrivals(&wire, self.owner(next), ready, bytes, windows);
         self.unhidden[Part::Bcast as usize] += idle_seconds;
         self.factored.push_back(Factored { k: next, arrivals });
     }
@@ -374,6 +388,11 @@ impl<'a> Walk<'a> {
         self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
 
+    /// The process column that owns the panel of step `k`.
+    fn owner(&self, k: usize) -> usize {
+        self.cols.block_owner(k)
+    }
+
     fn below(&self, k: usize) -> Below {
         let RunParams { n, nb, p, .. } = *self.run;
         let first = ((self.panel(k) + 1) * nb).min(n);
@@ -386,9 +405,8 @@ impl<'a> Walk<'a> {
     /// Number of local columns of process column `column` right of the look-ahead in step `k`,
     /// including b.
     fn columns_right_of(&self, column: usize, k: usize) -> f64 {
-        let RunParams { n, nb, q, depth, .. } = *self.run;
-        let first = ((self.panel(k) + 1 + depth) * nb).min(n);
-        let map = Cyclic::cols(nb, q);
+        let RunParams { n, nb, depth, .. } = *self.run;
+        let (map, first) = (&self.cols, ((self.panel(k) + 1 + depth) * nb).min(n));
         (map.count_before(n + 1, column) - map.count_before(first, column)) as f64
     }
 

@@ -5,6 +5,7 @@ use skt_terms::choice::Swap;
 use skt_terms::layout::leading_dimension;
 
 use super::machine::{Counts, Unit};
+use super::placement::ColumnWeights;
 use super::{Changes, RunParams};
 
 const DOUBLE: f64 = 8.0;
@@ -85,13 +86,14 @@ pub(super) fn advances_first(run: &RunParams, jb: f64, cols: f64) -> bool {
     run.threads == 1 || late > by_team
 }
 
-/// The pivot messages of a panel of `jb` columns on `p` process rows: one recursive doubling per
-/// column, with two more steps if `p` is not a power of two.
-pub(super) fn pivots(jb: f64, p: usize) -> Counts {
+/// The pivot messages of a panel of `jb` columns in one process column: one recursive doubling per
+/// column, with two more steps if the process rows are no power of two.
+pub(super) fn pivots(jb: f64, p: usize, weights: &ColumnWeights) -> Counts {
     let leaning = if p.is_power_of_two() { 0.0 } else { 2.0 };
-    let steps = jb * (f64::from(p.ilog2()) + leaning);
+    let steps = weights.doubling.len() as f64 + leaning;
+    let weighted = weights.doubling.iter().sum::<f64>() + leaning * weights.leaning;
     let bytes = DOUBLE * (PIVOT_HEAD + 2.0 * jb);
-    Counts::from_list(&[(Unit::Message, steps), (Unit::MessageByte, steps * bytes)])
+    Counts::from_list(&[(Unit::Message, jb * steps), (Unit::MessageByte, jb * weighted * bytes)])
 }
 
 /// Bytes of a panel's message, see `pgesv::panel`.
@@ -111,15 +113,15 @@ pub(super) struct RowExchange {
     jb: f64,
     /// Number of pivot rows on the rank that has most.
     most_pivots: f64,
-    /// Number of messages one after the other, and of rows in them.
+    /// Number of messages one after the other, and of rows in them, by the time of their bytes.
     binary: (f64, f64),
     long: (f64, f64),
 }
 
 impl RowExchange {
     /// The exchange for panels of `jb` columns, with pivots spread at random and evenly over the
-    /// process rows.
-    pub(super) fn new(p: usize, jb: usize) -> Self {
+    /// process rows, and with all process columns at once sending.
+    pub(super) fn new(p: usize, jb: usize, weights: &ColumnWeights) -> Self {
         let jb = jb as f64;
         let most = |groups: usize| {
             let even = jb / groups as f64;
@@ -129,8 +131,8 @@ impl RowExchange {
             p,
             jb,
             most_pivots: most(p),
-            binary: binary_exchange(p, jb, most),
-            long: spread_roll(p, most(p), jb / p as f64),
+            binary: binary_exchange(p, jb, most, weights),
+            long: spread_roll(p, most(p), jb / p as f64, weights),
         }
     }
 
@@ -177,21 +179,26 @@ fn leaving(p: usize, displaced: f64) -> f64 {
 /// Recursive doubling: number of messages, and of rows in them. In step s, groups of 2^s ranks swap
 /// all that they have: rows of U, and displaced rows that leave. The group with most pivot rows
 /// delays the step; `most` gives their number for a number of groups.
-fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64) {
+fn binary_exchange(
+    p: usize,
+    jb: f64,
+    most: impl Fn(usize) -> f64,
+    weights: &ColumnWeights,
+) -> (f64, f64) {
     let steps = p.ilog2();
     let power = 1usize << steps;
     let displaced = leaving(p, jb);
-    let swapped = |step: u32| {
+    let swapped = |(step, weight): (usize, &f64)| {
         let groups = power >> step;
-        most(groups) + displaced / groups as f64
+        weight * (most(groups) + displaced / groups as f64)
     };
-    let doubling = (0..steps).map(swapped).sum::<f64>();
+    let doubling = weights.doubling.iter().enumerate().map(swapped).sum::<f64>();
     if p.is_power_of_two() {
         return (f64::from(steps), doubling);
     }
     // Ranks beyond the power of two hand in their rows and get all rows.
     let leaning = most(p) + displaced / p as f64 + jb + displaced;
-    (f64::from(steps) + 2.0, doubling + leaning)
+    (f64::from(steps) + 2.0, doubling + weights.leaning * leaning)
 }
 
 /// Spread and roll: number of messages, and of rows in them. Displaced rows go straight to the
@@ -199,9 +206,9 @@ fn binary_exchange(p: usize, jb: f64, most: impl Fn(usize) -> f64) -> (f64, f64)
 /// the same time, so they take one latency. That rank sends about as much at the same time:
 /// displaced rows, and the rows of U that it has beyond an `even` share. Then the shares go around
 /// the ring, in P - 1 steps.
-fn spread_roll(p: usize, most: f64, even: f64) -> (f64, f64) {
+fn spread_roll(p: usize, most: f64, even: f64, weights: &ColumnWeights) -> (f64, f64) {
     let around = p as f64 - 1.0;
-    (1.0 + around, leaving(p, most) + around * even)
+    (1.0 + around, weights.spread * leaving(p, most) + weights.roll * around * even)
 }
 
 /// The expected largest of `p` shares with a mean of `mean` rows each, as Poisson variables: `sum
@@ -227,6 +234,14 @@ fn largest_share(p: usize, mean: f64) -> f64 {
 mod tests {
     use super::*;
 
+    fn alone(p: usize) -> ColumnWeights {
+        ColumnWeights::new(&RunParams::new(1000, 10, (p, 1)), 1)
+    }
+
+    fn exchange(p: usize) -> RowExchange {
+        RowExchange::new(p, 64, &alone(p))
+    }
+
     #[test]
     fn the_larger_of_two_shares_exceeds_the_mean_by_half_the_gap() {
         // E max(X, Y) = mean + E|X - Y| / 2, about sigma / sqrt(pi) above the mean for large means.
@@ -239,7 +254,7 @@ mod tests {
 
     #[test]
     fn two_process_rows_by_hand() {
-        let exchange = RowExchange::new(2, 64);
+        let exchange = exchange(2);
         // Half of a rank's 32 displaced rows leave it; the rows that come are half of the pivot
         // rows of the rank that has most.
         let coming = largest_share(2, 32.0) / 2.0;
@@ -258,7 +273,7 @@ mod tests {
 
     #[test]
     fn four_process_rows_by_hand() {
-        let exchange = RowExchange::new(4, 64);
+        let exchange = exchange(4);
         let mix = |cols| exchange.messages(Swap::Mix, 64, cols);
         // Of 64 rows of U and 48 displaced rows that leave, a quarter and then a half are sent
         // where most pivots are.
@@ -283,7 +298,7 @@ mod tests {
 
     #[test]
     fn pivots_need_two_more_steps_where_ranks_lean_on_others() {
-        let steps = |p| pivots(10.0, p).get(Unit::Message) / 10.0;
+        let steps = |p| pivots(10.0, p, &alone(p)).get(Unit::Message) / 10.0;
         assert_eq!([1, 2, 3, 4, 6, 8].map(steps), [0.0, 1.0, 3.0, 2.0, 4.0, 3.0]);
     }
 }

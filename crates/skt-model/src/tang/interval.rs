@@ -2,12 +2,13 @@
 
 use crate::ModelError;
 use crate::error::{non_negative, positive};
+use skt_terms::checkpoint_times;
 
 /// The interval between checkpoints to first order, in seconds: `sqrt(2 M delta)` (Young, 1974).
 pub fn young_seconds(mtbf_seconds: f64, checkpoint_seconds: f64) -> Result<f64, ModelError> {
     positive("mtbf_seconds", mtbf_seconds)?;
     non_negative("checkpoint_seconds", checkpoint_seconds)?;
-    Ok((2.0 * mtbf_seconds * checkpoint_seconds).sqrt())
+    Ok(checkpoint_times::young_seconds(mtbf_seconds, checkpoint_seconds))
 }
 
 /// The interval from the end of a checkpoint to the start of the next, in seconds: `tau = sqrt(2 M

@@ -3,10 +3,10 @@
 
 use proptest::prelude::*;
 use skt_model::path::{
-    Changes, Machine, MeasuredTest, Part, Prediction, RunParams, Unit, closed, estimate_seconds,
-    fit, predict,
+    Changes, Machine, MeasuredTest, Part, Placement, Prediction, RunParams, Unit, closed,
+    estimate_seconds, fit, predict,
 };
-use skt_terms::choice::{Bcast, Swap};
+use skt_terms::choice::{Bcast, Pmap, Swap};
 
 const G: f64 = 2e-11;
 
@@ -342,6 +342,34 @@ fn a_fit_keeps_unmeasured_coefficients_and_reports_them() {
 }
 
 #[test]
+fn ranks_of_a_node_share_its_link_where_all_of_them_send() {
+    let seconds = |pmap| {
+        let placement = Placement { ranks_per_node: 4, pmap, inner_share: 0.0 };
+        let run = RunParams { depth: 0, placement, ..run(4096, 64, 4, 4) };
+        let prediction = plain(&run, &networked(0.0, 1.0));
+        MESSAGES.map(|part| prediction.path[part as usize])
+    };
+    let alone = {
+        let run = RunParams { depth: 0, ..run(4096, 64, 4, 4) };
+        MESSAGES.map(|part| plain(&run, &networked(0.0, 1.0)).path[part as usize])
+    };
+    let [pivots, bcast, rows] = alone;
+    // A node for each process row: panels are free, four columns exchange rows over one link.
+    let by_row = seconds(Pmap::RowMajor);
+    assert_close(by_row[0], pivots, 1e-3);
+    assert_eq!(by_row[1], 0.0);
+    assert_close(by_row[2], 4.0 * rows, 1e-3);
+    // A node for each process column: four rows send panels over one link.
+    let by_column = seconds(Pmap::ColumnMajor);
+    assert_eq!((by_column[0], by_column[2]), (0.0, 0.0));
+    assert!(by_column[1] > 3.0 * bcast && by_column[1] < 4.001 * bcast, "{by_column:?}");
+    let nobody = Placement { ranks_per_node: 0, ..Placement::ALONE };
+    let nobody = RunParams { placement: nobody, ..run(1000, 64, 2, 2) };
+    let error = predict(&nobody, &COMPUTE_ONLY, &Changes::default()).unwrap_err();
+    assert!(error.to_string().contains("ranks_per_node = 0"), "{error}");
+}
+
+#[test]
 fn what_no_formula_can_take_is_refused() {
     let zero = RunParams { nb: 0, ..run(1000, 64, 1, 1) };
     let error = predict(&zero, &COMPUTE_ONLY, &Changes::default()).unwrap_err();
@@ -359,8 +387,21 @@ fn runs() -> impl Strategy<Value = RunParams> {
         prop::sample::select(Swap::ALL.to_vec()),
         0usize..300,
     );
-    (shape, talk).prop_map(|((n, nb, p, q, threads), (depth, bcast, swap, swap_threshold))| {
-        RunParams { n, nb, p, q, threads, depth, bcast, swap, swap_threshold, halves: false }
+    let nodes = (1usize..9, prop::sample::select(Pmap::ALL.to_vec()), 0.0f64..2.0);
+    (shape, talk, nodes).prop_map(|(shape, talk, (ranks_per_node, pmap, inner_share))| {
+        let (n, nb, p, q, threads) = shape;
+        let (depth, bcast, swap, swap_threshold) = talk;
+        let placement = Placement { ranks_per_node, pmap, inner_share };
+        let run = RunParams {
+            threads,
+            depth,
+            bcast,
+            swap,
+            swap_threshold,
+            placement,
+            ..run(n, nb, p, q)
+        };
+        RunParams { halves: false, ..run }
     })
 }
 

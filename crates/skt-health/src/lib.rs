@@ -6,7 +6,7 @@
 //! | [`doctor`] | facts about hosts, rules that judge them, and remedies |
 //! | [`slow`] | ranks and links that are slower than others of their kind |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod doctor;
 pub mod environment;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::trial::Trial;
 use crate::environment::bf16::Bf16SelfTest;
 use crate::environment::sgemm::SgemmSelfTest;
+use skt_host::core_use::CoreUse;
 use skt_host::counters::Counters;
 use skt_host::counters::processor::Processor;
 
@@ -67,8 +68,8 @@ pub struct RankMeasurement {
     pub node_bytes: BTreeMap<usize, u64>,
     /// Events of throttling on the host during the measurement.
     pub throttled: u64,
-    /// The share of the host's time that its hypervisor gave to others during the measurement.
-    pub stolen_share: f64,
+    /// What its threads got of the cores during the DGEMM, and who used the rest.
+    pub core_use: CoreUse,
 }
 
 impl HostFacts {
@@ -89,12 +90,12 @@ impl HostFacts {
     }
 
     /// The cores that the job may use.
-    pub fn usable_cores(&self) -> usize {
+    pub(crate) fn usable_cores(&self) -> usize {
         self.cores_of(&self.counters.usable_cpus).len().max(1)
     }
 
     /// The CPUs that any rank may use.
-    pub fn used_cpus(&self) -> BTreeSet<usize> {
+    pub(crate) fn used_cpus(&self) -> BTreeSet<usize> {
         self.ranks.iter().flat_map(|rank| rank.mask.iter().copied()).collect()
     }
 
@@ -118,13 +119,13 @@ impl HostFacts {
     }
 
     /// The highest clock in GHz, which a processor that boosts has for a while, or for few cores.
-    pub fn highest_gigahertz(&self) -> Option<f64> {
+    pub(crate) fn highest_gigahertz(&self) -> Option<f64> {
         self.counters.frequencies.cpus.first().map(|clock| clock.most_khz as f64 / 1e6)
     }
 
     /// The theoretical peak of a core in Gflop/s, from its vector units and its nominal clock, or
     /// else its highest one.
-    pub fn theoretical_gflops(&self) -> Option<f64> {
+    pub(crate) fn theoretical_gflops(&self) -> Option<f64> {
         let clock = self.nominal_gigahertz().or(self.highest_gigahertz())?;
         Some(clock * self.counters.processor.flops_a_cycle()?)
     }

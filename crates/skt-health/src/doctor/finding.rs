@@ -72,7 +72,7 @@ impl FindingKind {
 pub struct Gain {
     /// The rate with the remedy, as a multiple of the present rate.
     pub times: f64,
-    /// Whether that was measured here; otherwise it follows from counts and clocks.
+    /// Whether that was measured here; otherwise it follows from counts, clocks and shares of time.
     pub is_measured: bool,
 }
 
@@ -83,7 +83,7 @@ impl Gain {
         times.is_finite().then_some(Self { times, is_measured: true })
     }
 
-    /// A gain that follows from counts and clocks; `None` if `times` is no number.
+    /// A gain that follows from counts, clocks and shares of time; `None` if `times` is no number.
     pub fn computed(times: f64) -> Option<Self> {
         times.is_finite().then_some(Self { times, is_measured: false })
     }

@@ -8,6 +8,7 @@ use super::facts::{HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
 use super::trial::{self, Trial};
+use skt_host::core_use::JobPart;
 use skt_host::counters::{Counters, Root};
 use skt_host::placement::{self, HostCpus};
 use skt_solver::blas::library;
@@ -72,7 +73,8 @@ pub fn gather<C: Comm>(
     let mask = counters.allowed_cpus.clone();
     let cores = placement::cores_in(&counters.cpus, &mask).len();
     let threads = threads.unwrap_or(cores).max(1);
-    let places = collect::all_gather_json(world, &(world.host(), mask.clone()))?;
+    let place = (world.host(), mask.clone(), std::process::id());
+    let places = collect::all_gather_json(world, &place)?;
     let here: Vec<usize> =
         (0..places.len()).filter(|&rank| places[rank].0 == places[world.rank()].0).collect();
     let is_first = here[0] == world.rank();
@@ -83,9 +85,13 @@ pub fn gather<C: Comm>(
     let pin = placement::plan(&cpus, &masks, index, threads).pinner();
     pin(0);
     let team = library::start_team(threads, pin);
+    let job = is_first.then(|| JobPart {
+        processes: here.iter().map(|&rank| places[rank].2).collect(),
+        cpus: masks.concat(),
+    });
     world.barrier()?;
     let measured = match &team {
-        Ok(team) => measure::measure(team, &mask).map_err(|why| why.to_string()),
+        Ok(team) => measure::measure(team, &mask, job).map_err(|why| why.to_string()),
         Err(why) => Err(format!("{threads} threads: {why}")),
     };
     let (measured, failed) = match measured {
@@ -113,8 +119,8 @@ pub fn gather<C: Comm>(
 }
 
 /// What this host knows of the names of all, if there are several.
-fn view(places: &[(String, Vec<usize>)], rank: usize) -> Option<View> {
-    let names: BTreeSet<&String> = places.iter().map(|(host, _)| host).collect();
+fn view(places: &[(String, Vec<usize>, u32)], rank: usize) -> Option<View> {
+    let names: BTreeSet<&String> = places.iter().map(|(host, ..)| host).collect();
     let names: Vec<String> = names.into_iter().take(MAX_NAMES).cloned().collect();
     (names.len() > 1).then(|| names::look_up(&places[rank].0, &names))
 }

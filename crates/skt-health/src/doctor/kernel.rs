@@ -1,20 +1,11 @@
 //! Kernels of OpenBLAS and BLIS that fit a processor.
 
-use crate::environment::kernel::vectors_of;
+use crate::environment::kernel::{variable, vectors_of};
 use skt_host::counters::processor::{Processor, Vectors};
-
-/// The variable with which a user names the kernel of this library, if it has one.
-pub(super) fn variable(library: &str) -> Option<&'static str> {
-    match library {
-        "OpenBLAS" => Some("OPENBLAS_CORETYPE"),
-        "BLIS" => Some("BLIS_ARCH_TYPE"),
-        _ => None,
-    }
-}
 
 /// The kernels that fit a processor, as (variable, value), the most likely one first. Empty for a
 /// library whose kernels cannot be named, and for a processor that this program does not know.
-pub fn fitting(library: &str, processor: &Processor) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn fitting(library: &str, processor: &Processor) -> Vec<(&'static str, &'static str)> {
     let Some(variable) = variable(library) else { return Vec::new() };
     let Some(vectors) = processor.vectors else { return Vec::new() };
     let names: &[&str] = match library {
@@ -60,7 +51,7 @@ const SUSPICIOUS: f64 = 0.75;
 
 /// Whether other kernels are worth a trial: the one in use is made for narrower vectors than the
 /// processor has or is not known, or it reaches a small part of what the vector units do.
-pub fn is_doubtful(
+pub(crate) fn is_doubtful(
     kernel: Option<&str>,
     processor: &Processor,
     best_gflops: f64,

@@ -8,7 +8,8 @@ use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::facts::RankMeasurement;
 use crate::environment::{bf16, selftest, sgemm};
-use skt_host::counters::{Root, load, numa, throttling};
+use skt_host::core_use::{CoreWatch, JobPart};
+use skt_host::counters::{Root, numa, throttling};
 use skt_solver::blas::bf16::libraries;
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::blas::peak;
@@ -16,7 +17,7 @@ use skt_solver::team::Team;
 
 /// Seconds of DGEMM: several periods of a quota, and long enough for a power limit of the processor
 /// to act.
-pub const SECONDS: f64 = 1.0;
+pub(crate) const SECONDS: f64 = 1.0;
 
 /// Seconds of SGEMM: its fastest call is compared with that of DGEMM, which the time before has
 /// prepared the cores for.
@@ -26,12 +27,18 @@ const SGEMM_SECONDS: f64 = 0.25;
 const BF16_SECONDS: f64 = 0.1;
 
 /// Measures the threads of `team`. All ranks of a job call this at once. `cpus` are the CPUs of the
-/// host.
-pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpace> {
+/// host; `job` is the job's part of the host, of which the first rank there watches all else.
+pub(crate) fn measure(
+    team: &Team,
+    cpus: &[usize],
+    job: Option<JobPart>,
+) -> Result<RankMeasurement, NoWorkSpace> {
     let root = Root::this_machine();
-    let (throttled, ticks) = (throttling::events_of_cpus(&root, cpus), load::read(&root));
+    let throttled = throttling::events_of_cpus(&root, cpus);
     let light_gigahertz = clock(team, false);
+    let watch = CoreWatch::start(root.clone(), job);
     let rates = selftest::dgemm_rates(team, SECONDS)?;
+    let core_use = watch.used();
     let vector_gigahertz = clock(team, true);
     let units_gflops = peak::gflops_per_core(team);
     let sgemm = sgemm::run(team, SGEMM_SECONDS)?;
@@ -52,10 +59,7 @@ pub fn measure(team: &Team, cpus: &[usize]) -> Result<RankMeasurement, NoWorkSpa
         vector_gigahertz,
         node_bytes: numa::own_bytes(&root),
         throttled: throttling::max_events_between(&throttled, &events),
-        // Unknown time does not count as stolen.
-        stolen_share: load::read(&root)
-            .zip(ticks)
-            .map_or(0.0, |(now, then)| now.stolen_share(then)),
+        core_use,
     })
 }
 
@@ -120,7 +124,7 @@ mod tests {
 
     #[test]
     fn what_is_measured_is_of_a_processor_of_our_time() {
-        let measured = measure(&Team::solo(), &[0]).expect("memory");
+        let measured = measure(&Team::solo(), &[0], None).expect("memory");
         assert!(measured.best_gflops >= measured.mean_gflops, "{measured:?}");
         // With other work on the machine the thread may have had a core for a hundredth of the
         // time.

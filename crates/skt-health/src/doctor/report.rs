@@ -133,10 +133,10 @@ fn finding_text(number: usize, finding: &Finding, names_hosts: bool) -> String {
     }
     let gain = match finding.gain {
         None if !finding.kind.costs_speed() => "none of speed".to_owned(),
-        None => "cannot be told beforehand".to_owned(),
+        None => "cannot be predicted".to_owned(),
         Some(Gain { times, is_measured: true }) => format!("{times:.1} times the rate, measured"),
         Some(Gain { times, is_measured: false }) => {
-            format!("up to {times:.1} times the rate, by counts and clocks")
+            format!("up to {times:.1} times the rate, inferred, not measured")
         }
     };
     let _ = write!(
@@ -233,7 +233,8 @@ impl HostSummary {
             let is_right = self.sgemm_error.is_some_and(|error| error <= 1.0);
             let _ = writeln!(
                 text,
-                "  SGEMM: {sgemm:.1} Gflop/s in the fastest call ({:.1} times DGEMM), results {}",
+                "  SGEMM: {sgemm:.1} Gflop/s in the fastest call, {:.1} times DGEMM's fastest \
+                 (about 2 is usual), results {}",
                 sgemm / dgemm,
                 if is_right { "right" } else { "wrong" }
             );

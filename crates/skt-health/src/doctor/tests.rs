@@ -8,6 +8,7 @@ use super::report::DoctorReport;
 use super::trial::{OtherKernel, Trial};
 use crate::environment::bf16::Bf16SelfTest;
 use crate::environment::sgemm::SgemmSelfTest;
+use skt_host::core_use::{CoreUse, OtherProgram, OtherPrograms};
 use skt_host::counters::{Counters, throttling};
 use skt_host::testing::Tree;
 
@@ -91,7 +92,7 @@ fn well() -> RankMeasurement {
         vector_gigahertz: Some(3.3),
         node_bytes: [(0, 1 << 20)].into(),
         throttled: 0,
-        stolen_share: 0.0,
+        core_use: CoreUse::default(),
     }
 }
 
@@ -204,7 +205,7 @@ fn the_peak_is_printed_with_its_cores_and_clock() {
 fn trial(kernel: &str, gflops: f64, others: &[(&str, f64)]) -> Option<Trial> {
     let other = |&(value, gflops): &(&str, f64)| OtherKernel {
         variable: "OPENBLAS_CORETYPE".into(),
-        value: value.into(),
+        value: Some(value.into()),
         kernel: value.into(),
         gflops,
     };
@@ -236,6 +237,24 @@ fn grace_with_a_kernel_for_neon() {
     assert_eq!(kinds(&host), []);
     host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 60.0)]);
     assert!(only(&host, FindingKind::BlasKernel).what.contains("slower here than another one"));
+}
+
+#[test]
+fn a_kernel_named_by_the_environment_is_unset() {
+    let grace = machine(GRACE, 8, 1);
+    let mut host = with(&grace, &each(8), 1);
+    let mut named = trial("ARMV8", 20.0, &[("NEOVERSEV2", 43.0), ("NEOVERSEV1", 43.0)]).unwrap();
+    named.others[0].value = None;
+    host.trial = Some(named.clone());
+    let kernel = only(&host, FindingKind::BlasKernel);
+    assert!(kernel.what.contains("'ARMV8' because OPENBLAS_CORETYPE names it, made"), "{kernel:?}");
+    assert!(kernel.remedy.starts_with("unset OPENBLAS_CORETYPE ("), "{kernel:?}");
+    // What the library chooses itself may be slow, too.
+    named.others[0].gflops = 20.0;
+    host.trial = Some(named);
+    let kernel = only(&host, FindingKind::BlasKernel);
+    assert!(kernel.what.contains("because OPENBLAS_CORETYPE names it"), "{kernel:?}");
+    assert!(kernel.remedy.starts_with("export OPENBLAS_CORETYPE=NEOVERSEV1"), "{kernel:?}");
 }
 
 #[test]
@@ -360,7 +379,7 @@ fn a_hot_server_whose_memory_fails() {
     xeon.file("sys/devices/system/edac/mc/mc0/ue_count", "0\n");
     let errors = only(&with(&xeon, &each(4), 1), FindingKind::MemoryErrors);
     assert_eq!(errors.measured, "mc0: 12 corrected and 0 uncorrected");
-    assert!(errors.what.contains("no harm, unless they go on"), "{}", errors.what);
+    assert!(errors.what.contains("no harm, unless they continue"), "{}", errors.what);
     xeon.file("sys/devices/system/edac/mc/mc0/ue_count", "1\n");
     let errors = only(&with(&xeon, &each(4), 1), FindingKind::MemoryErrors);
     assert!(errors.what.contains("slow or wrong"), "{}", errors.what);
@@ -379,13 +398,28 @@ fn a_virtual_machine_with_four_ranks_on_one_of_two_cores() {
     assert!(shared.remedy.contains("-np 2"), "{shared:?}");
     let bound = only(&with(&vm, &[vec![0]], 2), FindingKind::TooFewCores);
     assert!(bound.remedy.contains("--bind-to none"), "{bound:?}");
-    let stolen = RankMeasurement { stolen_share: 0.5, cpu_share: 1.0, ..well() };
+    let of_hypervisor = |stolen_share| CoreUse { stolen_share, ..CoreUse::default() };
+    let stolen = RankMeasurement { core_use: of_hypervisor(0.5), cpu_share: 1.0, ..well() };
     let stolen = only(&measured(with(&vm, &each(2), 1), &stolen), FindingKind::OtherPrograms);
     assert!(stolen.what.contains("hypervisor"));
     let others = RankMeasurement { cpu_share: 0.5, ..well() };
     let others = only(&measured(with(&vm, &each(2), 1), &others), FindingKind::OtherPrograms);
     assert!(others.what.contains("other programs"));
     assert_gain(&others, 2.0);
+    // Programs took 47 %, and the hypervisor more than it does anywhere: the larger part first.
+    let named = vec![OtherProgram { pid: 7, what: "process 7 (a)".into(), cores: 0.94 }];
+    let both = CoreUse {
+        had_share: Some(0.53),
+        waited_seconds: 0.5,
+        others: Some(OtherPrograms { cores: 0.94, named }),
+        ..of_hypervisor(0.06)
+    };
+    let both = RankMeasurement { cpu_share: 0.5, core_use: both, ..well() };
+    let both = only(&measured(with(&vm, &each(2), 1), &both), FindingKind::OtherPrograms);
+    assert!(both.what.contains("other programs"), "{both:?}");
+    let want = "the threads had a core for 53 % of the time; process 7 (a) used 94 % of a core, \
+                the hypervisor took 6 % of the host's time";
+    assert_eq!(both.measured, want);
     let slow = RankMeasurement { best_gflops: 9.0, ..well() };
     assert_gain(&only(&measured(with(&vm, &each(2), 1), &slow), FindingKind::BelowPeak), 5.4);
 }
@@ -413,7 +447,8 @@ fn an_sgemm_that_is_slow_or_wrong_is_found() {
     let finding = only(&nan, FindingKind::WrongSgemm);
     assert!(finding.measured.starts_with("rank 1: no finite number"), "{finding:?}");
     let text = DoctorReport::new(&[nan], vec![finding]).text();
-    let want = "  SGEMM: 188.0 Gflop/s in the fastest call (1.9 times DGEMM), results wrong\n";
+    let want = "  SGEMM: 188.0 Gflop/s in the fastest call, 1.9 times DGEMM's fastest (about 2 is \
+                usual), results wrong\n";
     assert!(text.contains(want), "{text}");
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::kernel;
+use crate::environment::kernel::variable;
 use crate::environment::{BlasInfo, selftest};
 use skt_host::child;
 use skt_host::counters::processor::Processor;
@@ -43,8 +44,8 @@ pub struct Trial {
 pub struct OtherKernel {
     /// The variable that names it.
     pub variable: String,
-    /// The value of the variable.
-    pub value: String,
+    /// The value of the variable; `None` if the environment has one and the trial had none.
+    pub value: Option<String>,
     /// The kernel, as the library calls it.
     pub kernel: String,
     /// The rate in Gflop/s.
@@ -67,7 +68,7 @@ pub fn answer() -> Result<Answer, NoWorkSpace> {
 
 /// The BLAS `blas`, with trials of kernels that fit the processor better if the one in use is
 /// doubtful. `best_gflops` is its rate on a core, `units_gflops` what the vector units do.
-pub fn try_kernels(
+pub(crate) fn try_kernels(
     blas: &BlasInfo,
     processor: &Processor,
     best_gflops: f64,
@@ -80,33 +81,45 @@ pub fn try_kernels(
         gflops: None,
         others: Vec::new(),
     };
+    let mut changes: Vec<Change> = Vec::new();
+    // First, because it is the simplest remedy.
+    changes.extend(
+        variable(&blas.library).filter(|name| env::var_os(name).is_some()).map(|name| (name, None)),
+    );
     let fitting = kernel::fitting(&blas.library, processor);
+    changes.extend(fitting.into_iter().map(|(name, value)| (name, Some(value))));
     if kernel::is_doubtful(blas.kernel.as_deref(), processor, best_gflops, units_gflops) {
-        try_others(&mut trial, &fitting, &|change| run(change, PATIENCE));
+        try_others(&mut trial, &changes, &|change| run(change, PATIENCE));
     }
     trial
 }
 
-/// Runs a trial in which a variable has this value, if one is given.
-type RunTrial<'a> = &'a dyn Fn(Option<(&str, &str)>) -> Option<Answer>;
+/// A variable, and its value in a trial: `None` removes it.
+type Change<'a> = (&'a str, Option<&'a str>);
 
-/// Runs the kernel in use and the `fitting` ones in turn with `run`, which sets a variable.
-fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: RunTrial) {
+/// Runs a trial with this change of the environment, if one is given.
+type RunTrial<'a> = &'a dyn Fn(Option<Change>) -> Option<Answer>;
+
+/// Runs the kernel in use and those of the `changes` in turn with `run`.
+fn try_others(trial: &mut Trial, changes: &[Change], run: RunTrial) {
     for _ in 0..TURNS {
         if let Some(now) = run(None) {
             trial.gflops = Some(trial.gflops.unwrap_or(0.0).max(now.gflops));
         }
-        for (variable, value) in fitting {
-            // A library without this kernel takes another one, which the answer names.
+        for &(variable, value) in changes {
             let tried = run(Some((variable, value))).and_then(|it| Some((it.kernel?, it.gflops)));
-            let Some((kernel, gflops)) = tried.filter(|it| it.0.eq_ignore_ascii_case(value)) else {
-                continue;
+            let is_another = |kernel: &str| match value {
+                // A library without this kernel takes another one, which the answer names.
+                Some(value) => kernel.eq_ignore_ascii_case(value),
+                // The variable may name what would be taken without it.
+                None => trial.kernel.as_deref() != Some(kernel),
             };
-            match trial.others.iter_mut().find(|other| other.value == *value) {
+            let Some((kernel, gflops)) = tried.filter(|it| is_another(&it.0)) else { continue };
+            match trial.others.iter_mut().find(|other| other.value.as_deref() == value) {
                 Some(other) => other.gflops = other.gflops.max(gflops),
                 None => trial.others.push(OtherKernel {
-                    variable: (*variable).to_owned(),
-                    value: (*value).to_owned(),
+                    variable: variable.to_owned(),
+                    value: value.map(str::to_owned),
                     kernel,
                     gflops,
                 }),
@@ -116,10 +129,15 @@ fn try_others(trial: &mut Trial, fitting: &[(&str, &str)], run: RunTrial) {
 }
 
 /// Runs a trial in a separate process; `None` if it fails or takes too long.
-fn run(change: Option<(&str, &str)>, patience: Duration) -> Option<Answer> {
+fn run(change: Option<Change>, patience: Duration) -> Option<Answer> {
     let mut command = Command::new(env::current_exe().ok()?);
     command.args(["doctor", FLAG]).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.stderr(Stdio::null()).envs(change);
+    command.stderr(Stdio::null());
+    match change {
+        Some((variable, Some(value))) => command.env(variable, value),
+        Some((variable, None)) => command.env_remove(variable),
+        None => &mut command,
+    };
     let mut child = command.spawn().ok()?;
     // The answer is a line, which fits into the pipe.
     child::wait(&mut child, patience).ok()?;
@@ -134,11 +152,11 @@ mod tests {
     #[test]
     fn the_best_trial_of_each_kernel_counts_missing_ones_do_not() {
         let calls = std::cell::Cell::new(0.0);
-        let run = |change: Option<(&str, &str)>| {
+        let run = |change: Option<Change>| {
             calls.set(calls.get() + 1.0);
             let kernel = match change {
-                None => "Nehalem",
-                Some((_, "SkylakeX")) => "SKYLAKEX",
+                None | Some((_, None)) => "Nehalem",
+                Some((_, Some("SkylakeX"))) => "SKYLAKEX",
                 Some(_) => "Prescott",
             };
             Some(Answer { kernel: Some(kernel.to_owned()), gflops: calls.get() })
@@ -150,8 +168,9 @@ mod tests {
             gflops: None,
             others: Vec::new(),
         };
-        try_others(&mut trial, &[("V", "SkylakeX"), ("V", "Haswell")], &run);
-        assert_eq!((trial.gflops, trial.others.len()), (Some(4.0), 1));
-        assert_eq!((trial.others[0].kernel.as_str(), trial.others[0].gflops), ("SKYLAKEX", 5.0));
+        let changes = [("V", None), ("V", Some("SkylakeX")), ("V", Some("Haswell"))];
+        try_others(&mut trial, &changes, &run);
+        assert_eq!((trial.gflops, trial.others.len()), (Some(5.0), 1));
+        assert_eq!((trial.others[0].kernel.as_str(), trial.others[0].gflops), ("SKYLAKEX", 7.0));
     }
 }

@@ -40,7 +40,7 @@ impl Bf16SelfTest {
     }
 
     /// Whether products of bf16 gain anything.
-    pub fn is_faster(&self) -> bool {
+    pub(crate) fn is_faster(&self) -> bool {
         self.gflops_per_core >= MIN_TIMES * self.sgemm_gflops_per_core
     }
 

@@ -15,7 +15,24 @@ use skt_host::counters::processor::Vectors;
 use skt_solver::blas::library::{self, BlasInfo};
 
 /// The variable that names OpenBLAS's kernel.
-const VARIABLE: &str = "OPENBLAS_CORETYPE";
+pub(super) const VARIABLE: &str = "OPENBLAS_CORETYPE";
+
+/// The variable with which a user names the kernel of this library, if it has one.
+pub(crate) fn variable(library: &str) -> Option<&'static str> {
+    match library {
+        "OpenBLAS" => Some(VARIABLE),
+        "BLIS" => Some("BLIS_ARCH_TYPE"),
+        _ => None,
+    }
+}
+
+/// The variable of the environment that names the kernel in use.
+pub fn named_by(blas: &BlasInfo) -> Option<&'static str> {
+    let name = variable(&blas.library)?;
+    let value = env::var(name).ok()?;
+    // A library that does not know the value takes another kernel.
+    blas.kernel.as_ref().is_some_and(|kernel| kernel.eq_ignore_ascii_case(&value)).then_some(name)
+}
 
 /// Kernels of OpenBLAS and BLIS, in lower case, by the vectors that they are made for.
 const KERNELS: [(Vectors, &str); 6] = [

@@ -2,6 +2,7 @@
 
 pub mod bf16;
 pub mod kernel;
+pub mod library;
 pub mod preflight;
 pub mod selftest;
 pub mod sgemm;

@@ -1,6 +1,6 @@
 //! Checks before the start that the job fits into the memory of its hosts.
 
-use skt_terms::units;
+use skt_terms::units::{self, counted};
 
 /// The ranks on one host, and the memory that they may use together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,9 +33,9 @@ impl HostShare {
 /// The matrix does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "N = {n} does not fit: host {host} would need {} for {ranks} rank{}, and has {} ({}). {}",
+    "N = {n} does not fit: host {host} would need {} for {}, and has {} ({}). {}",
     units::bytes_unlike(*need_bytes, *usable_bytes),
-    if *ranks == 1 { "" } else { "s" },
+    counted(*ranks, "rank"),
     units::bytes_unlike(*usable_bytes, *need_bytes),
     if *limited_by_cgroup { "left under its control group's limit" } else { "available" },
     advice(*largest_n)

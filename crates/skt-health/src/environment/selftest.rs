@@ -14,6 +14,12 @@ use skt_solver::blas::library::{self, NoWorkSpace};
 use skt_solver::blas::{Element, MatMut, MatRef, gemm};
 use skt_solver::team::Team;
 
+/// The most bytes that a thread reads to measure the rate of its memory: more than the share of the
+/// caches that a core has on most processors.
+const READ_BYTES: f64 = 16.0 * 1048576.0;
+/// Columns of the matrix in that sample, as of a panel.
+const READ_COLS: usize = 256;
+
 /// The result of the self-test.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DgemmSelfTest {
@@ -72,7 +78,7 @@ pub(super) fn gemm_rates<T: Element>(
 /// The rate in Gflop/s of DGEMM on this thread for each second of its processor time, which other
 /// programs and limits of control groups do not change: the best of the calls that begin within
 /// `budget_seconds` of that time.
-pub fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWorkSpace> {
+pub(crate) fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWorkSpace> {
     Ok(gemm_by(cpu_seconds, 1e-3f64, &Team::solo(), budget_seconds)?.best)
 }
 
@@ -107,6 +113,29 @@ fn gemm_by<T: Element>(
     product_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply)
 }
 
+/// The bytes a second at which all threads of `team` together read a matrix with elements of type
+/// `T` from memory to multiply it by a vector, as substitutions do: at most `READ_BYTES` a
+/// thread, and no more than its share of the largest matrix, of which a thread has
+/// `entries_of_thread` entries.
+pub fn read_bytes_per_second<T: Element>(
+    team: &Team,
+    entries_of_thread: f64,
+) -> Result<f64, NoWorkSpace> {
+    let entries = entries_of_thread.min(READ_BYTES / size_of::<T>() as f64);
+    let rows = (entries as usize / READ_COLS).max(1);
+    let start = Instant::now();
+    let clock_seconds = || start.elapsed().as_secs_f64();
+    let begin = |room: &mut [f64]| room.fill(0.0);
+    let read = |room: &mut [f64]| {
+        let (y, a) = room.split_at_mut(rows);
+        let a = MatRef::row_major(T::from_doubles_mut(a), rows, READ_COLS, READ_COLS);
+        T::subtract_product(a, &[0.0; READ_COLS], y);
+    };
+    let bytes = (rows * READ_COLS * size_of::<T>()) as f64;
+    let doubles = rows + T::doubles(rows * READ_COLS);
+    Ok(1e9 * call_rates(clock_seconds, team, 0.0, doubles, begin, read, bytes)?.best)
+}
+
 /// The rates of products of [`ROWS`], [`COLS`] and [`DEPTH`]: `multiply` computes one in the memory
 /// of its thread, `doubles` doubles that `begin` has written.
 pub(super) fn product_rates(
@@ -116,6 +145,21 @@ pub(super) fn product_rates(
     doubles: usize,
     begin: impl Fn(&mut [f64]) + Sync,
     multiply: impl Fn(&mut [f64]) + Sync,
+) -> Result<Rates, NoWorkSpace> {
+    let flops = (2 * ROWS * COLS * DEPTH) as f64;
+    call_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply, flops)
+}
+
+/// The rates of calls of `call` in the memory of its thread, `doubles` doubles that `begin` has
+/// written. A call does `operations` of what the rates are to be of.
+fn call_rates(
+    clock_seconds: impl FnMut() -> f64,
+    team: &Team,
+    budget_seconds: f64,
+    doubles: usize,
+    begin: impl Fn(&mut [f64]) + Sync,
+    call: impl Fn(&mut [f64]) + Sync,
+    operations: f64,
 ) -> Result<Rates, NoWorkSpace> {
     let threads = team.threads();
     // Each thread writes its own operands first, so that they are in memory near to it, and so that
@@ -133,26 +177,26 @@ pub(super) fn product_rates(
     if let Some(why) = failed.into_inner().expect("no thread panics") {
         return Err(NoWorkSpace { threads, bytes: doubles * threads * size_of::<f64>(), why });
     }
-    let multiply = |thread: usize| {
+    let call = |thread: usize| {
         let mut part = parts[thread].lock().expect("one thread each");
-        multiply(part.as_mut().expect("all have begun"));
+        call(part.as_mut().expect("all have begun"));
     };
     // A worker that starts late, and its first allocation, map memory (an arena of the allocator).
     team.fork(&|_| drop(std::hint::black_box(Box::new(0u8))), || ());
     // From here to the first product, where OpenBLAS maps its work space, nothing is mapped.
     library::check_work_space(threads)?;
-    let products = || {
-        team.fork(&multiply, || ());
-        (2 * ROWS * COLS * DEPTH * threads) as f64
+    let calls = || {
+        team.fork(&call, || ());
+        operations * threads as f64
     };
     let (begun, busy) = (Instant::now(), cpu_seconds());
-    let (best, mean) = measure_by(clock_seconds, products, budget_seconds);
+    let (best, mean) = measure_by(clock_seconds, calls, budget_seconds);
     let all_seconds = begun.elapsed().as_secs_f64() * threads as f64;
     let cpu_share = ((cpu_seconds() - busy) / all_seconds).min(1.0);
     Ok(Rates { best, mean, cpu_share })
 }
 
-/// Calls `run`, which returns its floating-point operations, until `budget_seconds` have passed.
+/// Calls `run`, which returns its operations, until `budget_seconds` have passed.
 /// Returns the rate of the fastest call, and that of all after the first one.
 fn measure_by(
     mut clock_seconds: impl FnMut() -> f64,
@@ -165,18 +209,18 @@ fn measure_by(
     let mut before = start;
     let mut calls = 0;
     while calls < MIN_CALLS || before - start < budget_seconds {
-        let flops = run();
+        let operations = run();
         let after = clock_seconds();
         // A clock too coarse to see the call cannot measure its rate.
         if after > before {
-            best = best.max(flops / (after - before) / 1e9);
+            best = best.max(operations / (after - before) / 1e9);
         }
         before = after;
         calls += 1;
         if calls == 1 {
             warm = after;
         } else {
-            all += flops;
+            all += operations;
         }
     }
     let mean = if before > warm { all / (before - warm) / 1e9 } else { best };
@@ -190,7 +234,7 @@ pub(crate) const MIN_OF_PEAK: f64 = 0.6;
 /// How warnings about the rate of DGEMM begin.
 const OF_RATE: &str = "DGEMM does ";
 /// How warnings about the rate of DGEMM end.
-const DOCTOR: &str = "`skt-hpl doctor` says which";
+const DOCTOR: &str = "`skt-hpl doctor` reports which";
 
 /// Whether a warning of [`warnings`] is about the rate alone, and so an effect of a cause that may
 /// be known.
@@ -198,11 +242,13 @@ pub fn is_of_rate(warning: &str) -> bool {
     warning.starts_with(OF_RATE)
 }
 
-/// What is wrong with the BLAS or the cores, if anything, given the rate on one core and its peak.
+/// What is wrong with the BLAS or the cores, if anything, given the rate on one core, its peak, and
+/// the variable of the environment that names the kernel.
 pub fn warnings(
     gflops_per_core: f64,
     peak_gflops_per_core: Option<f64>,
     blas: &BlasInfo,
+    named_by: Option<&str>,
     has_avx2: Option<bool>,
     nominal_gigahertz: Option<f64>,
 ) -> Vec<String> {
@@ -211,15 +257,20 @@ pub fn warnings(
         && has_avx2 == Some(true)
         && is_old(kernel)
     {
+        let remedy = match (named_by, blas.library.as_str()) {
+            (Some(variable), _) => format!("{variable} names that kernel: unset it"),
+            (None, "OpenBLAS") => "a newer OpenBLAS may know it, or name the kernel \
+                                   (OPENBLAS_CORETYPE=Haswell, Zen or SkylakeX)"
+                .to_owned(),
+            (None, "BLIS") => {
+                "a newer BLIS may know it, or name the kernel (BLIS_ARCH_TYPE)".to_owned()
+            }
+            (None, other) => format!("a newer {other} may know it"),
+        };
         found.push(format!(
             "{} uses its kernel '{kernel}', which is made for processors without AVX2, and \
-             this one has it: a newer {0} may know it, or name the kernel{}",
-            blas.library,
-            match blas.library.as_str() {
-                "OpenBLAS" => " (OPENBLAS_CORETYPE=Haswell, Zen or SkylakeX)",
-                "BLIS" => " (BLIS_ARCH_TYPE)",
-                _ => "",
-            }
+             this one has it: {remedy}",
+            blas.library
         ));
     }
     if let Some(peak) = peak_gflops_per_core {
@@ -287,6 +338,18 @@ mod tests {
         assert!(rate > 0.0 && rate < 10_000.0, "{rate}");
     }
 
+    #[test]
+    fn memory_is_read_at_a_rate_whatever_the_size_of_the_matrix() {
+        let team = Team::new(2, |_| ()).expect("threads");
+        for entries in [0.0, 300.0, 1e5, 1e12] {
+            let rates = [
+                read_bytes_per_second::<f32>(&team, entries).expect("memory"),
+                read_bytes_per_second::<f64>(&team, entries).expect("memory"),
+            ];
+            assert!(rates.iter().all(|&rate| rate > 0.0 && rate < 1e14), "{entries}: {rates:?}");
+        }
+    }
+
     fn blas(library: &str, kernel: Option<&str>) -> BlasInfo {
         BlasInfo {
             library: library.to_string(),
@@ -299,39 +362,45 @@ mod tests {
     #[test]
     fn a_good_blas_is_not_blamed() {
         let good = blas("OpenBLAS", Some("SkylakeX"));
-        assert_eq!(warnings(55.0, None, &good, Some(true), Some(2.6)), [""; 0]);
+        assert_eq!(warnings(55.0, None, &good, None, Some(true), Some(2.6)), [""; 0]);
         // An old processor with a kernel of its time.
         let old = blas("OpenBLAS", Some("Nehalem"));
-        assert_eq!(warnings(10.0, None, &old, Some(false), Some(2.6)), [""; 0]);
+        assert_eq!(warnings(10.0, None, &old, None, Some(false), Some(2.6)), [""; 0]);
         // Zen 1: 8 flop a cycle.
         assert_eq!(
-            warnings(20.0, None, &blas("BLIS", Some("zen")), Some(true), Some(2.5)),
+            warnings(20.0, None, &blas("BLIS", Some("zen")), None, Some(true), Some(2.5)),
             [""; 0]
         );
-        assert_eq!(warnings(0.1, None, &blas("oneMKL", None), None, None), [""; 0]);
+        assert_eq!(warnings(0.1, None, &blas("oneMKL", None), None, None, None), [""; 0]);
     }
 
     #[test]
     fn an_old_kernel_is_named() {
-        let found = warnings(9.0, None, &blas("OpenBLAS", Some("Prescott")), Some(true), Some(2.6));
+        let found =
+            warnings(9.0, None, &blas("OpenBLAS", Some("Prescott")), None, Some(true), Some(2.6));
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(found[0].contains("'Prescott'") && found[0].contains("OPENBLAS_CORETYPE"));
         assert!(found[1].contains("3.5 flop a cycle"), "{}", found[1]);
+        let nehalem = blas("OpenBLAS", Some("Nehalem"));
+        let name = Some("OPENBLAS_CORETYPE");
+        let found = warnings(55.0, None, &nehalem, name, Some(true), Some(2.6));
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].ends_with("OPENBLAS_CORETYPE names that kernel: unset it"), "{found:?}");
     }
 
     #[test]
     fn half_of_the_peak_is_reported_at_any_clock() {
         let good = blas("OpenBLAS", Some("SkylakeX"));
-        let found = warnings(25.5, Some(56.3), &good, Some(true), Some(2.6));
+        let found = warnings(25.5, Some(56.3), &good, None, Some(true), Some(2.6));
         assert_eq!(found.len(), 1);
         assert!(found[0].starts_with("DGEMM does 25.5 of the 56.3 Gflop/s"), "{}", found[0]);
-        assert!(found[0].ends_with("`skt-hpl doctor` says which"), "{}", found[0]);
-        assert_eq!(warnings(40.0, Some(56.3), &good, Some(true), Some(2.6)), [""; 0]);
+        assert!(found[0].ends_with("`skt-hpl doctor` reports which"), "{}", found[0]);
+        assert_eq!(warnings(40.0, Some(56.3), &good, None, Some(true), Some(2.6)), [""; 0]);
     }
 
     #[test]
     fn a_slow_blas_without_a_name_is_noticed() {
-        let found = warnings(2.0, None, &blas("libblas.so.3", None), None, Some(2.0));
+        let found = warnings(2.0, None, &blas("libblas.so.3", None), None, None, Some(2.0));
         assert_eq!(found.len(), 1);
         assert!(found[0].contains("libblas.so.3") && found[0].contains("`skt-hpl doctor`"));
     }
@@ -343,7 +412,7 @@ mod timing {
     use skt_solver::blas::peak::gflops_per_core;
 
     #[test]
-    #[ignore = "timing: a product is compared with the peak measured beside it"]
+    #[ignore = "timing: a product is compared with the peak measured with it"]
     fn no_product_is_faster_than_the_units() {
         let team = Team::solo();
         let Some(peak) = gflops_per_core(&team) else { return };

@@ -69,7 +69,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         let mut state = seed;
         let mut numbers = |count: usize| -> Vec<f32> {
             let number = |_| {
@@ -97,7 +97,7 @@ impl Sample {
     /// ```text
     /// |computed - exact| <= (DEPTH + 1) u / (1 - (DEPTH + 1) u) (|C| + |A| |B|),   u = 2^-24
     /// ```
-    pub fn error(&self, result: &[f32]) -> Option<f64> {
+    pub(crate) fn error(&self, result: &[f32]) -> Option<f64> {
         let roundings = (DEPTH + 1) as f64 * f64::from(f32::EPSILON) / 2.0;
         let share = roundings / (1.0 - roundings);
         let mut worst = 0.0f64;

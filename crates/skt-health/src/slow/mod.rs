@@ -45,7 +45,6 @@ pub struct SlowRank {
     pub rank: usize,
     /// By how much its rate is below the median of the ranks with the same kind of processor, in
     /// per cent, from `since_column` on.
-    #[serde(rename = "percent_behind")]
     pub lag_percent: f64,
     /// The number of columns that were eliminated when its lag began.
     pub since_column: usize,

@@ -11,7 +11,7 @@ use skt_host::placement::SAME_KIND;
 const MIN_GAIN: f64 = 1.05;
 
 /// Finds mixed and idle cores.
-pub fn findings(host: &HostFacts) -> Vec<Finding> {
+pub(crate) fn findings(host: &HostFacts) -> Vec<Finding> {
     [mixed(host), idle(host)].into_iter().flatten().collect()
 }
 

@@ -17,12 +17,12 @@ fn gigahertz(khz: u64) -> String {
 }
 
 /// Findings from the settings of the clocks and from the firmware.
-pub fn settings(host: &HostFacts) -> Vec<Finding> {
+pub(crate) fn settings(host: &HostFacts) -> Vec<Finding> {
     [governor(host), cap(host), boost(host), firmware(host)].into_iter().flatten().collect()
 }
 
 /// Findings from the clocks that were measured, and from what was counted during the measurement.
-pub fn measured(host: &HostFacts) -> Vec<Finding> {
+pub(crate) fn measured(host: &HostFacts) -> Vec<Finding> {
     [throttled(host), low(host), falling(host)].into_iter().flatten().collect()
 }
 
@@ -43,7 +43,7 @@ fn governor(host: &HostFacts) -> Option<Finding> {
     let clock = *found.first()?;
     let (what, remedy) = if clock.is_self_governed() {
         (
-            "the processor is told to save power".to_owned(),
+            "the processor is set to save power".to_owned(),
             "x86_energy_perf_policy performance (as root)",
         )
     } else {
@@ -100,7 +100,7 @@ fn firmware(host: &HostFacts) -> Option<Finding> {
     let throttling = &host.counters.throttling;
     let why = throttling.now()?;
     let what = format!("the firmware slows the processor down: {why}");
-    let measured = format!("get_throttled says {:#x}", throttling.firmware.unwrap_or(0));
+    let measured = format!("get_throttled reports {:#x}", throttling.firmware.unwrap_or(0));
     let remedy = "a power supply of its maker, and a heat sink with a fan (vcgencmd get_throttled)";
     Some(finding(host, FindingKind::Throttled, what, measured, remedy, None))
 }

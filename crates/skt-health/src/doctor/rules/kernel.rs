@@ -17,7 +17,7 @@ const MIN_GAIN_OF_FITTING: f64 = 1.25;
 const EQUAL: f64 = 0.95;
 
 /// Finds a kernel that is slower than another one that was tried.
-pub fn old(host: &HostFacts) -> Option<Finding> {
+pub(crate) fn old(host: &HostFacts) -> Option<Finding> {
     let trial = host.trial.as_ref()?;
     let (kernel, now) = (trial.kernel.as_ref()?, trial.gflops?);
     let fastest = trial.others.iter().map(|other| other.gflops).fold(0.0, f64::max);
@@ -39,12 +39,17 @@ pub fn old(host: &HostFacts) -> Option<Finding> {
             name_of(has, "other vectors")
         )
     };
-    let what = format!("{} uses its kernel '{kernel}', {why}", trial.library);
+    let unset = trial.others.iter().find(|other| other.value.is_none());
+    let named = unset.map_or(String::new(), |it| format!(" because {} names it", it.variable));
+    let what = format!("{} uses its kernel '{kernel}'{named}, {why}", trial.library);
     let measured = format!(
         "DGEMM {now:.1} Gflop/s a core, with the kernel {} {:.1}",
         best.kernel, best.gflops
     );
-    let (name, value) = (&best.variable, &best.value);
-    let remedy = format!("export {name}={value} (Open MPI: mpirun -x {name})");
+    let name = &best.variable;
+    let remedy = match &best.value {
+        Some(value) => format!("export {name}={value} (Open MPI: mpirun -x {name})"),
+        None => format!("unset {name} (also in shell profiles and job scripts)"),
+    };
     Some(finding(host, FindingKind::BlasKernel, what, measured, remedy, Gain::measured(times)))
 }

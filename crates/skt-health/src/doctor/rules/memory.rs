@@ -7,7 +7,7 @@ use super::super::finding::{Finding, FindingKind};
 use super::{finding, list};
 
 /// Finds what is wrong with the memory.
-pub fn findings(host: &HostFacts) -> Vec<Finding> {
+pub(crate) fn findings(host: &HostFacts) -> Vec<Finding> {
     let found = [policy(host).or_else(|| away(host)), spread(host), huge_pages(host), errors(host)];
     found.into_iter().flatten().collect()
 }
@@ -88,7 +88,7 @@ fn huge_pages(host: &HostFacts) -> Option<Finding> {
     let file = "/sys/kernel/mm/transparent_hugepage/enabled";
     host.counters.huge_pages.as_ref().filter(|setting| *setting == "never")?;
     let what = "private memory gets no huge pages";
-    let measured = format!("{file} says never");
+    let measured = format!("{file} is never");
     let remedy = format!("echo madvise > {file} (as root)");
     Some(finding(host, FindingKind::HugePages, what, measured, remedy, None))
 }
@@ -112,7 +112,7 @@ fn errors(host: &HostFacts) -> Option<Finding> {
     let are_corrected = errors.controllers.iter().all(|(_, _, uncorrected)| *uncorrected == 0);
     let (what, remedy) = if are_corrected && machine_checks == 0 {
         (
-            "memory errors were corrected since the host was started: no harm, unless they go on",
+            "memory errors were corrected since the host was started: no harm, unless they continue",
             "look again later: if the number grows, ras-mc-ctl --errors, or dmesg, names the \
              module: have it replaced",
         )

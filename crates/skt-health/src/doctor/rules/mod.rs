@@ -16,7 +16,7 @@ use super::finding::{Finding, FindingKind, Gain};
 
 /// The findings on a host. Rules about an effect, such as a low rate, come last and see the causes
 /// that were found before.
-pub fn for_host(host: &HostFacts) -> Vec<Finding> {
+pub(crate) fn for_host(host: &HostFacts) -> Vec<Finding> {
     let mut found = for_settings(host);
     found.extend(kernel::old(host));
     found.extend(frequency::measured(host));
@@ -26,7 +26,7 @@ pub fn for_host(host: &HostFacts) -> Vec<Finding> {
 }
 
 /// The findings that follow from counters and settings alone, which takes almost no time.
-pub fn for_settings(host: &HostFacts) -> Vec<Finding> {
+pub(crate) fn for_settings(host: &HostFacts) -> Vec<Finding> {
     let mut found: Vec<Finding> = sharing::crowded(host).into_iter().collect();
     found.extend(sharing::quota(host));
     found.extend(cores::findings(host));

@@ -7,7 +7,7 @@ use skt_host::counters::power::Found;
 
 /// Finds counters that are there and that only root may read. A host without counters has nothing
 /// to correct.
-pub fn unreadable(host: &HostFacts) -> Option<Finding> {
+pub(crate) fn unreadable(host: &HostFacts) -> Option<Finding> {
     let Found::Forbidden(source) = &host.counters.power else { return None };
     let files: Vec<String> =
         source.channels.iter().map(|channel| format!("/{}", channel.file)).collect();

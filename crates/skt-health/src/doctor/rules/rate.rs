@@ -4,6 +4,7 @@ use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::finding;
 use crate::environment::selftest::MIN_OF_PEAK;
+use skt_host::core_use::CoreUse;
 
 /// The least share of the time that threads have a core on a host that does nothing else.
 pub(super) const MIN_SHARE: f64 = 0.9;
@@ -24,7 +25,7 @@ pub(super) fn lacks_cores(known: &[Finding]) -> bool {
 }
 
 /// Finds low rates that the `known` findings do not explain.
-pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
+pub(crate) fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
     let knows = |kinds: &[FindingKind]| known.iter().any(|finding| kinds.contains(&finding.kind));
     if knows(&CROWDED) {
         return Vec::new();
@@ -37,34 +38,43 @@ pub fn low(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
 
 fn others(host: &HostFacts) -> Option<Finding> {
     let share = host.mean(|measured| Some(measured.cpu_share))?;
-    let stolen = host.measured().map(|measured| measured.stolen_share).fold(0.0, f64::max);
+    let uses = || host.measured().map(|measured| &measured.core_use);
+    let stolen = uses().map(|used| used.stolen_share).fold(0.0, f64::max);
     if share >= MIN_SHARE && stolen <= MAX_STOLEN {
         return None;
     }
-    let (what, remedy) = if stolen > MAX_STOLEN {
+    // Some kernels count stolen time as a thread's own, others do not.
+    let waited = host.mean(|measured| Some(measured.core_use.lost_share())).unwrap_or(0.0);
+    let local = waited.max(1.0 - share - stolen);
+    let (what, remedy) = if stolen > MAX_STOLEN.max(local) {
         (
             "the hypervisor gives the cores to other machines",
-            "a machine of its own: dedicated or isolated cores of the cloud",
+            "a dedicated machine: dedicated or isolated cores of the cloud",
         )
     } else {
         (
             "other programs use the cores",
-            "top -H names them: end them, or ask for the whole host (sbatch --exclusive)",
+            "end them (top -H lists more), or ask for the whole host (sbatch --exclusive)",
         )
     };
-    let measured = format!(
-        "the threads had a core for {:.0} % of the time; the hypervisor took {:.0} %",
-        100.0 * share,
-        100.0 * stolen
-    );
-    let left = (share * (1.0 - stolen)).max(1e-3);
+    let all = CoreUse {
+        had_share: Some(1.0 - local),
+        stolen_share: stolen,
+        others: uses().find_map(|used| used.others.clone()),
+        ..CoreUse::default()
+    };
+    let users = all.users();
+    let users = if users.is_empty() { users } else { format!("; {users}") };
+    let measured =
+        format!("the threads had a core for {:.0} % of the time{users}", 100.0 * (1.0 - local));
+    let left = ((1.0 - local) * (1.0 - stolen)).max(1e-3);
     Some(finding(
         host,
         FindingKind::OtherPrograms,
         what,
         measured,
         remedy,
-        Gain::measured(1.0 / left),
+        Gain::computed(1.0 / left),
     ))
 }
 

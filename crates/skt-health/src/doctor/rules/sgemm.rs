@@ -15,7 +15,7 @@ const REMEDY: &str = "a newer OpenBLAS, BLIS or the maker's library for runs of 
 
 /// Finds an SGEMM that is wrong or slow. Rates count if no cause among the `known` findings holds
 /// the cores back.
-pub fn findings(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
+pub(crate) fn findings(host: &HostFacts, known: &[Finding]) -> Vec<Finding> {
     let slow = slow(host).filter(|_| !lacks_cores(known));
     wrong(host).into_iter().chain(slow).collect()
 }

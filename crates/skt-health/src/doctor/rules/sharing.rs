@@ -42,7 +42,7 @@ fn groups(host: &HostFacts) -> Vec<CoreGroup> {
 }
 
 /// Finds the group of ranks with the most threads per core, if that is more than one.
-pub fn crowded(host: &HostFacts) -> Option<Finding> {
+pub(crate) fn crowded(host: &HostFacts) -> Option<Finding> {
     let crowd = |group: &CoreGroup| group.threads as f64 / group.cores.len() as f64;
     let crowded = |group: &CoreGroup| !group.cores.is_empty() && group.threads > group.cores.len();
     let groups: Vec<CoreGroup> = groups(host).into_iter().filter(crowded).collect();
@@ -68,7 +68,7 @@ pub fn crowded(host: &HostFacts) -> Option<Finding> {
     let fit = host.threads().min(usable);
     let ranks = (fit * host.ranks.len() / host.threads()).max(1);
     let remedy = format!(
-        "{ranks} rank(s) on this host, each on cores of its own: mpirun --map-by core --bind-to \
+        "{ranks} rank(s) on this host, each on its own cores: mpirun --map-by core --bind-to \
          core -np {ranks}; srun --cpu-bind=cores --ntasks-per-node={ranks}"
     );
     let (kind, what) = if threads <= worst.cpus.len() {
@@ -87,7 +87,7 @@ pub fn crowded(host: &HostFacts) -> Option<Finding> {
 const ENOUGH: f64 = 0.95;
 
 /// A control group that gives the ranks less time than their cores have.
-pub fn quota(host: &HostFacts) -> Option<Finding> {
+pub(crate) fn quota(host: &HostFacts) -> Option<Finding> {
     let quota = host.counters.quota.as_ref()?;
     let used = host.threads().min(host.cores_of(&Vec::from_iter(host.used_cpus())).len()) as f64;
     if quota.cores >= ENOUGH * used {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
-use super::super::kernel;
+use crate::environment::kernel;
 use crate::slow::upper_median;
 
 /// The least share of the median that a rank reaches.
 const LEAST: f64 = 0.8;
 
 /// Finds hosts with ranks whose DGEMM is slower than that of most ranks.
-pub fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
+pub(crate) fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
     let rates = |host: &HostFacts| -> Vec<f64> {
         host.measured().map(|measured| measured.mean_gflops).collect()
     };
@@ -36,14 +36,14 @@ pub fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
             "{count} of {} ranks; the slowest does {slowest:.1}, most {median:.1} Gflop/s a core",
             all.len()
         ),
-        remedy: "leave these hosts out, or mend what else is found on them".to_owned(),
+        remedy: "leave these hosts out, or fix what else is found on them".to_owned(),
         gain: Gain::measured(median / slowest.max(1e-3)),
     })
 }
 
 /// Finds ranks with different kernels of the BLAS on hosts with the same processor: the environment
 /// of some of the ranks names a kernel.
-pub fn mixed_kernels(hosts: &[HostFacts]) -> Vec<Finding> {
+pub(crate) fn mixed_kernels(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut alike: BTreeMap<Option<&str>, Vec<&HostFacts>> = BTreeMap::new();
     for host in hosts {
         alike.entry(host.counters.processor.name.as_deref()).or_default().push(host);
@@ -90,7 +90,7 @@ fn mixed_among(hosts: &[&HostFacts]) -> Option<Finding> {
     let remedy = match library.and_then(kernel::variable) {
         Some(name) => format!(
             "the same environment for all ranks: unset {name} (also in shell profiles), \
-             or give all the same (Open MPI: mpirun -x {name})"
+             or give each rank the same value (Open MPI: mpirun -x {name})"
         ),
         None => "the same BLAS and the same environment for all ranks".to_owned(),
     };

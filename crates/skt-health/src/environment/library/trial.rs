@@ -1,0 +1,162 @@
+//! The trial of a library, in a separate process: it is loaded and its results are checked, as
+//! are the threads that it uses.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::io::Write as _;
+use std::os::fd::RawFd;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use skt_host::thread_clock::thread_cpu_seconds;
+use skt_solver::blas::load::{self, LoadError};
+use skt_solver::blas::{check, library};
+use skt_solver::team::Team;
+use skt_store::codec::checksum;
+
+use super::super::kernel::{self, VARIABLE};
+use super::super::selftest;
+use super::names;
+
+/// A library that has passed its trial.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Answer {
+    /// The name that the loader knows.
+    pub name: String,
+    /// Checksums of the files that were mapped with it, by their names.
+    pub files: BTreeMap<String, String>,
+    /// The kernel that OpenBLAS has to be given by its variable.
+    pub kernel_variable: Option<String>,
+}
+
+/// A line that the process of a trial prints; a library may print others.
+pub(super) enum Line {
+    /// What is tried next: "the trial crashes while ...".
+    Step(String),
+    /// Why the library is refused.
+    Refused(String),
+    /// The library has passed.
+    Passed(Answer),
+}
+
+const STEP: &str = "skt-hpl trial step: ";
+const REFUSED: &str = "skt-hpl trial refused: ";
+const PASSED: &str = "skt-hpl trial passed: ";
+
+impl Line {
+    pub(super) fn read(line: &str) -> Option<Self> {
+        let text = |prefix| line.strip_prefix(prefix).map(str::to_owned);
+        let step = text(STEP).map(Self::Step);
+        step.or_else(|| text(REFUSED).map(Self::Refused)).or_else(|| {
+            let answer = line.strip_prefix(PASSED)?;
+            serde_json::from_str(answer).ok().map(Self::Passed)
+        })
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step(step) => write!(f, "{STEP}{step}"),
+            Self::Refused(why) => write!(f, "{REFUSED}{}", why.replace('\n', " ")),
+            Self::Passed(answer) => {
+                write!(f, "{PASSED}{}", serde_json::to_string(answer).expect("plain data"))
+            }
+        }
+    }
+}
+
+/// Prints a line. Nothing of it may be left in a buffer if the library ends the process.
+fn print(line: &Line) {
+    let mut out = std::io::stdout().lock();
+    // The line begins where the library may have left one open.
+    let _ = writeln!(out, "\n{line}").and_then(|()| out.flush());
+}
+
+/// How long the check for threads takes.
+const THREADS_SECONDS: f64 = 0.02;
+/// The share of the processor time of a call that the calling thread has at least.
+const MIN_OWN_SHARE: f64 = 0.75;
+
+/// Tries the library `wanted` in this process, and prints how it goes. Returns whether it passed.
+pub fn run(wanted: &str, depths: &[usize], closed: &[RawFd]) -> bool {
+    let line = match try_here(wanted, depths, closed) {
+        Ok(answer) => Line::Passed(answer),
+        Err(why) => Line::Refused(why),
+    };
+    print(&line);
+    matches!(line, Line::Passed(_))
+}
+
+fn try_here(wanted: &str, depths: &[usize], closed: &[RawFd]) -> Result<Answer, String> {
+    let before = mapped_files();
+    print(&Line::Step("it is loaded".to_owned()));
+    let name = load_one_of(names(wanted))?;
+    kernel::take_one_that_fits(closed);
+    let step = |function: &str| print(&Line::Step(format!("{function} is checked")));
+    // As on a thread of a team, where some libraries keep another number of threads.
+    let checked = std::thread::scope(|scope| {
+        let check = || {
+            library::use_one_thread();
+            check::check(depths, step).map_err(|why| format!("it is wrong: {why}"))?;
+            check_threads()
+        };
+        scope.spawn(check).join().expect("a check does not panic")
+    });
+    checked?;
+    let kernel_variable = env::var(VARIABLE).ok();
+    let files = mapped_files().difference(&before).map(contents).collect::<Result<_, _>>()?;
+    Ok(Answer { name, files, kernel_variable })
+}
+
+/// Loads the first of these names that the loader finds.
+fn load_one_of(names: Vec<String>) -> Result<String, String> {
+    let mut not_found = String::new();
+    for name in names {
+        match load::load(OsStr::new(&name)) {
+            Ok(()) => return Ok(name),
+            // The first message is that for the name that most libraries have.
+            Err(why @ LoadError::Loader(_)) if not_found.is_empty() => not_found = why.to_string(),
+            Err(LoadError::Loader(_)) => {}
+            Err(why) => return Err(why.to_string()),
+        }
+    }
+    Err(not_found)
+}
+
+/// Checks that a call computes on the calling thread alone.
+fn check_threads() -> Result<(), String> {
+    print(&Line::Step("its threads are counted".to_owned()));
+    let (process, thread) = (selftest::cpu_seconds(), thread_cpu_seconds());
+    selftest::dgemm_gflops(&Team::solo(), THREADS_SECONDS).map_err(|why| why.to_string())?;
+    let (process, thread) = (selftest::cpu_seconds() - process, thread_cpu_seconds() - thread);
+    if thread >= MIN_OWN_SHARE * process {
+        return Ok(());
+    }
+    Err(format!(
+        "a call takes {:.1} times the processor time of the thread that calls it, so it starts \
+         threads: set its variable to 1, e.g. OMP_NUM_THREADS=1",
+        process / thread
+    ))
+}
+
+/// Parts of the C library, whose updates change no result.
+const OF_C_LIBRARY: [&str; 4] = ["libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"];
+
+/// The files that are mapped into this process as code, without those of the C library.
+fn mapped_files() -> BTreeSet<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let code = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|p| p.contains('x')));
+    let files = code.filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])));
+    files.filter(|file| !OF_C_LIBRARY.iter().any(|name| file.ends_with(name))).collect()
+}
+
+/// The name of a file and the checksum of its contents.
+fn contents(file: &PathBuf) -> Result<(String, String), String> {
+    let bytes = fs::read(file).map_err(|why| format!("reading {}: {why}", file.display()))?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok((name, format!("{:016x}", checksum(&bytes))))
+}

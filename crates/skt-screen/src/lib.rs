@@ -6,6 +6,7 @@
 //! [`blame`](skt_health::slow::blame) finds which member of a pair is at fault. [`report`] shows
 //! the verdicts. [`hosts`] probes a list of hosts before ranks run there.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![warn(unreachable_pub)]
 
 pub mod hosts;
 pub mod limit;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use skt_host::wait_clock::WaitClock;
 
+use skt_solver::comm::CommError;
 use skt_solver::comm::mpi::FailureWatch;
 
 /// The period at which the clock of a rank that computes is read.
@@ -59,7 +60,7 @@ impl Limit {
         self.now() + Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS))
     }
 
-    pub fn seconds_to(&self, until: Duration) -> f64 {
+    pub(crate) fn seconds_to(&self, until: Duration) -> f64 {
         until.saturating_sub(self.now()).as_secs_f64()
     }
 
@@ -78,7 +79,8 @@ impl Limit {
     /// Ends the waits of a group of MPI ranks when the time has come.
     pub fn watch(&self) -> FailureWatch {
         let limit = self.clone();
-        Arc::new(move || Ok(limit.is_over().then(|| "no answer in time".to_owned())))
+        let late = || Err(CommError::aborted("no answer in time"));
+        Arc::new(move || if limit.is_over() { late() } else { Ok(()) })
     }
 }
 
@@ -95,12 +97,12 @@ mod tests {
     fn waits_end_once_the_time_has_come() {
         let limit = Limit::default();
         let watch = limit.watch();
-        assert_eq!(watch().unwrap(), None);
+        assert_eq!(watch(), Ok(()));
         limit.set(f64::INFINITY);
-        assert_eq!(watch().unwrap(), None);
+        assert_eq!(watch(), Ok(()));
         limit.set(0.0);
         std::thread::sleep(Duration::from_millis(1));
-        assert!(limit.is_over() && watch().unwrap().is_some());
+        assert!(limit.is_over() && watch().is_err());
     }
 
     /// The time of a rank that computes counts, although it does not check the limit.

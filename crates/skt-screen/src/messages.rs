@@ -19,6 +19,7 @@ pub enum NodeReport {
     /// The node is ready, and has these rates.
     Ready {
         dgemm_gflops: Option<f64>,
+        units_gflops: Option<f64>,
         memory_gigabytes_a_second: Option<f64>,
         /// Bytes of memory that are free there, if it is known.
         free_bytes: Option<u64>,
@@ -39,7 +40,7 @@ pub enum NodeReport {
 
 /// What rank 0 sends to all ranks before each part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum Instruction {
+pub(crate) enum Instruction {
     /// Solve systems of this order.
     Solve {
         n: usize,
@@ -85,17 +86,21 @@ fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Re
 }
 
 /// Sends a report to rank 0.
-pub fn send_report<C: Comm>(world: &C, report: &NodeReport) -> Result<(), CommError> {
+pub(crate) fn send_report<C: Comm>(world: &C, report: &NodeReport) -> Result<(), CommError> {
     send(world, report, 0, TAG_REPORT)
 }
 
 /// Sends an instruction to a rank.
-pub fn instruct<C: Comm>(world: &C, instruction: &Instruction, to: usize) -> Result<(), CommError> {
+pub(crate) fn instruct<C: Comm>(
+    world: &C,
+    instruction: &Instruction,
+    to: usize,
+) -> Result<(), CommError> {
     send(world, instruction, to, TAG_INSTRUCTION)
 }
 
 /// Waits for the next instruction of rank 0.
-pub fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
+pub(crate) fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
     receive(world, 0, TAG_INSTRUCTION)
 }
 

@@ -8,14 +8,15 @@ use super::results::{Events, Joint, Link, NodeKind, Results, SLOW_LINK, Screened
 use super::schedule::{self, Stage};
 use skt_config::{Format, TestSpec, parse};
 use skt_health::environment::selftest;
+use skt_host::core_use::JobPart;
 use skt_host::counters::processor::Processor;
 use skt_host::counters::{Counters, Root, memory_errors, temperature, throttling};
 use skt_host::memory;
 use skt_host::placement::{self, HostCpus};
-use skt_run::events::Silent;
-use skt_run::ptest;
+use skt_run::cores::CoreEvents;
+use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
-use skt_solver::blas::library;
+use skt_solver::blas::{library, peak};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
@@ -42,6 +43,7 @@ pub enum ScreenError {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Place {
     host: String,
+    process: u32,
     mask: Vec<usize>,
     /// The cores that `mask` has, as the rank's own host numbers its CPUs.
     cores: usize,
@@ -51,7 +53,7 @@ struct Place {
 }
 
 /// A rank in its node and its teams.
-pub struct Crew<C: Comm> {
+pub(crate) struct Crew<C: Comm> {
     /// The names of the nodes and their kinds, by first rank.
     pub nodes: Vec<(String, NodeKind)>,
     pub ranks: Vec<Vec<usize>>,
@@ -67,6 +69,8 @@ pub struct Crew<C: Comm> {
     cpus: Vec<usize>,
     /// Nodes on this host, which share its memory: one, unless ranks are nodes.
     nodes_here: u64,
+    /// On the first rank of a node: the job's part of its host.
+    job: Option<JobPart>,
     /// What the host had counted at the start.
     before: HostCounts,
 }
@@ -75,12 +79,17 @@ impl<C: Comm> Crew<C> {
     /// Divides the ranks of `world` into nodes, one for each host, or for each rank with `by_rank`,
     /// and starts this rank's threads: its share of the cores that it may use, or `threads`.
     /// Collective.
-    pub fn new(world: &C, threads: Option<usize>, by_rank: bool) -> Result<Self, ScreenError> {
+    pub(crate) fn new(
+        world: &C,
+        threads: Option<usize>,
+        by_rank: bool,
+    ) -> Result<Self, ScreenError> {
         library::use_one_thread();
         let counters = Counters::read(&Root::this_machine());
         let blas = library::loaded();
         let place = Place {
             host: world.host(),
+            process: std::process::id(),
             mask: counters.allowed_cpus.clone(),
             cores: placement::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
@@ -103,6 +112,11 @@ impl<C: Comm> Crew<C> {
             let team = stage.iter().position(|team| team.contains(&node));
             teams.push(world.split(team.map(|team| team as u32), own as u32)?);
         }
+        let here = || places.iter().filter(|place| place.host == places[own].host);
+        let job = (ranks[node][0] == own).then(|| JobPart {
+            processes: here().map(|place| place.process).collect(),
+            cpus: here().flat_map(|place| place.mask.clone()).collect(),
+        });
         let is_here = |ranks: &&Vec<usize>| places[ranks[0]].host == places[own].host;
         let nodes_here = ranks.iter().filter(is_here).count() as u64;
         let threads = threads_of(&places, own);
@@ -118,13 +132,14 @@ impl<C: Comm> Crew<C> {
             team,
             threads,
             nodes_here,
+            job,
             before: HostCounts::read(&Root::this_machine(), &counters.allowed_cpus),
             cpus: counters.allowed_cpus,
         })
     }
 
     /// Results of which only the nodes are known.
-    pub fn no_results(&self) -> Results {
+    pub(crate) fn no_results(&self) -> Results {
         let node = |(host, kind): &(String, NodeKind)| ScreenedNode {
             host: host.clone(),
             kind: Some(kind.clone()),
@@ -134,32 +149,35 @@ impl<C: Comm> Crew<C> {
     }
 
     /// Measures DGEMM and the memory of the node, with all its ranks at once.
-    pub fn ready(&self) -> Result<NodeReport, ScreenError> {
+    pub(crate) fn ready(&self) -> Result<NodeReport, ScreenError> {
         self.comm.barrier()?;
         let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
         let dgemm = dgemm.map_err(|why| ScreenError::Host(why.to_string()))?;
         self.comm.barrier()?;
         let threads_here = self.comm.size() * self.team.threads() * self.nodes_here as usize;
         let memory = probe::memory_gigabytes_a_second(&self.team, threads_here);
-        let mut rates = [dgemm.mean, memory.unwrap_or(f64::NAN)];
+        let units = peak::gflops_per_core(&self.team)
+            .map_or(f64::NAN, |of_core| of_core * self.team.threads() as f64);
+        let mut rates = [dgemm.mean, memory.unwrap_or(f64::NAN), units];
         collect::all_sum(&self.comm, &mut rates)?;
         let free_bytes = memory::this_process().free_bytes();
         let number = |rate: f64| Some(rate).filter(|rate| rate.is_finite());
         Ok(NodeReport::Ready {
             dgemm_gflops: number(rates[0]),
             memory_gigabytes_a_second: number(rates[1]),
+            units_gflops: number(rates[2]),
             free_bytes: free_bytes.map(|bytes| bytes / self.nodes_here),
         })
     }
 
     /// Solves a system of order `n` with the ranks of the node. All of them get the result.
-    pub fn solve_alone(&self, n: usize) -> Result<Option<Solve>, ScreenError> {
-        solve(&self.comm, &self.team, n, self.threads)
+    pub(crate) fn solve_alone(&self, n: usize) -> Result<Option<Solve>, ScreenError> {
+        self.solve(&self.comm, n)
     }
 
     /// Takes part in stage `stage` with systems of order `n`, for about `seconds` at most. The
     /// nodes `lost` take no part. Returns the report of this rank's node.
-    pub fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> NodeReport {
+    pub(crate) fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> NodeReport {
         let nothing = NodeReport::Joined { link: None, solve: None, lost: None };
         let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
         let (Some(team), Some(comm)) = (team, &self.teams[stage]) else { return nothing };
@@ -199,7 +217,21 @@ impl<C: Comm> Crew<C> {
                 return Err(ScreenError::Host(SLOW_LINK.to_owned()));
             }
         }
-        solve(comm, &self.team, n, self.threads)
+        self.solve(comm, n)
+    }
+
+    /// Solves a system with all ranks of `comm`. Rank 0 gets the result.
+    fn solve(&self, comm: &C, n: usize) -> Result<Option<Solve>, ScreenError> {
+        let test = test(n, comm.size(), self.threads);
+        let grid = Grid::new(comm, test.p, test.q, test.pmap)?.expect("a grid of all ranks");
+        let doubles = ptest::shape(&grid, &test).doubles();
+        let memory = Unguarded::new(doubles);
+        let mut memory =
+            memory.map_err(|why| ScreenError::Host(format!("{doubles} doubles: {why}")))?;
+        let mut events = CoreEvents::new(self.job.clone());
+        let in_team = TestRun { grid: &grid, team: &self.team, spec: &test };
+        let record = ptest::run(in_team, &mut memory, false, &mut events)?;
+        Ok(record.map(|record| Solve { cores: events.cores, ..result(&record) }))
     }
 
     /// The number of the first rank of `node` among the ranks of its team, which are in order.
@@ -209,14 +241,19 @@ impl<C: Comm> Crew<C> {
     }
 
     /// What the system has counted since the start.
-    pub fn events(&self) -> Events {
+    pub(crate) fn events(&self) -> Events {
         let root = Root::this_machine();
         let celsius = temperature::hottest_celsius(&root);
         Events { celsius, ..HostCounts::read(&root, &self.cpus).since(&self.before) }
     }
 
     /// Adds the reports of the nodes of a stage, by node, to the results.
-    pub fn add_stage(&self, stage: usize, reports: &[Option<NodeReport>], results: &mut Results) {
+    pub(crate) fn add_stage(
+        &self,
+        stage: usize,
+        reports: &[Option<NodeReport>],
+        results: &mut Results,
+    ) {
         for team in &self.stages[stage] {
             let joined = |node: &usize| match &reports[*node] {
                 Some(NodeReport::Joined { link, solve, lost }) => {
@@ -248,7 +285,7 @@ impl<C: Comm> Crew<C> {
 
 /// Whether a link of this rate, in 10^9 bytes a second, is too slow for a system of order `n` that
 /// has to be solved within `seconds`.
-pub fn is_too_slow(gigabytes_a_second: f64, n: usize, seconds: f64) -> bool {
+pub(crate) fn is_too_slow(gigabytes_a_second: f64, n: usize, seconds: f64) -> bool {
     // A panel passes each link once, and so do rows: three times the matrix, with room.
     let bytes = 3.0 * (n * n * size_of::<f64>()) as f64;
     bytes / (1e9 * gigabytes_a_second) > seconds / 2.0
@@ -367,23 +404,6 @@ pub fn bytes_a_rank(n: usize, ranks: usize) -> u64 {
     ptest::rank_bytes(&test(n, ranks, 1), 0, 0)
 }
 
-/// Solves a system with all ranks of `comm`. Rank 0 gets the result.
-fn solve<C: Comm>(
-    comm: &C,
-    team: &Team,
-    n: usize,
-    threads: usize,
-) -> Result<Option<Solve>, ScreenError> {
-    let test = test(n, comm.size(), threads);
-    let grid = Grid::new(comm, test.p, test.q, test.pmap)?.expect("a grid of all ranks");
-    let doubles = ptest::shape(&grid, &test).doubles();
-    let memory = Unguarded::new(doubles);
-    let mut memory =
-        memory.map_err(|why| ScreenError::Host(format!("{doubles} doubles: {why}")))?;
-    let record = ptest::run(&grid, team, &test, &mut memory, false, &mut Silent)?;
-    Ok(record.map(|record| result(&record)))
-}
-
 fn result(record: &TestRecord) -> Solve {
     let number = |value: f64| Some(value).filter(|value| value.is_finite());
     let solved = Solve {
@@ -422,6 +442,7 @@ mod tests {
     fn place(host: &str, cores: usize) -> Place {
         Place {
             host: host.to_owned(),
+            process: 1,
             mask: (0..cores).collect(),
             cores,
             processor: String::new(),

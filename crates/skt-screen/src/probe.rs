@@ -23,8 +23,12 @@ const LINK_SECONDS: f64 = 1.0;
 const TIMES_THE_CACHES: u64 = 8;
 /// The least doubles of an array of a thread: 24 MiB for the three, where the caches are not known.
 const MIN_DOUBLES: u64 = 1 << 20;
-/// The share of the free memory that the arrays may take.
-const SHARE_OF_MEMORY: u64 = 4;
+/// The most doubles of an array of a thread, 192 MiB for the three: a virtual machine of a few
+/// processors sees the whole cache of its host, and need not fill it to measure what is its own.
+const MAX_DOUBLES: u64 = 8 << 20;
+/// The share of the free memory that the arrays may take: containers on one host measure at once,
+/// and each of them takes the free memory of the host for its own.
+const SHARE_OF_MEMORY: u64 = 16;
 /// Bytes of the first message, and of the largest, over a link.
 const MESSAGE_BYTES: (usize, usize) = (64 << 10, 4 << 20);
 const TRIPS: usize = 50;
@@ -34,7 +38,7 @@ const TAG_LINK: Tag = 0x162;
 /// The bandwidth of the memory with all threads of `team` at work, in 10^9 bytes a second:
 /// `a = b + 3 c` on arrays beyond the caches, three doubles a step, as STREAM counts them. The node
 /// has `threads` threads at work in all. `None` when there is no memory for it.
-pub fn memory_gigabytes_a_second(team: &Team, threads: usize) -> Option<f64> {
+pub(crate) fn memory_gigabytes_a_second(team: &Team, threads: usize) -> Option<f64> {
     let caches_bytes = caches::last_level_bytes(&Root::this_machine());
     let doubles = doubles_of_arrays(caches_bytes, memory::this_process().free_bytes(), threads);
     let all = Mutex::new(Some(0.0));
@@ -50,7 +54,7 @@ pub fn memory_gigabytes_a_second(team: &Team, threads: usize) -> Option<f64> {
 /// Doubles of each of the three arrays of one of `threads` threads.
 fn doubles_of_arrays(caches_bytes: Option<u64>, free_bytes: Option<u64>, threads: usize) -> usize {
     let each = |bytes: u64| bytes / (3 * size_of::<f64>() as u64 * threads as u64);
-    let wanted = each(TIMES_THE_CACHES * caches_bytes.unwrap_or(0)).max(MIN_DOUBLES);
+    let wanted = each(TIMES_THE_CACHES * caches_bytes.unwrap_or(0)).clamp(MIN_DOUBLES, MAX_DOUBLES);
     let most = free_bytes.map_or(u64::MAX, |bytes| each(bytes / SHARE_OF_MEMORY));
     wanted.min(most.max(MIN_DOUBLES)) as usize
 }
@@ -146,9 +150,9 @@ mod tests {
         assert_eq!(doubles_of_arrays(Some(3 << 20), Some(gib), 64), mib, "never less");
         // 768 MiB of stacked caches, for two threads and for 96.
         let caches = Some(768 << 20);
-        assert_eq!(doubles_of_arrays(caches, Some(256 * gib), 2), 128 * mib);
+        assert_eq!(doubles_of_arrays(caches, Some(256 * gib), 2), 8 * mib, "never more");
         assert_eq!(doubles_of_arrays(caches, Some(256 * gib), 96), 128 * mib / 48);
-        assert_eq!(doubles_of_arrays(caches, Some(12 * gib), 2), 64 * mib, "a quarter is taken");
+        assert_eq!(doubles_of_arrays(caches, Some(3 * gib), 2), 4 * mib, "a sixteenth is taken");
     }
 
     #[test]

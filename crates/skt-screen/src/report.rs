@@ -5,9 +5,10 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
+use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve, sound_rate};
 use super::spread::Spread;
 use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of, why_missing};
+use skt_run::record::cores::CoreShares;
 
 const FORMAT_VERSION: u32 = 1;
 
@@ -32,6 +33,7 @@ struct HostEntry<'a> {
     kind: &'a Option<NodeKind>,
     gflops: Option<f64>,
     dgemm_gflops: Option<f64>,
+    units_gflops: Option<f64>,
     memory_gigabytes_a_second: Option<f64>,
     solves: &'a [Solve],
     events: &'a Option<Events>,
@@ -197,6 +199,7 @@ impl<'a> HostEntry<'a> {
             kind: &node.kind,
             gflops: rate_of(node),
             dgemm_gflops: node.dgemm_gflops,
+            units_gflops: node.units_gflops,
             memory_gigabytes_a_second: node.memory_gigabytes_a_second,
             solves: &node.solves,
             events: &node.events,
@@ -209,21 +212,36 @@ impl<'a> HostEntry<'a> {
 fn describe_host(node: &ScreenedNode, verdict: &HostVerdict) -> String {
     let mut words = verdict.reasons.clone();
     if words.is_empty() {
-        words.extend(rate_of(node).map(|rate| format!("{} Gflop/s", digits(rate))));
+        words.extend(rate_of(node).map(|rate| {
+            let of_units = |units: f64| format!(" ({:.0} % of its units)", 100.0 * rate / units);
+            let part = sound_rate(node.units_gflops).map_or(String::new(), of_units);
+            format!("{} Gflop/s{part}", digits(rate))
+        }));
         let memory = node.memory_gigabytes_a_second;
         words.extend(memory.map(|rate| format!("memory {}", gigabytes(rate))));
         let residuals = node.solves.iter().filter_map(|solve| solve.scaled_residual);
         words.extend(residuals.reduce(f64::max).map(|worst| format!("residual {worst:.1e}")));
     }
+    words.extend(disturbance(node));
     let events = node.events.clone().unwrap_or_default();
     if events.corrected > 0 {
-        words.push(format!("{} memory error(s) corrected meanwhile", events.corrected));
+        words.push(format!("{} memory error(s) corrected during the test", events.corrected));
     }
     if events.throttled > 0 {
         words.push(format!("slowed down {} time(s) by heat or power", events.throttled));
     }
     words.extend(events.celsius.map(|celsius| format!("{celsius:.0} C")));
     words.join("; ")
+}
+
+/// The system of a node that lost most of its cores to other work, if any lost some.
+fn disturbance(node: &ScreenedNode) -> Option<String> {
+    let disturbed = |solve: &'_ Solve| solve.cores.clone().filter(CoreShares::is_disturbed);
+    let all: Vec<CoreShares> = node.solves.iter().filter_map(disturbed).collect();
+    let lost = |shares: &CoreShares| shares.worst.used.lost_share();
+    let worst = all.iter().max_by(|a, b| lost(a).total_cmp(&lost(b)))?;
+    let (count, solves) = (all.len(), node.solves.len());
+    Some(format!("disturbed in {count} of {solves} systems, at worst {}", worst.words()))
 }
 
 /// Whether a node of this name is a rank that stands for one (`--by-rank`): `HOST/RANK`.
@@ -252,6 +270,8 @@ mod tests {
     use super::super::results::SLOW_LINK;
     use super::super::verdict::judge;
     use super::*;
+    use skt_host::core_use::CoreUse;
+    use skt_run::record::cores::RankCores;
 
     fn results() -> Results {
         let kind =
@@ -261,6 +281,7 @@ mod tests {
             scaled_residual: Some(0.002),
             x: Some("00ff".into()),
             wrong: None,
+            cores: None,
         };
         let node = |(host, gflops): (&str, f64)| ScreenedNode {
             host: host.into(),
@@ -308,6 +329,21 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
         assert_eq!(report.text(), want);
         assert_eq!(report.names(true), ["n1", "n2", "n4"]);
         assert_eq!(report.names(false), ["node3", "n5"]);
+    }
+
+    #[test]
+    fn a_sound_host_without_its_cores_has_the_reason() {
+        let mut results = results();
+        let used = CoreUse { had_share: Some(0.48), waited_seconds: 2.0, ..CoreUse::default() };
+        let rank = RankCores { host: "n1".into(), rank: 0, used };
+        (results.nodes[0].solves[0].cores, results.nodes[0].units_gflops) =
+            (CoreShares::from_ranks(&[rank]), Some(200.0));
+        let verdicts = judge(&results, 0.1);
+        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let want = "n1     ok           100.0 Gflop/s (50 % of its units); residual 2.0e-3; \
+                    disturbed in 1 of 1 systems, at worst n1 rank 0 had a core for 48 % of the \
+                    time in which it could run; 61 C\n";
+        assert!(report.text().starts_with(want), "{}", report.text());
     }
 
     #[test]

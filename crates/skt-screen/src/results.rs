@@ -1,6 +1,7 @@
 //! What the nodes measured and computed: all that a verdict rests on.
 
 use serde::{Deserialize, Serialize};
+use skt_run::record::cores::CoreShares;
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Results {
@@ -32,6 +33,8 @@ pub struct ScreenedNode {
     pub kind: Option<NodeKind>,
     /// DGEMM on all its threads, before the first system, in Gflop/s.
     pub dgemm_gflops: Option<f64>,
+    /// What the vector units of all its threads do, in Gflop/s, if there is a loop for them.
+    pub units_gflops: Option<f64>,
     /// The bandwidth of its memory, in 10^9 bytes a second.
     pub memory_gigabytes_a_second: Option<f64>,
     /// The systems that it solved alone, in order.
@@ -51,6 +54,8 @@ pub struct Solve {
     pub scaled_residual: Option<f64>,
     /// The fingerprint of all bits of x; `None` if there is no x.
     pub x: Option<String>,
+    /// What the ranks got of their cores, if it is known.
+    pub cores: Option<CoreShares>,
     /// What is wrong with the result without comparison: a residual or a pivot.
     pub wrong: Option<String>,
 }
@@ -92,6 +97,6 @@ pub struct Link {
 }
 
 /// A rate that can be compared: a positive number.
-pub fn sound_rate(rate: Option<f64>) -> Option<f64> {
+pub(crate) fn sound_rate(rate: Option<f64>) -> Option<f64> {
     rate.filter(|rate| rate.is_finite() && *rate > 0.0)
 }

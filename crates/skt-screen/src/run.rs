@@ -161,6 +161,16 @@ fn follow<C: Comm>(
     }
 }
 
+/// The line of progress about a part of the work on `nodes` nodes, or ranks that stand for nodes.
+fn announcement(what: &str, nodes: usize, by_rank: bool, left_seconds: Option<f64>) -> String {
+    let things = if by_rank { "rank(s)" } else { "node(s)" };
+    let left = left_seconds.map_or(String::new(), |seconds| match seconds {
+        ..1.0 => ", ETA less than 1 s".to_owned(),
+        _ => format!(", ETA {}", units::span(seconds)),
+    });
+    format!("screen: {what} on {nodes} {things}{left}")
+}
+
 struct Lead<'a, C: Comm> {
     world: &'a C,
     crew: Crew<C>,
@@ -175,7 +185,9 @@ struct Lead<'a, C: Comm> {
 
 impl<C: Comm> Lead<'_, C> {
     fn all(&mut self) -> Result<(), ScreenError> {
-        self.announce("DGEMM and memory", self.request.seconds);
+        // The time that is asked for decides N, unless that is given: then no rate is known yet.
+        let seconds = self.request.n.is_none().then_some(self.request.seconds);
+        self.announce("DGEMM and memory", seconds);
         let shares = self.ready()?;
         let parts = self.request.rounds + self.crew.stages.len();
         let each_seconds = self.request.seconds / parts as f64;
@@ -210,10 +222,10 @@ impl<C: Comm> Lead<'_, C> {
         }
     }
 
-    /// Announces a part, with the time that is left if all is well.
-    fn announce(&mut self, what: &str, left_seconds: f64) {
-        let (hosts, left) = (self.crew.nodes.len(), units::span(left_seconds));
-        self.progress.phase(&format!("screen: {what} on {hosts} node(s), ETA {left}"));
+    /// Announces a part, with the time that is left if all is well; `None` if it is unknown.
+    fn announce(&mut self, what: &str, left_seconds: Option<f64>) {
+        let nodes = self.crew.nodes.len();
+        self.progress.phase(&announcement(what, nodes, self.request.by_rank, left_seconds));
     }
 
     /// Sends an instruction to all other ranks. A rank that cannot be reached is found when it does
@@ -297,11 +309,16 @@ impl<C: Comm> Lead<'_, C> {
         };
         let mut shares: Vec<HostShare> = self.crew.nodes.iter().map(share).collect();
         let mut take = |results: &mut Results, index: usize, report| {
-            if let NodeReport::Ready { dgemm_gflops, memory_gigabytes_a_second, free_bytes } =
-                report
+            if let NodeReport::Ready {
+                dgemm_gflops,
+                units_gflops,
+                memory_gigabytes_a_second,
+                free_bytes,
+            } = report
             {
                 let node = &mut results.nodes[index];
                 node.dgemm_gflops = dgemm_gflops;
+                node.units_gflops = units_gflops;
                 node.memory_gigabytes_a_second = memory_gigabytes_a_second;
                 shares[index].available_bytes = free_bytes;
             }
@@ -327,8 +344,8 @@ impl<C: Comm> Lead<'_, C> {
         self.instruct(&Instruction::Solve { n, rounds, lost, seconds });
         let parts = rounds + self.crew.stages.len();
         for round in 0..rounds {
-            let what = format!("N={n}, each by itself, round {} of {rounds}", round + 1);
-            self.announce(&what, expected * (parts - round) as f64);
+            let what = format!("N={n}, each node alone, round {} of {rounds}", round + 1);
+            self.announce(&what, Some(expected * (parts - round) as f64));
             if is_out {
                 break;
             }
@@ -358,7 +375,7 @@ impl<C: Comm> Lead<'_, C> {
         let stages = self.crew.stages.len();
         let size = self.crew.stages[stage].first().map_or(0, Vec::len);
         let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
-        self.announce(&what, expected * (stages - stage) as f64);
+        self.announce(&what, Some(expected * (stages - stage) as f64));
         let seconds = FLOOR_SECONDS + PATIENCE * expected;
         let until = self.limit.after(seconds + GRACE_SECONDS);
         let mut lost = self.lost();
@@ -446,7 +463,7 @@ fn nodes_behind_slow_links(results: &Results, n: usize, seconds: f64) -> Vec<usi
 }
 
 /// The entry of a node that took no part at all.
-pub fn unreached(host: &str, why: &str) -> ScreenedNode {
+pub(crate) fn unreached(host: &str, why: &str) -> ScreenedNode {
     ScreenedNode { host: host.to_owned(), lost: Some(why.to_owned()), ..ScreenedNode::default() }
 }
 
@@ -482,6 +499,15 @@ mod tests {
         let want = "1.0 GiB of memory free, median 16.0 GiB: too little for N=20800";
         let lacking = without_memory(n, &shares, |n| bytes_a_rank(n, 1));
         assert_eq!((n, lacking), (20_800, vec![(1, want.to_owned())]));
+    }
+
+    #[test]
+    fn the_time_left_is_announced_where_it_is_known() {
+        let ranks = announcement("DGEMM and memory", 2, true, None);
+        assert_eq!(ranks, "screen: DGEMM and memory on 2 rank(s)");
+        let nodes = |left| announcement("round 1", 3, false, Some(left));
+        assert_eq!(nodes(0.2), "screen: round 1 on 3 node(s), ETA less than 1 s");
+        assert_eq!(nodes(90.0), "screen: round 1 on 3 node(s), ETA 1 min 30 s");
     }
 
     /// All ranks are dismissed unless one might no longer answer.

@@ -106,7 +106,7 @@ impl Simulation {
 
     fn solve(&mut self, gflops: f64, x: &str) -> Solve {
         let scaled_residual = Some(0.001 + 0.003 * self.share());
-        Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), wrong: None }
+        Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), ..Solve::default() }
     }
 
     fn node(&mut self, index: usize) -> ScreenedNode {
@@ -144,6 +144,7 @@ impl Simulation {
             host: format!("n{index}"),
             kind: Some(NodeKind { processor, blas, ranks, threads: 64 }),
             dgemm_gflops: Some(1.2 * own),
+            units_gflops: Some(1.3 * own),
             memory_gigabytes_a_second: Some(300.0 * (1.0 + 0.02 * self.noise())),
             solves,
             events: lost.is_none().then(Events::default),

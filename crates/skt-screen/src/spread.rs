@@ -25,7 +25,7 @@ impl Spread {
     /// The spread of `rates`, positive numbers; `None` of fewer than two.
     ///
     /// Of two rates the higher one is the reference: nothing makes a sound thing too fast.
-    pub fn from_rates(rates: &[f64]) -> Option<Self> {
+    pub(crate) fn from_rates(rates: &[f64]) -> Option<Self> {
         let reference = match rates {
             [] | [_] => return None,
             [a, b] => a.max(*b),
@@ -38,7 +38,7 @@ impl Spread {
 
     /// The share of the reference by which a rate may be lower: `tolerance`, or more where the
     /// rates scatter more.
-    pub fn allowance(&self, tolerance: f64) -> f64 {
+    pub(crate) fn allowance(&self, tolerance: f64) -> f64 {
         tolerance.max(1.0 - (-DEVIATIONS * self.deviation).exp())
     }
 

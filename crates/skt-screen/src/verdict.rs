@@ -150,9 +150,8 @@ impl Found<'_> {
                     for &(index, x) in votes {
                         let other = votes.iter().find(|(_, other)| *other != x);
                         let other = &results.nodes[other.expect("they differ").0].host;
-                        let why = format!(
-                            "its x differs from that of {other}: cannot say which is right"
-                        );
+                        let why =
+                            format!("its x differs from that of {other}: unknown which is right");
                         self.add(index, HostState::Differ, why);
                     }
                 }
@@ -260,7 +259,7 @@ impl Found<'_> {
             nodes.iter().map(|&node| self.results.nodes[node].host.as_str()).collect();
         let names = names.join(", ");
         for &node in nodes {
-            let why = format!("{names} together: {why}: cannot say which of them");
+            let why = format!("{names} together: {why}: unknown which of them");
             self.add(node, HostState::Differ, why);
         }
     }
@@ -356,8 +355,8 @@ impl Found<'_> {
 }
 
 /// Why a system has no result.
-pub fn why_missing(joint: &Joint) -> &str {
-    joint.lost.as_deref().unwrap_or("its first node told none")
+pub(crate) fn why_missing(joint: &Joint) -> &str {
+    joint.lost.as_deref().unwrap_or("its first node reported none")
 }
 
 /// For each link the median of the links that were measured at the same time, if there are three or
@@ -398,7 +397,7 @@ pub fn gigabytes(rate: f64) -> String {
 }
 
 /// The rate of a node's systems: the median.
-pub fn rate_of(node: &ScreenedNode) -> Option<f64> {
+pub(crate) fn rate_of(node: &ScreenedNode) -> Option<f64> {
     let rates: Vec<f64> = node.solves.iter().filter_map(|solve| sound_rate(solve.gflops)).collect();
     (!rates.is_empty()).then(|| median(rates))
 }
@@ -421,10 +420,16 @@ fn wrong_by_itself(node: &ScreenedNode) -> Vec<String> {
     }
     if let Some(events) = &node.events {
         if events.uncorrected > 0 {
-            reasons.push(format!("{} uncorrected memory error(s) meanwhile", events.uncorrected));
+            reasons.push(format!(
+                "{} uncorrected memory error(s) during the test",
+                events.uncorrected
+            ));
         }
         if events.machine_checks > 0 {
-            reasons.push(format!("{} machine check exception(s) meanwhile", events.machine_checks));
+            reasons.push(format!(
+                "{} machine check exception(s) during the test",
+                events.machine_checks
+            ));
         }
     }
     reasons
@@ -555,7 +560,7 @@ mod tests {
 
     fn solve(gflops: f64, x: &str) -> Solve {
         let scaled_residual = Some(0.002);
-        Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), wrong: None }
+        Solve { gflops: Some(gflops), scaled_residual, x: Some(x.to_owned()), ..Solve::default() }
     }
 
     fn sound(nodes: usize) -> Results {
@@ -564,6 +569,7 @@ mod tests {
             host: format!("n{}", index + 1),
             kind: Some(kind.clone()),
             dgemm_gflops: Some(120.0),
+            units_gflops: None,
             memory_gigabytes_a_second: Some(20.0),
             solves: vec![solve(100.0 + (index % 3) as f64, "a"); 3],
             events: Some(Events::default()),
@@ -637,7 +643,7 @@ mod tests {
         results.nodes[1].solves = vec![solve(100.0, "b"); 3];
         assert_eq!(states(&results), "dd");
         let reasons = &judge(&results, TOLERANCE).hosts[0].reasons;
-        assert_eq!(reasons[0], "its x differs from that of n2: cannot say which is right");
+        assert_eq!(reasons[0], "its x differs from that of n2: unknown which is right");
     }
 
     #[test]

@@ -194,7 +194,7 @@ fn run(
     match status {
         Some(status) if !text.lines().any(|line| line.starts_with(END)) => {
             let message = err.text().map_err(failed)?;
-            Err(format!("{status}: {}", message.lines().last().unwrap_or("it says nothing")))
+            Err(format!("{status}: {}", message.lines().last().unwrap_or("no message")))
         }
         _ => Ok((text, status.is_none())),
     }
@@ -346,7 +346,7 @@ mod tests {
             patience *= 2;
         };
         assert_eq!(view.names["n2"], Err(format!("no answer in {patience:?}")));
-        assert!(!view.names.contains_key("n3"), "nobody has asked for it: {view:?}");
+        assert!(!view.names.contains_key("n3"), "no one has asked for it: {view:?}");
     }
 
     /// A later connection may be refused.

@@ -35,6 +35,8 @@ pub struct Screening<'a> {
     pub program: &'a str,
     pub extra: &'a [String],
     pub agent: Option<&'a str>,
+    /// The agent that the launcher has chosen, if it is not the usual one.
+    pub launcher_agent: Option<&'a str>,
     pub command: &'a [String],
     pub longest: Duration,
     /// How long the launcher may take to end once it has no more output.
@@ -43,7 +45,7 @@ pub struct Screening<'a> {
 
 impl<'a> Screening<'a> {
     fn agent(&self) -> &'a str {
-        self.agent.unwrap_or(reach::AGENT)
+        self.agent.or(self.launcher_agent).unwrap_or(reach::AGENT)
     }
 }
 
@@ -264,6 +266,7 @@ fn plan(
             extra: job.extra,
             has_input: false,
             token,
+            shares: false,
         },
     )
 }
@@ -329,6 +332,7 @@ mod tests {
             program: "launch",
             extra: &[],
             agent: Some(&agent),
+            launcher_agent: None,
             command: &["screen".to_owned()],
             longest: Duration::from_secs(600),
             end_patience,

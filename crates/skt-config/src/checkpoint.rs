@@ -15,12 +15,12 @@ use super::protection::Settings;
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::store::STORES;
 use skt_solver::pgesv::abft::MAX_CHECKSUMS;
+use skt_store::codec::CodecKind;
+use skt_store::store::STORES;
 
 settings! {
     /// A setting of the protection against the loss of ranks.

@@ -21,6 +21,8 @@ pub struct Draft {
     pub title: Option<[String; 2]>,
     /// Where the report goes.
     pub output: Option<Output>,
+    /// Whether it is from an HPL-MxP.dat, see [`super::hpldat`].
+    pub has_mxp_form: bool,
     /// Values of the parameters that were given.
     pub values: BTreeMap<Param, Vec<Value>>,
     /// Settings of the protection that were given.
@@ -66,9 +68,9 @@ impl Draft {
         warnings
     }
 
-    /// Whether a parameter was given that HPL-MxP alone has.
+    /// Whether it is for HPL-MxP: by a parameter that HPL does not have, or by its form.
     pub fn is_of_mxp(&self) -> bool {
-        Param::OF_MXP.iter().any(|param| self.values.contains_key(param))
+        self.has_mxp_form || Param::OF_MXP.iter().any(|param| self.values.contains_key(param))
     }
 
     /// Where the parameter `param` was given.

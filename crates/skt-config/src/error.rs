@@ -3,6 +3,7 @@
 use std::fmt;
 
 use skt_terms::shown::shown;
+use skt_terms::units::counted;
 
 use super::param::Param;
 use super::source::ValueSource;
@@ -86,8 +87,9 @@ pub enum ConfigError {
     #[error("{file}: exists already; --force overwrites it")]
     Exists { file: String },
     #[error(
-        "HPL.dat: not found in {folder}; `skt-hpl init` writes one that fits this machine, \
-         --config FILE names another, or give --n (and --p, --q, ...) on the command line"
+        "HPL.dat: not found in {folder}; `skt-hpl auto` runs without one, `skt-hpl init` writes one \
+         that fits this machine, --config FILE names another, or give --n (and --p, --q, ...) on \
+         the command line"
     )]
     NoConfig { folder: String },
     /// Something is wrong with a file, or the command line, as a whole.
@@ -113,7 +115,10 @@ pub enum ConfigError {
     #[error("{error}; --lenient takes {used} in its place, as the reference does")]
     Strict { error: Box<ConfigError>, used: String },
     /// The lists of P and of Q do not pair up.
-    #[error("{p_at} has {p_count} values and {q_at} has {q_count}; they pair up, one Q for each P")]
+    #[error(
+        "{p_at} has {} and {q_at} has {q_count}; they pair up, one Q for each P",
+        counted(*p_count, "value")
+    )]
     GridPairs { p_at: Box<At>, p_count: usize, q_at: Box<At>, q_count: usize },
     /// The largest grid needs more processes than the job has.
     #[error(

@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_solver::pgesv::abft::CheckEvery;
+use skt_store::codec::CodecKind;
 use skt_terms::choice::{OnLoss, Overlap, Region};
 use skt_terms::units::parse_seconds;
 

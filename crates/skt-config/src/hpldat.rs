@@ -1,8 +1,10 @@
 //! HPL.dat: 31 positional lines, the form of the reference (`HPL_pdinfo`).
 //!
-//! The first token or tokens of a line count, the rest is comment. The reference steps through a
-//! list by the length of each token plus one, so it misreads lists with leading or double blanks;
-//! here any number of blanks separates tokens.
+//! The first token or tokens of a line count, the rest is comment. Any number of blanks separates
+//! tokens; with leniency, all is read as the reference reads it, see `pdinfo`.
+//!
+//! rocHPL-MxP reads an HPL-MxP.dat of 14 lines (`HPLMXP_pinfo`): the first 13 of HPL.dat with one
+//! grid, which has no count, then the broadcasts.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,29 +13,37 @@ use skt_terms::shown::shown;
 
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, Warning};
-use super::labels::{LINES, find_misplaced};
+use super::labels::{self, LINES, find_misplaced};
 use super::param::{IGNORED, MAX_LIST, PARAMS, Param, in_dat_order};
+use super::pdinfo::{Buffers, is_blank, tokens};
 use super::source::ValueSource;
 use super::spec::{Output, RunSpec, clean_title};
-use super::validate::{leading_whole, parse_whole};
-use super::value::{DatLine, Form, Row, Value};
+use super::validate::{atoi, parse_whole};
+use super::value::{DatLine, Form, Row, Value, Written};
 
 /// Number of the last lines, whose parameters do not change our storage.
 fn ignored_lines() -> usize {
     PARAMS.iter().filter(|info| info.heading == IGNORED).count()
 }
 
-/// Reads the text of an HPL.dat. `file` is its name in messages. With `lenient`, text in the
-/// position of a number is read as C's `atoi` does, with a warning; ranges are left to
-/// [`super::validate()`].
+/// Number of lines of an HPL-MxP.dat.
+const MXP_LINES: usize = 14;
+/// The last line that an HPL-MxP.dat has in common with an HPL.dat, but for the count of grids.
+const THRESHOLD_LINE: usize = 13;
+
+/// Reads the text of an HPL.dat, or of an HPL-MxP.dat. `file` is its name in messages. With
+/// `lenient`, values are those that the reference reads, with a warning where a line has others or
+/// none; ranges are left to [`super::validate()`].
 pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warning>), ConfigError> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         let what = "looks like UTF-16; save it as plain text (ASCII or UTF-8)".to_owned();
         return Err(ConfigError::NotAConfig { file: file.to_owned(), what });
     }
+    let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
     let mut lines = split_lines(bytes);
     let file: Arc<str> = file.into();
-    let misplaced = find_misplaced(&lines, &file);
+    let is_mxp = has_mxp_form(&lines);
+    let misplaced = find_misplaced(&lines, &file).filter(|_| !is_mxp);
     if lines.len() >= LINES - ignored_lines() {
         // A missing line of these counts as empty.
         lines.resize(lines.len().max(LINES), b"");
@@ -42,33 +52,33 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
         lines,
         next: 0,
         file,
-        lenient,
-        draft: Draft::default(),
+        reference: lenient.then(|| Buffers::new(bytes)),
+        draft: Draft { has_mxp_form: is_mxp, ..Draft::default() },
         warnings: misplaced.iter().map(Misplaced::warning).collect(),
+        missing: None,
     };
-    reader.all().map_err(|error| error.explained(misplaced.as_ref()))?;
-    reader.draft.misplaced = misplaced;
+    let read = reader.all();
+    let cause = misplaced.or(reader.missing);
+    read.map_err(|error| error.explained(cause.as_ref()))?;
+    reader.draft.misplaced = cause;
     Ok((reader.draft, reader.warnings))
 }
 
-/// Whether C's `isspace` takes the byte for a blank.
-fn is_blank(byte: &u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
+/// Whether lines are those of an HPL-MxP.dat: 14 lines, and none with the label of another line.
+fn has_mxp_form(lines: &[&[u8]]) -> bool {
+    let is_blank = |line: &&&[u8]| tokens(line).next().is_none();
+    let surplus = lines.iter().rev().take_while(is_blank).count();
+    lines.len() - surplus == MXP_LINES && labels::may_be_of_mxp(lines)
 }
 
 /// Splits text into lines without their ends (`\n` or `\r\n`); there is no empty line after the
 /// last.
 fn split_lines(bytes: &[u8]) -> Vec<&[u8]> {
-    let bytes = bytes.strip_prefix(&[0xef, 0xbb, 0xbf]).unwrap_or(bytes);
     let mut lines: Vec<&[u8]> = bytes.split(|&b| b == b'\n').take(LINES + 1).collect();
     if lines.last().is_some_and(|l| l.is_empty()) {
         lines.pop();
     }
     lines
-}
-
-fn tokens(line: &[u8]) -> impl Iterator<Item = &[u8]> {
-    line.split(is_blank).filter(|t| !t.is_empty())
 }
 
 #[derive(Clone, Copy)]
@@ -81,9 +91,12 @@ struct Reader<'a> {
     lines: Vec<&'a [u8]>,
     next: usize,
     file: Arc<str>,
-    lenient: bool,
+    /// How the reference reads the lines; with leniency alone.
+    reference: Option<Buffers<'a>>,
     draft: Draft,
     warnings: Vec<Warning>,
+    /// The first line after the file's last, which the reference reads again.
+    missing: Option<Misplaced>,
 }
 
 impl<'a> Reader<'a> {
@@ -92,7 +105,12 @@ impl<'a> Reader<'a> {
         let mut count = None;
         for info in in_dat_order() {
             let Some(dat) = &info.dat else { continue };
-            if !info.is_list {
+            let is_mxp = self.draft.has_mxp_form;
+            if is_mxp && dat.line > THRESHOLD_LINE && info.setting != Param::Bcast {
+                continue;
+            }
+            let has_one_grid = is_mxp && matches!(info.setting, Param::P | Param::Q);
+            if !info.is_list || has_one_grid {
                 self.single(info, dat)?;
                 continue;
             }
@@ -107,16 +125,49 @@ impl<'a> Reader<'a> {
 
     /// Takes the next line and its place; `name` is the parameter of that line.
     fn line(&mut self, name: &str) -> Result<(&'a [u8], ValueSource), ConfigError> {
-        let Some(&line) = self.lines.get(self.next) else {
+        self.next += 1;
+        let place = ValueSource::Dat { file: self.file.clone(), line: self.next };
+        let line = match &mut self.reference {
+            Some(buffers) => buffers.next_line(),
+            None => self.lines.get(self.next - 1).copied(),
+        };
+        if let Some(line) = line {
+            return Ok((line, place));
+        }
+        if self.reference.is_none() {
             return Err(ConfigError::Short {
                 file: self.file.to_string(),
                 lines: self.lines.len(),
-                missing: self.next + 1,
+                missing: self.next,
                 name: name.to_owned(),
             });
-        };
-        self.next += 1;
-        Ok((line, ValueSource::Dat { file: self.file.clone(), line: self.next }))
+        }
+        self.missing.get_or_insert_with(|| Misplaced {
+            at: At::named(name, &place),
+            what: format!(
+                "the file ends after line {} of {LINES}, and the last value is read again, as the \
+                 reference does: add the missing lines.",
+                self.next - 1
+            ),
+            first_doubtful: self.next,
+            is_alone: false,
+        });
+        Ok((b"", place))
+    }
+
+    /// The first token of a line; with leniency, what the reference reads.
+    fn word(&mut self, line: &[u8], at: &At) -> Option<String> {
+        let written = tokens(line).next().map(|word| String::from_utf8_lossy(word).into_owned());
+        let Some(buffers) = &mut self.reference else { return written };
+        let word = String::from_utf8_lossy(buffers.word()).into_owned();
+        if written.as_ref() != Some(&word) {
+            let what = format!(
+                "no value is given; `{}`, which was read last, is taken, as the reference does",
+                shown(&word)
+            );
+            self.warnings.push(Warning { at: at.clone(), what });
+        }
+        Some(word)
     }
 
     /// Lines 1 to 4: two free lines, the output file and the device.
@@ -151,14 +202,14 @@ impl<'a> Reader<'a> {
         legal: &str,
         is_legal: fn(i128) -> bool,
     ) -> Result<i128, ConfigError> {
-        let Some(token) = tokens(line).next() else {
+        let Some(text) = self.word(line, at) else {
             return Err(ConfigError::Empty { at: at.clone(), legal: legal.to_owned() });
         };
-        let text = String::from_utf8_lossy(token);
         let (at, shown, legal) = (at.clone(), shown(&text), legal.to_owned());
-        let value = leading_whole(&text);
+        let value = i128::from(atoi(&text));
+        let is_lenient = self.reference.is_some();
         let error = match parse_whole(&text) {
-            Some(value) if is_legal(value) => return Ok(value),
+            Some(whole) if is_legal(whole) && (whole == value || !is_lenient) => return Ok(whole),
             Some(_) => return Err(ConfigError::OutOfRange { at, value: shown, legal }),
             None => {
                 let (at, value) = (at.clone(), shown.clone());
@@ -168,7 +219,7 @@ impl<'a> Reader<'a> {
         if !is_legal(value) {
             return Err(error);
         }
-        if !self.lenient {
+        if !is_lenient {
             return Err(ConfigError::Strict { error: Box::new(error), used: value.to_string() });
         }
         let what = format!("`{shown}` is read as {value}, as the reference does");
@@ -187,21 +238,27 @@ impl<'a> Reader<'a> {
 
     fn list(&mut self, info: &Row<Param>, dat: &DatLine, count: Count) -> Result<(), ConfigError> {
         let (line, place) = self.line(dat.name)?;
-        let mut words = tokens(line).map(String::from_utf8_lossy);
-        let mut values = Vec::with_capacity(count.values);
-        for got in 0..count.values {
-            // If a later value does not begin like a number, it is the comment, and the list is too
-            // short. The behaviour of the reference is then undefined, so leniency does not help.
-            let word = words.next().unwrap_or_default();
-            let numeric = word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
-            if word.is_empty() || (got > 0 && !numeric) {
-                return Err(self.too_short(info, &place, count, got, &word));
+        let at = At::param(info.setting, &place);
+        let words = tokens(line).map(|word| String::from_utf8_lossy(word).into_owned());
+        let mut words: Vec<String> = words.take(count.values).collect();
+        if let Some(buffers) = &mut self.reference {
+            let read = buffers.words(count.values);
+            if read != words {
+                let read = shown(&read.join(" "));
+                let what = format!(
+                    "read as `{read}`, as the reference does, which searches for each value where \
+                     the last one would end before a single blank"
+                );
+                self.warnings.push(Warning { at: at.clone(), what });
             }
-            values.push(Value { text: word.into_owned(), form: Form::Token, place: place.clone() });
+            words = read;
+        } else if let Some(error) = too_short(info, &at, count, &words) {
+            return Err(error);
         }
-        let why = format!("as line {} says", count.line);
-        self.warn_of_surplus(line, count.values, &At::param(info.setting, &place), &why);
-        self.draft.values.insert(info.setting, values);
+        let why = format!("as given in line {}", count.line);
+        self.warn_of_surplus(line, count.values, &at, &why);
+        let value = |text| Value { text, form: Form::Token, place: place.clone() };
+        self.draft.values.insert(info.setting, words.into_iter().map(value).collect());
         Ok(())
     }
 
@@ -218,29 +275,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn too_short(
-        &self,
-        info: &Row<Param>,
-        place: &ValueSource,
-        count: Count,
-        got: usize,
-        found: &str,
-    ) -> ConfigError {
-        let at = At::param(info.setting, place);
-        if got == 0 {
-            return ConfigError::Empty { at, legal: info.legal_in_dat() };
-        }
-        let Count { values: want, line } = count;
-        let found = if found.is_empty() { "end of line".to_owned() } else { shown(found) };
-        at.error(format!(
-            "{got} of {want} values found (line {line} says {want}); `{found}` is not a number"
-        ))
-    }
-
     fn single(&mut self, info: &Row<Param>, dat: &DatLine) -> Result<(), ConfigError> {
         let (line, place) = self.line(dat.name)?;
         let at = At::param(info.setting, &place);
-        let Some(word) = tokens(line).next() else {
+        let Some(text) = self.word(line, &at) else {
             if info.heading != IGNORED {
                 return Err(ConfigError::Empty { at, legal: info.legal_in_dat() });
             }
@@ -250,10 +288,33 @@ impl<'a> Reader<'a> {
             return Ok(());
         };
         self.warn_of_surplus(line, 1, &at, "it takes one");
-        let text = String::from_utf8_lossy(word).into_owned();
         self.draft.values.insert(info.setting, vec![Value { text, form: Form::Token, place }]);
         Ok(())
     }
+}
+
+/// The error that a list has fewer values than its count, if it has.
+fn too_short(info: &Row<Param>, at: &At, count: Count, words: &[String]) -> Option<ConfigError> {
+    // A later value that does not begin like a number is the comment.
+    let is_value =
+        |word: &&String| word.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c));
+    let Some((first, later)) = words.split_first() else {
+        return Some(ConfigError::Empty { at: at.clone(), legal: info.legal_in_dat() });
+    };
+    let Count { values: want, line } = count;
+    let got = 1 + later.iter().take_while(is_value).count();
+    if got == want {
+        return None;
+    }
+    let found = words.get(got);
+    let error = at.clone().error(format!(
+        "{got} of {want} values found (line {line} gives {want}); `{}` is not a number",
+        found.map_or("end of line".to_owned(), |found| shown(found))
+    ));
+    // At the end of a line, the reference takes the last value again.
+    let used = atoi(found.or(later.last()).unwrap_or(first)).to_string();
+    let is_legal = info.range.is_none_or(|range| range.contains(&used));
+    Some(if is_legal { ConfigError::Strict { error: Box::new(error), used } } else { error })
 }
 
 /// Writes a run as an HPL.dat with the classical comments. Also returns descriptions of what an
@@ -302,17 +363,17 @@ pub(crate) fn not_representable(info: &Row<Param>, texts: &[String]) -> Option<S
         // A run of HPL has none.
         let matrix = texts.first()?;
         let run = format!("run it by `skt-hpl mxp --matrix {matrix}`");
-        return Some(format!("{}: HPL.dat cannot say `{matrix}`; {run}", info.key));
+        return Some(format!("{}: HPL.dat cannot express `{matrix}`; {run}", info.key));
     }
     if texts == info.default_texts() {
         return None;
     }
     let (key, flag, text) = (info.key, info.flag(), texts.join(","));
-    let value = match info.choices {
-        [] => format!("{text} {key}"),
-        _ => format!("`{text}`"),
+    let value = match info.written {
+        Written::Text => format!("`{text}`"),
+        _ => format!("{text} {key}"),
     };
-    Some(format!("{key}: HPL.dat cannot say {value}; add --{flag} {text}"))
+    Some(format!("{key}: HPL.dat cannot express {value}; add --{flag} {text}"))
 }
 
 fn line(out: &mut String, value: impl ToString, comment: &str) {

@@ -12,7 +12,7 @@ use super::error::{At, Misplaced};
 use super::source::ValueSource;
 
 /// Number of lines of an HPL.dat.
-pub const LINES: usize = 31;
+pub(crate) const LINES: usize = 31;
 
 /// The lines and how their labels begin, in small letters, without punctuation. `#` stands for
 /// `# of` or `number of`, `$` for the end.
@@ -80,6 +80,13 @@ pub(super) fn find_misplaced(lines: &[&[u8]], file: &Arc<str>) -> Option<Misplac
     let found = found.collect();
     let labels = Labels { lines, file, found };
     (1..=labels.found.len()).find_map(|line| labels.judge(line))
+}
+
+/// Whether lines may be those of an HPL-MxP.dat, whose grid has no count and is followed, after the
+/// threshold, by the broadcasts: each label that is known is in its place there.
+pub(super) fn may_be_of_mxp(lines: &[&[u8]]) -> bool {
+    const HOMES: [usize; 5] = [11, 12, THRESHOLD, 22, 23];
+    lines[9..].iter().zip(HOMES).all(|(line, home)| label(line).is_none_or(|(at, _)| at == home))
 }
 
 /// A known label: the line that it belongs in, and its text.

@@ -34,8 +34,8 @@ settings! {
 
     Hosts {
         key: "hosts", heading: NODES, metavar: "FILE",
-        legal: "a host file of Open MPI, MPICH or PBS",
-        default: "(those of the Slurm or PBS job, else this machine only)", example: "hosts",
+        legal: "a host file of Open MPI, MPICH or a batch system",
+        default: "(those of the batch system's job, else this machine only)", example: "hosts",
         help: "nodes; those that the grid does not need are spares",
         field: Some(|settings| &mut settings.hosts),
     }
@@ -87,7 +87,7 @@ settings! {
     }
     Agent {
         key: "agent", heading: START, metavar: "AGENT", legal: "a program and its flags",
-        default: "(ssh, in a Slurm job srun)", example: "rsh",
+        default: "(the launcher's, by its variables; else ssh, in a Slurm job srun)", example: "rsh",
         help: "the program that runs a command on a node: AGENT HOST COMMAND",
         field: Some(|settings| &mut settings.agent),
     }
@@ -110,6 +110,15 @@ settings! {
         legal: "0 or more", default: "50", example: "5",
         help: "give up after this many restarts",
         field: Some(|settings| &mut settings.max_restarts),
+    }
+    NoSpare {
+        key: "no_spare", heading: WATCH, metavar: "WHAT", choices: NoSpare::CHOICES,
+        default: "stop", example: "wait",
+        help: "what follows the loss of a node without a spare. stop: end with 75, and the same \
+               command resumes the run; wait: keep the other nodes and their checkpoint, and probe \
+               the lost node until it answers or the time limit comes; spread: other nodes run its \
+               ranks as well, if they have the memory",
+        field: Some(|settings| &mut settings.no_spare),
     }
     StartOver {
         key: "start_over", heading: WATCH, written: Written::Flag, legal: "true, false",
@@ -161,6 +170,27 @@ impl Field for LauncherChoice {
 
 named!(LauncherChoice { Auto: "auto", Openmpi: "openmpi", Mpich: "mpich", Slurm: "slurm" });
 
+/// What follows the loss of a node without a spare.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NoSpare {
+    /// The supervisor ends, and the same command resumes the run.
+    #[default]
+    Stop,
+    /// The supervisor probes the lost nodes until they answer.
+    Wait,
+    /// Other nodes run the ranks of the lost nodes as well as their own.
+    Spread,
+}
+
+impl Field for NoSpare {
+    fn set(&mut self, texts: &[&str]) -> Option<()> {
+        *self = Self::named(texts.first()?)?;
+        Some(())
+    }
+}
+
+named!(NoSpare { Stop: "stop", Wait: "wait", Spread: "spread" });
+
 /// The settings of the launcher; each is described in its row of [`LAUNCH`]. The `Default` has no
 /// defaults of the rows yet.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -178,6 +208,7 @@ pub struct LaunchSettings {
     pub hang_after_seconds: f64,
     pub probe_limit_seconds: f64,
     pub max_restarts: usize,
+    pub no_spare: NoSpare,
     pub start_over: bool,
     pub replace_suspects: bool,
     pub state: PathBuf,

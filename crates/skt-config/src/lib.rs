@@ -11,6 +11,7 @@
 //! let checked = parse(text.as_bytes(), "hpl.toml", Format::Toml, false).unwrap();
 //! assert_eq!(checked.spec.tests().len(), 2);
 //! ```
+#![warn(unreachable_pub)]
 
 pub mod checkpoint;
 pub mod draft;
@@ -21,6 +22,7 @@ mod labels;
 pub mod launch;
 mod mxp;
 pub mod param;
+mod pdinfo;
 pub mod protection;
 pub mod source;
 pub mod spec;

@@ -7,6 +7,7 @@ use super::checkpoint::Setting;
 use super::draft::Draft;
 use super::error::{At, ConfigError, Warning};
 use super::param::Param;
+use super::source::ValueSource;
 use super::spec::RunSpec;
 
 /// The largest scaled residual of a valid result, by the rules of HPL-MxP.
@@ -21,6 +22,29 @@ pub(super) fn refuse(param: Param, draft: &Draft) -> Result<(), ConfigError> {
         "is a parameter of HPL-MxP; run this configuration by `skt-hpl mxp`, tune it by \
          `skt-hpl tune --mxp`, or leave it out",
     ))
+}
+
+/// Refuses an HPL-MxP.dat for a run of HPL.
+pub(super) fn refuse_form(draft: &Draft, file: &str) -> Result<(), ConfigError> {
+    if !draft.has_mxp_form {
+        return Ok(());
+    }
+    let what = "has the 14 lines of an HPL-MxP.dat, which `skt-hpl mxp` runs; an HPL.dat has 31";
+    Err(ConfigError::NotAConfig { file: file.to_owned(), what: what.to_owned() })
+}
+
+/// A warning about the parameters that an HPL-MxP.dat does not have, and their values.
+pub(super) fn not_in_form(spec: &mut RunSpec, draft: &Draft, file: &str) -> Option<Warning> {
+    const OTHERS: [Param; 4] = [Param::Depth, Param::Swap, Param::Matrix, Param::Gemm];
+    let others = OTHERS.into_iter().filter(|param| !draft.values.contains_key(param));
+    let shown = |param: Param| {
+        let row = param.info();
+        format!("--{} {}", row.flag(), row.texts(spec).join(","))
+    };
+    let others: Vec<String> = others.map(shown).collect();
+    let what = format!("14 lines, as of rocHPL-MxP, do not have {}", others.join(" "));
+    let has_rest = draft.has_mxp_form && !others.is_empty();
+    has_rest.then(|| Warning { at: At::named(file, &ValueSource::Default), what })
 }
 
 /// Refuses protection by checksums. Grids depend on their number, so this comes first.
@@ -164,6 +188,43 @@ mod tests {
         assert!(why.starts_with("f:3: gemm: `fp16` is not one"), "{why}");
         assert!(why.contains("fp32") && why.contains("bf16-emulated"), "{why}");
         assert!(refusal("gemm = [\"fp32\", \"bf16\"]").contains("2 values where one"));
+    }
+
+    const MXP_DAT: &str = "a\nb\nHPL-MxP.out file\n6 device\n2 # of N\n64 128 Ns\n1 # of NBs\n\
+                           32 NBs\n1 PMAP\n1 P\n2 Q\n16.0 threshold\n2 # of broadcast\n\
+                           0 3 BCASTs\n";
+
+    #[test]
+    fn the_14_lines_of_another_hpl_mxp_are_read() {
+        let texts = [
+            MXP_DAT.to_owned(),
+            format!("{MXP_DAT}\n \n"),
+            MXP_DAT.replace("1 P\n2 Q", "1\n2").replace("device", "# device"),
+        ];
+        for text in texts {
+            let checked = read(&text, Format::Dat, true).unwrap();
+            let spec = checked.spec;
+            assert_eq!((spec.n, spec.nb, spec.grids), (vec![64, 128], vec![32], vec![(1, 2)]));
+            assert_eq!(spec.bcast, [Bcast::OneRing, Bcast::TwoRingM]);
+            assert_eq!(spec.mxp, Some(MxpMatrix::FasiHigham));
+            let warnings: Vec<String> = checked.warnings.iter().map(ToString::to_string).collect();
+            assert_eq!(
+                warnings,
+                ["f: 14 lines, as of rocHPL-MxP, do not have --depth 1 --swap mix \
+                  --matrix fasi-higham --gemm fp32"]
+            );
+            assert!(parse(text.as_bytes(), "f", Format::Dat, true).is_ok(), "by its form");
+            let why = read(&text, Format::Dat, false).map(|_| ()).unwrap_err().to_string();
+            assert!(why.starts_with("f: has the 14 lines of an HPL-MxP.dat, which"), "{why}");
+        }
+        // The first 14 lines of an HPL.dat are no HPL-MxP.dat.
+        let cut = MXP_DAT.replace("1 P\n2 Q\n", "1 # of process grids\n1 Ps\n2 Qs\n");
+        let cut: Vec<&str> = cut.lines().take(14).collect();
+        let why = read(&cut.join("\n"), Format::Dat, true).map(|_| ()).unwrap_err().to_string();
+        assert!(why.contains("the file ends after line 14; line 15"), "{why}");
+        let why = MXP_DAT.replace("1 P\n", "0 P\n");
+        let why = read(&why, Format::Dat, true).map(|_| ()).unwrap_err().to_string();
+        assert!(why.starts_with("f:10: Ps: value 0 is out of range"), "{why}");
     }
 
     #[test]

@@ -103,6 +103,16 @@ impl Single for bool {
     }
 }
 
+impl Single for String {
+    fn read(text: &str) -> Option<Self> {
+        (!text.is_empty()).then(|| text.to_owned())
+    }
+
+    fn text(&self) -> String {
+        self.clone()
+    }
+}
+
 macro_rules! choices {
     ($($type:ty),*) => {$(
         impl Single for $type {
@@ -335,6 +345,15 @@ settings! {
         comment: "Threads: pinned to cores that no other process is pinned to (auto), or not \
                   (none).",
         field: Some(|spec| &mut spec.pin),
+    }
+    Blas {
+        key: "blas", heading: PROBLEM, help_after: Some(Param::Pin), metavar: "LIBRARY",
+        legal: "linked, the name of a library, or a file", default: "(linked)",
+        help: "BLAS to call: the linked one, another by its name, e.g. mkl_rt, or by its file",
+        more: ". [Another BLAS](user-guide.md#build)",
+        comment: "The BLAS: linked, the name of a library, or a file.",
+        example: "mkl_rt",
+        field: Some(|spec| &mut spec.blas),
     }
     Matrix {
         key: "matrix", heading: PROBLEM, metavar: "NAME", choices: MxpMatrix::CHOICES,

@@ -88,6 +88,9 @@ pub struct RunSpec {
     pub threads: usize,
     pub transport: Transport,
     pub pin: Pin,
+    /// The BLAS, if one is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blas: Option<String>,
     /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
     /// abft`).
     #[serde(default, skip_serializing_if = "is_zero")]

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use ::toml::Spanned;
 use ::toml::de::{DeTable, DeValue};
 use skt_terms::shown::shown;
+use skt_terms::similar;
 
 use super::checkpoint::{CheckpointDraft, SETTINGS, Setting};
 use super::draft::Draft;
@@ -280,45 +281,13 @@ fn hint(key: &str, keys: &[&str]) -> String {
 
 /// The known key most like `key`, or all of them if none is.
 fn nearest(key: &str, keys: &[&str]) -> String {
-    let nearest = keys
-        .iter()
-        .map(|known| (distance(key, known), key.len().abs_diff(known.len()), known))
-        .min();
-    match nearest {
-        // A key is similar if half of its letters are right.
-        Some((edits, _, known)) if 2 * edits <= key.len() => format!("did you mean `{known}`?"),
-        _ => format!("the keys are {}", keys.join(", ")),
+    let similar = keys.iter().filter_map(|known| {
+        Some((similar::edits(key, known)?, key.len().abs_diff(known.len()), *known))
+    });
+    match similar.min() {
+        Some((_, _, known)) => format!("did you mean `{known}`?"),
+        None => format!("the keys are {}", keys.join(", ")),
     }
-}
-
-/// Number of edits from one word to another (insertions, deletions, changes, swaps of neighbours),
-/// on the first 40 characters, ignoring case.
-fn distance(from: &str, to: &str) -> usize {
-    let letters = |word: &str| -> Vec<char> {
-        word.chars().take(40).map(|c| c.to_ascii_lowercase()).map(dash).collect()
-    };
-    let (from, to) = (letters(from), letters(to));
-    // `edits[i][j]`: from the first i letters of one word to the first j of the other.
-    let mut edits = vec![vec![0; to.len() + 1]; from.len() + 1];
-    for i in 0..=from.len() {
-        for j in 0..=to.len() {
-            if i == 0 || j == 0 {
-                edits[i][j] = i + j;
-                continue;
-            }
-            let changed = edits[i - 1][j - 1] + usize::from(from[i - 1] != to[j - 1]);
-            let mut least = changed.min(edits[i - 1][j] + 1).min(edits[i][j - 1] + 1);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                least = least.min(edits[i - 2][j - 2] + 1);
-            }
-            edits[i][j] = least;
-        }
-    }
-    edits[from.len()][to.len()]
-}
-
-fn dash(c: char) -> char {
-    if c == '-' { '_' } else { c }
 }
 
 /// Writes a run as commented TOML. Every field is written, so that nothing depends on defaults.
@@ -377,7 +346,7 @@ fn line<'a, S: Table>(info: &Row<S>, texts: impl Iterator<Item = &'a str>) -> St
 /// The heading of the part of a written configuration that a parameter is in.
 fn section_of(info: &Row<Param>) -> &'static str {
     match info.heading {
-        _ if info.dat.is_none() => "What HPL.dat cannot say.",
+        _ if info.dat.is_none() => "What HPL.dat cannot express.",
         param::PANEL => "The panel.",
         param::COMMUNICATION => "Communication.",
         param::IGNORED => "Accepted and reported, but without effect on this program's storage.",

@@ -83,6 +83,8 @@ pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, Confi
 fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
     if rules.is_mxp {
         mxp::refuse_checksums(draft)?;
+    } else {
+        mxp::refuse_form(draft, rules.source)?;
     }
     let mut c = Checker { draft, rules, warnings: Vec::new() };
     let title = draft
@@ -117,6 +119,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     }
     if rules.is_mxp {
         c.warnings.extend(mxp::settle(&mut spec, draft)?);
+        c.warnings.extend(mxp::not_in_form(&mut spec, draft, rules.source));
     }
     let tests = spec.test_count();
     if tests > MAX_TESTS {
@@ -166,6 +169,13 @@ impl Checker<'_> {
         let values = self.given(row)?;
         let text = |value: &Value| match row.written {
             Written::Real => Ok(format!("{:?}", self.real(row, value)?)),
+            Written::Text if row.choices.is_empty() => match value.text.as_str() {
+                "" => Err(ConfigError::Empty {
+                    at: At::param(row.setting, &value.place),
+                    legal: row.legal(),
+                }),
+                text => Ok(text.to_owned()),
+            },
             _ => {
                 let index = self.checked(row, value)?;
                 Ok(row.choices.get(index).map_or_else(|| index.to_string(), |c| c[0].to_owned()))
@@ -183,7 +193,7 @@ impl Checker<'_> {
             Ok(real) => return Ok(real),
             Err(error) => error,
         };
-        let text = format!("{:?}", leading_real(&value.text));
+        let text = format!("{:?}", atof(&value.text));
         match as_real(row, &Value { text, ..value.clone() }) {
             Ok(real) if is_of_dat(value) => {
                 self.substituted(row, value, format!("{real:?}"), error)?;
@@ -199,19 +209,17 @@ impl Checker<'_> {
             Ok(index) => return Ok(index),
             Err(error) => error,
         };
-        if !is_of_dat(value) || is_huge(&value.text) {
+        if !is_of_dat(value) {
             return Err(error);
         }
         // C's `atoi` reads the text, then the reference checks the result.
-        let text = leading_whole(&value.text).to_string();
+        let text = atoi(&value.text).to_string();
         let read = Value { text, ..value.clone() };
         let substitute = info.dat.and_then(|dat| dat.substitute);
         let index = match (as_index(info, &read), substitute) {
             (Ok(index), _) => index,
-            (Err(_), Some(substitute)) if !is_above(info, &read.text) => substitute,
-            (Err(read_error), _) => {
-                return Err(if self.rules.lenient { read_error } else { error });
-            }
+            (Err(_), Some(substitute)) => substitute,
+            (Err(_), None) => return Err(error),
         };
         let used = match info.choices.get(index) {
             Some(names) => format!("{index} ({})", names[0]),
@@ -293,7 +301,7 @@ impl Checker<'_> {
         flat.or(grids.first()).copied().ok_or_else(|| {
             ConfigError::Other(format!(
                 "--ft abft with {checksums} checksum column(s) needs a process column for data \
-                 beside them, this job has {ranks} rank(s); start it on more, or take fewer \
+                 in addition to them, this job has {ranks} rank(s); start it on more, or take fewer \
                  --parities"
             ))
         })
@@ -334,38 +342,45 @@ pub(crate) fn parse_whole(text: &str) -> Option<i128> {
     Some(text.parse().unwrap_or(end))
 }
 
-/// Reads a text as C's `atoi` does: its leading whole number, else 0.
-pub(crate) fn leading_whole(text: &str) -> i128 {
+/// Reads a text as `atoi` of the GNU C library does: its leading whole number, else 0, of which an
+/// `int` keeps the last 32 bits.
+pub(crate) fn atoi(text: &str) -> i32 {
     let sign = usize::from(text.starts_with(['+', '-']));
     let digits = text[sign..].bytes().take_while(u8::is_ascii_digit).count();
-    parse_whole(&text[..sign + digits]).unwrap_or(0)
+    let number = parse_whole(&text[..sign + digits]).unwrap_or(0);
+    number.clamp(i64::MIN.into(), i64::MAX.into()) as i32
 }
 
-/// Reads a text as C's `atof` does: its leading number, else 0. Hexadecimal digits, which `atof`
-/// reads as well, give no number here.
-fn leading_real(text: &str) -> f64 {
-    if text.trim_start_matches(['+', '-']).to_ascii_lowercase().starts_with("0x") {
-        return f64::NAN;
-    }
-    // The text of a double is shorter; the bound keeps the search short.
-    let ascii = text.bytes().take(64).take_while(u8::is_ascii).count();
-    (1..=ascii).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+/// Reads a text as C's `atof` does: its leading number, else 0; the largest number for infinity.
+fn atof(text: &str) -> f64 {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_hexadecimal = digits.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("0x"));
+    let number = if is_hexadecimal {
+        let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
+        sign * leading_hexadecimal(&digits[2..])
+    } else {
+        // The text of a double is shorter; the bound keeps the search short.
+        let ascii = text.bytes().take(64).take_while(u8::is_ascii).count();
+        (1..=ascii).rev().find_map(|end| text[..end].parse().ok()).unwrap_or(0.0)
+    };
+    number.clamp(f64::MIN, f64::MAX)
+}
+
+/// The number at the beginning of what follows `0x`, else 0: `1.8p4` is 24.
+fn leading_hexadecimal(text: &str) -> f64 {
+    let digits = |text: &str| text.bytes().take_while(u8::is_ascii_hexdigit).count();
+    let (whole, rest) = text.split_at(digits(text));
+    let fraction = rest.strip_prefix('.').map_or("", |rest| &rest[..digits(rest)]);
+    let rest = rest.strip_prefix('.').map_or(rest, |rest| &rest[fraction.len()..]);
+    let power = rest.strip_prefix(['p', 'P']).map_or(0, atoi);
+    let value = whole.chars().chain(fraction.chars()).filter_map(|digit| digit.to_digit(16));
+    let value = value.fold(0.0, |value, digit| value * 16.0 + f64::from(digit));
+    value * f64::from(power.saturating_sub(4 * fraction.len() as i32)).exp2()
 }
 
 /// Whether a value is from HPL.dat, whose form the reference defines.
 fn is_of_dat(value: &Value) -> bool {
     matches!(value.place, ValueSource::Dat { .. })
-}
-
-/// Whether a number is beyond a C `int`: the reference's behaviour is then undefined, so leniency
-/// does not help.
-fn is_huge(text: &str) -> bool {
-    let value = leading_whole(text);
-    value > i32::MAX.into() || value < i32::MIN.into()
-}
-
-fn is_above(info: &Row<Param>, text: &str) -> bool {
-    info.range.is_some_and(|range| leading_whole(text) as f64 > range.most)
 }
 
 /// The legal values, as they are written where the value is.
@@ -486,6 +501,6 @@ mod tests {
         assert_eq!(toml::lines(&PACE, &["2.0".to_owned()]), format!("{comment}pace = 2.0\n"));
         assert_eq!(hpldat::not_representable(&PACE, &[]), None);
         let lost = hpldat::not_representable(&PACE, &["2.0".to_owned()]);
-        assert_eq!(lost.unwrap(), "pace: HPL.dat cannot say 2.0 pace; add --pace 2.0");
+        assert_eq!(lost.unwrap(), "pace: HPL.dat cannot express 2.0 pace; add --pace 2.0");
     }
 }

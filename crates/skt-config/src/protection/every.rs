@@ -27,7 +27,7 @@ impl FromStr for Every {
     fn from_str(text: &str) -> Result<Self, BadQuantity> {
         let bad = || {
             let legal =
-                "interval: say auto, never, a time (10min), or panels (20p; 20p! takes each)";
+                "interval: write auto, never, a time (10min), or panels (20p; 20p! takes each)";
             BadQuantity::new(text, legal)
         };
         let panels = |text: &str| match text.parse() {

@@ -37,7 +37,7 @@ pub enum What {
 /// A text that is no fault to inject.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}`: {why}; say [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS, [RANK@]back or flip:RANK@column:J"
+    "`{text}`: {why}; write [RANK@]STEP, [RANK@]column:J, [RANK@]time:SECONDS, [RANK@]back or flip:RANK@column:J"
 )]
 pub struct BadInject {
     text: String,

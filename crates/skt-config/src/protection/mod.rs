@@ -14,11 +14,11 @@ pub use every::Every;
 pub use inject::{Inject, What};
 pub use read::{MAX_MEMBERS, read_domains};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_solver::pgesv::abft::CheckEvery;
+use skt_store::codec::CodecKind;
 
 /// How a run is protected.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,15 +48,15 @@ pub struct Settings {
     pub on_loss: OnLoss,
     pub resume: Resume,
     pub run_id: String,
-    /// The store of the segments, as [`StoreKind`](skt_checkpoint::checkpoint::store::StoreKind)
+    /// The store of the segments, as [`StoreKind`](skt_store::store::StoreKind)
     /// parses it.
     pub store: String,
     #[serde(default)]
     pub levels: Levels,
-    /// Part of the name of a folder of images where another user has taken the usual name: the same
-    /// on all ranks of a start, and unpredictable.
+    /// The number by which this job owns the folders of its images: the same on all ranks, and
+    /// unpredictable. `None`: the caller knows that no other job uses them.
     #[serde(default)]
-    pub folder_number: u64,
+    pub job_number: Option<u64>,
     #[serde(default)]
     pub time_limit: TimeLimit,
     /// Faults to inject.
@@ -92,7 +92,7 @@ impl Settings {
             run_id: "none".into(),
             store: "sysv".into(),
             levels: Levels::default(),
-            folder_number: 0,
+            job_number: None,
             time_limit: TimeLimit::Auto,
             inject: Vec::new(),
         }

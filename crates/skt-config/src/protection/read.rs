@@ -9,15 +9,16 @@ use super::Settings;
 use crate::checkpoint::SETTINGS;
 use crate::validate::parse_whole;
 use crate::value::{Form, Range, Written};
-use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting};
+use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::codec::{CodecKind, checksum};
+use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::WhenBusy;
 use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::store::{SegmentName, StoreKind};
 use skt_solver::pgesv::abft::CheckEvery;
 use skt_solver::pgesv::abft::MAX_CHECKSUMS;
+use skt_store::codec::{CodecKind, checksum};
+use skt_store::store::{SegmentName, StoreKind};
 use skt_terms::choice::OnLoss;
 
 /// The most members that a group may have: GF(2^8) has no more points.
@@ -63,6 +64,7 @@ impl Settings {
             return Err(Setting::CheckEvery.at(place).error(NO_CHECKSUMS));
         } else {
             (settings.group_size, settings.parities) = from.group()?;
+            from.refuse_small_grids(&settings, spec)?;
         }
         settings.codec = from.codec(&settings)?;
         let is_name = |text: &str| SegmentName::new(text, "t0.a0", 0).is_ok();
@@ -182,8 +184,8 @@ impl Reader<'_> {
         match (settings.on_loss, settings.method, settings.resume) {
             (OnLoss::Restart, ..) => Ok(()),
             (_, Method::Abft, Resume::Never) => Err(at.error(
-                "goes on from memory, which --resume never does not; to begin anew, remove the \
-                 memory before (skt-hpl store clean --run NAME)",
+                "continues from memory, which --resume never does not; to restart from scratch, \
+                 remove the memory before (skt-hpl store clean --run NAME)",
             )),
             (_, Method::Abft, _) => Ok(()),
             _ => Err(at.error(NO_CHECKSUMS)),
@@ -205,6 +207,28 @@ impl Reader<'_> {
         }
     }
 
+    /// Refuses groups that have no room on a grid, if groups are asked for: a grid is too small for
+    /// the method, or all are too small for the parities. A test may be too short for a checkpoint,
+    /// but it must not pass with settings that stop a longer one.
+    fn refuse_small_grids(&self, settings: &Settings, spec: &RunSpec) -> Result<(), ConfigError> {
+        let (parities, least) = (settings.parities, 2 * settings.parities);
+        let tests = spec.tests();
+        let sizes = tests.iter().map(TestSpec::ranks);
+        let ranks = match self.0.contains_key(&Setting::Method) {
+            true if settings.is_on() => sizes.min(),
+            false if parities != Settings::none().parities => sizes.max(),
+            _ => None,
+        };
+        let Some(ranks) = ranks.filter(|ranks| *ranks < least) else { return Ok(()) };
+        let given = [Setting::Parities, Setting::Method].into_iter();
+        let (setting, value) = given
+            .filter_map(|setting| Some((setting, self.0.get(&setting)?)))
+            .next()
+            .expect("one of them asks for groups");
+        let why = PlacementError::TooFewRanks { ranks, parities, least };
+        Err(setting.at(&value.place).error(why.to_string()))
+    }
+
     /// Refuses helper cores where nothing runs next to the solver.
     fn refuse_helper_cores(&self, settings: &Settings, spec: &RunSpec) -> Result<(), ConfigError> {
         let is_small =
@@ -217,7 +241,7 @@ impl Reader<'_> {
             _ if is_small() => "no grid has ranks enough for checkpoints",
             _ if settings.levels.0.is_empty() && !settings.overlaps(settings.encoder) => {
                 "no images are written (--level), and no parities are computed while the solver \
-                 goes on (--overlap on, --encoder direct or ring)"
+                 continues (--overlap on, --encoder direct or ring)"
             }
             _ => return Ok(()),
         };
@@ -445,6 +469,36 @@ region = ["side"] | 6: region: `this array` is not a value; legal: corner, side,
         let alone = parse(alone.as_bytes(), "f", Format::Toml, false).unwrap();
         let why = Settings::read(&alone.checkpoint, &alone.spec).unwrap_err().to_string();
         assert!(why.contains("no grid has ranks enough for checkpoints"), "{why}");
+    }
+
+    /// Whether a checkpoint is due makes no difference: it is not known here.
+    #[test]
+    fn groups_larger_than_a_grid_are_refused_if_asked_for() {
+        let read = |grids: &str, table: &str| {
+            let text = format!("n = 100\nnb = 8\n{grids}\n[checkpoint]\n{table}\n");
+            let checked = parse(text.as_bytes(), "f", Format::Toml, false).unwrap();
+            let read = Settings::read(&checked.checkpoint, &checked.spec);
+            read.map(|_| ()).map_err(|why| why.to_string())
+        };
+        let two = "p = 1\nq = 2";
+        let why = "a group with 2 parities needs at least 4 ranks, not 2";
+        for table in ["parities = 2", "parities = 2\nmethod = \"double\""] {
+            assert_eq!(read(two, table), Err(format!("f:6: checkpoint.parities: {why}")));
+        }
+        let why = "a group with 1 parity needs at least 2 ranks, not 1";
+        let one = read("p = 1\nq = 1", "method = \"self\"");
+        assert_eq!(one, Err(format!("f:6: checkpoint.method: {why}")));
+        for (grids, table) in [
+            ("p = 1\nq = 4", "parities = 2\nmethod = \"self\""),
+            ("p = 1\nq = 1", "parities = 1"),
+            (two, "parities = 2\nmethod = \"none\""),
+            // The small grid runs without checkpoints, unless they are asked for by name.
+            ("p = [1, 1]\nq = [2, 4]", "parities = 2"),
+        ] {
+            assert_eq!(read(grids, table), Ok(()), "{grids}, {table}");
+        }
+        let both = read("p = [1, 1]\nq = [2, 4]", "parities = 2\nmethod = \"self\"");
+        assert!(both.unwrap_err().contains("at least 4 ranks, not 2"));
     }
 
     #[test]

@@ -153,7 +153,7 @@ struct World {
 
 impl State {
     fn check(&self) -> Result<()> {
-        self.aborted.clone().map_or(Ok(()), |reason| Err(CommError::Aborted(reason)))
+        self.aborted.clone().map_or(Ok(()), |reason| Err(CommError::aborted(reason)))
     }
 
     fn abort(&mut self, reason: &str) -> CommError {
@@ -163,7 +163,7 @@ impl State {
                 self.wake(rank, 0);
             }
         }
-        CommError::Aborted(reason)
+        CommError::aborted(reason)
     }
 
     /// Makes a rank continue at `at`, or at its own clock if that is later.
@@ -214,7 +214,7 @@ impl World {
     /// Begins a call of rank `me`: adds its work since the last call to its clock.
     fn turn(&self, me: usize) -> Result<Turn<'_>> {
         if std::thread::panicking() {
-            return Err(CommError::Aborted("this rank panicked".into()));
+            return Err(CommError::aborted("this rank panicked"));
         }
         let metered = (self.meter)();
         let mut state = self.lock();
@@ -775,7 +775,7 @@ mod tests {
             1 => Err(comm.abort("no more", 1)),
             _ => comm.barrier(),
         });
-        assert!(ends.iter().all(|end| *end == Err(CommError::Aborted("no more".into()))));
+        assert!(ends.iter().all(|end| *end == Err(CommError::aborted("no more"))));
     }
 
     #[test]

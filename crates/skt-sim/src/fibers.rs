@@ -226,7 +226,7 @@ impl State {
             return Err(CommError::Killed(self.steps));
         }
         match &self.abort {
-            Some(reason) if self.aborted() => Err(CommError::Aborted(reason.clone())),
+            Some(reason) if self.aborted() => Err(CommError::aborted(reason.clone())),
             _ => Ok(()),
         }
     }
@@ -309,7 +309,7 @@ impl World {
     /// Numbers the step, and may let another rank run first.
     fn step(&self, rank: usize, what: &dyn Display) -> Result<()> {
         if std::thread::panicking() {
-            return Err(CommError::Aborted("this rank panicked".into()));
+            return Err(CommError::aborted("this rank panicked"));
         }
         let mut state = self.lock();
         state.points[rank] = ProgramPoint(2 * state.gone[rank]);
@@ -434,7 +434,7 @@ where
     keep_freed_memory();
     let world = Arc::new(World::new(options, conductor));
     let place = Place::in_world(size);
-    let first = world.pick(&mut world.lock(), 0).expect("nobody has ended yet");
+    let first = world.pick(&mut world.lock(), 0).expect("no rank has ended yet");
     let results = run_all(
         size,
         first,
@@ -747,7 +747,7 @@ impl Comm for SimComm {
 
     fn abort(&self, reason: &str, _exit_code: i32) -> CommError {
         self.world.lock().fail(reason);
-        CommError::Aborted(reason.to_owned())
+        CommError::aborted(reason.to_owned())
     }
 }
 

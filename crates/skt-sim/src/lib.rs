@@ -7,7 +7,7 @@
 //!
 //! `tests/crash` runs the checkpoint protocol on [`fibers`].
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 /// The example of the README is a test.
 #[cfg(doctest)]

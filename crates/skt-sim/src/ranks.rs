@@ -109,7 +109,7 @@ pub(crate) struct Meetings {
 impl Meetings {
     /// A member comes with `args` to the next meeting of its group. Returns that meeting, and
     /// whether all have come.
-    pub fn enter(&mut self, place: &Place, args: SplitArgs) -> (MeetingId, bool) {
+    pub(crate) fn enter(&mut self, place: &Place, args: SplitArgs) -> (MeetingId, bool) {
         let size = place.members.len();
         let rounds = self.rounds.entry((place.me(), place.group)).or_default();
         let id = (place.group, *rounds);
@@ -126,7 +126,7 @@ impl Meetings {
 
     /// A member leaves, if all have come: returns the colours and keys of all, and the first of the
     /// numbers for new groups.
-    pub fn leave(&mut self, id: MeetingId) -> Option<(Vec<SplitArgs>, u32)> {
+    pub(crate) fn leave(&mut self, id: MeetingId) -> Option<(Vec<SplitArgs>, u32)> {
         let meeting = self.open.get_mut(&id).expect("not all have left");
         let args: Vec<_> = meeting.args.iter().copied().collect::<Option<_>>()?;
         let base = meeting.base;

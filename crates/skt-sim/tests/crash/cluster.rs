@@ -12,12 +12,10 @@ use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
-use skt_checkpoint::checkpoint::layout::{Active, Geometry, RegionShape, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{
     CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
@@ -27,6 +25,8 @@ use skt_comm::{Comm, CommError};
 use skt_sim::fibers::{
     Conductor, Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run_conducted,
 };
+use skt_store::codec::CodecKind;
+use skt_store::layout::{Active, Geometry, RegionShape, SegmentLayout};
 use twox_hash::XxHash3_64;
 
 use super::camera::{Camera, Staged, Witness};

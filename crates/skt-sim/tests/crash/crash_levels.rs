@@ -721,7 +721,7 @@ fn a_level_that_fails_at_the_first_start_is_refused() {
                     assert_eq!(host, "node1");
                     assert!(refusal.to_string().contains("process 1 (node1)"), "{refusal}");
                 }
-                (Refusal::NothingFound, Fault::Full) => assert_eq!(resume, Resume::Require),
+                (Refusal::NothingFound { .. }, Fault::Full) => assert_eq!(resume, Resume::Require),
                 _ => panic!("{fault:?}: {refusal}"),
             }
             assert_eq!(world.fingerprint(), before);
@@ -974,6 +974,32 @@ fn image_that_cannot_be_loaded_counts_as_lost() {
             });
         }
     });
+}
+
+/// There is no other source: the refusal names the ranks whose images cannot be read, and why. No
+/// cell of theirs is known to be damaged.
+#[test]
+fn images_that_cannot_be_read_are_not_called_damaged() {
+    for setup in [Setup::small(3, 1), abft(3, 1)] {
+        for (fault, why) in
+            [(Fault::TornAtLoad, "not to its end"), (Fault::GoneAtLoad, "entity not found")]
+        {
+            let mut world = World::new(&setup, &[level(Reach::Local, 1)]);
+            world.damaged_cells_max = 0;
+            world.start(&How::none(1, 2));
+            world.power_off(0..3, Cut::All);
+            world.spoiled = Some(world.promise().expect("some are complete"));
+            world.faults = (1..3).map(|node| ((0, node), fault)).collect();
+            let ran = world.start(&How::none(2, 5));
+            let Came::Refused(refusal) = check_kept(&ran, None, true) else { panic!("{ran:?}") };
+            let text = refusal.to_string();
+            for rank in [1, 2] {
+                let unread = format!("rank {rank} cannot read its image ({why})");
+                assert!(text.contains(&unread), "{fault:?}: {text}");
+            }
+            assert!(!text.contains("damaged") && !text.contains("rotted"), "{fault:?}: {text}");
+        }
+    }
 }
 
 /// A disk that fails may take seconds to refuse each read, and a terabyte has a million of them.

@@ -15,9 +15,9 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, code, start};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
-use skt_checkpoint::checkpoint::layout::RegionShape;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::{Kill, Linger};
+use skt_store::layout::RegionShape;
 
 struct Dice(SplitMix64);
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::checkpoint::encode::Encoder;
-use skt_checkpoint::checkpoint::layout::RegionShape;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_sim::fibers::Kill;
+use skt_store::layout::RegionShape;
 
 use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, code, start};
 

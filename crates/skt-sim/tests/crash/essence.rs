@@ -12,9 +12,9 @@
 use std::ops::Range;
 
 use skt_checkpoint::checkpoint::header::HeaderLayout;
-use skt_checkpoint::checkpoint::layout::{RegionAreas, SegmentLayout};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::record::Record;
+use skt_store::layout::{RegionAreas, SegmentLayout};
 
 use super::cluster::{Cluster, Prediction, Setup};
 

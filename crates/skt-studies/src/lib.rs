@@ -9,16 +9,18 @@
 //!   Extreme-Scale", INRIA RR-7950, 2012
 //! - [`tang`]: Tang et al., "An Efficient In-Memory Checkpoint Method and its Practice on
 //!   Fault-Tolerant HPL", TPDS 2018: the largest machines, and the reliability
+//! - [`published`]: runs of HPL on machines of others, and what the model predicts for them
 //! - [`sim`]: a discrete-event simulator that checks all formulas
 //! - [`cli`]: the program `skt-studies`, which also draws the figures
 
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod bautista;
 pub mod bosilca;
 pub mod cli;
 mod error;
 mod figures;
+pub mod published;
 pub mod sim;
 pub mod tang;
 

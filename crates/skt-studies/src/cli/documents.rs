@@ -11,12 +11,14 @@ use crate::StudyError;
 
 #[derive(Debug, Args)]
 pub(super) struct ManArgs {
+    /// Folder for the pages
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArgs {
+    /// The shell that reads them
     shell: Shell,
 }
 

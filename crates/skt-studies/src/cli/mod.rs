@@ -3,6 +3,7 @@
 mod documents;
 mod output;
 mod progress_bar;
+mod published;
 mod simulate;
 mod simulate_args;
 mod simulate_jobs;
@@ -39,28 +40,52 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Draw all figures, with an index page
     All(AllArgs),
+    /// Draw one figure, or print its numbers
     Figure(FigureArgs),
+    /// List the names and titles of all figures
     List,
+    /// Draw the figures of raw runs that scripts/measure/papers has kept
+    Measured(MeasuredArgs),
+    /// Print the waste of Bosilca's platforms, at the best period of each protocol
     Waste(WasteArgs),
+    /// Compare the model's predictions with published runs of HPL on a cluster of others
+    Published,
+    /// Simulate a job whose nodes fail, and compare it with the formulas
     Simulate(Box<SimulateArgs>),
+    /// Write the manual pages
     Man(ManArgs),
+    /// Print the completions of a shell
     Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
 struct AllArgs {
+    /// Folder for an SVG and a CSV file of each figure, and index.html
     #[arg(long, short, value_name = "DIR")]
     out: PathBuf,
 }
 
 #[derive(Debug, Args)]
 struct FigureArgs {
+    /// Name of the figure, as `list` prints it
     name: String,
+    /// File for the figure, .svg or .csv [default: its numbers on standard output]
     #[arg(long, short, value_name = "FILE")]
     out: Option<PathBuf>,
+    /// Overwrite the file if it exists
     #[arg(long, short)]
     force: bool,
+}
+
+#[derive(Debug, Args)]
+struct MeasuredArgs {
+    /// File of raw runs, `figure,series,x,value`
+    file: PathBuf,
+    /// Folder for an SVG and a CSV file of each figure [default: numbers on standard output]
+    #[arg(long, short, value_name = "DIR")]
+    out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -110,7 +135,9 @@ fn execute(command: &Command) -> Result<(), StudyError> {
             let line = |(name, title)| format!("{name:width$}  {title}\n");
             output::print(&figures::titles().map(line).collect::<String>())
         }
+        Command::Measured(args) => draw_measured(args),
         Command::Waste(args) => print_waste(args),
+        Command::Published => published::execute(),
         Command::Simulate(args) => simulate::execute(args),
         Command::Man(args) => documents::write_man(args),
         Command::Completions(args) => documents::write_completions(args),
@@ -124,8 +151,7 @@ fn write_all(folder: &Path) -> Result<(), StudyError> {
     let mut made: Vec<Figure> = Vec::new();
     for (index, name) in names.iter().enumerate() {
         let figure = figures::make(name)?;
-        write(&folder.join(format!("{name}.svg")), &figure.svg())?;
-        write(&folder.join(format!("{name}.csv")), &figure.csv())?;
+        write_both(folder, &figure)?;
         made.push(figure);
         bar.show(index + 1);
     }
@@ -134,6 +160,22 @@ fn write_all(folder: &Path) -> Result<(), StudyError> {
     write(&index, &figures::index_page(&made))?;
     messages::print(format_args!("{} figures; open {}", made.len(), index.display()));
     Ok(())
+}
+
+/// Writes a figure as a drawing and as numbers.
+fn write_both(folder: &Path, figure: &Figure) -> Result<(), StudyError> {
+    write(&folder.join(format!("{}.svg", figure.id)), &figure.svg())?;
+    write(&folder.join(format!("{}.csv", figure.id)), &figure.csv())
+}
+
+fn draw_measured(args: &MeasuredArgs) -> Result<(), StudyError> {
+    let text = fs::read_to_string(&args.file).map_err(StudyError::file("read", &args.file))?;
+    let figures = figures::measured(&text)?;
+    let Some(folder) = &args.out else {
+        return output::print(&figures.iter().map(Figure::csv).collect::<Vec<_>>().join("\n"));
+    };
+    fs::create_dir_all(folder).map_err(StudyError::file("create", folder))?;
+    figures.iter().try_for_each(|figure| write_both(folder, figure))
 }
 
 fn write(path: &Path, text: &str) -> Result<(), StudyError> {
@@ -194,5 +236,15 @@ mod tests {
     #[test]
     fn clap_finds_no_fault_with_the_flags() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn each_command_and_argument_is_described() {
+        for command in Cli::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                assert!(argument.get_help().is_some(), "{} {argument}", command.get_name());
+            }
+        }
     }
 }

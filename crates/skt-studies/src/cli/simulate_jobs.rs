@@ -291,7 +291,7 @@ fn refuse_others(args: &SimulateArgs) -> Result<(), StudyError> {
     ];
     match others.into_iter().find_map(|(is_asked, what)| is_asked.then_some(what)) {
         Some(what) => Err(StudyError::Usage(format!(
-            "{what}: has no meaning with --level, whose mtbf= says which failures memory does not \
+            "{what}: has no meaning with --level, whose mtbf= gives which failures memory does not \
              survive"
         ))),
         None => Ok(()),

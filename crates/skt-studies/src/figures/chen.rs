@@ -43,7 +43,7 @@ pub(super) fn over_processes() -> Result<Content, StudyError> {
     ];
     let caption = format!(
         "Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process. k is the number of \
-         simultaneous failures borne."
+         simultaneous failures survived."
     );
     let x = Axis::log("processes p", "processes");
     let y = Axis::log("time of one encoding (s)", "encoding_seconds");
@@ -72,7 +72,7 @@ pub(super) fn over_failures() -> Result<Content, StudyError> {
         ),
     ];
     let caption = format!("Chen and Dongarra, eq. 6 to 9. {WITH}, 1 GB a process.");
-    let x = Axis::linear("simultaneous failures borne, k", "failures_borne");
+    let x = Axis::linear("simultaneous failures survived, k", "failures_survived");
     let y = Axis::log("time of one encoding (s)", "encoding_seconds");
     Ok((caption, Body::lines(x, y, series)))
 }

@@ -2,9 +2,11 @@
 
 mod bosilca;
 mod chen;
+mod measured;
 mod ours;
 mod page;
 mod path;
+mod published;
 mod tang;
 
 use crate::StudyError;
@@ -12,7 +14,8 @@ use crate::bosilca::Platform;
 use skt_model::ModelError;
 use skt_model::plot::{Body, Figure};
 
-pub use page::index_page;
+pub(crate) use measured::measured;
+pub(crate) use page::index_page;
 
 /// The caption and the charts of a figure.
 type Content = (String, Body);
@@ -34,7 +37,7 @@ const CATALOGUE: &[(&str, &str, Maker)] = &[
     ),
     (
         "chen-encoding-failures",
-        "Encoding one checkpoint, over the failures borne",
+        "Encoding one checkpoint, over the failures survived",
         chen::over_failures,
     ),
     ("chen-segment", "Pipelined chain, over the size of a segment", chen::over_segment),
@@ -110,16 +113,26 @@ const CATALOGUE: &[(&str, &str, Maker)] = &[
     ),
     ("path-weak-scaling", "Our solver on full memory, 16 GiB of matrix a rank", path::weak_scaling),
     ("path-strong-scaling", "Our solver on one matrix, N = 294,912", path::strong_scaling),
+    (
+        "published-sizes",
+        "Dahu: real and predicted rates over the order of the matrix",
+        published::sizes,
+    ),
+    (
+        "published-geometries",
+        "Dahu: real and predicted rates over the shape of the grid",
+        published::geometries,
+    ),
     ("path-parts", "The critical path without the matrix product", path::parts),
 ];
 
 /// Names of all figures.
-pub fn names() -> impl Iterator<Item = &'static str> {
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     CATALOGUE.iter().map(|(name, ..)| *name)
 }
 
 /// Names and titles of all figures.
-pub fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
+pub(crate) fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
     CATALOGUE.iter().map(|(name, title, _)| (*name, *title))
 }
 
@@ -127,7 +140,7 @@ pub fn titles() -> impl Iterator<Item = (&'static str, &'static str)> {
 ///
 /// # Errors
 /// [`StudyError::UnknownFigure`], which lists the known names.
-pub fn make(name: &str) -> Result<Figure, StudyError> {
+pub(crate) fn make(name: &str) -> Result<Figure, StudyError> {
     match CATALOGUE.iter().find(|(known, ..)| *known == name) {
         Some((id, title, maker)) => {
             let (caption, body) = maker()?;

@@ -10,7 +10,7 @@ use skt_model::plot::{Axis, Body, LineChart, Series};
 use skt_model::tang::memory::Protocol;
 use skt_model::{Group, HOUR_SECONDS, ModelError, YEAR_SECONDS, optimum};
 
-const CONFIDENCE: f64 = 0.99;
+pub(super) const CONFIDENCE: f64 = 0.99;
 const SEED: u64 = 2018;
 
 pub(super) fn memory_of_parities() -> Result<Content, StudyError> {
@@ -189,7 +189,7 @@ fn best_exact_waste(
     Ok(log_steps(1.0, 100.0, 90).map(|years| (years, least(years))).collect())
 }
 
-fn batch(nodes: usize, law: Law, runs: usize) -> Batch {
+pub(super) fn batch(nodes: usize, law: Law, runs: usize) -> Batch {
     Batch { runs, seed: SEED, threads: 0, nodes, law, ages: Ages::Steady }
 }
 

@@ -10,7 +10,7 @@ padding-top:1rem}img{max-width:100%;height:auto}figcaption{max-width:50rem}nav a
 white-space:nowrap}code{background:#f3f3f3;padding:0 .2em}";
 
 /// An HTML page for the SVG and CSV files of `figures` in the same folder.
-pub fn index_page(figures: &[Figure]) -> String {
+pub(crate) fn index_page(figures: &[Figure]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\

@@ -13,7 +13,7 @@ pub struct Estimate {
 
 impl Estimate {
     /// The mean and the deviation of `samples`; NaN if there are none.
-    pub fn from_samples(samples: impl Iterator<Item = f64>) -> Self {
+    pub(crate) fn from_samples(samples: impl Iterator<Item = f64>) -> Self {
         // Welford's update has no cancellation, however large the mean is.
         let (mut count, mut mean, mut squares) = (0usize, 0.0, 0.0);
         for sample in samples {

@@ -5,4 +5,5 @@ mod golden;
 mod levels;
 mod program;
 mod properties;
+mod published;
 mod simulation;

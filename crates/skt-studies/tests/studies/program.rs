@@ -46,7 +46,7 @@ fn all_figures_are_written_with_units_and_an_index() {
         "processes",
         "members",
         "nodes",
-        "borne",
+        "survived",
         "half_width",
     ];
     let unitless = ["series", "panel", "part", "machine", "x_name", "x_value", "y_name", "y_value"];

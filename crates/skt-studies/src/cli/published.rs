@@ -1,0 +1,77 @@
+//! `skt-studies published`: predictions for published runs on machines of others, with the real
+//! rates.
+
+use std::fmt::Write as _;
+
+use super::output;
+use super::progress_bar::ProgressBar;
+use crate::StudyError;
+use crate::published::gates::{Predicted, error, gates, predict_cofc, predict_dahu};
+use crate::published::runs::published;
+
+pub(super) fn execute() -> Result<(), StudyError> {
+    let count = published().filter(|of| of.machine == "dahu").count();
+    let bar = ProgressBar::new("runs", count);
+    let all = predict_dahu(|done| bar.show(done))?;
+    bar.end();
+    output::print(&(table(&all) + &growth()?))
+}
+
+fn growth() -> Result<String, StudyError> {
+    let mut text = String::from(
+        "\nCluster of 40 cores a node, EDR InfiniBand, Intel's HPL; the first line is the \
+         calibration\n\n\
+         nodes       N     real  predicted\n",
+    );
+    for (of, gflops) in predict_cofc()? {
+        let off = 100.0 * error(gflops, of.gflops);
+        let (nodes, n, real) = (of.nodes, of.run.n, of.gflops);
+        writeln!(text, "{nodes:5}  {n:6}  {real:7.0}  {gflops:7.0} ({off:+.1})")
+            .expect("a string takes all");
+    }
+    Ok(text)
+}
+
+fn table(all: &[Predicted]) -> String {
+    let mut text = String::from(
+        "Dahu: 32 nodes x 2 Xeon Gold 6130, a rank of HPL 2.2 on each core; geometries on 30 \
+         nodes.\n\
+         real: median of the runs; theirs: simulation of the owners; equal, slowest: our model \
+         with\n\
+         the median and with the slowest processor; in brackets the error in %\n\n\
+         experiment  date          N   NB    P x Q  D  broadcast  rows             \
+         runs   real  theirs          equal           slowest\n",
+    );
+    for Predicted { of, equal_gflops, slowest_gflops } in all {
+        let run = &of.run;
+        let with_error =
+            |gflops: f64| format!("{gflops:.0} ({:+.1})", 100.0 * error(gflops, of.gflops));
+        let theirs = of.theirs_gflops.map_or_else(|| "-".into(), with_error);
+        writeln!(
+            text,
+            "{:10}  {}  {:6}  {:3}  {:3}x{:<3}  {}  {:9}  {:15}  {:4}  {:5.0}  {theirs:14}  {:14}  \
+             {}",
+            of.experiment,
+            of.date,
+            run.n,
+            run.nb,
+            run.p,
+            run.q,
+            run.depth,
+            run.bcast.name(),
+            run.swap.name(),
+            of.runs,
+            of.gflops,
+            with_error(*equal_gflops),
+            with_error(*slowest_gflops)
+        )
+        .expect("a string takes all");
+    }
+    text += "\nGates, set before the first prediction:\n";
+    for gate in gates(all) {
+        let verdict = if gate.passed { "passed" } else { "missed" };
+        writeln!(text, "  {verdict}  {}: {:.3}, limit {}", gate.condition, gate.value, gate.limit)
+            .expect("a string takes all");
+    }
+    text
+}

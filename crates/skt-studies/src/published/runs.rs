@@ -1,0 +1,78 @@
+//! The published runs of HPL, and the model's run for each.
+
+use skt_model::path::{Changes, Machine, RunParams, predict};
+use skt_terms::choice::{Bcast, Swap};
+
+use super::machines::{DAHU, Processors, dahu};
+use crate::StudyError;
+
+/// One line for each run, with its source and commit.
+const RUNS: &str = include_str!("../../data/published.csv");
+/// The local columns above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`).
+const SWAP_THRESHOLD: usize = 128;
+
+/// A run of HPL on a machine of others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Published {
+    /// The machine's name.
+    pub machine: &'static str,
+    /// What was varied.
+    pub experiment: &'static str,
+    /// Year and month.
+    pub date: &'static str,
+    /// Number of nodes.
+    pub nodes: usize,
+    /// The parameters, without threads and placement.
+    pub run: RunParams,
+    /// Number of times that it was run.
+    pub runs: usize,
+    /// The median of their rates.
+    pub gflops: f64,
+    /// The rate that the owners' simulation predicts.
+    pub theirs_gflops: Option<f64>,
+}
+
+/// All published runs, in the order of the file.
+pub fn published() -> impl Iterator<Item = Published> {
+    RUNS.lines().skip(1).map(read)
+}
+
+fn read(line: &'static str) -> Published {
+    let mut cells = line.split(',');
+    let mut cell = || cells.next().expect("a column");
+    let number = |text: &str| text.parse::<usize>().expect("a whole number");
+    let (machine, experiment, date) = (cell(), cell(), cell());
+    let [nodes, n, nb, p, q, depth] = [(); 6].map(|()| number(cell()));
+    let bcast = Bcast::named(cell()).expect("a broadcast");
+    let swap = Swap::named(cell()).expect("an exchange of rows");
+    let runs = number(cell());
+    let rate = |text: &str| text.parse::<f64>().expect("a rate");
+    let (gflops, theirs) = (rate(cell()), cell());
+    // HPL exchanges the rows of all columns at once.
+    let run = RunParams {
+        depth,
+        bcast,
+        swap,
+        swap_threshold: SWAP_THRESHOLD,
+        halves: false,
+        ..RunParams::new(n, nb, (p, q))
+    };
+    let theirs_gflops = (!theirs.is_empty()).then(|| rate(theirs));
+    Published { machine, experiment, date, nodes, run, runs, gflops, theirs_gflops }
+}
+
+impl Published {
+    /// The rate that the model predicts for a run on Dahu.
+    pub fn on_dahu(&self, processors: Processors) -> Result<f64, StudyError> {
+        assert_eq!(self.machine, "dahu");
+        let run = RunParams { placement: DAHU, ..self.run };
+        Ok(predict(&run, &dahu(processors), &Changes::default())?.gflops)
+    }
+
+    /// The rate that the model predicts on `machine` with `threads` threads on each node.
+    pub fn with_a_rank_a_node(&self, machine: &Machine, threads: usize) -> Result<f64, StudyError> {
+        assert_eq!(self.run.p * self.run.q, self.nodes);
+        let run = RunParams { threads, ..self.run };
+        Ok(predict(&run, machine, &Changes::default())?.gflops)
+    }
+}

@@ -1,13 +1,18 @@
 //! What a run reports while it is in progress. The run knows no report: its caller passes an
 //! implementation of [`RunEvents`].
 
+use std::cell::RefCell;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::rc::Rc;
 
+use crate::record::cores::CoreShares;
 use crate::record::energy::RankEnergy;
 use crate::record::{Restart, RunFacts, Sample, TestRecord};
 use skt_config::RunSpec;
 use skt_health::slow::{Named, SlowReport};
+use skt_host::core_use::CoreUse;
 pub use skt_solver::pgesv::events::Silent;
 
 /// Why a report could not be written.
@@ -79,6 +84,55 @@ impl Phase {
     }
 }
 
+/// Data from which a later start can continue, and which is complete.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Saved {
+    /// A checkpoint in memory.
+    Checkpoint {
+        /// The number of the checkpoint.
+        epoch: u64,
+        /// Number of columns that were eliminated.
+        column: usize,
+        /// Seconds from its beginning to its end.
+        seconds: f64,
+        /// The part of `seconds` in which the solver waited.
+        stall_seconds: f64,
+    },
+    /// The images of a checkpoint on a level.
+    Images {
+        /// The name of the level.
+        level: String,
+        /// The number of the checkpoint.
+        epoch: u64,
+        /// Seconds that this rank has written.
+        seconds: f64,
+    },
+}
+
+impl fmt::Display for Saved {
+    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Self::Checkpoint { epoch, column, seconds, stall_seconds } => {
+                write!(out, "checkpoint {epoch}, {seconds:.2} s")?;
+                // Without overlap the solver waits for all of it.
+                if *stall_seconds < 0.99 * seconds {
+                    write!(out, ", {stall_seconds:.2} s of it waited")?;
+                }
+                write!(out, ", column {column}")
+            }
+            Self::Images { level, epoch, seconds } => {
+                write!(out, "images of checkpoint {epoch} on {level} complete, {seconds:.2} s")
+            }
+        }
+    }
+}
+
+/// What has been saved and is not reported yet.
+pub type SavedQueue = Rc<RefCell<Vec<Saved>>>;
+
+/// Shows a line about work, that many seconds after its begin.
+pub type Stepper = Box<dyn FnMut(f64, &str) + Send>;
+
 /// Callbacks of a run. Those of a test are called on each of its ranks; those of a run, and what
 /// [`super::job`] passes on of a test, on rank 0.
 pub trait RunEvents {
@@ -88,6 +142,12 @@ pub trait RunEvents {
     /// Called for work that is not counted in columns, `elapsed_seconds` after its begin, with a
     /// line about it.
     fn step(&mut self, _elapsed_seconds: f64, _line: &str) {}
+
+    /// A function that shows lines as [`Self::step`] does, on any thread; `None` if no one sees
+    /// them.
+    fn stepper(&self) -> Option<Stepper> {
+        None
+    }
 
     /// Called when a part of a test begins.
     fn phase(&mut self, _phase: Phase) {}
@@ -112,6 +172,15 @@ pub trait RunEvents {
         RankEnergy::default()
     }
 
+    /// What this rank got of its cores in the timed part, if it has watched them. Called after the
+    /// timed part.
+    fn core_use(&mut self) -> Option<CoreUse> {
+        None
+    }
+
+    /// Called on rank 0 with what all ranks got of their cores in the timed part.
+    fn cores(&mut self, _: CoreShares) {}
+
     /// Fault injection: whether a bit of this rank's matrix is to flip when `done` columns are
     /// eliminated.
     fn flips(&mut self, _done: usize) -> bool {
@@ -121,6 +190,9 @@ pub trait RunEvents {
     /// Called when `done` of `n` columns are eliminated, `elapsed_seconds` after the first start
     /// began ([`Guard::seconds`](skt_solver::pgesv::guard::Guard::seconds)).
     fn columns(&mut self, _done: usize, _n: usize, _elapsed_seconds: f64) {}
+
+    /// Called when data of the test has been saved.
+    fn saved(&mut self, _: &Saved) {}
 
     /// Samples of the progress of this start, for the report.
     fn samples(&self) -> Vec<Sample> {

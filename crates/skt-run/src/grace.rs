@@ -2,7 +2,7 @@
 //!
 //! Launchers end the remaining ranks of a job with SIGTERM, and with SIGKILL some time later. Data
 //! that is changed in place cannot be used if a change was interrupted. So each change is a
-//! *critical section*, between [`begin_critical`] and [`end_critical`], and a process with one in
+//! *critical section*, between `begin_critical` and `end_critical`, and a process with one in
 //! progress survives the signal until its last one is done. Critical sections take at most some
 //! tenths of a second.
 //!
@@ -28,6 +28,7 @@ use std::thread;
 use std::time::Duration;
 
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use skt_host::{launcher_rank, messages};
 
 /// The number of critical sections in progress.
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
@@ -57,9 +58,13 @@ static LAST_MESSAGE: OnceLock<String> = OnceLock::new();
 /// Whether the message is true now.
 static IS_ENABLED: AtomicBool = AtomicBool::new(false);
 
-/// Makes SIGTERM and SIGINT end this process between critical sections, with `last_message` on
-/// standard error, if any, while it is enabled by [`enable_last_message`]. A signal that is ignored
-/// or handled already stays so.
+/// These end a run as SIGTERM does: a user, the terminal or the batch system wants its end.
+const STOPS: [Signal; 5] =
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR2, Signal::SIGXCPU];
+
+/// Makes the signals that ask to stop end this process between critical sections, with
+/// `last_message` on standard error, if any, while it is enabled by `enable_last_message`. A
+/// signal that is ignored stays so, see [`handle`].
 pub fn listen(last_message: Option<String>) {
     LISTENER.store(std::process::id(), Ordering::SeqCst);
     let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());
@@ -67,29 +72,40 @@ pub fn listen(last_message: Option<String>) {
     if let Some(words) = last_message {
         LAST_MESSAGE.get_or_init(|| words);
     }
-    for (signal, handler) in [
-        (Signal::SIGINT, handle_stop as extern "C" fn(libc::c_int)),
-        (Signal::SIGTERM, handle_stop),
-        (Signal::SIGCONT, continued),
-    ] {
+    let stops = STOPS.map(|signal| (signal, handle_stop as extern "C" fn(libc::c_int)));
+    for (signal, handler) in stops.into_iter().chain([(Signal::SIGCONT, continued as _)]) {
         // SAFETY: the handlers do only what is allowed in signal context.
         unsafe { handle(signal, handler) };
     }
 }
 
-/// Installs `handler` for a signal, unless that is ignored or handled already.
+/// Installs `handler` for a signal, unless that is ignored, as `nohup` does. A process begins
+/// without handlers, so one that is there is of a library, and is replaced: MPI loads drivers
+/// through hwloc, and LLVM, which some contain, takes SIGTERM, SIGINT and SIGUSR1 for itself.
 ///
 /// # Safety
 /// The handler does only what is allowed in signal context.
 pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
     const LEGAL: &str = "this signal may be handled";
-    let handler = SigHandler::Handler(handler);
-    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    let ours = SigHandler::Handler(handler);
+    let action = SigAction::new(ours, SaFlags::SA_RESTART, SigSet::empty());
     // SAFETY: the caller's promise.
     let before = unsafe { sigaction(signal, &action) }.expect(LEGAL);
-    if !matches!(before.handler(), SigHandler::SigDfl) {
+    if matches!(before.handler(), SigHandler::SigIgn) {
         // SAFETY: restores the earlier action.
         unsafe { sigaction(signal, &before) }.expect(LEGAL);
+        return;
+    }
+    // A library that replaces `sigaction` may keep the signal.
+    // SAFETY: the caller's promise; what is there is the same action.
+    let now = unsafe { sigaction(signal, &action) }.expect(LEGAL);
+    let is_ours =
+        |there| matches!(there, SigHandler::Handler(there) if there as usize == handler as usize);
+    if !is_ours(now.handler()) && launcher_rank::is_first() {
+        messages::print(format_args!(
+            "warning: a library of this process keeps {signal} for itself: skt-hpl does not act on \
+             that signal"
+        ));
     }
 }
 
@@ -101,7 +117,7 @@ fn hold_seconds(launcher_waits: Option<&str>) -> f64 {
 }
 
 /// Sets whether the last words are true.
-pub fn enable_last_message(is_enabled: bool) {
+pub(crate) fn enable_last_message(is_enabled: bool) {
     IS_ENABLED.store(is_enabled, Ordering::Relaxed);
 }
 
@@ -168,6 +184,8 @@ fn end() {
     let signal = STOP_SIGNAL.load(Ordering::SeqCst);
     // SAFETY: all of these are allowed in signal context; the set is initialized before it is read.
     unsafe {
+        // SIGXCPU would write all memory to a core file, for which the time is over.
+        libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0);
         libc::signal(signal, libc::SIG_DFL);
         // The signal is blocked while its handler runs.
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -190,7 +208,7 @@ fn nap(time: Duration) {
 
 /// Begins a critical section: no signal ends the process before [`end_critical`]. Does not return
 /// if the process has received a signal to end.
-pub fn begin_critical() {
+pub(crate) fn begin_critical() {
     wait_for_the_end();
     RUNNING.fetch_add(1, Ordering::SeqCst);
     if STOP_SIGNAL.load(Ordering::SeqCst) != 0 {
@@ -203,7 +221,7 @@ pub fn begin_critical() {
 }
 
 /// Ends a critical section.
-pub fn end_critical() {
+pub(crate) fn end_critical() {
     let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
     if is_last && STOP_SIGNAL.load(Ordering::SeqCst) != 0 {
         end();
@@ -272,6 +290,7 @@ pub mod testing {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
+    use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 
     use super::*;
     use nix::sys::signal::kill;
@@ -289,6 +308,46 @@ mod tests {
         {
             assert_eq!(hold_seconds(setting), want, "{setting:?}");
         }
+    }
+
+    /// As under `nohup`.
+    #[test]
+    fn an_ignored_signal_stays_ignored() {
+        let mut child = testing::start("grace::tests::plays_its_role", 1, |command| {
+            // SAFETY: one system call, which is allowed between fork and exec.
+            unsafe {
+                command.pre_exec(|| {
+                    libc::signal(libc::SIGHUP, libc::SIG_IGN);
+                    Ok(())
+                })
+            };
+        });
+        let pid = Pid::from_raw(child.id() as i32);
+        // Of two pending signals the one with the lower number is delivered first.
+        for signal in [Signal::SIGHUP, Signal::SIGUSR2] {
+            kill(pid, signal).unwrap();
+        }
+        assert_eq!(child.wait().unwrap().signal(), Some(Signal::SIGUSR2 as i32));
+    }
+
+    #[test]
+    fn limit_of_processor_time_ends_a_process_without_a_core_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = testing::start("grace::tests::plays_its_role", 1, |command| {
+            // SAFETY: one system call, which is allowed between fork and exec.
+            unsafe {
+                command.current_dir(folder.path()).pre_exec(|| {
+                    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                    libc::getrlimit(libc::RLIMIT_CORE, &raw mut limit);
+                    limit.rlim_cur = limit.rlim_max;
+                    libc::setrlimit(libc::RLIMIT_CORE, &raw const limit);
+                    Ok(())
+                })
+            };
+        });
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGXCPU).unwrap();
+        let status = child.wait().unwrap();
+        assert_eq!((status.signal(), status.core_dumped()), (Some(libc::SIGXCPU), false));
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub fn set_writer(is_first: bool) {
 
 /// Reports that the job begins the phase `name`, on a matrix of order `n`, with `column` columns
 /// eliminated; its first step is expected to take `expected_seconds`. Rank 0 writes at once.
-pub fn begin_phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
+pub(crate) fn begin_phase(name: &str, column: usize, n: usize, expected_seconds: f64) {
     beat(|beat| {
         beat.set_phase(name);
         (beat.column, beat.n, beat.expected_seconds) = (column, n, expected_seconds);
@@ -149,7 +149,7 @@ pub fn enter_phase(name: &str) {
 
 /// Reports wrong numbers that a check has traced to a rank; all later records repeat them. Rank 0
 /// writes at once.
-pub fn report_corruption(new: CorruptionReport) {
+pub(crate) fn report_corruption(new: CorruptionReport) {
     beat(|beat| {
         beat.add_corruption(new);
         true

@@ -6,13 +6,15 @@
 //! | [`ptest`] | one test: generate, solve, time, check |
 //! | [`protect`] | where the solver and the checkpoints meet |
 //! | [`power`] | the energy of tests, by counters and meters |
+//! | [`cores`] | how long the ranks had their cores |
 //! | [`record`] | what is known of a test: data that checkpoints keep and reports print |
 //! | [`progress`] | a line on standard error: what runs, how much is done, how long it takes |
 //! | [`events`] | what a run reports while it runs |
 //! | [`tune`] | the fastest parameters, by short tests |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
+pub mod cores;
 pub mod events;
 pub mod grace;
 pub mod heartbeat;

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal, Write};
 
+use crate::events::Saved;
 use skt_terms::shown::printable;
 use skt_terms::units;
 
@@ -61,6 +62,19 @@ pub struct Progress {
     line_shown: bool,
     /// The slow ranks in a few words.
     slow: Option<String>,
+    /// What has been saved since the last line.
+    saved: Vec<SavedLine>,
+    /// What a live line shows of that, and until when.
+    saved_live: Option<(String, f64)>,
+}
+
+/// What has been saved of one kind: checkpoints, or the images of a level.
+struct SavedLine {
+    /// The level; `None` for checkpoints.
+    level: Option<String>,
+    /// The newest one.
+    line: String,
+    count: usize,
 }
 
 impl Progress {
@@ -89,11 +103,18 @@ impl Progress {
         progress
     }
 
+    /// Whether anything is shown.
+    pub fn is_shown(&self) -> bool {
+        self.out.is_some()
+    }
+
     /// Announces what begins now, e.g. `N=20000: generating the matrix`.
     pub fn phase(&mut self, what: &str) {
         if self.out.is_none() {
             return;
         }
+        self.show_saved();
+        self.saved_live = None;
         self.window.clear();
         self.slow = None;
         self.next_due_seconds = 0.0;
@@ -106,6 +127,11 @@ impl Progress {
         if self.out.is_none() || elapsed_seconds < self.next_due_seconds {
             return;
         }
+        self.show_saved();
+        if let Some(line) = self.take_saved().pop() {
+            self.saved_live = Some((line, elapsed_seconds + PLAIN_INTERVAL_SECONDS));
+        }
+        self.saved_live.take_if(|(_, until_seconds)| *until_seconds < elapsed_seconds);
         let now = Sample { elapsed_seconds, gflop: gflop_done(done, n) };
         let first = self.window.is_empty();
         self.window.push_back(now);
@@ -115,13 +141,46 @@ impl Progress {
             return;
         }
         let recent = recent_gflops(&mut self.window, WINDOW_SECONDS);
-        let line = columns_line(done, n, elapsed_seconds, recent, self.slow.as_deref());
+        let saved = self.saved_live.as_ref().map(|(line, _)| line.as_str());
+        let notes: Vec<&str> = self.slow.as_deref().into_iter().chain(saved).collect();
+        let line = columns_line(done, n, elapsed_seconds, recent, &notes);
         self.show(&line);
     }
 
     /// Sets the words about slow ranks in the next lines, if there are any.
     pub fn slow(&mut self, words: Option<String>) {
         self.slow = words;
+    }
+
+    /// Notes what has been saved, to be shown with the next line: of checkpoints, and of the images
+    /// of each level, the newest one and their number.
+    pub fn saved(&mut self, saved: &Saved) {
+        if self.out.is_none() {
+            return;
+        }
+        let (level, line) = match saved {
+            Saved::Checkpoint { .. } => (None, saved.to_string()),
+            Saved::Images { level, .. } => (Some(level.clone()), saved.to_string()),
+        };
+        match self.saved.iter_mut().find(|of| of.level == level) {
+            Some(of) => (of.line, of.count) = (line, of.count + 1),
+            None => self.saved.push(SavedLine { level, line, count: 1 }),
+        }
+    }
+
+    /// Shows lines of what has been saved; a live line has it in itself.
+    fn show_saved(&mut self) {
+        if !self.live {
+            self.take_saved().iter().for_each(|line| self.show(line));
+        }
+    }
+
+    fn take_saved(&mut self) -> Vec<String> {
+        let line = |SavedLine { line, count, .. }| match count {
+            1 => line,
+            _ => format!("{line} (the last of {count})"),
+        };
+        self.saved.drain(..).map(line).collect()
     }
 
     /// Shows a line about work that is not counted in columns, if one is due after
@@ -131,6 +190,7 @@ impl Progress {
             return;
         }
         self.next_due_seconds = elapsed_seconds + self.interval_seconds();
+        self.show_saved();
         self.show(line);
     }
 
@@ -206,19 +266,19 @@ fn recent_gflops(samples: &mut VecDeque<Sample>, window_seconds: f64) -> f64 {
     (newest.gflop - oldest.gflop) / (newest.elapsed_seconds - oldest.elapsed_seconds)
 }
 
-/// The line that is shown while a matrix is factored. Words about slow ranks come early, as a live
-/// line is cut to the terminal.
+/// The line that is shown while a matrix is factored. `notes`, such as words about slow ranks, come
+/// early, as a live line is cut to the terminal.
 fn columns_line(
     done: usize,
     n: usize,
     elapsed_seconds: f64,
     recent_gflops: f64,
-    slow: Option<&str>,
+    notes: &[&str],
 ) -> String {
     let left_gflop = gflop_total(n) - gflop_done(done, n);
-    let slow = slow.map_or(String::new(), |slow| format!(", {slow}"));
+    let notes: String = notes.iter().map(|note| format!(", {note}")).collect();
     format!(
-        "N={n}: column {done}, {:.1} %{slow}, {} (now {}), ETA {}",
+        "N={n}: column {done}, {:.1} %{notes}, {} (now {}), ETA {}",
         100.0 * fraction(done, n),
         units::rate(gflop_done(done, n) / elapsed_seconds),
         units::rate(recent_gflops),
@@ -308,6 +368,59 @@ mod tests {
         assert_eq!(screen.text(), "# step 0\n# step 5\n# step 10\n");
     }
 
+    fn checkpoint(epoch: u64) -> Saved {
+        Saved::Checkpoint { epoch, column: 512, seconds: 0.2, stall_seconds: 0.2 }
+    }
+
+    #[test]
+    fn checkpoints_and_images_have_one_line_an_interval() {
+        let screen = Screen::default();
+        let mut progress = Progress::to(Box::new(screen.clone()), false, usize::MAX);
+        progress.columns(0, 20_000, 0.0);
+        for done in (10..=800).step_by(10) {
+            if done % 200 == 0 {
+                progress.saved(&checkpoint(done as u64 / 200));
+            }
+            if done == 500 {
+                let level = "local:/x".to_owned();
+                progress.saved(&Saved::Images { level, epoch: 2, seconds: 1.25 });
+            }
+            progress.columns(done, 20_000, elapsed(done));
+        }
+        // What is saved last is shown before anything else begins.
+        progress.saved(&Saved::Checkpoint {
+            epoch: 5,
+            column: 1024,
+            seconds: 2.5,
+            stall_seconds: 0.25,
+        });
+        progress.phase("back substitution");
+        let text = screen.text();
+        let lines: Vec<&str> = text.lines().collect();
+        let want = [
+            "# checkpoint 3, 0.20 s, column 512 (the last of 3)",
+            "# images of checkpoint 2 on local:/x complete, 1.25 s",
+            "# N=20000: column 650, 9.4 %, 100.0 Gflop/s (now 100.0 Gflop/s), ETA 48 s",
+            "# checkpoint 5, 2.50 s, 0.25 s of it waited, column 1024 (the last of 2)",
+            "# back substitution",
+        ];
+        assert_eq!(lines, want, "{text}");
+    }
+
+    #[test]
+    fn a_live_line_has_the_last_checkpoint_for_a_while() {
+        let screen = Screen::default();
+        let mut progress = Progress::to(Box::new(screen.clone()), true, 90);
+        progress.columns(0, 20_000, 0.0);
+        progress.saved(&checkpoint(3));
+        progress.columns(10, 20_000, 1.0);
+        progress.columns(20, 20_000, 7.0);
+        let text = screen.text();
+        let lines: Vec<&str> = text.split(ERASE_LINE).skip(1).collect();
+        assert!(lines[0].contains(" %, checkpoint 3, 0.20 s, column 512, "), "{text}");
+        assert!(!lines[1].contains("checkpoint"), "{text}");
+    }
+
     #[test]
     fn a_live_line_is_rewritten_cut_and_cleared() {
         let screen = Screen::default();
@@ -357,12 +470,12 @@ mod tests {
     #[test]
     fn lines_of_extreme_runs() {
         assert_eq!(
-            columns_line(12_582_912, 25_165_824, 7200.0, 1.1e9, None),
+            columns_line(12_582_912, 25_165_824, 7200.0, 1.1e9, &[]),
             "N=25165824: column 12582912, 87.5 %, 1.291 Eflop/s (now 1.100 Eflop/s), ETA 20 min 07 s"
         );
         // Nothing moved, so there is no rate and no estimate.
         assert_eq!(
-            columns_line(10, 1000, 5.0, 0.0, None),
+            columns_line(10, 1000, 5.0, 0.0, &[]),
             "N=1000: column 10, 3.0 %, 3.96 Mflop/s (now 0.00 Mflop/s), ETA -"
         );
         assert_eq!(fraction(0, 0), 1.0);

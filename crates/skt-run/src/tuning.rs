@@ -10,8 +10,6 @@ skt_terms::tuning! {
     checkpoint_stages: usize = 16, "stages";
     /// Predicted rate at which a checkpoint moves its bytes, until one has been measured.
     checkpoint_bytes_per_second: f64 = 2e9, "bytes a second";
-    /// Rate at which a rank reads its part of U to find x.
-    back_bytes_per_second: f64 = 5e9, "bytes a second";
     /// Predicted rate of a test, as a share of DGEMM's.
     test_efficiency: f64 = 0.8, "of the rate of DGEMM";
 }

@@ -8,12 +8,12 @@ use crate::protect::abft::Unsolved;
 use crate::protect::ledger::LedgerError;
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
-use skt_checkpoint::checkpoint::store::StoreError;
 use skt_host::launcher_rank::{self, Alone};
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::comm::CommError;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::abft::{self, AbftError};
+use skt_store::store::StoreError;
 
 /// Why a job could not run.
 #[derive(Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ impl JobError {
             | Refusal::Damaged { .. }
             | Refusal::RottenImages { .. }
             | Refusal::OfNoUse { .. }
-            | Refusal::NothingFound => Some(heartbeat::REFUSED),
+            | Refusal::NothingFound { .. } => Some(heartbeat::REFUSED),
             passing if passing.passes() => Some(heartbeat::CHANGED),
             _ => None,
         }

@@ -18,7 +18,7 @@ const SAMPLE: Duration = Duration::from_millis(50);
 const SLURM_CPUS: &str = "SLURM_CPUS_ON_NODE";
 
 /// Watches the CPUs of a machine that its ranks do not use, from now on.
-pub struct IdleWatch<'a> {
+pub(crate) struct IdleWatch<'a> {
     host: &'a HostPlan,
     root: Root,
     since: Instant,
@@ -27,7 +27,7 @@ pub struct IdleWatch<'a> {
 
 impl<'a> IdleWatch<'a> {
     /// Begins to watch.
-    pub fn start(host: &'a HostPlan) -> Self {
+    pub(crate) fn start(host: &'a HostPlan) -> Self {
         let root = Root::this_machine();
         let before = load::read_cpus(&root);
         Self { host, root, since: Instant::now(), before }
@@ -35,7 +35,7 @@ impl<'a> IdleWatch<'a> {
 
     /// The number of idle cores, with `threads` threads in each rank. Waits for the end of the
     /// sample if there may be some.
-    pub fn idle_cores(self, threads: usize) -> usize {
+    pub(crate) fn idle_cores(self, threads: usize) -> usize {
         let HostPlan { cpus, masks, used, floating, .. } = self.host;
         let usable = self.usable_cpus();
         let taken = occupants::taken(&cpus.cpus, &usable, &cpus.occupants);

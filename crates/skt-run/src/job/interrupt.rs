@@ -1,8 +1,8 @@
 //! The message of a job that a signal ends, about the memory that it leaves.
 //!
-//! Ctrl-C and SIGTERM still end a rank, and launchers see the same signal; rank 0 writes a line
-//! first. With the method `abft` every rank first finishes the piece of the matrix that it is
-//! changing.
+//! Ctrl-C, SIGTERM and the like still end a rank, and launchers see the same signal; rank 0 writes
+//! a line first. With the method `abft` every rank first finishes the piece of the matrix that it
+//! is changing.
 
 use skt_terms::units;
 
@@ -12,11 +12,12 @@ use crate::protect::{self, Settings};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::RunSpec;
 
-/// Installs handlers for SIGINT and SIGTERM. On rank 0 (`is_first`) they print which data the run
-/// leaves, while [`keep`] is set; under a supervisor they do not, because it prints that itself.
+/// Installs handlers for the signals that end a run. On rank 0 (`is_first`) they print which data
+/// the run leaves, while [`keep`] is set; under a supervisor they do not, because it prints that
+/// itself.
 /// The other ranks handle signals, too, because a launcher kills all ranks of a node when one of
 /// them has ended.
-pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
+pub(crate) fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
     let is_supervised = std::env::var_os(heartbeat::ENV).is_some();
     if !is_supervised || settings.method == Method::Abft {
         let prints = is_first && !is_supervised;
@@ -25,7 +26,7 @@ pub fn listen(spec: &RunSpec, settings: &Settings, is_first: bool) {
 }
 
 /// Sets whether shared memory of the run would stay if the job ended now.
-pub fn keep(is_kept: bool) {
+pub(crate) fn keep(is_kept: bool) {
     grace::enable_last_message(is_kept);
 }
 
@@ -41,16 +42,16 @@ fn line(spec: &RunSpec, settings: &Settings) -> String {
     let run = &settings.run_id;
     let store = protect::store_flag(&settings.store);
     let levels = settings.levels.0.iter();
-    let goes_on = match settings.method {
+    let from = match settings.method {
         // Another rank may have noticed wrong numbers, or more may be lost than can be rebuilt.
-        Method::Abft => "from the column that it has reached, or says why it cannot",
+        Method::Abft => "from the column that it has reached, or reports why it cannot",
         _ => "from its last checkpoint (from the beginning, if there is none yet)",
     };
     let images: String =
         levels.map(|level| format!(" --images {}", level.quoted_folder())).collect();
     format!(
         "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
-         hosts: the same command goes on {goes_on}; `skt-hpl store clean --run \
+         hosts: the same command continues {from}; `skt-hpl store clean --run \
          {run}{store}{images}` on each host removes it.\n"
     )
 }

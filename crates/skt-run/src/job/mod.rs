@@ -33,13 +33,14 @@ use crate::power::meter::Meter;
 use crate::protect::{self, Settings};
 use crate::record::{Counts, RunFacts};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_config::RunSpec;
 use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
 use skt_host::messages;
+use skt_host::waits::Announced;
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::pgesv::CallLimit;
+use skt_store::store::StoreKind;
 
 /// The result of a job that has ended with all its ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,6 +94,7 @@ pub fn run<C: Comm>(
         return Ok(Finished::short(Exit::BadInput));
     }
     if settings.is_on() {
+        protect::deadline::listen();
         interrupt::listen(spec, settings, first);
         if first {
             warnings::print(&time_warnings(settings));
@@ -146,7 +148,7 @@ pub fn run<C: Comm>(
 fn time_warnings(settings: &Settings) -> Vec<String> {
     let ends = settings.time_limit.end().is_some();
     let warning = "the time of this job is limited, and checkpoints are in memory alone, which may \
-                   go with it: --level keeps images in files, from which the next job goes on";
+                   go with it: --level keeps images in files, from which the next job continues";
     let is_meant = ends && settings.levels.0.is_empty();
     is_meant.then(|| warning.to_owned()).into_iter().collect()
 }
@@ -195,7 +197,7 @@ fn begin_report<C: Comm>(
             start_unix_seconds,
         };
         if options.as_reference {
-            // In the report they come after the first test, which may take hours.
+            // In the report they come after the first test, which this start may not reach.
             warnings::print(&setup.self_test.warnings);
         }
         if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
@@ -212,8 +214,8 @@ fn start_meter<C: Comm>(
     world: &C,
     options: &JobOptions,
 ) -> Result<Result<Option<Meter>, String>, CommError> {
-    let Some(command) = &options.power_command else { return Ok(Ok(None)) };
-    let started = (world.rank() == 0).then(|| Meter::start(command, options.power_level));
+    let Some(command) = &options.meter else { return Ok(Ok(None)) };
+    let started = (world.rank() == 0).then(|| Meter::start(command));
     let started = started.transpose();
     let why = collect::first_text(world, started.as_ref().err().map_or("", String::as_str))?;
     Ok(why.map_or(Ok(started.ok().flatten()), Err))
@@ -265,6 +267,7 @@ fn clear<C: Comm>(
     setup: &Setup,
     ran: Ran<C>,
 ) -> Result<(), JobError> {
+    let _wait = Announced::begin("all ranks to remove what the run has left");
     if let Some(done) = ran.last {
         // Images that cannot be removed now are tried once more below.
         let _stay = done.clear()?;

@@ -4,7 +4,7 @@ use super::error::JobError;
 use super::watcher::Watcher;
 use crate::events::RunEvents as _;
 use crate::protect::{self, Done, Opened, Protected, Settings, TestContext};
-use crate::ptest;
+use crate::ptest::{self, TestRun};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::level::Load;
@@ -49,7 +49,8 @@ pub(super) fn run_protected<'a, C: Comm>(
     opening_lines(&guard, &found).iter().for_each(|line| watcher.announce(line));
     let resumed = guard.is_resumed();
     let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
-    let record = ptest::run_any(&grid, team, test, &mut *guard, resumed, watcher)?;
+    let record =
+        ptest::run_any(TestRun { grid: &grid, team, spec: test }, &mut *guard, resumed, watcher)?;
     // Rank 0 of the grid has the record; its result counts.
     let result = record.map(|record| guard.result(record, &watcher.samples()));
     Ok((guard.finish(&result.unwrap_or_default())?, false))
@@ -79,7 +80,7 @@ fn warn_of_levels<C: Comm>(
 /// The lines about a start that resumes from the images of a level.
 fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
     [
-        format!("memory is not enough to go on: {}", load.why),
+        format!("memory is not enough to continue: {}", load.why),
         format!("taking the images of checkpoint {epoch} from {level}"),
     ]
 }
@@ -87,13 +88,16 @@ fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
 /// The line about what the loss of nodes would mean to a test with checksums.
 fn placement_line(test: &TestSpec, found: &OpeningPlan) -> String {
     let many = if test.checksums == 1 { "rank" } else { "ranks" };
-    let survives = format!("each process row bears the loss of {} {many}", test.checksums);
+    let survives = format!("each process row survives the loss of {} {many}", test.checksums);
     if found.single_domain {
         format!("{survives}; all are on one host: protected against the death of processes only")
     } else if found.shared_domains {
-        format!("{survives}; a failure domain holds more of some row: its loss cannot be borne")
+        format!("{survives}; a failure domain holds more of some row: its loss is not survivable")
     } else {
-        format!("{survives}, so the run bears the loss of any {} failure domain(s)", test.checksums)
+        format!(
+            "{survives}, so the run survives the loss of any {} failure domain(s)",
+            test.checksums
+        )
     }
 }
 
@@ -137,7 +141,7 @@ pub(super) fn run_plain<C: Comm>(
     let is_lacking = collect::any(&grid.all, guard.is_err())?;
     match guard {
         Ok(mut guard) if !is_lacking => {
-            Ok(ptest::run_any(grid, team, test, &mut guard, false, watcher)?)
+            Ok(ptest::run_any(TestRun { grid, team, spec: test }, &mut guard, false, watcher)?)
         }
         _ => Ok(ptest::skipped(grid, test, None)?),
     }

@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
+use crate::power::MeterCommand;
 use crate::protect::RankInRun;
 use skt_config::ConfigText;
+use skt_health::environment::library::ChosenBlas;
 
 /// The options of a job that are not part of the run.
 #[derive(Debug, Clone, Default)]
@@ -16,12 +18,12 @@ pub struct JobOptions {
     /// the exit code, tests that do not fit into the memory are skipped, and warnings of the
     /// self-test are printed, as the report has them only after the first result.
     pub as_reference: bool,
+    /// The BLAS that this process calls.
+    pub blas: ChosenBlas,
     /// The name and version of the MPI library.
     pub mpi_library: Option<String>,
-    /// The command that prints the readings of the site's meter.
-    pub power_command: Option<String>,
-    /// The level of that measurement in the methodology of the Green500, as the user names it.
-    pub power_level: Option<u8>,
+    /// The site's power meter, if the user names one.
+    pub meter: Option<MeterCommand>,
     /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
     /// The rank of this process in the run.

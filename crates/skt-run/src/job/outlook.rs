@@ -1,11 +1,29 @@
 //! Which tests of a job will have checkpoints, as predicted before the first test.
 
-use crate::protect::{self, Every, Outlook, Settings};
+use crate::protect::{self, Every, GuessedRates, Outlook, Settings};
 use crate::tuning::TUNING;
 use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{RunSpec, TestSpec};
 use skt_solver::comm::{Comm, CommError, collect};
+
+/// What a start has measured, as the mean over ranks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct MeasuredRates {
+    /// The rate of DGEMM on a core, in 10^9 operations a second.
+    pub gflops_per_core: f64,
+    /// Bytes a second at which a rank reads a matrix.
+    pub rank_read_bytes: f64,
+}
+
+impl MeasuredRates {
+    /// The predicted rates of a test.
+    pub(crate) fn guess(&self, test: &TestSpec) -> GuessedRates {
+        let &Self { gflops_per_core, rank_read_bytes } = self;
+        GuessedRates { flops: guessed_rate(test, gflops_per_core), rank_read_bytes }
+    }
+}
 
 /// The predicted rate of a test, in operations a second, when DGEMM reaches `gflops_per_core` 10^9
 /// operations a second on a core. Products in single precision are twice as fast.
@@ -17,11 +35,11 @@ pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
 
 /// Predicts on rank 0 whether each test will have checkpoints. Returns the predictions on all
 /// ranks; `None` for tests without protection. Collective.
-pub fn outlooks<C: Comm>(
+pub(crate) fn outlooks<C: Comm>(
     world: &C,
     tests: &[TestSpec],
     settings: &Settings,
-    gflops_per_core: f64,
+    rates: MeasuredRates,
 ) -> Result<Vec<Option<Outlook>>, CommError> {
     const ALL: [Option<Outlook>; 4] =
         [None, Some(Outlook::Due), Some(Outlook::NoneDue), Some(Outlook::TooShort)];
@@ -32,10 +50,7 @@ pub fn outlooks<C: Comm>(
             Method::None => None,
             // Checksums are there however short the test is.
             Method::Abft => Some(Outlook::Due),
-            _ => {
-                let rate = guessed_rate(test, gflops_per_core);
-                Some(protect::guessed_schedule(test, settings, rate).outlook())
-            }
+            _ => Some(protect::guessed_schedule(test, settings, rates.guess(test)).outlook()),
         }
     };
     let code = |test: &TestSpec| {
@@ -48,7 +63,7 @@ pub fn outlooks<C: Comm>(
 }
 
 /// Refuses `--resume require` for a job without protection, which can have left nothing.
-pub fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> {
+pub(crate) fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> {
     let tests = spec.tests();
     let is_protected = |test: &TestSpec| settings.method_for(test.ranks()) != Method::None;
     (settings.resume == Resume::Require && !tests.iter().any(is_protected)).then(|| {
@@ -59,16 +74,15 @@ pub fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> 
 }
 
 /// Explains that the user's settings of checkpoints have no effect in a job too small for a group.
-pub fn too_small(spec: &RunSpec, settings: &Settings) -> Option<String> {
+pub(crate) fn too_small(spec: &RunSpec, settings: &Settings) -> Option<String> {
     let default = Settings::none();
-    let is_set = settings.parities != default.parities
-        || settings.every != default.every && settings.every != Every::Never
+    let is_set = settings.every != default.every && settings.every != Every::Never
         || !settings.levels.0.is_empty();
     let ranks = spec.tests().iter().map(TestSpec::ranks).max()?;
     let is_without = settings.is_on() && settings.method_for(ranks) == Method::None;
     (is_set && is_without).then(|| {
         let (parities, least) = (settings.parities, 2 * settings.parities);
-        format!("no: groups with {parities} parities take {least} ranks, this job has {ranks}")
+        format!("no: {}", PlacementError::TooFewRanks { ranks, parities, least })
     })
 }
 
@@ -126,11 +140,11 @@ mod tests {
             parities,
             ..Settings::none()
         };
-        let message = too_small(&spec(3), &settings(2, false)).unwrap();
-        assert_eq!(message, "no: groups with 2 parities take 4 ranks, this job has 3");
-        assert_eq!(too_small(&spec(4), &settings(2, false)), None, "protected");
+        let drills = |parities| Settings { every: Every::Drill(20), ..settings(parities, false) };
+        let message = too_small(&spec(3), &drills(2)).unwrap();
+        assert_eq!(message, "no: a group with 2 parities needs at least 4 ranks, not 3");
+        assert_eq!(too_small(&spec(4), &drills(2)), None, "protected");
         assert_eq!(too_small(&spec(1), &settings(1, false)), None, "nothing is set");
-        assert_eq!(too_small(&spec(3), &settings(2, true)), None, "refused by name");
         let required = Settings { resume: Resume::Require, ..settings(2, false) };
         assert!(nothing_to_resume(&spec(3), &required).is_some());
         assert!(nothing_to_resume(&spec(4), &required).is_none());

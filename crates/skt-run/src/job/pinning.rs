@@ -15,7 +15,7 @@ use skt_solver::team::Team;
 
 /// What a rank wants of its host.
 #[derive(Debug, Clone, Copy)]
-pub struct PinningRequest {
+pub(crate) struct PinningRequest {
     /// Threads of each rank.
     pub threads: usize,
     /// Cores of each host that are kept from the solver.
@@ -26,7 +26,7 @@ pub struct PinningRequest {
 
 /// The cores of a rank's threads.
 #[derive(Debug)]
-pub struct Pinning {
+pub(crate) struct Pinning {
     plan: RankPlan,
     /// On the first rank of a host: the cores of all its ranks.
     host: Option<HostPlan>,
@@ -34,7 +34,7 @@ pub struct Pinning {
 
 /// The cores of the ranks of a host.
 #[derive(Debug)]
-pub struct HostPlan {
+pub(crate) struct HostPlan {
     /// All CPUs, and who else uses them.
     pub cpus: HostCpus,
     /// The CPUs that each rank may use.
@@ -184,7 +184,7 @@ fn choose(
 impl Pinning {
     /// Chooses the cores of all ranks. The first rank of each machine looks once at what other
     /// processes use there, and chooses for all. Collective.
-    pub fn new<C: Comm>(
+    pub(crate) fn new<C: Comm>(
         world: &C,
         places: &[RankLocation],
         wanted: &PinningRequest,
@@ -199,22 +199,22 @@ impl Pinning {
     }
 
     /// On the first rank of a machine: the cores of all its ranks.
-    pub fn host(&self) -> Option<&HostPlan> {
+    pub(crate) fn host(&self) -> Option<&HostPlan> {
         self.host.as_ref()
     }
 
     /// Why there are no helper cores although they were requested.
-    pub fn refusal(&self) -> Option<&str> {
+    pub(crate) fn refusal(&self) -> Option<&str> {
         self.plan.refusal.as_deref()
     }
 
     /// The CPUs of this host that are kept from the solver.
-    pub fn kept(&self) -> &[usize] {
+    pub(crate) fn kept(&self) -> &[usize] {
         &self.plan.kept
     }
 
     /// Starts the solver's threads; the calling one is the first.
-    pub fn start_team(&self, threads: usize) -> std::io::Result<Team> {
+    pub(crate) fn start_team(&self, threads: usize) -> std::io::Result<Team> {
         let pinner = self.plan.solver.as_ref().map(CpuPlacement::pinner);
         let pin = move |thread: usize| pinner.iter().for_each(|pin| pin(thread));
         pin(0);
@@ -223,7 +223,7 @@ impl Pinning {
 
     /// Explains that the threads of a rank on `host` have fewer cores than threads, or share them
     /// with other processes, and what to change; empty if they have enough.
-    pub fn lack(&self, host: &str) -> String {
+    pub(crate) fn lack(&self, host: &str) -> String {
         let solver = self.plan.solver.as_ref();
         match (solver, &self.plan.shared_with) {
             (Some(CpuPlacement::Leave(WhyNot::LauncherTooTight { cores, threads })), _) => format!(
@@ -251,12 +251,12 @@ impl Pinning {
     }
 
     /// The placement of the solver's threads, for the report.
-    pub fn words(&self) -> String {
+    pub(crate) fn words(&self) -> String {
         match &self.plan.solver {
             None => "not pinned: the system does not report which processors there are".into(),
             Some(CpuPlacement::Pin(cpus)) => {
                 let list = placement::list(cpus);
-                format!("each thread to a core of its own; rank 0 to cpu {list}")
+                format!("each thread to its own core; rank 0 to cpu {list}")
             }
             Some(CpuPlacement::Leave(why)) => why.to_string(),
         }

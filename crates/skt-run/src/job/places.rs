@@ -4,16 +4,22 @@ use std::collections::{BTreeSet, HashMap};
 
 use serde::{Deserialize, Serialize};
 
-use skt_checkpoint::checkpoint::store::StoreId;
+use super::options::JobOptions;
+use crate::protect::{Chosen, RunBlas};
 use skt_health::environment::HostRanks;
+use skt_health::environment::library::ChosenBlas;
 use skt_health::environment::preflight::HostShare;
 use skt_host::claims;
+use skt_host::core_use::JobPart;
 use skt_host::memory;
+use skt_host::waits;
+use skt_solver::blas::library;
 use skt_solver::comm::{Comm, CommError, collect};
+use skt_store::store::StoreId;
 
 /// A rank's host, and what it has there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct RankLocation {
+pub(crate) struct RankLocation {
     /// The rank's host.
     pub host: String,
     /// The machine that the rank's host shares with other hosts, if it is a container: they have
@@ -23,6 +29,10 @@ pub struct RankLocation {
     pub process: u32,
     /// Variables of the rank's environment that set how many threads it runs, if they count.
     pub thread_variables: Option<String>,
+    /// The BLAS that `--blas` names for the rank.
+    pub blas: ChosenBlas,
+    /// The BLAS that the rank calls, with its version and kernel, in words.
+    pub blas_words: String,
     /// CPUs that the rank may use.
     pub mask: Vec<usize>,
     /// The store that outlives the rank, if the job is protected.
@@ -35,13 +45,13 @@ pub struct RankLocation {
 
 /// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
 /// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as free.
-/// `thread_variables` are those of [`RankLocation`]. Collective.
-pub fn gather<C: Comm>(
+/// Collective.
+pub(crate) fn gather<C: Comm>(
     world: &C,
     mask: Vec<usize>,
     store: Option<StoreId>,
     held_bytes: u64,
-    thread_variables: Option<String>,
+    options: &JobOptions,
 ) -> Result<Vec<RankLocation>, CommError> {
     let memory = memory::this_process();
     let host = world.host();
@@ -49,25 +59,29 @@ pub fn gather<C: Comm>(
         machine: claims::machine(&host),
         host,
         process: std::process::id(),
-        thread_variables,
+        thread_variables: options.thread_variables.clone(),
+        blas: options.blas.clone(),
+        blas_words: library::loaded().words(),
         mask,
         store,
         available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
         limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
     };
-    collect::all_gather_json(world, &place)
+    let places = collect::all_gather_json(world, &place)?;
+    waits::name_hosts(places.iter().map(|place| place.host.as_str()));
+    Ok(places)
 }
 
 impl RankLocation {
     /// The memory of the rank's store, if the job is protected.
-    pub fn memory(&self) -> Option<&str> {
+    pub(crate) fn memory(&self) -> Option<&str> {
         self.store.as_ref().map(|store| store.memory.as_str())
     }
 }
 
 /// The ranks that have the same `key` as `rank`, in order, and the index of `rank` among them. By
 /// [`RankLocation::machine`], containers on one kernel are several hosts with the same cores.
-pub fn alike<'p, K: PartialEq>(
+pub(crate) fn alike<'p, K: PartialEq>(
     places: &'p [RankLocation],
     rank: usize,
     key: impl Fn(&'p RankLocation) -> K,
@@ -78,9 +92,16 @@ pub fn alike<'p, K: PartialEq>(
     (here, index)
 }
 
+/// The processes of the ranks `here`, which share a host, and the CPUs that they may use.
+pub(crate) fn job_part(places: &[RankLocation], here: &[usize]) -> JobPart {
+    let processes = here.iter().map(|&rank| places[rank].process).collect();
+    let cpus: BTreeSet<usize> = here.iter().flat_map(|&rank| places[rank].mask.clone()).collect();
+    JobPart { processes, cpus: cpus.into_iter().collect() }
+}
+
 /// The first rank with other variables about threads than rank 0, and what follows from that; none
 /// if there is no such rank.
-pub fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option<String> {
+pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option<String> {
     let first = places.first()?.thread_variables.as_ref()?;
     let rank = places.iter().position(|place| place.thread_variables.as_ref() != Some(first))?;
     let words = |place: &RankLocation| match place.thread_variables.as_deref() {
@@ -89,7 +110,7 @@ pub fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option
     };
     Some(format!(
         "rank 0 on {} has {}, and rank {rank} on {} has {}: all ranks run {threads} thread(s), as \
-         rank 0 says. Open MPI passes variables to other hosts with mpirun -x NAME",
+         rank 0 has. Open MPI passes variables to other hosts with mpirun -x NAME",
         places[0].host,
         words(&places[0]),
         places[rank].host,
@@ -97,9 +118,60 @@ pub fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option
     ))
 }
 
+/// What the job has chosen: the library of rank 0, as that of all ranks has its files.
+pub(crate) fn chosen(places: &[RankLocation]) -> Chosen {
+    let RankLocation { blas, blas_words, .. } = &places[0];
+    let ChosenBlas { named, files, .. } = blas.clone();
+    Chosen { blas: RunBlas { named, words: blas_words.clone(), files } }
+}
+
+/// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the
+/// run, as rank 0 has read it.
+pub(crate) fn refused_blas(places: &[RankLocation], named: Option<&str>) -> Option<String> {
+    let shown = named.unwrap_or("linked");
+    let first = places.first()?;
+    let of = |(rank, place): (usize, &RankLocation)| {
+        let at = format!("rank {rank} on {}", place.host);
+        if let Some(why) = &place.blas.failure {
+            return Some(format!(
+                "{at}: --blas {}: {why}. Name another library, or --blas linked",
+                place.blas.named.as_deref().unwrap_or(shown)
+            ));
+        }
+        if place.blas.named.as_deref() != named {
+            return Some(format!(
+                "{at} could not read the configuration, which names the BLAS {shown}: give \
+                 --blas {shown} as a flag"
+            ));
+        }
+        let (ours, theirs) = (&first.blas.files, &place.blas.files);
+        let is_other = |name: &&String| ours.get(*name) != theirs.get(*name);
+        let other = ours.keys().chain(theirs.keys()).find(is_other)?;
+        Some(format!(
+            "{at}: --blas {shown} is another library there than on {}: they differ in {other}. \
+             Install the same on all hosts, or name a file that they share",
+            first.host
+        ))
+    };
+    places.iter().enumerate().find_map(of)
+}
+
+/// The first rank with another BLAS, or another kernel of it, than rank 0; none if there is no such
+/// rank.
+pub(crate) fn other_blas(places: &[RankLocation]) -> Option<String> {
+    let first = places.first()?;
+    let rank = places.iter().position(|place| place.blas_words != first.blas_words)?;
+    let place = &places[rank];
+    Some(format!(
+        "rank 0 on {} calls {}, and rank {rank} on {} {}: the last bits of x depend on which rank \
+         computes what",
+        first.host, first.blas_words, place.host, place.blas_words
+    ))
+}
+
 /// Why ranks must not share their store, if hosts with different kernels share it: memory of one
 /// machine into which files are mapped is not visible to another machine.
-pub fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<String> {
+pub(crate) fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<String> {
     // The first rank of each memory.
     let mut firsts = HashMap::new();
     let others = places.iter().enumerate().filter_map(|(rank, place)| {
@@ -118,7 +190,7 @@ pub fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<
 
 /// Hosts that see the same segments as another host: a failure of one of them may destroy the
 /// segments of all.
-pub fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
+pub(crate) fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
     let mut hosts_of: HashMap<_, BTreeSet<&String>> = HashMap::new();
     for place in places {
         if let Some(StoreId { memory, kernel }) = &place.store {
@@ -131,7 +203,7 @@ pub fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
 }
 
 /// The hosts in the order of their first ranks, each with its memory and its number of ranks.
-pub fn shares(places: &[RankLocation]) -> Vec<HostShare> {
+pub(crate) fn shares(places: &[RankLocation]) -> Vec<HostShare> {
     let mut shares: Vec<HostShare> = Vec::new();
     let mut index_of = HashMap::new();
     for place in places {
@@ -150,7 +222,7 @@ pub fn shares(places: &[RankLocation]) -> Vec<HostShare> {
 }
 
 /// The hosts in the order of their first ranks, for the report.
-pub fn hosts(places: &[RankLocation]) -> Vec<HostRanks> {
+pub(crate) fn hosts(places: &[RankLocation]) -> Vec<HostRanks> {
     shares(places)
         .into_iter()
         .map(|share| HostRanks { host: share.host, ranks: share.ranks })
@@ -168,6 +240,8 @@ mod tests {
             machine: kernel.into(),
             process: 0,
             thread_variables: None,
+            blas: ChosenBlas::default(),
+            blas_words: String::new(),
             mask: Vec::new(),
             store,
             available_bytes: None,

@@ -14,8 +14,9 @@ use super::error::JobError;
 use super::one_test::{run_plain, run_protected};
 use super::setup::Setup;
 use super::watcher::Watcher;
-use super::{interrupt, outlook, warnings};
-use crate::events::{ReportError, RunEvents};
+use super::{interrupt, warnings};
+use crate::cores::TestCores;
+use crate::events::{ReportError, RunEvents, SavedQueue};
 use crate::heartbeat;
 use crate::power::{JobPower, TestPower};
 use crate::protect::ledger::{Ledger, Results};
@@ -23,14 +24,15 @@ use crate::protect::{
     self, Beginning, ClockReading, Done, LevelSettings, Outlook, RankInRun, RankProcess, Settings,
     TestContext, TestSegments,
 };
+use crate::record::cores::CoreShares;
 use crate::record::{Counts, Samples, TestRecord};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::record::StartId;
-use skt_checkpoint::checkpoint::store::CLEANERS;
 use skt_config::{Pmap, RunSpec, TestSpec};
 use skt_host::messages;
 use skt_solver::comm::{self, Comm, CommError, collect};
 use skt_solver::grid::Grid;
+use skt_store::store::CLEANERS;
 
 /// The time between additions of unprotected tests to the ledger: a loss costs the results of at
 /// most that time, and an addition takes less than a thousandth of it.
@@ -89,7 +91,7 @@ pub(super) struct Ranks<C: Comm> {
 
 impl<C: Comm> Ranks<C> {
     /// The first `size` ranks of `world`. Collective.
-    pub fn new(world: &C, size: usize) -> Result<Self, CommError> {
+    pub(crate) fn new(world: &C, size: usize) -> Result<Self, CommError> {
         let color = (world.rank() < size).then_some(0);
         Ok(Self { size, comm: world.split(color, world.rank() as u32)?, grid: None })
     }
@@ -124,7 +126,7 @@ enum NextStep {
 
 impl<'a, 'e> Tests<'a, 'e> {
     /// The tests of `spec`, before any of them runs, which are reported to `events`.
-    pub fn new(
+    pub(crate) fn new(
         spec: &'a RunSpec,
         settings: &'a Settings,
         setup: &'a Setup<'a>,
@@ -149,7 +151,7 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Runs the tests one by one, from the first one that earlier starts have not finished and
     /// reported. The result is the same on all ranks.
-    pub fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
+    pub(crate) fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
         let tests = self.spec.tests();
         self.remove_left_over(world)?;
         if self.settings.is_on() && self.settings.resume == Resume::Never {
@@ -168,6 +170,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         self.with_images = self.find_images(world)?;
         self.check_levels(world)?;
+        self.check_groups()?;
         let nothing_later = self.has_no_later_images(world, first)?;
         let is_reported = u8::from(self.report_done(first));
         if collect::broadcast_one(world, is_reported, 0)? == 0 {
@@ -288,7 +291,7 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Removes the ledger of a start that all ranks refuse, if this start has made it and it is
     /// empty.
-    pub fn remove_void_ledger(&self) -> Result<(), JobError> {
+    pub(crate) fn remove_void_ledger(&self) -> Result<(), JobError> {
         let Some(ledger) = &self.ledger else { return Ok(()) };
         Ok(ledger.borrow().remove_if_void()?)
     }
@@ -358,6 +361,20 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
     }
 
+    /// Refuses tests too short for checkpoints on hosts that cannot have their groups, as only a
+    /// longer test would show that. A protected test forms its groups when it is opened. The same
+    /// on all ranks.
+    fn check_groups(&self) -> Result<(), JobError> {
+        let is_short = |index: usize| {
+            self.setup.outlooks[index] == Some(Outlook::TooShort)
+                && !self.is_protected(index, self.settings.resume)
+        };
+        let tests = self.spec.tests();
+        let short = tests.iter().enumerate().filter(|(index, _)| is_short(*index));
+        let why = short.map(|(_, test)| self.setup.lack_of_groups(test, self.settings));
+        why.flatten().next().map_or(Ok(()), |why| Err(JobError::Refused(why.to_string())))
+    }
+
     /// Whether earlier starts left no images of tests after `first`, so that a level failing later
     /// cannot hide any. If a level is unreadable now, the ledger's note from an earlier start with
     /// the same levels decides: images of a later test appear only after the ledger has one more
@@ -421,7 +438,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// Whether a test runs under checkpoints. A test that is much shorter than the first interval
     /// does not, as hundreds of them may follow, unless an earlier start protected it or the user
     /// requires to resume it.
-    pub fn is_protected(&self, index: usize, resume: Resume) -> bool {
+    pub(crate) fn is_protected(&self, index: usize, resume: Resume) -> bool {
         match self.setup.outlooks[index] {
             None => false,
             Some(Outlook::TooShort) => {
@@ -485,7 +502,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     }
 
     /// Runs one test on its ranks, and reports it.
-    pub fn run_one<C: Comm>(
+    pub(crate) fn run_one<C: Comm>(
         &mut self,
         ranks: &mut Ranks<C>,
         test: &TestSpec,
@@ -501,11 +518,14 @@ impl<'a, 'e> Tests<'a, 'e> {
             test,
             tests,
             index,
-            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
+            guessed_rate: setup.guessed_rates(test).flops,
             announced,
             injector: &injector,
             samples: Samples::default(),
             power: TestPower::new(&self.power),
+            saved: SavedQueue::default(),
+            core_watch: TestCores::new(setup.job_here.clone()),
+            cores: None,
             slow: None,
         };
         if !is_protected {
@@ -515,39 +535,48 @@ impl<'a, 'e> Tests<'a, 'e> {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();
                 record.slow = watcher.slow.take();
+                record.cores = watcher.cores.clone();
             }
             let result = record.as_ref().map(protect::result::write_plain).unwrap_or_default();
+            let cores = watcher.cores;
             let is_written = self.report(record.as_ref(), None);
-            return Ok(Reported { is_written, result, done: None });
+            return Ok(Reported { is_written, result, cores, done: None });
         }
         let ranks = ranks.comm.as_ref().expect("a rank of the grid");
         let settings = Settings { resume, ..self.settings.clone() };
+        let process = RankProcess(team, Some(&setup.memory_progress));
+        setup.memory_progress.show_by(watcher.stepper());
         let context = TestContext {
-            memory: TestSegments::new(setup.store, &settings.run_id, index, RankProcess(team))
+            memory: TestSegments::new(setup.store, &settings.run_id, index, process)
                 .under(setup.lock.clone()),
             nothing_hidden,
             host: ranks.host(),
             hook: injector.clone(),
-            guessed_rate: outlook::guessed_rate(test, setup.self_test.gflops_per_core),
+            guessed: setup.guessed_rates(test),
             lost_at: self.lost_at,
             rank_in_run: self.rank_in_run.clone(),
             clock: Arc::new(ClockReading::now),
             end_unix: self.settings.time_limit.end(),
             beginning: self.ledger.clone().map(|ledger| Beginning::new(ledger, index)),
+            chosen: setup.chosen.clone(),
+            saved: watcher.saved.clone(),
         };
         heartbeat::begin_phase("open", 0, test.n, 0.0);
         interrupt::keep(true);
         watcher.announce("looking for data of an earlier start, and reserving memory");
-        let (done, is_found) = run_protected(ranks, test, &settings, context, &mut watcher)?;
+        let ran = run_protected(ranks, test, &settings, context, &mut watcher);
+        setup.memory_progress.show_by(None);
+        let (done, is_found) = ran?;
         let number = index + 1;
         let words = "was done by an earlier start, which ended before it removed the result";
         let note = is_found.then(|| format!("test {number} {words}"));
         // The bytes are the same whichever start has computed them.
+        let (slow, cores) = (watcher.slow.take(), watcher.cores.take());
         let record =
-            TestRecord { slow: watcher.slow.take(), ..protect::result::read(done.result()) };
+            TestRecord { slow, cores: cores.clone(), ..protect::result::read(done.result()) };
         let reports = (ranks.rank() == 0).then_some(&record);
         let is_written = self.report(reports, note.as_deref());
-        Ok(Reported { is_written, result: done.result().to_vec(), done: Some(done) })
+        Ok(Reported { is_written, result: done.result().to_vec(), cores, done: Some(done) })
     }
 
     /// Reports a record, after a note. Returns whether that succeeded.
@@ -575,6 +604,8 @@ pub(super) struct Reported<'a, C: Comm> {
     pub is_written: bool,
     /// On rank 0: the result, to be read by [`protect::result::read`].
     pub result: Vec<u8>,
+    /// On rank 0: what the ranks got of their cores, if that is known.
+    pub cores: Option<CoreShares>,
     /// The result in shared memory, if the test was protected.
     pub done: Option<Done<'a, C>>,
 }

@@ -7,26 +7,35 @@ use super::bf16;
 use super::error::JobError;
 use super::idle::IdleWatch;
 use super::options::JobOptions;
-use super::outlook;
+use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
 use super::{store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
-use crate::protect::{self, FaultInjector, Inject, Outlook, RankProcess, Settings};
-use skt_checkpoint::checkpoint::layout::Geometry;
-use skt_checkpoint::checkpoint::store::{Store, StoreKind};
+use crate::protect::{
+    self, Chosen, FaultInjector, GuessedRates, Inject, MemoryProgress, Outlook, RankProcess,
+    Settings,
+};
+use skt_checkpoint::checkpoint::group::PlacementError;
+use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
+use skt_checkpoint::checkpoint::level::owners::Claimant;
 use skt_config::{GemmPrecision, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
 use skt_health::environment::preflight::{self, DoesNotFit};
-use skt_health::environment::{DgemmSelfTest, Environment, selftest};
+use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
 use skt_host::affinity;
+use skt_host::core_use::JobPart;
 use skt_host::messages;
 use skt_host::process::ending_processes;
+use skt_host::waits::Announced;
 use skt_host::{host, memory};
 use skt_solver::blas::{library, peak};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::team::Team;
+use skt_store::layout::Geometry;
+use skt_store::segments::Process as _;
+use skt_store::store::{Store, StoreKind};
 
 /// Seconds of the DGEMM self-test, where tests take longer.
 const SELF_TEST_SECONDS: f64 = 0.1;
@@ -34,7 +43,7 @@ const SELF_TEST_SECONDS: f64 = 0.1;
 const SELF_TEST_SECONDS_MIN: f64 = 0.01;
 
 /// Why a job cannot run.
-pub struct Refused {
+pub(crate) struct Refused {
     /// The reason, in words.
     pub why: String,
     /// Whether the same start can succeed later, because the obstacle is temporary.
@@ -49,13 +58,15 @@ impl Refused {
 }
 
 /// What all tests of a job share on a rank.
-pub struct Setup<'a> {
+pub(crate) struct Setup<'a> {
     /// The rank's threads.
     pub team: Team,
     /// The hosts, libraries and pinning of the job.
     pub environment: Environment,
     /// The rate of DGEMM with all cores in use, as the mean over ranks.
     pub self_test: DgemmSelfTest,
+    /// The rates that this start has measured.
+    pub rates: MeasuredRates,
     /// Why the job cannot run, if it cannot.
     pub refusal: Option<Refused>,
     /// Whether the job is the reference's: without protection, and tests that do not fit are
@@ -65,18 +76,26 @@ pub struct Setup<'a> {
     pub memory_note: Option<String>,
     /// The store, which outlives the process.
     pub store: &'a (dyn Store + Send + Sync),
+    /// Shows how far this rank has reserved the memory of a test.
+    pub memory_progress: MemoryProgress,
     /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
+    /// On the first rank of a host: the job's processes there, and their CPUs.
+    pub job_here: Option<JobPart>,
     /// Faults to inject into this process.
     pub injector: Arc<FaultInjector>,
     /// The lock that keeps other jobs of the same run away.
     pub lock: Option<Arc<RunLock>>,
+    /// Folders of images that this process has for its job, against jobs on other hosts.
+    _folders: Vec<FolderOwner>,
     /// Keeps other runs away from the cores of this one.
     _pinning: Pinning,
     /// Whether each protected test will have checkpoints; the same on all ranks.
     pub outlooks: Vec<Option<Outlook>>,
     /// The time of each part of the setup on this rank, in words.
     pub part_times: String,
+    /// What this start has chosen, for its restarts.
+    pub chosen: Chosen,
     /// The places of all ranks.
     places: Vec<RankLocation>,
 }
@@ -122,7 +141,7 @@ fn all_places<C: Comm>(
         held_bytes = protect::run_bytes(store, &settings.run_id)?;
         id = Some(store.id()?);
     }
-    Ok(places::gather(world, mask, id, held_bytes, options.thread_variables.clone())?)
+    Ok(places::gather(world, mask, id, held_bytes, options)?)
 }
 
 fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning) -> Environment {
@@ -174,7 +193,7 @@ fn wait_for_memory<C: Comm>(
     };
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
     let (bytes, team) = (|| bytes, Team::solo());
-    let process = RankProcess(&team);
+    let process = RankProcess(&team, None);
     let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
     let may_come = || {
         let is_over = patience.is_over(true);
@@ -219,12 +238,39 @@ fn take_lock<C: Comm>(
         return Ok((None, None));
     }
     let (team, host) = (Team::solo(), world.host());
-    let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team))?;
+    let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team, None))?;
     let in_use = taken.as_ref().err().map(ToString::to_string);
     let why = collect::first_text(world, &in_use.unwrap_or_default())?;
     let stays = collect::any(world, taken.as_ref().is_err_and(|why| !why.passes()))?;
     let refusal = why.map(|why| Refused { why, passes: !stays });
     Ok((taken.ok().map(Arc::new), refusal))
+}
+
+/// Takes the folders of the run's levels for this job. The inner error is why that fails, the same
+/// on all ranks. Collective.
+fn take_folders<C: Comm>(
+    world: &C,
+    settings: &Settings,
+    index: usize,
+    lock: &RunLock,
+) -> Result<Result<Vec<FolderOwner>, Refused>, JobError> {
+    let Some(number) = settings.job_number.filter(|_| !settings.levels.0.is_empty()) else {
+        return Ok(Ok(Vec::new()));
+    };
+    let (team, host) = (Team::solo(), world.host());
+    let process = RankProcess(&team, None);
+    let (supervisor, outlives_losses) = (process.supervisor(), settings.on_loss.is_outlived());
+    let claimant = Claimant {
+        job: ImageJob { number, host, supervisor, outlives_losses },
+        is_first_on_node: index == 0,
+        ended: lock.folder_owner(),
+        process: &process,
+    };
+    let taken = settings.levels.take_folders(world, &settings.run_id, &claimant)?;
+    if taken.is_ok() {
+        lock.set_folder_owner(number);
+    }
+    Ok(taken.map_err(|why| Refused { passes: why.passes(), why: why.to_string() }))
 }
 
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
@@ -253,7 +299,7 @@ fn fault_of_no_rank(settings: &Settings, options: &JobOptions, ranks: usize) -> 
 }
 
 /// The first line that a job prints.
-pub fn starting_line(ranks: usize, spec: &RunSpec) -> String {
+pub(crate) fn starting_line(ranks: usize, spec: &RunSpec) -> String {
     let (tests, threads) = (spec.tests().len(), spec.threads);
     format!("{tests} test(s) on {ranks} rank(s) of {threads} thread(s): measuring DGEMM")
 }
@@ -263,7 +309,7 @@ impl<'a> Setup<'a> {
     ///
     /// # Errors
     /// When a rank is lost, threads cannot be started, or the BLAS has no work space.
-    pub fn new<C: Comm>(
+    pub(crate) fn new<C: Comm>(
         world: &C,
         spec: &RunSpec,
         settings: &Settings,
@@ -277,8 +323,10 @@ impl<'a> Setup<'a> {
         let injector = Arc::new(injector);
         // Our own threads call the BLAS, each for itself.
         library::use_one_thread();
+        let mut wait = Announced::begin("all ranks to find their stores");
         let mut places = all_places(world, settings, options, store)?;
         watch.end_part("ranks and stores");
+        wait.update("all ranks to start their threads and to time the BLAS");
         let (threads, pin) = (spec.threads, spec.pin);
         let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin };
         let pinning = Pinning::new(world, &places, &wanted)?;
@@ -294,12 +342,22 @@ impl<'a> Setup<'a> {
         let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
         explain(&mut self_test.warnings, lack, &found);
         self_test.warnings.extend(places::other_thread_variables(&places, threads));
+        self_test.warnings.extend(places::other_blas(&places));
         watch.end_part("DGEMM self-test");
+        let mut rates = MeasuredRates {
+            gflops_per_core: self_test.gflops_per_core,
+            rank_read_bytes: f64::INFINITY,
+        };
+        // Only checkpoints and limits of time are decided by it.
+        if settings.is_on() {
+            rates.rank_read_bytes = rank_read_bytes(world, &team, spec)?;
+            watch.end_part("memory rate");
+        }
         let selected = bf16::select_library(world, &team, spec, &environment.blas, test_seconds)?;
         if spec.gemm == GemmPrecision::Bf16 {
             watch.end_part("test of bf16");
         }
-        let (_, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
+        let (here, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
         let (_, index) = places::alike(&places, world.rank(), RankLocation::memory);
         if settings.is_on() && index == 0 {
             warnings::print(&protect::doubtful(store)?);
@@ -307,17 +365,28 @@ impl<'a> Setup<'a> {
         let lack_of_bf16 = selected.as_ref().err().cloned();
         environment.bf16 = selected.ok().flatten();
         let refused = collect::first_text(world, pinning.refusal().unwrap_or_default())?
+            .or_else(|| places::refused_blas(&places, spec.blas.as_deref()))
             .or(lack_of_bf16)
             .or_else(|| fault_of_no_rank(settings, options, world.size()))
             .or_else(|| outlook::nothing_to_resume(spec, settings))
             .or_else(|| places::store_of_several_kernels(&places, &settings.store));
+        wait.update("all ranks to take hold of the run");
         // The refusal is the same on all ranks.
         let (lock, mut refusal) = match refused {
             Some(why) => (None, Some(Refused::for_good(why))),
             None => take_lock(world, settings, store, index)?,
         };
+        wait.update("process 0 and the first of each node to take the folders of images");
+        let mut folders = Vec::new();
+        if let Some(lock) = lock.as_ref().filter(|_| refusal.is_none()) {
+            match take_folders(world, settings, index, lock)? {
+                Ok(taken) => folders = taken,
+                Err(why) => refusal = Some(why),
+            }
+        }
         warn_of_one_store(&places, world.rank());
         let is_as_reference = options.as_reference && !settings.is_on();
+        wait.update("memory that processes of earlier starts still have");
         if refusal.is_none() {
             wait_for_memory(world, spec, settings, options, store, &mut places)?;
         }
@@ -331,7 +400,7 @@ impl<'a> Setup<'a> {
             refusal = lack.map(Refused::for_good);
         }
         let outlooks = match refusal {
-            None => outlook::outlooks(world, &spec.tests(), settings, self_test.gflops_per_core)?,
+            None => outlook::outlooks(world, &spec.tests(), settings, rates)?,
             // The outlooks are not used, and tests that do not fit may be too large to count.
             Some(_) => Vec::new(),
         };
@@ -340,36 +409,64 @@ impl<'a> Setup<'a> {
             team,
             environment,
             self_test,
+            rates,
             refusal,
             is_as_reference,
             memory_note: memory_note(spec, settings, &places),
             store,
+            memory_progress: MemoryProgress::default(),
             is_first_on_host: index_on_host == 0,
+            job_here: (index_on_host == 0).then(|| places::job_part(&places, &here)),
             injector,
             lock,
+            _folders: folders,
             _pinning: pinning,
             outlooks,
             part_times: watch.words(),
+            chosen: places::chosen(&places),
             places,
         })
     }
 }
 
 impl Setup<'_> {
+    /// The predicted rates of a test.
+    pub(crate) fn guessed_rates(&self, test: &TestSpec) -> GuessedRates {
+        self.rates.guess(test)
+    }
+
     /// Checks all tests of `spec` against the memory of the hosts.
-    pub fn check_memory(&self, spec: &RunSpec, settings: &Settings) -> Result<(), DoesNotFit> {
+    pub(crate) fn check_memory(
+        &self,
+        spec: &RunSpec,
+        settings: &Settings,
+    ) -> Result<(), DoesNotFit> {
         check_memory(spec, settings, &self.places).map_or(Ok(()), Err)
     }
 
     /// Why a test is skipped, if it is: it does not fit into the memory of the hosts. The same on
     /// all ranks.
-    pub fn lack_of_skipped(&self, test: &TestSpec, settings: &Settings) -> Option<DoesNotFit> {
+    pub(crate) fn lack_of_skipped(
+        &self,
+        test: &TestSpec,
+        settings: &Settings,
+    ) -> Option<DoesNotFit> {
         let lack = || check_memory_of(test, settings, &self.places);
         self.is_as_reference.then(lack).flatten()
     }
 
+    /// Why the hosts of a test cannot have its groups, if they cannot. The same on all ranks.
+    pub(crate) fn lack_of_groups(
+        &self,
+        test: &TestSpec,
+        settings: &Settings,
+    ) -> Option<PlacementError> {
+        let hosts = self.places[..test.ranks()].iter().map(|place| place.host.as_str());
+        protect::form_groups(settings, hosts).err()
+    }
+
     /// The lines about the setup in the head of the report.
-    pub fn notes(&self, spec: &RunSpec, settings: &Settings) -> Vec<String> {
+    pub(crate) fn notes(&self, spec: &RunSpec, settings: &Settings) -> Vec<String> {
         let mut notes = vec![format!("start    : {}", self.part_times)];
         if self.is_as_reference {
             let words = "no, as in the reference: a lost node ends the run; skt-hpl, the same \
@@ -446,10 +543,29 @@ fn self_test<C: Comm>(
         gflops_per_core,
         peak_gflops_per_core,
         blas,
+        kernel::named_by(blas),
         host.has_avx2,
         host.nominal_gigahertz,
     );
     Ok(DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings })
+}
+
+/// Bytes a second at which a rank reads a matrix of these tests, while all ranks do, as the mean
+/// over ranks. Collective.
+fn rank_read_bytes<C: Comm>(world: &C, team: &Team, spec: &RunSpec) -> Result<f64, JobError> {
+    let tests = spec.tests();
+    let entries = |test: &TestSpec| (test.n as f64).powi(2) / (test.ranks() * test.threads) as f64;
+    let most = tests.iter().map(entries).fold(0.0, f64::max);
+    let is_mxp = tests.iter().any(|test| test.mxp.is_some());
+    world.barrier()?;
+    let rate = if is_mxp {
+        selftest::read_bytes_per_second::<f32>(team, most)?
+    } else {
+        selftest::read_bytes_per_second::<f64>(team, most)?
+    };
+    let mut sum = [rate];
+    collect::all_sum(world, &mut sum)?;
+    Ok(sum[0] / world.size() as f64)
 }
 
 /// The host with the largest lack of memory, if any host has one; why the job does not fit, and

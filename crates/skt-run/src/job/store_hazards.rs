@@ -8,11 +8,11 @@ use skt_terms::shown::and_more;
 use super::places::RankLocation;
 use super::warnings;
 use crate::protect::{self, Settings};
-use skt_checkpoint::checkpoint::segments::node_store::NodeStore;
-use skt_checkpoint::checkpoint::store::{Store, StoreKind};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::largest_that;
 use skt_solver::comm::{Comm, CommError, collect};
+use skt_store::segments::node_store::NodeStore;
+use skt_store::store::{Store, StoreKind};
 
 /// The report of one process of each store; those of other processes are empty.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -28,7 +28,7 @@ struct HostReport {
 /// Why a host's store cannot keep the segments of all tests, if so; the same on all ranks. Rank 0
 /// prints warnings of what may remove them. `index` is the index of this rank among those that see
 /// its store. Collective.
-pub fn find<C: Comm>(
+pub(crate) fn find<C: Comm>(
     world: &C,
     spec: &RunSpec,
     settings: &Settings,

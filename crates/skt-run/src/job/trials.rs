@@ -15,10 +15,10 @@ use crate::events::Silent;
 use crate::protect::{self, Outlook, Settings};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::store::Store;
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::DoesNotFit;
 use skt_solver::comm::{Comm, collect};
+use skt_store::store::Store;
 
 /// The ranks of a job of trials.
 pub struct Trials<'a, C: Comm> {
@@ -64,7 +64,7 @@ impl<'a, C: Comm> Trials<'a, C> {
 
     /// The predicted rate of a test before any has run, in operations a second.
     pub fn guessed_rate(&self, test: &TestSpec) -> f64 {
-        outlook::guessed_rate(test, self.setup.self_test.gflops_per_core)
+        self.setup.guessed_rates(test).flops
     }
 
     /// On rank 0: runs a test on all ranks. What is wrong with the test itself is in its record.
@@ -103,8 +103,8 @@ impl<'a, C: Comm> Trials<'a, C> {
 
     /// Runs a test. Returns its record on rank 0. Collective.
     fn run(&mut self, test: &TestSpec) -> Result<Option<TestRecord>, JobError> {
-        let (alone, gflops) = (std::slice::from_ref(test), self.setup.self_test.gflops_per_core);
-        self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, gflops)?;
+        let (alone, rates) = (std::slice::from_ref(test), self.setup.rates);
+        self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, rates)?;
         let mut unreported = Silent;
         let mut tests = Tests::new(self.spec, self.settings, &self.setup, &mut unreported);
         let is_protected = tests.is_protected(0, Resume::Never);
@@ -121,7 +121,8 @@ impl<'a, C: Comm> Trials<'a, C> {
             done.clear()?;
         }
         let is_known = self.world.rank() == 0;
-        Ok(is_known.then(|| protect::result::read(&reported.result)))
+        let read = || protect::result::read(&reported.result);
+        Ok(is_known.then(|| TestRecord { cores: reported.cores.clone(), ..read() }))
     }
 
     /// Whether the last test that ran had checkpoints or checksums.

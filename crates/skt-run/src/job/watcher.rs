@@ -2,16 +2,19 @@
 
 use std::time::{Duration, Instant};
 
-use skt_terms::units;
+use skt_terms::units::{self, counted};
 
-use crate::events::{Phase, RunEvents};
+use crate::cores::TestCores;
+use crate::events::{Phase, RunEvents, Saved, SavedQueue, Stepper};
 use crate::heartbeat;
 use crate::power::TestPower;
 use crate::protect::{self, FaultInjector};
+use crate::record::cores::CoreShares;
 use crate::record::energy::RankEnergy;
 use crate::record::{Restart, Sample, Samples};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, SlowReport};
+use skt_host::core_use::CoreUse;
 use skt_solver::comm;
 
 /// The order below which a test is small: it takes next to no time, and hundreds may follow.
@@ -34,16 +37,28 @@ pub(super) struct Watcher<'a> {
     pub samples: Samples,
     /// The energy that is measured here.
     pub power: TestPower<'a>,
+    /// What the protection of the test has saved.
+    pub saved: SavedQueue,
+    /// What this rank gets of its cores.
+    pub core_watch: TestCores,
+    /// On rank 0: what all ranks got of them, once the timed part has ended.
+    pub cores: Option<CoreShares>,
     /// On rank 0: the rates of all ranks, once the matrix has been factored.
     pub slow: Option<SlowReport>,
 }
 
 impl Watcher<'_> {
     /// Prints a line about the test, unless it is small.
-    pub fn announce(&mut self, line: &str) {
+    pub(crate) fn announce(&mut self, line: &str) {
         if self.test.n >= SMALL_N {
             self.events.announce(&format!("N={}: {line}", self.test.n));
         }
+    }
+
+    /// Reports what the protection has saved.
+    fn report_saved(&mut self) {
+        let saved = self.saved.take();
+        saved.iter().for_each(|saved| self.events.saved(saved));
     }
 
     /// The predicted seconds of the step that begins at this column.
@@ -65,12 +80,14 @@ impl Watcher<'_> {
 
 impl RunEvents for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
+        self.report_saved();
         let n = self.test.n;
         let step_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
         comm::expect_pause(step_seconds);
         self.enter(phase, step_seconds);
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();
+            self.core_watch.begins();
         }
         if matches!(phase, Phase::BackSubstitute | Phase::Refine) {
             self.injector.back();
@@ -104,13 +121,20 @@ impl RunEvents for Watcher<'_> {
         heartbeat::columns(done, n, self.step_seconds(done));
         self.injector.columns(done);
         self.samples.push(elapsed_seconds, done);
+        self.report_saved();
         self.events.columns(done, n, elapsed_seconds);
+    }
+
+    fn stepper(&self) -> Option<Stepper> {
+        let (mut show, n) = (self.events.stepper()?, self.test.n);
+        Some(Box::new(move |seconds, line| show(seconds, &format!("N={n}: {line}"))))
     }
 
     fn step(&mut self, elapsed_seconds: f64, line: &str) {
         // The phases of a checkpoint between two steps are over.
         heartbeat::enter_phase(Phase::Refine.name());
         self.injector.columns(self.test.n);
+        self.report_saved();
         self.events.step(elapsed_seconds, line);
     }
 
@@ -120,6 +144,7 @@ impl RunEvents for Watcher<'_> {
 
     fn timed_part_ends(&mut self) {
         self.power.ends();
+        self.core_watch.ends();
         if self.test.n >= SMALL_N {
             self.power.sample();
         }
@@ -127,6 +152,18 @@ impl RunEvents for Watcher<'_> {
 
     fn energy(&mut self, seconds: f64) -> RankEnergy {
         self.power.energy(seconds)
+    }
+
+    fn saved(&mut self, saved: &Saved) {
+        self.events.saved(saved);
+    }
+
+    fn core_use(&mut self) -> Option<CoreUse> {
+        self.core_watch.used()
+    }
+
+    fn cores(&mut self, shares: CoreShares) {
+        self.cores = Some(shares);
     }
 
     fn slow(&mut self, named: &Named) {
@@ -150,9 +187,9 @@ impl RunEvents for Watcher<'_> {
 /// The line that announces the generation of a matrix.
 fn generating_line(n: usize, total_bytes: u64, ranks: usize) -> String {
     format!(
-        "N={n}: generating the matrix ({} on {ranks} rank{})",
+        "N={n}: generating the matrix ({} on {})",
         units::bytes(total_bytes),
-        if ranks == 1 { "" } else { "s" }
+        counted(ranks, "rank")
     )
 }
 

@@ -120,7 +120,7 @@ impl Shared {
 
 impl Sampler {
     /// Starts to sample `source` under `root`.
-    pub fn start(root: Root, source: EnergySource) -> io::Result<Self> {
+    pub(crate) fn start(root: Root, source: EnergySource) -> io::Result<Self> {
         let state = Mutex::new(SamplerState { tracker: Tracker::new(source), is_over: false });
         let shared = Shared { root, since: Instant::now(), state, ends: Condvar::new() };
         let (shared, thread) = (Arc::new(shared), thread::Builder::new().name("power".to_owned()));
@@ -130,14 +130,14 @@ impl Sampler {
     }
 
     /// Takes a sample now.
-    pub fn sample(&self) {
+    pub(crate) fn sample(&self) {
         self.shared.sample(&mut self.shared.lock());
     }
 
     /// The energy of a time of `seconds` of which `before_seconds` had passed at `origin`, as far
     /// as it is known. If its end has passed just now, this waits for a sample after it, three
     /// seconds at most.
-    pub fn over(
+    pub(crate) fn over(
         &self,
         origin: Instant,
         before_seconds: f64,

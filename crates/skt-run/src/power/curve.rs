@@ -46,7 +46,7 @@ impl PowerPiece {
 
 impl Curve {
     /// Adds a piece. One that is empty, or begins before the end of the last one, is left out.
-    pub fn push(&mut self, piece: PowerPiece) {
+    pub(crate) fn push(&mut self, piece: PowerPiece) {
         let begins_late = self.end().is_none_or(|end| piece.from >= end);
         if piece.to > piece.from && begins_late {
             self.0.push(piece);
@@ -57,12 +57,12 @@ impl Curve {
     }
 
     /// The end of the last piece, in seconds.
-    pub fn end(&self) -> Option<f64> {
+    pub(crate) fn end(&self) -> Option<f64> {
         self.0.last().map(|piece| piece.to)
     }
 
     /// Joules between two moments, and the seconds of that time in which they are known.
-    pub fn over(&self, from: f64, to: f64) -> [f64; 2] {
+    pub(crate) fn over(&self, from: f64, to: f64) -> [f64; 2] {
         let first = self.0.partition_point(|piece| piece.to <= from);
         let pieces = self.0[first..].iter().take_while(|piece| piece.from < to);
         let sum = |[joules, seconds]: [f64; 2], [more_joules, more_seconds]: [f64; 2]| {
@@ -73,7 +73,7 @@ impl Curve {
 
     /// The energy of the `seconds` before `end` by `source`, as far as it is known; `None` if
     /// nothing is. `covers` describes what the source covers.
-    pub fn reading(
+    pub(crate) fn reading(
         &self,
         end: f64,
         seconds: f64,

@@ -11,7 +11,7 @@ use skt_solver::comm::{Comm, CommError, collect};
 
 /// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
 /// same on all ranks. Collective, unless the test is too short to be measured.
-pub fn gather<C: Comm>(
+pub(crate) fn gather<C: Comm>(
     comm: &C,
     seconds: f64,
     measure: impl FnOnce() -> RankEnergy,

@@ -1,10 +1,14 @@
 //! The readings of a meter of the site: lines with a time and watts.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use skt_terms::shown::shown;
+
 use super::curve::{Curve, LONGEST_BETWEEN, PowerPiece};
-use super::meter_lines::{LineError, MeterLines};
+use super::meter_lines::{MeterLines, MeterReading};
+use super::meter_text::LineError;
 use crate::record::energy::{EnergyReading, METER};
 
 /// The time at either end of a test that need not be covered, in seconds: a report's times are no
@@ -13,70 +17,193 @@ const TOLERANCE: f64 = 0.01;
 /// More than any site takes.
 const WATTS_MAX: f64 = 1e9;
 
-/// The readings of a meter, in the order of time.
+/// How the lines of a meter are read.
+#[derive(Debug, Clone, Default)]
+pub struct LogSettings {
+    /// Added to the times of the meter, to have those of the run, in seconds.
+    pub offset_seconds: f64,
+    /// The names of the columns of power to add; empty for the one that is known.
+    pub columns: Vec<String>,
+    /// Whether the powers of several sensors are added.
+    pub adds_sensors: bool,
+}
+
+/// The readings of a meter, each sensor's in the order of time.
 #[derive(Debug, Default)]
 pub(super) struct PowerLog {
     lines: MeterLines,
-    /// Added to the times of the meter, to have those of the run.
-    offset_seconds: f64,
-    curve: Curve,
+    settings: LogSettings,
+    sensors: BTreeMap<String, SensorLog>,
+    /// Lines without a reading.
+    missing: usize,
     /// The times of the first and the last reading, in seconds since 1970.
     span: Option<(f64, f64)>,
-    last_watts: f64,
     /// The longest time between two readings, in seconds; `None` before the second reading.
     pub longest_between: Option<f64>,
+}
+
+/// The readings of a sensor, in the order of time.
+#[derive(Debug, Default)]
+struct SensorLog {
+    curve: Curve,
+    /// The time and the watts of the last reading.
+    last: Option<(f64, f64)>,
     /// Whether a line since the last reading was wrong: power around it is unknown.
     is_cut: bool,
+    groups: Groups,
+}
+
+/// Groups of readings that are close together in time, as of several sensors without names.
+#[derive(Debug, Default)]
+struct Groups {
+    readings: usize,
+    /// Groups after the first.
+    others: usize,
+    /// The longest time between two readings of the present group; `None` before its second one.
+    longest_within: Option<f64>,
+}
+
+impl Groups {
+    /// Counts a reading `between` seconds after the last one.
+    fn add(&mut self, between: f64) {
+        /// The time between groups is so much longer than any within one.
+        const APART: f64 = 10.0;
+        self.readings += 1;
+        if self.longest_within.is_some_and(|longest| between > APART * longest) {
+            self.others += 1;
+            self.longest_within = None;
+        } else {
+            self.longest_within = Some(self.longest_within.unwrap_or(0.0).max(between));
+        }
+    }
+
+    /// Whether at least each 20th reading begins a group: nodes have up to 16 accelerators. A meter
+    /// that changes its pace has a few, and one with a clock of seconds has a time twice at times.
+    fn are_sensors(&self) -> bool {
+        self.others > 1 && 20 * self.others > self.readings
+    }
+}
+
+impl SensorLog {
+    fn add(&mut self, seconds: f64, watts: f64) -> Result<(), &'static str> {
+        let is_cut = std::mem::take(&mut self.is_cut);
+        if let Some((before, last_watts)) = self.last {
+            let between = seconds - before;
+            if between < 0.0 {
+                return Err("its time is before that of the reading above");
+            }
+            if between <= LONGEST_BETWEEN && !is_cut {
+                let watts = [last_watts, watts];
+                self.curve.push(PowerPiece { from: before, to: seconds, watts });
+            }
+            self.groups.add(between);
+        }
+        self.last = Some((seconds, watts));
+        Ok(())
+    }
 }
 
 impl PowerLog {
+    pub(crate) fn new(settings: LogSettings) -> Self {
+        let lines = MeterLines::with_columns(&settings.columns);
+        Self { lines, settings, ..Self::default() }
+    }
+
     /// Reads the next line.
     ///
     /// # Errors
     /// The line has none of the documented forms, is no power, or is older than the one before.
-    pub fn read(&mut self, line: &str) -> Result<(), LineError> {
+    pub(crate) fn read(&mut self, line: &str) -> Result<(), LineError> {
         let read = match self.lines.read(line) {
             Ok(None) => Ok(()),
-            Ok(Some(reading)) => {
-                self.add(reading).map_err(|what| LineError { column: 1, what: what.to_owned() })
-            }
+            Ok(Some(reading)) => self.add(reading).map_err(|what| LineError { column: 1, what }),
             Err(error) => Err(error),
         };
-        self.is_cut |= read.is_err();
+        if read.is_err() {
+            self.sensors.values_mut().for_each(|sensor| sensor.is_cut = true);
+        }
         read
     }
 
-    fn add(&mut self, (seconds, watts): (f64, f64)) -> Result<(), &'static str> {
-        let seconds = seconds + self.offset_seconds;
+    fn add(&mut self, reading: MeterReading) -> Result<(), String> {
+        let seconds = reading.seconds + self.settings.offset_seconds;
+        let Some(watts) = reading.watts else {
+            self.missing += 1;
+            return Ok(());
+        };
         if !(0.0..=WATTS_MAX).contains(&watts) || !seconds.is_finite() {
-            return Err("this is no power in watts");
+            return Err("this is no power in watts".to_owned());
         }
-        let (first, before) = self.span.unwrap_or((seconds, seconds));
-        if seconds < before {
-            return Err("its time is before that of the reading above");
+        let is_other = !self.sensors.is_empty() && !self.sensors.contains_key(&reading.sensor);
+        if is_other && !self.settings.adds_sensors {
+            return Err(format!(
+                "`{}` is a second sensor; `report --power-sum` adds all sensors of a log",
+                shown(&reading.sensor)
+            ));
         }
-        let is_cut = std::mem::take(&mut self.is_cut);
-        if self.span.is_some() {
+        let sensor = self.sensors.entry(reading.sensor).or_default();
+        let before = sensor.last;
+        sensor.add(seconds, watts)?;
+        if let Some((before, _)) = before {
             let between = seconds - before;
             self.longest_between = Some(self.longest_between.unwrap_or(0.0).max(between));
-            if between <= LONGEST_BETWEEN && !is_cut {
-                let watts = [self.last_watts, watts];
-                self.curve.push(PowerPiece { from: before, to: seconds, watts });
-            }
         }
-        (self.span, self.last_watts) = (Some((first, seconds)), watts);
+        let (first, last) = self.span.unwrap_or((seconds, seconds));
+        self.span = Some((first.min(seconds), last.max(seconds)));
         Ok(())
     }
 
     /// The times of the first and the last reading, in seconds since 1970.
-    pub fn span(&self) -> Option<(f64, f64)> {
+    pub(crate) fn span(&self) -> Option<(f64, f64)> {
         self.span
+    }
+
+    /// Which columns of power are read, as words after a comma; empty without a header.
+    pub(super) fn columns(&self) -> String {
+        let Some(columns) = self.lines.columns() else { return String::new() };
+        let names = columns.power_names();
+        let which = match names.len() {
+            0 => return String::new(),
+            1 => "column",
+            _ => "columns",
+        };
+        let only = if columns.has_accelerators_only { " (accelerators only)" } else { "" };
+        format!(", {which} {}{only}", shown(&names.join(" + ")))
+    }
+
+    /// A warning if the readings leave out what the solver runs on.
+    pub(super) fn lack(&self) -> Option<String> {
+        let columns = self.lines.columns().filter(|columns| columns.has_accelerators_only)?;
+        Some(format!(
+            "{} measures accelerators only: the power of the processors, on which the benchmark \
+             runs, and of the rest of the nodes is missing, so Gflop/s/W is no figure of this run; \
+             measure whole nodes (BMC, PDU)",
+            shown(&columns.power_names().join(" + "))
+        ))
     }
 
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
     /// if nothing is. `covers` describes what the meter covers.
-    pub fn over(&self, end: f64, seconds: f64, covers: &str) -> Option<EnergyReading> {
-        self.curve.reading(end, seconds, METER, covers)
+    ///
+    /// # Errors
+    /// Several sensors without names seem to have written the readings.
+    pub(crate) fn over(
+        &self,
+        end: f64,
+        seconds: f64,
+        covers: &str,
+    ) -> Result<Option<EnergyReading>, String> {
+        if self.sensors.values().any(|sensor| sensor.groups.are_sensors()) {
+            return Err(
+                "has several readings for each time, as of several sensors without names: add a \
+                 column with the name of the sensor (`index`, `sensor`), and --power-sum; or write \
+                 one reading for each time"
+                    .to_owned(),
+            );
+        }
+        let of_sensor = |sensor: &SensorLog| sensor.curve.reading(end, seconds, METER, covers);
+        let readings: Option<Vec<_>> = self.sensors.values().map(of_sensor).collect();
+        Ok(readings.and_then(|readings| readings.into_iter().reduce(EnergyReading::plus)))
     }
 }
 
@@ -88,23 +215,40 @@ pub struct LogFile {
 }
 
 impl LogFile {
-    /// Reads a log whose clock is `offset_seconds` late compared with that of the run.
+    /// Reads a log.
     ///
     /// # Errors
     /// Why not: the file cannot be read, a line has none of the documented forms, or there is no
     /// reading.
-    pub fn read(path: &Path, offset_seconds: f64) -> Result<Self, String> {
+    pub fn read(path: &Path, settings: LogSettings) -> Result<Self, String> {
         let name = path.display().to_string();
         let text = fs::read_to_string(path)
             .map_err(|why| format!("cannot read the power log '{name}': {why}"))?;
-        let log = parse(&text, offset_seconds).map_err(|why| format!("'{name}', {why}"))?;
+        let log = parse(&text, settings).map_err(|why| format!("'{name}', {why}"))?;
         if log.span.is_none() {
             return Err(format!(
-                "'{name}' has no reading: a line is a time in seconds since 1970 and a power, e.g. \
-                 `1700000000.5,412.5`"
+                "'{name}' has no reading: a line is a time and a power, e.g. `1700000000.5,412.5`"
             ));
         }
         Ok(Self { name, log })
+    }
+
+    /// What the log measures, in words.
+    fn covers(&self) -> String {
+        let PowerLog { sensors, missing, .. } = &self.log;
+        let mut covers = format!("what is measured in {}{}", self.name, self.log.columns());
+        if sensors.len() > 1 {
+            covers += &format!(", {} sensors", sensors.len());
+        }
+        if *missing > 0 {
+            covers += &format!(", {missing} line(s) without a reading left out");
+        }
+        covers
+    }
+
+    /// A warning if the log leaves out what the solver runs on.
+    pub fn lack(&self) -> Option<String> {
+        Some(format!("'{}': {}", self.name, self.log.lack()?))
     }
 
     /// The energy of the test named `test`, of `seconds` seconds, that ended at `end`.
@@ -112,14 +256,16 @@ impl LogFile {
     /// # Errors
     /// Which part of it the log does not have.
     pub fn over(&self, test: &str, end: f64, seconds: f64) -> Result<EnergyReading, String> {
-        let reading = self.log.over(end, seconds, &format!("what is measured in {}", self.name));
+        let reading = self.log.over(end, seconds, &self.covers());
+        let reading = reading.map_err(|why| format!("'{}' {why}", self.name))?;
         let measured = reading.as_ref().map_or(0.0, |reading| reading.measured_seconds);
         let (from, to) = self.log.span.unwrap_or_default();
         reading.filter(|_| measured >= seconds - 2.0 * TOLERANCE).ok_or_else(|| {
             format!(
                 "'{}' does not cover the timed part of {test}: {:.1} of {seconds:.1} s are missing \
                  (it has {from:.1} to {to:.1}, the test took {:.1} to {end:.1}, in seconds since \
-                 1970); is the meter's clock off? --power-clock-offset",
+                 1970). Is the meter's clock off: --power-clock-offset; are its times without a \
+                 zone not in the local one: TZ=UTC before the command",
                 self.name,
                 seconds - measured,
                 end - seconds
@@ -129,10 +275,10 @@ impl LogFile {
 }
 
 /// Reads the text of a log, which may have no reading. An error has the number of the line.
-fn parse(text: &str, offset_seconds: f64) -> Result<PowerLog, String> {
+fn parse(text: &str, settings: LogSettings) -> Result<PowerLog, String> {
     // Programs of Windows mark text as UTF-8 so.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut log = PowerLog { offset_seconds, ..PowerLog::default() };
+    let mut log = PowerLog::new(settings);
     for (number, line) in (1..).zip(text.lines()) {
         log.read(line).map_err(|why| format!("line {number}, {why}"))?;
     }
@@ -145,11 +291,15 @@ mod tests {
 
     use super::*;
 
-    fn file(text: &str, offset: f64) -> Result<LogFile, String> {
+    fn file_with(text: &str, settings: LogSettings) -> Result<LogFile, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log.csv");
         fs::write(&path, text).unwrap();
-        LogFile::read(&path, offset)
+        LogFile::read(&path, settings)
+    }
+
+    fn file(text: &str, offset_seconds: f64) -> Result<LogFile, String> {
+        file_with(text, LogSettings { offset_seconds, ..LogSettings::default() })
     }
 
     /// Power rises by 10 W a second from 1000 W at the time 5000 of the meter.
@@ -189,16 +339,85 @@ mod tests {
             ("5,2\n\n# it was set back\n4,3\n", "line 4, column 1: its time is before"),
             ("5,2\n6,2000000000\n", "line 2, column 1: this is no power"),
             ("time,watts\n", "log.csv' has no reading: a line is a time"),
-            ("1,2\n1700000000,250;412,75\n", "line 2, column 20: 3 fields in place of 2"),
-            ("1;412,5\n2;412,5\n", "line 1, column 3: `412,5` is no power"),
+            ("1,2\n1700000000,250,412,75\n", "line 2, column 16: 4 fields in place of 2"),
+            ("1;1.412,5\n2;412,5\n", "line 1, column 3: `1.412,5` is no power"),
             ("", "log.csv' has no reading"),
         ] {
             let message = file(text, 0.0).unwrap_err();
             assert!(message.contains(why), "{text:?}: {message}");
         }
         assert!(file("\u{feff}time;power [kW]\r\n5;0.1\r\n", 0.0).is_ok());
-        let missing = LogFile::read(Path::new("/nonexistent/log"), 0.0).unwrap_err();
+        let missing = LogFile::read(Path::new("/nonexistent/log"), LogSettings::default());
+        let missing = missing.unwrap_err();
         assert!(missing.starts_with("cannot read the power log '/nonexistent/log': "), "{missing}");
+    }
+
+    /// The energy of the first four seconds of such a log.
+    fn four_seconds(text: &str, settings: LogSettings) -> Result<EnergyReading, String> {
+        file_with(text, settings)?.over("test 1", 4.0, 4.0)
+    }
+
+    #[test]
+    fn lines_without_a_reading_are_counted_and_bridged() {
+        let log = "time,power\n0,100\n1,100\n2,\n3,[N/A]\n4,100\n";
+        let reading = four_seconds(log, LogSettings::default()).unwrap();
+        assert_eq!((reading.joules, reading.measured_seconds), (400.0, 4.0));
+        let covers = "log.csv, column power, 2 line(s) without a reading left out";
+        assert!(reading.covers.ends_with(covers), "{reading:?}");
+    }
+
+    #[test]
+    fn sensors_are_added_if_that_is_asked_for() {
+        let line = |second: usize| format!("{second}.1, 0, 100 W\n{second}.102, 1, 50 W\n");
+        let log = "timestamp, index, power.draw [W]\n0.0, 0, 100 W\n0.0, 1, 50 W\n".to_owned()
+            + &(0..5).map(line).collect::<String>();
+        let sum = LogSettings { adds_sensors: true, ..LogSettings::default() };
+        let reading = four_seconds(&log, sum).unwrap();
+        assert!((reading.joules - 600.0).abs() < 1e-9, "{reading:?}");
+        assert_eq!((reading.mean_watts, reading.watts[0]), (150.0, Some(150.0)));
+        assert!(reading.covers.ends_with("(accelerators only), 2 sensors"), "{reading:?}");
+        let why = four_seconds(&log, LogSettings::default()).unwrap_err();
+        assert!(why.contains("line 3, column 1: `1` is a second sensor"), "{why}");
+    }
+
+    #[test]
+    fn columns_are_added_if_they_are_named() {
+        let log = "Time_Of_Day_Seconds\tPkgWatt\tRAMWatt\n0.0\t280.5\t20\n4.0\t280.5\t20\n";
+        let of = |columns: &[&str]| {
+            let columns = columns.iter().map(|&name| name.to_owned()).collect();
+            four_seconds(log, LogSettings { columns, ..LogSettings::default() })
+        };
+        assert_eq!(of(&[]).unwrap().mean_watts, 280.5);
+        assert_eq!(of(&["ramwatt"]).unwrap().mean_watts, 20.0);
+        let both = of(&["PkgWatt", "RAMWatt"]).unwrap();
+        assert_eq!(both.mean_watts, 300.5);
+        assert!(both.covers.ends_with("log.csv, columns PkgWatt + RAMWatt"), "{both:?}");
+        let why = of(&["PkgWatt", "GFXWatt"]).unwrap_err();
+        assert!(why.contains("line 1, column 1: not one column has the name `GFXWatt`"), "{why}");
+    }
+
+    #[test]
+    fn sensors_without_names_are_refused() {
+        let times = |apart: f64, sensors: usize| {
+            let of_second = |second: usize| {
+                let line = |it: usize| format!("{} 100\n", second as f64 + apart * it as f64);
+                (0..sensors).map(line).collect::<String>()
+            };
+            four_seconds(&(0..6).map(of_second).collect::<String>(), LogSettings::default())
+        };
+        for (apart, sensors) in [(0.0, 2), (0.002, 2), (0.0, 8), (0.004, 16)] {
+            let why = times(apart, sensors).expect_err("it has several sensors");
+            assert!(why.contains("log.csv' has several readings for each time"), "{why}");
+        }
+        assert_eq!(times(0.25, 4).unwrap().mean_watts, 100.0);
+        // The clock of a meter has seconds, and its pace is a bit less than one, or changes.
+        let seconds = |pace: fn(usize) -> usize| {
+            let line = |it: usize| format!("{} 100\n", pace(it));
+            four_seconds(&(0..50).map(line).collect::<String>(), LogSettings::default())
+        };
+        for pace in [|it| it * 9 / 10, |it| if it < 10 { it } else { 30 * it }] {
+            assert_eq!(seconds(pace).unwrap().mean_watts, 100.0);
+        }
     }
 
     proptest! {
@@ -206,7 +425,7 @@ mod tests {
 
         #[test]
         fn any_text_is_a_log_or_an_error(text in "(\\PC{0,8}|[0-9.,; e+-]{0,12}\n){0,12}") {
-            if let Ok(log) = parse(&text, 1.5) {
+            if let Ok(log) = parse(&text, LogSettings::default()) {
                 let _ = log.over(10.0, 5.0, "all");
             }
         }

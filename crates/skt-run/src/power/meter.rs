@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 use skt_host::wait_clock::WaitClock;
 
 use super::curve::LONGEST_BETWEEN;
-use super::log::PowerLog;
-use super::meter_lines::LineError;
+use super::log::{LogSettings, PowerLog};
+use super::meter_text::LineError;
 use crate::heartbeat;
 use crate::record::energy::EnergyReading;
 use skt_host::messages;
@@ -26,6 +26,17 @@ const MARGIN_SECONDS: f64 = 10.0;
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest line that is read, in bytes.
 const LONGEST_LINE: u64 = 4096;
+
+/// The power meter of the site.
+#[derive(Debug, Clone, Default)]
+pub struct MeterCommand {
+    /// Prints the readings; a line of the shell.
+    pub command: String,
+    /// How its lines are read.
+    pub lines: LogSettings,
+    /// The level of the measurement in the methodology of the Green500, as the user names it.
+    pub level: Option<u8>,
+}
 
 /// A command that prints lines of a meter, the time in seconds since 1970 by the clock of its host.
 /// It ends when this is dropped or, if this process is killed, at its next line.
@@ -50,16 +61,18 @@ fn lock(output: &Mutex<MeterOutput>) -> MutexGuard<'_, MeterOutput> {
 }
 
 impl Meter {
-    /// Starts `command` with `sh`, and waits for its first reading. `level` is that of the
-    /// measurement, if the user names one.
-    pub fn start(command: &str, level: Option<u8>) -> Result<Self, String> {
+    /// Starts the command with `sh`, and waits for its first reading.
+    pub(crate) fn start(
+        MeterCommand { command, lines, level }: &MeterCommand,
+    ) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let refused = |why| format!("--power-command cannot be started: {why}");
         let mut child = shell.spawn().map_err(refused)?;
         let out = child.stdout.take().expect("it is piped");
-        let output = Arc::<Mutex<MeterOutput>>::default();
-        let meter = Self { child, output: output.clone(), level };
+        let log = PowerLog::new(lines.clone());
+        let output = Arc::new(Mutex::new(MeterOutput { log, ..MeterOutput::default() }));
+        let meter = Self { child, output: output.clone(), level: *level };
         let reader = thread::Builder::new().name("power meter".to_owned());
         reader.spawn(move || listen(out, &output)).map_err(refused)?;
         let mut begun = meter.wait_for(|output| (output.log.span().is_some(), FIRST));
@@ -68,7 +81,7 @@ impl Meter {
             (None, Some((line, error))) => Some(format!("--power-command, line {line}, {error}")),
             (None, None) if begun.has_ended => Some(
                 "--power-command has ended without a reading: it is to print a line `SECONDS WATTS` \
-                 again and again, the time in seconds since 1970"
+                 repeatedly, the time in seconds since 1970"
                     .to_owned(),
             ),
             (None, None) => Some(format!(
@@ -77,6 +90,9 @@ impl Meter {
                 FIRST.as_secs()
             )),
         };
+        if let Some(lack) = begun.log.lack() {
+            messages::print(format_args!("warning: --power-command: {lack}"));
+        }
         drop(begun);
         why.map_or(Ok(meter), Err)
     }
@@ -104,15 +120,17 @@ impl Meter {
 
     /// The energy of a test of `seconds` that ended at `end_unix`. Waits for the first reading
     /// after its end ([`patience`]).
-    pub fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, String> {
+    pub(crate) fn over(&self, end_unix: f64, seconds: f64) -> Result<EnergyReading, String> {
         let is_past = |log: &PowerLog| log.span().is_some_and(|(_, last)| last >= end_unix);
         let output = self.wait_for(|output| (is_past(&output.log), patience(&output.log)));
-        let reading = output.log.over(end_unix, seconds, "what --power-command measures");
+        let covers = format!("what --power-command measures{}", output.log.columns());
+        let reading = output.log.over(end_unix, seconds, &covers);
+        let reading = reading.map_err(|why| format!("--power-command {why}"))?;
         let reading = reading.map(|reading| EnergyReading { level: self.level, ..reading });
         reading.ok_or_else(|| {
             let (from, to) = output.log.span().expect("no meter starts without a reading");
             format!(
-                "--power-command says nothing of a test: its readings are from {from:.1} to \
+                "--power-command reports nothing of a test: its readings are from {from:.1} to \
                  {to:.1}, the test took {:.1} to {end_unix:.1}, in seconds since 1970; is the \
                  meter's clock off?",
                 end_unix - seconds
@@ -160,7 +178,7 @@ fn listen(out: ChildStdout, output: &Mutex<MeterOutput>) {
         if !std::mem::replace(&mut has_warned, true) {
             messages::print(format_args!(
                 "warning: --power-command, line {line}, {error}; this line is left out, and the \
-                 power beside it is unknown"
+                 power of its time is unknown"
             ));
         }
     }
@@ -174,11 +192,16 @@ mod tests {
     use super::*;
     use skt_host::clock::now_unix;
 
+    fn meter_command(command: &str) -> MeterCommand {
+        MeterCommand { command: command.to_owned(), ..MeterCommand::default() }
+    }
+
     #[test]
     fn a_meter_of_constant_power() {
         let command = "echo time watts; while date '+%s.%N 100'; do sleep 0.1; done";
         let begin = now_unix();
-        let meter = Meter::start(command, Some(1)).unwrap();
+        let meter =
+            Meter::start(&MeterCommand { level: Some(1), ..meter_command(command) }).unwrap();
         let covers = |(first, last): (f64, f64)| last - first > 0.4;
         while !lock(&meter.output).log.span().is_some_and(covers) {
             thread::sleep(Duration::from_millis(10));
@@ -201,7 +224,8 @@ mod tests {
 
     #[test]
     fn a_meter_that_ends_leaves_the_rest_unknown() {
-        let meter = Meter::start("date '+%s.%N 50'; sleep 0.3; date '+%s.%N 50'", None).unwrap();
+        let meter =
+            Meter::start(&meter_command("date '+%s.%N 50'; sleep 0.3; date '+%s.%N 50'")).unwrap();
         while !lock(&meter.output).has_ended {
             thread::sleep(Duration::from_millis(10));
         }
@@ -225,8 +249,26 @@ mod tests {
     }
 
     #[test]
+    fn sensors_are_added_and_columns_chosen_as_in_a_log() {
+        let command = "printf 'time,gpu,watts,limit [W]\\n'; \
+            for second in 0 1 2 3; do printf '%s,%s\\n' $second 0,30,7 $second 1,12,7; done";
+        let joules = |lines: LogSettings| {
+            let meter = Meter::start(&MeterCommand { lines, ..meter_command(command) })?;
+            while !lock(&meter.output).has_ended {
+                thread::sleep(Duration::from_millis(10));
+            }
+            meter.over(4.0, 3.0).map(|reading| reading.rated(1.0, 3.0).joules)
+        };
+        let adds_sensors = LogSettings { adds_sensors: true, ..LogSettings::default() };
+        assert_eq!(joules(LogSettings { offset_seconds: 1.0, ..adds_sensors.clone() }), Ok(126.0));
+        let columns = vec!["limit [W]".to_owned()];
+        let limits = LogSettings { columns, offset_seconds: 1.0, ..adds_sensors };
+        assert_eq!(joules(limits), Ok(42.0));
+    }
+
+    #[test]
     fn a_command_without_readings_is_refused() {
-        let why = |command: &str| Meter::start(command, None).unwrap_err();
+        let why = |command: &str| Meter::start(&meter_command(command)).unwrap_err();
         // At the end of the output a number may be cut.
         for command in ["exit 0", "echo time watts", "printf '5 41'"] {
             assert!(why(command).starts_with("--power-command has ended without a reading"));
@@ -239,7 +281,7 @@ mod tests {
     #[test]
     fn power_next_to_a_wrong_line_is_unknown() {
         let command = "printf '0 10\\n1 10\\n1,5 10\\n2 10\\n3 10\\n'";
-        let meter = Meter::start(command, None).unwrap();
+        let meter = Meter::start(&meter_command(command)).unwrap();
         while !lock(&meter.output).has_ended {
             thread::sleep(Duration::from_millis(10));
         }

@@ -6,22 +6,34 @@
 //! | `curve` | power over time, and the energy of a part of it |
 //! | `counters` | the counters and sensors of a node |
 //! | `meter_lines` | the lines that a meter may print |
+//! | `bmc_lines` | those of a BMC, which has several for a reading |
+//! | `meter_header` | the columns that a header names |
+//! | `meter_text` | the fields of a line |
+//! | `meter_time` | times as tools write them |
+//! | `quantity` | numbers and units of power |
 //! | `log` | the readings of a meter, also from a file |
 //! | `meter` | a command that prints the readings of a meter |
 //! | `gather` | from the measurements of all ranks to those of the job |
 
+mod bmc_lines;
 mod counters;
 mod curve;
 pub(crate) mod gather;
 mod log;
 pub(crate) mod meter;
+mod meter_header;
 mod meter_lines;
+mod meter_text;
+mod meter_time;
+mod quantity;
 
 use std::time::Instant;
 
 use counters::Sampler;
-pub use log::LogFile;
+pub use log::{LogFile, LogSettings};
 use meter::Meter;
+pub use meter::MeterCommand;
+pub use meter_time::unix_seconds_of;
 
 use crate::record::energy::{NodeEnergy, RankEnergy};
 use skt_host::clock::now_unix;
@@ -49,7 +61,7 @@ struct NodePower {
 
 impl JobPower {
     /// Begins to sample the node under `root`, on the first rank of the host `host`.
-    pub fn start(root: Root, host: Option<String>, meter: Option<Meter>) -> Self {
+    pub(crate) fn start(root: Root, host: Option<String>, meter: Option<Meter>) -> Self {
         let sampler = |host: &String| {
             let source = find(&root).readable()?;
             let started = Sampler::start(root.clone(), source);
@@ -78,28 +90,28 @@ pub(crate) struct TestPower<'a> {
 
 impl<'a> TestPower<'a> {
     /// A test of a job.
-    pub fn new(job: &'a JobPower) -> Self {
+    pub(crate) fn new(job: &'a JobPower) -> Self {
         Self { job, began: None, ended_unix: 0.0 }
     }
 
     /// Takes a sample, just outside of the timed part.
-    pub fn sample(&self) {
+    pub(crate) fn sample(&self) {
         let sampler = self.job.node.as_ref().and_then(|node| node.sampler.as_ref());
         sampler.inspect(|sampler| sampler.sample());
     }
 
     /// The timed part begins, or continues after `before_seconds`.
-    pub fn begins(&mut self, before_seconds: f64) {
+    pub(crate) fn begins(&mut self, before_seconds: f64) {
         self.began = Some((Instant::now(), before_seconds));
     }
 
     /// The timed part has ended.
-    pub fn ends(&mut self) {
+    pub(crate) fn ends(&mut self) {
         self.ended_unix = now_unix();
     }
 
     /// What was measured of the timed part, of `seconds` seconds.
-    pub fn energy(&self, seconds: f64) -> RankEnergy {
+    pub(crate) fn energy(&self, seconds: f64) -> RankEnergy {
         let Some((begin, before)) = self.began else { return RankEnergy::default() };
         let of_node = |node: &NodePower| NodeEnergy {
             host: node.host.clone(),

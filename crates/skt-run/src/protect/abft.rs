@@ -7,20 +7,21 @@
 //! at a cut.
 //!
 //! ```text
-//! segment   header | seconds so far | memory of pgesv::abft
+//! segment   header | times so far | memory of pgesv::abft
 //!                    words, A ...   : an image
 //! ```
 
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use skt_terms::phases::{ChecksumCosts, Phases};
+use skt_terms::phases::{ChecksumCosts, EarlierStarts, Phases};
 
 use super::clock::{ClockReading, Origin};
 use super::deadline::{self, Ahead};
-use super::guard::{Done, Opened, TestContext, config, guessed_schedule, solve_error};
-use super::images;
+use super::guard::{
+    Done, Opened, TestContext, compare_choices, config, guessed_schedule, solve_error,
+};
+use super::images::{self, ImagesSeen};
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
@@ -28,16 +29,17 @@ use super::segments::NodeCheckpointer;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
+use super::times::{KeptTimes, Times};
 use super::wrong::{Images, Wrong, note_repaired, report_origins, report_suspect};
+use crate::cores;
 use crate::events::{Phase, RunEvents};
 use crate::grace;
 use crate::heartbeat;
 use crate::power;
-use crate::ptest::{self, RateWatch};
+use crate::ptest::{self, RateWatch, TestRun};
 use crate::record::{
     Protection, RepairedRank, Replacement, Restart, Sample, TestRecord, Unverified,
 };
-use skt_checkpoint::checkpoint::layout::{Active, Geometry};
 use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use skt_checkpoint::checkpoint::recover::Recovered;
@@ -55,10 +57,11 @@ use skt_solver::pgesv::events::SolverEvents;
 use skt_solver::pgesv::wrong::WrongNumbers;
 use skt_solver::pgesv::{CallLimit, Params, Rates, SolveError};
 use skt_solver::team::Team;
+use skt_store::layout::{Active, Geometry};
 
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
 /// only its own format.
-pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 8);
+pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 10);
 
 /// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -118,7 +121,7 @@ pub fn open<'a, C: Comm>(
     let started = Instant::now();
     let TestContext { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         context;
-    let schedule = guessed_schedule(spec, settings, context.guessed_rate);
+    let schedule = guessed_schedule(spec, settings, context.guessed);
     let end_unix = context.end_unix;
     let is_short = comm.size() < spec.ranks();
     let config = Config {
@@ -140,6 +143,9 @@ pub fn open<'a, C: Comm>(
     };
     let (checkpointer, recovered) =
         if is_short { opened.recover()? } else { recover(opened, spec, settings, team)? };
+    if let Some(recovered) = &recovered {
+        compare_choices(&context.chosen, &recovered.state, checkpointer.comm())?;
+    }
     let found = checkpointer.found().clone();
     rank_in_run.set(Some(checkpointer.rank()));
     let hosts = hosts(&checkpointer, spec.ranks())?;
@@ -157,7 +163,7 @@ pub fn open<'a, C: Comm>(
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),
         absent: lost.iter().map(absent).collect(),
         recovered,
-        recorder: Recorder::new(started, clock, end_unix),
+        recorder: Recorder::new(started, clock, end_unix, context.chosen),
         schedule,
         lost_at,
         checkpointer,
@@ -251,7 +257,7 @@ fn read_state(bytes: &[u8]) -> KeptClock {
     serde_json::from_slice(bytes).expect("a state that this program wrote")
 }
 
-/// The solver's memory, of this number of doubles, and the seconds stored before it.
+/// The solver's memory, of this number of doubles, and the times stored before it.
 ///
 /// # Safety
 /// The checkpointer exists for as long as `'m`, and is asked neither for its region during that
@@ -259,30 +265,17 @@ fn read_state(bytes: &[u8]) -> KeptClock {
 unsafe fn memory<'m, C: Comm>(
     checkpointer: &mut NodeCheckpointer<C>,
     doubles: usize,
-) -> (RankMemory<'m>, Seconds<'m>) {
+) -> (RankMemory<'m>, KeptTimes<'m>) {
     let (start, bytes) = checkpointer.region_at(0);
     let room = bytes - CLOCK_BYTES;
     assert!(doubles * size_of::<f64>() <= room, "room for the memory of each rank");
     // SAFETY: the region begins and ends on a page, and stays at its address as long as the
     // checkpointer exists. With the method `abft` the checkpointer writes only to the header before
     // another recovery, and reads the region only in `checkpoint`, for which the solver stands
-    // still. The seconds and the memory do not overlap.
+    // still. The times and the memory do not overlap.
     unsafe {
         let memory = NonNull::new_unchecked(start.add(CLOCK_BYTES)).cast();
-        (RankMemory::at(memory, doubles), Seconds(&*start.cast::<AtomicU64>()))
-    }
-}
-
-/// The seconds of the run so far, in memory that outlives the process.
-struct Seconds<'s>(&'s AtomicU64);
-
-impl Seconds<'_> {
-    fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Ordering::Relaxed))
-    }
-
-    fn set(&self, seconds: f64) {
-        self.0.store(seconds.to_bits(), Ordering::Relaxed);
+        (RankMemory::at(memory, doubles), KeptTimes::at(start))
     }
 }
 
@@ -348,13 +341,13 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         let system = system(&grid, team, &spec, &self.settings, &weights, &entries);
         // SAFETY: the checkpointer is consumed after the last use of the memory; until then it only
         // takes checkpoints.
-        let (mut memory, seconds) = unsafe { memory(&mut self.checkpointer, system.doubles()) };
+        let (mut memory, times) = unsafe { memory(&mut self.checkpointer, system.doubles()) };
         let memory = &mut memory;
         let record = data.as_ref().map(|grid| ptest::empty_record(grid, &spec)).transpose()?;
         let (absent, id) = (self.absent.clone(), self.start_id);
         let watch = RateWatch::begin(&grid.all, self.checkpointer.rank(), &spec)
             .map_err(SolveError::from)?;
-        let mut watcher = RunWatcher::new(self, &seconds, events, watch);
+        let mut watcher = RunWatcher::new(self, &times, events, watch);
         let solved = match &absent[..] {
             [] => system.solve(memory, id, &GraceHook, &mut watcher),
             absent => {
@@ -365,17 +358,19 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         let solved = match solved {
             Ok(solution) => {
                 let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = learned.costs;
-                let mut most = [seconds.get(), log_seconds, sum_seconds, check_seconds];
+                let mut most = [times.get().seconds, log_seconds, sum_seconds, check_seconds];
                 collect::all_max(&grid.all, &mut most)?;
                 let [seconds, log_seconds, sum_seconds, check_seconds] = most;
                 let end_unix = now_unix();
                 // Ranks of checksums measure their nodes, too.
                 let measure = || events.energy(seconds);
                 let power = power::gather::gather(&grid.all, seconds, measure)?;
+                cores::gather(&grid.all, seconds, events)?;
                 learned.costs = ChecksumCosts { log_seconds, sum_seconds, check_seconds };
                 let x = data.as_ref().map_or(Vec::new(), |data| own_part(&solution.x, data, &spec));
                 let (phases, by_messages) = (learned.phases, by_messages(p));
-                Ok(ptest::Solution { x, seconds, end_unix, phases, by_messages, power })
+                let earlier = learned.earlier;
+                Ok(ptest::Solution { x, seconds, end_unix, phases, earlier, by_messages, power })
             }
             Err(AbftError::Solve(error)) => Err(error),
             Err(refused) => return Err(refused),
@@ -387,8 +382,9 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             (Some(data), Some(mut record)) => {
                 record.start_unix_seconds = learned.start_unix_seconds;
                 let a = system.matrix(memory);
-                let judge = |x: &[f64]| ptest::judge(&data, team, &spec, a, x);
-                let judged = ptest::conclude(&data, &spec, record, solved, events, judge)?;
+                let test = TestRun { grid: &data, team, spec: &spec };
+                let judge = |x: &[f64]| ptest::judge(test, a, x);
+                let judged = ptest::conclude(test, record, solved, events, judge)?;
                 if let Some(record) = judged {
                     result = self.result(record, &learned, &events.samples());
                 }
@@ -438,8 +434,8 @@ impl<'a, C: Comm> AbftTest<'a, C> {
             parities: checksums,
             survives_nodes: self.survives_nodes,
             checks: learned.checks,
-            mended_rows: learned.mended_rows,
-            mended: learned.mended.clone(),
+            repaired_rows: learned.repaired_rows,
+            repaired: learned.repaired.clone(),
             unverified: learned.unverified.clone(),
             checksum_costs: self.absent.is_empty().then_some(learned.costs),
             // No checkpoint is kept in memory.
@@ -491,7 +487,7 @@ impl abft::MemoryHook for GraceHook {
 /// The solver's watcher: reports the progress of the run, and keeps its state and its images.
 struct RunWatcher<'t, 'g, 'a, C: Comm> {
     test: &'t mut AbftTest<'a, C>,
-    seconds: &'t Seconds<'t>,
+    times: &'t KeptTimes<'t>,
     learned: Learned,
     events: &'t mut dyn RunEvents,
     /// When panel `self.next` began.
@@ -499,6 +495,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     next: usize,
     /// Whether images have been written to measure their time.
     has_learnt: bool,
+    images_seen: ImagesSeen,
     /// Brings the rates of all ranks' products to rank 0.
     watch: Option<RateWatch<'g, C>>,
     /// The rates of this rank's products, once it has some.
@@ -511,13 +508,14 @@ struct Learned {
     start_unix_seconds: i64,
     /// The time of this start by phase.
     phases: Phases,
+    earlier: EarlierStarts,
     costs: ChecksumCosts,
     /// Checks in this start.
     checks: u64,
     /// The rows that these checks corrected.
-    mended_rows: u64,
+    repaired_rows: u64,
     /// The ranks whose wrong rows were recomputed.
-    mended: Vec<RepairedRank>,
+    repaired: Vec<RepairedRank>,
     /// Process rows with data that could not be checked.
     unverified: Vec<Unverified>,
 }
@@ -527,7 +525,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     /// system.
     fn new(
         test: &'t mut AbftTest<'a, C>,
-        seconds: &'t Seconds<'t>,
+        times: &'t KeptTimes<'t>,
         events: &'t mut dyn RunEvents,
         watch: Option<RateWatch<'g, C>>,
     ) -> Self {
@@ -537,14 +535,17 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             None => events.phase(ptest::generating(&test.spec)),
         }
         test.recorder.start = Instant::now();
+        let mut images_seen = ImagesSeen::default();
+        images_seen.completed(&test.checkpointer.level_reports());
         Self {
             test,
-            seconds,
+            times,
             learned: Learned::default(),
             events,
             step_at: Instant::now(),
             next: 0,
             has_learnt: false,
+            images_seen,
             watch,
             rates: None,
         }
@@ -555,15 +556,32 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     fn begin(&mut self, beginning: &Beginning) -> Result<(), CheckpointError> {
         let comm = self.test.checkpointer.comm();
         let reading = self.test.recorder.begin_clock(comm)?;
+        let has_data = place(&self.test.spec, self.test.checkpointer.rank()).1 < self.test.spec.q;
         match self.test.recovered.take() {
             None => self.test.recorder.kept.origin = Origin::new(comm, &reading, 0.0)?,
             Some(recovered) => {
-                self.test.recorder.kept = read_state(&recovered.state);
-                let known_seconds = collect::max(comm, self.seconds.get())?;
-                self.resume(beginning, recovered.epoch, known_seconds, &reading)?;
+                let chosen = std::mem::take(&mut self.test.recorder.kept.chosen);
+                let kept = read_state(&recovered.state);
+                self.test.recorder.kept = KeptClock { chosen, ..kept };
+                let known = self.times.agreed(comm, has_data)?;
+                self.learned.earlier = known.earlier;
+                self.test.recorder.kept.interruptions = known.earlier.interruptions;
+                self.resume(beginning, recovered.epoch, known.seconds, &reading)?;
+                self.learned.earlier.interruptions = self.test.recorder.kept.interruptions;
             }
         }
+        self.keep_times(&Phases::default());
         self.keep_state()
+    }
+
+    /// Keeps the times so far, of which `phases` are those of this start, and returns the seconds
+    /// of the run.
+    fn keep_times(&mut self, phases: &Phases) -> f64 {
+        self.test.recorder.note_alive(&mut self.test.checkpointer);
+        let seconds = self.test.recorder.seconds();
+        let phases = phases.with_total(self.test.recorder.start.elapsed().as_secs_f64());
+        self.times.set(&Times { seconds, earlier: self.learned.earlier.with(&phases) });
+        seconds
     }
 
     /// Keeps the state on all ranks and, if one is due and this is not the first call in this
@@ -601,7 +619,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             epoch: if self.test.level.is_some() { epoch } else { 0 },
             column: (beginning.panel * self.test.spec.nb).min(self.test.spec.n),
             rebuilt_ranks: beginning.rebuilt.clone(),
-            mended_seconds: self.repair_seconds()?,
+            repair_seconds: self.repair_seconds()?,
             undone_ranks: beginning.undone,
             replacement: beginning.replaced.map(|process_column| Replacement {
                 process_column,
@@ -611,12 +629,15 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             level: self.test.level.take(),
             ..Restart::default()
         };
-        let known = Known { saved_seconds: known_seconds, seconds_min: known_seconds };
+        let last_seconds = Recorder::last_alive_seconds(&self.test.checkpointer)?;
+        let known =
+            Known { saved_seconds: known_seconds, last_seconds, seconds_min: known_seconds };
         self.test.recorder.resume(self.test.checkpointer.comm(), reading, known, restart)?;
         self.events.resumes(self.test.recorder.restart().expect("noted just now"));
         if beginning.is_solved {
             // x is known already, so the time since then does not count.
             self.test.recorder.before_seconds = known_seconds;
+            self.test.recorder.kept.interruptions = self.learned.earlier.interruptions;
         }
         Ok(())
     }
@@ -691,12 +712,15 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
         Ok(())
     }
 
-    fn columns(&mut self, done: usize, rates: &Rates) -> Result<(), SolveError> {
+    fn columns(&mut self, done: usize, rates: &Rates, phases: &Phases) -> Result<(), SolveError> {
         self.rates = Some(rates.clone());
         let slow = self.watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
         slow.into_iter().for_each(|slow| self.events.slow(&slow));
-        let seconds = self.test.recorder.seconds();
-        self.seconds.set(seconds);
+        let seconds = self.keep_times(phases);
+        if !self.test.settings.levels.0.is_empty() {
+            let images = self.images_seen.completed(&self.test.checkpointer.level_reports());
+            images.iter().for_each(|images| self.events.saved(images));
+        }
         let next = done.div_ceil(self.test.spec.nb);
         let (flops, took) = (self.test.schedule.flops(self.next..next), self.step_at.elapsed());
         if flops > 0.0 && !took.is_zero() {
@@ -715,8 +739,8 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
         self.test.checkpointer.wants_images() || self.is_time_up()
     }
 
-    fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
-        self.seconds.set(self.test.recorder.seconds());
+    fn keep_image(&mut self, cut: usize, phases: &Phases) -> Result<(), SolveError> {
+        self.keep_times(phases);
         match self.keep(cut).map_err(|error| solve_error(cut, error))? {
             Some(time_up) => Err(time_up),
             None => Ok(()),
@@ -740,8 +764,8 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
 
     fn checked(&mut self, found: Checked) {
         self.learned.checks += 1;
-        self.learned.mended_rows += found.corrected_rows as u64;
-        note_repaired(&mut self.learned.mended, &found.corrected, &self.test.hosts);
+        self.learned.repaired_rows += found.corrected_rows as u64;
+        note_repaired(&mut self.learned.repaired, &found.corrected, &self.test.hosts);
         report_origins(&found.corrected, &self.test.hosts);
     }
 
@@ -750,7 +774,7 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
     }
 
     fn has_x(&mut self, phases: Phases, costs: ChecksumCosts) {
-        self.seconds.set(self.test.recorder.seconds());
+        self.keep_times(&phases);
         self.events.timed_part_ends();
         self.learned.phases = phases.with_total(self.test.recorder.start.elapsed().as_secs_f64());
         self.learned.costs = costs;
@@ -765,15 +789,15 @@ mod tests {
     /// next number.
     #[test]
     fn bytes_of_a_state_match_its_format() {
-        assert_eq!(STATE_FORMAT.1, 8, "and other bytes here");
+        assert_eq!(STATE_FORMAT.1, 10, "and other bytes here");
         let json = concat!(
             r#"{"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"restarts":[{"epoch":0,"#,
             r#""column":512,"rebuilt_ranks":[],"damaged_blocks":0,"start_seconds":7.25,"#,
-            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":false,"#,
-            r#""wall_clock_step_seconds":0.0,"mended_seconds":2.5,"undone_ranks":2,"#,
+            r#""lost_seconds":1.5,"down_seconds":0.5,"recover_seconds":0.125,"is_by_wall_clock":false,"#,
+            r#""wall_clock_step_seconds":0.0,"repair_seconds":2.5,"undone_ranks":2,"#,
             r#""replacement":{"process_column":1,"decoded_bytes":4096,"#,
-            r#""decode_seconds":0.25}}]}"#,
+            r#""decode_seconds":0.25}}],"chosen":{"blas":{"words":"X 1"}}}"#,
         );
         let state = read_state(json.as_bytes());
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use super::clock::Origin;
 use super::ledger::Ledger;
 use crate::record::Restart;
-use skt_checkpoint::checkpoint::codec::checksum;
-use skt_checkpoint::checkpoint::store::StoreError;
 use skt_config::TestSpec;
+use skt_store::codec::checksum;
+use skt_store::store::StoreError;
 
 /// What a start has noted; the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,12 +28,12 @@ pub(super) struct Begun {
 }
 
 impl Begun {
-    pub fn new(test: &TestSpec, origin: Origin, restarts: Vec<Restart>) -> Self {
+    pub(crate) fn new(test: &TestSpec, origin: Origin, restarts: Vec<Restart>) -> Self {
         Self { test: test_checksum(test), origin, restarts }
     }
 
     /// Seconds of the run when the last start that noted something was running: a lower bound.
-    pub fn seconds_min(&self) -> f64 {
+    pub(crate) fn seconds_min(&self) -> f64 {
         seconds(&self.restarts)
     }
 }

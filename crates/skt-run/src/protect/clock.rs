@@ -11,10 +11,10 @@ use std::time::Instant;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use skt_checkpoint::checkpoint::codec::checksum;
 use skt_host::clock::now_unix;
 use skt_host::process::boot_id;
 use skt_solver::comm::{Comm, CommError, collect};
+use skt_store::codec::checksum;
 
 /// The number of nodes whose uptime a checkpoint keeps, in the header of each segment.
 const UPTIMES_KEPT: usize = 16;
@@ -88,7 +88,7 @@ pub(super) struct Resumed {
 impl Origin {
     /// The origin of a run that has taken `elapsed_seconds` when all ranks took their `reading`.
     /// Collective.
-    pub fn new<C: Comm>(
+    pub(crate) fn new<C: Comm>(
         comm: &C,
         reading: &ClockReading,
         elapsed_seconds: f64,
@@ -105,12 +105,12 @@ impl Origin {
     }
 
     /// When the run began, by the present wall clock of rank 0, in whole seconds since 1970.
-    pub fn start_unix_seconds(&self) -> i64 {
+    pub(crate) fn start_unix_seconds(&self) -> i64 {
         self.unix_seconds as i64
     }
 
     /// Moves the beginning of the run later by `seconds`.
-    pub fn put_off(&mut self, seconds: f64) {
+    pub(crate) fn put_off(&mut self, seconds: f64) {
         self.unix_seconds += seconds;
         self.uptimes.iter_mut().for_each(|(_, uptime)| *uptime += seconds);
     }
@@ -119,7 +119,7 @@ impl Origin {
     /// `seconds_min`. The origin then refers to the clocks of the current nodes, which may still
     /// be up at the next start; the nodes on which the run began need not be. Collective; the
     /// result is the same on all ranks.
-    pub fn resume<C: Comm>(
+    pub(crate) fn resume<C: Comm>(
         &mut self,
         comm: &C,
         reading: &ClockReading,

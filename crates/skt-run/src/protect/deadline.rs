@@ -17,9 +17,8 @@ use nix::sys::signal::Signal;
 use super::{LevelSettings, Levels};
 use crate::grace;
 use skt_solver::pgesv::SolveError;
+use skt_terms::checkpoint_times::SPARE;
 
-/// Checkpoints and images may take this many times as long as the last ones.
-const SPARE: f64 = 1.5;
 /// A run continues to its end if the rest is predicted to take less than the time left, divided by
 /// this.
 const DOUBT: f64 = 1.5;
@@ -35,8 +34,9 @@ extern "C" fn note(_: libc::c_int) {
     ASKED.store(true, Ordering::Relaxed);
 }
 
-/// Installs a handler by which SIGUSR1 means that the time ends now, unless the signal is ignored
-/// or handled already.
+/// Installs a handler by which SIGUSR1 means that the time ends now, unless the signal is ignored.
+/// Called once MPI has loaded its libraries, and again once the setup has loaded others, as a
+/// library may replace the handler.
 pub fn listen() {
     // SAFETY: the handler only stores a word, which is allowed in signal context.
     unsafe { grace::handle(Signal::SIGUSR1, note) };
@@ -67,13 +67,13 @@ pub(super) struct Deadline {
 
 impl Deadline {
     /// Seconds left at `now_unix`; infinite without a limit.
-    pub fn seconds_left(&self, now_unix: f64) -> f64 {
+    pub(crate) fn seconds_left(&self, now_unix: f64) -> f64 {
         self.end_unix.map_or(f64::INFINITY, |end| end - now_unix)
     }
 
     /// Whether the run must stop here: after another step there would be no time left to save its
     /// state, and it cannot finish in time.
-    pub fn is_over(&self, now_unix: f64, ahead: &Ahead) -> bool {
+    pub(crate) fn is_over(&self, now_unix: f64, ahead: &Ahead) -> bool {
         let left = self.seconds_left(now_unix);
         let Ahead { step_seconds, rest_seconds, save_seconds } = *ahead;
         left < SPARE * (save_seconds + step_seconds) && DOUBT * rest_seconds > left
@@ -81,7 +81,7 @@ impl Deadline {
 
     /// Seconds after which the run checks its time again; with `learns`, after which it takes a
     /// checkpoint.
-    pub fn look_after(&self, now_unix: f64, ahead: &Ahead, learns: bool) -> f64 {
+    pub(crate) fn look_after(&self, now_unix: f64, ahead: &Ahead, learns: bool) -> f64 {
         let left = self.seconds_left(now_unix);
         let up_to_cut = LOOK_AGAIN * (left - SPARE * (ahead.save_seconds + ahead.step_seconds));
         if learns { up_to_cut.min(LEARN * left) } else { up_to_cut }

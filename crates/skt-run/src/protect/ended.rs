@@ -9,9 +9,9 @@
 use super::ledger::{self, Content, LedgerError};
 use skt_checkpoint::checkpoint::header::HeaderLayout;
 use skt_checkpoint::checkpoint::record::StartId;
-use skt_checkpoint::checkpoint::segments::role::{ENDED, parse_role};
-use skt_checkpoint::checkpoint::store::{Store, StoreError};
 use skt_solver::comm::{Comm, collect};
+use skt_store::segments::role::{ENDED, parse_role};
+use skt_store::store::{Store, StoreError};
 
 /// How many starts a node remembers, and how many ledgers: the latest of each.
 const ENDED_MAX: usize = 64;
@@ -20,7 +20,7 @@ const ENDED_MAX: usize = 64;
 /// `header` gives the layout of the segment headers of their tests. Returns the number of segments
 /// removed. Collective, while all nodes hold the lock of the run; one process of each node
 /// `is_keeper`.
-pub fn remove_left_over<C: Comm>(
+pub(crate) fn remove_left_over<C: Comm>(
     world: &C,
     store: &dyn Store,
     run: &str,
@@ -99,11 +99,11 @@ mod tests {
     use super::*;
     use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
     use skt_checkpoint::checkpoint::hook::NoHook;
-    use skt_checkpoint::checkpoint::layout::{Active, RegionShape};
     use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-    use skt_checkpoint::checkpoint::store::Files;
     use skt_solver::comm::threads;
     use skt_solver::team::Team;
+    use skt_store::layout::{Active, RegionShape};
+    use skt_store::store::Files;
     use tempfile::TempDir;
 
     const RANKS: usize = 4;
@@ -128,7 +128,7 @@ mod tests {
             let (store, team) = (Files::in_folder(nodes[world.rank()].path()), Team::solo());
             let header = |test| (test == 0).then(|| header_layout(RUN, test, RANKS));
             let removed = remove_left_over(&world, &store, RUN, true, header).unwrap();
-            let memory = TestSegments::new(&store, RUN, 0, RankProcess(&team));
+            let memory = TestSegments::new(&store, RUN, 0, RankProcess(&team, None));
             let host = format!("{}", nodes[world.rank()].path().display());
             let settings = Settings { resume, group_size: RANKS, ..Settings::new(RUN) };
             let config =

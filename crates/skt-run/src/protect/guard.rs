@@ -9,25 +9,29 @@ use std::time::Instant;
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
+use skt_terms::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
 
 use super::Region;
 use super::beginning::{Beginning, Begun};
+use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
 use super::deadline::{self, Ahead};
 use super::history::{TAKEN_KEPT, Taken, remember};
-use super::images;
-use super::interval::CheckpointSchedule;
+use super::images::{self, ImagesSeen};
+use super::interval::{CheckpointSchedule, GuessedRates};
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
 use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, state_bytes};
+use crate::events::{Saved, SavedQueue};
+use crate::ptest;
 use crate::ptest::mxp::{Refined, RefinementGuard};
+use crate::ptest::refining::RefinementLeft;
 use crate::record::{Protection, RefinementStep, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::hook::Hook;
-use skt_checkpoint::checkpoint::layout::{Active, Geometry};
 use skt_checkpoint::checkpoint::level::{Load, StateSeconds, Writer};
 use skt_checkpoint::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Polled, Stats,
@@ -40,15 +44,16 @@ use skt_host::messages;
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::{Comm, collect};
-use skt_solver::grid::Cyclic;
+use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Remaining};
 use skt_solver::pgesv::{LocalShape, Params, SolveError};
 use skt_solver::team::Team;
+use skt_store::layout::{Active, Geometry};
 
 /// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
 /// only its own format, whichever version of it wrote them.
-pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 2);
+pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 4);
 
 /// What a checkpoint has besides the matrix. Ranks differ in the bytes that they saved; that of
 /// rank 0 is kept.
@@ -63,6 +68,10 @@ struct TestState {
     #[serde(flatten)]
     costs: CheckpointCosts,
     restarts: Vec<Restart>,
+    /// The phases of all starts up to this checkpoint, and what losses have cost.
+    earlier: EarlierStarts,
+    /// What the start has chosen that took this checkpoint.
+    chosen: Chosen,
     /// What the refinement of HPL-MxP had reached; its x is in the region, below the matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refined: Option<KeptRefinement>,
@@ -110,6 +119,10 @@ pub struct Protected<'a, C: Comm> {
     /// The refinement as of the next checkpoint, or of that from which this start resumes.
     refined: Option<KeptRefinement>,
     costs: CheckpointCosts,
+    /// The phases of earlier starts, as far as this one continues them.
+    earlier: PhaseTotals,
+    /// The phases of all starts up to the last cut; the same on all ranks.
+    totals: PhaseTotals,
     /// The time of the last cut, to measure the pace.
     cut_at: Instant,
     cut_panel: usize,
@@ -124,6 +137,8 @@ pub struct Protected<'a, C: Comm> {
     begun: Option<BegunCheckpoint>,
     /// The ledger's note about the beginning of the test, until it is written.
     beginning: Option<Beginning<'a>>,
+    saved: SavedQueue,
+    images_seen: ImagesSeen,
     /// The byte of the region where x is kept, after the matrix of the rank with the most rows.
     x_from: usize,
 }
@@ -175,8 +190,8 @@ pub struct TestContext<'a> {
     pub host: String,
     /// Fault injection.
     pub hook: Arc<dyn Hook>,
-    /// The predicted rate of the job, in operations a second.
-    pub guessed_rate: f64,
+    /// The predicted rates of the test.
+    pub guessed: GuessedRates,
     /// When this process noticed the latest loss that it has outlived.
     pub lost_at: Option<Instant>,
     /// The rank that this process had before a loss, if any; `open` sets its rank.
@@ -188,11 +203,19 @@ pub struct TestContext<'a> {
     /// The ledger's note about the beginning of the test. With `abft` the state of each rank has
     /// it.
     pub beginning: Option<Beginning<'a>>,
+    /// What this start has chosen, the same on all ranks.
+    pub chosen: Chosen,
+    /// Gets what is saved, for the progress. With `abft` the test's events get it at once.
+    pub saved: SavedQueue,
 }
 
-/// The schedule of a test that is predicted to do `rate` operations a second.
-pub fn guessed_schedule(spec: &TestSpec, settings: &Settings, rate: f64) -> CheckpointSchedule {
-    CheckpointSchedule::guess(spec, settings, rate, region_shape(spec, settings).bytes())
+/// The schedule of a test with these predicted rates.
+pub fn guessed_schedule(
+    spec: &TestSpec,
+    settings: &Settings,
+    rates: GuessedRates,
+) -> CheckpointSchedule {
+    CheckpointSchedule::guess(spec, settings, rates, region_shape(spec, settings).bytes())
 }
 
 /// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
@@ -205,9 +228,10 @@ pub fn open<'a, C: Comm>(
     context: TestContext<'a>,
 ) -> Result<Opened<'a, C, Protected<'a, C>>, CheckpointError> {
     let started = Instant::now();
-    let TestContext { memory, nothing_hidden, host, hook, clock, end_unix, beginning, .. } =
-        context;
-    let schedule = guessed_schedule(spec, settings, context.guessed_rate);
+    let TestContext {
+        memory, nothing_hidden, host, hook, clock, end_unix, beginning, saved, ..
+    } = context;
+    let schedule = guessed_schedule(spec, settings, context.guessed);
     let shape = region_shape(spec, settings);
     let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
     let config = Config {
@@ -223,6 +247,9 @@ pub fn open<'a, C: Comm>(
         protocol::Opened::Finished(run) => return Ok(Opened::Done(run)),
     };
     let (checkpointer, recovered) = opened.recover()?;
+    if let Some(recovered) = &recovered {
+        compare_choices(&context.chosen, &recovered.state, checkpointer.comm())?;
+    }
     let found = checkpointer.found().clone();
     let mut guard = Protected {
         settings: settings.clone(),
@@ -231,10 +258,12 @@ pub fn open<'a, C: Comm>(
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
         is_resumed: recovered.is_some(),
-        recorder: Recorder::new(started, clock, end_unix),
+        recorder: Recorder::new(started, clock, end_unix, context.chosen),
         saved_panel: 0,
         refined: None,
         costs: CheckpointCosts::default(),
+        earlier: PhaseTotals::default(),
+        totals: PhaseTotals::default(),
         cut_at: started,
         cut_panel: 0,
         schedule,
@@ -243,6 +272,8 @@ pub fn open<'a, C: Comm>(
         has_warned: false,
         begun: None,
         beginning,
+        saved,
+        images_seen: ImagesSeen::default(),
         x_from: matrix_shape(spec).bytes(),
         checkpointer,
     };
@@ -259,7 +290,28 @@ pub fn open<'a, C: Comm>(
         guard.recorder.kept.origin = Origin::new(guard.checkpointer.comm(), &reading, 0.0)?;
     }
     guard.agree_on_state()?;
+    guard.earlier = guard.totals;
+    guard.note_images();
+    guard.saved.take();
     Ok(Opened::Ready(Box::new(guard), found))
+}
+
+/// Compares what this start has chosen with the state that it resumes from, the same on all ranks.
+/// The first prints the warning.
+///
+/// # Errors
+/// When they do not fit together.
+pub(super) fn compare_choices<C: Comm>(
+    chosen: &Chosen,
+    state: &[u8],
+    comm: &C,
+) -> Result<(), CheckpointError> {
+    if let Some(warning) = chosen.check(state)?
+        && comm.rank() == 0
+    {
+        messages::print(format_args!("warning: {warning}"));
+    }
+    Ok(())
 }
 
 /// Images are written by another thread than those of `team`, on the core that is kept for it, if
@@ -306,16 +358,29 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
     /// time.
     fn state(&self) -> TestState {
-        let KeptClock { elapsed_seconds, origin, restarts } = self.recorder.kept.clone();
+        let KeptClock { elapsed_seconds, origin, restarts, interruptions, chosen } =
+            self.recorder.kept.clone();
         let (panel, costs, refined) = (self.saved_panel, self.costs.clone(), self.refined.clone());
-        TestState { panel, elapsed_seconds, origin, costs, restarts, refined }
+        let earlier = EarlierStarts { totals: self.totals, interruptions };
+        TestState { panel, elapsed_seconds, origin, costs, restarts, earlier, chosen, refined }
     }
 
-    /// Continues from the state of a checkpoint.
+    /// Continues from the state of a checkpoint, with the choices of this start.
     fn take_state(&mut self, state: TestState) {
-        let TestState { panel, elapsed_seconds, origin, costs, restarts, refined } = state;
-        (self.saved_panel, self.costs, self.refined) = (panel, costs, refined);
-        self.recorder.kept = KeptClock { elapsed_seconds, origin, restarts };
+        let TestState {
+            panel,
+            elapsed_seconds,
+            origin,
+            costs,
+            restarts,
+            earlier,
+            chosen: _,
+            refined,
+        } = state;
+        let chosen = std::mem::take(&mut self.recorder.kept.chosen);
+        let EarlierStarts { totals, interruptions } = earlier;
+        (self.saved_panel, self.costs, self.totals, self.refined) = (panel, costs, totals, refined);
+        self.recorder.kept = KeptClock { elapsed_seconds, origin, restarts, interruptions, chosen };
     }
 
     /// Notes that this start resumes from a checkpoint, or begins with only the clock of earlier
@@ -351,7 +416,8 @@ impl<'a, C: Comm> Protected<'a, C> {
             level: load.map(|load| self.settings.levels.0[load.level].name()),
             ..Restart::default()
         };
-        let known = Known { saved_seconds: taken_seconds, seconds_min };
+        let last_seconds = Recorder::last_alive_seconds(&self.checkpointer)?;
+        let known = Known { saved_seconds: taken_seconds, last_seconds, seconds_min };
         Ok(self.recorder.resume(self.checkpointer.comm(), reading, known, restart)?)
     }
 
@@ -425,10 +491,9 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// than what has changed does no harm, and what is final on all ranks is final on each.
     fn corner(&self, row: usize, column: usize) -> Active {
         let TestSpec { nb, p, q, .. } = self.spec;
-        let least = |map: Cyclic, from: usize| {
-            (0..map.procs).map(|me| map.count_before(from, me)).min().unwrap_or(0)
-        };
-        let (row, column) = (least(Cyclic::rows(nb, p), row), least(Cyclic::cols(nb, q), column));
+        let rows = Cyclic::rows(nb, p);
+        let row = (0..p).map(|me| rows.count_before(row, me)).min().unwrap_or(0);
+        let column = ColumnMap::cyclic(nb, q).min_count_before(column);
         Active { row, byte: column * self.spec.element_bytes() }
     }
 
@@ -533,10 +598,24 @@ impl<'a, C: Comm> Protected<'a, C> {
             column: (self.saved_panel * self.spec.nb).min(self.spec.n),
             bytes: stats.encoded_bytes as u64,
         };
+        self.saved.borrow_mut().push(Saved::Checkpoint {
+            epoch: taken.epoch,
+            column: taken.column,
+            seconds: cost.seconds,
+            stall_seconds: cost.stall_seconds,
+        });
         remember(&mut costs.taken, taken, TAKEN_KEPT);
         self.schedule.cost_seconds = cost.stall_seconds;
         self.has_taken = true;
         Ok(())
+    }
+
+    /// Notes the images that are complete.
+    fn note_images(&mut self) {
+        if !self.settings.levels.0.is_empty() {
+            let images = self.images_seen.completed(&self.checkpointer.level_reports());
+            self.saved.borrow_mut().extend(images);
+        }
     }
 
     /// Whether all ranks take a checkpoint before panel `panel`, as rank 0 decides.
@@ -550,9 +629,13 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Whether all ranks take a checkpoint after as many steps of the refinement as make `next`
     /// panels and steps, as rank 0 decides.
-    fn decide_refined(&mut self, next: usize) -> Result<bool, CheckpointError> {
-        let at_risk_seconds = self.recorder.seconds() - self.recorder.kept.elapsed_seconds;
-        let is_worth_it = self.schedule.is_worth_it_in_refinement(at_risk_seconds);
+    fn decide_refined(
+        &mut self,
+        next: usize,
+        left: &RefinementLeft,
+    ) -> Result<bool, CheckpointError> {
+        let is_worth_it = self.learns()
+            || self.schedule.is_worth_it_in_refinement(self.recorder.unsaved_seconds(), left);
         let takes = u8::from(next > self.saved_panel && is_worth_it);
         Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
     }
@@ -589,9 +672,8 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.recorder.is_limited() && !self.has_taken
     }
 
-    /// The predicted times at the cut before panel `next`.
-    fn ahead(&self, next: usize) -> Ahead {
-        let (step_seconds, rest_seconds) = self.schedule.seconds_ahead(next);
+    /// The predicted times at a cut before these seconds of the next step and of the rest.
+    fn ahead(&self, (step_seconds, rest_seconds): (f64, f64)) -> Ahead {
         let save_seconds = self.schedule.cost_seconds + self.recorder.image_seconds;
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
@@ -599,20 +681,33 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// The panel before which to check the time again, seen from panel `next`. With overlap each
     /// such check is at a checkpoint, so none is made only to see a signal soon.
     fn next_look(&self, next: usize) -> usize {
-        let seconds = self.recorder.look_after(&self.ahead(next), self.learns());
+        let ahead = self.ahead(self.schedule.seconds_ahead(next));
+        let seconds = self.recorder.look_after(&ahead, self.learns());
         let for_signals = TUNING.look_for_signals_seconds as f64;
         let seconds = if self.overlaps { seconds } else { seconds.min(for_signals) };
         self.schedule.after(next, seconds)
     }
 
-    /// Whether the run must stop before panel `next`: by rank 0's clock, or by a signal on any
-    /// rank. The result is the same on all ranks. Collective.
-    fn is_time_up(&mut self, next: usize) -> Result<bool, CheckpointError> {
-        let mut most = [f64::from(deadline::is_asked()), self.checkpointer.seconds_of_images()];
-        collect::all_max(self.checkpointer.comm(), &mut most)?;
-        let [is_asked, image_seconds] = most;
+    /// Whether the run must stop here, before these seconds of the next step and of the rest: by
+    /// rank 0's clock, or by a signal on any rank. The result is the same on all ranks. Also sums
+    /// up the phases, of which this rank's are `phases`, for the checkpoint that may be taken at
+    /// this cut. Collective.
+    fn is_time_up(
+        &mut self,
+        seconds_ahead: (f64, f64),
+        phases: &Phases,
+    ) -> Result<bool, CheckpointError> {
+        let phases = phases.with_total(self.recorder.start.elapsed().as_secs_f64());
+        let mut mine = [0.0; 2 + size_of::<PhaseParts>() / size_of::<f64>()];
+        mine[0] = f64::from(deadline::is_asked());
+        mine[1] = self.checkpointer.seconds_of_images();
+        mine[2..].copy_from_slice(&phases.to_parts());
+        let [max, mean] = ptest::max_and_mean(self.checkpointer.comm(), mine)?;
+        let ([is_asked, image_seconds, max @ ..], [_, _, mean @ ..]) = (max, mean);
         self.recorder.image_seconds = image_seconds;
-        let stops = u8::from(is_asked > 0.0 || self.recorder.is_over(&self.ahead(next)));
+        self.totals = self.earlier + PhaseTotals { max, mean };
+        let is_over = self.recorder.is_over(&self.ahead(seconds_ahead));
+        let stops = u8::from(is_asked > 0.0 || is_over);
         Ok(collect::broadcast_one(self.checkpointer.comm(), stops, 0)? != 0)
     }
 
@@ -626,6 +721,19 @@ impl<'a, C: Comm> Protected<'a, C> {
         }
         let column = (next * self.spec.nb).min(self.spec.n);
         self.recorder.stop(&mut self.checkpointer, &self.settings, column)
+    }
+
+    /// The panels and steps of the refinement that have ended.
+    fn panels_and_steps(&self, reached: &Refined) -> usize {
+        Params::from(&self.spec).panels() + reached.steps.len()
+    }
+
+    /// Puts what the refinement has reached where the next checkpoint saves it.
+    fn keep_refined(&mut self, reached: &Refined) {
+        let &Refined { factor_seconds, refinement, ref steps, ref x, .. } = reached;
+        let place = &mut self.checkpointer.region(0)[self.x_from..];
+        bytemuck::cast_slice_mut(place)[..x.len()].copy_from_slice(x);
+        self.refined = Some(KeptRefinement { factor_seconds, refinement, steps: steps.clone() });
     }
 
     /// Writes the note about the beginning of the test, once in a start.
@@ -654,6 +762,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             }
             self.plan_next_cut(next)?
         };
+        self.note_images();
         (self.cut_panel, self.cut_at) = (next, Instant::now());
         Ok(to)
     }
@@ -726,6 +835,10 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
             begun.stall.turn_seconds += seconds;
         }
     }
+
+    fn panel_done(&mut self) {
+        self.recorder.note_alive(&mut self.checkpointer);
+    }
 }
 
 impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
@@ -750,15 +863,20 @@ impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
         self.saved_panel.min(Params::from(&self.spec).panels())
     }
 
-    fn cut(&mut self, next: usize, _panels: usize) -> Result<usize, SolveError> {
+    fn cut(&mut self, next: usize, _: usize, phases: &Phases) -> Result<usize, SolveError> {
         let error = |error| solve_error(next, error);
         if next > self.cut_panel {
             self.measure(next);
         }
-        if self.is_time_up(next).map_err(error)? {
+        if self.is_time_up(self.schedule.seconds_ahead(next), phases).map_err(error)? {
             return Err(self.stop(next).map_err(error)?);
         }
         self.cut_here(next).map_err(error)
+    }
+
+    fn earlier(&self) -> EarlierStarts {
+        let interruptions = self.recorder.kept.interruptions;
+        EarlierStarts { totals: self.earlier, interruptions }
     }
 
     fn seconds(&self) -> f64 {
@@ -772,25 +890,47 @@ impl<C: Comm> RefinementGuard for Protected<'_, C> {
             return self.recorder.factored_seconds(self.spec.n).map(Refined::after_factorization);
         };
         let KeptRefinement { factor_seconds, refinement, steps } = kept;
+        let correction_seconds = self.recorder.correction_seconds(factor_seconds, &steps);
         let x = bytemuck::cast_slice(&self.checkpointer.region(0)[self.x_from..]);
-        Some(Refined { factor_seconds, refinement, steps, x: x[..columns].to_vec() })
+        let x = x[..columns].to_vec();
+        Some(Refined { factor_seconds, refinement, steps, x, correction_seconds })
     }
 
-    fn cut_refinement(&mut self, reached: &Refined) -> Result<(), SolveError> {
-        let next = Params::from(&self.spec).panels() + reached.steps.len();
+    fn cut_refinement(
+        &mut self,
+        reached: &Refined,
+        left: &RefinementLeft,
+        phases: &Phases,
+    ) -> Result<(), SolveError> {
+        self.recorder.note_alive(&mut self.checkpointer);
+        self.note_images();
+        self.check_time_within_step(reached, left, phases)?;
+        let next = self.panels_and_steps(reached);
         let error = |error| solve_error(next, error);
-        let is_up = self.is_time_up(next).map_err(error)?;
-        if !is_up && !self.decide_refined(next).map_err(error)? {
+        if !self.decide_refined(next, left).map_err(error)? {
             return Ok(());
         }
-        let &Refined { factor_seconds, refinement, ref steps, ref x } = reached;
-        let place = &mut self.checkpointer.region(0)[self.x_from..];
-        bytemuck::cast_slice_mut(place)[..x.len()].copy_from_slice(x);
-        self.refined = Some(KeptRefinement { factor_seconds, refinement, steps: steps.clone() });
-        if is_up {
-            return Err(self.stop(next).map_err(error)?);
+        self.keep_refined(reached);
+        if self.learns() {
+            self.checkpointer.make_images_due();
         }
         self.checkpoint(next).map_err(error)
+    }
+
+    fn check_time_within_step(
+        &mut self,
+        reached: &Refined,
+        left: &RefinementLeft,
+        phases: &Phases,
+    ) -> Result<(), SolveError> {
+        let next = self.panels_and_steps(reached);
+        let error = |error| solve_error(next, error);
+        let seconds_ahead = self.schedule.seconds_ahead_in_refinement(left);
+        if !self.is_time_up(seconds_ahead, phases).map_err(error)? {
+            return Ok(());
+        }
+        self.keep_refined(reached);
+        Err(self.stop(next).map_err(error)?)
     }
 }
 
@@ -802,7 +942,7 @@ mod tests {
     /// next number.
     #[test]
     fn bytes_of_a_state_match_its_format() {
-        assert_eq!(STATE_FORMAT.1, 2, "and other bytes here");
+        assert_eq!(STATE_FORMAT.1, 4, "and other bytes here");
         let json = concat!(
             r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
@@ -812,9 +952,12 @@ mod tests {
             r#""copy_seconds":0.08,"saved_bytes":18446744073709551615,"#,
             r#""taken":[[1.5,0.0,4,512,1048576]],"restarts":[{"epoch":4,"column":512,"#,
             r#""rebuilt_ranks":[1,3],"damaged_blocks":2,"start_seconds":7.25,"#,
-            r#""lost_seconds":1.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
-            r#""wall_clock_step_seconds":-3.5,"mended_seconds":null,"undone_ranks":0,"#,
-            r#""level":"disk"}]}"#,
+            r#""lost_seconds":1.5,"down_seconds":0.5,"recover_seconds":0.125,"is_by_wall_clock":true,"#,
+            r#""wall_clock_step_seconds":-3.5,"repair_seconds":null,"undone_ranks":0,"#,
+            r#""level":"disk"}],"earlier":{"totals":{"max":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9],"#,
+            r#""mean":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9]},"interruptions":{"#,
+            r#""lost_seconds":1.0,"down_seconds":2.0,"recovery_seconds":3.0}},"#,
+            r#""chosen":{"blas":{"named":"x","words":"X 1","files":{"libx.so":"77"}}}}"#,
         );
         let state: TestState = serde_json::from_str(json).expect("a state of this format");
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);

@@ -63,7 +63,7 @@ pub(super) struct History {
 impl History {
     /// All events of a test that took `time_seconds` up to the end of its `last_part`, ordered by
     /// time.
-    pub fn events(&self, time_seconds: f64, last_part: &str) -> Vec<Event> {
+    pub(crate) fn events(&self, time_seconds: f64, last_part: &str) -> Vec<Event> {
         let mut events = vec![Event {
             kind: "start".into(),
             column: Some(0),
@@ -87,7 +87,7 @@ impl History {
 
     /// The progress over all starts: before this start from its checkpoints and restarts, in this
     /// start from its samples.
-    pub fn progress(&self, of_this_start: &[Sample]) -> Vec<Sample> {
+    pub(crate) fn progress(&self, of_this_start: &[Sample]) -> Vec<Sample> {
         let taken = self.taken.iter().map(|t| (t.start_seconds, t.column));
         let restarts = self.restarts.iter();
         let restarts = restarts.map(|r| (r.start_seconds + r.recover_seconds, r.column));

@@ -3,36 +3,63 @@
 use std::collections::BTreeSet;
 
 use super::LevelSettings;
-use skt_checkpoint::checkpoint::level::Level;
-use skt_checkpoint::checkpoint::level::folder;
+use crate::events::Saved;
+use skt_checkpoint::checkpoint::level::folder::{self, Remover};
+use skt_checkpoint::checkpoint::level::{Level, LevelReport};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::protection::Settings;
 
+/// The images that were complete when the levels were last looked at.
+#[derive(Default)]
+pub(crate) struct ImagesSeen {
+    /// For each level: the newest epoch that was complete, and the seconds of all images.
+    levels: Vec<(u64, f64)>,
+}
+
+impl ImagesSeen {
+    /// The images that are complete since the last call; all that are, in the first one.
+    pub(crate) fn completed(&mut self, reports: &[LevelReport]) -> Vec<Saved> {
+        self.levels.resize(reports.len(), (0, 0.0));
+        let newer = |((epoch, seconds), report): (&mut (u64, f64), &LevelReport)| {
+            if report.complete_epoch <= *epoch {
+                return None;
+            }
+            let took_seconds = report.seconds - *seconds;
+            (*epoch, *seconds) = (report.complete_epoch, report.seconds);
+            let (level, epoch) = (report.name.clone(), *epoch);
+            Some(Saved::Images { level, epoch, seconds: took_seconds })
+        };
+        self.levels.iter_mut().zip(reports).filter_map(newer).collect()
+    }
+}
+
 /// Opens the levels for test `test` of the run, on a rank of `threads` threads.
-pub fn open_levels(settings: &Settings, test: usize, threads: usize) -> Vec<Level> {
+pub(crate) fn open_levels(settings: &Settings, test: usize, threads: usize) -> Vec<Level> {
     // The cores' time is a cost only if the writer takes it from the solver. With `abft` the
     // rank itself writes, and the time that it waits counts already; a helper core does not
     // belong to the solver.
     let shares = settings.method != Method::Abft && settings.helper_cores == 0;
-    settings.levels.open(&settings.run_id, test, settings.folder_number, threads, shares)
+    settings.levels.open(&settings.run_id, test, settings.job_number, threads, shares)
 }
 
 /// Removes the images of tests that `is_meant` selects from the levels, as far as this node
 /// sees them. Returns a line about each level that refuses.
-pub fn remove_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+pub(crate) fn remove_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Vec<String> {
+    let remover = Remover::Job(settings.job_number);
     let refused = |level: &LevelSettings| {
-        let why = folder::remove_images_of(&level.folder, &settings.run_id, &is_meant).err()?;
+        let why =
+            folder::remove_images_of(&level.folder, &settings.run_id, remover, &is_meant).err()?;
         let (name, run, folder) = (level.name(), &settings.run_id, level.quoted_folder());
         Some(format!(
-            "images of run {run} may stay on {name}: {why}; a later run of that name would go on \
-             from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
+            "images of run {run} may stay on {name}: {why}; a later run of that name would \
+             continue from them: `skt-hpl store clean --run {run} --images {folder}` removes them"
         ))
     };
     settings.levels.0.iter().filter_map(refused).collect()
 }
 
 /// The tests of which some level has images, as far as this node sees it.
-pub fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
+pub(crate) fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
     let of_level = |level: &LevelSettings| {
         // A level that fails now shows none.
         folder::tests_with_images(&level.folder, &settings.run_id).unwrap_or_default()
@@ -42,7 +69,7 @@ pub fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
 
 /// Whether some level, as far as this node sees it, has images of tests that `is_meant`
 /// selects. `None` if none is seen, and a level that fails may have some.
-pub fn has_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
+pub(crate) fn has_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
     let of_level = |level: &LevelSettings| {
         let tests = folder::tests_with_images(&level.folder, &settings.run_id).ok()?;
         Some(tests.into_iter().any(&is_meant))
@@ -53,7 +80,7 @@ pub fn has_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Opti
 }
 
 /// Why a level cannot be read on this node, for the first one that cannot.
-pub fn unreadable_level(settings: &Settings) -> Option<String> {
+pub(crate) fn unreadable_level(settings: &Settings) -> Option<String> {
     settings.levels.0.iter().find_map(|level| {
         let why = folder::tests_with_images(&level.folder, &settings.run_id).err()?;
         Some(format!("level {}: {why}", level.name()))

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use crate::heartbeat;
-use skt_checkpoint::checkpoint::codec::checksum;
 use skt_checkpoint::checkpoint::hook::{Hook, Step, Wait};
-use skt_checkpoint::checkpoint::store::{SegmentName, Store};
 use skt_config::protection::{Inject, What};
 use skt_host::messages;
 use skt_solver::comm::{self, Result};
+use skt_store::codec::checksum;
+use skt_store::store::{SegmentName, Store};
 
 /// A fault of this process.
 struct Fault {
@@ -169,7 +169,7 @@ fn kill_self() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_checkpoint::checkpoint::store::Files;
+    use skt_store::store::Files;
 
     #[test]
     fn fault_is_injected_once_its_mark_can_be_written() {

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::ptest::refining::RefinementLeft;
 use crate::tuning::TUNING;
 use skt_config::TestSpec;
 use skt_config::protection::Every;
@@ -16,9 +17,23 @@ const SLOWER: f64 = 10.0;
 /// time.
 const CHECKPOINTS_SHARE_MAX: f64 = 0.1;
 
-/// How often a refinement passes over the matrix: four steps of a product with A, which is computed
-/// again, and of L and U.
-const PASSES_OF_REFINEMENT: f64 = 8.0;
+/// The corrections that a refinement is predicted to take until it has shown what one gains: four
+/// are enough for factors in single precision.
+const CORRECTIONS_GUESS: f64 = 4.0;
+
+/// How often a correction passes over the matrix: once over A, which is computed again, and once
+/// over L and U.
+const PASSES_OF_CORRECTION: f64 = 2.0;
+
+/// The rates that are predicted for a test, from what its start has measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GuessedRates {
+    /// Operations a second of the whole job.
+    pub flops: f64,
+    /// Bytes a second at which a rank reads its part of the matrix; infinite where this time does
+    /// not count.
+    pub rank_read_bytes: f64,
+}
 
 /// The rates and times that determine when checkpoints of a test are taken.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,13 +44,13 @@ pub struct CheckpointSchedule {
     time_seconds: Option<f64>,
     n: usize,
     nb: usize,
-    ranks: usize,
     /// Operations a second of the whole job: predicted, then measured.
     pub rate: f64,
     /// Seconds of the last checkpoint: predicted, then measured.
     pub cost_seconds: f64,
-    /// Bytes that all ranks read after the factorization.
-    back_bytes: f64,
+    /// Predicted seconds in which a rank reads its part of the matrix.
+    pass_seconds: f64,
+    is_refined: bool,
 }
 
 /// Whether a test will have checkpoints.
@@ -50,17 +65,33 @@ pub enum Outlook {
 }
 
 impl CheckpointSchedule {
-    /// The schedule of a test predicted to run at `rate` operations a second, with at most
-    /// `rank_bytes` of the matrix on a rank.
-    pub fn guess(spec: &TestSpec, settings: &Settings, rate: f64, rank_bytes: usize) -> Self {
+    /// The schedule of a test predicted to run at these rates, with at most `rank_bytes` of the
+    /// matrix on a rank.
+    pub fn guess(
+        spec: &TestSpec,
+        settings: &Settings,
+        rates: GuessedRates,
+        rank_bytes: usize,
+    ) -> Self {
         let &TestSpec { n, nb, .. } = spec;
         let &Settings { every, mtbf_seconds, time_limit, .. } = settings;
         let time_seconds = time_limit.seconds();
         let cost_seconds = rank_bytes as f64 / TUNING.checkpoint_bytes_per_second;
-        let matrix_bytes = (n * n * spec.element_bytes()) as f64;
-        let back_bytes = matrix_bytes * if spec.mxp.is_some() { PASSES_OF_REFINEMENT } else { 0.5 };
-        let ranks = spec.ranks();
-        Self { every, mtbf_seconds, time_seconds, n, nb, ranks, rate, cost_seconds, back_bytes }
+        let GuessedRates { flops: rate, rank_read_bytes } = rates;
+        let matrix_bytes = n as f64 * n as f64 * spec.element_bytes() as f64;
+        let pass_seconds = matrix_bytes / spec.ranks() as f64 / rank_read_bytes;
+        let is_refined = spec.mxp.is_some();
+        Self {
+            every,
+            mtbf_seconds,
+            time_seconds,
+            n,
+            nb,
+            rate,
+            cost_seconds,
+            pass_seconds,
+            is_refined,
+        }
     }
 
     fn panels(&self) -> usize {
@@ -74,7 +105,7 @@ impl CheckpointSchedule {
 
     /// Whether a checkpoint before panel `next` is worth its time, if the last one was before panel
     /// `saved`.
-    pub fn is_worth_it(&self, saved: usize, next: usize) -> bool {
+    pub(crate) fn is_worth_it(&self, saved: usize, next: usize) -> bool {
         let (_, remaining) = self.seconds_ahead(next);
         match self.every {
             Every::Never => false,
@@ -92,20 +123,50 @@ impl CheckpointSchedule {
         }
     }
 
-    /// Whether a checkpoint between two steps of a refinement is worth its time, with the work of
-    /// these seconds at risk.
-    pub fn is_worth_it_in_refinement(&self, at_risk_seconds: f64) -> bool {
-        match self.every {
+    /// Whether a checkpoint between two steps of a refinement is due and worth its time,
+    /// `since_seconds` after the last one.
+    pub(crate) fn is_worth_it_in_refinement(
+        &self,
+        since_seconds: f64,
+        left: &RefinementLeft,
+    ) -> bool {
+        let &Self { every, cost_seconds, mtbf_seconds, .. } = self;
+        let corrections = left.corrections.unwrap_or(CORRECTIONS_GUESS.min(left.corrections_max));
+        let remaining = corrections * self.seconds_of_correction(left);
+        let is_rest_longer = remaining > cost_seconds;
+        match every {
             Every::Never => false,
             Every::Drill(_) => true,
-            Every::Auto | Every::Panels(_) | Every::Seconds(_) => {
-                pays(self.cost_seconds, at_risk_seconds, self.back_seconds(), self.mtbf_seconds)
+            Every::Auto => {
+                let interval_seconds = daly_interval_seconds(cost_seconds, mtbf_seconds);
+                since_seconds >= interval_seconds
+                    && pays(cost_seconds, since_seconds, remaining, mtbf_seconds)
+            }
+            Every::Seconds(seconds) => {
+                is_rest_longer
+                    && since_seconds >= affordable_interval_seconds(seconds, cost_seconds)
+            }
+            Every::Panels(count) => {
+                let first = self.flops(0..count.min(self.panels())) / self.rate;
+                is_rest_longer && since_seconds >= first
             }
         }
     }
 
+    /// Seconds of the next correction of a refinement, and of the rest of the run from there on, of
+    /// which this is `left`.
+    pub(crate) fn seconds_ahead_in_refinement(&self, left: &RefinementLeft) -> (f64, f64) {
+        let each_seconds = self.seconds_of_correction(left);
+        (each_seconds, left.corrections.unwrap_or(left.corrections_max) * each_seconds)
+    }
+
+    /// Seconds of a correction of the refinement: measured or, until then, predicted.
+    fn seconds_of_correction(&self, left: &RefinementLeft) -> f64 {
+        left.correction_seconds.unwrap_or(PASSES_OF_CORRECTION * self.pass_seconds)
+    }
+
     /// Seconds of panel `next`, and of the rest of the run from there on.
-    pub fn seconds_ahead(&self, next: usize) -> (f64, f64) {
+    pub(crate) fn seconds_ahead(&self, next: usize) -> (f64, f64) {
         let step_seconds = self.flops(next..(next + 1).min(self.panels())) / self.rate;
         (step_seconds, seconds_left(next, self.rate, self.n, self.nb) + self.back_seconds())
     }
@@ -116,13 +177,18 @@ impl CheckpointSchedule {
         panel_after(next, seconds, self.rate, self.n, self.nb)
     }
 
-    /// Seconds after the factorization.
+    /// Predicted seconds after the factorization: those of the refinement, or of the back
+    /// substitution, which reads U.
     fn back_seconds(&self) -> f64 {
-        self.back_bytes / self.ranks as f64 / TUNING.back_bytes_per_second
+        if self.is_refined {
+            CORRECTIONS_GUESS * PASSES_OF_CORRECTION * self.pass_seconds
+        } else {
+            0.5 * self.pass_seconds
+        }
     }
 
     /// The panel before which the next checkpoint is due, seen from panel `next`.
-    pub fn next_due(&self, next: usize) -> usize {
+    pub(crate) fn next_due(&self, next: usize) -> usize {
         let after = |seconds: f64| self.after(next, seconds);
         match self.every {
             Every::Never => self.panels(),
@@ -202,7 +268,7 @@ impl CheckpointSchedule {
 ///
 /// # Panics
 /// When the MTBF is not above 0, or the cost is below 0.
-pub fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
+pub(crate) fn daly_interval_seconds(cost_seconds: f64, mtbf_seconds: f64) -> f64 {
     daly_seconds(mtbf_seconds, cost_seconds).expect("the MTBF was checked, and clocks go forward")
 }
 
@@ -219,7 +285,7 @@ fn pays(cost: f64, at_risk: f64, remaining: f64, mtbf: f64) -> bool {
 }
 
 /// Operations of panel `k`: `2 jb (n-j)^2`, which is accurate enough here.
-pub fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
+pub(crate) fn panel_flops(k: usize, n: usize, nb: usize) -> f64 {
     let j = (k * nb).min(n) as f64;
     let (n, jb) = (n as f64, ((k + 1) * nb).min(n) as f64 - j);
     2.0 * jb * (n - j) * (n - j)
@@ -246,6 +312,7 @@ fn seconds_left(from: usize, rate: f64, n: usize, nb: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protect::deadline::{Ahead, Deadline};
     use proptest::prelude::*;
 
     #[test]
@@ -266,10 +333,10 @@ mod tests {
             time_seconds: None,
             n,
             nb,
-            ranks: 1,
             rate,
             cost_seconds,
-            back_bytes: 0.5 * (n * n * size_of::<f64>()) as f64,
+            pass_seconds: 0.0,
+            is_refined: false,
         }
     }
 
@@ -292,6 +359,78 @@ mod tests {
         for every in [Every::Panels(20), Every::Drill(2), Every::Auto, Every::Never] {
             assert_eq!(schedule(every, 5.0).warning(0), None, "{every:?}");
         }
+    }
+
+    /// A refinement in which `done` of ten corrections of 100 s have ended.
+    fn left(done: usize) -> RefinementLeft {
+        RefinementLeft {
+            correction_seconds: (done > 0).then_some(100.0),
+            corrections: (done > 0).then_some(10.0 - done as f64),
+            corrections_max: 50.0 - done as f64,
+        }
+    }
+
+    /// The corrections of such a refinement after which it takes a checkpoint, if the last one
+    /// before was `unsaved_seconds` before it began.
+    fn checkpoints(schedule: &CheckpointSchedule, unsaved_seconds: f64) -> Vec<usize> {
+        let mut since_seconds = unsaved_seconds;
+        let takes = |done: &usize| {
+            let is_due = schedule.is_worth_it_in_refinement(since_seconds, &left(*done));
+            since_seconds = 100.0 + if is_due { 0.0 } else { since_seconds };
+            is_due
+        };
+        (0..10).filter(takes).collect()
+    }
+
+    #[test]
+    fn refinement_is_saved_at_the_interval_asked_for() {
+        let slow = |every, cost_seconds| CheckpointSchedule {
+            // A prediction of 4 corrections of 2 s.
+            pass_seconds: 1.0,
+            is_refined: true,
+            mtbf_seconds: 1e5,
+            ..schedule(every, cost_seconds)
+        };
+        let taken = |every, cost_seconds| checkpoints(&slow(every, cost_seconds), 0.0);
+        assert_eq!(taken(Every::Seconds(250.0), 1.0), [3, 6, 9]);
+        assert_eq!(taken(Every::Seconds(2.0), 1.0), (1..10).collect::<Vec<_>>());
+        // At most a tenth of the time goes to checkpoints, and none is longer than the rest.
+        assert_eq!(taken(Every::Seconds(2.0), 40.0), [4, 8]);
+        assert_eq!(taken(Every::Seconds(2.0), 150.0), [] as [usize; 0]);
+        // The first panels take 1 s each.
+        assert_eq!(taken(Every::Panels(3), 1.0), (1..10).collect::<Vec<_>>());
+        assert_eq!(taken(Every::Never, 1.0), [] as [usize; 0]);
+        assert_eq!(taken(Every::Drill(9), 1.0), (0..10).collect::<Vec<_>>());
+        // Daly: an interval of 446 s, of 1410 s for a cost of 10 s.
+        assert_eq!(taken(Every::Auto, 1.0), [5]);
+        assert_eq!(taken(Every::Auto, 10.0), [] as [usize; 0]);
+        // Work of the factorization is at risk, but what follows is predicted to take 8 s.
+        let saved_before = |every| checkpoints(&slow(every, 1.0), 20_000.0)[0];
+        assert_eq!(saved_before(Every::Seconds(250.0)), 0);
+        assert_eq!(saved_before(Every::Auto), 0);
+    }
+
+    #[test]
+    fn refinement_stops_within_its_time() {
+        let schedule = CheckpointSchedule { pass_seconds: 1.0, ..schedule(Every::Auto, 10.0) };
+        // Seconds at which a refinement of ten corrections stops, if it does.
+        let stops = |limit_seconds: f64, is_gain_known: bool| {
+            let deadline = Deadline { end_unix: Some(limit_seconds) };
+            (0..10).map(|done| (done, 100.0 * done as f64)).find_map(|(done, now)| {
+                let left = left(done);
+                let corrections = left.corrections.filter(|_| is_gain_known);
+                let left = RefinementLeft { corrections, ..left };
+                let (step_seconds, rest_seconds) = schedule.seconds_ahead_in_refinement(&left);
+                let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 10.0 };
+                deadline.is_over(now, &ahead).then_some(now)
+            })
+        };
+        // After another correction, all of half as long again, the state could not be saved.
+        assert_eq!([stops(550.0, true), stops(550.0, false)], [Some(400.0); 2]);
+        assert_eq!(stops(570.0, true), Some(500.0));
+        // The rest of a known gain fits in, with doubt.
+        assert_eq!(stops(1051.0, true), None);
+        assert_eq!(stops(1051.0, false), Some(900.0));
     }
 
     proptest! {

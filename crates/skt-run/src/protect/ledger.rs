@@ -13,10 +13,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::result;
 use super::segments::sweep_tests;
 use crate::record::TestRecord;
-use skt_checkpoint::checkpoint::codec::checksum;
 use skt_checkpoint::checkpoint::record::StartId;
-use skt_checkpoint::checkpoint::store::{SegmentInfo, SegmentName, Store, StoreError};
 use skt_solver::comm::{Comm, CommError, collect};
+use skt_store::codec::checksum;
+use skt_store::store::{SegmentInfo, SegmentName, Store, StoreError};
 
 const ROLE: &str = "results.a";
 /// No run writes this number of segments of a kind: one with such a number is not ours.
@@ -169,7 +169,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Whether a start of this run has seen that no test after `test` has images at these `levels`.
-    pub fn has_no_images_after(&self, test: usize, levels: &str) -> bool {
+    pub(crate) fn has_no_images_after(&self, test: usize, levels: &str) -> bool {
         let levels = checksum(levels.as_bytes());
         let known = self.content.no_images;
         known.is_some_and(|known| known.after <= test as u64 && known.levels == levels)
@@ -177,7 +177,7 @@ impl<'a> Ledger<'a> {
 
     /// Writes that no test after `test` has images at these `levels` or, with `None`, that there
     /// may be some. The same on all ranks.
-    pub fn note_no_images_after(
+    pub(crate) fn note_no_images_after(
         &mut self,
         test: Option<usize>,
         levels: &str,
@@ -204,7 +204,7 @@ impl<'a> Ledger<'a> {
     ///
     /// # Errors
     /// When the store refuses; the earlier note stays.
-    pub fn note_begun(&mut self, test: usize, note: Vec<u8>) -> Result<(), StoreError> {
+    pub(crate) fn note_begun(&mut self, test: usize, note: Vec<u8>) -> Result<(), StoreError> {
         self.content.notes += 1;
         self.content.begun.insert(test, note);
         self.keep()
@@ -213,7 +213,7 @@ impl<'a> Ledger<'a> {
     /// Removes this node's segment if nothing is known of the run but that this start began it: a
     /// start that all ranks refuse leaves none. Whatever another start may need stays: results,
     /// notes about tests that have begun, and the starts of segments out of reach.
-    pub fn remove_if_void(&self) -> Result<(), StoreError> {
+    pub(crate) fn remove_if_void(&self) -> Result<(), StoreError> {
         let Content { left, results, notes, .. } = &self.content;
         let is_void = self.is_new && left.is_empty() && results.is_empty() && *notes == 0;
         let Some(rank) = self.keeper.filter(|_| is_void) else { return Ok(()) };
@@ -393,12 +393,10 @@ impl Content {
             Some(list)
         };
         let results = list(&mut rest)?;
-        // An earlier version of the program ended here.
-        let no_images = word(&mut rest)
-            .and_then(|after| Some(NoImages { after, levels: word(&mut rest)? }))
-            .filter(|no_images| *no_images != NOTHING);
-        let notes = word(&mut rest).unwrap_or(0);
-        let begun = list(&mut rest).unwrap_or_default();
+        let no_images = NoImages { after: word(&mut rest)?, levels: word(&mut rest)? };
+        let no_images = Some(no_images).filter(|it| *it != NOTHING);
+        let notes = word(&mut rest)?;
+        let begun = list(&mut rest)?;
         Some(Self { life, left, results, no_images, notes, begun })
     }
 }
@@ -415,8 +413,8 @@ pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>,
 mod tests {
     use super::super::segments::found_test;
     use super::*;
-    use skt_checkpoint::checkpoint::store::Files;
     use skt_solver::comm::threads;
+    use skt_store::store::Files;
 
     /// Opens the ledger on nodes with a folder each. Returns what `act` does on each of them.
     fn on_nodes<R: Send>(
@@ -490,7 +488,7 @@ mod tests {
         assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing, "images were seen");
         assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), behind_1);
         assert_eq!(known(&nodes, true, "a,b", None), nothing);
-        assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun anew");
+        assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun from scratch");
     }
 
     /// All ranks know the newest note of an unfinished test, even if most nodes are lost.
@@ -513,7 +511,7 @@ mod tests {
         // One node has missed the second note, the other has nothing.
         (nodes[0], nodes[1]) = (folders(1).remove(0), away);
         assert_eq!(noted(&nodes, false, b"third"), [None, Some(b"second".to_vec())]);
-        assert_eq!(noted(&nodes, true, b"anew"), [None, None], "begun anew");
+        assert_eq!(noted(&nodes, true, b"new"), [None, None], "begun from scratch");
         assert_eq!(start(&nodes, false, b"result")[0], Vec::<Vec<u8>>::new());
         assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
     }
@@ -554,7 +552,7 @@ mod tests {
         start(&nodes, false, b"old");
         start(&nodes, false, b"older still");
         let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
-        assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun anew");
+        assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun from scratch");
         nodes[1] = away;
         assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
     }

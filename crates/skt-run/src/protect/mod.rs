@@ -5,6 +5,7 @@
 
 pub mod abft;
 mod beginning;
+mod chosen;
 mod clock;
 pub mod deadline;
 pub mod ended;
@@ -18,29 +19,31 @@ mod recorder;
 pub mod result;
 mod segments;
 mod split;
+mod times;
 mod wrong;
 
 use skt_checkpoint::checkpoint::parameters::{FORMAT, FORMAT_NAME};
 
 pub use beginning::Beginning;
+pub use chosen::{Chosen, RunBlas};
 pub use clock::{Clock, ClockReading};
 pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedule, open};
 pub use inject::FaultInjector;
 pub(crate) use interval::panel_flops;
-pub use interval::{CheckpointSchedule, Outlook};
+pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
 pub use segments::{
-    NodeCheckpointer, RankProcess, TestSegments, checkpoint_config, doubtful, found_test,
-    left_by_others, store_flag, sweep_tests, tidy,
+    MemoryProgress, NodeCheckpointer, RankProcess, TestSegments, checkpoint_config, doubtful,
+    found_test, left_by_others, store_flag, sweep_tests, tidy,
 };
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
-pub use skt_checkpoint::checkpoint::segments::role::is_mark;
-pub use skt_checkpoint::checkpoint::segments::{lock as hold, run_bytes, sweep};
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_config::protection::{Every, Inject, MAX_MEMBERS, Settings, What, read_domains};
+pub use skt_store::segments::role::is_mark;
+pub use skt_store::segments::{lock as hold, run_bytes, sweep};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
 pub use split::{
-    format_memory, header_layout, memory_split, process_rows, segment_bytes, segment_layout,
-    smallest_group,
+    form_groups, format_memory, header_layout, memory_split, process_rows, segment_bytes,
+    segment_layout, smallest_group,
 };
 pub use wrong::Wrong;
 

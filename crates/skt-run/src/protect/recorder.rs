@@ -4,13 +4,15 @@
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
+use skt_terms::phases::Interruptions;
 
+use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{self, Ahead, Deadline};
 use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
 use super::segments::NodeCheckpointer;
-use crate::record::{LevelFacts, Protection, Restart, Sample, TestRecord};
+use crate::record::{LevelFacts, Protection, RefinementStep, Restart, Sample, TestRecord};
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_config::protection::Settings;
 use skt_solver::comm::{Comm, CommError};
@@ -24,6 +26,11 @@ pub(super) struct KeptClock {
     /// The clocks when the timed part began.
     pub origin: Origin,
     pub restarts: Vec<Restart>,
+    /// What losses have cost so far. [`super::guard`] and [`super::abft`] keep it in their ways.
+    #[serde(skip)]
+    pub interruptions: Interruptions,
+    /// What this start has chosen.
+    pub chosen: Chosen,
 }
 
 /// Records a run, on one rank in one start.
@@ -47,6 +54,8 @@ pub(super) struct Recorder {
 pub(super) struct Known {
     /// Seconds of the run when the data was saved from which the start resumes.
     pub saved_seconds: f64,
+    /// Seconds of the run at the last sign of life of the start before this one, if one is known.
+    pub last_seconds: f64,
     /// Seconds of the run that have passed in any case.
     pub seconds_min: f64,
 }
@@ -54,9 +63,14 @@ pub(super) struct Known {
 impl Recorder {
     /// The recorder of a start that began at `opened` and has now opened the test. `end_unix` is
     /// the end of the job's time, in seconds since 1970.
-    pub fn new(opened: Instant, clock: Clock, end_unix: Option<f64>) -> Self {
+    pub(crate) fn new(
+        opened: Instant,
+        clock: Clock,
+        end_unix: Option<f64>,
+        chosen: Chosen,
+    ) -> Self {
         Self {
-            kept: KeptClock::default(),
+            kept: KeptClock { chosen, ..KeptClock::default() },
             opened,
             open_seconds: opened.elapsed().as_secs_f64(),
             start: opened,
@@ -69,7 +83,7 @@ impl Recorder {
 
     /// Begins the clock of this start on all ranks together, and reads the clocks of their nodes.
     /// Collective.
-    pub fn begin_clock<C: Comm>(&mut self, comm: &C) -> Result<ClockReading, CommError> {
+    pub(crate) fn begin_clock<C: Comm>(&mut self, comm: &C) -> Result<ClockReading, CommError> {
         let (at, reading) = ClockReading::together(comm, &self.clock)?;
         self.start = at;
         Ok(reading)
@@ -77,21 +91,34 @@ impl Recorder {
 
     /// Resumes the run, and adds `restart` with its times, which this computes. Collective, when
     /// all ranks take their `reading`.
-    pub fn resume<C: Comm>(
+    pub(crate) fn resume<C: Comm>(
         &mut self,
         comm: &C,
         reading: &ClockReading,
         known: Known,
         restart: Restart,
     ) -> Result<(), CommError> {
-        let Known { saved_seconds, seconds_min } = known;
+        let Known { saved_seconds, last_seconds, seconds_min } = known;
         let here_seconds = self.start.duration_since(self.opened).as_secs_f64();
         let resumed = self.kept.origin.resume(comm, reading, seconds_min + here_seconds)?;
         self.before_seconds = resumed.elapsed_seconds;
         let start_seconds = (resumed.elapsed_seconds - here_seconds).max(seconds_min);
+        let down_seconds = start_seconds - last_seconds.min(start_seconds).max(saved_seconds);
+        let interruptions = &mut self.kept.interruptions;
+        let before_seconds = interruptions.seconds();
+        // Restarts since the data was saved, which have saved nothing.
+        for vain in self.kept.restarts.iter().filter(|it| it.start_seconds >= saved_seconds) {
+            interruptions.down_seconds += vain.down_seconds;
+            interruptions.recovery_seconds += vain.recover_seconds;
+        }
+        interruptions.down_seconds += down_seconds;
+        let known_seconds = interruptions.seconds() - before_seconds;
+        interruptions.lost_seconds += (start_seconds - saved_seconds - known_seconds).max(0.0);
+        interruptions.recovery_seconds += resumed.elapsed_seconds - start_seconds;
         let restart = Restart {
             start_seconds,
             lost_seconds: start_seconds - saved_seconds,
+            down_seconds,
             recover_seconds: here_seconds,
             is_by_wall_clock: resumed.is_by_wall_clock,
             wall_clock_step_seconds: resumed.wall_clock_step_seconds,
@@ -101,34 +128,69 @@ impl Recorder {
         Ok(())
     }
 
+    /// Notes a sign of life, by which a later start knows how long this one has worked.
+    pub(crate) fn note_alive<C: Comm>(&self, checkpointer: &mut NodeCheckpointer<C>) {
+        // Bits of positive numbers are in their order.
+        checkpointer.note_progress(self.seconds().to_bits());
+    }
+
+    /// Seconds of the run at the last sign of life of earlier starts, as far as a rank knows; 0 if
+    /// none does. Collective.
+    pub(crate) fn last_alive_seconds<C: Comm>(
+        checkpointer: &NodeCheckpointer<C>,
+    ) -> Result<f64, CheckpointError> {
+        Ok(f64::from_bits(checkpointer.earlier_progress()?))
+    }
+
     /// Begins the timed part, or continues it: in a first start the time since its clock began does
     /// not count.
-    pub fn begin_timed_part(&mut self) {
+    pub(crate) fn begin_timed_part(&mut self) {
         let waited_seconds = self.start.elapsed().as_secs_f64();
         if self.kept.restarts.is_empty() {
             self.kept.origin.put_off(waited_seconds);
         } else {
             self.before_seconds += waited_seconds;
+            self.kept.interruptions.recovery_seconds += waited_seconds;
         }
         self.start = Instant::now();
     }
 
     /// Seconds of the run.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.before_seconds + self.start.elapsed().as_secs_f64()
     }
 
     /// The restart that this start is, if it is one.
-    pub fn restart(&self) -> Option<&Restart> {
+    pub(crate) fn restart(&self) -> Option<&Restart> {
         self.kept.restarts.last()
     }
 
     /// Seconds of the run when the matrix of order `n` was factored, if this start found it so:
     /// those of the checkpoint from which it continued, and restarts before it, if they came no
     /// further.
-    pub fn factored_seconds(&self, n: usize) -> Option<f64> {
+    pub(crate) fn factored_seconds(&self, n: usize) -> Option<f64> {
         let since = self.kept.restarts.iter().rev().take_while(|restart| restart.column == n);
         since.last().map(|restart| restart.start_seconds - restart.lost_seconds)
+    }
+
+    /// Seconds that this start has worked since its last checkpoint, if it has taken one.
+    pub(crate) fn unsaved_seconds(&self) -> f64 {
+        self.seconds() - self.kept.elapsed_seconds.max(self.before_seconds)
+    }
+
+    /// Seconds of a correction in the last of these steps of a refinement, without the time between
+    /// two starts; `factor_seconds` of the run had passed when the refinement began.
+    pub(crate) fn correction_seconds(
+        &self,
+        factor_seconds: f64,
+        steps: &[RefinementStep],
+    ) -> Option<f64> {
+        let (last, before) = steps.split_last()?;
+        let begun_seconds = before.last().map_or(factor_seconds, |step| step.end_seconds);
+        let starts = self.kept.restarts.iter().map(|restart| restart.start_seconds);
+        let begun_seconds =
+            starts.filter(|&start| start < last.end_seconds).fold(begun_seconds, f64::max);
+        Some((last.end_seconds - begun_seconds) / last.corrections as f64)
     }
 
     fn now_unix(&self) -> f64 {
@@ -136,23 +198,23 @@ impl Recorder {
     }
 
     /// Whether the time of the job is limited.
-    pub fn is_limited(&self) -> bool {
+    pub(crate) fn is_limited(&self) -> bool {
         self.deadline.end_unix.is_some()
     }
 
     /// Whether the time of the job is over, by the clock of this node: see [`Deadline::is_over`].
-    pub fn is_over(&self, ahead: &Ahead) -> bool {
+    pub(crate) fn is_over(&self, ahead: &Ahead) -> bool {
         self.deadline.is_over(self.now_unix(), ahead)
     }
 
     /// Seconds after which to check the time again: see [`Deadline::look_after`].
-    pub fn look_after(&self, ahead: &Ahead, learns: bool) -> f64 {
+    pub(crate) fn look_after(&self, ahead: &Ahead, learns: bool) -> f64 {
         self.deadline.look_after(self.now_unix(), ahead, learns)
     }
 
     /// Waits until the images of all levels are complete. Returns the error that stops the run
     /// before column `column`. Collective.
-    pub fn stop<C: Comm>(
+    pub(crate) fn stop<C: Comm>(
         &self,
         checkpointer: &mut NodeCheckpointer<C>,
         settings: &Settings,
@@ -164,7 +226,7 @@ impl Recorder {
     }
 
     /// The facts that every protection reports; all others are as without checkpoints.
-    pub fn protection<C: Comm>(
+    pub(crate) fn protection<C: Comm>(
         &self,
         checkpointer: &NodeCheckpointer<C>,
         settings: &Settings,
@@ -182,7 +244,7 @@ impl Recorder {
 
     /// The bytes of the result of a test, at most `capacity_bytes`: its record, with the samples of
     /// this start and the events since the first one.
-    pub fn result(
+    pub(crate) fn result(
         &self,
         mut record: TestRecord,
         taken: Vec<Taken>,
@@ -197,5 +259,31 @@ impl Recorder {
         let (restarts, before_seconds) = (self.kept.restarts.clone(), self.before_seconds);
         let history = History { taken, restarts, before_seconds };
         result::write(record, samples, history, capacity_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use skt_config::Refinement;
+    use std::sync::Arc;
+
+    #[test]
+    fn correction_is_measured_without_the_time_between_starts() {
+        let mut recorder =
+            Recorder::new(Instant::now(), Arc::new(ClockReading::now), None, Chosen::default());
+        let step = |corrections, end_seconds| {
+            let refinement = Refinement::Gmres;
+            RefinementStep { refinement, corrections, end_seconds, scaled_residual: 1.0 }
+        };
+        let steps = [step(1, 102.0), step(4, 110.0), step(2, 1009.0)];
+        let seconds =
+            |recorder: &Recorder, count| recorder.correction_seconds(100.0, &steps[..count]);
+        let of_steps = |recorder: &Recorder| [0, 1, 2, 3].map(|count| seconds(recorder, count));
+        assert_eq!(of_steps(&recorder), [None, Some(2.0), Some(2.0), Some(449.5)]);
+        recorder.kept.restarts = [50.0, 1003.0, 2000.0]
+            .map(|start_seconds| Restart { start_seconds, ..Restart::default() })
+            .to_vec();
+        assert_eq!(of_steps(&recorder), [None, Some(2.0), Some(2.0), Some(3.0)]);
     }
 }

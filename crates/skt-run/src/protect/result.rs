@@ -208,7 +208,7 @@ mod tests {
             codec: "reed-solomon".into(),
             encoder: "reduce".into(),
             region: "corner".into(),
-            run_id: "r".repeat(skt_checkpoint::checkpoint::store::RUN_BYTES_MAX),
+            run_id: "r".repeat(skt_store::store::RUN_BYTES_MAX),
             checksum_costs: Some(ChecksumCosts::default()),
             ..Protection::default()
         };
@@ -234,7 +234,7 @@ mod tests {
             },
         };
         let protection = record.protection.as_mut().expect("it is protected");
-        protection.mended = vec![
+        protection.repaired = vec![
             RepairedRank {
                 host: "h".repeat(64),
                 rank: MANY,
@@ -263,7 +263,7 @@ mod tests {
         record.spec.mxp = Some(MxpMatrix::FasiHigham);
         record.spec.gemm = GemmPrecision::EmulatedBf16;
         let protection = record.protection.as_mut().expect("it is protected");
-        (protection.mended, protection.unverified) = (Vec::new(), Vec::new());
+        (protection.repaired, protection.unverified) = (Vec::new(), Vec::new());
         let step = RefinementStep {
             refinement: Refinement::Classic,
             corrections: MxpRecord::MAX_STEPS,
@@ -296,6 +296,7 @@ mod tests {
             rebuilt_ranks: (0..rebuilt).map(|rank| 2 * rank).collect(),
             start_seconds: LONG / 3.0 + number as f64,
             lost_seconds: LONG / 7.0,
+            down_seconds: LONG / 9.0,
             recover_seconds: LONG / 11.0,
             wall_clock_step_seconds: -LONG / 13.0,
             ..Restart::default()

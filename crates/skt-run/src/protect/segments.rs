@@ -8,15 +8,16 @@ use std::time::Instant;
 use skt_terms::shown::{and_more, shell_quoted};
 use skt_terms::units;
 
+use crate::events::Stepper;
 use crate::heartbeat;
 use skt_checkpoint::checkpoint::protocol::{Checkpointer, Config};
-use skt_checkpoint::checkpoint::segments::role::parse_role;
-use skt_checkpoint::checkpoint::segments::{Process, RunSegments};
-use skt_checkpoint::checkpoint::store::{Flaw, NewSegment, Store, StoreError, Stub};
 use skt_config::protection::Settings;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_solver::team::Team;
+use skt_store::segments::role::parse_role;
+use skt_store::segments::{Process, RunSegments};
+use skt_store::store::{Flaw, NewSegment, Store, StoreError, Stub};
 
 /// The most bytes that a thread touches between two heartbeats.
 const TOUCHED_BYTES: usize = 256 << 20;
@@ -27,9 +28,40 @@ const WAITS: &str =
     "waits for another start of the same run to end, which still holds its memory here";
 static REPORTED: Once = Once::new();
 
-/// The process of a rank, by its threads.
+/// Shows how far this rank has reserved the memory of a test.
+#[derive(Default)]
+pub struct MemoryProgress(Mutex<Option<Stepper>>);
+
+impl MemoryProgress {
+    /// Shows lines by `stepper` from now on, if there is one.
+    pub(crate) fn show_by(&self, stepper: Option<Stepper>) {
+        *self.0.lock().expect("never held over a panic") = stepper;
+    }
+
+    fn show(&self, seconds: f64, done_bytes: usize, bytes: usize) {
+        if seconds > SILENT_SECONDS
+            && let Some(show) = &mut *self.0.lock().expect("never held over a panic")
+        {
+            show(seconds, &reserving_line(seconds, done_bytes, bytes));
+        }
+    }
+}
+
+/// The line about a segment of `bytes` bytes, of which `done_bytes` are reserved after `seconds`.
+fn reserving_line(seconds: f64, done_bytes: usize, bytes: usize) -> String {
+    let (done_bytes, bytes) = (done_bytes.min(bytes) as u64, bytes as u64);
+    let left_seconds = (bytes - done_bytes) as f64 * seconds / done_bytes as f64;
+    format!(
+        "reserving memory: {} of {} a rank, ETA {}",
+        units::bytes(done_bytes),
+        units::bytes(bytes),
+        units::span(left_seconds)
+    )
+}
+
+/// The process of a rank, by its threads, and what shows its progress, if anything does.
 #[derive(Clone, Copy)]
-pub struct RankProcess<'a>(pub &'a Team);
+pub struct RankProcess<'a>(pub &'a Team, pub Option<&'a MemoryProgress>);
 
 /// The segments of one test of a run on this node.
 pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
@@ -77,7 +109,7 @@ impl Process for RankProcess<'_> {
         let parts_a_thread = bytes.div_ceil(self.0.threads()).div_ceil(TOUCHED_BYTES).max(1);
         let parts = self.0.threads() * parts_a_thread;
         let (failed, done) = (Mutex::new(None), Mutex::new(0u64));
-        let begun = Instant::now();
+        let (begun, shown) = (Instant::now(), self.1);
         // Each thread touches a part, so that its pages are near the cores that use them.
         self.0.split(parts, 1, |range| {
             for part in range {
@@ -86,10 +118,22 @@ impl Process for RankProcess<'_> {
                 }
                 let mut done = done.lock().expect("touch lock");
                 *done += 1;
-                heartbeat::wait(begun.elapsed().as_secs_f64(), *done, 0.0);
+                let seconds = begun.elapsed().as_secs_f64();
+                heartbeat::wait(seconds, *done, 0.0);
+                if let Some(shown) = shown {
+                    let done_bytes = bytes.div_ceil(parts).saturating_mul(*done as usize);
+                    shown.show(seconds, done_bytes, bytes);
+                }
             }
         });
         failed.into_inner().expect("touch lock").map_or(Ok(()), Err)
+    }
+
+    fn reserves(&self, seconds: f64, done_bytes: usize, bytes: usize) {
+        heartbeat::wait(seconds, done_bytes as u64, 0.0);
+        if let Some(shown) = self.1 {
+            shown.show(seconds, done_bytes, bytes);
+        }
     }
 
     /// Any rank reports this, because rank 0 may have no memory to pass over.
@@ -189,10 +233,31 @@ mod tests {
     use super::super::Settings;
     use super::*;
     use skt_checkpoint::checkpoint::hook::NoHook;
-    use skt_checkpoint::checkpoint::layout::RegionShape;
     use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-    use skt_checkpoint::checkpoint::store::Files;
     use skt_solver::comm::{Comm as _, threads};
+    use skt_store::layout::RegionShape;
+    use skt_store::store::Files;
+
+    #[test]
+    fn lines_about_reserved_memory_begin_after_a_while() {
+        let lines = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let (kept, progress, team) = (lines.clone(), MemoryProgress::default(), Team::solo());
+        let keep = move |seconds: f64, line: &str| {
+            kept.lock().unwrap().push(format!("{seconds} {line}"));
+        };
+        progress.show_by(Some(Box::new(keep)));
+        let process = RankProcess(&team, Some(&progress));
+        for (seconds, gib) in [(1.5, 1), (5.0, 2), (20.0, 8)] {
+            process.reserves(seconds, gib << 30, 8 << 30);
+        }
+        progress.show_by(None);
+        process.reserves(21.0, 8 << 30, 8 << 30);
+        let want = [
+            "5 reserving memory: 2.0 GiB of 8.0 GiB a rank, ETA 15 s",
+            "20 reserving memory: 8.0 GiB of 8.0 GiB a rank, ETA 0 s",
+        ];
+        assert_eq!(*lines.lock().unwrap(), want);
+    }
 
     #[test]
     fn opened_run_is_held_until_its_end() {
@@ -207,14 +272,14 @@ mod tests {
                 count
             };
             let settings = Settings { allow_shared_domains: true, ..Settings::new("run") };
-            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team));
+            let memory = TestSegments::new(&store, "run", 0, RankProcess(&team, None));
             let config =
                 checkpoint_config(&settings, &memory, String::new(), "node", 8).expect("a config");
             let shape = RegionShape { rows: 4, pitch_bytes: 64 };
             let opened = Checkpointer::open(&comm, memory, config, &[shape], Arc::new(NoHook))?;
             let Opened::Ready(saved) = opened else { panic!("nothing is there") };
             let (saved, _) = saved.recover()?;
-            assert_eq!(locks(), 2, "each process has a hold of its own");
+            assert_eq!(locks(), 2, "each process has its own hold");
             let done = saved.finish(b"done")?;
             assert_eq!(locks(), 2);
             done.clear()?;

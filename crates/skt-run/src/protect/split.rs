@@ -4,17 +4,15 @@ use super::OnLoss;
 use super::segments::run_of_test;
 use crate::ptest::{self, MatrixMemory};
 use crate::record::MemorySplit;
-use skt_checkpoint::checkpoint::group;
+use skt_checkpoint::checkpoint::group::{self, Groups, PlacementError};
 use skt_checkpoint::checkpoint::header::HeaderLayout;
-use skt_checkpoint::checkpoint::layout::{
-    Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout,
-};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::protection::Settings;
 use skt_config::{Pmap, TestSpec};
-use skt_solver::grid::Cyclic;
+use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::abft;
 use skt_solver::pgesv::{LocalShape, Params};
+use skt_store::layout::{Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout};
 
 /// Bytes of the page for the seconds so far, before the solver's memory.
 pub(super) const CLOCK_BYTES: usize = 4096;
@@ -26,7 +24,7 @@ pub(super) const ALIGN_BYTES: usize = 4096;
 /// matrix, or for the result of the test. They suffice at least for the latest restart, which may
 /// list every second rank.
 pub(super) fn state_bytes(ranks: usize) -> usize {
-    (32 << 10) + 8 * ranks
+    (36 << 10) + 8 * ranks
 }
 
 /// The shape of the region of every rank: that of the largest part of the matrix or, with
@@ -38,7 +36,7 @@ pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape 
     }
     let RegionShape { rows, pitch_bytes } = matrix_shape(spec);
     let x_bytes = match spec.mxp {
-        Some(_) => Cyclic::cols(spec.nb, spec.q).count_before(spec.n, 0) * size_of::<f64>(),
+        Some(_) => ColumnMap::cyclic(spec.nb, spec.q).max_count_before(spec.n) * size_of::<f64>(),
         None => 0,
     };
     RegionShape { rows: rows + x_bytes.div_ceil(pitch_bytes.max(1)), pitch_bytes }
@@ -69,16 +67,28 @@ pub fn smallest_group<'a>(
     settings: &Settings,
     hosts: impl ExactSizeIterator<Item = &'a str>,
 ) -> Option<Geometry> {
-    let (members, parities) = (settings.group_size, settings.parities);
-    match settings.method_for(hosts.len()) {
+    let parities = settings.parities;
+    let members = match settings.method_for(hosts.len()) {
         Method::None => return None,
-        Method::Abft => return Some(Geometry { members: spec.q + spec.checksums, parities }),
-        Method::SelfCheckpoint | Method::Double | Method::Single => {}
-    }
+        Method::Abft => spec.q + spec.checksums,
+        Method::SelfCheckpoint | Method::Double | Method::Single => {
+            form_groups(settings, hosts).ok()?.members.iter().map(Vec::len).min()?
+        }
+    };
+    Some(Geometry { members, parities })
+}
+
+/// The groups of ranks on these hosts at the first start of a run that has checkpoints.
+///
+/// # Errors
+/// When the failure domains of the hosts make groups impossible.
+pub fn form_groups<'a>(
+    settings: &Settings,
+    hosts: impl ExactSizeIterator<Item = &'a str>,
+) -> Result<Groups, PlacementError> {
+    let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
     let domains: Vec<String> = hosts.map(|host| settings.domain_of(host)).collect();
-    let groups = group::form(&domains, members, parities, settings.allow_shared_domains).ok()?;
-    let smallest = groups.members.iter().map(Vec::len).min()?;
-    Some(Geometry { members: smallest, parities })
+    group::form(&domains, group_size, parities, allow_shared_domains)
 }
 
 /// Doubles of the solver's memory with checksums, on the rank that needs the most.
@@ -105,9 +115,10 @@ fn max_of_ranks(
     places.map(|(row, col)| of(row, col)).max().unwrap_or(0)
 }
 
-/// The process columns that may have the most columns: b may be in any.
+/// The process columns that have the most columns, without and with b.
 fn widest(spec: &TestSpec) -> [usize; 2] {
-    [0, (spec.n / spec.nb) % spec.q]
+    let cols = ColumnMap::cyclic(spec.nb, spec.q);
+    [spec.n, spec.n + 1].map(|columns| cols.widest(columns))
 }
 
 /// 64 PiB, more than any node has. Copies and parities of it take a few times as much.
@@ -228,9 +239,9 @@ pub fn format_memory(settings: &Settings, geometry: Geometry, split: &MemorySpli
     if settings.method == Method::Abft {
         let share = settings.method.available(geometry);
         return format!(
-            "abft with {} checksum column(s) beside {} leaves {:.1} % of the memory of a process row \
+            "abft with {} checksum column(s) and {} of data leaves {:.1} % of the memory of a process row \
              to the matrix (here {:.1} %): a rank has {:.1} MiB matrix or checksums, {:.1} MiB log, \
-             panels and words, beside {:.1} MiB work space",
+             panels and words, and {:.1} MiB work space",
             geometry.parities,
             geometry.data(),
             100.0 * share,

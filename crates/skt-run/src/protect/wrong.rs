@@ -69,8 +69,8 @@ fn what_now(settings: &Settings, images: Option<&Images>) -> String {
         }
         Some(Images { level, epoch, .. }) => format!(
             "The images of checkpoint {epoch} in {level}, from which this run has continued, may be \
-             wrong, too: the same command goes back to older ones or, where there are none, says \
-             so; then {start_over}"
+             wrong, too: the same command goes back to older ones or, where there are none, \
+             reports that; then {start_over}"
         ),
         None if settings.levels.0.is_empty() => {
             format!("The run cannot continue from memory, and has no --level: {start_over}")
@@ -86,12 +86,12 @@ fn what_now(settings: &Settings, images: Option<&Images>) -> String {
 fn another_time(why: NotCorrected, settings: &Settings) -> Option<String> {
     match (why, settings.parities, settings.check_every) {
         (NotCorrected::OneChecksum, ..) => Some(
-            "With --parities 2 or 3 a wrong number is located, and mended if a check comes before \
+            "With --parities 2 or 3 a wrong number is located, and repaired if a check comes before \
              its column is eliminated (--check-every)"
                 .to_owned(),
         ),
         (NotCorrected::OneIsLeft, 2, _) => Some(
-            "With --parities 3 it is located and mended while one rank is lost, too".to_owned(),
+            "With --parities 3 it is located and repaired while one rank is lost, too".to_owned(),
         ),
         (NotCorrected::Eliminated, _, CheckEvery::Auto) => Some(
             "--check-every of a few panels, in place of auto, notices more such numbers in time"
@@ -230,7 +230,9 @@ mod tests {
         );
         let suspect = Images { is_suspect: true, ..images };
         let maybe = advice(NotCorrected::Again, &plain, Some(&suspect));
-        assert!(maybe.contains("older ones or, where there are none, says so; then start over"));
+        assert!(
+            maybe.contains("older ones or, where there are none, reports that; then start over")
+        );
         let outlived = Settings { on_loss: OnLoss::Recover, ..plain.clone() };
         let cleans = advice(NotCorrected::Again, &outlived, None);
         assert!(cleans.contains("`skt-hpl store clean --run r` on each host"), "{cleans}");

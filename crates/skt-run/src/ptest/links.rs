@@ -26,7 +26,7 @@ const TRIPS: usize = 20;
 const LONGEST_SECONDS: f64 = 0.1;
 
 /// The links of a test, on one rank.
-pub struct LinkWatch<'c, C: Comm> {
+pub(crate) struct LinkWatch<'c, C: Comm> {
     comm: &'c C,
     /// The pair of this rank in each round, if it is the first rank of its host.
     pairs: Vec<Option<[usize; 2]>>,
@@ -44,7 +44,7 @@ pub struct LinkWatch<'c, C: Comm> {
 impl<'c, C: Comm> LinkWatch<'c, C> {
     /// Measures the links before a test. `hosts` are those of all ranks, on rank 0. `None`, on all
     /// ranks, where there are too few links to compare them. Collective.
-    pub fn begin(comm: &'c C, hosts: &[&str]) -> Result<Option<Self>, CommError> {
+    pub(crate) fn begin(comm: &'c C, hosts: &[&str]) -> Result<Option<Self>, CommError> {
         let mut seen = BTreeSet::new();
         let ranks = (0..hosts.len() as u64).filter(|rank| seen.insert(hosts[*rank as usize]));
         let ranks: Vec<u64> = ranks.collect();
@@ -72,7 +72,7 @@ impl<'c, C: Comm> LinkWatch<'c, C> {
     }
 
     /// Measures the links after the test. Returns the slow ones on rank 0. Collective.
-    pub fn finish(mut self) -> Result<Vec<SlowLink>, CommError> {
+    pub(crate) fn finish(mut self) -> Result<Vec<SlowLink>, CommError> {
         let after = self.measure()?;
         Ok(judge(&self.links, &self.before, &after))
     }

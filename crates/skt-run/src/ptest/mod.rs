@@ -4,14 +4,15 @@ pub mod check;
 mod links;
 pub mod mxp;
 mod rates;
-mod refining;
+pub mod refining;
 
 use std::time::Instant;
 
 use mxp::RefinementGuard;
 pub use rates::RateWatch;
-use skt_terms::phases::{PanelParts, PhaseTable, Phases};
+use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
 
+use crate::cores;
 use crate::events::{Phase, RunEvents};
 use crate::power;
 use crate::record::energy::EnergyReading;
@@ -20,7 +21,7 @@ use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
 use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::{Comm, CommError, collect};
-use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::grid::{ColumnMap, Cyclic, Grid};
 use skt_solver::matgen;
 use skt_solver::pgesv::guard::Guard;
 use skt_solver::pgesv::{Factored, LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
@@ -61,7 +62,7 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 
 /// Bytes of work space of rank `(myrow, mycol)` besides the matrix or, with checksums, besides the
 /// memory of [`abft::doubles`]; at most `u64::MAX`.
-pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+pub(crate) fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
         0 if spec.mxp.is_some() => mxp::work_doubles(spec, myrow, mycol),
         0 => shape.work_doubles(params, rows, myrow),
@@ -71,7 +72,7 @@ pub fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 
 /// Bytes of work space of rank `(myrow, mycol)` besides the memory of [`abft::doubles`], once the
 /// checksums have replaced a process column; at most `u64::MAX`.
-pub fn work_bytes_after_replacement(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
+pub(crate) fn work_bytes_after_replacement(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
     bytes_of(spec, (myrow, mycol), |params, rows, shape| {
         abft::work_doubles_after_replacement(params, rows, myrow, shape)
     })
@@ -90,8 +91,8 @@ fn bytes_of(
 /// The shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
     let rows = Cyclic::rows(spec.nb, spec.p);
-    let cols = Cyclic::cols(spec.nb, spec.q);
-    LocalShape::new(spec.n, rows, cols, myrow, mycol)
+    let cols = ColumnMap::cyclic(spec.nb, spec.q);
+    LocalShape::new(spec.n, rows, &cols, myrow, mycol)
 }
 
 /// The rate in Gflop/s of `N^2 (2N/3 + 3/2)` operations in `seconds`; 0 if no time has passed.
@@ -99,6 +100,24 @@ pub fn gflops(n: usize, seconds: f64) -> f64 {
     let n = n as f64;
     if seconds > 0.0 { n / 1e9 * (n / seconds) * (2.0 / 3.0 * n + 1.5) } else { 0.0 }
 }
+
+/// A test on this rank, and the processes and threads that run it.
+pub struct TestRun<'r, C: Comm> {
+    /// The processes with a part of the system.
+    pub grid: &'r Grid<C>,
+    /// The threads of this rank.
+    pub team: &'r Team,
+    /// What is solved, and how.
+    pub spec: &'r TestSpec,
+}
+
+impl<C: Comm> Clone for TestRun<'_, C> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<C: Comm> Copy for TestRun<'_, C> {}
 
 /// A solution on one rank.
 pub struct Solution {
@@ -108,8 +127,10 @@ pub struct Solution {
     pub seconds: f64,
     /// The time at which this rank learnt `seconds`, in seconds since 1970.
     pub end_unix: f64,
-    /// The time of this rank by phase.
+    /// The time of this rank by phase, in this start.
     pub phases: Phases,
+    /// What the test did before this start.
+    pub earlier: EarlierStarts,
     /// The data that went by messages on any rank: `panels`, and `rows` or rows in halves.
     pub by_messages: Vec<String>,
     /// The energy that it took, by each source that measured it.
@@ -124,21 +145,20 @@ pub struct Solution {
 /// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
 /// or a checkpoint cannot be taken.
 pub fn solve<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     guard: &mut dyn Guard,
     events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
 ) -> Result<Solution, SolveError> {
+    let TestRun { grid, team, spec } = test;
     let shape = shape(grid, spec);
     let mut work = Workspace::new(grid, team, &Params::from(spec), shape)?;
     watch_rates(grid, spec, events, &mut work, |work, watch, events| {
-        let begun = factor(grid, team, spec, guard, events, (work, watch), start_unix_seconds)?;
+        let begun = factor(test, guard, events, (work, watch), start_unix_seconds)?;
         events.phase(Phase::BackSubstitute);
         let a = view(guard.matrix(), shape).share();
         let x = Solver::new(grid, team, Params::from(spec), shape, &a, work).back_substitute()?;
-        begun.end(grid, x, guard.seconds(), work, events)
+        begun.end(grid, x, (guard.seconds(), guard.earlier()), work, events)
     })
 }
 
@@ -169,14 +189,13 @@ struct TimedPart {
 
 /// Begins the timed part, and factors the matrix that `guard` holds.
 fn factor<C: Comm, T: Factored>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     guard: &mut dyn Guard<T>,
     events: &mut dyn RunEvents,
     (work, mut watch): (&mut Workspace<C, T>, Option<&mut RateWatch<C>>),
     start_unix_seconds: &mut i64,
 ) -> Result<TimedPart, SolveError> {
+    let TestRun { grid, team, spec } = test;
     let (params, shape) = (Params::from(spec), work.shape());
     let panels = params.panels();
     events.phase(Phase::Factor);
@@ -186,13 +205,13 @@ fn factor<C: Comm, T: Factored>(
     *start_unix_seconds = now_unix_seconds();
     events.timed_part_begins(before_seconds);
     loop {
-        let to = guard.cut(next, panels)?;
+        let to = guard.cut(next, panels, &work.phases())?;
         if next == panels {
             return Ok(TimedPart { start });
         }
         let (a, background) = guard.lend(shape);
         let mut solver = Solver::new(grid, team, params, shape, &a, work);
-        let mut after_panel = |columns: usize, rates: &Rates| {
+        let mut after_panel = |columns: usize, rates: &Rates, _: &Phases| {
             let elapsed_seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
             events.columns(columns, spec.n, elapsed_seconds);
             let slow = watch.as_mut().map_or(Ok(None), |watch| watch.progress(rates))?;
@@ -205,36 +224,35 @@ fn factor<C: Comm, T: Factored>(
 }
 
 impl TimedPart {
-    /// Ends the timed part, with the solution `x` and the `seconds` of this rank since the first
-    /// start began. Collective.
+    /// Ends the timed part, with the solution `x`, the `seconds` of this rank since the first start
+    /// began, and what the `earlier` starts did. Collective.
     fn end<C: Comm, T: Factored>(
         self,
         grid: &Grid<C>,
         x: Vec<f64>,
-        seconds: f64,
+        (seconds, earlier): (f64, EarlierStarts),
         work: &Workspace<C, T>,
         events: &mut dyn RunEvents,
     ) -> Result<Solution, SolveError> {
         let here = (grid.all.now() - self.start).as_secs_f64();
         events.timed_part_ends();
-        let by_message = |is: bool| f64::from(u8::from(is));
-        let mut most = [
-            seconds,
-            by_message(grid.q > 1 && !work.shares_panels()),
-            by_message(grid.p > 1 && !work.shares_rows()),
-            by_message(work.has_halves()),
-        ];
         let phases = work.phases().with_total(here);
-        collect::all_max(&grid.all, &mut most)?;
+        let seconds = collect::max(&grid.all, seconds)?;
         let end_unix = now_unix();
-        let [seconds, panels_by_message, rows_by_message, has_halves] = most;
-        let rows = if has_halves > 0.0 { ROWS_IN_HALVES } else { "rows" };
-        let by_messages = [("panels", panels_by_message), (rows, rows_by_message)];
+        let by_message = [
+            grid.q > 1 && !work.shares_panels(),
+            grid.p > 1 && !work.shares_rows(),
+            work.has_halves(),
+        ];
+        let [panels, rows, has_halves] = collect::any_of(&grid.all, by_message)?;
+        let rows_name = if has_halves { ROWS_IN_HALVES } else { "rows" };
+        let by_messages = [("panels", panels), (rows_name, rows)];
         let by_messages =
-            by_messages.iter().filter(|(_, is)| *is > 0.0).map(|(what, _)| what.to_string());
+            by_messages.iter().filter(|(_, is)| *is).map(|(what, _)| what.to_string());
         let power = power::gather::gather(&grid.all, seconds, || events.energy(seconds))?;
+        cores::gather(&grid.all, seconds, events)?;
         let by_messages = by_messages.collect();
-        Ok(Solution { x, seconds, end_unix, phases, by_messages, power })
+        Ok(Solution { x, seconds, end_unix, phases, earlier, by_messages, power })
     }
 }
 
@@ -250,7 +268,8 @@ fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
 
 /// Generates this rank's part of the system of a test in `memory`, which has at least as many
 /// doubles. Returns the seconds it took.
-pub fn generate<C: Comm>(grid: &Grid<C>, team: &Team, spec: &TestSpec, memory: &mut [f64]) -> f64 {
+pub fn generate<C: Comm>(test: TestRun<'_, C>, memory: &mut [f64]) -> f64 {
+    let TestRun { grid, team, spec } = test;
     let started = Instant::now();
     let a = view(memory, shape(grid, spec));
     matgen::generate(grid, team, spec.n, spec.nb, spec.generator, a);
@@ -268,20 +287,18 @@ pub fn generating(spec: &TestSpec) -> Phase {
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
 pub fn run<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     guard: &mut dyn Guard,
     resumed: bool,
     events: &mut dyn RunEvents,
 ) -> Result<Option<TestRecord>, SolveError> {
-    let mut record = empty_record(grid, spec)?;
+    let mut record = empty_record(test.grid, test.spec)?;
     if !resumed {
-        events.phase(generating(spec));
-        record.generate_seconds = generate(grid, team, spec, guard.matrix());
+        events.phase(generating(test.spec));
+        record.generate_seconds = generate(test, guard.matrix());
     }
-    let solved = solve(grid, team, spec, guard, events, &mut record.start_unix_seconds);
-    conclude(grid, spec, record, solved, events, |x| judge(grid, team, spec, guard.matrix(), x))
+    let solved = solve(test, guard, events, &mut record.start_unix_seconds);
+    conclude(test, record, solved, events, |x| judge(test, guard.matrix(), x))
 }
 
 /// Runs one test of HPL or of HPL-MxP, as [`run`] and [`mxp::run`] do.
@@ -289,24 +306,21 @@ pub fn run<C: Comm>(
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
 pub fn run_any<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     guard: &mut (impl Guard + RefinementGuard),
     resumed: bool,
     events: &mut dyn RunEvents,
 ) -> Result<Option<TestRecord>, SolveError> {
-    match spec.mxp {
-        Some(matrix) => mxp::run(grid, team, spec, matrix, guard, resumed, events),
-        None => run(grid, team, spec, guard, resumed, events),
+    match test.spec.mxp {
+        Some(matrix) => mxp::run(test, matrix, guard, resumed, events),
+        None => run(test, guard, resumed, events),
     }
 }
 
 /// Checks a test that was `solved`: passes `judge` this rank's part of x. Returns its record on
 /// rank 0 of the grid.
 pub fn conclude<C: Comm>(
-    grid: &Grid<C>,
-    spec: &TestSpec,
+    TestRun { grid, spec, .. }: TestRun<'_, C>,
     mut record: TestRecord,
     solved: Result<Solution, SolveError>,
     events: &mut dyn RunEvents,
@@ -319,8 +333,11 @@ pub fn conclude<C: Comm>(
             record.end_unix = Some(solution.end_unix);
             record.time_seconds = solution.seconds;
             record.gflops = gflops(spec.n, solution.seconds);
-            record.phases = phase_table(grid, &solution.phases)?;
-            record.detailed = Some(detailed_timing(grid, &solution.phases)?);
+            let EarlierStarts { totals, interruptions } = solution.earlier;
+            let totals = totals + phase_totals(&grid.all, &solution.phases)?;
+            record.interruptions = interruptions;
+            record.phases = totals.table(record.time_seconds - interruptions.seconds());
+            record.detailed = Some(DetailedTiming::new(&totals));
             record.by_messages = solution.by_messages;
             let rated = |reading: EnergyReading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();
@@ -361,7 +378,10 @@ pub fn x_fingerprint<C: Comm>(
 }
 
 /// The record of a test that has not been run.
-pub fn empty_record<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> Result<TestRecord, CommError> {
+pub(crate) fn empty_record<C: Comm>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+) -> Result<TestRecord, CommError> {
     let bytes = rank_bytes(spec, grid.myrow, grid.mycol) as f64;
     let bytes = collect::max(&grid.all, bytes)?;
     Ok(TestRecord { rank_bytes: bytes as u64, ..TestRecord::not_run(spec.clone()) })
@@ -384,16 +404,15 @@ pub fn skipped<C: Comm>(
 /// Generates the matrix again in `memory`, which has at least as many doubles as this rank's part,
 /// and checks the solution against it.
 pub fn judge<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     memory: &mut [f64],
     x: &[f64],
 ) -> Result<Outcome, CommError> {
+    let TestRun { grid, spec, .. } = test;
     if spec.threshold <= 0.0 {
         return Ok(Outcome::NotChecked);
     }
-    generate(grid, team, spec, memory);
+    generate(test, memory);
     let a = view(memory, shape(grid, spec));
     Ok(outcome(spec, check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?))
 }
@@ -409,22 +428,23 @@ fn outcome(spec: &TestSpec, norms: Norms) -> Outcome {
     }
 }
 
-fn phase_table<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<PhaseTable, CommError> {
-    let (mut max, mut sum) = (mine.to_array(), mine.to_array());
-    collect::all_max(&grid.all, &mut max)?;
-    collect::all_sum(&grid.all, &mut sum)?;
-    let ranks = grid.all.size() as f64;
-    let mean = Phases::from_array(sum.map(|seconds| seconds / ranks));
-    Ok(PhaseTable { max: Phases::from_array(max), mean })
+/// The seconds of a start by phase, of which those of this rank are `mine`. Collective.
+fn phase_totals<C: Comm>(comm: &C, mine: &Phases) -> Result<PhaseTotals, CommError> {
+    let [max, mean] = max_and_mean(comm, mine.to_parts())?;
+    Ok(PhaseTotals { max, mean })
 }
 
-/// The longest times of any rank.
-fn detailed_timing<C: Comm>(grid: &Grid<C>, mine: &Phases) -> Result<DetailedTiming, CommError> {
-    let PanelParts { unblocked, pivots } = mine.panel_parts;
-    let mut max = [unblocked, pivots, mine.swap + mine.update];
-    collect::all_max(&grid.all, &mut max)?;
-    let [pfact_seconds, mxswp_seconds, update_seconds] = max;
-    Ok(DetailedTiming { pfact_seconds, mxswp_seconds, update_seconds })
+/// The largest and the mean of each number over all ranks. Collective.
+pub(crate) fn max_and_mean<C: Comm, const N: usize>(
+    comm: &C,
+    mine: [f64; N],
+) -> Result<[[f64; N]; 2], CommError> {
+    let mut pairs = mine.map(|number| [number, number]);
+    collect::all_reduce(comm, &mut pairs, |[max, sum], [other_max, other_sum]| {
+        [max.max(other_max), sum + other_sum]
+    })?;
+    let ranks = comm.size() as f64;
+    Ok([pairs.map(|[max, _]| max), pairs.map(|[_, sum]| sum / ranks)])
 }
 
 #[cfg(test)]
@@ -455,7 +475,8 @@ mod tests {
             let has_part = now_unix_seconds() + world.rank() as i64;
             let mut events = GeneratesUntil(has_part);
             let team = Team::solo();
-            let record = run(&grid, &team, &spec, &mut guard, false, &mut events)?;
+            let test = TestRun { grid: &grid, team: &team, spec: &spec };
+            let record = run(test, &mut guard, false, &mut events)?;
             Ok::<_, SolveError>((has_part, record))
         });
         let mut ranks = ranks.into_iter().map(|rank| rank.expect("solved"));

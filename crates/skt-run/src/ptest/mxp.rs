@@ -2,8 +2,10 @@
 
 use std::time::Instant;
 
-use super::refining::RefinementProgress;
-use super::{Solution, conclude, empty_record, factor, outcome, watch_rates};
+use skt_terms::phases::Phases;
+
+use super::refining::{RefinementLeft, RefinementProgress};
+use super::{Solution, TestRun, conclude, empty_record, factor, outcome, watch_rates};
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
 use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
@@ -14,10 +16,9 @@ use skt_mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
 use skt_solver::blas::{Bf16Products, bf16};
 use skt_solver::comm::{Comm, CommError, collect};
-use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::grid::{ColumnMap, Cyclic, Grid};
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
-use skt_solver::team::Team;
 
 /// The most vectors of a refinement that are distributed like x: those of the Krylov space, and x
 /// and its correction, twice.
@@ -38,12 +39,20 @@ pub struct Refined {
     pub refinement: Refinement,
     /// This rank's part of x.
     pub x: Vec<f64>,
+    /// Seconds of a correction of an earlier start, if it has measured one.
+    pub correction_seconds: Option<f64>,
 }
 
 impl Refined {
     /// Before the first step, when `factor_seconds` of the timed part have passed.
     pub(crate) fn after_factorization(factor_seconds: f64) -> Self {
-        Self { factor_seconds, steps: Vec::new(), refinement: Refinement::Classic, x: Vec::new() }
+        Self {
+            factor_seconds,
+            steps: Vec::new(),
+            refinement: Refinement::Classic,
+            x: Vec::new(),
+            correction_seconds: None,
+        }
     }
 
     /// The refinement that follows. Collective.
@@ -83,11 +92,31 @@ pub trait RefinementGuard: Guard<f32> {
     /// `columns` columns if it had begun to refine.
     fn take_refined(&mut self, columns: usize) -> Option<Refined>;
 
-    /// Called between two steps; takes a checkpoint if one is due. Collective.
+    /// Called between two steps; takes a checkpoint if one is due. `phases` has the seconds of this
+    /// rank in this start. Collective.
     ///
     /// # Errors
-    /// When a rank is lost, or the checkpoint cannot be taken.
-    fn cut_refinement(&mut self, reached: &Refined) -> Result<(), SolveError>;
+    /// When a rank is lost, the checkpoint cannot be taken, or the time of the job ends.
+    fn cut_refinement(
+        &mut self,
+        reached: &Refined,
+        left: &RefinementLeft,
+        phases: &Phases,
+    ) -> Result<(), SolveError>;
+
+    /// Called within a step, before each of its corrections but the first, with what was `reached`
+    /// before the step. Collective.
+    ///
+    /// # Errors
+    /// When a rank is lost, or the time of the job ends.
+    fn check_time_within_step(
+        &mut self,
+        _reached: &Refined,
+        _left: &RefinementLeft,
+        _phases: &Phases,
+    ) -> Result<(), SolveError> {
+        Ok(())
+    }
 }
 
 impl RefinementGuard for Unguarded {
@@ -95,15 +124,20 @@ impl RefinementGuard for Unguarded {
         None
     }
 
-    fn cut_refinement(&mut self, _: &Refined) -> Result<(), SolveError> {
+    fn cut_refinement(
+        &mut self,
+        _: &Refined,
+        _: &RefinementLeft,
+        _: &Phases,
+    ) -> Result<(), SolveError> {
         Ok(())
     }
 }
 
 /// The shape of the part of the matrix that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f32> {
-    let (rows, cols) = (Cyclic::rows(spec.nb, spec.p), Cyclic::cols(spec.nb, spec.q));
-    LocalShape::without_b(spec.n, rows, cols, myrow, mycol)
+    let (rows, cols) = (Cyclic::rows(spec.nb, spec.p), ColumnMap::cyclic(spec.nb, spec.q));
+    LocalShape::without_b(spec.n, rows, &cols, myrow, mycol)
 }
 
 /// Doubles of work space of rank `(myrow, mycol)` besides the matrix; at most `usize::MAX`.
@@ -146,14 +180,13 @@ pub fn generating(spec: &TestSpec) -> Phase {
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
 pub fn run<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     matrix: MxpMatrix,
     guard: &mut dyn RefinementGuard,
     resumed: bool,
     events: &mut dyn RunEvents,
 ) -> Result<Option<TestRecord>, SolveError> {
+    let TestRun { grid, team, spec } = test;
     let mut record = empty_record(grid, spec)?;
     let system = System::new(spec.n, matrix);
     if !resumed {
@@ -163,15 +196,13 @@ pub fn run<C: Comm>(
         part.generate(team, guard.matrix(), shape(grid, spec).lda, &heartbeat::piece);
         record.generate_seconds = started.elapsed().as_secs_f64();
     }
-    let solved = solve(grid, team, spec, &system, guard, events, &mut record.start_unix_seconds);
+    let solved = solve(test, &system, guard, events, &mut record.start_unix_seconds);
     let solved = solved.map(|(solution, mxp)| {
         record.mxp = Some(mxp);
         solution
     });
     let has_converged = record.mxp.as_ref().is_some_and(|mxp| mxp.has_converged);
-    conclude(grid, spec, record, solved, events, |x| {
-        judge(grid, team, spec, &system, x, has_converged)
-    })
+    conclude(test, record, solved, events, |x| judge(test, &system, x, has_converged))
 }
 
 /// Factors and refines, timed. Collective over the grid.
@@ -180,21 +211,21 @@ pub fn run<C: Comm>(
 /// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
 /// or a checkpoint cannot be taken.
 pub fn solve<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     system: &System,
     guard: &mut dyn RefinementGuard,
     events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
 ) -> Result<(Solution, MxpRecord), SolveError> {
+    let TestRun { grid, team, spec } = test;
     let (params, shape) = (Params::from(spec), shape(grid, spec));
     let mut work = Workspace::for_products(grid, team, &params, shape, products(spec))?;
     watch_rates(grid, spec, events, &mut work, |work, watch, events| {
-        let begun = factor(grid, team, spec, guard, events, (work, watch), start_unix_seconds)?;
+        let begun = factor(test, guard, events, (work, watch), start_unix_seconds)?;
         events.phase(Phase::Refine);
-        let (reached, end) = refine(grid, team, spec, system, guard, events, work)?;
-        let solution = begun.end(grid, reached.x, guard.seconds(), work, events)?;
+        let (reached, end) = refine(test, system, guard, events, work)?;
+        let solution =
+            begun.end(grid, reached.x, (guard.seconds(), guard.earlier()), work, events)?;
         let last = reached.steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
         let (has_converged, failure) = match end {
             // Rounding errors of a large system may keep it from its own criterion.
@@ -216,14 +247,13 @@ pub fn solve<C: Comm>(
 /// Refines the solution with the factors that `guard` holds. Also returns whether the refinement
 /// has converged or, if it ended early, why. Collective over the grid.
 fn refine<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     system: &System,
     guard: &mut dyn RefinementGuard,
     events: &mut dyn RunEvents,
     work: &mut Workspace<C, f32>,
 ) -> Result<(Refined, Result<bool, String>), SolveError> {
+    let TestRun { grid, team, spec } = test;
     let (params, shape) = (Params::from(spec), work.shape());
     let mut reached = match guard.take_refined(shape.cols) {
         Some(reached) => reached,
@@ -235,26 +265,34 @@ fn refine<C: Comm>(
         RefineError::Comm(error) => error.into(),
         error => SolveError::Checkpoint { panel: params.panels(), why: error.to_string() },
     })?;
-    let mut progress = RefinementProgress::begin(spec.n, &reached.steps, guard.seconds());
+    let mut progress =
+        RefinementProgress::begin(spec.n, &reached.steps, reached.correction_seconds);
     while refiner.status() == Status::Unfinished {
-        guard.cut_refinement(&reached)?;
-        let (before_seconds, start) = (guard.seconds(), grid.all.now());
-        let (a, _) = guard.lend(shape);
-        let mut solver = Solver::new(grid, team, params, shape, &a, work);
+        let left = progress.left(&reached.steps, reached.refinement);
+        guard.cut_refinement(&reached, &left, &work.phases())?;
+        progress.begin_step(guard.seconds());
         let corrected = refiner.step(&mut |r: &[f64]| {
-            let correction = solver.solve(r)?;
+            if progress.is_within_step() {
+                progress.measure(guard.seconds());
+                let left = progress.left(&reached.steps, reached.refinement);
+                guard.check_time_within_step(&reached, &left, &work.phases())?;
+            }
+            let (a, _) = guard.lend(shape);
+            let correction = Solver::new(grid, team, params, shape, &a, work).solve(r)?;
             progress.count();
-            let seconds = before_seconds + (grid.all.now() - start).as_secs_f64();
+            let seconds = guard.seconds();
             events.step(seconds, &progress.line(&reached.steps, reached.refinement, seconds));
             Ok(correction)
         });
         match corrected {
             Ok(_) => {}
             Err(RefineError::Comm(error)) => return Err(error.into()),
+            Err(RefineError::Factors(error)) => return Err(error),
             Err(error) => return Ok((reached, Err(error.to_string()))),
         }
         let end_seconds = collect::max(&grid.all, guard.seconds())?;
         reached.note(refiner.state(), end_seconds);
+        progress.measure(end_seconds);
         events.step(end_seconds, &progress.line(&reached.steps, reached.refinement, end_seconds));
     }
     Ok((reached, Ok(refiner.has_converged())))
@@ -263,13 +301,12 @@ fn refine<C: Comm>(
 /// How a test with this part of x has ended. One that has not converged has failed, whatever its
 /// residual, and even without a check.
 fn judge<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     system: &System,
     x: &[f64],
     has_converged: bool,
 ) -> Result<Outcome, CommError> {
+    let TestRun { grid, team, spec } = test;
     if spec.threshold <= 0.0 && has_converged {
         return Ok(Outcome::NotChecked);
     }

@@ -5,7 +5,7 @@
 //! when the factorization has ended on all ranks; then rank 0 also collects all windows once more,
 //! so that the report does not depend on the earlier messages.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
@@ -13,6 +13,7 @@ use super::links::LinkWatch;
 use skt_config::TestSpec;
 use skt_health::slow::{Named, RankRates, Rate, SlowReport};
 use skt_host::counters::{Root, affinity, processor, throttling, topology};
+use skt_host::placement;
 use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_solver::pgesv::{Rates, SolveError};
 
@@ -49,16 +50,16 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         }
         let rates = Rates::new(spec.n, spec.nb);
         let root = Root::this_machine();
-        let words = [number as u64, kind(&root)];
+        let words = [number as u64, kind(&root), cores(&root) as u64];
         let mine = [bytemuck::bytes_of(&words), comm.host().as_bytes()].concat();
         let of_rank = |bytes: Vec<u8>| {
             let (words, host) = bytes.split_at(size_of_val(&words));
-            let [rank, kind]: [u64; 2] = bytemuck::pod_read_unaligned(words);
+            let [rank, kind, cores]: [u64; 3] = bytemuck::pod_read_unaligned(words);
             let host = String::from_utf8_lossy(host).into_owned();
-            RankRates { rank: rank as usize, host, kind, ..RankRates::default() }
+            (RankRates { rank: rank as usize, host, kind, ..RankRates::default() }, cores)
         };
         let all = collect::gather_bytes(comm, &mine, 0)?.unwrap_or_default();
-        let ranks: Vec<RankRates> = all.into_iter().map(of_rank).collect();
+        let ranks = separate_shared(all.into_iter().map(of_rank).collect(), spec.threads);
         let hosts: Vec<&str> = ranks.iter().map(|rank| &rank.host[..]).collect();
         let links = LinkWatch::begin(comm, &hosts)?;
         let received = vec![0; ranks.len()];
@@ -169,7 +170,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
 
     /// Ends the watch of a factorization that `result` may have ended early on all ranks alike. See
     /// [`Self::finish`].
-    pub fn finish_after<T>(
+    pub(crate) fn finish_after<T>(
         watch: Option<Self>,
         result: &Result<T, SolveError>,
         rates: Option<&Rates>,
@@ -190,6 +191,32 @@ fn note(rank: &mut RankRates, window: usize, rate: Rate) {
         rank.windows.resize(window + 1, Rate::default());
     }
     rank.windows[window] = rate;
+}
+
+/// Makes ranks of hosts with more threads than cores, each given with its host's number of cores, a
+/// kind of their own for each number of threads: they are slower by plan.
+fn separate_shared(ranks: Vec<(RankRates, u64)>, threads: usize) -> Vec<RankRates> {
+    let mut threads_on: BTreeMap<String, u64> = BTreeMap::new();
+    for (rank, _) in &ranks {
+        *threads_on.entry(rank.host.clone()).or_default() += threads as u64;
+    }
+    let separate = |(mut rank, cores): (RankRates, u64)| {
+        let threads = threads_on[&rank.host];
+        if cores > 0 && threads > cores {
+            let mut hasher = DefaultHasher::new();
+            (rank.kind, threads, cores).hash(&mut hasher);
+            rank.kind = hasher.finish();
+        }
+        rank
+    };
+    ranks.into_iter().map(separate).collect()
+}
+
+/// The number of this host's cores; 0 where the kernel does not list them.
+fn cores(root: &Root) -> usize {
+    let cpus = topology::online(root).unwrap_or_default();
+    let ids: Vec<usize> = cpus.iter().map(|cpu| cpu.id).collect();
+    placement::cores_in(&cpus, &ids).len()
 }
 
 /// How often each CPU of this host was throttled since the machine was started.
@@ -218,4 +245,26 @@ fn kind(root: &Root) -> u64 {
         (percent.round() as u64).hash(&mut hasher);
         hasher.finish()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_that_share_cores_are_compared_with_each_other() {
+        let rank = |rank: usize, host: &str| {
+            let rates = RankRates { rank, host: host.to_owned(), kind: 7, ..RankRates::default() };
+            (rates, 4)
+        };
+        let hosts = ["a", "b", "b", "c", "d", "d"];
+        let ranks = || hosts.iter().enumerate().map(|(number, host)| rank(number, host)).collect();
+        let kinds = |threads: usize| -> Vec<u64> {
+            separate_shared(ranks(), threads).iter().map(|rank| rank.kind).collect()
+        };
+        assert_eq!(kinds(2), [7; 6]);
+        let shared = kinds(4);
+        assert!(shared[1] != 7 && [0, 3].iter().all(|alone| shared[*alone] == 7));
+        assert!([2, 4, 5].iter().all(|other| shared[*other] == shared[1]));
+    }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// The shortest test whose energy is measured, in seconds: counters are read once a second.
 pub const SECONDS_MIN: f64 = 1.0;
 /// The largest number of parts of a test whose power is reported: enough for a line across a page.
-pub const PARTS_MAX: usize = 100;
+pub(crate) const PARTS_MAX: usize = 100;
 /// The name of what `--power-command` and `--power-csv` read.
 pub const METER: &str = "meter";
 /// The share of the time that must be measured before Gflop/s per watt are derived.
@@ -58,7 +58,7 @@ pub struct EnergyReading {
     pub gflops_per_watt: Option<f64>,
     /// The nodes, if the source measures each.
     pub nodes: Option<Nodes>,
-    /// Mean watts of equal parts of the timed part, at most [`PARTS_MAX`]; `None` for a part of
+    /// Mean watts of equal parts of the timed part, at most `PARTS_MAX`; `None` for a part of
     /// which they are not known.
     pub watts: Vec<Option<f64>>,
 }
@@ -74,6 +74,18 @@ impl EnergyReading {
             mean_watts: joules / seconds,
             measured_seconds: seconds,
             ..Self::default()
+        }
+    }
+
+    /// The sum of what two meters measured in the same time, each a part of the whole.
+    pub fn plus(self, other: Self) -> Self {
+        let watts = self.watts.iter().zip(&other.watts);
+        Self {
+            joules: self.joules + other.joules,
+            mean_watts: self.mean_watts + other.mean_watts,
+            measured_seconds: self.measured_seconds.min(other.measured_seconds),
+            watts: watts.map(|(one, other)| one.zip(*other).map(|(a, b)| a + b)).collect(),
+            ..self
         }
     }
 

@@ -1,6 +1,7 @@
 //! What is known about a test after it has run: plain data, which checkpoints keep, the run fills
 //! in, and reports print.
 
+pub mod cores;
 pub mod energy;
 mod mxp;
 mod outcome;
@@ -9,8 +10,9 @@ mod restart;
 mod samples;
 
 use serde::{Deserialize, Serialize};
-use skt_terms::phases::PhaseTable;
+use skt_terms::phases::{Interruptions, PhaseTable, PhaseTotals};
 
+use cores::CoreShares;
 use energy::EnergyReading;
 use skt_config::{ConfigText, TestSpec};
 use skt_health::environment::{DgemmSelfTest, Environment};
@@ -36,6 +38,14 @@ pub struct DetailedTiming {
     pub mxswp_seconds: f64,
     /// The trailing update with its row exchange: the phases `swap` and `update` together.
     pub update_seconds: f64,
+}
+
+impl DetailedTiming {
+    /// The timing of a test whose phases took these `totals`.
+    pub fn new(totals: &PhaseTotals) -> Self {
+        let [.., pfact_seconds, mxswp_seconds, update_seconds] = totals.max;
+        Self { pfact_seconds, mxswp_seconds, update_seconds }
+    }
 }
 
 /// The memory of the largest rank by purpose, in bytes.
@@ -99,8 +109,11 @@ pub struct TestRecord {
     pub generate_seconds: f64,
     /// Seconds to check the result, which are not part of the timed part.
     pub check_seconds: f64,
-    /// Seconds by phase.
+    /// Seconds by phase: of this start, and of earlier ones as far as it continues them. With
+    /// `interruptions`, the means sum to `time_seconds`.
     pub phases: PhaseTable,
+    /// What losses have cost of `time_seconds`.
+    pub interruptions: Interruptions,
     /// Seconds that only the reference's detailed timing has; `None` if there was no place for them
     /// where the result was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -122,10 +135,8 @@ pub struct TestRecord {
     pub protection: Option<Protection>,
     /// End of the back substitution on rank 0, in seconds since 1970 with their fraction; `None` if
     /// it is not known.
-    #[serde(default)]
     pub end_unix: Option<f64>,
     /// The energy of the timed part, by each source that measured it.
-    #[serde(default)]
     pub power: Vec<EnergyReading>,
     /// What HPL-MxP has besides; `None` for HPL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -134,6 +145,10 @@ pub struct TestRecord {
     /// were not compared. Not stored for later starts.
     #[serde(skip)]
     pub slow: Option<SlowReport>,
+    /// What the ranks got of their cores in the last start; `None` where that was not watched. Not
+    /// stored for later starts.
+    #[serde(skip)]
+    pub cores: Option<CoreShares>,
     /// How the test ended.
     pub outcome: Outcome,
 }
@@ -150,6 +165,7 @@ impl TestRecord {
             generate_seconds: 0.0,
             check_seconds: 0.0,
             phases: PhaseTable::default(),
+            interruptions: Interruptions::default(),
             detailed: None,
             rank_bytes: 0,
             memory: MemorySplit::default(),
@@ -162,6 +178,7 @@ impl TestRecord {
             power: Vec::new(),
             mxp: None,
             slow: None,
+            cores: None,
             outcome: Outcome::NotChecked,
         }
     }

@@ -62,17 +62,15 @@ pub struct Protection {
     /// The restarts since the first start.
     pub restarts: Vec<Restart>,
     /// With `abft`: number of checks of the matrix against its checksums in the last start.
-    #[serde(default)]
     pub checks: u64,
     /// Number of rows in which these checks found wrong numbers, and which were computed again.
-    #[serde(default)]
-    pub mended_rows: u64,
+    pub repaired_rows: u64,
     /// The ranks whose wrong rows were recomputed, as far as it is certain that the wrong numbers
-    /// come from their process columns; at most [`Self::REPAIRED_KEPT`].
+    /// come from their process columns; at most `REPAIRED_KEPT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub mended: Vec<RepairedRank>,
+    pub repaired: Vec<RepairedRank>,
     /// The process rows in which data was decoded while no checksum was left to verify it; at most
-    /// [`Self::UNVERIFIED_KEPT`].
+    /// `UNVERIFIED_KEPT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unverified: Vec<Unverified>,
     /// The cost of the checksums besides the arithmetic, on the rank where it was highest, in the
@@ -86,9 +84,9 @@ pub struct Protection {
 
 impl Protection {
     /// Largest number of entries in [`Self::unverified`].
-    pub const UNVERIFIED_KEPT: usize = 8;
-    /// Largest number of entries in [`Self::mended`].
-    pub const REPAIRED_KEPT: usize = 8;
+    pub(crate) const UNVERIFIED_KEPT: usize = 8;
+    /// Largest number of entries in [`Self::repaired`].
+    pub(crate) const REPAIRED_KEPT: usize = 8;
 }
 
 /// A rank whose wrong rows of the matrix were recomputed. A wrong number spreads to lower rows of
@@ -113,11 +111,9 @@ pub struct RepairedRank {
     /// Columns eliminated at the last of these checks.
     pub last_column: usize,
     /// Number of these checks.
-    #[serde(default)]
     pub checks: u64,
     /// Whether the wrong numbers certainly come from this rank. Otherwise another rank of its
     /// process column may have sent them.
-    #[serde(default)]
     pub is_origin: bool,
 }
 
@@ -183,7 +179,6 @@ pub struct LevelFacts {
     /// Seconds that the solver waited for images of any level.
     pub stall_seconds: f64,
     /// Core seconds to write the images.
-    #[serde(default)]
     pub cpu_seconds: f64,
     /// Seconds between two images that follow from the cost of the last one; `None` if the interval
     /// does not depend on it, or if the cost is not known.

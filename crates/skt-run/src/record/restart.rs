@@ -25,12 +25,13 @@ pub struct Restart {
     /// The ranks whose data was rebuilt from the data of others.
     pub rebuilt_ranks: Vec<usize>,
     /// Number of damaged blocks of other ranks that were rebuilt.
-    #[serde(default)]
     pub damaged_blocks: usize,
     /// Seconds from the first start to this one.
     pub start_seconds: f64,
     /// Seconds from that checkpoint, or from the beginning, to the restart: lost work and downtime.
     pub lost_seconds: f64,
+    /// The part of `lost_seconds` after the last sign of life of the start before this one.
+    pub down_seconds: f64,
     /// Seconds to find, rebuild and copy the data.
     pub recover_seconds: f64,
     /// Whether only the wall clock measured the time from that checkpoint to the restart, because
@@ -41,10 +42,8 @@ pub struct Restart {
     pub wall_clock_step_seconds: f64,
     /// If the job survived the loss: seconds from when it was noticed until the ranks continued, on
     /// the rank where it took longest.
-    #[serde(default)]
-    pub mended_seconds: Option<f64>,
+    pub repair_seconds: Option<f64>,
     /// Number of ranks that undid what they had computed beyond that column.
-    #[serde(default)]
     pub undone_ranks: usize,
     /// The checksums that replaced a process column, if they did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,7 +64,7 @@ impl Restart {
     }
 
     /// The line that a start prints when it has resumed the run.
-    pub fn format_resumption(&self) -> String {
+    pub(crate) fn format_resumption(&self) -> String {
         let (rebuilt, damaged) = (self.format_rebuilt(), self.format_damage());
         let from = match self.epoch {
             0 => String::new(),

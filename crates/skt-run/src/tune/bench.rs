@@ -6,10 +6,12 @@ use std::time::Instant;
 use skt_terms::units;
 
 use super::TuneError;
+use super::disturbed::Disturbed;
 use super::parameter::Parameter;
 use super::search::Bench;
 use crate::events::RunEvents;
 use crate::job::{JobError, Trials};
+use crate::record::cores::CoreShares;
 use crate::record::{MxpRecord, Outcome, TestRecord};
 use skt_config::TestSpec;
 use skt_solver::comm::Comm;
@@ -24,7 +26,7 @@ const HINT_OF_ROUNDED: &str = "Operands of bf16 may not be enough for this matri
                                the memory or the network is at fault";
 
 /// Trials on all ranks, which rank 0 leads.
-pub struct OnRanks<'a, C: Comm> {
+pub(crate) struct OnRanks<'a, C: Comm> {
     pub ranks: Trials<'a, C>,
     began: Instant,
     budget_seconds: f64,
@@ -33,30 +35,45 @@ pub struct OnRanks<'a, C: Comm> {
     pub doing: &'static str,
     /// Tests that have run.
     pub trials: usize,
+    /// Whether disturbed trials are repeated: not while their time decides on N.
+    pub repeats: bool,
+    /// Tests from which other work took cores.
+    pub disturbed: Disturbed,
     /// The data that goes from rank to rank by messages, by grid.
     by_messages: BTreeMap<(usize, usize), Vec<String>>,
 }
 
 impl<'a, C: Comm> OnRanks<'a, C> {
     /// Trials of a tuning that began at `began`.
-    pub fn new(
+    pub(crate) fn new(
         ranks: Trials<'a, C>,
         began: Instant,
         budget_seconds: f64,
         events: &'a mut dyn RunEvents,
     ) -> Self {
         let (doing, trials, by_messages) = ("", 0, BTreeMap::new());
-        Self { ranks, began, budget_seconds, events, doing, trials, by_messages }
+        let (repeats, disturbed) = (false, Disturbed::default());
+        Self {
+            ranks,
+            began,
+            budget_seconds,
+            events,
+            doing,
+            trials,
+            repeats,
+            disturbed,
+            by_messages,
+        }
     }
 
     /// The data that goes from rank to rank by messages in a test of this grid; empty if none has
     /// run.
-    pub fn by_messages(&self, test: &TestSpec) -> &[String] {
+    pub(crate) fn by_messages(&self, test: &TestSpec) -> &[String] {
         self.by_messages.get(&(test.p, test.q)).map_or(&[], Vec::as_slice)
     }
 
     /// Ends the job on all ranks.
-    pub fn end(self) -> Result<(), JobError> {
+    pub(crate) fn end(self) -> Result<(), JobError> {
         self.events.clear();
         self.ranks.end()
     }
@@ -81,10 +98,25 @@ impl<C: Comm> Bench for OnRanks<'_, C> {
     fn trial(&mut self, test: &TestSpec) -> Result<f64, TuneError> {
         let line = self.line();
         self.events.step(self.elapsed_seconds(), &line);
-        let record = self.ranks.lead(test)?;
-        self.trials += 1;
-        self.by_messages.insert((test.p, test.q), record.by_messages.clone());
-        rate(&record)
+        // A trial without its cores measures the other programs. It is repeated once, if that ends
+        // in time.
+        for is_last in [false, true] {
+            let begun_seconds = self.elapsed_seconds();
+            let record = self.ranks.lead(test)?;
+            self.trials += 1;
+            self.by_messages.insert((test.p, test.q), record.by_messages.clone());
+            let gflops = rate(&record)?;
+            let disturbed = record.cores.filter(CoreShares::is_disturbed);
+            let end_seconds = 2.0 * self.elapsed_seconds() - begun_seconds;
+            let may_repeat =
+                self.repeats && end_seconds < self.budget_seconds && !self.disturbed.is_lasting();
+            let is_repeated = disturbed.is_some() && may_repeat && !is_last;
+            self.disturbed.add(disturbed, is_repeated);
+            if !is_repeated {
+                return Ok(gflops);
+            }
+        }
+        unreachable!("the last trial counts")
     }
 
     fn elapsed_seconds(&self) -> f64 {

@@ -5,6 +5,7 @@
 //! In the order of the parameters those that depend most on each other are neighbours.
 
 mod bench;
+pub mod disturbed;
 pub mod parameter;
 mod search;
 pub mod table;
@@ -12,16 +13,18 @@ pub mod table;
 use std::time::Instant;
 
 use bench::OnRanks;
+use disturbed::Disturbed;
 use parameter::{Parameter, with_values};
-use search::{Bench as _, Comparison, PAIRS_MIN, Race, RaceVerdict, Search};
+pub use search::RaceVerdict;
+use search::{Bench as _, Comparison, PAIRS_MIN, Race, Search};
 
 use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
 use crate::events::RunEvents;
 use crate::record::MAX_ROUNDING_RESIDUAL;
-use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_config::{RunSpec, TestSpec};
 use skt_solver::comm::Comm;
+use skt_store::store::StoreKind;
 
 /// The task of a tuning.
 #[derive(Debug, Clone)]
@@ -72,6 +75,8 @@ pub struct Tuning {
     pub together: Option<Comparison>,
     /// Tests that have run, including those that found N.
     pub trials: usize,
+    /// Trials from which other work took cores.
+    pub disturbed: Disturbed,
     /// Seconds that the tuning took.
     pub seconds: f64,
     /// Whether the trials had checkpoints or checksums.
@@ -253,6 +258,7 @@ fn race_all<C: Comm>(
     default: TestSpec,
     ranks: usize,
 ) -> Result<Tuning, TuneError> {
+    search.bench.repeats = true;
     let (mut chosen, mut parameters, mut changed) = (default.clone(), Vec::new(), 0);
     for &parameter in &task.parameters {
         // Reserves time to compare all chosen values with the defaults in the end.
@@ -294,6 +300,7 @@ fn race_all<C: Comm>(
         parameters,
         together,
         trials: bench.trials,
+        disturbed: bench.disturbed.clone(),
         seconds: bench.elapsed_seconds(),
         is_protected: bench.ranks.is_protected(),
     })

@@ -73,7 +73,7 @@ impl Parameter {
     }
 
     /// The flags that set all parameters to their values in a test.
-    pub fn all_flags(test: &TestSpec) -> String {
+    pub(crate) fn all_flags(test: &TestSpec) -> String {
         let flags: Vec<String> =
             Self::all_of(test).map(|parameter| parameter.flags(test)).collect();
         flags.join(" ")

@@ -16,7 +16,7 @@
 use skt_terms::median::median;
 
 /// A machine that runs trials.
-pub trait Bench {
+pub(crate) trait Bench {
     type Candidate;
     /// Ends the search.
     type Error;
@@ -66,7 +66,7 @@ impl Comparison {
 }
 
 /// The number of pairs below which a duel decides nothing.
-pub const PAIRS_MIN: usize = 4;
+pub(crate) const PAIRS_MIN: usize = 4;
 /// The number of pairs after which an undecided duel is a tie.
 const PAIRS_MAX: usize = 8;
 /// With more candidates than this, each has only one trial in the first heat.
@@ -109,7 +109,7 @@ pub struct Race {
 }
 
 /// A search within a budget of time.
-pub struct Search<B: Bench> {
+pub(crate) struct Search<B: Bench> {
     /// The machine that runs the trials.
     pub bench: B,
     /// When it ends, in seconds since tuning began.
@@ -129,18 +129,18 @@ struct CandidateTrials {
 
 impl<B: Bench> Search<B> {
     /// A search that ends at `end_seconds`; a trial takes about `usual_seconds`.
-    pub fn new(bench: B, end_seconds: f64, usual_seconds: f64) -> Self {
+    pub(crate) fn new(bench: B, end_seconds: f64, usual_seconds: f64) -> Self {
         Self { bench, end_seconds, reserved: 0, usual_seconds }
     }
 
     /// Reserves time for this number of later trials.
-    pub fn reserve(&mut self, trials: usize) {
+    pub(crate) fn reserve(&mut self, trials: usize) {
         self.reserved = trials;
     }
 
     /// Runs a trial that is in no race. Returns its seconds, which are then expected of the next
     /// trials, or `None` where the budget might not suffice.
-    pub fn warm_up(&mut self, candidate: &B::Candidate) -> Result<Option<f64>, B::Error> {
+    pub(crate) fn warm_up(&mut self, candidate: &B::Candidate) -> Result<Option<f64>, B::Error> {
         let mut trials = CandidateTrials::default();
         if !self.trial(candidate, &mut trials)? {
             return Ok(None);
@@ -150,7 +150,7 @@ impl<B: Bench> Search<B> {
     }
 
     /// Races candidates, of which the first is the default.
-    pub fn race(&mut self, candidates: &[B::Candidate]) -> Result<Race, B::Error> {
+    pub(crate) fn race(&mut self, candidates: &[B::Candidate]) -> Result<Race, B::Error> {
         let mut trials = vec![CandidateTrials::default(); candidates.len()];
         let mut race = self.decide(candidates, &mut trials)?;
         if !trials[race.chosen].gflops.is_empty() {

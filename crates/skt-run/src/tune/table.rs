@@ -99,7 +99,12 @@ fn spread(values: &[f64]) -> Option<f64> {
 }
 
 fn remarks(tuning: &Tuning) -> String {
+    let is_raced = |tuned: &Tuned| matches!(tuned.outcome, ParameterOutcome::Raced(_));
     let mut text = String::new();
+    if tuning.parameters.iter().any(is_raced) {
+        text += "# gain: of the fastest value over the one before, in pairs of trials; it counts \
+                 if it exceeds the noise, which chance alone explains\n";
+    }
     let is_changed = tuning.chosen != tuning.default;
     if let Some(together) = tuning.together {
         let (gain, noise) = percent(&together);
@@ -110,7 +115,6 @@ fn remarks(tuning: &Tuning) -> String {
         );
     }
     let values = Parameter::all_flags(&tuning.chosen);
-    let is_raced = |tuned: &Tuned| matches!(tuned.outcome, ParameterOutcome::Raced(_));
     let _ = if is_changed {
         writeln!(text, "# chosen: {values}")
     } else if !tuning.parameters.iter().any(is_raced) {
@@ -120,6 +124,7 @@ fn remarks(tuning: &Tuning) -> String {
     } else {
         writeln!(text, "# nothing is faster than the defaults beyond the noise: {values}")
     };
+    text.extend(tuning.disturbed.remark(tuning.trials));
     let n = tuning.default.n;
     let lighter = match tuning.default.mxp {
         Some(_) => "row exchanges, broadcasts and the refinement",
@@ -151,6 +156,8 @@ fn largest_nb(tuned: &Tuned, race: &Race) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::disturbed::Disturbed;
+    use super::super::disturbed::tests::shares;
     use super::*;
     use skt_config::{Format, GemmPrecision, parse};
 
@@ -181,7 +188,8 @@ mod tests {
         ];
         let (trials, seconds) = (3, 1.25);
         let together = Some(Comparison { gain: 0.05, noise: 0.01, pairs: 6 });
-        Tuning { default, chosen, parameters, together, trials, seconds, is_protected: false }
+        let (disturbed, is_protected) = (Disturbed::default(), false);
+        Tuning { default, chosen, parameters, together, trials, disturbed, seconds, is_protected }
     }
 
     #[test]
@@ -196,6 +204,8 @@ nb         64                    1           12.00         -  yes     +10.00    
 nb         96                    0               -         -  no           -        -
 # depth: 1 stays, as no time was left
 # bcast: 1ringM stays, as panels are not sent by messages
+# gain: of the fastest value over the one before, in pairs of trials; it counts if it exceeds the \
+noise, which chance alone explains
 # together: +5.00 % over the defaults, noise 1.00 %, 6 pairs
 # chosen: --p 1 --q 2 --nb 64 --depth 1 --nbmin 4 --rfact crout --pfact right --swap mix \
 --swap-threshold 64 --bcast 1ringM
@@ -203,6 +213,14 @@ nb         96                    0               -         -  no           -    
 exchanges and broadcasts weigh less; --n chooses another
 "
         );
+    }
+
+    #[test]
+    fn disturbed_trials_are_reported() {
+        let mut tuning = tuning();
+        tuning.disturbed.add(Some(shares(0.4)), false);
+        let text = text(&tuning);
+        assert!(text.contains("\n# disturbed: 1 of 3 trials shared their cores"), "{text}");
     }
 
     /// The tuning above, with tests of HPL-MxP.

@@ -1,0 +1,118 @@
+//! What a start of a test has chosen for itself, and a restart has to choose again.
+//!
+//! It is a part of the state of each checkpoint, in memory and in images, so it is that of the
+//! start which computed the data. A restart compares it before it computes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use skt_checkpoint::checkpoint::agree::Refusal;
+
+/// The choices of a start, the same on all ranks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Chosen {
+    /// The BLAS that it calls.
+    pub blas: RunBlas,
+}
+
+/// The BLAS of a start.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunBlas {
+    /// The value of `--blas`, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// The library with its version and kernel on rank 0, in words.
+    pub words: String,
+    /// Checksums of the library's files, by their names; none if it is the linked one.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
+}
+
+/// The choices in the state of a checkpoint, whose other parts depend on the method.
+#[derive(Deserialize)]
+struct StateOfAnyMethod {
+    #[serde(default)]
+    chosen: Chosen,
+}
+
+impl Chosen {
+    /// Compares the choices of this start with those in the `state` that it resumes from. Returns a
+    /// warning if they give other last bits of x.
+    ///
+    /// # Errors
+    /// When this start has another library, which was not asked for.
+    pub(super) fn check(&self, state: &[u8]) -> Result<Option<String>, Refusal> {
+        let kept: StateOfAnyMethod =
+            serde_json::from_slice(state).expect("a state that this program wrote");
+        let (there, here) = (kept.chosen.blas, &self.blas);
+        if there.files == here.files && there.words == here.words {
+            return Ok(None);
+        }
+        let what = format!(
+            "this test was computed with the BLAS {}, and this start has {}",
+            there.shown(),
+            here.shown()
+        );
+        if there.files != here.files && here.named.is_none() {
+            let before = there.named.as_deref().unwrap_or("linked");
+            return Err(Refusal::OtherChoice {
+                why: format!(
+                    "{what}. Install the same library on all hosts and add --blas {before}, or \
+                     continue with other last bits of x by --blas linked"
+                ),
+            });
+        }
+        Ok(Some(format!("{what}: the last bits of x may differ from those of an unbroken run")))
+    }
+}
+
+impl RunBlas {
+    fn shown(&self) -> String {
+        let file = self.files.iter().next();
+        let file = file.map_or("linked".to_owned(), |(name, sum)| format!("{name}, {sum}"));
+        format!("{} ({file})", self.words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(named: Option<&str>, words: &str, sum: Option<&str>) -> Chosen {
+        let files = sum.map(|sum| ("libx.so".to_owned(), sum.to_owned())).into_iter().collect();
+        let named = named.map(str::to_owned);
+        Chosen { blas: RunBlas { named, words: words.to_owned(), files } }
+    }
+
+    fn state(chosen: &Chosen) -> Vec<u8> {
+        serde_json::to_vec(&serde_json::json!({"panel": 3, "chosen": chosen})).unwrap()
+    }
+
+    #[test]
+    fn the_same_library_under_another_name_is_the_same() {
+        let first = state(&chosen(Some("/a/libx.so"), "X 1", Some("77")));
+        assert_eq!(chosen(Some("/b/libx.so"), "X 1", Some("77")).check(&first), Ok(None));
+    }
+
+    #[test]
+    fn another_library_is_refused_unless_it_is_named() {
+        let first = state(&chosen(Some("x"), "X 1", Some("77")));
+        let why = chosen(None, "Y", None).check(&first).unwrap_err().to_string();
+        let want = "computed with the BLAS X 1 (libx.so, 77), and this start has Y (linked)";
+        assert!(why.contains(want) && why.contains("add --blas x"), "{why}");
+        for other in [chosen(Some("linked"), "Y", None), chosen(Some("x"), "X 1", Some("78"))] {
+            let warning = other.check(&first).unwrap().expect("a warning");
+            assert!(warning.contains("last bits of x may differ"), "{warning}");
+        }
+        let linked = state(&chosen(None, "Y", None));
+        assert!(chosen(Some("x"), "X 1", Some("77")).check(&linked).unwrap().is_some());
+    }
+
+    #[test]
+    fn another_kernel_is_a_warning_that_names_both() {
+        let first = state(&chosen(None, "Y, kernel Zen", None));
+        let warning = chosen(None, "Y, kernel Haswell", None).check(&first).unwrap();
+        let warning = warning.expect("a warning");
+        assert!(warning.contains("kernel Zen") && warning.contains("kernel Haswell"), "{warning}");
+    }
+}

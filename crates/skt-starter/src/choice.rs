@@ -6,7 +6,7 @@ use super::mpi::Mpi::{self, Mpich, Openmpi};
 
 /// The interfaces to try, in this order.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Wishes {
+pub(crate) struct Wishes {
     /// One, if it is certain, else both.
     pub order: Vec<Mpi>,
     /// What decided, as a sentence.

@@ -26,7 +26,7 @@ pub fn launchers_bin() -> Option<PathBuf> {
 }
 
 /// A library in the lib folder that belongs to a bin folder.
-pub fn sibling_library(bin: &Path, library: &str) -> Option<PathBuf> {
+pub(crate) fn sibling_library(bin: &Path, library: &str) -> Option<PathBuf> {
     let root = bin.parent()?;
     let multiarch = if cfg!(target_arch = "aarch64") {
         "lib/aarch64-linux-gnu"

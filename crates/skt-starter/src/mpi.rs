@@ -48,7 +48,7 @@ impl Mpi {
     }
 
     /// The interface of a launcher with this name.
-    pub fn from_launcher(name: &str) -> Option<Self> {
+    pub(crate) fn from_launcher(name: &str) -> Option<Self> {
         let begins = |parts: &[&str]| parts.iter().any(|part| name.starts_with(part));
         if begins(&["hydra"]) || name.ends_with(".hydra") || name.ends_with(".mpich") {
             Some(Mpich)

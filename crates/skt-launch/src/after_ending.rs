@@ -107,7 +107,7 @@ pub fn give_up(
 
 /// The pause before the next start, in seconds: none when a lost node explains the failure, else 1,
 /// 2, 4, ... up to 60.
-pub fn backoff_seconds(past: &[Past]) -> f64 {
+pub(crate) fn backoff_seconds(past: &[Past]) -> f64 {
     match past.iter().rev().take_while(|failure| !failure.node_lost).count() {
         0 => 0.0,
         count => 2f64.powi(count.min(30) as i32 - 1).min(BACKOFF_MAX_SECONDS),

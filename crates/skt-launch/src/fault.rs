@@ -2,11 +2,11 @@
 
 use super::probe::{Answer, program_checksum};
 use super::program::Program;
-use skt_checkpoint::checkpoint::segments::node_store::NodeStore;
+use skt_store::segments::node_store::NodeStore;
 use skt_terms::units::bytes_unlike;
 
 /// Why the node cannot run the user's `program`; `None` if it can.
-pub fn program_fault(answer: &Answer, program: &Program) -> Option<String> {
+pub(crate) fn program_fault(answer: &Answer, program: &Program) -> Option<String> {
     let file = program.file.display();
     match answer.program_of_user {
         None => Some(format!("has no {file} that it can start")),
@@ -19,7 +19,7 @@ pub fn program_fault(answer: &Answer, program: &Program) -> Option<String> {
 
 /// Why the node cannot take part with `ranks` ranks; `None` if it can. `need_bytes` is the size of
 /// a rank's segments on the nodes that have some, `planned_bytes` their size by the configuration.
-pub fn node_fault(
+pub(crate) fn node_fault(
     answer: &Answer,
     ranks: u64,
     need_bytes: u64,
@@ -64,8 +64,8 @@ mod tests {
 
     use super::*;
     use crate::probe::tests::answer;
-    use skt_checkpoint::checkpoint::segments::node_store::StoreRoom;
-    use skt_checkpoint::checkpoint::store::SysvLimits;
+    use skt_store::segments::node_store::StoreRoom;
+    use skt_store::store::SysvLimits;
 
     #[test]
     fn node_needs_an_identical_program_file() {

@@ -9,16 +9,16 @@ const PART_BYTES: u64 = 4 << 20;
 
 /// Follows a file that grows.
 #[derive(Debug)]
-pub struct FileFollower(File);
+pub(crate) struct FileFollower(File);
 
 impl FileFollower {
     /// Follows `path` from its beginning.
-    pub fn new(path: &Path) -> io::Result<Self> {
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
         File::open(path).map(Self)
     }
 
     /// Returns the next bytes that were written; none if there are no more so far.
-    pub fn read(&mut self) -> io::Result<Vec<u8>> {
+    pub(crate) fn read(&mut self) -> io::Result<Vec<u8>> {
         let mut part = Vec::new();
         (&self.0).take(PART_BYTES).read_to_end(&mut part)?;
         Ok(part)

@@ -19,7 +19,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// The standard input of a program, in each of its starts.
 #[derive(Debug, Default)]
-pub struct Input(Option<File>);
+pub(crate) struct Input(Option<File>);
 
 /// What a supervisor was given as its standard input.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Input {
     ///
     /// # Errors
     /// The input is one that cannot be kept, or not that of the run; the system refuses.
-    pub fn keep(
+    pub(crate) fn keep(
         folder: &StateFolder,
         stdin: &File,
         is_new: bool,
@@ -79,12 +79,12 @@ impl Input {
         }
     }
 
-    pub fn is_some(&self) -> bool {
+    pub(crate) fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
     /// The input for another start, from its beginning.
-    pub fn stdio(&self) -> io::Result<Stdio> {
+    pub(crate) fn stdio(&self) -> io::Result<Stdio> {
         match &self.0 {
             None => Ok(Stdio::null()),
             // Its name may be gone with the state folder.

@@ -20,7 +20,7 @@ const RESERVE_EVERY: Duration = Duration::from_secs(600);
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Debug)]
-pub struct Job {
+pub(crate) struct Job {
     pub launcher: Process,
     /// The launcher as a child of this process, unless an earlier supervisor started it.
     child: Option<Child>,
@@ -34,7 +34,7 @@ pub struct Job {
 }
 
 #[derive(Debug)]
-pub struct JobOutput {
+pub(crate) struct JobOutput {
     /// What is new on its standard output: whole lines of the benchmark, and any bytes of the
     /// user's program.
     pub report: Vec<u8>,
@@ -46,7 +46,7 @@ pub struct JobOutput {
 impl Job {
     /// Opens the output files of start number `start` at their beginning: the heartbeats of an
     /// earlier supervisor's job are needed, and this supervisor has not seen its report.
-    pub fn outputs(
+    pub(crate) fn outputs(
         folder: &StateFolder,
         start: usize,
     ) -> Result<[(PathBuf, FileFollower); 2], SupervisorError> {
@@ -60,7 +60,7 @@ impl Job {
 
     /// The job of `launcher`, which is a `child` of this supervisor or was started by an earlier
     /// one.
-    pub fn new(
+    pub(crate) fn new(
         launcher: Process,
         child: Option<Child>,
         outputs: [(PathBuf, FileFollower); 2],
@@ -72,7 +72,7 @@ impl Job {
     }
 
     /// Reserves disk space for what start number `start` writes, every ten minutes.
-    pub fn reserve(&mut self, folder: &StateFolder, start: usize) {
+    pub(crate) fn reserve(&mut self, folder: &StateFolder, start: usize) {
         if self.reserved.is_none_or(|since| since.elapsed() > RESERVE_EVERY) {
             self.reserved = Some(Instant::now());
             folder.reserve(start);
@@ -80,7 +80,7 @@ impl Job {
     }
 
     /// Returns the next part of what the job has written, of which `token` marks the records.
-    pub fn read(&mut self, token: &str) -> Result<JobOutput, SupervisorError> {
+    pub(crate) fn read(&mut self, token: &str) -> Result<JobOutput, SupervisorError> {
         let mut parts = Vec::with_capacity(2);
         for (path, follow) in &mut self.outputs {
             let failed = |source| SupervisorError::File { path: path.clone(), source };
@@ -92,7 +92,7 @@ impl Job {
     }
 
     /// Returns what [`Job::read`] has held back, once the job has ended.
-    pub fn rest(&mut self, token: &str) -> JobOutput {
+    pub(crate) fn rest(&mut self, token: &str) -> JobOutput {
         let mut report = self.report.take().unwrap_or_default();
         if !report.is_empty() {
             report.push(b'\n');
@@ -111,7 +111,7 @@ impl Job {
     }
 
     /// Returns how the launcher ended, and whether with code 0; `None` while it runs.
-    pub fn ended(&mut self) -> Option<(String, bool)> {
+    pub(crate) fn ended(&mut self) -> Option<(String, bool)> {
         match &mut self.child {
             Some(child) => match child.try_wait() {
                 Ok(None) => None,
@@ -133,7 +133,7 @@ impl Job {
 
 /// Removes the session folder of an Open MPI launcher that was killed; one that ends in order
 /// removes it itself.
-pub fn remove_session(pid: i32) {
+pub(crate) fn remove_session(pid: i32) {
     remove_session_in(&std::env::temp_dir(), &process::this_host(), pid);
 }
 

@@ -58,7 +58,7 @@ pub struct JobSpec<'a> {
     pub hosts: &'a [Host],
     pub hostfile: &'a Path,
     pub command: &'a [String],
-    /// The command that reaches a node; ssh if there is none.
+    /// The command that reaches a node; the launcher's own choice if there is none.
     pub agent: Option<&'a str>,
     /// The launcher's program, if it is not the usual one.
     pub program: Option<&'a str>,
@@ -67,6 +67,8 @@ pub struct JobSpec<'a> {
     /// Whether rank 0 gets the launcher's standard input.
     pub has_input: bool,
     pub token: &'a str,
+    /// Whether nodes run more ranks than they have cores for.
+    pub shares: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,6 +98,8 @@ fn words(text: &str) -> Vec<String> {
 fn cores(starter: Starter, job: &JobSpec) -> Vec<String> {
     if starter.places_ranks(job.extra) {
         Vec::new()
+    } else if job.shares {
+        starter.shared_cores()
     } else {
         starter.cores(job.threads, job.helper_cores)
     }
@@ -190,7 +194,7 @@ fn filled_in(template: &Template, job: &JobSpec) -> LauncherCommand {
 /// The shell command for a node: runs `words`, a program and its arguments, in `folder`. A missing
 /// folder or program is named in the error. `sh` reads the command, whatever the node's login shell
 /// is.
-pub fn probe_command(folder: &Path, words: &[String]) -> String {
+pub(crate) fn probe_command(folder: &Path, words: &[String]) -> String {
     let missing = |what: &str| {
         let text = format!("there is no {what}: nodes need what the launching machine has");
         format!("{{ echo {} >&2; exit 1; }}", shell_quoted(&text))
@@ -261,6 +265,16 @@ mod tests {
         agent: Option<&str>,
         extra: &[&str],
     ) -> LauncherCommand {
+        planned(threads, launcher, agent, extra, false)
+    }
+
+    fn planned(
+        threads: usize,
+        launcher: &Launcher,
+        agent: Option<&str>,
+        extra: &[&str],
+        shares: bool,
+    ) -> LauncherCommand {
         let hosts = [host("n1", 2), host("s1", 2)];
         let command = ["/opt/skt-hpl", "--n", "2000", "--out", "my report"].map(str::to_owned);
         let extra: Vec<String> = extra.iter().map(|word| (*word).to_owned()).collect();
@@ -276,8 +290,21 @@ mod tests {
             extra: &extra,
             has_input: false,
             token: "r1.3",
+            shares,
         };
         plan(launcher, &job)
+    }
+
+    #[test]
+    fn ranks_that_share_a_node_are_not_bound_and_yield() {
+        let shared = |starter, extra: &[&str]| {
+            planned(4, &Launcher::Starter(starter), None, extra, true).argv.join(" ")
+        };
+        let yields = "--bind-to none --mca mpi_yield_when_idle 1";
+        assert!(shared(Starter::Openmpi, &[]).contains(yields));
+        assert!(shared(Starter::Slurm, &[]).contains("--overcommit --cpu-bind=none"));
+        // The user places the ranks.
+        assert!(!shared(Starter::Openmpi, &["--bind-to", "core"]).contains(yields));
     }
 
     fn beat() -> (String, String) {

@@ -12,8 +12,10 @@
 //!
 //! `decisions` decides, `shell` acts. The state is kept in a folder, see [`state`]: if a supervisor
 //! is killed, the job continues, and the next supervisor takes it over.
+#![warn(unreachable_pub)]
 
 pub mod after_ending;
+pub mod agent;
 pub mod argument_text;
 mod decisions;
 mod fault;
@@ -33,12 +35,14 @@ pub mod report;
 pub mod shape;
 mod shell;
 mod sieve;
+pub mod start_command;
 pub mod state;
 mod stop;
 pub mod survey;
 mod terminal;
 pub mod watch;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -59,6 +63,8 @@ pub struct LaunchOptions {
     pub settings: LaunchSettings,
     pub launcher: Launcher,
     pub networks: Networks,
+    /// The agent that the launcher has chosen, if it is not the usual one.
+    pub launcher_agent: Option<String>,
     /// Whether all ranks run on this machine, so that no agent is needed.
     pub is_local: bool,
     pub pool: Pool,
@@ -88,6 +94,7 @@ pub struct LaunchOptions {
     pub head_lost: bool,
     /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
     pub losable: Vec<bool>,
+    pub sharing: SharingLimits,
     /// When the time of the run ends, in seconds since 1970.
     pub end_unix: Option<f64>,
 }
@@ -106,8 +113,10 @@ impl LaunchOptions {
             settings,
             launcher,
             networks: Networks::default(),
+            launcher_agent: None,
             is_local: false,
             losable: vec![false; pool.active.len()],
+            sharing: SharingLimits { most: 1, ..SharingLimits::default() },
             pool,
             ranks,
             threads: 1,
@@ -137,14 +146,45 @@ impl LaunchOptions {
 
     /// Whether a run restarts from scratch when more is lost than can be rebuilt: not where its own
     /// arguments choose how it begins.
-    pub(crate) fn starts_over(&self) -> bool {
+    pub fn starts_over(&self) -> bool {
         self.settings.start_over && !self.says_resume
+    }
+
+    /// The agent of probes, if it is not the usual one.
+    pub fn agent(&self) -> Option<&str> {
+        self.settings.agent.as_deref().or(self.launcher_agent.as_deref())
     }
 
     /// The longest time that a node may take to answer.
     pub fn probe_limit(&self) -> Duration {
         // ssh, which gets this limit, too, counts the seconds in an `int`.
         Duration::from_secs_f64(self.settings.probe_limit_seconds.min(i32::MAX.into()))
+    }
+}
+
+/// Which nodes may run the ranks of a lost one as well.
+#[derive(Debug, Clone, Default)]
+pub struct SharingLimits {
+    /// Bytes of memory that a rank needs in all.
+    pub rank_bytes: u64,
+    /// The order of the largest matrix.
+    pub n: Option<usize>,
+    /// The group of the rank of each slot of the nodes in use; empty if none is known.
+    pub groups: Vec<usize>,
+    /// The failure domain of nodes that are not their own.
+    pub domains: BTreeMap<String, String>,
+    /// The number of ranks of a group that one failure domain should hold at most, or, if
+    /// `is_strict`, may hold.
+    pub most: usize,
+    pub is_strict: bool,
+}
+
+impl SharingLimits {
+    /// About the N with which a node that has `have_bytes` would have enough, where this one needs
+    /// `need_bytes`.
+    pub fn fitting_n(&self, have_bytes: u64, need_bytes: u64) -> Option<usize> {
+        let share = have_bytes as f64 / need_bytes as f64;
+        self.n.filter(|_| have_bytes < need_bytes).map(|n| (n as f64 * share.sqrt()) as usize)
     }
 }
 
@@ -158,7 +198,7 @@ pub enum SupervisorError {
     Launcher { program: String, source: io::Error },
     #[error(
         "cannot start {agent}, which runs commands on the nodes: {source}; is it installed, and in \
-         PATH? --agent names another. Checkpoints are kept: the same command goes on from them"
+         PATH? --agent names another. Checkpoints are kept: the same command continues from them"
     )]
     Agent { agent: String, source: io::Error },
     #[error(

@@ -162,7 +162,7 @@ pub struct IdleLines {
 impl IdleLines {
     /// Drops the lines whose probes were started with other arguments. What a further question does
     /// not contain, as where the run keeps its data, stays as it was when the line was opened.
-    pub fn use_for(&mut self, arguments: &[String]) {
+    pub(crate) fn use_for(&mut self, arguments: &[String]) {
         if self.arguments != arguments {
             self.idle.clear();
             self.arguments = arguments.to_vec();
@@ -188,7 +188,7 @@ impl IdleLines {
 
     /// Every half minute, sends a blank line on each idle line, and drops the lines that have
     /// ended.
-    pub fn keep_alive(&mut self) {
+    pub(crate) fn keep_alive(&mut self) {
         if self.kept.is_some_and(|kept| kept.elapsed() < KEEP_EVERY) {
             return;
         }

@@ -17,16 +17,16 @@ use skt_terms::shown::shown_message;
 use super::links::addresses::{self, Address};
 use super::links::{Link, LinkState, Partner, connect};
 use super::process;
-use skt_checkpoint::checkpoint::codec::checksum;
-use skt_checkpoint::checkpoint::level::folder::remove_images_of;
-use skt_checkpoint::checkpoint::segments::node_store::{NodeStore, StoreRoom};
-use skt_checkpoint::checkpoint::segments::role::is_mark;
-use skt_checkpoint::checkpoint::segments::{self, lock};
-use skt_checkpoint::checkpoint::store::{Store, StoreError, StoreKind, SysvLimits, host};
+use skt_checkpoint::checkpoint::level::folder::{Remover, remove_images_of};
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_host::counters::Root;
 use skt_host::counters::oom_kills::OomKills;
 use skt_host::process::ending_processes;
+use skt_store::codec::checksum;
+use skt_store::segments::node_store::{NodeStore, StoreRoom};
+use skt_store::segments::role::is_mark;
+use skt_store::segments::{self, lock};
+use skt_store::store::{Store, StoreError, StoreKind, SysvLimits, host};
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
@@ -153,16 +153,16 @@ pub fn answer(question: &Question) -> Answer {
         return answer;
     }
     if let Some(keeps) = &question.keeps {
-        probe_data(&mut answer, keeps, question.purpose);
+        probe_data(&mut answer, keeps, question);
     }
     answer
 }
 
 /// Reports the data of a run on this node, and removes it if that is the purpose.
-fn probe_data(answer: &mut Answer, keeps: &DataLocation, purpose: Purpose) {
-    let (run_id, immortal) = (&keeps.run_id, answer.immortal);
+fn probe_data(answer: &mut Answer, keeps: &DataLocation, question: &Question) {
+    let (run_id, immortal, purpose) = (&keeps.run_id, answer.immortal, question.purpose);
     if purpose == Purpose::Clean && immortal == 0 {
-        answer.images_stay = remove_images(&keeps.images, run_id);
+        answer.images_stay = remove_images(&keeps.images, run_id, &question.run);
     }
     match keeps.store.parse::<StoreKind>() {
         Err(error) => answer.no_store = Some(error.to_string()),
@@ -198,10 +198,12 @@ fn remove_all(store: &dyn Store, run_id: &str, with_marks: bool) -> Result<(), S
     Ok(())
 }
 
-/// Removes all images of a run from `folders`; returns why some stay. A missing folder has no
-/// images.
-fn remove_images(folders: &[PathBuf], run_id: &str) -> Option<String> {
-    let failed = |folder: &PathBuf| match remove_images_of(folder, run_id, |_| true) {
+/// Removes all images of a run, which has the name `supervised` for its supervisor, from `folders`;
+/// returns why some stay. A missing folder has no images. Those of a job that no or another
+/// supervisor has started stay.
+fn remove_images(folders: &[PathBuf], run_id: &str, supervised: &str) -> Option<String> {
+    let remover = Remover::Supervisor(supervised);
+    let failed = |folder: &PathBuf| match remove_images_of(folder, run_id, remover, |_| true) {
         Err(error) if error.kind() != ErrorKind::NotFound => Some(error.to_string()),
         _ => None,
     };
@@ -265,7 +267,7 @@ impl Answer {
     }
 
     /// Whether the node could remove what the run left there.
-    pub fn is_clean(&self) -> bool {
+    pub(crate) fn is_clean(&self) -> bool {
         self.immortal == 0 && self.no_store.is_none()
     }
 }
@@ -302,7 +304,7 @@ pub(super) mod tests {
         let generation = Generation { start: StartId::default(), epoch: 3 };
         let slot = Slot { rank: 1, ranks: SpacedRanks::alone(1), bytes: 100 };
         for run in ["r", "another"] {
-            let disk = ImageFolder::open(folder.path(), run, 0, 0).unwrap();
+            let disk = ImageFolder::open(folder.path(), run, 0, None).unwrap();
             disk.create(generation, &slot).unwrap();
         }
         let folders = vec![folder.path().join("nowhere"), folder.path().to_owned()];
@@ -318,7 +320,7 @@ pub(super) mod tests {
         // What cannot be removed is reported.
         let path = ImageFolder::path_of(folder.path(), "r");
         std::os::unix::fs::symlink(folder.path(), &path).unwrap();
-        let why = ask(Purpose::Clean).images_stay.expect("told");
+        let why = ask(Purpose::Clean).images_stay.expect("reported");
         assert!(why.contains(&path.display().to_string()), "{why}");
     }
 

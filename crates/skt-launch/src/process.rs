@@ -22,20 +22,20 @@ const GRACE: Duration = Duration::from_millis(1500);
 const KILLED: Duration = Duration::from_secs(2);
 /// The variable in the environment of the user's program (`launch --program`) and of all that it
 /// starts.
-pub const PROGRAM_ENV: &str = "SKT_HPL_PROGRAM";
+pub(crate) const PROGRAM_ENV: &str = "SKT_HPL_PROGRAM";
 /// The name of the process that waits for the user's program.
-pub const RANK_COMM: &CStr = c"skt-hpl-rank";
+pub(crate) const RANK_COMM: &CStr = c"skt-hpl-rank";
 
 /// Ends the ranks of the run `run` that a launcher left on this machine: processes that have a
 /// heartbeat token of that run, and run this program or the user's. They get SIGTERM, and 1.5
 /// seconds later SIGKILL. Waits until they are gone, 3.5 seconds at most. Returns the number of
 /// ranks found, and the number that stays.
-pub fn sweep_ranks(run: &str) -> (usize, usize) {
+pub(crate) fn sweep_ranks(run: &str) -> (usize, usize) {
     end_all(|| processes_of(run).filter(|pid| is_rank(*pid)).collect(), GRACE)
 }
 
 /// Ends all processes that a launcher of the run `run` left on this machine, once it has ended:
-/// ranks as [`sweep_ranks`] does, and the launcher's agents, which wait for nodes that are gone,
+/// ranks as `sweep_ranks` does, and the launcher's agents, which wait for nodes that are gone,
 /// with SIGKILL at once. Returns the number of processes found, and the number that stays.
 pub fn sweep_launcher(run: &str) -> (usize, usize) {
     end_all(|| processes_of(run).collect(), GRACE)
@@ -43,7 +43,7 @@ pub fn sweep_launcher(run: &str) -> (usize, usize) {
 
 /// Returns the number of ranks of the run `run` on this machine, and how many of them a signal has
 /// stopped (SIGSTOP); a rank that a debugger has stopped does not count.
-pub fn count_ranks(run: &str) -> (usize, usize) {
+pub(crate) fn count_ranks(run: &str) -> (usize, usize) {
     let waits = |pid: i32| {
         let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         name.trim_ascii_end() == RANK_COMM.to_bytes()

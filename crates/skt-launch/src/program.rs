@@ -44,7 +44,7 @@ pub enum ProcessEnd {
 
 impl ProcessEnd {
     /// The exit code by which a shell reports this end.
-    pub fn shell_code(&self) -> u8 {
+    pub(crate) fn shell_code(&self) -> u8 {
         /// The code of a program that cannot be started.
         const UNSTARTED: u8 = 127;
         /// What is added to a signal.
@@ -177,7 +177,7 @@ impl Ends {
     fn describe_unknown(&self, ranks: usize) -> String {
         let unknown = ranks.saturating_sub(self.done);
         format!(
-            "{unknown} of {ranks} ranks have not told how they ended: a node is lost, or the \
+            "{unknown} of {ranks} ranks have not reported how they ended: a node is lost, or the \
              launcher has ended them"
         )
     }
@@ -260,7 +260,7 @@ mod tests {
         let again = end(0, ProcessEnd::Code(75));
         is_reported(&[again], reported, Some(75), "rank 0 on n0 ended with code 75");
         let job = JobEnd { was_killed: true, ..reported };
-        let words = "1 of 3 ranks have not told how they ended: a node is lost, or the launcher has ended them";
+        let words = "1 of 3 ranks have not reported how they ended: a node is lost, or the launcher has ended them";
         is_reported(&done(2), job, None, words);
     }
 

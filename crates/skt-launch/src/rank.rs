@@ -63,10 +63,10 @@ fn report_start() {
 /// Lets this process survive the launcher's signals, to report the program's end. The program gets
 /// them itself, because they go to the whole process group.
 fn listen() -> nix::Result<()> {
-    use Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+    use Signal::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
     let ask = SigHandler::Handler(note);
     let pass = SigHandler::Handler(ignore);
-    let asked = [SIGTERM, SIGINT, SIGHUP].map(|signal| (signal, ask));
+    let asked = [SIGTERM, SIGINT, SIGHUP, SIGXCPU].map(|signal| (signal, ask));
     for (signal, handler) in asked.into_iter().chain([(SIGUSR1, pass), (SIGUSR2, pass)]) {
         let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
         // SAFETY: the handlers change an atomic word at most, which is allowed in signal context.

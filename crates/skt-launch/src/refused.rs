@@ -16,12 +16,12 @@ const AS_ROOT: &str = "the launcher refuses to run as root: give \
     --launcher-arg=--allow-run-as-root, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
     OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
 const NO_PROGRAM: &str = "the launcher cannot start the program that its message above names: an \
-    argument may need the flag before it in a --launcher-arg of its own, and nodes need skt-hpl \
+    argument may need the flag before it in its own --launcher-arg, and nodes need skt-hpl \
     at the same path as here";
 
 /// Why the launcher that wrote `line` will not start the job, and what helps; `None` for other
 /// lines.
-pub fn why(line: &str) -> Option<&'static str> {
+pub(crate) fn why(line: &str) -> Option<&'static str> {
     TEXTS.iter().find(|(text, _)| line.contains(text)).map(|(_, why)| *why)
 }
 

@@ -20,17 +20,18 @@ pub fn status_line(state: &SupervisorState, now_unix: f64) -> String {
 
 /// How long the run has taken, and what it does.
 fn running(state: &SupervisorState, now_unix: f64) -> String {
-    let what = match &state.last_beat {
-        Some((beat, _)) if beat.n > 0 => {
+    let what = match (&state.reason, &state.last_beat) {
+        (Some(waiting), _) => waiting.clone(),
+        (None, Some((beat, _))) if beat.n > 0 => {
             let percent = 100.0 * beat.column as f64 / beat.n as f64;
             let slow = beat.slow.as_ref().map_or(String::new(), |slow| format!(", {slow}"));
             format!("{}: column {} of {} ({percent:.0} %){slow}", beat.phase, beat.column, beat.n)
         }
-        Some((beat, _)) if beat.column > 0 => {
+        (None, Some((beat, _))) if beat.column > 0 => {
             format!("{}: after checkpoint {}", beat.phase, beat.column)
         }
-        Some((beat, _)) => beat.phase.clone(),
-        None => "starting".to_owned(),
+        (None, Some((beat, _))) => beat.phase.clone(),
+        (None, None) => "starting".to_owned(),
     };
     format!("{:.0} s: {what}", now_unix - state.started_unix)
 }
@@ -113,6 +114,7 @@ pub fn account(state: &SupervisorState) -> Value {
             value
         })
         .collect();
+    let placed = state.pool.placed();
     json!({
         "format": "skt-hpl launch",
         "format_version": 1,
@@ -126,8 +128,13 @@ pub fn account(state: &SupervisorState) -> Value {
         "started_unix": state.started_unix,
         "written_unix": state.written_unix,
         "starts": state.start,
-        "nodes": state.pool,
-        "charged": blamed,
+        "nodes": {
+            "active": placed.active,
+            "away": state.pool.hosts_away(),
+            "spares": state.pool.spares,
+            "out": state.pool.out,
+        },
+        "blamed": blamed,
         "failures": failures,
     })
 }

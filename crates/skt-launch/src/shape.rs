@@ -4,8 +4,9 @@
 use std::collections::BTreeMap;
 
 use super::hosts::{Host, Pool};
-use skt_checkpoint::checkpoint::group::{self, Groups};
+use skt_checkpoint::checkpoint::group::{self, Groups, PlacementError};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_config::launch::NoSpare;
 use skt_config::protection::Settings;
 
 /// What a list of nodes survives, in a sentence, with warnings.
@@ -18,16 +19,19 @@ pub struct Shape {
 }
 
 /// Judges the pool for `ranks` ranks. `rows` gives the groups of a run with checksums, which are
-/// its process rows.
+/// its process rows; `no_spare` is what follows a loss without a spare.
 pub fn judge(
     pool: &Pool,
     ranks: usize,
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
+    no_spare: NoSpare,
 ) -> Shape {
     if settings.method_for(ranks) == Method::None {
         let why = if settings.is_on() {
-            format!("{ranks} rank(s) are too few for {} parities", settings.parities)
+            let parities = settings.parities;
+            let least = 2 * parities;
+            PlacementError::TooFewRanks { ranks, parities, least }.to_string()
         } else {
             "--ft none".to_owned()
         };
@@ -64,7 +68,9 @@ pub fn judge(
         return Shape { summary, warnings };
     }
     warnings.extend(too_many_in_a_domain(&groups, &domains, parities));
-    warnings.extend(too_few_spares(pool, settings));
+    if !pool.spares.is_empty() || no_spare == NoSpare::Stop {
+        warnings.extend(too_few_spares(pool, settings));
+    }
     Shape { summary, warnings }
 }
 
@@ -93,6 +99,32 @@ pub fn losable(
         members.iter().all(|row| lost(row) <= parities)
     };
     pool.active.iter().map(is_losable).collect()
+}
+
+/// The group of the rank of each slot of the nodes in use; empty where no groups can be formed.
+pub fn groups_of_slots(
+    pool: &Pool,
+    ranks: usize,
+    settings: &Settings,
+    rows: Option<Vec<Vec<usize>>>,
+) -> Vec<usize> {
+    let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
+    let domains = domains(&pool.active, ranks, settings);
+    let (members, of_slot) = match rows {
+        Some(rows) => match group::place(&domains, &rows, parities, allow_shared_domains) {
+            Ok(placed) => (rows, placed.ranks),
+            Err(_) => return Vec::new(),
+        },
+        None => match group::form(&domains, group_size, parities, allow_shared_domains) {
+            Ok(groups) => (groups.members, (0..ranks).collect()),
+            Err(_) => return Vec::new(),
+        },
+    };
+    let mut group_of = vec![0; of_slot.len()];
+    for (group, members) in members.iter().enumerate() {
+        members.iter().for_each(|&rank| group_of[rank] = group);
+    }
+    of_slot.into_iter().map(|rank| group_of[rank]).collect()
 }
 
 /// The failure domain of each rank.
@@ -149,8 +181,9 @@ fn too_many_in_a_domain(groups: &Groups, domains: &[String], parities: usize) ->
 fn too_few_spares(pool: &Pool, settings: &Settings) -> Vec<String> {
     if pool.spares.is_empty() {
         return vec![
-            "no spare node: the first node that is lost stops the run until it is back; list one \
-             node more than the ranks need, or --spares"
+            "no spare node: the first node that is lost stops the run until it is back (--no-spare \
+             wait: and then continues; --no-spare spread: others run its ranks); list one node \
+             more than the ranks need, or --spares"
                 .to_owned(),
         ];
     }
@@ -193,7 +226,7 @@ mod tests {
     fn judged(active: &str, spares: &str, slots: usize, settings: &Settings) -> Shape {
         let pool = Pool::new(hosts(active, slots), hosts(spares, slots));
         let ranks = pool.ranks();
-        judge(&pool, ranks, settings, None)
+        judge(&pool, ranks, settings, None, NoSpare::Stop)
     }
 
     #[test]
@@ -219,7 +252,7 @@ mod tests {
             warned("n1 n2", "s1", 1, &Settings { method_is_asked: false, ..settings(2, &[]) });
         assert_eq!(
             few,
-            "no checkpoints (2 rank(s) are too few for 2 parities): after any loss the run starts \
+            "no checkpoints (a group with 2 parities needs at least 4 ranks, not 2): after any loss the run starts \
              from the beginning"
         );
         // Racks: n1 and n2 in one, n3 and n4 in the other.
@@ -247,6 +280,15 @@ mod tests {
         assert_eq!(super::losable(&pool, 8, &settings(1, &[]), None), [false; 2]);
     }
 
+    /// Neighbouring processes, among them those of a node, have ranks of different rows.
+    #[test]
+    fn slots_have_the_groups_of_their_ranks() {
+        let pool = Pool::new(hosts("a b c", 2), vec![]);
+        let of_slots = |rows| groups_of_slots(&pool, 6, &settings(1, &[]), rows);
+        assert_eq!(of_slots(Some(vec![vec![0, 1, 2], vec![3, 4, 5]])), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(of_slots(None), [0, 1, 0, 1, 0, 1]);
+    }
+
     #[test]
     fn shared_domains_are_counted_against_the_parities() {
         let racks = [("n1", "a"), ("n2", "a"), ("n3", "a"), ("n4", "b")];
@@ -262,9 +304,16 @@ mod tests {
     }
 
     #[test]
+    fn no_spares_are_no_fault_if_the_loss_of_a_node_ends_no_run() {
+        let pool = Pool::new(hosts("n1 n2", 1), Vec::new());
+        let warned = |no_spare| judge(&pool, 2, &settings(1, &[]), None, no_spare).warnings.len();
+        assert_eq!([NoSpare::Stop, NoSpare::Wait, NoSpare::Spread].map(warned), [1, 0, 0]);
+    }
+
+    #[test]
     fn spares_need_the_slots_of_the_largest_node() {
         let mut pool = Pool::new(hosts("n1 n2", 4), hosts("s1", 2));
-        let warned = |pool: &Pool| judge(pool, 8, &settings(1, &[]), None).warnings;
+        let warned = |pool: &Pool| judge(pool, 8, &settings(1, &[]), None, NoSpare::Stop).warnings;
         assert_eq!(warned(&pool), ["no spare node has the 4 slots of the largest node"]);
         // One slot: the list does not give a number of slots.
         pool.spares[0].slots = 1;

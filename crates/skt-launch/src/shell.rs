@@ -13,6 +13,7 @@ use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Start};
+use super::hosts::short_names;
 use super::input::Input;
 use super::job::{self, Job, JobOutput};
 use super::launcher::{self, Launcher, LauncherCommand};
@@ -20,13 +21,13 @@ use super::line::IdleLines;
 use super::links::Partner;
 use super::probe::Purpose;
 use super::process;
-use super::program::{self, Program};
+use super::program::Program;
 use super::sieve::Piece;
+use super::start_command::{self, StartContext};
 use super::state::{StateError, StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
 use super::terminal::Terminal;
-use super::{LaunchOptions, SupervisorError, argument_text, report, stop, subcommand_words};
-use skt_checkpoint::time_limit::TimeLimit;
+use super::{LaunchOptions, SupervisorError, argument_text, report, stop};
 use skt_host::clock::now_unix;
 use skt_host::outfile;
 use skt_host::process::Process;
@@ -45,7 +46,7 @@ const CLEAN_PATIENCE: Duration = Duration::from_secs(5);
 type Result<T> = std::result::Result<T, SupervisorError>;
 
 /// Supervises one run.
-pub struct Shell {
+pub(crate) struct Shell {
     decisions: Decisions,
     folder: StateFolder,
     /// The lock on the state folder, held until the supervisor ends.
@@ -112,7 +113,7 @@ impl StallClock {
 impl Shell {
     /// A supervisor of the run that `options` name: of a new run, or of the run that the state
     /// folder describes.
-    pub fn new(options: LaunchOptions) -> Result<Self> {
+    pub(crate) fn new(options: LaunchOptions) -> Result<Self> {
         let folder = StateFolder::new(&options.settings.state);
         let lock = folder.lock()?;
         let me = Process::from_pid(std::process::id() as i32).expect("this process runs");
@@ -171,7 +172,7 @@ impl Shell {
     }
 
     /// Runs the job to its end.
-    pub fn run(mut self) -> Result<Exit> {
+    pub(crate) fn run(mut self) -> Result<Exit> {
         self.feed(Event::Begin);
         loop {
             if let Some(end) = self.end.take() {
@@ -183,6 +184,9 @@ impl Shell {
             self.catch_up();
             if stop::is_time_up() {
                 self.end_time();
+            }
+            if let Some(signal) = stop::unreported() {
+                self.report("signal", &format!("{signal} asks to stop"));
             }
             self.feed(Event::Tick { stops: stop::asked() });
             if self.job.is_some() {
@@ -387,7 +391,7 @@ impl Shell {
             if options.is_local || name == here {
                 vec!["/bin/sh".to_owned(), "-c".to_owned(), command]
             } else {
-                let (agent, limit) = (options.settings.agent.as_deref(), options.probe_limit());
+                let (agent, limit) = (options.agent(), options.probe_limit());
                 launcher::on_node(&options.launcher, agent, limit, name, &command)
             }
         };
@@ -444,8 +448,8 @@ impl Shell {
         let out_file = outfile::create_new(&out).map_err(failed(out))?;
         let err_file = outfile::create_new(&err).map_err(failed(err))?;
         let outputs = Job::outputs(&self.folder, number)?;
-        let names: Vec<&str> = start.hosts.iter().map(|host| host.name.as_str()).collect();
-        let (ranks, names) = (self.decisions.options.ranks, names.join(", "));
+        let names = short_names(start.hosts.iter().map(|host| host.name.as_str()));
+        let ranks = self.decisions.options.ranks;
         self.report("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
         let of_input = |source| SupervisorError::File { path: "standard input".into(), source };
@@ -468,39 +472,9 @@ impl Shell {
     }
 
     fn plan(&self, start: &Start, hostfile: &std::path::Path) -> LauncherCommand {
-        let options = &self.decisions.options;
-        let command = match &options.program_of_user {
-            Some(program) => program::command(&options.program_file, program, &options.command),
-            None => self.command_of_benchmark(start),
-        };
-        let job = launcher::JobSpec {
-            ranks: options.ranks,
-            threads: options.threads,
-            helper_cores: options.helper_cores,
-            hosts: &start.hosts,
-            hostfile,
-            command: &command,
-            agent: options.settings.agent.as_deref(),
-            program: options.settings.launcher_program.as_deref(),
-            extra: &options.settings.launcher_args,
-            has_input: self.input.is_some(),
-            token: &self.decisions.state.token(),
-        };
-        launcher::plan(&options.launcher, &job)
-    }
-
-    fn command_of_benchmark(&self, start: &Start) -> Vec<String> {
-        let options = &self.decisions.options;
-        let mut command = vec![options.program_file.display().to_string()];
-        command.extend(subcommand_words(&options.command).map(str::to_owned));
-        if let Some(resume) = start.resume {
-            command.extend(["--resume".into(), resume.into()]);
-        }
-        if let Some(end) = options.end_unix {
-            // The limit is a point in time, so that a new job does not start it again.
-            command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
-        }
-        command
+        let Decisions { options, state, .. } = &self.decisions;
+        let (has_input, token) = (self.input.is_some(), &state.token());
+        start_command::start_command(options, &StartContext { start, hostfile, has_input, token })
     }
 
     /// Makes the state folder again if it was removed: a start needs files in it.

@@ -14,7 +14,7 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 const MARKS: [&[u8]; 2] = [heartbeat::MARK.as_bytes(), program::MARK.as_bytes()];
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Piece {
+pub(crate) enum Piece {
     Text(Vec<u8>),
     /// A line of text without the records in it. That of the user's program was passed on before;
     /// that of the benchmark is to be passed on now.
@@ -24,7 +24,7 @@ pub enum Piece {
 }
 
 #[derive(Debug)]
-pub struct Sieve {
+pub(crate) struct Sieve {
     is_of_program: bool,
     /// What may be a record, of which the end has not come.
     held: Vec<u8>,
@@ -34,13 +34,13 @@ pub struct Sieve {
 
 impl Sieve {
     /// A sieve for a job of the user's program or of the benchmark.
-    pub fn new(is_of_program: bool) -> Self {
+    pub(crate) fn new(is_of_program: bool) -> Self {
         Self { is_of_program, held: Vec::new(), line: Vec::new() }
     }
 
     /// The pieces of `bytes`, which come after those of the calls before. Records of jobs with
     /// another token than `token` are text.
-    pub fn sift(&mut self, bytes: &[u8], token: &str) -> Vec<Piece> {
+    pub(crate) fn sift(&mut self, bytes: &[u8], token: &str) -> Vec<Piece> {
         let mut pieces = Vec::new();
         let mut held = mem::take(&mut self.held);
         held.extend_from_slice(bytes);
@@ -74,7 +74,7 @@ impl Sieve {
     }
 
     /// The last pieces, once the job has ended.
-    pub fn end(&mut self, token: &str) -> Vec<Piece> {
+    pub(crate) fn end(&mut self, token: &str) -> Vec<Piece> {
         let (held, mut pieces) = (mem::take(&mut self.held), Vec::new());
         match record(&held, token) {
             Some(record) => pieces.push(record),

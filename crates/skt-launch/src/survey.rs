@@ -55,6 +55,9 @@ pub struct Inquiry {
     pub lost: BTreeSet<String>,
     /// Nodes that are to be left out on trial: those need spares, too.
     pub leaving: BTreeSet<String>,
+    /// With `Some`, nodes share the ranks of lost ones if spares are too few. Before that this
+    /// number of spares, from the first, are waited for.
+    pub share_after: Option<usize>,
     /// Whether the nodes then try their links, see `Survey::nodes_to_link`.
     pub tries_links: bool,
 }
@@ -69,6 +72,7 @@ impl Inquiry {
             suspects: Vec::new(),
             lost: BTreeSet::new(),
             leaving: BTreeSet::new(),
+            share_after: None,
             tries_links: false,
         }
     }
@@ -85,6 +89,8 @@ pub struct Survey {
     pub agent_fault: Option<(String, io::Error)>,
     /// The longest that a node took to answer, or had taken when its line was opened.
     pub slowest: Duration,
+    /// Bytes of a rank's segments on the nodes that have some.
+    pub held_bytes: u64,
 }
 
 impl Survey {
@@ -565,15 +571,26 @@ impl<'a> ProbeRound<'a> {
             let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
             return self.outcomes.values().any(is_failed) || silent == 0 || is_late;
         }
+        // Nodes that are away may be back: they are given some time to answer.
+        let has_answered = |host: &Host| self.outcomes.contains_key(&host.name);
+        let awaits_away = inquiry.share_after.is_some_and(|spares| {
+            !pool.spares.iter().skip(spares).all(has_answered) && self.is_patient(PATIENCE)
+        });
+        if awaits_away {
+            return false;
+        }
+        let can_share = inquiry
+            .share_after
+            .is_some_and(|spares| pool.spares.iter().take(spares).all(has_answered));
         if silent == 0 {
-            return self.can_replace();
+            return can_share || self.can_replace();
         }
         let is_patient = if are_suspects {
             self.begun.elapsed() < self.slowest + PATIENCE_WITH_SUSPECTS
         } else {
             self.is_patient(PATIENCE)
         };
-        !is_patient && silent + ill <= inquiry.spare_losses && self.can_replace()
+        !is_patient && silent + ill <= inquiry.spare_losses && (can_share || self.can_replace())
     }
 
     /// Whether spares that have answered can take the places of all nodes in use that are ill,
@@ -659,7 +676,8 @@ impl<'a> ProbeRound<'a> {
         });
         let slowest = self.slowest.max(self.slowest_opening);
         let (answers, agent_fault) = (answers.collect(), self.agent_fault);
-        Survey { answers, health, links: None, agent_fault, slowest }
+        let held_bytes = self.held_bytes;
+        Survey { answers, health, links: None, agent_fault, slowest, held_bytes }
     }
 }
 

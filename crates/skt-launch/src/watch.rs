@@ -216,7 +216,7 @@ impl HeartbeatWatch {
     /// Notes that the job was not watched in the last `seconds`. The job may have been stopped as
     /// well, so this is no silence. Short times count, or a supervisor that is often held up for a
     /// moment would never find that a job hangs.
-    pub fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
+    pub(crate) fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
         if seconds > self.min_timeouts.columns_seconds / 3.0 {
             self.stood_still(seconds, now_seconds);
         }
@@ -336,7 +336,7 @@ impl HeartbeatWatch {
 
     /// A message if the job expects a step that takes longer than the lower bound of its limit;
     /// once, and again if a later step takes twice as long.
-    pub fn longer_than_asked(&mut self) -> Option<String> {
+    pub(crate) fn longer_than_asked(&mut self) -> Option<String> {
         let (step, floor) = (self.expected_step_seconds, self.min_timeouts.columns_seconds);
         if step <= floor.max(2.0 * self.reported_seconds) {
             return None;
@@ -356,12 +356,12 @@ impl HeartbeatWatch {
     }
 
     /// Seconds since the last heartbeat, if they exceed the limit.
-    pub fn hung_for(&self, now_seconds: f64) -> Option<f64> {
+    pub(crate) fn hung_for(&self, now_seconds: f64) -> Option<f64> {
         let silent = self.silent_seconds(now_seconds);
         (silent > self.limit_seconds()).then_some(silent)
     }
 
-    pub fn silent_seconds(&self, now_seconds: f64) -> f64 {
+    pub(crate) fn silent_seconds(&self, now_seconds: f64) -> f64 {
         now_seconds - self.alive_at_seconds
     }
 
@@ -388,7 +388,7 @@ impl HeartbeatWatch {
 
     /// The largest number of columns between two heartbeats: the column at which a job died is
     /// known to within this number.
-    pub fn resolution_columns(&self) -> usize {
+    pub(crate) fn resolution_columns(&self) -> usize {
         self.longest_step_columns
     }
 }

@@ -21,7 +21,7 @@ pub(super) struct Doubts(Vec<Doubt>);
 
 impl Doubts {
     /// Notes that start number `start` has named a node.
-    pub fn note(&mut self, node: &str, start: usize, is_cut_off: bool) {
+    pub(crate) fn note(&mut self, node: &str, start: usize, is_cut_off: bool) {
         let before = self.0.iter().position(|doubt| doubt.node == node);
         let before = before.map(|index| self.0.remove(index));
         let is_cut_off = is_cut_off || before.is_some_and(|before| before.is_cut_off);
@@ -29,7 +29,7 @@ impl Doubts {
     }
 
     /// Notes the nodes whose links are alive.
-    pub fn refute(&mut self, alive: &BTreeSet<String>) {
+    pub(crate) fn refute(&mut self, alive: &BTreeSet<String>) {
         for doubt in self.0.iter_mut().filter(|doubt| alive.contains(&doubt.node)) {
             doubt.is_refuted = true;
         }
@@ -37,13 +37,13 @@ impl Doubts {
 
     /// Notes that start number `start` computes: what was named before was not the reason for
     /// failures, or is not used any more.
-    pub fn forget_before(&mut self, start: usize) {
+    pub(crate) fn forget_before(&mut self, start: usize) {
         self.0.retain(|doubt| doubt.start >= start);
     }
 
     /// All nodes that were named: those that the launcher does not reach first, and of these the
     /// last one first.
-    pub fn all(&self) -> Vec<String> {
+    pub(crate) fn all(&self) -> Vec<String> {
         let mut all: Vec<&Doubt> = self.0.iter().rev().collect();
         all.sort_by_key(|doubt| !doubt.is_cut_off);
         all.into_iter().map(|doubt| doubt.node.clone()).collect()
@@ -51,13 +51,13 @@ impl Doubts {
 
     /// The nodes that the launcher does not reach, the last one first; without `refuted`, only
     /// those of which no test has shown that their links are alive.
-    pub fn cut_off(&self, refuted: bool) -> Vec<String> {
+    pub(crate) fn cut_off(&self, refuted: bool) -> Vec<String> {
         let is_one = |doubt: &&Doubt| doubt.is_cut_off && (refuted || !doubt.is_refuted);
         self.0.iter().rev().filter(is_one).map(|doubt| doubt.node.clone()).collect()
     }
 
     /// Whether the launcher does not reach a node, and no test has shown the contrary.
-    pub fn is_cut_off(&self, node: &str) -> bool {
+    pub(crate) fn is_cut_off(&self, node: &str) -> bool {
         self.0.iter().any(|doubt| doubt.node == node && doubt.is_cut_off && !doubt.is_refuted)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Action, AfterProbe, Decisions, Phase};
 use crate::SupervisorError;
+use crate::hosts::short_names;
 use crate::state::Status;
 use crate::survey::Survey;
 use skt_checkpoint::heartbeat::DONE;
@@ -40,7 +41,7 @@ impl Decisions {
                 let text = format!(
                     "{}: not reached; segments and images of the run that are there stay \
                      (`skt-hpl store clean` removes them)",
-                    silent.join(", ")
+                    short_names(silent)
                 );
                 self.notify("unclean", text);
             }
@@ -48,7 +49,7 @@ impl Decisions {
             let text = format!(
                 "{}: not reached; segments left there are removed by the next start of this run \
                  that uses the node, for which the other nodes keep a mark (`skt-hpl store list`)",
-                silent.join(", ")
+                short_names(silent)
             );
             self.notify("unclean", text);
         } else if survey.answers.values().any(|answer| answer.run_bytes > 0)

@@ -14,7 +14,7 @@ use skt_terms::exit::Exit;
 
 /// What has happened.
 #[derive(Debug)]
-pub enum Event {
+pub(crate) enum Event {
     /// The supervisor begins.
     Begin,
     /// No launcher of an earlier supervisor is known; `swept` processes that one had
@@ -66,7 +66,7 @@ pub enum Event {
 }
 
 #[derive(Debug)]
-pub enum Action {
+pub(crate) enum Action {
     /// Print to the user.
     Message(String),
     /// Print to the user and log it as an event of that kind.
@@ -93,8 +93,10 @@ pub enum Action {
 
 /// A start of the job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Start {
+pub(crate) struct Start {
     pub hosts: Vec<Host>,
     /// The value of `--resume`, if the user's arguments are not to decide.
     pub resume: Option<&'static str>,
+    /// Whether nodes run ranks of lost ones as well as their own.
+    pub shares: bool,
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::Decisions;
 use super::running::CUT_OFF;
-use crate::hosts::{Health, Host, OutOfUse, Replacement};
+use crate::hosts::{Health, Host, OutOfUse, Replacement, short_names};
 use skt_terms::exit::Exit;
 
 const WHY: &str = "is left out on trial: no start with it has given a sign of life";
@@ -230,7 +230,8 @@ impl Decisions {
             let out = trials.active.iter().filter(|host| !is_in_use(host));
             let names: Vec<&str> = out.map(|host| host.name.as_str()).collect();
             if !names.is_empty() {
-                let text = format!("the job starts without {}, which stays out", names.join(", "));
+                let text =
+                    format!("the job starts without {}, which stays out", short_names(names));
                 self.notify("excluded", text);
             }
             self.ended_trials = Some(trials);
@@ -255,9 +256,10 @@ impl Decisions {
     /// The nodes in use that the launcher does not reach, and of which no test has shown that their
     /// links are alive.
     pub(super) fn cut_off_in_use(&self) -> Option<String> {
-        let names = self.state.pool.active.iter().map(|host| host.name.as_str());
+        let placed = self.state.pool.placed();
+        let names = placed.active.iter().map(|host| host.name.as_str());
         let names: Vec<&str> = names.filter(|name| self.doubts.is_cut_off(name)).collect();
-        (!names.is_empty()).then(|| names.join(", "))
+        (!names.is_empty()).then(|| short_names(names))
     }
 
     fn choices(&self, is_unreached: bool) -> Choices {
@@ -267,7 +269,9 @@ impl Decisions {
         let hollow = if has_data { self.hollow() } else { Vec::new() };
         let parities = if has_data { self.options.parities } else { usize::MAX };
         let (doubted, cut_off) = (self.doubts.all(), self.doubts.cut_off(is_unreached));
-        let mut places: Vec<usize> = (0..active.len()).collect();
+        let away = self.state.pool.away();
+        let mut places: Vec<usize> =
+            (0..active.len()).filter(|place| !away.contains(place)).collect();
         let doubt = |place: &usize| doubted.iter().position(|name| *name == active[*place].name);
         places.sort_by_key(|place| doubt(place).unwrap_or(usize::MAX));
         let is_hollow = |place: &usize| hollow.contains(&active[*place].name);
@@ -350,20 +354,20 @@ impl Decisions {
         self.trials = None;
         if choices.cut_off.is_empty() {
             let why = "no start gave a sign of life, with each of the nodes left out in turn, and \
-                       all of them answer: see what the launcher says";
+                       all of them answer: see what the launcher printed";
             return self.give_up(why, Exit::BadInput);
         }
         let active = &self.state.pool.active;
         let names: Vec<&str> =
             choices.cut_off.iter().map(|place| active[*place].name.as_str()).collect();
-        let (needed, names) = (names.len(), names.join(", "));
+        let (needed, names) = (names.len(), short_names(names));
         if needed > spares {
             let why = format!("{names}: {CUT_OFF}; spare nodes needed: {needed}, left: {spares}");
             self.give_up(&why, Exit::Interrupted);
         } else {
             let why = format!(
                 "{names}: {CUT_OFF}; no start without them gave a sign of life either: see what \
-                 the launcher says"
+                 the launcher printed"
             );
             self.give_up(&why, Exit::BadInput);
         }

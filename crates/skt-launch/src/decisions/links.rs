@@ -23,13 +23,13 @@ pub(super) struct LinkRecord {
 }
 
 impl LinkRecord {
-    pub fn note_addresses(&mut self, survey: &Survey) {
+    pub(crate) fn note_addresses(&mut self, survey: &Survey) {
         for (name, answer) in &survey.answers {
             self.addresses.insert(name.clone(), answer.addresses.clone());
         }
     }
 
-    pub fn node_at(&self, ip: &str) -> Option<&str> {
+    pub(crate) fn node_at(&self, ip: &str) -> Option<&str> {
         let ip: IpAddr = ip.parse().ok()?;
         let has = |addresses: &&Vec<Address>| addresses.iter().any(|address| address.ip == ip);
         let mut nodes = self.addresses.iter().filter(|(_, addresses)| has(addresses));
@@ -47,8 +47,8 @@ impl Decisions {
         fn names(hosts: &[Host]) -> impl Iterator<Item = &str> {
             hosts.iter().map(|host| host.name.as_str())
         }
-        let Pool { active, spares, .. } = &self.state.pool;
-        let judged = JudgedNodes::new(names(active), names(spares), doubted.iter());
+        let Pool { active, spares, .. } = self.state.pool.placed();
+        let judged = JudgedNodes::new(names(&active), names(&spares), doubted.iter());
         let Verdict { dead, alive } = verdict::judge(findings, &judged);
         self.doubts.refute(&alive);
         let has_failed = |links: &Vec<Link>| links.iter().any(|link| link.has_failed());

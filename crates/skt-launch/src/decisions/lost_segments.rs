@@ -2,7 +2,7 @@
 
 use super::Decisions;
 use crate::survey::Survey;
-use skt_checkpoint::checkpoint::store::CLEANERS;
+use skt_store::store::CLEANERS;
 
 impl Decisions {
     /// Warns before a start if an earlier start had a checkpoint, and no node that should have

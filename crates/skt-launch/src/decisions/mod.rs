@@ -3,6 +3,8 @@
 //! and returns what follows as events.
 //!
 //! ```text
+//!            +-> Waiting --+
+//!            |             v
 //! Finding ---> ProbeRound ---> Pausing ---> Starting ---> Running ---+
 //!    |             ^                                          ^  |     |
 //!    |             +---- the launcher has ended: ------------ | -+     |
@@ -14,6 +16,7 @@
 //! |---|---|
 //! | the phases: what follows from an answer, a start, the end of a job | this one |
 //! | which nodes are replaced before a start, or left out on trial | `replace`, `exclusion` |
+//! | which nodes run the ranks of lost ones as well | `share` |
 //! | whether a running job hangs, and when its nodes are probed | `running` |
 //! | what the output and the heartbeats show | `job_output`, `program`, `corruption`, `oom` |
 //! | which nodes are cut off | `links`, `doubts` |
@@ -35,6 +38,7 @@ mod oom;
 mod program;
 mod replace;
 mod running;
+mod share;
 #[cfg(test)]
 mod tests;
 
@@ -42,14 +46,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use doubts::Doubts;
-pub use event::{Action, Event, Start};
+pub(crate) use event::Start;
+pub(crate) use event::{Action, Event};
 use exclusion::ExclusionTrials;
 use links::LinkRecord;
 use running::{CUT_OFF, RunningJob};
 
 use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
-use super::hosts::{Health, Host, Pool, UNLISTED};
-use super::probe::Purpose;
+use super::hosts::{Health, Host, Pool, UNLISTED, short_names};
+use super::probe::{Answer, Purpose};
 use super::program::ProcessEnd;
 use super::state::{Failure, StateError, SupervisorState};
 use super::survey::{Inquiry, Survey};
@@ -70,6 +75,10 @@ enum Phase {
     Pausing {
         until_unix: f64,
     },
+    /// A lost node has no spare; the nodes are asked again at this time.
+    Waiting {
+        until_unix: f64,
+    },
     Starting,
     Running,
     Over,
@@ -87,7 +96,7 @@ enum AfterProbe {
 /// The supervisor's decisions about one run. Times are Unix seconds by a clock that
 /// does not go back.
 #[derive(Debug)]
-pub struct Decisions {
+pub(crate) struct Decisions {
     /// What the user wants of the run.
     pub options: LaunchOptions,
     /// Names of the nodes that may be used.
@@ -106,6 +115,9 @@ pub struct Decisions {
     leaving: BTreeSet<String>,
     /// What the probe before a start has found.
     health: BTreeMap<String, Health>,
+    /// The answers of that probe, and the bytes of a rank's segments.
+    answers: BTreeMap<String, Answer>,
+    held_bytes: u64,
     links: LinkRecord,
     /// The trials that leave out nodes, if any are in progress.
     trials: Option<ExclusionTrials>,
@@ -138,7 +150,7 @@ struct Printed {
 
 impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
-    pub fn new(options: LaunchOptions, state: SupervisorState) -> Self {
+    pub(crate) fn new(options: LaunchOptions, state: SupervisorState) -> Self {
         let min_timeouts = MinTimeouts::from_columns(options.settings.hang_after_seconds);
         let watch = if options.is_of_program() {
             HeartbeatWatch::for_program(min_timeouts)
@@ -156,6 +168,8 @@ impl Decisions {
             doubts: Doubts::default(),
             leaving: BTreeSet::new(),
             health: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            held_bytes: 0,
             links: LinkRecord::default(),
             trials: None,
             ended_trials: None,
@@ -168,7 +182,7 @@ impl Decisions {
     }
 
     /// What is to be done now that `event` has happened, at that time.
-    pub fn on(&mut self, now_unix: f64, event: Event) -> Vec<Action> {
+    pub(crate) fn on(&mut self, now_unix: f64, event: Event) -> Vec<Action> {
         match event {
             Event::Begin => self.begin(),
             Event::NoJob { swept } => self.no_job(swept),
@@ -219,7 +233,10 @@ impl Decisions {
             let back = self.state.pool.readmit();
             self.state.blamed.retain(|name, _| !back.contains(name));
             if !back.is_empty() {
-                self.notify("readmit", format!("in again as spares: {}", back.join(", ")));
+                self.notify(
+                    "readmit",
+                    format!("in again as spares: {}", short_names(back.iter().map(String::as_str))),
+                );
             }
         }
         if !self.options.settings.replace_suspects {
@@ -243,7 +260,7 @@ impl Decisions {
     }
 
     fn found(&mut self, runs: bool) {
-        let what = if runs { "goes on" } else { "has ended" };
+        let what = if runs { "continues" } else { "has ended" };
         let start = self.state.start;
         self.notify("found", format!("start {start} of an earlier supervisor {what}"));
         let last = self.state.last_beat.as_ref();
@@ -339,11 +356,12 @@ impl Decisions {
         let mut inquiry = Inquiry {
             suspects: self.suspects.clone(),
             tries_links,
-            ..Inquiry::new(purpose, self.state.pool.clone())
+            ..Inquiry::new(purpose, self.state.pool.placed())
         };
         match purpose {
             Purpose::Start => {
                 (inquiry.lost, inquiry.leaving) = (self.known_lost(), self.leaving.clone());
+                inquiry.share_after = self.may_share().then_some(self.state.pool.spares.len());
                 // Before the first start nothing is lost by waiting. Nodes whose data is not
                 // rebuilt yet are losses already.
                 if self.state.start > 0 {
@@ -372,7 +390,7 @@ impl Decisions {
             Phase::ProbeRound(AfterProbe::Stop) => self.stopped(),
             Phase::ProbeRound(AfterProbe::Finish(exit)) => self.cleaned(*exit, &survey),
             Phase::ProbeRound(AfterProbe::Forget(exit)) => self.finish(*exit),
-            phase => unreachable!("nobody was asked: {phase:?}"),
+            phase => unreachable!("no node was asked: {phase:?}"),
         }
     }
 
@@ -397,7 +415,9 @@ impl Decisions {
         let pool = &self.state.pool;
         let all = pool.active.iter().chain(&pool.spares);
         self.health = all.map(|host| (host.name.clone(), health(host))).collect();
+        self.held_bytes = survey.held_bytes;
         self.note_links(&survey);
+        self.answers = survey.answers;
         self.replace_lost(now_unix);
     }
 
@@ -406,14 +426,14 @@ impl Decisions {
             // A node is not named twice.
             nodes.retain(|node| self.printed.warnings.insert((text.clone(), (*node).to_owned())));
             if !nodes.is_empty() {
-                self.notify("warning", format!("warning: {}: {text}", nodes.join(", ")));
+                self.notify("warning", format!("warning: {}: {text}", short_names(nodes)));
             }
         }
     }
 
     /// Whether `line` of the job is a warning that the user was given before the job started. The
     /// job may know its nodes by other names.
-    pub fn has_printed(&self, line: &str) -> bool {
+    pub(crate) fn has_printed(&self, line: &str) -> bool {
         let warning = line.strip_prefix("warning: ");
         let is_printed =
             |line: &str| self.printed.warnings.iter().any(|(text, _)| line.ends_with(text));
@@ -427,6 +447,7 @@ impl Decisions {
         self.suspects.clear();
         self.leaving.clear();
         self.links.dead.clear();
+        state.reason = None;
         // Without `require`, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.options.is_protected
             && !self.options.is_of_program()
@@ -439,7 +460,8 @@ impl Decisions {
         };
         let hosts = state.pool.used(self.options.ranks);
         self.phase = Phase::Starting;
-        self.act(Action::Launch(Start { hosts, resume }));
+        let shares = !state.pool.guests.is_empty();
+        self.act(Action::Launch(Start { hosts, resume, shares }));
     }
 
     fn launched(&mut self, now_unix: f64, launcher: Process) {
@@ -470,7 +492,14 @@ impl Decisions {
         // All that a job has written before it was found is read before the first tick.
         self.watch.replayed(now_unix);
         match &self.phase {
-            Phase::Pausing { .. } if stops > 0 || self.is_over_for_program() => self.stopped(),
+            Phase::Pausing { .. } | Phase::Waiting { .. }
+                if stops > 0 || self.is_over_for_program() =>
+            {
+                self.stopped();
+            }
+            Phase::Waiting { until_unix } if now_unix >= *until_unix => {
+                self.ask_then(AfterProbe::Start);
+            }
             Phase::Pausing { until_unix } if now_unix >= *until_unix => self.launch(),
             Phase::Running => self.watch_job(now_unix, stops),
             _ => {}

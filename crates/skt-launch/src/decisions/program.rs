@@ -68,7 +68,7 @@ impl Decisions {
                 let exit = code.map_or(unknown, Exit::OfProgram);
                 self.note_failure(now_unix, format!("{words}; {how}"));
                 self.state.reason = Some(format!(
-                    "{words}, after the program had said that all is reported (skt_finalize(1)): \
+                    "{words}, after the program had reported that all is reported (skt_finalize(1)): \
                      what it did after that may be incomplete, and nothing is left to continue from"
                 ));
                 self.clean(exit);
@@ -78,7 +78,7 @@ impl Decisions {
             }
             ProgramVerdict::Done if is_open => {
                 let text = format!(
-                    "the data of run {} stays on its nodes, as the program has not said that all \
+                    "the data of run {} stays on its nodes, as the program has not reported that all \
                      is reported (skt_finalize(1)): the same command continues from it, `skt-hpl \
                      store clean --run {0}` removes it",
                     self.state.run_id
@@ -106,7 +106,7 @@ impl Decisions {
     pub(super) fn finish_if_refused(&mut self) -> bool {
         let Some((code, words)) = self.pending_refusal.take() else { return false };
         let is_well = |name: &str| self.health_of(name) == Health::Well;
-        if !self.state.pool.active.iter().all(|host| is_well(&host.name)) {
+        if !self.state.pool.placed().active.iter().all(|host| is_well(&host.name)) {
             return self.has_failed_too_often();
         }
         let why = format!("{words}, and all nodes are well; data of earlier starts is kept");

@@ -5,10 +5,11 @@
 use std::collections::BTreeSet;
 
 use super::exclusion::Exclusion;
-use super::{AfterProbe, Decisions, Phase};
+use super::{Action, AfterProbe, Decisions, Phase};
 use crate::after_ending;
 use crate::hosts::{Health, Host, Replacement, SparesSpent};
 use crate::state::Failure;
+use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
 
 impl Decisions {
@@ -51,7 +52,7 @@ impl Decisions {
         if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
             for (name, why) in std::mem::take(&mut self.links.dead) {
                 let text =
-                    format!("warning: {name}: {why}; it is used all the same: too few spares");
+                    format!("warning: {name}: {why}; it is used despite that: too few spares");
                 self.links.tried_anyway.push(name);
                 self.notify("warning", text);
             }
@@ -76,10 +77,14 @@ impl Decisions {
                 self.trials = None;
                 self.running.is_unreached = false;
             }
-            Some(Err(spent)) => {
-                return self.give_up(&spent.to_string(), Exit::Interrupted);
+            Some(Err(mut spent)) => {
+                self.note_replaced(std::mem::take(&mut spent.replaced));
+                if let Err(why) = self.share_lost(&spent) {
+                    return self.wait_or_give_up(now_unix, &why);
+                }
             }
         }
+        self.unshare();
         if self.running.is_unreached || self.cut_off_in_use().is_some() {
             match self.exclude(self.running.is_unreached) {
                 Exclusion::Of(left_out) => self.note_replaced(left_out),
@@ -88,11 +93,35 @@ impl Decisions {
             }
         }
         self.running.is_unreached = false;
+        self.warn_without_room();
         let pause_seconds = after_ending::backoff_seconds(&self.past());
         if pause_seconds > 0.0 {
             self.notify("pause", format!("{pause_seconds:.0} s before the next start"));
         }
         self.phase = Phase::Pausing { until_unix: now_unix + pause_seconds };
+    }
+
+    /// Lost nodes have no spare: waits for them if the user wants that and there is time, and gives
+    /// up otherwise.
+    fn wait_or_give_up(&mut self, now_unix: f64, spent: &str) {
+        let settings = &self.options.settings;
+        let until_unix = now_unix + settings.probe_limit_seconds;
+        if settings.no_spare != NoSpare::Wait {
+            return self.give_up(spent, Exit::Interrupted);
+        }
+        if self.options.end_unix.is_some_and(|end_unix| until_unix >= end_unix) {
+            let why = format!("{spent}, and the time ends");
+            return self.give_up(&why, Exit::Interrupted);
+        }
+        let text = format!("{spent}: waiting for it to answer");
+        if self.state.reason.as_ref() != Some(&text) {
+            self.notify("waiting", text.clone());
+            self.state.reason = Some(text);
+            self.act(Action::Save);
+        }
+        // A link is tested again once its ends answer.
+        self.links.dead.clear();
+        self.phase = Phase::Waiting { until_unix };
     }
 
     /// Reports the nodes that were replaced, and notes them as the reason of the last failure.
@@ -105,6 +134,11 @@ impl Decisions {
                 self.state.hollow.insert(change.by.clone());
             }
         }
+        self.note_losses(replaced);
+    }
+
+    /// Notes lost nodes as the reason of the last failure, unless another start has followed it.
+    pub(super) fn note_losses(&mut self, replaced: Vec<Replacement>) {
         if let Some(failure) = self.state.failures.last_mut()
             && failure.relaunched_unix.is_none()
             && !replaced.is_empty()

@@ -13,6 +13,7 @@ use crate::probe::tests::answer;
 use crate::program::{ProcessEnd, Program, RankEnd};
 use crate::state::Status;
 use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat};
+use skt_config::launch::NoSpare;
 use skt_config::{LaunchDraft, LaunchSettings};
 use skt_host::starter::Starter;
 
@@ -127,10 +128,12 @@ fn shown(action: &Action) -> String {
             let (losses, lost) = (losses.unwrap_or_default(), lost.unwrap_or_default());
             format!("ask {purpose} {} + {}{losses}{lost}", names(&pool.active), names(&pool.spares))
         }
-        Action::Launch(Start { hosts, resume }) => match resume {
-            None => format!("launch {}", names(hosts)),
-            Some(resume) => format!("launch {} --resume {resume}", names(hosts)),
-        },
+        Action::Launch(Start { hosts, resume, shares }) => {
+            let resume = resume.map_or(String::new(), |resume| format!(" --resume {resume}"));
+            let ranks: Vec<String> = hosts.iter().map(|host| host.slots.to_string()).collect();
+            let ranks = shares.then(|| format!(" with {} rank(s)", ranks.join(" ")));
+            format!("launch {}{}{resume}", names(hosts), ranks.unwrap_or_default())
+        }
         Action::End(Ok(exit)) => format!("end {}", exit.code()),
         Action::End(Err(error)) => format!("end: {error}"),
         other => format!("{other:?}"),
@@ -614,6 +617,156 @@ fn without_a_spare_the_run_gives_up_until_the_node_is_back() {
     next.launches(1.0, "n1 n2 n3 --resume require");
 }
 
+fn waiting() -> LaunchOptions {
+    let settings = |settings: &mut LaunchSettings| settings.no_spare = NoSpare::Wait;
+    LaunchOptions { end_unix: Some(10_000.0), ..options_with(settings) }
+}
+
+#[test]
+fn a_lost_node_without_a_spare_is_waited_for() {
+    let mut play = Play::computing(waiting(), &["s1"]);
+    play.fails();
+    let lines = play.answers_but(&["n2", "s1"]);
+    lines.has("waiting: n2 (no answer) cannot be used, and no spare node is left: waiting for it");
+    lines.lacks("gave-up");
+    let limit = play.decisions.options.settings.probe_limit_seconds;
+    for _ in 0..3 {
+        play.tick_after(limit - 0.1).none();
+        play.tick_after(0.1).has("ask start n1 n2 n3");
+        // Printed once.
+        play.answers_but(&["n2"]).none();
+    }
+    assert!(play.decisions.state.reason.is_some());
+    play.tick_after(limit).has("ask start n1 n2 n3");
+    play.answers_but(&[]).lacks("waiting");
+    play.launches(1.0, "n1 n2 n3 --resume require");
+    assert_eq!(play.decisions.state.reason, None);
+}
+
+#[test]
+fn a_wait_for_a_node_ends_by_request_and_with_the_time() {
+    let mut play = Play::computing(waiting(), &[]);
+    play.fails();
+    play.answers_but(&["n2"]).has("waiting: ");
+    play.stops(1).has("stopped: ").ends(75);
+    let mut play = Play::computing(waiting(), &[]);
+    play.fails();
+    play.now = 10_000.0 - play.decisions.options.settings.probe_limit_seconds;
+    play.answers_but(&["n2"]).has("no spare node is left, and the time ends").ends(75);
+}
+
+/// Nodes share the ranks of a lost one; one rank needs `rank_bytes`.
+fn sharing(rank_bytes: u64) -> LaunchOptions {
+    let mut options = options_with(|settings| settings.no_spare = NoSpare::Spread);
+    (options.sharing.rank_bytes, options.sharing.n) = (rank_bytes, Some(1000));
+    options
+}
+
+impl Play {
+    /// Node n1 runs the rank of n2, too, and the job computes again.
+    fn sharing() -> Self {
+        let mut play = Play::computing(sharing(0), &[]);
+        play.fails();
+        play.answers_but(&["n2"]);
+        play.launches(0.0, "n1 n3 with 2 1 rank(s) --resume require");
+        play.beats(&[("factor", 64), ("factor", 128)]);
+        play
+    }
+}
+
+#[test]
+fn ranks_of_a_lost_node_share_another_until_it_is_back() {
+    let mut play = Play::computing(sharing(0), &[]);
+    play.fails();
+    let lines = play.answers_but(&["n2"]);
+    lines.has("shared: n2 no answer; n1 runs its ranks, too").lacks("gave-up");
+    play.launches(0.0, "n1 n3 with 2 1 rank(s) --resume require");
+    assert_eq!(play.decisions.hollow(), ["n2"]);
+    // Its rank is not rebuilt when the next start fails: nothing moves that could be lost, too.
+    play.fails();
+    play.answers_but(&[]).lacks("unshared");
+    play.launches(1.0, "n1 n3 with 2 1 rank(s) --resume require");
+    play.beats(&[("factor", 64), ("factor", 128)]);
+    play.fails().has("ask start n1 n3 + n2");
+    play.answers_but(&["n2"]).lacks("shared");
+    play.launches(2.0, "n1 n3 with 2 1 rank(s) --resume require");
+    play.beats(&[("factor", 192), ("factor", 256)]);
+    play.fails();
+    play.answers_but(&[]).has("unshared: n2 has the ranks of n2 to itself");
+    play.launches(4.0, "n1 n2 n3 --resume require");
+    assert_eq!(play.decisions.hollow(), ["n2"]);
+}
+
+#[test]
+fn a_node_that_is_back_replaces_the_next_lost_one() {
+    let mut play = Play::sharing();
+    play.fails();
+    let lines = play.answers_but(&["n3"]);
+    lines.has("replaced: n3 no answer; n2 takes its place").lacks("shared");
+    play.launches(0.0, "n1 n2 with 2 1 rank(s) --resume require");
+}
+
+/// The supervisor is killed while nodes share.
+#[test]
+fn the_next_supervisor_finds_the_ranks_where_they_are() {
+    let mut play = Play::sharing();
+    let text = serde_json::to_string(&play.decisions.state).unwrap();
+    play.decisions.state = serde_json::from_str(&text).unwrap();
+    let mut play = play.next(sharing(0));
+    play.answers_but(&["n2"]).lacks("shared");
+    play.launches(0.0, "n1 n3 with 2 1 rank(s) --resume require");
+}
+
+#[test]
+fn spares_are_used_before_nodes_share() {
+    let mut play = Play::computing(sharing(0), &["s1"]);
+    play.fails();
+    let lines = play.answers_but(&["n1", "n2"]);
+    lines.has("replaced: n1 no answer; s1 takes its place");
+    lines.has("shared: n2 no answer; s1 runs its ranks, too");
+    play.launches(0.0, "s1 n3 with 2 1 rank(s) --resume require");
+    // A spare that has not answered yet is waited for.
+    let mut play = Play::computing(sharing(0), &["s1"]);
+    play.fails();
+    play.answers_as(&["s1"], &Health::Unknown, &["n1"]).has("ask start ").lacks("shared");
+}
+
+#[test]
+fn too_little_memory_for_one_more_rank_is_named() {
+    let have = answer().available_bytes;
+    let mut play = Play::computing(sharing(0), &[]);
+    play.decisions.options = sharing(have);
+    play.fails();
+    let lines = play.answers_but(&["n2"]);
+    lines.has("n2 (no answer) cannot be used, and no spare node is left; no other node has room");
+    lines.has("for 2 ranks: ").has(" are missing (N = 707 would have fitted); --no-spare wait");
+    lines.lacks("shared").ends(75);
+}
+
+#[test]
+fn nodes_without_room_are_warned_of_at_the_first_start() {
+    let have = answer().available_bytes;
+    let warning = "warning: warning: no node has room for one more rank: a loss stops the run; n1 ";
+    let mut play = Play::begun(sharing(have), state(&[]));
+    play.answers_but(&[]).has(warning).has(" are missing; N = 707 would fit");
+    play.launches(0.0, "n1 n2 n3");
+    play.fails();
+    play.answers_but(&[]).lacks("no node has room");
+    let waits = options_with(|settings| settings.no_spare = NoSpare::Wait);
+    let sharing_waits = LaunchOptions { sharing: sharing(have).sharing, ..waits };
+    for (options, spares) in
+        [(sharing(have / 2), &[][..]), (sharing(have), &["s1"]), (sharing_waits, &[])]
+    {
+        Play::begun(options, state(spares)).answers_but(&[]).lacks("no node has room");
+    }
+}
+
+#[test]
+fn nodes_do_not_share_before_the_first_start() {
+    let mut play = Play::begun(sharing(0), state(&[]));
+    play.answers_but(&["n2"]).lacks("shared").ends(75);
+}
+
 #[test]
 fn excluded_nodes_are_readmitted_on_request() {
     let mut play = Play::computing(options(), &["s1"]);
@@ -812,10 +965,10 @@ fn oom_kill_is_recognized_by_the_counts_of_its_node() {
             (lines, play.decisions.state.failures.last().unwrap().how.clone())
         };
         for (now, text) in [
-            (4, "the kernel's OOM killer ended a process on n2 meanwhile (oom_kill 3 -> 4)"),
+            (4, "the kernel's OOM killer ended a process on n2 during the run (oom_kill 3 -> 4)"),
             (
                 4,
-                "no OOM kill on n2 meanwhile (oom_kill 4): the kernel has not sent the SIGKILL \
+                "no new OOM kill on n2 (oom_kill 4): the kernel has not sent the SIGKILL \
                  for want of memory",
             ),
         ] {
@@ -1000,7 +1153,7 @@ fn job_of_an_earlier_supervisor_is_adopted_or_has_ended() {
         (lines, play)
     };
     let (lines, mut play) = found(true);
-    lines.has("found: start 1 of an earlier supervisor goes on");
+    lines.has("found: start 1 of an earlier supervisor continues");
     play.is_done(0).has("ask clean n1 n2 n3 + ");
     let (lines, mut play) = found(false);
     lines.has("found: start 1 of an earlier supervisor has ended");
@@ -1048,9 +1201,9 @@ fn failed_residual_in_any_start_decides_the_exit() {
 #[test]
 fn unprintable_report_is_reported_again_at_the_end() {
     let mut play = Play::computing(options(), &[]);
-    let (source, file) = (io::Error::other("closed"), "attempt-1.out".into());
+    let (source, file) = (io::Error::other("closed"), "start-1.out".into());
     let lines = play.on(Event::Unprinted { source, file });
-    lines.has("unprinted: standard output: closed; the report stays in attempt-1.out");
+    lines.has("unprinted: standard output: closed; the report stays in start-1.out");
     play.on(Event::Report(b"a\n".into())).none();
     play.is_done(0);
     play.answers_but(&[]);
@@ -1143,7 +1296,7 @@ fn first_start_with_too_few_spares_checks_the_link_test() {
     let begin = || {
         let mut play = Play::begun(options(), state(&[]));
         let lines = play.links_dead(&["n2"]);
-        lines.has("warning: n2: its link is dead").has("it is used all the same: too few spares");
+        lines.has("warning: n2: its link is dead").has("it is used despite that: too few spares");
         play.launches(0.0, "n1 n2 n3");
         play
     };
@@ -1465,8 +1618,7 @@ fn program_without_checkpoints_between_failures_is_given_up() {
 #[test]
 fn program_that_fails_after_its_report_ends_with_its_code() {
     let killed = || Some(ProcessEnd::Signal(11));
-    let unknown =
-        "1 of 3 ranks have not told how they ended: a node is lost, or the launcher has ended them";
+    let unknown = "1 of 3 ranks have not reported how they ended: a node is lost, or the launcher has ended them";
     for (end, stops, code, how) in [
         (killed(), 0, 139, "rank 0 on n1 was killed by signal 11"),
         (killed(), 1, 139, "rank 0 on n1 was killed by signal 11"),
@@ -1484,7 +1636,7 @@ fn program_that_fails_after_its_report_ends_with_its_code() {
         lines.has("failure: start 1 failed in phase reported at").has("ask clean n1 n2 n3 s1 + ");
         play.answers_but(&[]).has("ask forget n1 n2 n3 s1 + ");
         let lines = play.answers_but(&[]);
-        let last = format!("finished: exit code {code}: {how}, after the program had said");
+        let last = format!("finished: exit code {code}: {how}, after the program had reported");
         lines.has(&last).lacks("is done").ends(code);
     }
 }

@@ -2,44 +2,83 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
+use std::fs;
 use std::net::Ipv6Addr;
+use std::path::Path;
 
 use super::{Host, HostsError, RANKS_MAX, check_name};
 use skt_terms::shown::shown;
 
-/// Reads a host file. A line is a name and optionally the number of ranks: `n1 slots=4` (Open MPI),
-/// `n1:4` (MPICH), or the name repeated for each rank (PBS). `#` starts a comment. Open MPI's
-/// `max_slots=` is skipped.
+/// A host file that was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostFile {
+    pub hosts: Vec<Host>,
+    /// What in the file has no effect here, or may be meant otherwise.
+    pub warnings: Vec<String>,
+}
+
+impl HostFile {
+    /// Reads a host file, see [`parse`].
+    ///
+    /// # Errors
+    /// See [`HostsError`].
+    pub fn read(path: &Path) -> Result<Self, HostsError> {
+        let file = path.display().to_string();
+        let text = fs::read_to_string(path).map_err(|why| HostsError(format!("{file}: {why}")))?;
+        parse(&text, &file)
+    }
+}
+
+/// A line of a host file.
+#[derive(Debug, Default)]
+struct Line<'a> {
+    name: &'a str,
+    slots: Option<&'a str>,
+    max_slots: Option<&'a str>,
+    /// The first word that has no effect here.
+    ignored: Option<&'a str>,
+    /// Whether the line is a name alone.
+    is_name: bool,
+}
+
+/// What launchers take in a host file and `launch` leaves to their configuration: how a node is
+/// reached and by which user, and what its ranks use there.
+const IGNORED: [&str; 15] = [
+    "user",
+    "username",
+    "user-name",
+    "user_name",
+    "port",
+    "boards",
+    "sockets",
+    "cores",
+    "cpu_set",
+    "cpu-set",
+    "binding",
+    "bindmap",
+    "map",
+    "ifname",
+    "iface",
+];
+
+/// Reads a host file. A line is a name and optionally the number of ranks: `n1 slots=4` or `n1
+/// cpu = 4` (Open MPI), `n1:4` (MPICH), `n1 4 all.q@n1 UNDEFINED` (Grid Engine), or the name
+/// repeated for each rank (PBS, LSF). Without a number `max_slots=` is it, as in Open MPI. `#` and
+/// `//` start comments.
 ///
 /// # Errors
 /// See [`HostsError`]; a list with more than [`RANKS_MAX`] ranks is an error, too.
-pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
+pub fn parse(text: &str, file: &str) -> Result<HostFile, HostsError> {
     let mut hosts: Vec<Host> = Vec::new();
     let mut places = HashMap::new();
     let mut ranks = 0;
+    let mut lines = Lines::default();
     for (index, line) in text.lines().enumerate() {
         let bad = |what: String| HostsError(format!("{file}:{}: {what}", index + 1));
-        let line = line.split('#').next().unwrap_or("").trim();
-        let mut words = line.split_whitespace();
-        let Some(first) = words.next() else { continue };
-        let (name, mut slots) = name_and_count(first);
-        for word in words {
-            match word.split_once('=') {
-                Some(("slots", _)) if slots.is_some() => {
-                    return Err(bad(format!("'{}' is a second number of ranks", shown(word))));
-                }
-                Some(("slots", count)) => slots = Some(count),
-                Some(("max_slots" | "max-slots", _)) => {}
-                _ => {
-                    return Err(bad(format!(
-                        "'{}' is not understood; a line is `NAME slots=COUNT`",
-                        shown(word)
-                    )));
-                }
-            }
-        }
-        check_name(name).map_err(bad)?;
-        let slots = match slots {
+        let joined = joined(line);
+        let Some(line) = read_line(&joined).map_err(bad)? else { continue };
+        check_name(line.name).map_err(bad)?;
+        let slots = match line.slots.or(line.max_slots) {
             None => 1,
             Some(count) => match count.parse() {
                 Ok(count @ 1..=RANKS_MAX) => count,
@@ -53,21 +92,119 @@ pub fn parse(text: &str, file: &str) -> Result<Vec<Host>, HostsError> {
         if ranks > RANKS_MAX {
             return Err(bad(format!("{ranks} ranks up to here, {RANKS_MAX} at most")));
         }
-        match places.get(name) {
+        lines.note(&line, index + 1);
+        match places.get(line.name) {
             Some(&place) => {
                 let host: &mut Host = &mut hosts[place];
                 host.slots += slots;
             }
             None => {
-                places.insert(name, hosts.len());
-                hosts.push(Host { name: name.to_owned(), slots });
+                places.insert(line.name.to_owned(), hosts.len());
+                hosts.push(Host { name: line.name.to_owned(), slots });
             }
         }
     }
     if hosts.is_empty() {
         return Err(HostsError(format!("{file}: no node in it")));
     }
-    Ok(hosts)
+    let warnings = lines.warnings(&hosts, file);
+    Ok(HostFile { hosts, warnings })
+}
+
+/// The line without its comment and without blanks around `=`.
+fn joined(line: &str) -> String {
+    let line = line.split('#').next().unwrap_or("").split("//").next().unwrap_or("");
+    line.split('=').map(str::trim).collect::<Vec<_>>().join("=")
+}
+
+fn read_line(line: &str) -> Result<Option<Line<'_>>, String> {
+    let mut words = line.split_whitespace().peekable();
+    let Some(first) = words.next() else { return Ok(None) };
+    let user = first.find('@').filter(|at| *at > 0).map(|at| &first[..=at]);
+    let (name, slots) = name_and_count(&first[user.map_or(0, str::len)..]);
+    let is_name = name == line.trim();
+    let mut found = Line { name, slots, ignored: user, is_name, ..Line::default() };
+    while let Some(word) = words.next() {
+        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
+        match word.split_once('=') {
+            Some(("slots" | "cpu" | "count", count)) => {
+                if found.slots.replace(count).is_some() {
+                    return Err(format!("'{}' is a second number of ranks", shown(word)));
+                }
+            }
+            Some((key, count)) if is_max(key) => found.max_slots = Some(count),
+            Some((key, _)) if IGNORED.contains(&key) => {
+                found.ignored.get_or_insert(word);
+            }
+            // Grid Engine: then come the queue and the processors there.
+            None if is_number && found.slots.is_none() => {
+                found.slots = Some(word);
+                if words.peek().is_some_and(|queue| queue.contains('@')) {
+                    break;
+                }
+            }
+            _ => {
+                return Err(format!(
+                    "'{}' is not understood; a line is `NAME slots=COUNT`",
+                    shown(word)
+                ));
+            }
+        }
+    }
+    Ok(Some(found))
+}
+
+/// Whether this is a name of Open MPI for the most ranks that a node may have.
+fn is_max(key: &str) -> bool {
+    let key = key.replace('-', "_");
+    let rest = key.strip_prefix("max_").or_else(|| key.strip_suffix("_max"));
+    rest.is_some_and(|rest| ["slots", "cpu", "count"].contains(&rest))
+}
+
+/// What the warnings about a file need of its lines.
+#[derive(Default)]
+struct Lines {
+    /// How many lines name a node.
+    times: BTreeMap<String, usize>,
+    /// Whether a line has more than a name.
+    has_more: bool,
+    /// The first word that is ignored, with its line, and the number of lines with such words.
+    ignored: Option<(String, usize, usize)>,
+}
+
+impl Lines {
+    fn note(&mut self, line: &Line, number: usize) {
+        *self.times.entry(line.name.to_owned()).or_default() += 1;
+        self.has_more |= !line.is_name;
+        if let Some(word) = line.ignored {
+            self.ignored.get_or_insert_with(|| (word.to_owned(), number, 0)).2 += 1;
+        }
+    }
+
+    /// Nodes that several lines name get the sum of their ranks, as Open MPI counts them; this is
+    /// meant if all lines are names alone and all names are repeated (PBS).
+    fn warnings(&self, hosts: &[Host], file: &str) -> Vec<String> {
+        let ignored = self.ignored.as_ref().map(|(word, number, lines)| {
+            let word = shown(word);
+            let others = match lines - 1 {
+                0 => String::new(),
+                others => format!(", and such words on {others} more line(s)"),
+            };
+            format!(
+                "{file}:{number}: '{word}' is ignored{others}: users, ports and the places of \
+                 ranks are for the configuration of ssh (~/.ssh/config) and of the launcher"
+            )
+        });
+        let is_meant = !self.has_more && self.times.values().all(|times| *times > 1);
+        let is_repeated = |host: &&Host| !is_meant && self.times[&host.name] > 1;
+        let repeated = hosts.iter().filter(is_repeated).map(|Host { name, slots }| {
+            format!(
+                "{file}: several lines name {name}: it gets the {slots} ranks that they add up \
+                 to; name it once, with slots=COUNT"
+            )
+        });
+        ignored.into_iter().chain(repeated).collect()
+    }
 }
 
 /// The name and the number of ranks in `n1:4`, `[fe80::1]:4`, or either without a number.
@@ -83,22 +220,6 @@ fn name_and_count(word: &str) -> (&str, Option<&str>) {
         Some((name, count)) if !is_address(word) => (name, Some(count)),
         _ => (word, None),
     }
-}
-
-/// The nodes that several lines of a host file name, each with the sum of its ranks, as Open MPI
-/// counts them. Empty if all lines are names alone and all names are repeated (PBS).
-pub fn repeated(text: &str, hosts: &[Host]) -> Vec<Host> {
-    let lines = || text.lines().map(|line| line.split('#').next().unwrap_or("").trim());
-    let first = |line: &str| line.split([' ', '\t']).next().unwrap_or("").to_owned();
-    let name_of = |line: &str| name_and_count(&first(line)).0.to_owned();
-    let is_plain = lines().all(|line| name_of(line) == line);
-    let mut times: BTreeMap<String, usize> = BTreeMap::new();
-    for line in lines() {
-        *times.entry(name_of(line)).or_default() += 1;
-    }
-    let is_meant = is_plain && hosts.iter().all(|host| times[&host.name] > 1);
-    let is_repeated = |host: &&Host| !is_meant && times.get(&host.name).is_some_and(|n| *n > 1);
-    hosts.iter().filter(is_repeated).cloned().collect()
 }
 
 pub fn openmpi_file(hosts: &[Host]) -> String {
@@ -125,34 +246,76 @@ mod tests {
         Host { name: name.to_owned(), slots }
     }
 
+    fn hosts_of(text: &str) -> Vec<Host> {
+        parse(text, "h").unwrap().hosts
+    }
+
     #[test]
     fn host_files_of_all_launchers_are_understood() {
         let text = "# nodes\nn1 slots=4 max_slots=8\nn2:2 # two\n\nn3\nn4\nn4\n";
-        let hosts = parse(text, "h").unwrap();
+        let hosts = hosts_of(text);
         assert_eq!(hosts, [host("n1", 4), host("n2", 2), host("n3", 1), host("n4", 2)]);
-        assert_eq!(parse(&openmpi_file(&hosts), "h").unwrap(), hosts);
-        assert_eq!(parse(&hydra_file(&hosts), "h").unwrap(), hosts);
+        assert_eq!(hosts_of(&openmpi_file(&hosts)), hosts);
+        assert_eq!(hosts_of(&hydra_file(&hosts)), hosts);
+    }
+
+    /// Open MPI 4.1.4 takes each of these, with this number of ranks.
+    #[test]
+    fn lines_of_open_mpi_are_understood() {
+        for (line, slots) in [
+            ("n1 slots = 2", 2),
+            ("n1 slots= 2 max_slots =4", 2),
+            ("n1\tcpu=2", 2),
+            ("n1 count=2 // two", 2),
+            ("n1 max-slots=3", 3),
+            ("n1 cpu_max=3", 3),
+            ("// nodes\nn1", 1),
+            ("  n1  ", 1),
+        ] {
+            let found = parse(line, "h").unwrap();
+            assert_eq!(found, HostFile { hosts: vec![host("n1", slots)], warnings: vec![] });
+        }
+    }
+
+    #[test]
+    fn lines_of_grid_engine_are_understood() {
+        let text = "n1 16 all.q@n1 UNDEFINED\nn2 8 all.q@n2 <NULL>\nn1 4 short.q@n1 0,0:0,1\n";
+        assert_eq!(hosts_of(text), [host("n1", 20), host("n2", 8)]);
+        assert_eq!(hosts_of("n1 2\n"), [host("n1", 2)]);
+    }
+
+    #[test]
+    fn ignored_words_are_reported_once() {
+        let text = "n0\nbob@n1 slots = 2\nn2 slots=2 username = bob\nn3 port=3\n";
+        let HostFile { hosts, warnings } = parse(text, "h").unwrap();
+        assert_eq!(hosts, [host("n0", 1), host("n1", 2), host("n2", 2), host("n3", 1)]);
+        let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+        let want = "h:2: 'bob@' is ignored, and such words on 2 more line(s): users, ports";
+        assert!(warning.starts_with(want), "{warning}");
     }
 
     #[test]
     fn ipv6_addresses_are_host_names() {
         let text = "fe80::1 slots=4\n[fe80::2]:2\n[fe80::3]\n::1\nfe80::1:2\n10.0.0.1:3\n";
-        let hosts = parse(text, "h").unwrap();
+        let hosts = hosts_of(text);
         let expected = [("fe80::1", 4), ("fe80::2", 2), ("fe80::3", 1), ("::1", 1)];
         let expected = expected.into_iter().chain([("fe80::1:2", 1), ("10.0.0.1", 3)]);
         assert_eq!(hosts, expected.map(|(name, slots)| host(name, slots)).collect::<Vec<_>>());
-        assert_eq!(parse(&openmpi_file(&hosts), "h").unwrap(), hosts);
-        let twice = "[fe80::2]:2\nfe80::2 slots=1\n";
-        assert_eq!(repeated(twice, &parse(twice, "h").unwrap()), [host("fe80::2", 3)]);
+        assert_eq!(hosts_of(&openmpi_file(&hosts)), hosts);
+        assert_eq!(hosts_of("[fe80::2]:2\nfe80::2 slots=1\n"), [host("fe80::2", 3)]);
     }
 
     #[test]
     fn nodes_named_on_several_lines_are_reported() {
-        let warning = |text: &str| repeated(text, &parse(text, "h").unwrap());
-        assert_eq!(warning("n1\nn2\nn1 # again\n"), [host("n1", 2)]);
-        assert_eq!(warning("n1 slots=2\nn1 slots=2\nn2:2\n"), [host("n1", 4)]);
-        assert_eq!(warning("n1\nn2\n\nn3 slots=4\n"), []);
-        assert_eq!(warning("# PBS\nn1\nn1\nn2\nn2\n"), [], "a line a rank");
+        let names = |text: &str| {
+            let warnings = parse(text, "h").unwrap().warnings;
+            let name = |text: String| text.split(": ").nth(1).unwrap().to_owned();
+            warnings.into_iter().map(name).collect::<Vec<_>>()
+        };
+        assert_eq!(names("n1\nn2\nn1 # again\n"), ["several lines name n1"]);
+        assert_eq!(names("n1 slots=2\nn1 slots=2\nn2:2\n"), ["several lines name n1"]);
+        assert_eq!(names("n1\nn2\n\nn3 slots=4\n"), [""; 0]);
+        assert_eq!(names("# PBS\nn1\nn1\nn2\nn2\n"), [""; 0], "a line a rank");
     }
 
     #[test]
@@ -163,6 +326,15 @@ mod tests {
             ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
             ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
             ("n1;reboot", "h:1: 'n1;reboot' is no host name"),
+            ("^n1", "h:1: '^n1' is no host name"),
+            ("+n0", "h:1: '+n0' is no host name"),
+            ("@n1", "h:1: '@n1' is no host name"),
+            ("bob@-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),
+            ("/*", "h:1: '/*' is no host name"),
+            ("n1 2 4", "h:1: '4' is not understood; a line is `NAME slots=COUNT`"),
+            ("n1 2 slots=2", "h:1: 'slots=2' is a second number of ranks"),
+            ("n1 slots", "h:1: 'slots' is not understood; a line is `NAME slots=COUNT`"),
+            ("n1 slots =", "h:1: '' is no number of ranks (1 to 16777216)"),
             ("[n1]:2", "h:1: '[n1]' is no host name"),
             ("[::1]x", "h:1: '[' is no host name"),
             ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),

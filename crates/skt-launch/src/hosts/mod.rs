@@ -1,15 +1,21 @@
 //! The nodes of a run: reads lists of them, and replaces lost ones.
 
+mod batch;
 mod file;
+mod names;
 mod pool;
+mod share;
 mod slurm;
 
 use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-pub use file::{hydra_file, openmpi_file, parse, repeated};
+pub use batch::{ListedNodes, listed_in};
+pub use file::{HostFile, hydra_file, openmpi_file, parse};
+pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement, SparesSpent, UNLISTED};
+pub(crate) use share::{Lack, Sharing, Unshared};
 pub use slurm::{expand_slurm, expand_tasks};
 
 use skt_terms::shown::shown;

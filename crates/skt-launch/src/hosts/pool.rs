@@ -1,10 +1,11 @@
 //! The nodes in use, the spares and those that are out; lost nodes are replaced here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::Host;
+use super::names::with_reasons;
 
 /// Why a node is out that the list of nodes lacks. If a later list has it, it is a new node.
 pub const UNLISTED: &str = "is not listed any more";
@@ -17,12 +18,18 @@ pub struct OutOfUse {
 
 /// The nodes of a run: those in use, in the order of their ranks, those that
 /// wait, and those that are out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pool {
+    /// The nodes in use, and among them, in their places, the nodes that are *away*: lost, and
+    /// their ranks run on others as well.
     pub active: Vec<Host>,
     pub spares: Vec<Host>,
     /// Nodes that failed a probe.
     pub out: Vec<OutOfUse>,
+    /// For each slot of a node that is away, counted over the slots of `active`: the place of the
+    /// node that runs its rank.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub guests: BTreeMap<usize, usize>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,10 +49,21 @@ pub struct Replacement {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} cannot be used, and no spare node is left", lost.join(", "))]
+#[error("{} cannot be used, and no spare node is left", with_reasons(lost))]
 pub struct SparesSpent {
     /// The lost nodes without a spare, each with the reason.
-    pub lost: Vec<String>,
+    pub lost: Vec<(String, String)>,
+    /// The lost nodes that have a spare.
+    pub replaced: Vec<Replacement>,
+}
+
+/// What takes the place of a lost node.
+#[derive(Debug, Clone, Copy)]
+enum Substitute {
+    /// A spare, by its number.
+    Spare(usize),
+    /// A node that was away and is back, by its place.
+    Back(usize),
 }
 
 impl Pool {
@@ -53,7 +71,7 @@ impl Pool {
     pub fn new(active: Vec<Host>, spares: Vec<Host>) -> Self {
         let mut known: BTreeSet<String> = active.iter().map(|host| host.name.clone()).collect();
         let spares = spares.into_iter().filter(|spare| known.insert(spare.name.clone())).collect();
-        Self { active, spares, out: Vec::new() }
+        Self { active, spares, ..Self::default() }
     }
 
     /// Ranks that fit on the nodes in use.
@@ -65,16 +83,16 @@ impl Pool {
     /// The first nodes in use, as many as this number of ranks needs.
     pub fn used(&self, ranks: usize) -> Vec<Host> {
         let mut left = ranks;
-        let takes = |host: &&Host| {
+        let takes = |host: &Host| {
             let is_needed = left > 0;
             left -= host.slots.min(left);
             is_needed
         };
-        self.active.iter().take_while(takes).cloned().collect()
+        self.placed().active.into_iter().take_while(takes).collect()
     }
 
     /// This pool with the nodes of `listed` that are new, or listed again, as further spares.
-    pub fn with_new(mut self, listed: &Pool) -> Self {
+    pub(crate) fn with_new(mut self, listed: &Pool) -> Self {
         self.out.retain(|out| out.why != UNLISTED);
         let known: BTreeSet<String> = self.everyone().map(|host| host.name.clone()).collect();
         let new = listed.active.iter().chain(&listed.spares);
@@ -90,15 +108,23 @@ impl Pool {
         names
     }
 
-    /// For each node in use that is ill: its index, that of the spare that takes its place, and the
-    /// reason. The spare is `None` if none is well and large enough.
-    fn substitutes(&self, health: &impl Fn(&str) -> Health) -> Vec<(usize, Option<usize>, String)> {
-        let mut free: Vec<usize> = (0..self.spares.len()).collect();
+    /// For each node in use that is ill: its index, what takes its place, and the reason. The
+    /// substitute is `None` if no node is well and large enough.
+    fn substitutes(
+        &self,
+        health: &impl Fn(&str) -> Health,
+    ) -> Vec<(usize, Option<Substitute>, String)> {
+        let away = self.away();
+        let spares = (0..self.spares.len()).map(Substitute::Spare);
+        let mut free: Vec<_> = spares.chain(away.iter().copied().map(Substitute::Back)).collect();
         let mut chosen = Vec::new();
-        for (place, host) in self.active.iter().enumerate() {
+        for (place, host) in self.active.iter().enumerate().filter(|(p, _)| !away.contains(p)) {
             let Health::Ill(why) = health(&host.name) else { continue };
-            let suits = |index: &usize| {
-                let spare = &self.spares[*index];
+            let suits = |substitute: &Substitute| {
+                let spare = match *substitute {
+                    Substitute::Spare(index) => &self.spares[index],
+                    Substitute::Back(place) => &self.active[place],
+                };
                 spare.fits(host.slots) && health(&spare.name) == Health::Well
             };
             let found = free.iter().position(suits).map(|index| free.remove(index));
@@ -108,14 +134,15 @@ impl Pool {
     }
 
     /// Whether each node in use that is ill has a spare to take its place.
-    pub fn can_replace(&self, health: impl Fn(&str) -> Health) -> bool {
+    pub(crate) fn can_replace(&self, health: impl Fn(&str) -> Health) -> bool {
         self.substitutes(&health).iter().all(|(_, spare, _)| spare.is_some())
     }
 
     /// Takes out the nodes that are ill. Spares that are well take the places of those that were in
     /// use, *in place*: the ranks of the others stay where they are. A spare needs as many slots as
-    /// the node that it replaces; one that lists 1 is given them. Where spares are too few,
-    /// the lost nodes keep their places, so that the list is whole when they are back.
+    /// the node that it replaces; one that lists 1 is given them. A node that was away and is back
+    /// takes the place of a lost one as a spare does, and that one is away instead. Where spares
+    /// are too few, the lost nodes keep their places, so that the list is whole when they are back.
     pub fn replace(
         &mut self,
         health: impl Fn(&str) -> Health,
@@ -124,16 +151,28 @@ impl Pool {
         let mut done = Vec::new();
         let mut unreplaced = Vec::new();
         let mut lost = Vec::new();
-        for (place, spare, why) in self.substitutes(&health) {
-            let place = &mut self.active[place];
-            let Some(spare) = spare.and_then(|index| spares[index].take()) else {
-                unreplaced.push(format!("{} ({why})", place.name));
-                continue;
+        for (place, substitute, why) in self.substitutes(&health) {
+            let Host { name, slots } = self.active[place].clone();
+            let by = match substitute {
+                None => {
+                    unreplaced.push((name, why));
+                    continue;
+                }
+                Some(Substitute::Back(back)) => {
+                    let by = std::mem::replace(&mut self.active[back].name, name.clone());
+                    self.active[place].name.clone_from(&by);
+                    by
+                }
+                Some(Substitute::Spare(index)) => {
+                    let spare = spares[index].take().expect("no other node has this spare");
+                    let by = spare.name.clone();
+                    let host = Host { name: spare.name, slots };
+                    let host = std::mem::replace(&mut self.active[place], host);
+                    lost.push(OutOfUse { host, why: why.clone() });
+                    by
+                }
             };
-            let (slots, by) = (place.slots, spare.name.clone());
-            let host = std::mem::replace(place, Host { name: spare.name, slots });
-            done.push(Replacement { lost: host.name.clone(), why: why.clone(), by });
-            lost.push(OutOfUse { host, why });
+            done.push(Replacement { lost: name, why, by });
         }
         self.spares.clear();
         for spare in spares.into_iter().flatten() {
@@ -143,7 +182,11 @@ impl Pool {
             }
         }
         self.out.extend(lost);
-        if unreplaced.is_empty() { Ok(done) } else { Err(SparesSpent { lost: unreplaced }) }
+        if unreplaced.is_empty() {
+            Ok(done)
+        } else {
+            Err(SparesSpent { lost: unreplaced, replaced: done })
+        }
     }
 
     /// All nodes, those that are out last.
@@ -230,7 +273,7 @@ mod tests {
             _ => Health::Well,
         };
         let spent = pool.replace(off).unwrap_err();
-        assert_eq!(spent.lost, ["n1 (off)"]);
+        assert_eq!(spent.lost, [("n1".to_owned(), "off".to_owned())]);
         assert_eq!(names(&pool.spares), ["s1"]);
     }
 }

@@ -8,7 +8,7 @@ const NODES_MAX: usize = 65536;
 
 /// Expands a Slurm list of nodes, e.g. `n[1-3,07],login`.
 pub fn expand_slurm(list: &str) -> Result<Vec<String>, HostsError> {
-    let bad = |what: &str| HostsError(format!("'{}' is no Slurm node list: {what}", shown(list)));
+    let bad = |what: &str| HostsError(format!("'{}' is no list of nodes: {what}", shown(list)));
     let mut names = Vec::new();
     let mut depth = 0;
     let parts = list.split(|c: char| {

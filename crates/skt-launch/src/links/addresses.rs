@@ -96,7 +96,7 @@ impl Network {
 
 /// The addresses of this machine, except loopback and link-local ones (IPv6 `fe80::`). Addresses of
 /// interfaces that are down are included: the job would use them.
-pub fn list_local() -> Vec<Address> {
+pub(crate) fn list_local() -> Vec<Address> {
     let mut list: *mut libc::ifaddrs = ptr::null_mut();
     // SAFETY: the function writes one pointer through its argument.
     if unsafe { libc::getifaddrs(&raw mut list) } != 0 {

@@ -6,14 +6,14 @@ use std::sync::mpsc::{self, Receiver};
 use super::{Link, LinkState, Partner, connect};
 
 #[derive(Debug)]
-pub struct LocalTries {
+pub(crate) struct LocalTries {
     silent: Vec<String>,
     found: Receiver<Vec<Link>>,
 }
 
 impl LocalTries {
     /// Starts to try the nodes that are silent, and others that have answered.
-    pub fn start(silent: Vec<String>, answering: Vec<String>) -> Self {
+    pub(crate) fn start(silent: Vec<String>, answering: Vec<String>) -> Self {
         let (sender, found) = mpsc::channel();
         let partner = |name: &String| Partner { name: name.clone(), address: None };
         let partners: Vec<Partner> = silent.iter().chain(&answering).map(partner).collect();
@@ -23,7 +23,7 @@ impl LocalTries {
     }
 
     /// The silent nodes from which no packet comes back; `None` until the tries are over.
-    pub fn gone(&self) -> Option<Vec<String>> {
+    pub(crate) fn gone(&self) -> Option<Vec<String>> {
         self.found.try_recv().ok().map(|links| gone(&links, &self.silent))
     }
 }

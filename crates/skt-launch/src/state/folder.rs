@@ -5,8 +5,8 @@
 //! state.json        written whole and renamed into place
 //! events.jsonl      one event per line, with its time
 //! hosts             the host file of the present start
-//! attempt-3.out     standard output of the ranks of start 3
-//! attempt-3.err     their standard error, with the launcher's own messages
+//! start-3.out     standard output of the ranks of start 3
+//! start-3.err     their standard error, with the launcher's own messages
 //! input             what the user's program reads on its standard input, if it reads a file
 //! ```
 //!
@@ -68,7 +68,7 @@ impl StateFolder {
 
     /// The files to which start number `start` writes its standard output and standard error.
     pub fn outputs(&self, start: usize) -> (PathBuf, PathBuf) {
-        (self.file(&format!("attempt-{start}.out")), self.file(&format!("attempt-{start}.err")))
+        (self.file(&format!("start-{start}.out")), self.file(&format!("start-{start}.err")))
     }
 
     /// Reserves space for what start number `start` will write, beyond what it has written, so that
@@ -216,7 +216,7 @@ impl StateFolder {
             let name = name.to_string_lossy();
             // A supervisor that was killed while it saved may leave its temporary file.
             let is_new = name.starts_with(".state.json") || name.starts_with(".hosts");
-            let is_of_start = name.starts_with("attempt-") || name.starts_with("input");
+            let is_of_start = name.starts_with("start-") || name.starts_with("input");
             if is_of_start || name == "hosts" || is_new {
                 // A file that stays does no harm.
                 let _ = fs::remove_file(entry.path());
@@ -240,7 +240,7 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), StateError> {
         (format!("belongs to user {owner}, not to {me}"), "Remove it".to_owned())
     } else if metadata.mode() & 0o022 != 0 {
         let mode = metadata.mode() & 0o7777;
-        let advice = format!("Look at what is in it, then `chmod go-w {}`", path.display());
+        let advice = format!("Check what is in it, then `chmod go-w {}`", path.display());
         (format!("others may write to it (mode {mode:o})"), advice)
     } else {
         return Ok(());

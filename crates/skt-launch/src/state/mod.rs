@@ -33,7 +33,6 @@ pub enum Status {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The number of the start that failed, from 1.
-    #[serde(rename = "attempt")]
     pub start: usize,
     /// How the launcher ended, and why it was killed if it was.
     pub how: String,
@@ -94,7 +93,6 @@ pub struct Blame {
     /// Columns eliminated at the first of these checks.
     pub first_column: Option<usize>,
     /// Whether the node is to be replaced for it.
-    #[serde(rename = "is_condemned")]
     pub to_replace: bool,
 }
 
@@ -116,7 +114,6 @@ pub struct SupervisorState {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<DataLocation>,
     /// Whether that program has opened several runs: when it reports one, that is not all.
-    #[serde(default)]
     pub has_several_runs: bool,
     pub command: Vec<String>,
     pub ranks: usize,
@@ -130,7 +127,6 @@ pub struct SupervisorState {
     pub written_unix: f64,
     pub supervisor: Process,
     /// The number of starts so far, which is the number of the present start.
-    #[serde(rename = "attempt")]
     pub start: usize,
     pub launcher: Option<Process>,
     pub launched_unix: f64,
@@ -141,26 +137,21 @@ pub struct SupervisorState {
     /// Whether the present start has reported that it cannot continue from the data that it found.
     pub is_refused: bool,
     /// Whether the present start has reported that a process of an earlier start was still running.
-    #[serde(default)]
     pub is_changed: bool,
     /// Whether the present job has reported that its time is up.
-    #[serde(default)]
     pub is_time_up: bool,
     /// Whether the present start has reported that its report is whole.
-    #[serde(default)]
     pub is_reported: bool,
     /// Number of tests, in all starts, whose residual was too large.
-    #[serde(default)]
     pub residuals_failed: usize,
     pub failures: Vec<Failure>,
     /// Number of failures, from the first, that no longer count as reasons to give up.
-    #[serde(default)]
     pub pardoned: usize,
     /// Nodes that have taken the place of another since a start last computed: they have no data
     /// yet. Some may be spares again.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     pub hollow: BTreeSet<String>,
-    #[serde(default, rename = "charged", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub blamed: BTreeMap<String, Blame>,
 }
 
@@ -215,7 +206,7 @@ impl SupervisorState {
     /// The state of the run under another supervisor, with its `command` and the nodes of its
     /// `pool`. Unless the earlier supervisor was killed while the run was running, the user has
     /// asked again, and its failures no longer count.
-    pub fn taken_over(mut self, command: &[String], pool: &Pool, me: Process) -> Self {
+    pub(crate) fn taken_over(mut self, command: &[String], pool: &Pool, me: Process) -> Self {
         if self.status != Status::Running {
             self.pardoned = self.failures.len();
         }

@@ -144,7 +144,7 @@ fn nodes_are_probed_later_if_no_more_lines_can_be_opened() {
 #[test]
 fn a_node_that_was_not_asked_yet_is_not_silent() {
     let inquiry = before_start(pool(&["n1", "n2", "n3"], &[]));
-    let reach = |_: &str| unreachable!("nobody is asked");
+    let reach = |_: &str| unreachable!("no node is asked");
     changed_round(&mut IdleLines::default(), &inquiry, &reach, LONG, |mut round| {
         round.begun = Instant::now() - Duration::from_secs(100);
         round.outcomes.insert("n1".to_owned(), ProbeOutcome::Answer(Box::new(answer())));
@@ -217,7 +217,7 @@ fn spare_of_a_lost_node_that_answers_is_waited_for() {
 /// 100 s (a kept line) and 200 s (a new one), and the silent ones were asked `waited_seconds`
 /// ago.
 fn is_enough(inquiry: &Inquiry, well: &[&str], waited_seconds: u64) -> bool {
-    let reach = |_: &str| unreachable!("nobody is asked");
+    let reach = |_: &str| unreachable!("no node is asked");
     changed_round(&mut IdleLines::default(), inquiry, &reach, LONG, |mut round| {
         round.begun = Instant::now() - Duration::from_secs(waited_seconds);
         round.slowest = Duration::from_secs(100);
@@ -257,7 +257,7 @@ fn quick_probe_waits_for_silent_nodes_in_proportion() {
         assert!(!is_enough(&check, well, 380));
         assert!(is_enough(&check, well, 420));
     }
-    assert!(!is_enough(&check, &[], 100_000), "nobody has answered");
+    assert!(!is_enough(&check, &[], 100_000), "no node has answered");
 }
 
 #[test]

@@ -7,6 +7,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
 use super::{beat, hosts, options, survey, try_links};
 use crate::decisions::*;
+use crate::hosts::expand_slurm;
 
 struct Drill {
     decisions: Decisions,
@@ -218,7 +219,10 @@ impl Drill {
             assert!(!is_survivable, "{what}");
             let reason = state.reason.as_ref().expect("given up");
             assert!(!reason.contains("all nodes well"), "{what}");
-            assert!(self.dead.iter().any(|name| reason.contains(name.as_str())), "{what}");
+            // Consecutive names are a range.
+            let words = reason.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
+            let mut named = words.filter_map(|word| expand_slurm(word).ok()).flatten();
+            assert!(named.any(|name| self.dead.contains(&name)), "{what}");
             assert!(self.end == Some(75) || lost > self.parities, "{what}");
         }
         if is_named && self.end == Some(0) {

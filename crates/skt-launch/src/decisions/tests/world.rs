@@ -7,6 +7,7 @@ use crate::decisions::*;
 use crate::probe::tests::answer;
 use crate::state::Status;
 use skt_config::LaunchSettings;
+use skt_config::launch::NoSpare;
 
 /// A cluster that a script of numbers drives, and checks that hold whatever happens.
 struct World {
@@ -22,6 +23,8 @@ struct World {
     is_fresh: bool,
     /// Nodes that were reported lost, and have not answered since.
     lost: BTreeSet<String>,
+    /// Whether nodes may run the ranks of lost ones as well.
+    shares: bool,
     starts: usize,
     /// Starts from the seed because more was lost than could be rebuilt.
     overs: usize,
@@ -53,7 +56,9 @@ impl World {
             (state.start, state.launcher) = (1, Some(state.supervisor.clone()));
         }
         let starts = usize::from(is_second);
+        let shares = options.settings.no_spare == NoSpare::Spread;
         let mut world = World {
+            shares,
             decisions: Decisions::new(options, state),
             now: 1000.0,
             stops: 0,
@@ -114,7 +119,13 @@ impl World {
                 assert_eq!(self.launcher, LauncherState::None, "two launchers");
                 let is_lost = |host: &&Host| self.lost.contains(&host.name);
                 assert_eq!(start.hosts.iter().find(is_lost), None, "a lost node");
-                assert_eq!(start.hosts.len(), 3);
+                assert_eq!(start.hosts.iter().map(|host| host.slots).sum::<usize>(), 3);
+                assert_eq!(start.hosts.len() < 3, start.shares);
+                assert!(self.shares || !start.shares);
+                let pool = &self.decisions.state.pool;
+                let homes = pool.placed().active;
+                assert_eq!(homes, start.hosts);
+                assert!(pool.guests.values().all(|place| !pool.away().contains(place)));
                 assert!(self.now >= self.earliest_start, "no pause");
                 assert_eq!(self.stops, 0, "the user wants it to stop");
                 self.starts += 1;
@@ -283,10 +294,12 @@ proptest! {
         says_resume in any::<bool>(),
         is_second in any::<bool>(),
         replace_suspects in any::<bool>(),
+        shares in any::<bool>(),
     ) {
         let set = |settings: &mut LaunchSettings| {
             (settings.max_restarts, settings.start_over) = (max_restarts, start_over);
             settings.replace_suspects = replace_suspects;
+            settings.no_spare = if shares { NoSpare::Spread } else { NoSpare::Stop };
         };
         let options = LaunchOptions { says_resume, ..options_with(set) };
         let mut world = World::new(options, is_second);

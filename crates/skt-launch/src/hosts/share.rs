@@ -1,0 +1,343 @@
+//! Lost nodes without a spare: they are *away*, and each of their ranks is a further rank of
+//! another node. What runs where follows from the places in `active` and from `guests` alone, so
+//! the next supervisor finds the same in the saved state.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use super::{Health, Host, OutOfUse, Pool, Replacement};
+
+/// What decides which nodes share.
+pub(crate) struct Sharing<'a> {
+    /// The number of ranks, which may be less than that of slots.
+    pub ranks: usize,
+    /// The group of the rank of each slot; empty if none is known.
+    pub groups: &'a [usize],
+    /// The failure domain of a node.
+    pub domain_of: &'a dyn Fn(&str) -> String,
+    /// The number of ranks of a group that a failure domain may hold. `is_strict`: more are
+    /// refused; otherwise other nodes come first.
+    pub most: usize,
+    pub is_strict: bool,
+    /// What a node lacks for this number of ranks.
+    pub lack: &'a dyn Fn(&str, usize) -> Option<Lack>,
+}
+
+/// Why a node cannot take one rank more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub why: String,
+    /// The memory that the node has for ranks, and that they need.
+    pub have_bytes: u64,
+    pub need_bytes: u64,
+}
+
+/// Why no node can take a rank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Unshared {
+    /// No node has room; the node that lacks least, with what it lacks.
+    NoRoom(String, Lack),
+    /// Each node that has room is in a failure domain with as many ranks of the group as it may
+    /// hold.
+    Crowded { most: usize },
+    /// No node is left.
+    NoNode,
+}
+
+impl Pool {
+    /// The slots of each node in `active`.
+    fn slots(&self) -> Vec<Range<usize>> {
+        let mut next = 0_usize;
+        let slots = |host: &Host| {
+            let first = next;
+            next = next.saturating_add(host.slots);
+            first..next
+        };
+        self.active.iter().map(slots).collect()
+    }
+
+    /// The places of the nodes that are away.
+    pub(crate) fn away(&self) -> BTreeSet<usize> {
+        if self.guests.is_empty() {
+            return BTreeSet::new();
+        }
+        let slots = self.slots().into_iter().enumerate();
+        slots
+            .filter(|(_, of)| self.guests.range(of.clone()).next().is_some())
+            .map(|(p, _)| p)
+            .collect()
+    }
+
+    /// The nodes that are away: lost, while their ranks run on other nodes.
+    pub fn hosts_away(&self) -> Vec<Host> {
+        self.away().into_iter().map(|place| self.active[place].clone()).collect()
+    }
+
+    /// What runs where: `active` without the nodes that are away, with the ranks that each node
+    /// runs as its slots. The nodes that are away are the last spares.
+    #[must_use]
+    pub fn placed(&self) -> Self {
+        let (away, mut placed) = (self.away(), self.clone());
+        for place in self.guests.values() {
+            if let Some(host) = placed.active.get_mut(*place) {
+                host.slots += 1;
+            }
+        }
+        placed.guests.clear();
+        placed.spares.extend(self.hosts_away());
+        let mut places = 0..;
+        placed.active.retain(|_| places.next().is_none_or(|place| !away.contains(&place)));
+        placed
+    }
+
+    /// Gives the ranks of nodes in use that are ill, and of their guests, to other nodes. Returns
+    /// which nodes have which. Changes nothing if a rank finds no node.
+    pub(crate) fn share(
+        &mut self,
+        health: impl Fn(&str) -> Health,
+        sharing: &Sharing,
+    ) -> Result<Vec<Replacement>, Unshared> {
+        let (slots, away) = (self.slots(), self.away());
+        let ill = |place: &usize| match health(&self.active[*place].name) {
+            Health::Ill(why) if !away.contains(place) => Some((*place, why)),
+            _ => None,
+        };
+        let ill: BTreeMap<usize, String> =
+            (0..self.active.len()).filter_map(|place| ill(&place)).collect();
+        let mut guests = self.guests.clone();
+        guests.retain(|_, place| !ill.contains_key(place));
+        let of_place = |place: usize| slots[place].clone().filter(|slot| *slot < sharing.ranks);
+        let moved = self.guests.keys().filter(|slot| !guests.contains_key(slot)).copied();
+        let homeless: BTreeSet<usize> =
+            ill.keys().flat_map(|place| of_place(*place)).chain(moved).collect();
+        let present = (0..self.active.len())
+            .filter(|place| !away.contains(place) && !ill.contains_key(place));
+        let mut nodes = Nodes::new(&self.active, &slots, present.collect(), &guests, sharing);
+        for slot in homeless {
+            guests.insert(slot, nodes.take(slot)?);
+        }
+        self.guests = guests;
+        let replacement = |(place, why): (usize, String)| {
+            let by: BTreeSet<usize> =
+                of_place(place).filter_map(|slot| self.guests.get(&slot).copied()).collect();
+            let by: Vec<&str> = by.iter().map(|place| &*self.active[*place].name).collect();
+            Replacement { lost: self.active[place].name.clone(), why, by: by.join(", ") }
+        };
+        Ok(ill.into_iter().map(replacement).collect())
+    }
+
+    /// Ends the sharing of nodes whose own machine is back, or for which a spare is there, as long
+    /// as no more than `ranks` ranks move. A node that shared keeps the data of as many ranks as it
+    /// runs, so each rank that moves is one loss to rebuild. Returns each node that was away, and
+    /// the one that has its ranks now.
+    pub(crate) fn unshare(
+        &mut self,
+        health: impl Fn(&str) -> Health,
+        mut ranks: usize,
+    ) -> Vec<Replacement> {
+        let (slots, mut done) = (self.slots(), Vec::new());
+        for place in self.away() {
+            let Host { name, slots: count } = self.active[place].clone();
+            let of_place: Vec<usize> =
+                self.guests.range(slots[place].clone()).map(|(slot, _)| *slot).collect();
+            let suits = |spare: &Host| spare.fits(count) && health(&spare.name) == Health::Well;
+            let is_back = health(&name) == Health::Well;
+            let spare = self.spares.iter().position(suits).filter(|_| !is_back);
+            if of_place.len() > ranks || !(is_back || spare.is_some()) {
+                continue;
+            }
+            ranks -= of_place.len();
+            self.guests.retain(|slot, _| !of_place.contains(slot));
+            let why = "had its ranks on other nodes".to_owned();
+            if let Some(spare) = spare {
+                let spare = self.spares.remove(spare).name;
+                let host = Host { name: spare, slots: count };
+                let host = std::mem::replace(&mut self.active[place], host);
+                self.out.push(OutOfUse { host, why: why.clone() });
+            }
+            done.push(Replacement { lost: name, why, by: self.active[place].name.clone() });
+        }
+        done
+    }
+}
+
+/// The nodes that can share, while ranks are given to them.
+struct Nodes<'a> {
+    active: &'a [Host],
+    sharing: &'a Sharing<'a>,
+    /// The places of the nodes, each with its failure domain and the number of its guests.
+    present: Vec<(usize, String, usize)>,
+    /// How many ranks of a group a failure domain has.
+    held: BTreeMap<(String, Option<usize>), usize>,
+}
+
+impl<'a> Nodes<'a> {
+    fn new(
+        active: &'a [Host],
+        slots: &[Range<usize>],
+        present: Vec<usize>,
+        guests: &BTreeMap<usize, usize>,
+        sharing: &'a Sharing<'a>,
+    ) -> Self {
+        let mut nodes = Self { active, sharing, present: Vec::new(), held: BTreeMap::new() };
+        for place in present {
+            let domain = (sharing.domain_of)(&active[place].name);
+            let guests: Vec<usize> =
+                guests.iter().filter(|(_, at)| **at == place).map(|(slot, _)| *slot).collect();
+            let own = slots[place].clone().filter(|slot| *slot < sharing.ranks);
+            for slot in own.chain(guests.iter().copied()) {
+                *nodes.held.entry((domain.clone(), nodes.group(slot))).or_default() += 1;
+            }
+            nodes.present.push((place, domain, guests.len()));
+        }
+        nodes
+    }
+
+    fn group(&self, slot: usize) -> Option<usize> {
+        self.sharing.groups.get(slot).copied()
+    }
+
+    /// Gives the rank of `slot` to a node, and returns its place: first where the failure domain
+    /// has few enough of the group, then where there are the fewest guests.
+    fn take(&mut self, slot: usize) -> Result<usize, Unshared> {
+        let (group, most) = (self.group(slot), self.sharing.most);
+        let held = |domain: &String| self.held.get(&(domain.clone(), group)).copied().unwrap_or(0);
+        let key = |(place, domain, guests): &(usize, String, usize)| {
+            (held(domain) >= most, *guests, held(domain), *place)
+        };
+        let mut order: Vec<usize> = (0..self.present.len()).collect();
+        order.sort_by_cached_key(|index| key(&self.present[*index]));
+        let mut least: Option<(String, Lack)> = None;
+        let missing = |lack: &Lack| lack.need_bytes.saturating_sub(lack.have_bytes);
+        for index in order {
+            let (place, domain, guests) = self.present[index].clone();
+            let host = &self.active[place];
+            match (self.sharing.lack)(&host.name, host.slots + guests + 1) {
+                None if self.sharing.is_strict && held(&domain) >= most => {
+                    return Err(Unshared::Crowded { most });
+                }
+                None => {
+                    *self.held.entry((domain, group)).or_default() += 1;
+                    self.present[index].2 += 1;
+                    return Ok(place);
+                }
+                Some(lack) if least.as_ref().is_none_or(|(_, l)| missing(&lack) < missing(l)) => {
+                    least = Some((host.name.clone(), lack));
+                }
+                Some(_) => {}
+            }
+        }
+        Err(least.map_or(Unshared::NoNode, |(name, lack)| Unshared::NoRoom(name, lack)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(slots: &[usize], spares: &[&str]) -> Pool {
+        let host =
+            |(index, slots): (usize, &usize)| Host { name: format!("n{index}"), slots: *slots };
+        let spares = spares.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 });
+        Pool::new(slots.iter().enumerate().map(host).collect(), spares.collect())
+    }
+
+    fn off<'a>(names: &'a [&str]) -> impl Fn(&str) -> Health + 'a {
+        let ill = || Health::Ill("off".to_owned());
+        move |name| if names.contains(&name) { ill() } else { Health::Well }
+    }
+
+    fn placed(pool: &Pool) -> String {
+        let text = |host: Host| format!("{}:{}", host.name, host.slots);
+        pool.placed().active.into_iter().map(text).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Shares among nodes with memory for any number of ranks but for those listed.
+    fn shared(pool: &mut Pool, lost: &[&str], most: usize, full: &[(&str, usize)]) -> String {
+        let ranks = pool.active.iter().map(|host| host.slots).sum();
+        let groups: Vec<usize> = (0..ranks).map(|slot| slot % 2).collect();
+        let lack = |name: &str, ranks: usize| {
+            let is_full = full.iter().any(|(node, most)| *node == name && ranks > *most);
+            let lack = || Lack { why: "full".to_owned(), have_bytes: 1, need_bytes: 2 };
+            is_full.then(lack)
+        };
+        let sharing = Sharing {
+            ranks,
+            groups: &groups,
+            domain_of: &str::to_owned,
+            most,
+            is_strict: most > 1,
+            lack: &lack,
+        };
+        match pool.share(off(lost), &sharing) {
+            Ok(_) => placed(pool),
+            Err(why) => format!("{why:?}"),
+        }
+    }
+
+    #[test]
+    fn ranks_go_where_their_group_has_none_and_guests_are_few() {
+        // Even nodes have group 0, odd ones group 1.
+        let mut nodes = pool(&[1; 6], &[]);
+        assert_eq!(shared(&mut nodes, &["n2"], 1, &[]), "n0:1 n1:2 n3:1 n4:1 n5:1");
+        assert_eq!(nodes.guests, BTreeMap::from([(2, 1)]));
+        // Nothing more is lost: nothing moves.
+        assert_eq!(shared(&mut nodes, &["n2"], 1, &[]), "n0:1 n1:2 n3:1 n4:1 n5:1");
+        assert_eq!(shared(&mut nodes, &["n2", "n4"], 1, &[]), "n0:1 n1:2 n3:2 n5:1");
+        // The guest goes elsewhere, as does the rank of its node.
+        assert_eq!(shared(&mut nodes, &["n2", "n4", "n1"], 1, &[]), "n0:2 n3:2 n5:2");
+        assert_eq!(nodes.hosts_away().len(), 3);
+        assert_eq!(nodes.placed().ranks(), 6);
+    }
+
+    #[test]
+    fn slots_of_a_node_are_spread_over_several() {
+        let mut nodes = pool(&[2, 2, 2], &[]);
+        assert_eq!(shared(&mut nodes, &["n0"], 1, &[]), "n1:3 n2:3");
+        assert_eq!(nodes.guests, BTreeMap::from([(0, 1), (1, 2)]));
+        assert_eq!(shared(&mut nodes, &["n0", "n2"], 1, &[]), "n1:6");
+    }
+
+    #[test]
+    fn nodes_without_memory_or_with_a_full_process_row_take_no_rank() {
+        let mut nodes = pool(&[1; 4], &[]);
+        assert_eq!(shared(&mut nodes, &["n2"], 1, &[("n1", 1)]), "n0:1 n1:1 n3:2");
+        let before = pool(&[1; 3], &[]);
+        let mut nodes = before.clone();
+        let full = [("n0", 1), ("n1", 1)];
+        assert!(shared(&mut nodes, &["n2"], 1, &full).starts_with("NoRoom(\"n1\""));
+        assert_eq!(nodes, before);
+        // Each of the two others would have three of the group.
+        let mut nodes = pool(&[4, 4, 4], &[]);
+        assert_eq!(shared(&mut nodes, &["n0"], 2, &[]), "Crowded { most: 2 }");
+        assert_eq!(shared(&mut pool(&[1], &[]), &["n0"], 1, &[]), "NoNode");
+    }
+
+    #[test]
+    fn a_node_that_is_back_ends_the_sharing_or_replaces_another() {
+        let mut nodes = pool(&[1; 4], &[]);
+        shared(&mut nodes, &["n2"], 1, &[]);
+        // n3 is lost when n2 is back: nothing is moved but the rank of n3.
+        let mut later = nodes.clone();
+        assert_eq!(later.replace(off(&["n3"])).unwrap()[0].by, "n2");
+        assert_eq!(placed(&later), "n0:1 n1:2 n2:1");
+        assert_eq!(later.hosts_away()[0].name, "n3");
+        assert!(later.unshare(off(&["n3"]), 1).is_empty());
+        assert_eq!(nodes.unshare(off(&[]), 0), []);
+        assert_eq!(nodes.unshare(off(&[]), 1)[0].by, "n2");
+        assert_eq!(placed(&nodes), "n0:1 n1:1 n2:1 n3:1");
+        assert_eq!(nodes, pool(&[1; 4], &[]));
+    }
+
+    #[test]
+    fn a_spare_that_is_added_ends_the_sharing() {
+        let mut nodes = pool(&[1; 4], &[]);
+        shared(&mut nodes, &["n2"], 1, &[]);
+        nodes = nodes.with_new(&pool(&[], &["s1"]));
+        assert_eq!(nodes.unshare(off(&["n2", "s1"]), 1), []);
+        assert_eq!(nodes.unshare(off(&["n2"]), 1)[0].by, "s1");
+        assert_eq!(placed(&nodes), "n0:1 n1:1 s1:1 n3:1");
+        assert_eq!(nodes.out[0].host.name, "n2");
+        assert!(nodes.guests.is_empty() && nodes.spares.is_empty());
+    }
+}

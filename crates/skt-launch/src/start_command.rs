@@ -1,0 +1,72 @@
+//! The command line of a start of the job.
+
+use std::path::Path;
+
+use super::decisions::Start;
+use super::launcher::{self, JobSpec, LauncherCommand};
+use super::state::{StateFolder, SupervisorState};
+use super::{LaunchOptions, program, subcommand_words};
+use skt_checkpoint::time_limit::TimeLimit;
+use skt_host::process::Process;
+
+/// What a start has besides the options of the run.
+pub(crate) struct StartContext<'a> {
+    pub start: &'a Start,
+    pub hostfile: &'a Path,
+    /// Whether the user's program reads something.
+    pub has_input: bool,
+    pub token: &'a str,
+}
+
+pub(crate) fn start_command(options: &LaunchOptions, context: &StartContext) -> LauncherCommand {
+    let command = match &options.program_of_user {
+        Some(program) => program::command(&options.program_file, program, &options.command),
+        None => benchmark_words(options, context.start),
+    };
+    let job = JobSpec {
+        ranks: options.ranks,
+        threads: options.threads,
+        helper_cores: options.helper_cores,
+        hosts: &context.start.hosts,
+        hostfile: context.hostfile,
+        command: &command,
+        agent: options.settings.agent.as_deref(),
+        program: options.settings.launcher_program.as_deref(),
+        extra: &options.settings.launcher_args,
+        has_input: context.has_input,
+        token: context.token,
+        shares: context.start.shares,
+    };
+    launcher::plan(&options.launcher, &job)
+}
+
+/// The command of the first start of a new run, which is not started. Its token is one of many.
+pub fn first_start_command(options: &LaunchOptions) -> LauncherCommand {
+    let me = Process::from_pid(std::process::id() as i32).expect("this process runs");
+    let pool = options.pool.clone();
+    let mut state =
+        SupervisorState::new(&options.run_id, &options.command, options.ranks, pool, me);
+    state.start = 1;
+    let start = Start { hosts: options.pool.used(options.ranks), resume: None, shares: false };
+    let hostfile = StateFolder::new(&options.settings.state).file("hosts");
+    let context = StartContext {
+        start: &start,
+        hostfile: &hostfile,
+        has_input: false,
+        token: &state.token(),
+    };
+    start_command(options, &context)
+}
+
+fn benchmark_words(options: &LaunchOptions, start: &Start) -> Vec<String> {
+    let mut command = vec![options.program_file.display().to_string()];
+    command.extend(subcommand_words(&options.command).map(str::to_owned));
+    if let Some(resume) = start.resume {
+        command.extend(["--resume".into(), resume.into()]);
+    }
+    if let Some(end) = options.end_unix {
+        // The limit is a point in time, so that a new job does not start it again.
+        command.extend(["--time-limit".into(), TimeLimit::At(end).to_string()]);
+    }
+    command
+}

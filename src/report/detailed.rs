@@ -30,7 +30,12 @@ pub(crate) struct ColumnLines<W: Write>(pub W);
 impl<W: Write> ColumnLines<W> {
     /// Writes a line: `done` of `n` columns are eliminated, `elapsed_seconds` after the first
     /// start.
-    pub fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) -> io::Result<()> {
+    pub(crate) fn columns(
+        &mut self,
+        done: usize,
+        n: usize,
+        elapsed_seconds: f64,
+    ) -> io::Result<()> {
         // The reference writes its line before it factors a panel, and so none at the end.
         if done < n {
             writeln!(self.0, "{}", column_line(done, n, elapsed_seconds))?;

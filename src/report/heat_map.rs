@@ -30,7 +30,7 @@ const COLOURS: [(f64, &str); 6] = [
 const UNKNOWN: &str = "#c8d4e0";
 
 /// The map with its legend; `None` where there are no rates.
-pub fn svg(slow: &SlowPart) -> Option<String> {
+pub(crate) fn svg(slow: &SlowPart) -> Option<String> {
     let windows = slow.columns.len().checked_sub(1).filter(|windows| *windows > 0)?;
     let mut ranks: Vec<&RankPart> = slow.ranks.iter().collect();
     ranks.sort_by_key(|rank| rank.rank);
@@ -120,7 +120,7 @@ fn draw_row(svg: &mut String, lags: &[Option<f64>], (top, height): (f64, f64), n
         let alike = lags[first..].iter().take_while(|lag| self::colour(**lag) == colour).count();
         let most = lags[first..first + alike].iter().flatten().copied().reduce(f64::max);
         let words = most
-            .map_or("not measured".to_owned(), |lag| format!("up to {:.0} % behind", lag.max(0.0)));
+            .map_or("not measured".to_owned(), |lag| format!("up to {:.0} % below", lag.max(0.0)));
         let _ = writeln!(
             svg,
             "<rect x=\"{:.1}\" y=\"{top:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\">\
@@ -228,7 +228,7 @@ fn legend(svg: &mut String, y: f64) {
         .map(|(&(least, colour), next)| (words((least, next)), colour))
         .chain([("not measured".to_owned(), UNKNOWN)])
         .collect();
-    let _ = writeln!(svg, "<text x=\"0\" y=\"{y:.1}\">behind the median:</text>");
+    let _ = writeln!(svg, "<text x=\"0\" y=\"{y:.1}\">below the median:</text>");
     let mut x = 125.0;
     for (name, colour) in entries {
         let _ = writeln!(
@@ -269,7 +269,7 @@ mod tests {
         let svg = svg(&slow).unwrap();
         let at = |what: &str| svg.find(what).unwrap_or_else(|| panic!("{what} in {svg}"));
         assert!(at("n1 rank 0: ") < at("n1 rank 2: ") && at("n1 rank 2: ") < at("n2 rank 1: "));
-        assert_eq!(svg.matches("up to 59 % behind").count(), 1);
+        assert_eq!(svg.matches("up to 59 % below").count(), 1);
         assert_eq!(svg.matches(": not measured").count(), 3);
         at("rank 1: -60 %");
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::heat_map;
 use super::mxp;
-use super::reader::{Bf16Part, RunReport, StepPart, TestReport};
+use super::reader::{Bf16Part, ParametersPart, RunReport, StepPart, TestReport};
 use skt_config::GemmPrecision;
 use skt_host::placement;
 use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
@@ -40,6 +40,9 @@ pub fn page(runs: &[NamedRun]) -> String {
     );
     if runs.len() > 1 {
         comparison(&mut page, runs);
+    }
+    if let Some(figure) = rates_by_order(runs) {
+        embed(&mut page, &figure);
     }
     for run in runs {
         section(&mut page, run);
@@ -79,7 +82,7 @@ fn comparison(page: &mut String, runs: &[NamedRun]) {
             run.name.clone(),
             number(best.gflops, 2),
             p.n.to_string(),
-            format!("{} x {} x {}", p.p, p.q, p.threads),
+            format!("{} x {} x {}", p.p, p.q, threads(p)),
             number(best.time_seconds, 2),
             number(best.efficiency.map(|e| 100.0 * e), 1),
             format!("{passed} of {}", run.report.tests.len()),
@@ -87,12 +90,9 @@ fn comparison(page: &mut String, runs: &[NamedRun]) {
     };
     let heads = "run,best Gflop/s,N,P x Q x threads,time (s),% of DGEMM,passed";
     table(page, "", heads, runs.iter().map(row));
-    if let Some(figure) = rates_by_order(runs) {
-        embed(page, &figure);
-    }
 }
 
-/// A chart of the best rate at every order, one line per run.
+/// A chart of the best rate at every order, one line per run; `None` if it would have one point.
 fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
     let series: Vec<Series> = runs
         .iter()
@@ -108,7 +108,8 @@ fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
         })
         .filter(|series| !series.points.is_empty())
         .collect();
-    (!series.is_empty()).then(|| Figure {
+    let points: usize = series.iter().map(|series| series.points.len()).sum();
+    (points > 1).then(|| Figure {
         id: "rates",
         title: "Best rate by order of the matrix".into(),
         caption: "The best completed test of every order.".into(),
@@ -205,6 +206,14 @@ fn bf16_words(bf16: &Bf16Part) -> String {
     format!("{function}{file}{rate}")
 }
 
+/// The threads of a rank, which HPL's text does not have.
+fn threads(parameters: &ParametersPart) -> String {
+    match parameters.threads {
+        0 => "-".to_owned(),
+        threads => threads.to_string(),
+    }
+}
+
 fn test_table(page: &mut String, report: &RunReport) {
     let row = |(position, test): (usize, &TestReport)| {
         let p = &test.parameters;
@@ -214,8 +223,9 @@ fn test_table(page: &mut String, report: &RunReport) {
         };
         let residual = test.scaled_residual.map(|residual| format!("{residual:.3e}"));
         cells([format!("{position}. {}", test.variant)])
-            + &cells([p.n, p.nb, p.p, p.q, p.threads].map(|value| value.to_string()))
+            + &cells([p.n, p.nb, p.p, p.q].map(|value| value.to_string()))
             + &cells([
+                threads(p),
                 number(test.time_seconds, 2),
                 number(test.gflops, 3),
                 number(test.efficiency.map(|e| 100.0 * e), 1),
@@ -540,7 +550,7 @@ fn events_table(page: &mut String, heading: &str, test: &TestReport) {
     if test.events.iter().any(|event| event.kind == "failure") {
         page.push_str(
             "<p>A failure is as long as what it cost: the work since the last checkpoint, and the \
-             time until the restart. The phases above are those of the last start.</p>\n",
+             time until the restart. The phases above are those of all starts, without lost work.</p>\n",
         );
     }
 }

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use skt_config::{ConfigText, Output, RunSpec, TestSpec};
 use skt_health::environment::{DgemmSelfTest, Environment};
-use skt_terms::phases::PhaseTable;
+use skt_terms::phases::{Interruptions, PhaseTable};
 
 use skt_health::slow::links::SlowLink;
 use skt_health::slow::{RankRates, Rate, SlowReport};
 use skt_host::outfile;
 use skt_run::events::ReportError;
+use skt_run::record::cores::CoreShares;
 use skt_run::record::energy::EnergyReading;
 use skt_run::record::{
     Counts, Event, MemorySplit, MxpRecord, Outcome, Protection, RunFacts, Sample, TestRecord,
@@ -29,7 +30,7 @@ use skt_host::clock;
 use skt_run::progress::{fraction, gflop_done};
 
 /// The version of the format, raised when a field changes its meaning or is removed.
-pub const FORMAT_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 1;
 
 /// The least time between two syncs: to sync after each of hundreds of tiny tests would take longer
 /// than the tests.
@@ -136,6 +137,7 @@ struct Test {
     generate_seconds: Option<f64>,
     check_seconds: Option<f64>,
     phases_seconds: Option<PhaseTable>,
+    interruptions: Option<Interruptions>,
     rank_bytes: u64,
     memory_bytes: MemorySplit,
     progress: Vec<ProgressPart>,
@@ -144,6 +146,7 @@ struct Test {
     by_messages: Vec<String>,
     protection: Option<Protection>,
     power: Vec<EnergyReading>,
+    cores: Option<CoreShares>,
     slow: Option<SlowPart>,
     slow_links: Option<Vec<SlowLink>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -234,6 +237,7 @@ impl Test {
             generate_seconds: ran.then_some(record.generate_seconds),
             check_seconds: ran.then_some(record.check_seconds),
             phases_seconds: ran.then_some(record.phases),
+            interruptions: ran.then_some(record.interruptions),
             rank_bytes: record.rank_bytes,
             memory_bytes: record.memory,
             progress: record.progress.iter().map(|s| progress_part(s, record.spec.n)).collect(),
@@ -242,6 +246,7 @@ impl Test {
             x_fingerprint: solved.then(|| format!("{:016x}", record.x_fingerprint)),
             protection: record.protection.clone(),
             power: record.power.clone(),
+            cores: record.cores.clone(),
             slow: record.slow.as_ref().map(slow_part),
             slow_links: record.slow.as_ref().and_then(|slow| slow.named.links.clone()),
             mxp: record.mxp.clone(),

@@ -74,7 +74,15 @@ impl Test {
         };
         let list = self.by_messages.as_deref().unwrap_or_default();
         let halves = list.iter().any(|what| what == ROWS_IN_HALVES);
-        let run = RunParams { n, nb, p, q, threads, depth, bcast, swap, swap_threshold, halves };
+        let run = RunParams {
+            threads,
+            depth,
+            bcast,
+            swap,
+            swap_threshold,
+            halves,
+            ..RunParams::new(n, nb, (p, q))
+        };
         run.validate_numbers().map_err(|error| error.to_string())?;
         let (mean, shared) = (phases.mean, self.is_shared());
         Ok(Some(MeasuredTest { run, time_seconds, mean, shared }))

@@ -1,11 +1,10 @@
 //! The output of a run: the reference's text, JSON, progress, and the files that they are written
 //! to.
 
-#[allow(missing_docs)] // each error has its message
-pub mod bundle;
 mod cformat;
 mod detailed;
 mod heat_map;
+pub(crate) mod hpl_text;
 pub mod html;
 mod json;
 mod levels;
@@ -13,7 +12,7 @@ pub mod measured;
 mod mxp;
 pub(crate) mod output;
 pub mod phases;
-mod power;
+pub(crate) mod power;
 #[allow(missing_docs)] // docs/report.md describes the fields
 pub mod reader;
 mod run_output;

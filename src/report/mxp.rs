@@ -3,7 +3,7 @@
 use super::cformat::c_exp;
 use skt_config::{GemmPrecision, MxpMatrix, Refinement, RunSpec, TestSpec};
 use skt_run::record::{MxpRecord, Outcome, RefinementStep, TestRecord};
-use skt_terms::units;
+use skt_terms::units::{self, counted};
 
 /// Parameters of HPL that have no meaning without pivoting.
 pub(super) const UNUSED: [&str; 8] =
@@ -109,9 +109,8 @@ fn steps_in_words(mxp: &MxpRecord) -> String {
     let count = |how: Refinement| mxp.steps.iter().filter(|step| step.refinement == how).count();
     let counts = Refinement::ALL.map(|how| (how, count(how)));
     let taken = counts.into_iter().filter(|(how, count)| *count > 0 || *how == mxp.refinement);
-    let words: Vec<String> = taken
-        .map(|(how, count)| format!("{how} ({count} step{})", if count == 1 { "" } else { "s" }))
-        .collect();
+    let words: Vec<String> =
+        taken.map(|(how, count)| format!("{how} ({})", counted(count, "step"))).collect();
     words.join(", ")
 }
 
@@ -119,10 +118,9 @@ fn steps_in_words(mxp: &MxpRecord) -> String {
 pub(super) fn speed_line(record: &TestRecord, times: f64, dgemm_gflops_per_core: f64) -> String {
     let cores = record.spec.ranks() * record.spec.threads;
     format!(
-        "# speed: {times:.2} times the DGEMM self-test, which is in double precision ({} a core on \
-         {cores} core{})",
+        "# speed: {times:.2} times the DGEMM self-test, which is in double precision ({} a core on {})",
         units::rate(dgemm_gflops_per_core),
-        if cores == 1 { "" } else { "s" }
+        counted(cores, "core")
     )
 }
 

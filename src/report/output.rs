@@ -27,7 +27,7 @@ impl<W: io::Write> io::Write for SafeText<W> {
 }
 
 /// Writes text to standard output, [`printable`].
-pub fn print(text: &str) -> Result<(), ConfigError> {
+pub(crate) fn print(text: &str) -> Result<(), ConfigError> {
     print_bytes(printable(text).as_bytes())
 }
 
@@ -93,17 +93,13 @@ pub(crate) fn must_not_replace(
 /// # Errors
 /// The file exists, or cannot be written.
 pub(crate) fn write_file(path: &Path, text: &str, force: bool) -> Result<(), ConfigError> {
-    write_bytes(path, printable(text).as_bytes(), force)
-}
-
-/// Writes a file that is no text, as [`write_file`] does.
-pub fn write_bytes(path: &Path, bytes: &[u8], force: bool) -> Result<(), ConfigError> {
+    let text = printable(text);
     if is_stdout(path) {
-        return print_bytes(bytes);
+        return print_bytes(text.as_bytes());
     }
     let file = path.display().to_string();
     let write = if force { outfile::write } else { outfile::write_new };
-    write(path, bytes).map_err(|source| match source.kind() {
+    write(path, text.as_bytes()).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => ConfigError::Exists { file },
         _ => ConfigError::Write { file, source },
     })

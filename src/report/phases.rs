@@ -3,7 +3,7 @@
 //! Every line begins with `#`, which no line of the reference's text does.
 
 use skt_terms::phases::ChecksumCosts;
-use skt_terms::units;
+use skt_terms::units::{self, counted};
 
 use super::levels::level_words;
 use super::mxp;
@@ -11,6 +11,7 @@ use super::power;
 use super::slow;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{TestSpec, Transport};
+use skt_run::record::cores::CoreShares;
 use skt_run::record::{
     Outcome, Protection, RepairedRank, Replacement, Restart, Stall, TestRecord, Unverified,
 };
@@ -37,6 +38,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
             lines.extend(low_rate_line(record, per_core));
         }
     }
+    lines.extend(cores_line(record));
     lines.push(format!(
         "# untimed: matrix generated in {:.2} s, result checked in {:.2} s",
         record.generate_seconds, record.check_seconds
@@ -80,10 +82,27 @@ fn hint_line(record: &TestRecord) -> Option<String> {
     let method = record.protection.as_ref().map(|protection| protection.method.as_str());
     let is_unknown = method != Some(Method::Abft.name());
     (is_unknown && matches!(record.outcome, Outcome::Failed { .. })).then(|| {
-        "# hint: some rank has computed wrong, and nothing tells which: `skt-hpl screen` compares the \
+        "# hint: some rank has computed wrong, and it is unknown which: `skt-hpl screen` compares the \
          nodes, and a run with --ft abft --parities 2 names the rank"
             .to_owned()
     })
+}
+
+/// Names the rank that lost most of its cores to other work, if any lost some, and who had them.
+fn cores_line(record: &TestRecord) -> Option<String> {
+    let cores = record.cores.as_ref().filter(|cores| cores.is_disturbed())?;
+    let ranks = record.spec.ranks();
+    let others = match cores.disturbed_ranks {
+        _ if ranks == 1 => String::new(),
+        count => format!("; {count} of {ranks} ranks lack time"),
+    };
+    let has_restarted = |it: &Protection| !it.restarts.is_empty();
+    let start = if record.protection.as_ref().is_some_and(has_restarted) {
+        ", in the last start"
+    } else {
+        ""
+    };
+    Some(format!("# cores: {}{others}{start}", cores.words()))
 }
 
 fn unverified_line(unverified: &Unverified) -> String {
@@ -159,7 +178,7 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
         };
         format!(
             "# restart: {from}{} at column {}; {}{}; lost work and \
-             downtime {:.2} s, recovery {:.2} s",
+             downtime {:.2} s, data restored in {:.2} s",
             restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}")),
             restart.column,
             restart.format_rebuilt(),
@@ -189,25 +208,25 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
     let columns = if *parities == 1 { "column" } else { "columns" };
     let mut lines = vec![
         format!(
-            "# protection: abft, {parities} checksum {columns} beside Q; {groups} process row(s) of \
+            "# protection: abft, {parities} checksum {columns} in addition to Q; {groups} process row(s) of \
              {group_size} ranks, each survives the loss of {parities} {what}"
         ),
         memory_line(protection),
     ];
     if protection.checks > 0 {
-        let named: u64 = protection.mended.iter().map(|mended| mended.rows).sum();
-        let of_named = if named == protection.mended_rows {
+        let named: u64 = protection.repaired.iter().map(|repaired| repaired.rows).sum();
+        let of_named = if named == protection.repaired_rows {
             String::new()
         } else {
             format!(" (of {named} the ranks are named)")
         };
         lines.push(format!(
             "# checks: the matrix agreed with its checksums {} times; rows that were wrong and \
-             computed anew: {}{of_named}",
-            protection.checks, protection.mended_rows
+             recomputed: {}{of_named}",
+            protection.checks, protection.repaired_rows
         ));
     }
-    lines.extend(protection.mended.iter().map(repaired_line));
+    lines.extend(protection.repaired.iter().map(repaired_line));
     lines.extend(protection.checksum_costs.map(|costs| {
         let ChecksumCosts { log_seconds, sum_seconds, check_seconds } = costs;
         format!(
@@ -226,7 +245,7 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
             None => (String::new(), "downtime"),
         };
         format!(
-            "# restart: {from}at column {}; {}; {lost} {:.2} s, recovery {:.2} s{}",
+            "# restart: {from}at column {}; {}; {lost} {:.2} s, data restored in {:.2} s{}",
             restart.column,
             restart.format_rebuilt(),
             restart.lost_seconds,
@@ -235,10 +254,11 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
         )
     }));
     lines.extend(protection.restarts.iter().filter_map(replacement_line));
-    let survived = protection.restarts.iter().filter(|restart| restart.mended_seconds.is_some());
+    let survived = protection.restarts.iter().filter(|restart| restart.repair_seconds.is_some());
     match survived.count() {
         0 => {}
-        count => lines.push(format!("# losses: the job went on after {count} of them")),
+        1 => lines.push("# losses: the job continued after 1 loss".to_owned()),
+        count => lines.push(format!("# losses: the job continued after {count} losses")),
     }
     let rebuilt = |restart: &Restart| !restart.rebuilt_ranks.is_empty();
     if protection.restarts.iter().any(rebuilt) {
@@ -257,7 +277,7 @@ fn repaired_line(repaired: &RepairedRank) -> String {
     let rows_word = if rows == 1 { "row" } else { "rows" };
     if repaired.is_origin {
         return format!(
-            "# wrong: {host} rank {rank}: {rows} {rows_word} mended, first at column {first_column}"
+            "# wrong: {host} rank {rank}: {rows} {rows_word} repaired, first at column {first_column}"
         );
     }
     let at = if first_column == last_column {
@@ -266,7 +286,7 @@ fn repaired_line(repaired: &RepairedRank) -> String {
         format!("columns {first_column} to {last_column}")
     };
     format!(
-        "# mended: {host} rank {rank}: {rows} {rows_word}, first row {}, at {at}; the wrong \
+        "# repaired: {host} rank {rank}: {rows} {rows_word}, first row {}, at {at}; the wrong \
          number is of this rank or of another one of process column {}",
         repaired.first_row, repaired.process_column
     )
@@ -278,14 +298,14 @@ fn replacement_line(restart: &Restart) -> Option<String> {
     Some(format!(
         "# replaced: process column {process_column} by the checksums, at column {}; U of finished \
          columns decoded: {} a rank in {decode_seconds:.2} s; from there no further loss could be \
-         borne",
+         survived",
         restart.column,
         units::bytes(*decoded_bytes),
     ))
 }
 
 fn format_survived_loss(restart: &Restart) -> String {
-    let Some(seconds) = restart.mended_seconds else { return String::new() };
+    let Some(seconds) = restart.repair_seconds else { return String::new() };
     let undone = match restart.undone_ranks {
         0 => "nothing was computed again".to_owned(),
         ranks => format!("{ranks} rank(s) took one panel back"),
@@ -330,17 +350,19 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
             percent(*max, time)
         ));
     }
-    let mut total: f64 = mean.iter().map(|(_, seconds)| seconds).sum();
-    let before = time - total;
-    let has_restarted = |protection: &Protection| !protection.restarts.is_empty();
-    // A smaller difference is a rounding error.
-    if record.protection.as_ref().is_some_and(has_restarted) && before > 5e-4 * time {
-        // The phases of earlier starts are unknown, as their processes are gone.
-        lines.push(format!("#   {:<14}{before:>13.4}{}", "before restart", percent(before, time)));
-        total += before;
+    let interruptions = &record.interruptions;
+    if has_restarted(record) {
+        lines.extend(interruptions.named().map(|(name, seconds)| {
+            format!("#   {name:<14}{seconds:>13.4}{}", percent(seconds, time))
+        }));
     }
+    let total = record.phases.mean.sum() + interruptions.seconds();
     lines.push(format!("#   {:<14}{total:>13.4}{}", "sum", percent(total, time)));
     lines
+}
+
+fn has_restarted(record: &TestRecord) -> bool {
+    record.protection.as_ref().is_some_and(|protection| !protection.restarts.is_empty())
 }
 
 fn percent(part: f64, whole: f64) -> String {
@@ -350,10 +372,10 @@ fn percent(part: f64, whole: f64) -> String {
 fn efficiency_line(record: &TestRecord, per_core: f64) -> String {
     let cores = record.spec.ranks() * record.spec.threads;
     format!(
-        "# efficiency: {:.1} % of the DGEMM self-test ({} a core on {cores} core{})",
+        "# efficiency: {:.1} % of the DGEMM self-test ({} a core on {})",
         100.0 * efficiency(record, per_core),
         units::rate(per_core),
-        if cores == 1 { "" } else { "s" }
+        counted(cores, "core")
     )
 }
 
@@ -371,15 +393,18 @@ const MIN_EFFICIENCY: f64 = 0.25;
 fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
     let TestSpec { p, q, nb, threads, .. } = record.spec;
     let (mean, time) = (&record.phases.mean, record.time_seconds);
-    let restarted = record.protection.as_ref().is_some_and(|it| !it.restarts.is_empty());
-    let share = efficiency(record, per_core);
-    let ideal_seconds = share * time;
+    // Losses do not make the machine slow.
+    let time = time - record.interruptions.seconds();
+    let ideal_seconds = efficiency(record, per_core) * record.time_seconds;
+    let share = ideal_seconds / time;
     let [of_product, of_test] = MIN_IDEAL_SECONDS;
-    // After a restart the phases cover only the last start.
-    if restarted || ideal_seconds < of_product {
+    let is_disturbed = record.cores.as_ref().is_some_and(CoreShares::is_disturbed);
+    // Cores that were taken are a cause, not to be sought in a phase, and have their own line.
+    if is_disturbed || ideal_seconds < of_product {
         return None;
     }
-    let product_gflops = record.gflops * time / mean.update / (p * q * threads) as f64;
+    let product_gflops =
+        record.gflops * record.time_seconds / mean.update / (p * q * threads) as f64;
     if product_gflops < MIN_PRODUCT_SHARE * per_core {
         return Some(format!(
             "# warning: the product ran at {:.0} % of the DGEMM self-test: other programs or ranks \
@@ -401,10 +426,12 @@ fn low_rate_line(record: &TestRecord, per_core: f64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use skt_terms::phases::{PhaseTable, Phases};
+    use skt_terms::phases::{Interruptions, PhaseTable, Phases};
 
     use super::*;
     use skt_config::{Format, parse};
+    use skt_host::core_use::CoreUse;
+    use skt_run::record::cores::RankCores;
     use skt_run::record::{Norms, Outcome};
 
     fn record() -> TestRecord {
@@ -471,30 +498,42 @@ mod tests {
         let protection = Protection {
             method: Method::Abft.name().into(),
             checks: 9,
-            mended_rows: 6,
-            mended: vec![repaired(3, 640, true), repaired(1, 640, false), repaired(2, 704, false)],
+            repaired_rows: 6,
+            repaired: vec![
+                repaired(3, 640, true),
+                repaired(1, 640, false),
+                repaired(2, 704, false),
+            ],
             ..Protection::default()
         };
         let lines = table(&TestRecord { protection: Some(protection), ..record() }, None);
         let at = lines.iter().position(|line| line.starts_with("# checks:")).expect("checks");
         let or = "; the wrong number is of this rank or of another one of process column 1";
         let want = [
-            "# wrong: n2 rank 5: 3 rows mended, first at column 640".to_owned(),
-            format!("# mended: n2 rank 5: 1 row, first row 1500, at column 640{or}"),
-            format!("# mended: n2 rank 5: 2 rows, first row 1500, at columns 640 to 704{or}"),
+            "# wrong: n2 rank 5: 3 rows repaired, first at column 640".to_owned(),
+            format!("# repaired: n2 rank 5: 1 row, first row 1500, at column 640{or}"),
+            format!("# repaired: n2 rank 5: 2 rows, first row 1500, at columns 640 to 704{or}"),
         ];
         assert_eq!(lines[at + 1..at + 4], want);
-        assert!(lines[at].ends_with("computed anew: 6"), "{}", lines[at]);
+        assert!(lines[at].ends_with("recomputed: 6"), "{}", lines[at]);
     }
 
     #[test]
-    fn after_a_restart_the_time_before_it_has_a_row() {
+    fn after_a_restart_its_cost_has_rows() {
         let protection = Protection { restarts: vec![restart()], ..Protection::default() };
-        let restarted =
-            TestRecord { time_seconds: 10_000.0, protection: Some(protection), ..record() };
+        let interruptions =
+            Interruptions { lost_seconds: 700.0, down_seconds: 200.0, recovery_seconds: 100.0 };
+        let restarted = TestRecord {
+            time_seconds: 2000.0,
+            protection: Some(protection),
+            interruptions,
+            ..record()
+        };
         let lines = table(&restarted, None);
-        assert_eq!(lines[7], "#   before restart    9000.0000    90.0");
-        assert_eq!(lines[8], "#   sum              10000.0000   100.0");
+        assert_eq!(lines[7], "#   lost work          700.0000    35.0");
+        assert_eq!(lines[8], "#   down               200.0000    10.0");
+        assert_eq!(lines[9], "#   recovery           100.0000     5.0");
+        assert_eq!(lines[10], "#   sum               2000.0000   100.0");
     }
 
     #[test]
@@ -510,10 +549,10 @@ mod tests {
             lines.iter().filter_map(|line| line.strip_prefix("# restart: ")).collect();
         let rest = "at column 64; no rank had to be rebuilt;";
         let want = [
-            format!("{rest} downtime 10.00 s, recovery 1.00 s"),
+            format!("{rest} downtime 10.00 s, data restored in 1.00 s"),
             format!(
                 "from checkpoint 1 in images of local:/d {rest} lost work and downtime 10.00 s, \
-                 recovery 1.00 s"
+                 data restored in 1.00 s"
             ),
         ];
         assert_eq!(restarts, want);
@@ -527,10 +566,11 @@ mod tests {
             damaged_blocks: 0,
             start_seconds: 9000.0,
             lost_seconds: 10.0,
+            down_seconds: 8.0,
             recover_seconds: 1.0,
             is_by_wall_clock: false,
             wall_clock_step_seconds: 0.0,
-            mended_seconds: None,
+            repair_seconds: None,
             undone_ranks: 0,
             replacement: None,
             level: None,
@@ -540,22 +580,53 @@ mod tests {
     /// 24 cores of 100 Gflop/s, for 1000 s, most of which the product of a sound test takes.
     #[test]
     fn a_test_slower_than_its_self_test_is_reported_with_the_reason() {
-        let warned = |gflops: f64, time_seconds: f64, mean: Phases, restarts: Vec<Restart>| {
+        let warned = |gflops: f64, time_seconds: f64, mean: Phases, down_seconds: f64| {
             let phases = PhaseTable { mean, max: mean };
-            let protection = Some(Protection { restarts, ..Protection::default() });
-            let record = TestRecord { gflops, time_seconds, phases, protection, ..record() };
+            let interruptions = Interruptions { down_seconds, ..Interruptions::default() };
+            let record = TestRecord { gflops, time_seconds, phases, interruptions, ..record() };
             let lines = table(&record, Some(100.0));
             lines.into_iter().find(|line| line.starts_with("# warning:"))
         };
         let phases = |update: f64, bcast: f64| Phases { update, bcast, ..Phases::default() };
-        assert_eq!(warned(1800.0, 1000.0, phases(900.0, 100.0), Vec::new()), None);
-        let shared = warned(360.0, 1000.0, phases(900.0, 100.0), Vec::new()).expect("15 %");
+        assert_eq!(warned(1800.0, 1000.0, phases(900.0, 100.0), 0.0), None);
+        let shared = warned(360.0, 1000.0, phases(900.0, 100.0), 0.0).expect("15 %");
         assert!(shared.contains("ran at 17 % of") && shared.contains("NB = 64"), "{shared}");
-        let waits = warned(360.0, 1000.0, phases(180.0, 800.0), Vec::new()).expect("15 %");
+        let waits = warned(360.0, 1000.0, phases(180.0, 800.0), 0.0).expect("15 %");
         assert!(waits.contains("15 % of") && waits.contains("`bcast` took 80 %"), "{waits}");
-        // Short tests are slow by nature, and after a restart the phases cover only the last start.
-        assert_eq!(warned(360.0, 5.0, phases(4.5, 0.5), Vec::new()), None);
-        assert_eq!(warned(360.0, 1000.0, phases(90.0, 10.0), vec![restart()]), None);
+        // Short tests are slow by nature, and losses do not make the machine slow.
+        assert_eq!(warned(360.0, 5.0, phases(4.5, 0.5), 0.0), None);
+        assert_eq!(warned(360.0, 1000.0, phases(180.0, 20.0), 800.0), None);
+        assert!(warned(360.0, 1000.0, phases(180.0, 320.0), 500.0).is_none());
+        assert!(warned(360.0, 1000.0, phases(400.0, 50.0), 550.0).is_some());
+    }
+
+    /// A rank of a slow test has a core for a third of the time, next to two programs.
+    #[test]
+    fn cores_that_were_taken_have_a_line_in_place_of_a_guess() {
+        let shares = |had: f64| {
+            let (had_share, waited_seconds) = (Some(had), 1000.0 * (1.0 - had));
+            let used = CoreUse { had_share, waited_seconds, ..CoreUse::default() };
+            let rank = |rank: usize, used: CoreUse| RankCores { host: "n1".into(), rank, used };
+            let rest = CoreUse { had_share: Some(1.0), ..CoreUse::default() };
+            CoreShares::from_ranks(&[rank(0, rest), rank(3, used)])
+        };
+        let lines = |had: f64, restarts: Vec<Restart>| {
+            let mean = Phases { update: 900.0, bcast: 100.0, ..Phases::default() };
+            let phases = PhaseTable { mean, max: mean };
+            let (cores, protection) =
+                (shares(had), Some(Protection { restarts, ..Protection::default() }));
+            let record = TestRecord { gflops: 360.0, phases, cores, protection, ..record() };
+            let lines = table(&record, Some(100.0));
+            let is_of_rate =
+                |line: &String| line.starts_with("# cores") || line.starts_with("# warn");
+            lines.into_iter().filter(is_of_rate).collect::<Vec<_>>()
+        };
+        let want = "# cores: n1 rank 3 had a core for 33 % of the time in which it could run; 1 of 6 \
+                    ranks lack time";
+        assert_eq!(lines(0.33, Vec::new()), [want]);
+        assert_eq!(lines(0.33, vec![restart()]), [format!("{want}, in the last start")]);
+        let quiet = lines(0.97, Vec::new());
+        assert!(quiet.len() == 1 && quiet[0].starts_with("# warning:"), "{quiet:?}");
     }
 
     /// A threshold of 1e-30 is used to see the norms of each test.

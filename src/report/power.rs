@@ -8,7 +8,7 @@ use skt_run::record::energy::{EnergyReading, Nodes, WHOLE};
 /// The lines about a test's energy, without newlines.
 pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     let lines = |reading: &EnergyReading| {
-        let mut lines = vec![total_line(reading)];
+        let mut lines = vec![format!("# power: {}", total(reading))];
         lines.extend(reading.nodes.as_ref().and_then(nodes_line));
         lines.extend(lack_line(reading, record.time_seconds));
         lines
@@ -16,15 +16,16 @@ pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     record.power.iter().flat_map(lines).collect()
 }
 
-fn total_line(reading: &EnergyReading) -> String {
+/// The energy and the power of a test.
+pub(crate) fn total(reading: &EnergyReading) -> String {
     let EnergyReading { source, covers, joules, mean_watts, .. } = reading;
-    let mut line = format!("# power: {joules:.0} J, {mean_watts:.1} W");
+    let mut line = format!("{joules:.0} J, {mean_watts:.1} W");
     if let Some(rate) = reading.gflops_per_watt {
         let _ = write!(line, ", {rate:.4} Gflop/s/W");
     }
     let _ = write!(line, ", by {source}: {covers}");
     if let Some(level) = reading.level {
-        let _ = write!(line, "; level {level}, as --power-level says");
+        let _ = write!(line, "; level {level}, as --power-level gives");
     }
     line
 }
@@ -63,8 +64,8 @@ mod tests {
         let reading = EnergyReading::new("RAPL", "1 processor package(s)", 5000.0, 50.0);
         let whole = reading.clone().rated(400.0, 50.0);
         assert_eq!(
-            total_line(&whole),
-            "# power: 5000 J, 100.0 W, 4.0000 Gflop/s/W, by RAPL: 1 processor package(s)"
+            total(&whole),
+            "5000 J, 100.0 W, 4.0000 Gflop/s/W, by RAPL: 1 processor package(s)"
         );
         assert_eq!(
             (lack_line(&whole, 50.0), whole.nodes.as_ref().and_then(nodes_line)),
@@ -80,8 +81,8 @@ mod tests {
         };
         let part = EnergyReading { nodes: Some(nodes.clone()), level: Some(2), ..reading };
         let part = part.rated(400.0, 70.0);
-        assert!(total_line(&part).ends_with("(s); level 2, as --power-level says"));
-        assert!(!total_line(&part).contains("Gflop/s/W"));
+        assert!(total(&part).ends_with("(s); level 2, as --power-level gives"));
+        assert!(!total(&part).contains("Gflop/s/W"));
         assert_eq!(
             nodes_line(&nodes).unwrap(),
             "# power: of 3 nodes: least 90.0 W (n2), median 100.0 W, largest 110.0 W (n1)"

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
-use super::bundle::{self, BundleError};
 use skt_config::ConfigText;
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
@@ -24,12 +23,9 @@ pub enum ReadError {
     #[error("cannot read the report '{}': {source}", path.display())]
     Io { path: PathBuf, source: io::Error },
     #[error(
-        "'{}' is no JSON report of skt-hpl (written by --json), nor an archive (by report \
-         --bundle): {reason}", path.display()
+        "'{}' is no JSON report of skt-hpl (written by --json): {reason}", path.display()
     )]
     Format { path: PathBuf, reason: String },
-    #[error("'{}': {source}", path.display())]
-    Bundle { path: PathBuf, source: BundleError },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -219,21 +215,21 @@ impl ParametersPart {
     }
 }
 
-/// The text of a file written by `--json`, which may be in an archive.
+/// The text of a file written by `--json`.
 pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
-    let io = |source| ReadError::Io { path: path.to_path_buf(), source };
-    let bytes = fs::read(path).map_err(io)?;
-    if bundle::is_archive(&bytes) {
-        return bundle::read(&bytes)
-            .map_err(|source| ReadError::Bundle { path: path.to_path_buf(), source });
-    }
-    String::from_utf8(bytes)
-        .map_err(|error| io(io::Error::new(io::ErrorKind::InvalidData, error.utf8_error())))
+    fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.to_path_buf(), source })
 }
 
 /// Parses JSON text, or returns what is wrong with it.
 pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| shown_message(&error.to_string()))
+    serde_json::from_str(text).map_err(|error| {
+        if text.lines().any(|line| line.starts_with("HPLinpack ")) {
+            return "it is the text of HPL, which has neither threads nor hosts nor phases; \
+                    `skt-hpl report` reads it"
+                .to_owned();
+        }
+        shown_message(&error.to_string())
+    })
 }
 
 /// Checks that a document is a report.
@@ -245,7 +241,7 @@ pub(crate) fn check_format(format: &str) -> Result<(), String> {
 }
 
 impl RunReport {
-    /// Reads a file written by `--json`, or an archive with one.
+    /// Reads a file written by `--json`.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         Self::parse_from(path, &read_text(path)?)
     }

@@ -2,12 +2,13 @@
 
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use skt_config::{Output, RunSpec, TestSpec};
 use skt_health::environment::Environment;
 use skt_health::slow::Named;
 use skt_host::messages;
-use skt_run::events::{ReportError, RunEvents};
+use skt_run::events::{ReportError, RunEvents, Saved, Stepper};
 use skt_run::record::{RunFacts, TestRecord};
 use skt_run::tuning::TUNING;
 
@@ -34,7 +35,8 @@ pub(crate) struct OutputOptions {
 /// Prints and writes what happens in a run.
 pub(crate) struct RunOutput {
     options: OutputOptions,
-    progress: Progress,
+    /// Shared with functions that show lines on other threads.
+    progress: Arc<Mutex<Progress>>,
     /// The reports, once the run has begun.
     reports: Option<Reports>,
 }
@@ -74,8 +76,13 @@ impl Write for Copied {
 }
 
 impl RunOutput {
-    pub fn new(options: OutputOptions) -> Self {
-        Self { progress: Progress::stderr(options.progress), reports: None, options }
+    pub(crate) fn new(options: OutputOptions) -> Self {
+        let progress = Arc::new(Mutex::new(Progress::stderr(options.progress)));
+        Self { progress, reports: None, options }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().expect("never held over a panic")
     }
 
     fn reports(&mut self) -> &mut Reports {
@@ -108,29 +115,43 @@ impl RunOutput {
 
 impl RunEvents for RunOutput {
     fn announce(&mut self, line: &str) {
-        self.progress.phase(line);
+        self.progress().phase(line);
     }
 
     fn step(&mut self, elapsed_seconds: f64, line: &str) {
-        self.progress.step(elapsed_seconds, line);
+        self.progress().step(elapsed_seconds, line);
+    }
+
+    fn stepper(&self) -> Option<Stepper> {
+        if !self.progress().is_shown() {
+            return None;
+        }
+        let progress = Arc::clone(&self.progress);
+        Some(Box::new(move |seconds, line| {
+            progress.lock().expect("never held over a panic").step(seconds, line);
+        }))
     }
 
     fn columns(&mut self, done: usize, n: usize, elapsed_seconds: f64) {
         let lines = self.reports.as_mut().and_then(|reports| reports.column_lines.as_mut());
         if let Some(lines) = lines {
-            self.progress.clear();
+            self.progress.lock().expect("never held over a panic").clear();
             // A reader that has left misses no result.
             let _ = lines.columns(done, n, elapsed_seconds);
         }
-        self.progress.columns(done, n, elapsed_seconds);
+        self.progress().columns(done, n, elapsed_seconds);
+    }
+
+    fn saved(&mut self, saved: &Saved) {
+        self.progress().saved(saved);
     }
 
     fn slow(&mut self, named: &Named) {
-        self.progress.slow(named.brief());
+        self.progress().slow(named.brief());
     }
 
     fn clear(&mut self) {
-        self.progress.clear();
+        self.progress().clear();
     }
 
     fn run_begins(
@@ -149,6 +170,10 @@ impl RunEvents for RunOutput {
             None
         };
         let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
+        if matches!(spec.output, Output::File(_)) {
+            // They cannot get between the report's lines.
+            messages::print_held();
+        }
         // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
         let options = TextOptions {
@@ -169,6 +194,7 @@ impl RunEvents for RunOutput {
 
     fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
         let Reports { text, json, is_json_behind, .. } = self.reports();
+        text.warn(&messages::take_held());
         text.test(record)?;
         let lines = text.out().take();
         // The text report comes first; the JSON document is written whole each time, so the next

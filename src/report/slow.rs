@@ -31,7 +31,7 @@ fn line(slow: &SlowRank) -> String {
         times => format!(" (throttled {times} times)"),
     };
     format!(
-        "# slow: {host} rank {rank}: {lag_percent:.0} % behind the median since column \
+        "# slow: {host} rank {rank}: {lag_percent:.0} % below the median since column \
          {since_column}{throttled}"
     )
 }
@@ -62,8 +62,8 @@ mod tests {
         assert_eq!(
             lines(&report),
             [
-                "# slow: n3 rank 12: 38 % behind the median since column 4096 (throttled 12 times)",
-                "# slow: n3 rank 13: 38 % behind the median since column 4096",
+                "# slow: n3 rank 12: 38 % below the median since column 4096 (throttled 12 times)",
+                "# slow: n3 rank 13: 38 % below the median since column 4096",
                 "# slow link: n1 to n2: 4.0 times the median's time, 1.0 before the run",
                 "# slow link: n1: all links: 4.0 times the median's time, 1.0 before the run",
             ]

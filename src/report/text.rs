@@ -166,6 +166,17 @@ impl<'a, W: Write> TextReport<'a, W> {
         self.header_notes()
     }
 
+    /// Adds warnings to the lines for the header that are not written yet.
+    pub(crate) fn warn(&mut self, warnings: &[String]) {
+        let notes = &mut self.options.notes;
+        for line in warnings.iter().flat_map(|warning| warning.lines()) {
+            let note = line.replacen("warning: ", "warning  : ", 1);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+
     pub(crate) fn note(&mut self, note: &str) -> io::Result<()> {
         write_note(&mut self.out, note)?;
         self.out.flush()
@@ -289,7 +300,7 @@ fn own_notes(spec: &RunSpec, is_detailed: bool) -> Vec<String> {
         let ranks: Vec<String> =
             spec.grids.iter().map(|(p, q)| (p * (q + spec.checksums)).to_string()).collect();
         notes.push(format!(
-            "checksums: {} process column(s) beside Q; ranks in use: {}",
+            "checksums: {} process column(s) in addition to Q; ranks in use: {}",
             spec.checksums,
             ranks.join(", ")
         ));

@@ -30,7 +30,7 @@ pub enum NothingToSubmit {
     NonePassed,
     /// The tests that have passed are of HPL-MxP.
     #[error(
-        "the tests that passed are of HPL-MxP, which has a list of its own (hpl-mxp.org); TOP500 \
+        "the tests that passed are of HPL-MxP, which has its own list (hpl-mxp.org); TOP500 \
          and Green500 take tests of HPL alone"
     )]
     OtherBenchmark,
@@ -95,7 +95,8 @@ impl Sheet {
         );
         self.field(
             "Cores",
-            Some(cores(environment, best).to_string()),
+            // HPL's text has no threads.
+            (best.parameters.threads > 0).then(|| cores(environment, best).to_string()),
             "cores that ran: ranks times threads, or those of the hosts if these are fewer; cores of \
              accelerators count too",
         );
@@ -172,8 +173,8 @@ impl Sheet {
         let level = given.power_level.or(of_meter.and_then(|reading| reading.level));
         self.field(
             "Power quality level",
-            level.map(|level| format!("{level} (as the site says)")),
-            "1, 2 or 3 of the EE HPC WG methodology, which says how much of the machine to measure; \
+            level.map(|level| format!("{level} (as the site reports)")),
+            "1, 2 or 3 of the EE HPC WG methodology, which states how much of the machine to measure; \
              --power-level",
         );
         self.field(

@@ -1,0 +1,203 @@
+//! Reads the text that HPL 2.3, and programs that print as it does, write about a run.
+
+use std::path::Path;
+
+use super::reader::{ParametersPart, ProgramPart, ReadError, RunReport, TestReport};
+
+/// The head of the table of a test.
+const HEAD: &str = "T/V                N    NB     P     Q";
+/// How the line with a scaled residual begins.
+const RESIDUAL: &str = "||Ax-b||_oo/";
+/// What follows the times of HPL's text, which have no zone.
+pub(crate) const LOCAL_TIME: &str = " (local time)";
+
+/// Reads the text of the file `path`: a report of skt-hpl, or the text report of HPL.
+pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, ReadError> {
+    if !text.trim_start().starts_with('{')
+        && let Some(report) = parse(text)
+    {
+        return Ok(report);
+    }
+    RunReport::parse_from(path, text)
+}
+
+/// The run that a text is about; `None` if it is none of HPL. Of a run that was killed it has the
+/// tests that were done.
+fn parse(text: &str) -> Option<RunReport> {
+    let mut report = RunReport { text_report: Some(text.to_owned()), ..RunReport::default() };
+    let (mut is_hpl, mut threads, mut is_unchecked) = (false, 0, false);
+    for line in text.lines() {
+        if let Some(test) = result(line, threads) {
+            is_hpl = true;
+            report.tests.push(test);
+        } else if let Some(residual) = line.strip_prefix(RESIDUAL) {
+            add_residual(&mut report, residual);
+        } else if let Some((name, value)) = comment(line) {
+            match name {
+                "threads" => threads = first_number(value).unwrap_or(0),
+                name => add_environment(&mut report, name, value),
+            }
+        } else if let Some((_, after)) = line.split_once("residuals are less than") {
+            is_unchecked = after.trim().parse::<f64>().is_ok_and(|threshold| threshold <= 0.0);
+        } else if line.starts_with("HPLinpack ") || line.starts_with("HPL-MxP ") {
+            is_hpl = true;
+            report.program = program(line);
+        } else if line.starts_with("HPL_pdgesv() start time") {
+            if let Some(test) = report.tests.last_mut() {
+                test.start = line.split_once("time").map(|(_, time)| local(time));
+            }
+        } else if line.starts_with("HPL_pdgesv() end time") {
+            if let Some(test) = report.tests.last_mut() {
+                test.end = line.split_once("time").map(|(_, time)| local(time));
+            }
+        } else {
+            is_hpl |= line.starts_with(HEAD);
+            report.finished |= line.starts_with("End of Tests.");
+        }
+    }
+    for test in report.tests.iter_mut().filter(|test| test.status.is_empty()) {
+        let status = if is_unchecked { "not-checked" } else { "unknown" };
+        test.status = status.to_owned();
+    }
+    is_hpl.then_some(report)
+}
+
+/// The test of a line such as `WR11C2R4  35  4  1  1  0.00  2.5368e-01`, which other programs
+/// continue.
+fn result(line: &str, threads: usize) -> Option<TestReport> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [variant, n, nb, p, q, seconds, gflops, ..] = words[..] else { return None };
+    // `W`, the mapping of ranks to the grid, and the digit of DEPTH.
+    let is_variant =
+        matches!(variant.as_bytes(), [b'W', b'R' | b'C', digit, ..] if digit.is_ascii_digit());
+    let quantity = |text: &str| text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
+    let number = |text: &str| text.parse().ok();
+    // Values that are not numbers, as of a singular matrix, are read as none.
+    let _: (f64, f64) = (seconds.parse().ok()?, gflops.parse().ok()?);
+    let is_mxp = variant.ends_with("MXP");
+    let parameters = ParametersPart {
+        n: number(n)?,
+        nb: number(nb)?,
+        p: number(p)?,
+        q: number(q)?,
+        threads,
+        matrix: is_mxp.then(|| "unknown".to_owned()),
+        ..ParametersPart::default()
+    };
+    is_variant.then(|| TestReport {
+        variant: variant.to_owned(),
+        parameters,
+        time_seconds: quantity(seconds),
+        gflops: quantity(gflops),
+        ..TestReport::default()
+    })
+}
+
+/// Adds the residual of the last test: `(eps*...)=   1.42430332e-03 ...... PASSED`.
+fn add_residual(report: &mut RunReport, line: &str) {
+    let words = line.split_once('=').map_or("", |(_, after)| after);
+    let words: Vec<&str> = words.split_whitespace().collect();
+    let (Some(test), [value, _, outcome]) = (report.tests.last_mut(), &words[..]) else {
+        return;
+    };
+    test.scaled_residual =
+        value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    test.status = outcome.to_ascii_lowercase();
+}
+
+/// The name and the value of a line of skt-hpl's head: `# threads  : 1 a rank`.
+fn comment(line: &str) -> Option<(&str, &str)> {
+    let (name, value) = line.strip_prefix("# ")?.split_once(':')?;
+    Some((name.trim(), value.trim()))
+}
+
+fn add_environment(report: &mut RunReport, name: &str, value: &str) {
+    let environment = &mut report.environment;
+    match name {
+        "processor" => {
+            let model = value.split(", ").next().unwrap_or(value);
+            environment.host.cpu_model = Some(model.to_owned());
+        }
+        "kernel" => environment.host.kernel = Some(value.to_owned()),
+        "mpi" => environment.mpi_library = Some(value.to_owned()),
+        "blas" => environment.blas = serde_json::json!({ "library": value }),
+        _ => {}
+    }
+}
+
+/// The program of a banner: `HPLinpack 2.3  --  High-Performance ...  --  run by skt-hpl 0.1.0`.
+fn program(line: &str) -> Option<ProgramPart> {
+    let words = line.split_once("run by ").map_or(line, |(_, by)| by);
+    let mut words = words.split_whitespace();
+    let (name, version) = (words.next()?.to_owned(), words.next()?.to_owned());
+    Some(ProgramPart { name, version, compiler: None })
+}
+
+/// A time of C's `ctime`, whose zone the text does not have.
+fn local(time: &str) -> String {
+    format!("{}{LOCAL_TIME}", time.trim())
+}
+
+fn first_number(text: &str) -> Option<usize> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RESULT: &str = "\
+T/V                N    NB     P     Q               Time                 Gflops
+--------------------------------------------------------------------------------
+WR11C2R4        6000   128     2     4               7.46             1.9311e+01
+HPL_pdgesv() start time Sun Nov 29 05:31:09 2026
+
+HPL_pdgesv() end time   Sun Nov 29 05:31:17 2026
+
+--------------------------------------------------------------------------------
+||Ax-b||_oo/(eps*(||A||_oo*||x||_oo+||b||_oo)*N)=   1.42430332e-03 ...... PASSED
+";
+
+    #[test]
+    fn a_test_has_what_its_lines_have() {
+        let report = parse(RESULT).unwrap();
+        let [test] = &report.tests[..] else { panic!("{report:?}") };
+        let p = &test.parameters;
+        assert_eq!((p.n, p.nb, p.p, p.q, p.threads), (6000, 128, 2, 4, 0));
+        assert_eq!((test.time_seconds, test.gflops), (Some(7.46), Some(19.311)));
+        assert_eq!((test.scaled_residual, test.status.as_str()), (Some(1.42430332e-3), "passed"));
+        assert_eq!(test.start.as_deref(), Some("Sun Nov 29 05:31:09 2026 (local time)"));
+        assert!(test.end.is_some() && !report.finished && test.is_of_hpl());
+    }
+
+    #[test]
+    fn lines_of_other_forms_are_no_results() {
+        for line in [
+            "WR11C2R4 6000 128 2 4 TIME GFLOPS",
+            "Words 1 2 3 4 5 6",
+            "WR11C2R4 6000 128 2 4 7.46",
+            "WR11C2R4 -1 128 2 4 7.46 19.3",
+        ] {
+            assert_eq!(result(line, 1), None, "{line}");
+        }
+        // HPL of NVIDIA adds the rate of each of its accelerators.
+        let more = result("WC0C2R4 90112 1024 1 1 33.14 1.472e+04 ( 1.472e+04)", 1).unwrap();
+        assert_eq!(more.gflops, Some(14720.0));
+        let broken = result("WR11C2R4 6000 128 2 4 7.46 nan", 1).unwrap();
+        assert_eq!(broken.gflops, None);
+        assert!(!result("WR11MXP 6000 128 2 4 7.46 1.0", 1).unwrap().is_of_hpl());
+        assert_eq!(parse("no text of HPL\n"), None);
+    }
+
+    #[test]
+    fn a_killed_run_has_the_tests_that_were_done() {
+        let cut = RESULT.find("||Ax-b||").unwrap();
+        let report = parse(&[RESULT, &RESULT[..cut]].concat()).unwrap();
+        let statuses: Vec<&str> = report.tests.iter().map(|test| test.status.as_str()).collect();
+        assert_eq!(statuses, ["passed", "unknown"]);
+        assert_eq!(report.completed().count(), 1);
+        let unchecked = "- Computational tests pass if scaled residuals are less than     0.0\n";
+        let report = parse(&[unchecked, &RESULT[..cut], "End of Tests.\n"].concat()).unwrap();
+        assert_eq!((report.tests[0].status.as_str(), report.finished), ("not-checked", true));
+    }
+}

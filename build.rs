@@ -25,9 +25,8 @@ fn main() {
 }
 
 /// The functions by which the program knows OpenBLAS and sets its threads
-/// (crates/skt-solver/src/blas/library.rs), and the one by which it finds the library's file.
-const LOOKED_UP: [&str; 5] = [
-    "dgemm_",
+/// (crates/skt-solver/src/blas/library.rs).
+const LOOKED_UP: [&str; 4] = [
     "openblas_get_config",
     "openblas_get_corename",
     "openblas_get_num_threads",

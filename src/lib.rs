@@ -11,7 +11,7 @@
 //! use skt_solver::grid::Grid;
 //! use skt_solver::pgesv::guard::Unguarded;
 //! use skt_run::events::Silent;
-//! use skt_run::ptest;
+//! use skt_run::ptest::{self, TestRun};
 //! use skt_run::record::Outcome;
 //! use skt_solver::team::Team;
 //!
@@ -24,7 +24,8 @@
 //! let ranks = threads::run(4, |world| {
 //!     let grid = Grid::new(&world, test.p, test.q, test.pmap)?.expect("4 ranks, 2 x 2");
 //!     let mut memory = Unguarded::new(ptest::shape(&grid, test).doubles()).expect("memory");
-//!     ptest::run(&grid, &Team::solo(), test, &mut memory, false, &mut Silent)
+//!     let test = TestRun { grid: &grid, team: &Team::solo(), spec: test };
+//!     ptest::run(test, &mut memory, false, &mut Silent)
 //! });
 //!
 //! // Rank 0 of the grid has the record.
@@ -44,7 +45,7 @@
 //! | what is around a run | [`skt_run::job`], [`skt_run::ptest`], [`skt_health::environment`] |
 //! | checkpoints in memory | [`skt_checkpoint`], [`skt_run::protect`] |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs)]
+#![warn(missing_docs, unreachable_pub)]
 
 pub mod cli;
 pub mod report;

@@ -33,17 +33,26 @@ fn program() -> String {
 
 /// The command that starts these ranks of this program in this user's shell: `mpirun -np 4
 /// skt-hpl`. As root, Open MPI refuses unless a flag allows it, so the flag is included.
-pub fn start(ranks: &Ranks) -> String {
+pub(crate) fn start(ranks: &Ranks) -> String {
     let (starter, is_root) = here();
     format!("{} {}", starter.command(is_root, ranks).join(" "), program())
 }
 
-/// The command that makes `skt-hpl launch` start a run with the flags `flags` on the nodes of a
-/// host file.
-pub fn launch(hostfile: &str, flags: &str) -> String {
+/// The commands that start these ranks: in this user's shell and, if they are on several nodes and
+/// that is another one, in a job of Slurm.
+pub(crate) fn starts(ranks: &Ranks) -> Vec<String> {
+    let is_slurm = ranks.nodes.is_none() || here().0 == Starter::Slurm;
+    let slurm = || format!("{} {}", Starter::Slurm.command(false, ranks).join(" "), program());
+    let others = if is_slurm { None } else { Some(slurm()) };
+    [Some(start(ranks)), others].into_iter().flatten().collect()
+}
+
+/// The command that makes `skt-hpl launch`, with the flags `of_launch`, start a run with the flags
+/// `flags` on the nodes of a host file.
+pub(crate) fn launch(hostfile: &str, of_launch: &str, flags: &str) -> String {
     let root = match here() {
         (_, true) => " --launcher-arg=--allow-run-as-root",
         _ => "",
     };
-    format!("{} launch --hosts {hostfile}{root} --{flags}", program())
+    format!("{} launch --hosts {hostfile}{of_launch}{root} --{flags}", program())
 }

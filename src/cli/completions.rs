@@ -8,7 +8,7 @@ use crate::report::output;
 use skt_config::ConfigError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ShellName {
+pub(crate) enum ShellName {
     /// For example into ~/.local/share/bash-completion/completions/skt-hpl
     Bash,
     /// For example into a folder of $fpath, as _skt-hpl
@@ -18,12 +18,12 @@ pub enum ShellName {
 }
 
 #[derive(Debug, Args)]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// The shell
     pub shell: ShellName,
 }
 
-pub fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
+pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), ConfigError> {
     let shell = match args.shell {
         ShellName::Bash => Shell::Bash,
         ShellName::Zsh => Shell::Zsh,

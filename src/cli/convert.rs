@@ -13,7 +13,7 @@ use skt_host::messages;
 use skt_run::protect::Settings;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum FormatName {
+pub(crate) enum FormatName {
     /// The reference's 31 lines
     Dat,
     /// TOML
@@ -30,7 +30,7 @@ impl From<FormatName> for Format {
 }
 
 #[derive(Debug, Args)]
-pub struct ConvertArgs {
+pub(crate) struct ConvertArgs {
     /// What to convert: TOML if it ends in .toml, else HPL.dat
     pub input: PathBuf,
     /// Where to write it; - is standard output, the default
@@ -47,7 +47,7 @@ pub struct ConvertArgs {
     pub force: bool,
 }
 
-pub fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
+pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let file = args.input.display().to_string();
     let from = Format::from_path(&args.input);
     let (draft, warnings) = read_draft(&read_bytes(&args.input)?, &file, from, args.lenient)?;

@@ -1,13 +1,12 @@
 //! `skt-hpl doctor`: reports why this machine, or the hosts of a job, are slow.
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
 use skt_terms::exit::Exit;
 
-use super::run;
+use super::{hosts, run};
 use crate::report::output;
 use skt_config::ConfigError;
 use skt_health::doctor::finding::Finding;
@@ -20,7 +19,7 @@ use skt_host::host;
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::streams;
-use skt_launch::hosts::{self, HostsError};
+use skt_launch::hosts::HostsError;
 use skt_run::job::JobError;
 use skt_screen::hosts::reach;
 use skt_solver::comm::threads::run as run_ranks;
@@ -30,7 +29,7 @@ use skt_solver::comm::{Comm, CommError, collect};
 const FOUND: u8 = 1;
 
 /// The exit codes, in the help.
-pub const AFTER_HELP: &str = "\
+pub(crate) const AFTER_HELP: &str = "\
 Examples:
   skt-hpl doctor                       this machine, with all cores
   mpirun -np 8 skt-hpl doctor          the ranks as they will run, on all hosts
@@ -43,7 +42,7 @@ Exit codes:
 
 /// Flags of `doctor`.
 #[derive(Debug, Args)]
-pub struct DoctorArgs {
+pub(crate) struct DoctorArgs {
     /// Threads of a rank [default: 1 under a launcher, else all cores]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
@@ -86,7 +85,7 @@ impl From<CommError> for DoctorError {
 }
 
 /// Looks, and prints what was found. Under a launcher, all ranks look, and rank 0 prints.
-pub fn execute(args: &DoctorArgs) -> ExitCode {
+pub(crate) fn execute(args: &DoctorArgs) -> ExitCode {
     let done = match args {
         DoctorArgs { one_trial: true, .. } => one_trial(),
         DoctorArgs { root: Some(folder), .. } => from_tree(args, Root::at(folder)),
@@ -106,6 +105,7 @@ pub fn execute(args: &DoctorArgs) -> ExitCode {
 }
 
 fn one_trial() -> Result<u8, DoctorError> {
+    kernel::take_one_that_fits(&streams::closed());
     let answer = trial::answer().map_err(|why| DoctorError::Other(why.to_string()))?;
     output::print(&serde_json::to_string(&answer).expect("plain data"))?;
     Ok(0)
@@ -158,10 +158,7 @@ struct Listed {
 /// Tries the hosts of the list that the user named.
 fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
     let Some(path) = &args.hosts else { return Ok(Listed::default()) };
-    let file = path.display().to_string();
-    let read = fs::read_to_string(path);
-    let text = read.map_err(|why| DoctorError::Other(format!("{file}: {why}")))?;
-    let hosts = hosts::parse(&text, &file)?;
+    let hosts = hosts::read(path)?;
     let found = reach::survey(&host::this_host().name, &hosts, &args.agent).findings;
     let well = found.is_empty().then_some(hosts.len());
     Ok(Listed { found, well })

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint}
 use crate::report::output::is_stdout;
 use skt_config::value::{Row, Table, Value, Written};
 
-pub trait Flag: Table {
+pub(crate) trait Flag: Table {
     /// The setting's argument, whose value is text; or a switch.
     fn arg(self) -> Arg;
 
@@ -26,7 +26,7 @@ pub trait Flag: Table {
 /// The flags of a table that were given. Values are kept as text: they override those of a
 /// configuration, and are checked as those are.
 #[derive(Debug, Clone)]
-pub struct Flags<S>(pub BTreeMap<S, Vec<Value>>);
+pub(crate) struct Flags<S>(pub BTreeMap<S, Vec<Value>>);
 
 impl<S> Default for Flags<S> {
     fn default() -> Self {
@@ -78,7 +78,7 @@ fn in_order_of_help<S: Flag>() -> Vec<S> {
     settings
 }
 
-pub fn arg<S: Table>(row: &Row<S>) -> Arg {
+pub(crate) fn arg<S: Table>(row: &Row<S>) -> Arg {
     let (flag, help) = (row.flag(), help(row));
     let mut arg = Arg::new(row.key).help_heading(row.heading).help(&help);
     if row.is_switch() {
@@ -116,13 +116,13 @@ fn help<S: Table>(row: &Row<S>) -> String {
     format!("{what} [{}]", notes.join("; "))
 }
 
-/// Parses the name of a file that is written beside a report on standard output.
-pub(super) fn file_beside_a_report() -> impl TypedValueParser<Value = PathBuf> {
-    PathBufValueParser::new().try_map(beside_a_report)
+/// Parses the name of a file that is written in addition to a report on standard output.
+pub(super) fn file_next_to_a_report() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(next_to_a_report)
 }
 
 /// Refuses the name of standard output.
-pub(super) fn beside_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
+pub(super) fn next_to_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
     if is_stdout(&path) {
         return Err("a file is needed, as standard output is for the report");
     }

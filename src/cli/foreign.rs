@@ -1,5 +1,6 @@
 //! What the arguments of other HPLs are called here.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Command;
@@ -11,8 +12,21 @@ use skt_config::Format;
 const FLAGS: &[(&str, &str)] = &[
     ("b", "--nb"),
     ("sizenb", "--nb"),
+    ("nbs", "--nb"),
+    ("nb-size", "--nb"),
+    ("block-size", "--nb"),
+    ("blocksize", "--nb"),
     ("s", "--n"),
     ("sizen", "--n"),
+    ("ns", "--n"),
+    ("size", "--n"),
+    ("problem-size", "--n"),
+    ("ps", "--p"),
+    ("qs", "--q"),
+    ("grid", "--p P --q Q"),
+    ("process-grid", "--p P --q Q"),
+    ("lookahead", "--depth"),
+    ("output", "--out"),
     ("ranksp", "--p"),
     ("nprow", "--p"),
     ("ranksq", "--q"),
@@ -24,11 +38,77 @@ const FLAGS: &[(&str, &str)] = &[
     ("i", "--config"),
     ("input", "--config"),
     ("n", "--np"),
+    ("ranks", RANKS),
+    ("nprocs", RANKS),
+    ("ntasks", RANKS),
+    ("hosts", "a flag of `skt-hpl launch`, or `--host` of mpirun, before the program"),
+    ("hostfile", "a flag of mpirun, before the program, or `skt-hpl launch --hosts FILE`"),
     ("m", "`skt-hpl init --memory-gib GIB`, which chooses N"),
-    ("np", "a flag of mpirun, before the program, or of `skt-hpl launch`"),
-    ("cpu-affinity", "the launcher's binding, as `mpirun --bind-to core`"),
-    ("mem-affinity", "the launcher's binding, as `mpirun --bind-to core`"),
+    ("np", RANKS),
+    ("cpu-affinity", BINDING),
+    ("mem-affinity", BINDING),
+    ("gpu", CPUS),
+    ("gpus", CPUS),
+    ("ngpus", CPUS),
+    ("gpu-affinity", CPUS),
+    ("device", CPUS),
+    ("cuda", CPUS),
+    ("ucx-affinity", "the variable UCX_NET_DEVICES"),
+    ("ucx-tls", "the variable UCX_TLS"),
 ];
+const RANKS: &str = "`-np` of mpirun, before the program, or of `skt-hpl launch`";
+const BINDING: &str = "the launcher's binding, as `mpirun --bind-to core`";
+const CPUS: &str = "nothing: the solver runs on CPUs";
+
+/// Flags of RIKEN's and NVIDIA's HPL-MxP that nothing here corresponds to, without their dashes.
+const OF_MXP_ALONE: &[&str] =
+    &["not", "nt", "notile", "d", "delayed", "highammat", "gpu-affinity", "sloppy-type", "it"];
+
+/// The words of another HPL-MxP's command line as a line of `skt-hpl mxp`, whose `command` it is,
+/// and what has no counterpart. RIKEN's program takes N, NB and P as words. `None`: the line has
+/// no word of another program.
+pub(crate) fn line_of_mxp(words: &[&str], command: &Command) -> Option<String> {
+    let (mut line, mut rest, mut is_foreign) = (Vec::new(), Vec::new(), false);
+    let mut left = words;
+    let numbers = words.iter().take_while(|word| word.parse::<u64>().is_ok()).count();
+    if (2..=3).contains(&numbers) {
+        let flags = ["--n", "--nb", "--p"].iter().zip(words);
+        line.extend(flags.take(numbers).map(|(flag, word)| format!("{flag} {word}")));
+        left = &words[numbers..];
+        is_foreign = true;
+    }
+    let has_grid = words.iter().any(|word| ["-P", "-Q", "--ranksP", "--ranksQ"].contains(word));
+    while let [word, after @ ..] = left {
+        let next: Vec<_> = after.iter().map(Into::into).collect();
+        let ours = words_of_flag(word, &next, command);
+        let values = after.iter().take_while(|next| !next.starts_with('-')).count();
+        let (flag, after) = left.split_at(if ours > 0 { ours } else { 1 + values });
+        left = after;
+        // The node's part of rocHPL's grid.
+        let is_of_node = has_grid && ["-p", "-q"].contains(word);
+        let here = || flag_here(word, flag.get(1).copied(), command).filter(|_| !is_of_node);
+        let flag_as_it_is = flag.join(" ");
+        if ours > 0 || !word.starts_with('-') {
+            line.push(flag_as_it_is);
+        } else if let Some(here) = here().filter(|here| here.starts_with("--")) {
+            is_foreign = true;
+            // NVIDIA's --config names a machine, its --dat the file.
+            let flag_of = |given: &str| given.split(' ').next().map(str::to_owned);
+            let given = line.iter().position(|given| flag_of(given) == flag_of(&here));
+            rest.extend(given.map(|at| line.remove(at)));
+            line.push(here);
+        } else {
+            is_foreign |= OF_MXP_ALONE.contains(&word.trim_start_matches('-'));
+            rest.push(flag_as_it_is);
+        }
+    }
+    let line = ["skt-hpl mxp".to_owned()].into_iter().chain(line).collect::<Vec<_>>().join(" ");
+    let rest = match rest[..] {
+        [] => String::new(),
+        _ => format!("; without a counterpart: {}", rest.join(", ")),
+    };
+    is_foreign.then(|| format!("as a line of ours: {line}{rest}"))
+}
 
 /// What the flag `word`, as it is written, with the word after it is called in `command`: a flag of
 /// the same letters, or the one that does the same.
@@ -40,7 +120,7 @@ pub(crate) fn flag_here(word: &str, next: Option<&str>, command: &Command) -> Op
     let value = value.or(next.filter(|next| !next.starts_with('-')));
     let named = |name: &str| name_here(&name.to_ascii_lowercase(), value, command);
     let here = |flag: &str, value: Option<&str>| match value {
-        Some(value) if flag.starts_with("--") => format!("{flag} {value}"),
+        Some(value) if flag.starts_with("--") && !flag.contains(' ') => format!("{flag} {value}"),
         _ => flag.to_owned(),
     };
     if let Some(flag) = named(name) {
@@ -53,7 +133,7 @@ pub(crate) fn flag_here(word: &str, next: Option<&str>, command: &Command) -> Op
 
 fn name_here(name: &str, value: Option<&str>, command: &Command) -> Option<String> {
     let has = |flag: &str| {
-        let long = flag.strip_prefix("--");
+        let long = flag.strip_prefix("--").and_then(|words| words.split(' ').next());
         long.is_none_or(|long| command.get_arguments().any(|arg| arg.get_long() == Some(long)))
     };
     let same = format!("--{name}");
@@ -66,6 +146,31 @@ fn name_here(name: &str, value: Option<&str>, command: &Command) -> Option<Strin
     found.map(|(_, flag)| (*flag).to_owned())
 }
 
+/// How many words the flag `word` of `command` takes with its value; 0 if it is none. A short flag
+/// stands alone: `-omp` is not `-o mp`, which would move the report.
+pub(super) fn words_of_flag(word: &str, after: &[OsString], command: &clap::Command) -> usize {
+    let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
+    let is_short = !name.starts_with("--");
+    let is_named = |arg: &&clap::Arg| match name.strip_prefix("--") {
+        Some(long) => {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long() == Some(long) || aliases.contains(&long)
+        }
+        None => arg.get_short().is_some_and(|short| name == format!("-{short}")),
+    };
+    let Some(arg) = command.get_arguments().find(is_named) else { return 0 };
+    if has_value || !arg.get_action().takes_values() {
+        return 1;
+    }
+    let is_value = |next: &OsString| next == "-" || !next.as_encoded_bytes().starts_with(b"-");
+    match after.first() {
+        // Another program's flag of that letter, which takes no value.
+        next if is_short && !next.is_some_and(is_value) => 0,
+        // Without its value, clap reports what is missing.
+        next => 1 + usize::from(next.is_some()),
+    }
+}
+
 /// Whether a word that is no flag means a configuration.
 pub(crate) fn is_configuration(word: &str) -> bool {
     let path = Path::new(word);
@@ -74,7 +179,7 @@ pub(crate) fn is_configuration(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::{Arg, Command};
+    use clap::{Arg, Command, CommandFactory as _, Parser as _};
 
     use super::*;
 
@@ -97,7 +202,7 @@ mod tests {
             ("-f 0.3", None),
             ("-s 2480", Some("--n 2480")),
             ("-m 50000", Some("`skt-hpl init --memory-gib GIB`, which chooses N")),
-            ("--gpu-affinity 0:1", None),
+            ("--gpu-affinity 0:1", Some("nothing: the solver runs on CPUs")),
             ("--", None),
             ("-7", None),
         ] {
@@ -107,6 +212,41 @@ mod tests {
         }
         let launch = Command::new("launch").arg(Arg::new("np").long("np"));
         assert_eq!(flag_here("-n", Some("4"), &launch).as_deref(), Some("--np 4"));
+    }
+
+    #[test]
+    fn lines_of_other_hpl_mxps_are_translated_as_a_whole() {
+        let mut cli = crate::cli::Cli::command();
+        cli.build();
+        let mxp = cli.find_subcommand("mxp").expect("a subcommand");
+        for (written, here, rest) in [
+            ("4000 240 2 -not -d", "--n 4000 --nb 240 --p 2", "-not, -d"),
+            ("1024 64", "--n 1024 --nb 64", ""),
+            (
+                "--n 1000 --nb 128 --nprow 1 --npcol 2 --nporder row --gpu-affinity 0:1 \
+                 --sloppy-type 2",
+                "--n 1000 --nb 128 --p 1 --q 2 --pmap row",
+                "--gpu-affinity 0:1, --sloppy-type 2",
+            ),
+            ("--nprow=1 --npcol=2 --nb 8 --n 9", "--p 1 --q 2 --nb 8 --n 9", ""),
+            ("-i HPL-MxP.dat -it 40", "--config HPL-MxP.dat", "-it 40"),
+            ("-P 1 -Q 2 -p 1 -q 2 -N 64 --NB 8", "--p 1 --q 2 --n 64 --nb 8", "-p 1, -q 2"),
+            ("--config dgx-a100 --dat a.dat", "--config a.dat", "--config dgx-a100"),
+            ("--sizeN 64 -NB 8 --matrix scaled", "--n 64 --nb 8 --matrix scaled", ""),
+        ] {
+            let words: Vec<&str> = written.split(' ').collect();
+            let mut want = format!("as a line of ours: skt-hpl mxp {here}");
+            if !rest.is_empty() {
+                want += &format!("; without a counterpart: {rest}");
+            }
+            assert_eq!(line_of_mxp(&words, mxp), Some(want), "{written}");
+            let line = ["skt-hpl", "mxp"].into_iter().chain(here.split(' '));
+            assert!(crate::cli::Cli::try_parse_from(line).is_ok(), "{here}");
+        }
+        for ours in ["--n 5 --matrx scaled", "HPL.dat", "x.toml y", "4000", "--n 5 7 8"] {
+            let words: Vec<&str> = ours.split(' ').collect();
+            assert_eq!(line_of_mxp(&words, mxp), None, "{ours}");
+        }
     }
 
     #[test]

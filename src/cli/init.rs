@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use clap::Args;
 use skt_terms::shown::shell_quoted;
-use skt_terms::units::{parse_seconds, span};
+use skt_terms::units::{counted, parse_seconds, span};
 
 use super::convert::{FormatName, text};
 use super::flags::Names;
@@ -13,7 +13,6 @@ use super::pace::{Pace, operations, too_short};
 use super::{by_hand, machine};
 use crate::report::output;
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::store::StoreKind;
 use skt_config::value::Value;
 use skt_config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
@@ -22,14 +21,12 @@ use skt_config::{
 use skt_host::launcher_rank;
 use skt_host::messages;
 use skt_host::starter::Ranks;
-use skt_run::job::outlook::guessed_rate;
-use skt_run::protect::{
-    self, MAX_MEMBERS, Outlook, Settings, guessed_schedule, memory_split, smallest_group,
-};
+use skt_run::protect::{self, MAX_MEMBERS, Outlook, Settings, memory_split, smallest_group};
+use skt_store::store::StoreKind;
 use skt_terms::ranges::above_zero;
 
-#[derive(Debug, Clone, Args)]
-pub struct InitArgs {
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct InitArgs {
     /// Part of the available memory that the matrix and its work space may take
     #[arg(long, value_name = "0..1", default_value_t = 0.8)]
     pub memory_fraction: f64,
@@ -58,6 +55,10 @@ pub struct InitArgs {
     /// of the run, else none]
     #[arg(long, value_name = "METHOD", value_parser = Names(Method::NAMES.to_vec()))]
     pub ft: Option<String>,
+    /// Leave the memory for one rank more, which may come from a node that is lost without a spare
+    /// (`launch --no-spare spread`); --ranks is then the number on one node
+    #[arg(long)]
+    pub survive_without_spares: bool,
     /// Lost ranks per group to leave memory for; with abft, per process row [default: as in a run
     /// without flags]
     #[arg(long, value_name = "M")]
@@ -92,7 +93,7 @@ pub struct InitArgs {
 }
 
 /// Writes the configuration and shows how to run it.
-pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
+pub(crate) fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     let (path, format) = file(args)?;
     if args.tune {
         can_tune(args, path)?;
@@ -130,12 +131,23 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
          or, for a first look,\n  {command} --n {}",
         path.display(),
         size_and_rate(args, spec, &machine.pace),
-        count(ranks),
+        counted(ranks, "rank"),
         spec.n[0].min(spec.nb[0] * 50),
     ));
     if let Some(limit_seconds) = args.time {
-        let time = time_line(spec, *memory_n, limit_seconds, &machine.pace);
-        messages::print(format_args!("{time}"));
+        messages::print(format_args!("{}", what_decides(spec, *memory_n, limit_seconds)));
+    }
+    if args.survive_without_spares {
+        let full = InitArgs { survive_without_spares: false, ..args.clone() };
+        messages::print(format_args!(
+            "room: the memory for one rank more is left (`launch --no-spare spread`); without it \
+             N = {}",
+            fit(&full, machine)?.spec.n[0]
+        ));
+    }
+    if machine.pace.seconds(spec, spec.n[0]).is_some() {
+        let source = machine.pace.source();
+        messages::print(format_args!("times are those of the timed part, {source}"));
     }
     if ranks > 1 {
         messages::print(format_args!("{}", methods(args, method, machine)));
@@ -154,7 +166,10 @@ pub fn execute(args: &InitArgs) -> Result<(), ConfigError> {
 /// The flags, with a method added where none is asked for: that of a run without flags if one of
 /// its checkpoints is due before the end, else none.
 fn worth_it(args: &InitArgs, machine: &Room) -> Result<InitArgs, ConfigError> {
-    let is_asked = args.ft.is_some() || args.parities.is_some() || args.helper_cores > 0;
+    let is_asked = args.ft.is_some()
+        || args.parities.is_some()
+        || args.helper_cores > 0
+        || args.survive_without_spares;
     if is_asked || machine.ranks == 1 || is_due(&fit(args, machine)?, &machine.pace)? {
         return Ok(args.clone());
     }
@@ -162,12 +177,10 @@ fn worth_it(args: &InitArgs, machine: &Room) -> Result<InitArgs, ConfigError> {
 }
 
 /// Whether the run takes a checkpoint before its end, if nothing slows it down.
-fn is_due(fitted: &Fitted, pace: &Pace) -> Result<bool, ConfigError> {
+pub(super) fn is_due(fitted: &Fitted, pace: &Pace) -> Result<bool, ConfigError> {
     let Fitted { spec, protection, .. } = fitted;
-    let (settings, test) = (Settings::read(protection, spec)?, spec.tests().remove(0));
-    let rate = guessed_rate(&test, 1e-9 * pace.core_flops());
-    let schedule = guessed_schedule(&test, &settings, rate);
-    Ok(schedule.outlook() == Outlook::Due)
+    let settings = Settings::read(protection, spec)?;
+    Ok(pace.outlook(&spec.tests()[0], &settings) == Some(Outlook::Due))
 }
 
 /// A table of the methods that these ranks allow, with the cost and the benefit of each; `chosen`
@@ -179,14 +192,15 @@ fn methods(args: &InitArgs, chosen: &str, machine: &Room) -> String {
             ft: Some(name.to_owned()),
             parities: args.parities.filter(|_| has_parities),
             helper_cores: if name == "none" || name == "abft" { 0 } else { args.helper_cores },
+            survive_without_spares: args.survive_without_spares && name != "none",
             ..args.clone()
         };
         let fitted = fit(&other, machine).ok()?;
         let brings = match name {
             "none" => "a lost rank sends the run back to its start",
-            "abft" => "goes on where a rank was lost; residual not known for large N",
-            _ if is_due(&fitted, &machine.pace).ok()? => "goes on from its last checkpoint",
-            _ => "as none: no checkpoint is due before the end",
+            "abft" => "continues where a rank was lost; residual not known for large N",
+            _ if is_due(&fitted, &machine.pace).ok()? => "continues from its last checkpoint",
+            _ => "as with none: the run ends before a checkpoint is due",
         };
         let star = if name == chosen { '*' } else { ' ' };
         Some(format!(
@@ -245,12 +259,12 @@ fn tune(command: &str) -> Result<(), ConfigError> {
         Err(error) => error.to_string(),
     };
     Err(ConfigError::Other(format!(
-        "--tune: the file is written and not tuned, as this command failed ({why}); what it said \
-         is above; run it again when that is mended:\n  {command}"
+        "--tune: the file is written and not tuned, as this command failed ({why}); what it \
+         printed is above; run it again when that is fixed:\n  {command}"
     )))
 }
 
-/// N and rate as text, `N = 23040 (4.0 GiB, about 109 Gflop/s)`; with --time also the time.
+/// N, rate and time as text, `N = 23040 (4.0 GiB, about 109 Gflop/s, 1 min 14 s)`.
 fn size_and_rate(args: &InitArgs, spec: &RunSpec, pace: &Pace) -> String {
     let n = spec.n[0];
     let element_bytes = if args.mxp { 4.0 } else { 8.0 };
@@ -258,22 +272,20 @@ fn size_and_rate(args: &InitArgs, spec: &RunSpec, pace: &Pace) -> String {
     match pace.seconds(spec, n) {
         Some(seconds) => {
             let gflops = 1e-9 * operations(n) / seconds;
-            let time = args.time.map_or(String::new(), |_| format!(", {}", span(seconds)));
-            format!("N = {n} ({gib:.1} GiB, about {gflops:.0} Gflop/s{time})")
+            format!("N = {n} ({gib:.1} GiB, about {gflops:.0} Gflop/s, {})", span(seconds))
         }
         None => format!("N = {n} ({gib:.1} GiB)"),
     }
 }
 
-/// What has decided N, and how sure the time is.
-fn time_line(spec: &RunSpec, memory_n: usize, limit_seconds: f64, pace: &Pace) -> String {
+/// What has decided N.
+fn what_decides(spec: &RunSpec, memory_n: usize, limit_seconds: f64) -> String {
     let limit = span(limit_seconds);
-    let decides = if spec.n[0] < memory_n {
+    if spec.n[0] < memory_n {
         format!("the time ({limit}) decides; the memory would hold N = {memory_n}")
     } else {
         format!("the memory decides: it holds no N that takes {limit}")
-    };
-    format!("{decides}\ntimes are those of the timed part, {}", pace.source())
+    }
 }
 
 /// Warns where the ranks need more cores than this machine has.
@@ -283,7 +295,7 @@ fn warn_of_too_few_cores(args: &InitArgs, ranks: usize) -> Result<(), ConfigErro
         messages::print(format_args!(
             "warning: {} of {} thread(s) need {needed} cores, and this machine has {cores}: they \
              share them and are slow, and Open MPI starts no more ranks than cores",
-            count(ranks),
+            counted(ranks, "rank"),
             args.threads
         ));
     }
@@ -300,10 +312,6 @@ fn warn_of_memory_that_is_left() -> Result<(), ConfigError> {
         }
     }
     Ok(())
-}
-
-fn count(ranks: usize) -> String {
-    if ranks == 1 { "1 rank".to_owned() } else { format!("{ranks} ranks") }
 }
 
 /// The commands that run the configuration and, if `tuned` is a file, that tune it into that file.
@@ -403,12 +411,12 @@ fn pace(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Pace, Con
 
 /// A run that fits a machine.
 #[derive(Debug)]
-struct Fitted {
-    spec: RunSpec,
+pub(super) struct Fitted {
+    pub spec: RunSpec,
     /// The settings of the protection that the run was sized for.
-    protection: CheckpointDraft,
+    pub protection: CheckpointDraft,
     /// The largest N that fits the memory.
-    memory_n: usize,
+    pub memory_n: usize,
 }
 
 /// The largest problem that fits the memory and, if one is given, the time.
@@ -416,20 +424,17 @@ fn fit(args: &InitArgs, machine: &Room) -> Result<Fitted, ConfigError> {
     let mut fitted = fit_memory(args, machine.ranks, machine.available_bytes)?;
     let Some(limit_seconds) = args.time else { return Ok(fitted) };
     let spec = &mut fitted.spec;
-    let nb = spec.nb[0];
-    let seconds = |blocks: usize| machine.pace.seconds(spec, blocks * nb);
-    let in_time = |blocks| seconds(blocks).is_some_and(|seconds| seconds <= limit_seconds);
-    let most = fitted.memory_n / nb;
-    let blocks = largest(|blocks| blocks <= most && in_time(blocks));
-    if blocks == 0 {
-        return Err(too_short(limit_seconds, nb, seconds(1)));
-    }
-    spec.n = vec![blocks * nb];
+    let seconds = |n| machine.pace.seconds(spec, n);
+    spec.n = vec![n_in_time(limit_seconds, fitted.memory_n, spec.nb[0], seconds)?];
     spec.title[1] += &format!(", at most {}", span(limit_seconds));
     Ok(fitted)
 }
 
-fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fitted, ConfigError> {
+pub(super) fn fit_memory(
+    args: &InitArgs,
+    ranks: usize,
+    available_bytes: u64,
+) -> Result<Fitted, ConfigError> {
     let mut draft = Draft { checkpoint: asked(args), ..Draft::default() };
     for (param, number) in [(Param::N, 0), (Param::Threads, args.threads)] {
         draft.values.insert(param, vec![Value::number(number)]);
@@ -443,29 +448,39 @@ fn fit_memory(args: &InitArgs, ranks: usize, available_bytes: u64) -> Result<Fit
     checked.require_ranks(ranks)?;
     let mut spec = checked.spec;
     let (settings, protection) = protection(args, &spec, ranks)?;
-    let budget = (available_bytes as f64 * args.memory_fraction) as u64;
+    let (is_left, counts) = (args.survive_without_spares, ranks as f64);
+    if is_left && settings.method == Method::None {
+        return Err(At::flag("--survive-without-spares").error(
+            "without checkpoints a loss sends the run back to its start: give --ft self, or leave \
+             the flag out",
+        ));
+    }
+    let share = args.memory_fraction * if is_left { counts / (counts + 1.0) } else { 1.0 };
+    let budget = (available_bytes as f64 * share) as u64;
     let (nb, test) = (spec.nb[0], spec.tests().remove(0));
-    let sized = grids(args, &spec, ranks).into_iter().map(|(p, q)| {
-        let bytes =
-            |blocks| job_bytes(&TestSpec { n: blocks * nb, p, q, ..test.clone() }, &settings);
-        (largest(|blocks| bytes(blocks) <= budget), (p, q))
-    });
+    let sized = grids(args, &spec, ranks)
+        .into_iter()
+        .map(|(p, q)| (n_in_memory(budget, &TestSpec { p, q, ..test.clone() }, &settings), (p, q)));
     // Of equally good grids, the one nearest to a square is taken.
-    let (largest, grid) = sized.max_by_key(|(blocks, _)| *blocks).expect("a grid");
+    let (largest, grid) = sized.max_by_key(|(n, _)| *n).expect("a grid");
     if largest == 0 {
         return Err(ConfigError::Other(format!(
-            "{budget} bytes ({} of {available_bytes} available) hold not even one block of {nb} \
-             for each of {ranks} ranks; give a larger --memory-fraction or fewer --ranks",
-            args.memory_fraction
+            "{budget} bytes ({share} of {available_bytes} available) hold not even one block of \
+             {nb} for each of {ranks} ranks; give a larger --memory-fraction or fewer --ranks"
         )));
     }
-    (spec.n, spec.grids) = (vec![largest * nb], vec![grid]);
+    (spec.n, spec.grids) = (vec![largest], vec![grid]);
     let mib = available_bytes >> 20;
     spec.title = [
         "HPLinpack benchmark input file".to_owned(),
-        format!("skt-hpl init: {}, {} of {mib} MiB available", count(ranks), args.memory_fraction),
+        format!(
+            "skt-hpl init: {}{}, {} of {mib} MiB available",
+            counted(ranks, "rank"),
+            if is_left { " and room for one more" } else { "" },
+            args.memory_fraction
+        ),
     ];
-    Ok(Fitted { spec, protection, memory_n: largest * nb })
+    Ok(Fitted { spec, protection, memory_n: largest })
 }
 
 /// The grids to choose from, the flattest first: with checksums all with P at most Q, unless one is
@@ -499,33 +514,18 @@ fn asked(args: &InitArgs) -> CheckpointDraft {
 }
 
 /// The protection to leave memory for: what the flags ask for, else what a run without flags has.
-fn protection(
+pub(super) fn protection(
     args: &InitArgs,
     spec: &RunSpec,
     ranks: usize,
 ) -> Result<(Settings, CheckpointDraft), ConfigError> {
     let settings = Settings::read(&asked(args), spec)?;
     let method = settings.method_for(ranks);
-    if method != Method::None && ranks < 2 {
-        return Err(ConfigError::OutOfRange {
-            at: Setting::Method.at(&ValueSource::Flag),
-            value: method.to_string(),
-            legal: "none, with one rank".to_owned(),
-        });
-    }
-    let is_too_many = |parities| match method {
-        Method::Abft => false,
-        Method::None => true,
-        _ => ranks < 2 * parities,
-    };
-    if let Some(parities) = args.parities.filter(|parities| is_too_many(*parities)) {
+    if let Some(parities) = args.parities.filter(|_| method == Method::None) {
         return Err(ConfigError::OutOfRange {
             at: Setting::Parities.at(&ValueSource::Flag),
             value: parities.to_string(),
-            legal: match settings.method {
-                Method::None => "none, without checkpoints".to_owned(),
-                _ => format!("at most half of the ranks, which are {ranks}"),
-            },
+            legal: "none, without checkpoints".to_owned(),
         });
     }
     let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
@@ -542,6 +542,28 @@ fn protection(
         }
     }
     Ok((Settings { method, ..settings }, draft))
+}
+
+/// The largest multiple of NB with which a test like `test` takes at most `budget` bytes on all
+/// ranks; 0 if there is none.
+pub(super) fn n_in_memory(budget: u64, test: &TestSpec, settings: &Settings) -> usize {
+    let bytes = |blocks| job_bytes(&TestSpec { n: blocks * test.nb, ..test.clone() }, settings);
+    test.nb * largest(|blocks| bytes(blocks) <= budget)
+}
+
+/// The largest multiple of `nb`, at most `memory_n`, that takes no longer than the limit.
+pub(super) fn n_in_time(
+    limit_seconds: f64,
+    memory_n: usize,
+    nb: usize,
+    seconds: impl Fn(usize) -> Option<f64>,
+) -> Result<usize, ConfigError> {
+    let in_time = |n| seconds(n).is_some_and(|seconds| seconds <= limit_seconds);
+    let blocks = largest(|blocks| blocks * nb <= memory_n && in_time(blocks * nb));
+    if blocks == 0 {
+        return Err(too_short(limit_seconds, nb, seconds(nb)));
+    }
+    Ok(blocks * nb)
 }
 
 /// The largest number of blocks that `fits`, if all smaller ones do; 0 if none does.
@@ -571,7 +593,7 @@ mod tests {
 
     #[test]
     fn the_rate_of_a_core_is_measured_on_one() {
-        assert!(Pace::measure_one_core().unwrap().core_flops() > 0.0);
+        assert!(Pace::measure_one_core().unwrap().core_flops > 0.0);
         assert_eq!(blas_threads().unwrap_or(1), 1);
     }
 
@@ -655,7 +677,8 @@ mod tests {
         assert_eq!(fitted.protection[&Setting::Method].text, "none");
         let asked = InitArgs { ft: Some("self".into()), ..args() };
         let error = fit_memory(&asked, 1, 1 << 32).err().unwrap().to_string();
-        assert_eq!(error, "--ft: value self is out of range; legal: none, with one rank");
+        let why = "--ft: a group with 1 parity needs at least 2 ranks, not 1";
+        assert_eq!(error, why);
     }
 
     #[test]
@@ -678,7 +701,7 @@ mod tests {
         let refused = |ft, parities, ranks| fitted(ft, parities, ranks).err().unwrap().to_string();
         assert_eq!(
             refused("self", 2, 3),
-            "--parities: value 2 is out of range; legal: at most half of the ranks, which are 3"
+            "--parities: a group with 2 parities needs at least 4 ranks, not 3"
         );
         assert_eq!(
             refused("none", 1, 4),
@@ -707,7 +730,7 @@ mod tests {
         let line = |format| command_line(&keep(2), &spec, 6, format, Path::new("HPL.dat"), None);
         assert!(line(Format::Dat).contains(" --bind-to none -np 6 "));
         assert!(line(Format::Dat).ends_with(" --helper-cores 2"));
-        assert!(!line(Format::Toml).contains("--helper-cores"), "the file says it");
+        assert!(!line(Format::Toml).contains("--helper-cores"), "the file has it");
         let plain = InitArgs { ft: Some("none".into()), ..keep(1) };
         let why = fit_memory(&plain, 6, 1 << 34).err().unwrap().to_string();
         assert!(

@@ -9,30 +9,33 @@ use skt_terms::exit::Exit;
 use skt_terms::shown::shown;
 use skt_terms::units::parse_seconds;
 
+use super::dry_run::{self, BenchmarkNeeds};
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
-use super::{Cli, Command, machine, mistakes};
+use super::{Cli, Command, hosts, machine, mistakes};
+use crate::report::output;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
-use skt_config::launch::{LauncherChoice, RANKS_MAX, START, WATCH};
+use skt_config::launch::{LauncherChoice, NoSpare, RANKS_MAX, START, WATCH};
 use skt_config::{ConfigError, LaunchDraft, LaunchSettings, Launching, RunSpec, Setting, TestSpec};
 use skt_host::clock::now_unix;
 use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
 use skt_launch::argument_text::argument_to_text;
-use skt_launch::hosts::{self, Host, HostsError, Pool};
+use skt_launch::hosts::{Host, HostsError, ListedNodes, Pool, listed_in};
 use skt_launch::launcher::{Launcher, Template};
 use skt_launch::links::addresses::Networks;
 use skt_launch::probe;
 use skt_launch::program::Program;
 use skt_launch::shape;
-use skt_launch::{LaunchOptions, SupervisorError, subcommand_words};
-use skt_run::protect::{self, SLURM_END, Settings, read_domains};
+use skt_launch::state::StateFolder;
+use skt_launch::{LaunchOptions, SharingLimits, SupervisorError, subcommand_words};
+use skt_run::protect::{self, SLURM_END, Settings, memory_split, read_domains, smallest_group};
 
 /// Flags of `launch`.
 #[derive(Debug, Clone, Args)]
-pub struct LaunchArgs {
+pub(crate) struct LaunchArgs {
     /// The flags that override the `[launch]` table of a configuration.
     #[command(flatten)]
     given: Flags<Launching>,
@@ -40,9 +43,13 @@ pub struct LaunchArgs {
     /// state, in a folder that survived, without waiting for its launcher
     #[arg(long, help_heading = WATCH)]
     head_lost: bool,
+    /// Print what would run where, the memory of ranks, what follows a loss and the launcher's
+    /// command, and start nothing
+    #[arg(long, help_heading = START)]
+    dry_run: bool,
     /// Run this program and not the benchmark: after `--` come its arguments. Exit code 0 is done,
     /// 75 is to be started again, as is a death by a signal or with a node, and any other ends
-    /// `launch` with that code. Started again, it continues from its checkpoints by itself, as with
+    /// `launch` with that code. Started again, it continues from its checkpoints, as with
     /// libskt-checkpoint
     #[arg(long, value_name = "FILE", help_heading = START)]
     program: Option<PathBuf>,
@@ -61,7 +68,7 @@ impl Flag for Launching {
             Self::LauncherTemplate => arg.conflicts_with_all(["launcher", "launcher_arg"]),
             Self::Np => arg.value_parser(checked(parse_ranks)),
             Self::MaxRestarts => arg.value_parser(checked(str::parse::<usize>)),
-            Self::Json => arg.value_parser(checked(|file| flags::beside_a_report(file.into()))),
+            Self::Json => arg.value_parser(checked(|file| flags::next_to_a_report(file.into()))),
             Self::HangAfter | Self::ProbeLimit => arg.value_parser(checked(parse_seconds)),
             _ => arg,
         }
@@ -103,11 +110,8 @@ pub(crate) enum LaunchError {
          --launcher and --launcher-program"
     )]
     NoLauncher { program: String },
-    #[error(
-        "node {host}: MPICH's host files have no addresses of version 6; name the node, or take \
-         --launcher openmpi"
-    )]
-    Address { host: String },
+    #[error("{0}")]
+    Address(String),
     #[error(
         "--program: there is no {} here that this user may start; nodes need it at the same path, \
          too", file.display()
@@ -121,7 +125,7 @@ pub(crate) enum LaunchError {
     #[error("--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT")]
     NoRanks,
     #[error(
-        "--{flag} is for the benchmark: with --program the program decides this by itself; leave \
+        "--{flag} is for the benchmark: with --program the program decides this; leave \
          the flag out"
     )]
     NotOfProgram { flag: String },
@@ -131,20 +135,32 @@ pub(crate) enum LaunchError {
 
 /// Launches the job that the flags describe, and supervises it to its end.
 pub(crate) fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
-    let options = options(args, &|name| std::env::var(name).ok())?;
+    let (options, needs) = options(args, &|name| std::env::var(name).ok())?;
+    if args.dry_run {
+        let folder = StateFolder::new(&options.settings.state);
+        let earlier = folder.load_for_display().map_err(SupervisorError::State)?;
+        output::print(&dry_run::describe(&options, needs.as_ref(), earlier.as_ref()))?;
+        return Ok(Exit::Passed);
+    }
     Ok(skt_launch::run(options)?)
 }
 
 type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-fn options(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
+/// The options, and for the benchmark what it needs.
+type Planned = (LaunchOptions, Option<BenchmarkNeeds>);
+
+fn options(args: &LaunchArgs, env: Env) -> Result<Planned, LaunchError> {
     match &args.program {
-        None => options_of_benchmark(args, env),
-        Some(program) => options_of_program(args, program, env),
+        None => options_of_benchmark(args, env).map(|(options, needs)| (options, Some(needs))),
+        Some(program) => Ok((options_of_program(args, program, env)?, None)),
     }
 }
 
-fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
+fn options_of_benchmark(
+    args: &LaunchArgs,
+    env: Env,
+) -> Result<(LaunchOptions, BenchmarkNeeds), LaunchError> {
     let command = texts(&args.command)?;
     let run = run_args(&command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
@@ -158,9 +174,7 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     if nodes.is_local {
         nodes = Nodes::here(ranks);
     }
-    for warning in &checked.warnings {
-        messages::print(format_args!("warning: {warning}"));
-    }
+    hosts::warn(&checked.warnings);
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
         ..Settings::read(&checked.checkpoint, &checked.spec)?
@@ -173,26 +187,47 @@ fn options_of_benchmark(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, La
     let options = options_of_nodes(args, wanted, nodes, ranks, env)?;
     let pool = &options.pool;
     let rows = checksum_rows(&checked.spec, ranks);
-    report_tolerated_losses(pool, ranks, &settings, rows.clone());
+    let sharing = SharingLimits {
+        rank_bytes: rank_bytes(pool, ranks, &checked.spec, &settings),
+        n: checked.spec.tests().iter().map(|test| test.n).max(),
+        groups: shape::groups_of_slots(pool, ranks, &settings, rows.clone()),
+        domains: settings.domains.clone(),
+        most: settings.parities,
+        is_strict: settings.method_for(ranks) == Method::Abft,
+    };
+    report_tolerated_losses(pool, ranks, &settings, rows.clone(), options.settings.no_spare);
     let keeps = DataLocation {
         run_id: settings.run_id.clone(),
         store: settings.store.clone(),
         images: settings.levels.folders(),
     };
-    Ok(LaunchOptions {
+    let needs = BenchmarkNeeds {
+        rank_bytes: sharing.rank_bytes,
+        method: settings.method_for(ranks),
+        parities: settings.parities,
+        without_checkpoint: if args.dry_run {
+            dry_run::without_checkpoint(&checked.spec, &settings)?
+        } else {
+            None
+        },
+        here_bytes: machine::available_bytes()?,
+    };
+    let options = LaunchOptions {
         command,
         threads: checked.spec.threads,
         helper_cores: settings.helper_cores,
         is_protected: settings.method_for(ranks) != Method::None,
-        rank_bytes: rank_bytes(pool, ranks, &checked.spec, &settings),
+        rank_bytes: kept_bytes(pool, ranks, &checked.spec, &settings),
         losable: shape::losable(pool, ranks, &settings, rows),
+        sharing,
         run_id: settings.run_id,
         keeps: Some(keeps),
         parities: settings.parities,
         says_resume: run.protect.draft().contains_key(&Setting::Resume),
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
         ..options
-    })
+    };
+    Ok((options, needs))
 }
 
 /// The options for a program of the user. Its own flags are unknown here: what it asks of its
@@ -228,7 +263,7 @@ fn options_of_program(
 }
 
 /// Makes waiting ranks of Open MPI yield their core, which is needed with more ranks than cores.
-/// Open MPI does not see that by itself, because its host list has a slot for each rank.
+/// Open MPI does not see that on its own, because its host list has a slot for each rank.
 const YIELD: [&str; 3] = ["--mca", "mpi_yield_when_idle", "1"];
 
 /// The nodes of a job, before some of them become spares.
@@ -238,13 +273,15 @@ struct Nodes {
     file: String,
     /// Whether there is no list, so that all ranks run on this machine.
     is_local: bool,
+    /// Whether `srun` reaches them.
+    is_slurm: bool,
 }
 
 impl Nodes {
     /// This machine alone.
     fn here(slots: usize) -> Self {
         let listed = vec![Host { name: "localhost".into(), slots }];
-        Self { listed, file: "--np".into(), is_local: true }
+        Self { listed, file: "--np".into(), is_local: true, is_slurm: false }
     }
 
     fn slots(&self) -> usize {
@@ -261,23 +298,28 @@ fn options_of_nodes(
     ranks: usize,
     env: Env,
 ) -> Result<LaunchOptions, LaunchError> {
-    let (slots, Nodes { listed, file, is_local }) = (nodes.slots(), nodes);
+    let (slots, Nodes { listed, file, is_local, is_slurm }) = (nodes.slots(), nodes);
     if slots < ranks {
         return Err(LaunchError::Slots { ranks, slots, file });
     }
     let pool = pool(listed, ranks, settings.spares.as_deref())?;
-    let launcher = launcher(&settings, env)?;
+    let launcher = launcher(&settings, is_slurm)?;
     if is_local
         && launcher == Launcher::Starter(Starter::Openmpi)
         && machine::cores().is_ok_and(|cores| ranks > cores)
     {
         settings.launcher_args.splice(0..0, YIELD.map(str::to_owned));
     }
-    if let Some(host) = pool.everyone().find(|host| host.name.contains(':'))
-        && launcher == Launcher::Starter(Starter::Mpich)
-    {
-        return Err(LaunchError::Address { host: host.name.clone() });
+    if let Launcher::Starter(starter) = launcher {
+        let program = settings.launcher_program.as_deref();
+        hosts::check_names(pool.everyone(), starter, program).map_err(LaunchError::Address)?;
     }
+    let launcher_agent = match launcher {
+        Launcher::Starter(starter) if !is_local && settings.agent.is_none() => {
+            hosts::agent_of_launcher(starter, &settings.launcher_args, env)
+        }
+        _ => None,
+    };
     let program_file = program::file()
         .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?;
     let folder = std::env::current_dir().unwrap_or_default();
@@ -285,6 +327,7 @@ fn options_of_nodes(
     is_text("the path of the working folder", folder.as_os_str())?;
     Ok(LaunchOptions {
         networks: Networks::from_arguments(&settings.launcher_args, env),
+        launcher_agent,
         is_local,
         head_lost: args.head_lost,
         ..LaunchOptions::new(settings, launcher, pool, ranks, program_file)
@@ -304,25 +347,43 @@ fn report_tolerated_losses(
     ranks: usize,
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
+    no_spare: NoSpare,
 ) {
-    let shape = shape::judge(pool, ranks, settings, rows);
+    let shape = shape::judge(pool, ranks, settings, rows, no_spare);
     if !shape.summary.is_empty() {
         messages::print(format_args!("{}", shape.summary));
     }
-    for warning in &shape.warnings {
-        messages::print(format_args!("warning: {warning}"));
-    }
+    hosts::warn(&shape.warnings);
+}
+
+/// Bytes of the largest rank, in the test that needs most.
+fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
+    max_of_tests(pool, ranks, spec, |test, names| {
+        memory_split(test, settings, smallest_group(test, settings, names.into_iter())).total()
+    })
 }
 
 /// Bytes of the segments of the largest rank, in the test that needs most; 0 without checkpoints.
-fn rank_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
+fn kept_bytes(pool: &Pool, ranks: usize, spec: &RunSpec, settings: &Settings) -> u64 {
+    max_of_tests(pool, ranks, spec, |test, names| {
+        protect::segment_bytes(test, settings, names.into_iter())
+    })
+}
+
+/// The most bytes of any test, of which `bytes` gives those of one from the host of each rank.
+fn max_of_tests(
+    pool: &Pool,
+    ranks: usize,
+    spec: &RunSpec,
+    bytes: impl Fn(&TestSpec, Vec<&str>) -> u64,
+) -> u64 {
     let of_ranks = |host: &Host| std::iter::repeat_n(host.name.clone(), host.slots);
     let names: Vec<String> = pool.active.iter().flat_map(of_ranks).take(ranks).collect();
-    let bytes = |test: TestSpec| {
-        let names = names.get(..test.ranks())?.iter().map(String::as_str);
-        Some(protect::segment_bytes(&test, settings, names))
+    let of_test = |test: TestSpec| {
+        let names = names.get(..test.ranks())?.iter().map(String::as_str).collect();
+        Some(bytes(&test, names))
     };
-    spec.tests().into_iter().filter_map(bytes).max().unwrap_or(0)
+    spec.tests().into_iter().filter_map(of_test).max().unwrap_or(0)
 }
 
 fn is_text<'a>(what: &'static str, text: &'a OsStr) -> Result<&'a str, LaunchError> {
@@ -340,7 +401,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     match Cli::try_parse_from(&words) {
         Ok(Cli { command: Some(Command::Run(run)), .. }) => Ok(*run),
         Ok(Cli { command: Some(Command::Mxp(mxp)), .. }) => Ok(mxp.into_run()),
-        Ok(_) => unreachable!("`run` or `mxp` was said"),
+        Ok(_) => unreachable!("`run` or `mxp` was given"),
         // Our message begins with `error: `, too.
         Err(mut error) => {
             mistakes::explain(&mut error, &Cli::command(), &words);
@@ -350,7 +411,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
     }
 }
 
-/// The flags, with the table `[launch]` of the configuration for what they do not say.
+/// The flags, with the table `[launch]` of the configuration for those not given.
 fn with_file(
     flags: &Flags<Launching>,
     mut file: LaunchDraft,
@@ -378,7 +439,7 @@ fn with_file(
         });
     }
     let json = file.get(&Launching::Json).and_then(|values| values.first());
-    if let Some(value) = json.filter(|value| flags::beside_a_report((&value.text).into()).is_err())
+    if let Some(value) = json.filter(|value| flags::next_to_a_report((&value.text).into()).is_err())
     {
         return Err(Launching::Json.wrong(value));
     }
@@ -394,59 +455,34 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
         is_needed
     });
     if let Some(path) = spares {
-        waiting.extend(read_hosts(path)?);
+        waiting.extend(hosts::read(path)?);
     }
     Ok(Pool::new(active, waiting))
 }
 
-fn read_hosts(path: &Path) -> Result<Vec<Host>, LaunchError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| LaunchError::File { path: path.to_owned(), source })?;
-    let file = path.display().to_string();
-    let hosts = hosts::parse(&text, &file)?;
-    for Host { name, slots } in hosts::repeated(&text, &hosts) {
-        messages::print(format_args!(
-            "warning: {file}: several lines name {name}: it gets the {slots} ranks that they add \
-             up to; name it once, with slots=COUNT"
-        ));
-    }
-    Ok(hosts)
-}
-
 /// The nodes that are listed; `None` if there is no list.
 fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError> {
-    let listed_in = |file, listed| Ok(Some(Nodes { listed, file, is_local: false }));
     if let Some(path) = &wanted.hosts {
-        return listed_in(path.display().to_string(), read_hosts(path)?);
+        let (listed, file) = (hosts::read(path)?, path.display().to_string());
+        return Ok(Some(Nodes { listed, file, is_local: false, is_slurm: false }));
     }
-    if let Some(list) = env("SLURM_JOB_NODELIST") {
-        let names = hosts::expand_slurm(&list)?;
-        let per_node = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
-        let counts = match per_node.into_iter().find_map(|name| Some((name, env(name)?))) {
-            Some((variable, text)) => hosts::expand_tasks(variable, &text, names.len())?,
-            None => vec![1; names.len()],
-        };
-        let host = |(name, slots)| Host { name, slots };
-        let all = names.into_iter().zip(counts).map(host).collect();
-        return listed_in("the Slurm allocation".into(), all);
-    }
-    if let Some(path) = env("PBS_NODEFILE") {
-        let hosts = read_hosts(Path::new(&path))?;
-        return listed_in(path, hosts);
-    }
-    Ok(None)
+    let of_job = |listed: ListedNodes| {
+        let ListedNodes { hosts: listed, file, is_slurm, warnings } = listed;
+        hosts::warn(&warnings);
+        Nodes { listed, file, is_local: false, is_slurm }
+    };
+    Ok(listed_in(env)?.map(of_job))
 }
 
-fn launcher(wanted: &LaunchSettings, env: Env) -> Result<Launcher, LaunchError> {
+fn launcher(wanted: &LaunchSettings, is_slurm: bool) -> Result<Launcher, LaunchError> {
     if let Some(text) = &wanted.launcher_template {
         return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
     }
-    let is_slurm = || wanted.hosts.is_none() && env("SLURM_JOB_ID").is_some();
     let starter = match wanted.launcher {
         LauncherChoice::Openmpi => Starter::Openmpi,
         LauncherChoice::Mpich => Starter::Mpich,
         LauncherChoice::Slurm => Starter::Slurm,
-        LauncherChoice::Auto if is_slurm() => Starter::Slurm,
+        LauncherChoice::Auto if is_slurm => Starter::Slurm,
         LauncherChoice::Auto => {
             let program = wanted.launcher_program.as_deref().unwrap_or("mpirun");
             Starter::from_program(program)
@@ -473,7 +509,7 @@ mod tests {
         for name in Launching::Launcher.info().names().into_iter().filter(|name| *name != "auto") {
             let line = format!("--launcher {name}");
             let wanted = with_file(&args(&line).given, LaunchDraft::new()).unwrap();
-            let launcher = launcher(&wanted, &none).unwrap();
+            let launcher = launcher(&wanted, false).unwrap();
             let shown = format!("{launcher:?}").to_lowercase();
             assert_eq!(shown, format!("starter({name})"));
         }
@@ -508,6 +544,10 @@ mod tests {
         Only::parse_from(std::iter::once("x").chain(line.split_whitespace())).launch
     }
 
+    fn planned(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
+        options(args, env).map(|(options, _)| options)
+    }
+
     fn none(_: &str) -> Option<String> {
         None
     }
@@ -530,16 +570,16 @@ mod tests {
             hosts.display(),
             spares.display()
         );
-        let options = super::options(&args(&line), &none).unwrap();
+        let options = planned(&args(&line), &none).unwrap();
         assert_eq!((options.ranks, options.run_id.as_str()), (4, "r"));
         assert_eq!(options.keeps.unwrap().images, [Path::new("/scratch"), Path::new("/pfs")]);
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");
         assert_eq!(names(&options.pool.spares), "n3:2 n4:1");
         // Without a grid, all slots are used.
         let line = line.replace("--p 2 --q 2", "");
-        assert_eq!(super::options(&args(&line), &none).unwrap().ranks, 6);
+        assert_eq!(planned(&args(&line), &none).unwrap().ranks, 6);
         let line = line.replace("--n 100", "--n 100 --p 2 --q 4");
-        let error = super::options(&args(&line), &none).unwrap_err().to_string();
+        let error = planned(&args(&line), &none).unwrap_err().to_string();
         assert!(error.starts_with("8 ranks are needed, the nodes have 6 slots: add"), "{error}");
     }
 
@@ -548,7 +588,7 @@ mod tests {
         let cores = machine::cores().unwrap();
         let extra = |ranks: usize, flags: &str| {
             let line = format!("--np {ranks} {flags} -- --n 100 --p 1 --q {ranks} --ft none");
-            super::options(&args(&line), &none).unwrap().settings.launcher_args.join(" ")
+            planned(&args(&line), &none).unwrap().settings.launcher_args.join(" ")
         };
         let own = "--launcher openmpi --launcher-arg=-v";
         assert_eq!(extra(cores, own), "-v");
@@ -562,7 +602,7 @@ mod tests {
         let hosts = folder.path().join("h");
         std::fs::write(&hosts, "n1 slots=99999999999\n").unwrap();
         let line = format!("--hosts {} --launcher openmpi -- --n 100", hosts.display());
-        let error = super::options(&args(&line), &none).unwrap_err().to_string();
+        let error = planned(&args(&line), &none).unwrap_err().to_string();
         assert!(error.ends_with("'99999999999' is no number of ranks (1 to 16777216)"), "{error}");
         let words = ["x", "--np", "99999999999", "--", "--n", "100"];
         let error = Only::try_parse_from(words).err().unwrap().to_string();
@@ -570,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn slurm_and_pbs_jobs_bring_their_nodes() {
+    fn jobs_of_batch_systems_bring_their_nodes() {
         let slurm = |name: &str| match name {
             "SLURM_JOB_ID" => Some("7".to_owned()),
             "SLURM_JOB_NODELIST" => Some("n[1-3]".to_owned()),
@@ -582,35 +622,57 @@ mod tests {
             "SLURM_JOB_CPUS_PER_NODE" => Some("64(x3)".to_owned()),
             _ => slurm(name),
         };
-        let why = super::options(&args("-- --n 100 --p 2 --q 2"), &torn).unwrap_err().to_string();
+        let why = planned(&args("-- --n 100 --p 2 --q 2"), &torn).unwrap_err().to_string();
         assert!(why.starts_with("SLURM_TASKS_PER_NODE='2(x2' does not give"), "{why}");
-        let options = super::options(&args("-- --n 100 --p 2 --q 2"), &slurm).unwrap();
+        let options = planned(&args("-- --n 100 --p 2 --q 2"), &slurm).unwrap();
         assert_eq!(options.launcher, Launcher::Starter(Starter::Slurm));
         assert_eq!(names(&options.pool.active), "n1:2 n2:2");
         assert_eq!(names(&options.pool.spares), "n3:2");
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("nodes");
         std::fs::write(&file, "n1\nn1\nn2\nn2\n").unwrap();
-        let pbs = |name: &str| (name == "PBS_NODEFILE").then(|| file.display().to_string());
-        let options =
-            super::options(&args("--launcher mpich -- --n 100 --p 1 --q 4"), &pbs).unwrap();
-        assert_eq!(names(&options.pool.active), "n1:2 n2:2");
+        for variable in ["PBS_NODEFILE", "LSB_DJOB_HOSTFILE", "OMPI_MCA_orte_default_hostfile"] {
+            let job = |name: &str| (name == variable).then(|| file.display().to_string());
+            let line = "--launcher mpich -- --n 100 --p 1 --q";
+            let options = planned(&args(&format!("{line} 4")), &job).unwrap();
+            assert!(!options.is_local);
+            assert_eq!(names(&options.pool.active), "n1:2 n2:2");
+            let few = planned(&args(&format!("{line} 5")), &job).unwrap_err().to_string();
+            let want = format!("({variable}), and name it with --hosts");
+            assert!(few.starts_with("5 ranks are needed") && few.ends_with(&want), "{few}");
+        }
+    }
+
+    #[test]
+    fn the_agent_of_the_launcher_reaches_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let hosts = folder.path().join("h");
+        std::fs::write(&hosts, "n1 slots=2\n").unwrap();
+        let env = |name: &str| (name == "OMPI_MCA_plm_rsh_agent").then(|| "oarsh".to_owned());
+        let agent = |flags: &str| {
+            let line = format!("{flags} --launcher openmpi -- --n 100");
+            planned(&args(&line), &env).unwrap().agent().map(str::to_owned)
+        };
+        let listed = format!("--hosts {}", hosts.display());
+        assert_eq!(agent(&listed).as_deref(), Some("oarsh"));
+        assert_eq!(agent(&format!("{listed} --agent rsh")).as_deref(), Some("rsh"));
+        assert_eq!(agent("--np 2"), None, "this machine needs none");
     }
 
     #[test]
     fn without_a_list_all_is_local() {
-        let options = super::options(&args("--launcher openmpi --np 2 -- --n 100"), &none).unwrap();
+        let options = planned(&args("--launcher openmpi --np 2 -- --n 100"), &none).unwrap();
         assert!(options.is_local && options.is_protected);
         assert_eq!(names(&options.pool.active), "localhost:2");
         let line = "--launcher openmpi -- --n 100 --p 2 --q 3 --ft none";
-        let options = super::options(&args(line), &none).unwrap();
+        let options = planned(&args(line), &none).unwrap();
         assert_eq!((options.ranks, options.is_protected), (6, false));
     }
 
     #[test]
     fn a_limit_may_be_as_long_as_a_user_likes() {
         let line = "--launcher openmpi --probe-limit 1e30 --hang-after 1e30 -- --n 100";
-        let options = super::options(&args(line), &none).unwrap();
+        let options = planned(&args(line), &none).unwrap();
         // The `int` in which ssh counts the seconds.
         assert_eq!(options.probe_limit().as_secs(), 2_147_483_647);
     }
@@ -618,7 +680,7 @@ mod tests {
     #[test]
     fn a_program_of_the_user_has_its_own_arguments() {
         let line = "--launcher openmpi --np 3 --program /bin/sh -- -c true";
-        let options = super::options(&args(line), &none).unwrap();
+        let options = planned(&args(line), &none).unwrap();
         let program = options.program_of_user.expect("a program");
         assert_eq!(
             (program.file, options.command),
@@ -630,33 +692,33 @@ mod tests {
         std::fs::write(&hosts, "n1 slots=2\nn2 slots=2\nn3 slots=2\n").unwrap();
         let line = format!("--hosts {} --launcher openmpi --program sh", hosts.display());
         let path = |name: &str| (name == "PATH").then(|| "/nowhere:/bin".to_owned());
-        let options = super::options(&args(&line), &path).unwrap();
+        let options = planned(&args(&line), &path).unwrap();
         assert_eq!((options.ranks, names(&options.pool.spares)), (6, String::new()));
         assert_eq!(options.program_of_user.expect("found").file, Path::new("/bin/sh"));
-        let options = super::options(&args(&format!("{line} --np 4")), &path).unwrap();
+        let options = planned(&args(&format!("{line} --np 4")), &path).unwrap();
         assert_eq!(names(&options.pool.spares), "n3:2");
         let error = |line: &str| {
             let line = format!("--launcher openmpi {line}");
-            super::options(&args(&line), &none).unwrap_err().to_string()
+            planned(&args(&line), &none).unwrap_err().to_string()
         };
         assert!(error("--program /bin/sh").contains("needs the number of ranks: --np COUNT"));
         for flag in ["--start-over", "--replace-suspects"] {
-            let said = error(&format!("--np 2 {flag} --program /bin/sh"));
-            assert!(said.starts_with(&format!("{flag} is for the benchmark")), "{said}");
+            let printed = error(&format!("--np 2 {flag} --program /bin/sh"));
+            assert!(printed.starts_with(&format!("{flag} is for the benchmark")), "{printed}");
         }
         assert!(error("--np 2 --program /bin").starts_with("--program: there is no /bin here"));
     }
 
     #[test]
-    fn bad_flags_of_the_benchmark_are_told_before_anything_starts() {
-        let error = |line: &str| super::options(&args(line), &none).unwrap_err().to_string();
+    fn bad_flags_of_the_benchmark_are_refused_at_once() {
+        let error = |line: &str| planned(&args(line), &none).unwrap_err().to_string();
         assert!(error("-- --n 100 --nosuch 3").contains("--nosuch"));
         assert!(error("-- --n 100 --nb 0").contains("--nb"));
         assert!(error("--launcher-template x -- --n 100").contains("no {command}"));
     }
 
     #[test]
-    fn the_table_of_the_configuration_says_what_flags_say_and_flags_override_it() {
+    fn flags_override_the_table_of_the_configuration() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name).display().to_string();
         std::fs::write(path("h"), "n1\nn2\nn3\n").unwrap();
@@ -666,7 +728,7 @@ mod tests {
         };
         let read = |flags: &str| {
             let line = format!("{flags} -- --config {}", path("c.toml"));
-            super::options(&args(&line), &none)
+            planned(&args(&line), &none)
         };
         toml(
             "launcher = 'mpich'\nlauncher_arg = ['-iface', 'ib0']\nhang_after = '2min'\n\
@@ -688,25 +750,26 @@ mod tests {
         );
         assert_eq!((options.settings.hang_after_seconds, options.settings.max_restarts), (5.0, 9));
         assert_eq!(options.settings.state, Path::new("t"));
-        let said = |table: &str| {
+        let refusal = |table: &str| {
             toml(table);
-            let said = read("").unwrap_err().to_string();
-            said.split_once("c.toml:").map(|(_, what)| what.to_owned()).unwrap_or(said)
+            let refusal = read("").unwrap_err().to_string();
+            refusal.split_once("c.toml:").map(|(_, what)| what.to_owned()).unwrap_or(refusal)
         };
-        assert_eq!(said("hots = 'x'"), "6: launch.hots: no such key; did you mean `hosts`?");
-        assert!(said("np = 'two'").starts_with("6: launch.np: "), "{}", said("np = 'two'"));
-        assert!(said("launcher = 'pbs'").contains("auto, openmpi, mpich, slurm"));
-        assert!(said("hang_after = 'soon'").contains("a time: 90 or 90s, 10min"));
-        let beside = "launch.launcher_template: it replaces launcher and launcher_arg: leave";
+        assert_eq!(refusal("hots = 'x'"), "6: launch.hots: no such key; did you mean `hosts`?");
+        assert!(refusal("np = 'two'").starts_with("6: launch.np: "), "{}", refusal("np = 'two'"));
+        assert!(refusal("launcher = 'pbs'").contains("auto, openmpi, mpich, slurm"));
+        assert!(refusal("hang_after = 'soon'").contains("a time: 90 or 90s, 10min"));
+        let both = "launch.launcher_template: it replaces launcher and launcher_arg: leave";
         for others in ["launcher = 'slurm'", "launcher_arg = ['-x']"] {
-            let said =
-                said(&format!("np = 2\n{others}\nlauncher_template = 'x {{hosts}} {{command}}'"));
-            assert!(said.starts_with(&format!("8: {beside}")), "{said}");
+            let refusal = refusal(&format!(
+                "np = 2\n{others}\nlauncher_template = 'x {{hosts}} {{command}}'"
+            ));
+            assert!(refusal.starts_with(&format!("8: {both}")), "{refusal}");
         }
         toml("launcher = 'auto'\nlauncher_template = 'x {hosts} {command}'");
         assert!(matches!(read("").unwrap().launcher, Launcher::Template(_)));
-        let said = read("--launcher-arg=-x").unwrap_err().to_string();
-        assert!(said.contains(beside), "{said}");
+        let refusal = read("--launcher-arg=-x").unwrap_err().to_string();
+        assert!(refusal.contains(both), "{refusal}");
         assert_eq!(
             read("--launcher slurm --launcher-arg=-x").unwrap().launcher,
             Launcher::Starter(Starter::Slurm)

@@ -109,7 +109,7 @@ impl AfterAttempt {
 ///
 /// # Errors
 /// Any error that is not the loss of a rank.
-pub fn outlive(
+pub(crate) fn outlive(
     ulfm: &Ulfm,
     mut run_on: impl FnMut(&MpiComm, &mut KeptJob) -> Result<Finished, JobError>,
 ) -> Result<Exit, JobError> {
@@ -183,19 +183,19 @@ pub(crate) fn has_ranks(
     match (spares, is_resumed) {
         (None, _) => {
             let nothing =
-                if replaces { ", or says that nothing is left to go on from" } else { "" };
+                if replaces { ", or reports that nothing is left to continue from" } else { "" };
             print(format!(
                 "error: a rank is lost, {} are left, and the grid needs {needed}: the same command \
-                 goes on where the run was{nothing}",
+                 resumes where the run was{nothing}",
                 comm.size()
             ));
             return Err(Exit::Interrupted);
         }
         (Some(_), true) if replaces => {
-            print("a rank is lost: the others go on without its process column".to_owned());
+            print("a rank is lost: the others continue without its process column".to_owned());
         }
         (Some(spares), true) => {
-            print(format!("a rank is lost: the others go on, {spares} spare rank(s) are left"));
+            print(format!("a rank is lost: the others continue, {spares} spare rank(s) are left"));
         }
         (Some(1..), false) if replaces => {
             print(format!(

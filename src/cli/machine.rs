@@ -7,27 +7,38 @@ use skt_config::ConfigError;
 use skt_host::affinity::current_mask;
 use skt_host::memory;
 
+/// The share of the time for which threads that are alone on their cores have them.
+pub(super) const MIN_CPU_SHARE: f64 = 0.95;
+
 /// Number of physical cores that this process may run on, at most what its CPU quota allows. Two
 /// hardware threads of a core count as one, because they share its floating-point units.
-pub fn cores() -> Result<usize, ConfigError> {
+pub(crate) fn cores() -> Result<usize, ConfigError> {
+    Ok(core_names()?.len().min(max_cores()).max(1))
+}
+
+/// The physical cores that this process may run on, each by its hardware threads.
+pub(crate) fn core_names() -> Result<BTreeSet<String>, ConfigError> {
     let allowed = current_mask().map_err(|why| {
         ConfigError::Other(format!("the CPUs of this process are not known ({why}); give --ranks"))
     })?;
-    let first_sibling = |cpu: &usize| {
+    let siblings = |cpu: &usize| {
         let file = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
         fs::read_to_string(file).map_or(cpu.to_string(), |list| list.trim().to_owned())
     };
-    let distinct = allowed.iter().map(first_sibling).collect::<BTreeSet<_>>().len();
-    let quota = std::thread::available_parallelism().map_or(distinct, |n| n.get());
-    Ok(distinct.min(quota).max(1))
+    Ok(allowed.iter().map(siblings).collect())
+}
+
+/// The most cores for which this process has processor time.
+pub(crate) fn max_cores() -> usize {
+    std::thread::available_parallelism().map_or(usize::MAX, |n| n.get())
 }
 
 /// Bytes that this process can still allocate: what the system has available, or what its memory
 /// cgroup leaves, whichever is less.
-pub fn available_bytes() -> Result<u64, ConfigError> {
+pub(crate) fn available_bytes() -> Result<u64, ConfigError> {
     let memory = memory::this_process();
     let system = memory.available_bytes.ok_or_else(|| {
-        let what = "/proc/meminfo does not say how much memory is available; give --memory-gib";
+        let what = "/proc/meminfo does not report how much memory is available; give --memory-gib";
         ConfigError::Other(what.to_owned())
     })?;
     Ok(memory.cgroup.map_or(system, |group| group.left_bytes().min(system)))

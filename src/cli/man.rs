@@ -9,14 +9,14 @@ use crate::report::output;
 use skt_config::ConfigError;
 
 #[derive(Debug, Args)]
-pub struct ManArgs {
+pub(crate) struct ManArgs {
     /// Write skt-hpl.1 and a page for each subcommand into this folder [default: the main page to
     /// standard output]
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
 
-pub fn execute(args: &ManArgs) -> Result<(), ConfigError> {
+pub(crate) fn execute(args: &ManArgs) -> Result<(), ConfigError> {
     let fault = |file: String| move |source| ConfigError::Write { file, source };
     match &args.out {
         Some(folder) => std::fs::create_dir_all(folder)

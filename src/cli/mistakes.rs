@@ -5,14 +5,17 @@ use std::ffi::OsString;
 use clap::Command;
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, Error};
-use skt_terms::shown::shell_quoted;
+use skt_terms::similar;
 
 use super::foreign;
 
 /// Adds to `error`, of the command line `args` of `cli`, what the user probably meant.
-pub fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
+pub(crate) fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
     let words: Vec<&str> = args.iter().skip(1).filter_map(|arg| arg.to_str()).collect();
-    let command = words.iter().find_map(|word| cli.find_subcommand(word)).unwrap_or(cli);
+    let mut cli = cli.clone();
+    cli.build();
+    let command = words.iter().find_map(|word| cli.find_subcommand(word)).unwrap_or(&cli);
+    forget_unlike(error, command);
     suggest_flag(error, command, &words);
     suggest_config(error, command);
     suggest_mxp(error, command);
@@ -20,26 +23,40 @@ pub fn explain(error: &mut Error, cli: &Command, args: &[OsString]) {
         explain_ranks_of_plan(error);
     }
     explain_lists(error, command, &words);
-    name_program_of_studies(error, &words);
+    translate_mxp(error, command, &words);
 }
 
-/// Where the user asked for a study, names the program that has it.
-fn name_program_of_studies(error: &mut Error, words: &[&str]) {
-    let Some(given) = unknown(error) else { return };
+/// Where the line is that of another HPL-MxP, the whole line in our words is the one answer.
+fn translate_mxp(error: &mut Error, command: &Command, words: &[&str]) {
+    if command.get_name() != "mxp" || unknown(error).is_none() {
+        return;
+    }
     let after: Vec<&str> =
-        words.iter().skip_while(|word| **word != given).skip(1).copied().collect();
-    let (what, program, rest) = match (&*given, &*after) {
-        ("model", ["path", ..]) => ("the critical path is a subcommand", "skt-hpl", after),
-        ("model", _) => (STUDIES, "skt-studies", after),
-        ("simulate", _) => (STUDIES, "skt-studies simulate", after),
-        _ => return,
-    };
-    let rest: String = rest.into_iter().map(|word| format!(" {}", shell_quoted(word))).collect();
-    error.remove(ContextKind::SuggestedSubcommand);
-    suggest(error, format!("{what}: {program}{rest}"));
+        words.iter().copied().skip_while(|word| *word != "mxp").skip(1).collect();
+    if let Some(line) = foreign::line_of_mxp(&after, command) {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::SuggestedSubcommand);
+        suggest(error, line);
+    }
 }
 
-const STUDIES: &str = "figures, tables and simulations are a program of their own";
+/// Leaves out a suggestion of clap that has too few of the letters given to be what is meant.
+fn forget_unlike(error: &mut Error, command: &Command) {
+    let Some(given) = unknown(error) else { return };
+    let Some(ContextValue::String(similar)) = error.get(ContextKind::SuggestedArg) else { return };
+    let [given, similar] = [&given, similar].map(|flag| flag.trim_start_matches('-'));
+    if similar::edits(given, similar).is_none() {
+        forget_similar(error, command);
+    }
+}
+
+/// Leaves out the flag that clap suggests, also in the usage.
+fn forget_similar(error: &mut Error, command: &Command) {
+    if error.remove(ContextKind::SuggestedArg).is_some() {
+        let usage = command.clone().render_usage();
+        error.insert(ContextKind::Usage, ContextValue::StyledStr(usage));
+    }
+}
 
 /// Where the user wrote a flag as another HPL or with one dash, names the one here.
 fn suggest_flag(error: &mut Error, command: &Command, words: &[&str]) {
@@ -48,7 +65,7 @@ fn suggest_flag(error: &mut Error, command: &Command, words: &[&str]) {
     let Some(at) = words.iter().position(|word| word.starts_with(&given)) else { return };
     let value = words.get(at + 1).copied();
     if let Some(here) = foreign::flag_here(words[at], value, command) {
-        error.remove(ContextKind::SuggestedArg);
+        forget_similar(error, command);
         suggest(error, format!("'{}' is here: {here}", words[at]));
     }
 }
@@ -113,8 +130,8 @@ fn unknown(error: &Error) -> Option<String> {
 fn explain_ranks_of_plan(error: &mut Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
     if ["--ranks", "--ranks-per-node", "--np"].contains(&given.as_str()) {
-        let how = "the ranks of a node are its --cores-per-node over --threads; --nodes says how \
-                   many nodes there are";
+        let how = "the ranks of a node are its --cores-per-node over --threads; --nodes \
+                   gives the number of nodes";
         error.remove(ContextKind::SuggestedArg);
         suggest(error, how);
     }

@@ -20,12 +20,16 @@ macro_rules! with_exit_codes {
     };
 }
 
+mod auto;
+mod blas;
 mod by_hand;
 mod completions;
 mod convert;
 mod doctor;
+mod dry_run;
 mod flags;
 mod foreign;
+mod hosts;
 mod init;
 mod launch;
 mod losses;
@@ -41,6 +45,7 @@ pub mod path;
 mod plan;
 mod plan_levels;
 mod plan_report;
+mod power;
 mod probe;
 mod protect;
 mod rank;
@@ -59,7 +64,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
@@ -80,7 +85,8 @@ gives. Lists are written with commas, and all combinations are run. Names may be
 codes in HPL.dat (--bcast 0,3).
 
 Called by a name that begins with xhpl, through a link or a copy, it takes no checkpoints, ignores \
-arguments that it does not know, replaces illegal values and exits as the reference does.";
+arguments that it does not know, replaces illegal values and exits as the reference does. Names of \
+HPL-MxP (xhpl-ai, xhpl_mxp, hpl-ai, rochplmxp) run that, unprotected as well.";
 
 const AFTER_HELP: &str = with_exit_codes!(
     "\
@@ -96,9 +102,9 @@ const AFTER_LAUNCH_HELP: &str = with_exit_codes!(
     "\
 Examples:
   skt-hpl launch --hosts hosts --spares spares -- --n 20000 --p 2 --q 4
-                      a line a node, as `node1 slots=4`; after a stop the same command goes on
+                      a line a node, as `node1 slots=4`; after a stop the same command resumes
   skt-hpl launch -- --config cluster.toml
-                      on the nodes of the Slurm or PBS job
+                      on the nodes of the job
   skt-hpl launch --np 4 -- --n 20000
                       on this machine, whose processes may die
   skt-hpl launch --np 4 -- mxp --n 20000
@@ -153,6 +159,12 @@ pub(crate) enum Command {
     /// Run a rank of the user's program
     #[command(hide = true)]
     Rank(rank::RankArgs),
+    /// Run the benchmark without an input file: choose all that it leaves open, and leave the file
+    #[command(after_help = auto::AFTER_HELP)]
+    Auto(auto::AutoArgs),
+    /// Try a BLAS
+    #[command(hide = true)]
+    BlasTrial(blas::TrialArgs),
     /// Write a commented configuration that fits this machine
     Init(init::InitArgs),
     /// Find the fastest values of the parameters by short runs on this job's ranks
@@ -180,20 +192,69 @@ pub(crate) enum Command {
     Completions(completions::CompletionsArgs),
 }
 
+/// The flags that `-h` of a run shows: those of most runs, and the two that HPL does not have.
+const COMMON: [&str; 17] = [
+    "config",
+    "out",
+    "json",
+    "progress",
+    "n",
+    "nb",
+    "p",
+    "q",
+    "threads",
+    "ft",
+    "checkpoint-every",
+    "parities",
+    "resume",
+    "level",
+    "time-limit",
+    "matrix",
+    "gemm",
+];
+
+/// The commands and their flags. `-h` of a run shows the common flags, `--help` all.
+fn command() -> clap::Command {
+    let shortened = |command: clap::Command| {
+        command.mut_args(|arg| {
+            let is_shown = arg.get_long().is_none_or(|flag| COMMON.contains(&flag));
+            arg.hide_short_help(!is_shown)
+        })
+    };
+    shortened(Cli::command()).mut_subcommand("run", shortened).mut_subcommand("mxp", shortened)
+}
+
+fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::from_arg_matches(&command().try_get_matches_from(args)?)
+        .map_err(|error| error.format(&mut command()))
+}
+
 /// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
+    if let Some(args) = xhpl::as_mxp(&args) {
+        return match parse(&args) {
+            Ok(Cli { command: Some(Command::Mxp(mxp)), .. }) => {
+                run::execute(&xhpl::as_drop_in(mxp.into_run()))
+            }
+            Ok(_) => unreachable!("the first word is `mxp`"),
+            Err(error) => refuse(error, &command(), &args, Exit::code).into(),
+        };
+    }
     if xhpl::is_named(&args) {
         messages::mark();
+        if launcher_rank::is_first() {
+            messages::hold_warnings();
+        }
         return match xhpl::parse(&args) {
             Ok(run) => run::execute(&run),
             Err(error) => refuse(error, &Xhpl::command(), &args, Exit::reference_code).into(),
         };
     }
-    match Cli::try_parse_from(&args) {
+    match parse(&args) {
         Ok(cli) => dispatch(cli),
         Err(error) => {
-            let code = refuse(error, &Cli::command(), &args, Exit::code);
+            let code = refuse(error, &command(), &args, Exit::code);
             heartbeat::done(Exit::from_code(code));
             code.into()
         }
@@ -232,7 +293,9 @@ fn dispatch(cli: Cli) -> ExitCode {
         None => return run::execute(&cli.run),
         Some(Command::Run(args)) => return run::execute(&args),
         Some(Command::Mxp(args)) => return run::execute(&args.into_run()),
+        Some(Command::Auto(args)) => return auto::execute(&args),
         Some(Command::Rank(args)) => return rank::execute(&args),
+        Some(Command::BlasTrial(args)) => return blas::execute_trial(&args).into(),
         Some(Command::Tune(args)) => return tune::execute(&args),
         Some(Command::Doctor(args)) => return doctor::execute(&args),
         Some(Command::Screen(args)) => return screen::execute(&args),
@@ -257,8 +320,10 @@ fn dispatch(cli: Cli) -> ExitCode {
     let done: Result<(), Box<dyn std::error::Error>> = match command {
         Command::Run(_)
         | Command::Mxp(_)
+        | Command::Auto(_)
         | Command::Launch(_)
         | Command::Rank(_)
+        | Command::BlasTrial(_)
         | Command::Tune(_)
         | Command::Doctor(_)
         | Command::Screen(_) => unreachable!("handled above"),
@@ -291,6 +356,24 @@ mod tests {
     #[test]
     fn clap_finds_no_fault_with_the_flags() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn short_help_of_a_run_has_the_common_flags() {
+        let flags = |help: clap::builder::StyledStr| {
+            let is_flag = |line: &&str| line.starts_with("  -") || line.starts_with("      --");
+            help.to_string().lines().filter(is_flag).count()
+        };
+        let with_help = 1;
+        for (name, common, version) in [("", 15, 1), ("run", 15, 0), ("mxp", 17, 0)] {
+            let mut cli = command();
+            cli.build();
+            let command = cli.find_subcommand_mut(name);
+            let mut command = command.cloned().unwrap_or(cli);
+            assert_eq!(flags(command.render_help()), common + with_help + version, "{name}");
+            let all = command.get_arguments().filter(|arg| arg.get_long().is_some()).count();
+            assert_eq!(flags(command.render_long_help()), all, "{name}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::flags;
 use super::run::RunArgs;
 use skt_config::param::Param;
 
-pub const LONG_ABOUT: &str = "\
+pub(crate) const LONG_ABOUT: &str = "\
 HPL-MxP, the mixed-precision benchmark: solves Ax = b as accurately as in double precision, but \
 factors A in lower precision and without pivoting. The solution is then refined in double \
 precision, by classic iterative refinement or, where that does not converge, by GMRES with the \
@@ -30,7 +30,7 @@ are run. Without pivoting PFACT, RFACT, NBMIN, NDIV, L1, U and equilibration hav
 their lists make no further tests. The threshold is 16, or 0 or less for no check. --ft self, \
 double and single protect a run as they do HPL; abft is not available.";
 
-pub const AFTER_HELP: &str = with_exit_codes!(
+pub(crate) const AFTER_HELP: &str = with_exit_codes!(
     "\
 Examples:
   mpirun -np 4 skt-hpl mxp          HPL.dat in the current folder
@@ -46,7 +46,7 @@ Examples:
 
 /// Flags of `mxp`: those of a run, and those that a run of HPL does not have.
 #[derive(Debug, Clone, Args)]
-pub struct MxpArgs {
+pub(crate) struct MxpArgs {
     /// Configuration, as by --config
     #[arg(value_name = "CONFIG", conflicts_with = "config")]
     file: Option<PathBuf>,
@@ -60,7 +60,7 @@ pub struct MxpArgs {
 
 impl MxpArgs {
     /// The run that these flags describe.
-    pub fn into_run(self) -> RunArgs {
+    pub(crate) fn into_run(self) -> RunArgs {
         let Self { file, run, .. } = self;
         RunArgs { config: file.or(run.config), is_mxp: true, ..run }
     }

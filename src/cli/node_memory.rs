@@ -10,7 +10,7 @@ pub(crate) struct Alike {
 
 /// The memory of the nodes of a machine.
 #[derive(Debug, Clone, PartialEq)]
-pub enum NodeMemory {
+pub(crate) enum NodeMemory {
     /// All nodes have the same, in GiB.
     Equal(f64),
     /// Nodes with the most memory first; each memory once.
@@ -19,7 +19,7 @@ pub enum NodeMemory {
 
 /// Parses the value of a flag. A list must have its numbers of nodes, as a comma alone could be a
 /// decimal one.
-pub fn parse(text: &str) -> Result<NodeMemory, String> {
+pub(crate) fn parse(text: &str) -> Result<NodeMemory, String> {
     if let Ok(gib) = above_zero(text) {
         return Ok(NodeMemory::Equal(gib));
     }
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<NodeMemory, String> {
 }
 
 impl NodeMemory {
-    pub fn nodes(&self) -> Option<usize> {
+    pub(crate) fn nodes(&self) -> Option<usize> {
         match self {
             Self::Equal(_) => None,
             Self::Listed(all) => Some(all.iter().map(|alike| alike.nodes).sum()),
@@ -53,7 +53,7 @@ impl NodeMemory {
     /// The sets of nodes that a run could take, each with the memory that all of its nodes have: a
     /// node with less bounds the others, so it is better left out or takes part with all larger
     /// ones. The largest set is the last one. `nodes` is the number of nodes that are all equal.
-    pub fn sets(&self, nodes: usize) -> Vec<Alike> {
+    pub(crate) fn sets(&self, nodes: usize) -> Vec<Alike> {
         match self {
             Self::Equal(gib) => vec![Alike { nodes, gib: *gib }],
             Self::Listed(all) => {

@@ -9,7 +9,7 @@ use skt_config::{At, ConfigError, Draft, Output};
 /// Flags that override a configuration. Values are kept as text, because the validator of
 /// configurations checks names and HPL.dat codes alike.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Overrides {
+pub(crate) struct Overrides {
     /// The parameters that were given.
     #[command(flatten)]
     pub(super) given: Flags<Param>,
@@ -29,7 +29,7 @@ impl Flag for Param {
 
 impl Overrides {
     /// The flags as a draft that overrides a file's draft. `out` names the report's file.
-    pub fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
+    pub(crate) fn draft(&self, out: Option<&str>) -> Result<Draft, ConfigError> {
         let mut draft = Draft::default();
         if let Some(name) = out {
             let named = if name == "-" { Ok(Output::Stdout) } else { Output::from_name(name) };

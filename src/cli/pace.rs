@@ -4,21 +4,22 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
 
-use skt_terms::units::span;
+use skt_terms::units::{counted, span};
 
 use super::{machine, plan};
 use crate::report::measured;
-use skt_config::{At, ConfigError, RunSpec};
+use skt_checkpoint::checkpoint::methods::Method;
+use skt_config::{At, ConfigError, RunSpec, TestSpec};
 use skt_health::environment::selftest;
 use skt_model::path::{Machine, RunParams, estimate_seconds};
+use skt_run::job::outlook::guessed_rate;
+use skt_run::protect::{GuessedRates, Outlook, Settings, guessed_schedule};
 use skt_run::tuning::TUNING;
 use skt_solver::blas::library;
 use skt_solver::team::Team;
 
 /// Seconds of DGEMM on all cores: long enough for a power limit of the processor to act.
 const DGEMM_SECONDS: f64 = 1.0;
-/// The share of the time for which threads that are alone on their cores have them.
-const MIN_CPU_SHARE: f64 = 0.95;
 
 type Shape = (usize, (usize, usize), bool);
 
@@ -28,7 +29,7 @@ pub(super) struct Pace {
     /// The rate of the whole machine at every order, in Gflop/s; `None` if the model has it.
     gflops: Option<f64>,
     /// The rate of DGEMM on a core, in operations per second.
-    core_flops: f64,
+    pub(super) core_flops: f64,
     /// Seconds of a run as measured and as the model estimates them; equal without a run.
     measured_and_modelled: (f64, f64),
     /// Where the rate is from, and how sure it is.
@@ -40,7 +41,12 @@ pub(super) struct Pace {
 impl Pace {
     /// The pace of the model, with the rate of DGEMM on one core of this machine.
     pub(crate) fn measure_one_core() -> Result<Self, ConfigError> {
-        Ok(Self::from_model(1e9 * plan::core_gflops_here()?, String::new()))
+        let gflops = plan::core_gflops_here()?;
+        let source = format!(
+            "by the model, with DGEMM at {gflops:.1} Gflop/s, measured here on one core; all cores \
+             together may be slower: --time measures them"
+        );
+        Ok(Self::from_model(1e9 * gflops, source))
     }
 
     fn from_model(core_flops: f64, source: String) -> Self {
@@ -66,9 +72,9 @@ impl Pace {
             "by the model, with DGEMM at {gflops:.1} Gflop/s a core, measured here on {} at once. \
              On the machine of the model such times were off by 2 to 6 % on average; on others they \
              may be off by more: --report FILE takes the JSON report of a shorter run",
-            if cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") }
+            counted(cores, "core")
         );
-        if rates.cpu_share < MIN_CPU_SHARE {
+        if rates.cpu_share < machine::MIN_CPU_SHARE {
             let lost = 100.0 * (1.0 - rates.cpu_share);
             source += &format!(
                 "\nwarning: other programs took {lost:.0} % of the cores while DGEMM was measured"
@@ -79,7 +85,7 @@ impl Pace {
 
     /// One rate for every order, in Gflop/s, of a machine with this number of cores, in a run of
     /// HPL or of HPL-MxP.
-    pub fn given(gflops: f64, cores: usize, is_mxp: bool) -> Self {
+    pub(crate) fn given(gflops: f64, cores: usize, is_mxp: bool) -> Self {
         // The rate of DGEMM that a run which reaches the given rate is expected to measure.
         let over_double = if is_mxp { 2.0 } else { 1.0 };
         let core_flops = 1e9 * gflops / (cores as f64 * TUNING.test_efficiency * over_double);
@@ -90,9 +96,22 @@ impl Pace {
         Self { gflops: Some(gflops), ..Self::from_model(core_flops, source) }
     }
 
+    /// The pace of the model, as much faster or slower as a test of `spec` at the order `n` that
+    /// took `seconds`; its rate at every order, if the model has no time for that number of ranks.
+    pub(crate) fn from_test(spec: &RunSpec, n: usize, seconds: f64) -> Self {
+        let (p, q) = spec.grids[0];
+        let gflops = 1e-9 * operations(n) / seconds;
+        let given = Self::given(gflops, p * q * spec.threads, spec.mxp.is_some());
+        let by_model = Self { gflops: None, ..given.clone() };
+        match by_model.seconds_of_model(spec, n) {
+            Some(modelled) => Self { measured_and_modelled: (seconds, modelled), ..by_model },
+            None => given,
+        }
+    }
+
     /// The pace of the model, as much faster or slower as the largest test in the JSON report
     /// `path` on as many ranks and threads as `spec`.
-    pub fn from_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
+    pub(crate) fn from_report(path: &Path, spec: &RunSpec) -> Result<Self, ConfigError> {
         let tests = measured::read(path).map_err(|why| ConfigError::Other(why.to_string()))?;
         let (p, q) = spec.grids[0];
         let (ranks, threads) = (p * (q + spec.checksums), spec.threads);
@@ -117,11 +136,19 @@ impl Pace {
         Ok(Self { measured_and_modelled: (test.time_seconds, by_model), source, ..core })
     }
 
-    pub(crate) fn core_flops(&self) -> f64 {
-        self.core_flops
+    /// Whether the test takes a checkpoint before its end, if nothing slows it down; `None` without
+    /// checkpoints in memory.
+    pub(crate) fn outlook(&self, test: &TestSpec, settings: &Settings) -> Option<Outlook> {
+        if matches!(settings.method_for(test.ranks()), Method::None | Method::Abft) {
+            return None;
+        }
+        let flops = guessed_rate(test, 1e-9 * self.core_flops);
+        // The time after the factorization, which nothing has measured here, does not count.
+        let rates = GuessedRates { flops, rank_read_bytes: f64::INFINITY };
+        Some(guessed_schedule(test, settings, rates).outlook())
     }
 
-    pub fn source(&self) -> &str {
+    pub(crate) fn source(&self) -> &str {
         &self.source
     }
 
@@ -131,7 +158,7 @@ impl Pace {
 
     /// Seconds of the timed part of the run `spec`, with its first values, at the order `n`; `None`
     /// if the model has no time for that number of ranks.
-    pub fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
+    pub(crate) fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
         if let Some(gflops) = self.gflops {
             return Some(operations(n) / (1e9 * gflops));
         }
@@ -141,12 +168,7 @@ impl Pace {
     }
 
     fn seconds_of_model(&self, spec: &RunSpec, n: usize) -> Option<f64> {
-        let (p, q) = spec.grids[0];
         let run = RunParams {
-            n,
-            nb: spec.nb[0],
-            p,
-            q,
             threads: spec.threads,
             depth: spec.depth[0],
             bcast: spec.bcast[0],
@@ -154,6 +176,7 @@ impl Pace {
             swap_threshold: spec.swap_threshold,
             // Ranks of one host read each other's rows, without halves.
             halves: false,
+            ..RunParams::new(n, spec.nb[0], spec.grids[0])
         };
         let machine = match spec.mxp {
             Some(_) => self.machine().in_single_precision(),
@@ -179,7 +202,7 @@ pub(super) fn too_short(limit_seconds: f64, n: usize, seconds: Option<f64>) -> C
             format!("{limit_seconds} s are too short: N = {n}, the smallest, takes {seconds:.3} s")
         }
         None => {
-            "the model has no time for so many ranks: give --gflops, the rate of an earlier run"
+            "the model has no time for this many ranks: give --gflops, the rate of an earlier run"
                 .to_owned()
         }
     };

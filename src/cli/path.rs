@@ -70,7 +70,7 @@ pub struct PathArgs {
     #[arg(long, value_name = "N", default_value_t = 2048, help_heading = MACHINE)]
     pub(crate) fit_from: usize,
     /// Write the machine to this file
-    #[arg(long, value_name = "FILE", value_parser = flags::file_beside_a_report())]
+    #[arg(long, value_name = "FILE", value_parser = flags::file_next_to_a_report())]
     #[arg(help_heading = MACHINE)]
     pub(crate) save_machine: Option<PathBuf>,
     /// DGEMM rate of a core, in Gflop/s; the rates of solve and panel scale with it [default: the
@@ -167,7 +167,7 @@ fn fitted(args: &PathArgs) -> Result<Option<fit::Fit>, ToolError> {
     let fit = fit::fit(&runs, &read_machine(args.machine.as_deref())?)?;
     for unit in &fit.unseen {
         messages::print(format_args!(
-            "note: the reports say nothing of {unit:?}, or its cost is negligible against the others"
+            "note: the reports have nothing on {unit:?}, or its cost is negligible against the others"
         ));
     }
     Ok(Some(fit))
@@ -262,16 +262,13 @@ fn predictions(
             for &bcast in &args.bcast {
                 for &swap in &args.swap {
                     let run = RunParams {
-                        n: order(args, nb)?,
-                        nb,
-                        p: args.p,
-                        q: args.q,
                         threads: args.threads,
                         depth,
                         bcast,
                         swap,
                         swap_threshold: args.swap_threshold,
                         halves: RunParams::has_halves(swap, depth),
+                        ..RunParams::new(order(args, nb)?, nb, (args.p, args.q))
                     };
                     all.push((run, predict(&run, machine, &Changes::default())?));
                 }
@@ -370,7 +367,7 @@ fn describe(machine: &Machine, all: &[(RunParams, Prediction)], changed: &[Chang
         100.0 * best.efficiency * best.time_seconds / closed
     );
     if !changed.is_empty() {
-        text += "\nchange, each by itself                             time less   efficiency\n";
+        text += "\nchange, each alone                                  time less   efficiency\n";
         for (name, p) in changed {
             let _ = writeln!(
                 text,

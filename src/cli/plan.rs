@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use skt_terms::shown::shell_quoted;
+use skt_terms::units::counted;
 
 use super::by_hand;
 use super::convert::text;
@@ -12,7 +13,7 @@ use super::machine;
 use super::node_memory::{self, Alike, NodeMemory};
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
-use super::plan_report::{Basis, describe, every_seconds, json, large, protection};
+use super::plan_report::{Basis, describe, every_seconds, json, large, protection, starts_over};
 use super::tool_error::ToolError;
 use crate::report::measured;
 use crate::report::output;
@@ -26,6 +27,7 @@ use skt_config::{
 use skt_health::environment::selftest;
 use skt_host::messages;
 use skt_host::starter::Ranks;
+use skt_host::thread_clock::thread_cpu_seconds;
 use skt_model::HOUR_SECONDS;
 use skt_model::chen::Network;
 use skt_model::path;
@@ -38,7 +40,7 @@ use skt_terms::ranges::{above_zero, share, share_above_zero, zero_or_above};
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     /// Nodes that compute [default: those of --memory-gib, else 1]
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<usize>,
@@ -94,6 +96,14 @@ pub struct PlanArgs {
     /// checkpoints, which starts over after a failure, is judged by its expected time instead
     #[arg(long, value_parser = share, value_name = "0..1", default_value_t = 0.99)]
     pub probability: f64,
+    /// Method of protection (none, self, double, single, abft) [default: the fastest in the end,
+    /// which is none where a restart from the beginning costs less than checkpoints]
+    #[arg(long, value_name = "METHOD", value_parser = protocol)]
+    pub(crate) ft: Option<Protocol>,
+    /// Leave on each node the memory for its part of the ranks of a lost one, which `launch
+    /// --no-spare spread` restarts there; self is planned where none would be the fastest
+    #[arg(long)]
+    pub survive_without_spares: bool,
     /// JSON reports of earlier runs without checkpoints: this run is expected to reach the same
     /// part of the model's rate
     #[arg(long, value_name = "FILE", num_args = 1..)]
@@ -124,14 +134,15 @@ pub struct PlanArgs {
 }
 
 /// Prints the plan and writes the configuration.
-pub fn execute(args: &PlanArgs) -> Result<(), ToolError> {
+pub(crate) fn execute(args: &PlanArgs) -> Result<(), ToolError> {
     let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {
         return Err(ToolError::Usage(
             "--json and --out - both print to standard output: give --out a file".into(),
         ));
     }
-    let (basis, plan) = plan_on_best_nodes(args, basis(args)?)?;
+    let (mut basis, plan) = plan_on_best_nodes(args, basis(args)?)?;
+    basis.notes.extend(room(&basis.machine, &plan)?);
     let levels = args.levels.plan(&basis.machine, &plan)?;
     let words = if args.json {
         json(&basis, &plan, levels.as_deref().map(plan_levels::json))?
@@ -165,19 +176,19 @@ fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan)
     let sets = args.memory_gib.as_ref().map(|memory| memory.sets(basis.machine.nodes));
     let sets = sets.unwrap_or_default();
     if sets.len() < 2 {
-        let plan = basis.machine.plan()?;
+        let plan = planned(&basis.machine, args.ft)?;
         return Ok((basis, plan));
     }
     let on = |set: &Alike| {
         let node_memory_bytes = set.gib * GIB * args.memory_fraction;
         PlannedMachine { nodes: set.nodes, node_memory_bytes, ..basis.machine }
     };
-    let plans: Vec<_> = sets.iter().map(|set| on(set).plan()).collect();
+    let plans: Vec<_> = sets.iter().map(|set| planned(&on(set), args.ft)).collect();
     let rate = |plan: &Plan| plan.choice().expected_gflops;
     let possible =
         plans.iter().enumerate().filter_map(|(at, plan)| Some((at, rate(plan.as_ref().ok()?))));
     let Some((best, _)) = possible.max_by(|a, b| a.1.total_cmp(&b.1)) else {
-        return Err(plans.into_iter().find_map(Result::err).expect("all have failed").into());
+        return Err(plans.into_iter().find_map(Result::err).expect("all have failed"));
     };
     for (at, (set, plan)) in sets.iter().zip(&plans).enumerate() {
         let gives = match plan {
@@ -196,6 +207,48 @@ fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan)
     basis.machine = on(&sets[best]);
     let plan = plans.into_iter().nth(best).expect("one of all").expect("it is possible");
     Ok((basis, plan))
+}
+
+/// What the memory that is left for the ranks of a lost node costs.
+fn room(machine: &PlannedMachine, plan: &Plan) -> Result<Option<String>, ToolError> {
+    let protocol = plan.choice().job.protocol;
+    if !machine.leaves_room {
+        return Ok(None);
+    }
+    let guests = counted(machine.running(protocol).guests(protocol), "rank");
+    let full = PlannedMachine { leaves_room: false, ..*machine };
+    let full = planned(&full, Some(protocol))?.choice().n;
+    Ok(Some(format!(
+        "Room: each node has memory for {guests} more (`launch --no-spare spread`); without it \
+         N = {full}"
+    )))
+}
+
+/// The plan of a machine, with the method `ft` if one is given.
+fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, ToolError> {
+    let mut plan = machine.plan()?;
+    // Without checkpoints nothing survives a loss.
+    let needs_self = machine.leaves_room && plan.choice().job.protocol == Protocol::None;
+    let Some(protocol) = ft.or(needs_self.then_some(Protocol::SelfCheckpoint)) else {
+        return Ok(plan);
+    };
+    let best = plan.best_of(protocol, machine.finish_probability).ok_or_else(|| {
+        ToolError::Usage(format!(
+            "--ft {protocol}: {} node(s) form no group of it; self takes two nodes or more",
+            machine.nodes
+        ))
+    })?;
+    let choice = &plan.candidates[best];
+    let keeps_data = protocol == Protocol::None
+        || choice.expected.keeps_data_probability >= machine.finish_probability;
+    plan = Plan { grid: choice.grid, chosen: best, fastest: best, keeps_data, ..plan };
+    Ok(plan)
+}
+
+/// The method of that name.
+fn protocol(name: &str) -> Result<Protocol, String> {
+    let names = || Protocol::ALL.map(Protocol::name).join(", ");
+    Protocol::named(name).ok_or_else(|| format!("legal is {}", names()))
 }
 
 /// The name of the host file in the printed commands.
@@ -229,20 +282,44 @@ fn how_to_run(
         threads,
         helper_cores,
     };
-    let command = format!("  {}{flags}", by_hand::start(&ranks));
+    let starts = by_hand::starts(&ranks).into_iter();
+    let commands: Vec<String> = starts.map(|start| format!("  {start}{flags}")).collect();
+    let command = commands.join("\nor, in a job of Slurm,\n");
     if nodes == 1 || choice.job.protocol == Protocol::None {
         return command;
     }
     let spares = machine.spares.or(choice.fewest_spares).unwrap_or(0);
+    let spread = if machine.leaves_room { " --no-spare spread" } else { "" };
+    let launch = by_hand::launch(HOSTFILE, spread, &flags);
+    let of_spares = match spares {
+        0 if machine.leaves_room => "has a line for each node. After the loss of a node without a \
+              spare, others run its ranks as well"
+            .to_owned(),
+        0 if starts_over(choice) => "has a line for each node. Without a spare, `launch` ends with \
+              75 at the loss of a node: the same command starts from the beginning as soon as the \
+              node is back, or another is in its line"
+            .to_owned(),
+        0 => "has a line for each node. Without a spare, `launch` ends with 75 at the loss of a \
+              node, whose data the others keep in memory: the same command continues as soon as the \
+              node is back, or another is in its line"
+            .to_owned(),
+        _ => format!("has a line for each node, and last one for each of {spares} spare(s)"),
+    };
     format!(
-        "{command}\nor, to go on by itself after the loss of a node,\n  {}\nwhere the file {HOSTFILE} \
-         has a line for each node, and last one for each of {spares} spare(s), for `launch`: \
-         NAME slots={each} (Open MPI) or NAME:{each} (MPICH); Slurm takes the nodes of its job",
-        by_hand::launch(HOSTFILE, &flags),
+        "{command}\nor, to restart automatically after the loss of a node,\n  {launch}\nwhere the file \
+         {HOSTFILE} {of_spares}. A line for `launch` is NAME slots={each} (Open MPI) or NAME:{each} \
+         (MPICH); Slurm takes the nodes of its job",
     )
 }
 
 fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
+    if args.survive_without_spares && args.ft == Some(Protocol::None) {
+        return Err(ToolError::Usage(
+            "--survive-without-spares: with --ft none a loss sends the run back to its start: give \
+             --ft self, or leave out one of the two"
+                .into(),
+        ));
+    }
     let reports =
         args.report.iter().map(|path| RunReport::read(path)).collect::<Result<Vec<_>, _>>()?;
     let mut notes = Vec::new();
@@ -254,8 +331,8 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
     };
     let core = core(args, &reports, &mut notes)?;
     let copy_gbs = args.copy_gbs.unwrap_or_else(|| {
-        let measured = measure_copy_gbs();
-        notes.push(format!("copies: {measured:.1} GB/s, measured here on one core"));
+        let (measured, busy) = on_a_core(measure_copy_gbs);
+        notes.push(format!("copies: {measured:.1} GB/s, measured here on one core{busy}"));
         measured
     });
     if args.mxp {
@@ -281,6 +358,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
         helper_cores: args.helper_cores,
         encoder: if args.helper_cores > 0 { Encoder::Helpers } else { Encoder::AtOnce },
         node_memory_bytes: memory_bytes * args.memory_fraction,
+        leaves_room: args.survive_without_spares,
         core,
         rate_over_model,
         network,
@@ -292,7 +370,7 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
         finish_probability: args.probability,
         is_mxp: args.mxp,
     };
-    Ok(Basis { machine, notes })
+    Ok(Basis { machine, notes, method_is_asked: args.ft.is_some() })
 }
 
 fn nodes(args: &PlanArgs) -> Result<usize, ToolError> {
@@ -349,7 +427,10 @@ fn core(
         (_, _, Some(path)) => {
             (1e-9 / core.product_flop_seconds, format!("from {}", path.display()))
         }
-        _ => (core_gflops_here()?, "measured here on one core".to_owned()),
+        _ => {
+            let (gflops, busy) = on_a_core(core_gflops_here);
+            (gflops?, format!("measured here on one core{busy}"))
+        }
     };
     notes.push(format!("DGEMM: {gflops:.1} Gflop/s a core, {from}"));
     Ok(core.with_core_flops(gflops * 1e9))
@@ -410,6 +491,19 @@ pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
     library::use_one_thread();
     selftest::dgemm_gflops(&Team::solo(), SECONDS)
         .map_err(|why| ConfigError::Other(why.to_string()))
+}
+
+/// The result of `measure` and, if other programs had a part of the core, a warning.
+fn on_a_core<T>(measure: impl FnOnce() -> T) -> (T, String) {
+    let (start, cpu) = (Instant::now(), thread_cpu_seconds());
+    let result = measure();
+    let share = (thread_cpu_seconds() - cpu) / start.elapsed().as_secs_f64();
+    let warning = format!(
+        " while other programs took {:.0} % of it: repeat this when they have ended, or give the \
+         rate (--gflops-per-core, --copy-gbs)",
+        100.0 * (1.0 - share)
+    );
+    (result, if share < machine::MIN_CPU_SHARE { warning } else { String::new() })
 }
 
 /// The rate of copies of 64 MiB, the best of five, in GB/s.

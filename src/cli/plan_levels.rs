@@ -16,7 +16,7 @@ use skt_terms::ranges::above_zero;
 
 /// Flags of `plan` on images of checkpoints.
 #[derive(Debug, Args)]
-pub struct LevelArgs {
+pub(crate) struct LevelArgs {
     /// Plan images of checkpoints on the nodes' own disks, with this bandwidth per node, in GB/s
     #[arg(long, value_parser = above_zero, value_name = "GB/S")]
     pub(crate) local_gbs: Option<f64>,
@@ -116,7 +116,7 @@ fn line(planned: &PlannedLevel) -> String {
         )
     };
     if planned.validity != Validity::Valid {
-        words += "; the interval is so long that more is lost than this says, which leaves out two \
+        words += "; the interval is so long that more is lost than this counts, which leaves out two \
                   failures in one";
     }
     words + "\n"

@@ -4,15 +4,17 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
-use skt_model::inmemory::{Expectation, InMemoryJob};
 use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, RATE_TOLERANCE, WhatIf};
 use skt_model::tang::memory::Protocol;
 use skt_model::{HOUR_SECONDS, ModelError};
+use skt_terms::units::counted;
 
 /// What a plan is based on: a machine, and the sources of its numbers.
 pub(super) struct Basis {
     pub machine: PlannedMachine,
     pub notes: Vec<String>,
+    /// Whether the user has asked for the method.
+    pub method_is_asked: bool,
 }
 
 /// Describes the plan, with the lines `images` on levels; with `all`, every candidate.
@@ -27,7 +29,7 @@ pub(super) fn describe(
         let _ = writeln!(words, "{note}");
     }
     let _ = write!(words, "\n{}\n", table(&basis.machine, plan, all));
-    words += &answer(&basis.machine, plan);
+    words += &answer(basis, plan);
     words += images;
     words += &encoders_line(&basis.machine, plan)?;
     words += &uncertain(plan, &basis.machine)?;
@@ -60,7 +62,7 @@ fn idle_cores(machine: &PlannedMachine) -> String {
     let PlannedMachine { cores_per_node, helper_cores, ranks_per_node, threads, .. } = *machine;
     match cores_per_node - helper_cores - ranks_per_node * threads {
         0 => String::new(),
-        idle => format!(", {} idle", counted(idle, "core", "cores")),
+        idle => format!(", {} idle", counted(idle, "core")),
     }
 }
 
@@ -70,8 +72,8 @@ const TABLE_HEAD: &str = "  protocol   n  m          N  memory    E(N)  checkpoi
                           Gflop/s\n";
 
 const TABLE_FOOT: &str = "  n, m: ranks and parities of a group; N: the matrix that the memory \
-                          left holds; E(N): part of DGEMM's rate while it computes; interval -: no \
-                          checkpoint is due\n";
+                          left holds; E(N): part of DGEMM's rate while it computes; keeps data -: \
+                          no checkpoint is due\n";
 
 /// The table of candidates: the chosen one with a star, the fastest, and the best of each other
 /// protocol; or all of them.
@@ -117,7 +119,11 @@ fn table_row(candidate: &Candidate, chosen: bool) -> String {
         checkpoint = if saves { format!("{:.2}", job.checkpoint_seconds) } else { "-".into() },
         hours = large(expected.time_seconds / HOUR_SECONDS, 3),
         efficiency = 100.0 * expected.efficiency,
-        keeps = percent(expected.keeps_data_probability),
+        keeps = if saves && interval.is_none() {
+            "-".into()
+        } else {
+            percent(expected.keeps_data_probability)
+        },
         spares = candidate.fewest_spares.map_or("-".into(), |spares| spares.to_string()),
         gflops = large(candidate.expected_gflops, 1),
     )
@@ -134,10 +140,6 @@ fn percent(fraction: f64) -> String {
 
 fn hours(seconds: f64) -> String {
     large(seconds / HOUR_SECONDS, 3)
-}
-
-fn counted(count: usize, what: &str, more: &str) -> String {
-    format!("{count} {}", if count == 1 { what } else { more })
 }
 
 /// The seconds of work from one checkpoint to the next as a run takes them: at least 1, however few
@@ -163,7 +165,7 @@ pub(super) fn protection(candidate: &Candidate) -> String {
         "{} checkpoint in groups of {} with {}{every}",
         job.protocol.name(),
         job.group.size(),
-        counted(job.group.parities(), "parity", "parities")
+        counted(job.group.parities(), "parity")
     )
 }
 
@@ -202,11 +204,12 @@ fn encoders_line(machine: &PlannedMachine, plan: &Plan) -> Result<String, ModelE
 }
 
 /// Describes the chosen candidate, line by line.
-fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
+fn answer(basis: &Basis, plan: &Plan) -> String {
+    let machine = &basis.machine;
     let choice = plan.choice();
     let Candidate { job, expected, memory, .. } = choice;
     let gib = f64::from(1u32 << 30);
-    let mut words = format!("Choice: {}\n{}", protection(choice), why_line(machine, plan));
+    let mut words = format!("Choice: {}\n{}", protection(choice), why_line(basis, plan));
     let _ = writeln!(
         words,
         "Matrix: N = {}, NB = {}, P x Q = {} x {}; a node holds {:.2} GiB matrix, {:.2} GiB \
@@ -244,7 +247,9 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
         hours(parts.outages_seconds),
         hours(parts.lost_seconds)
     );
-    if job.protocol != Protocol::None {
+    if let Some(loss) = no_checkpoint_is_due(plan) {
+        let _ = writeln!(words, "Checkpoint: warning: {loss}");
+    } else if job.protocol != Protocol::None {
         let _ = writeln!(
             words,
             "Checkpoint: {:.2} s on average, {}; {} of them",
@@ -257,7 +262,7 @@ fn answer(machine: &PlannedMachine, plan: &Plan) -> String {
             large(choice.checkpoints(), if choice.checkpoints() < 10.0 { 1 } else { 0 })
         );
     }
-    let _ = writeln!(words, "{}", failures_line(job, expected));
+    let _ = writeln!(words, "{}", failures_line(choice));
     words += &finish_line(machine, plan);
     words += &larger_group_line(plan);
     words += &checksums_line(machine, plan);
@@ -272,7 +277,8 @@ fn change_percent(other: &Candidate, choice: &Candidate) -> Option<f64> {
 }
 
 /// Justifies the choice by what the other choice, with checkpoints or without, would give.
-fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
+fn why_line(basis: &Basis, plan: &Plan) -> String {
+    let machine = &basis.machine;
     let choice = plan.choice();
     let other = match choice.job.protocol {
         Protocol::None => Protocol::SelfCheckpoint,
@@ -284,6 +290,17 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let other = &plan.candidates[index];
     let Some(change) = change_percent(other, choice) else { return String::new() };
     let (n, hours) = (other.n, hours(other.expected.time_seconds));
+    if basis.method_is_asked {
+        let without = match other.job.protocol {
+            Protocol::None => "without checkpoints".to_owned(),
+            other => format!("with {other}"),
+        };
+        return format!(
+            "Why: --ft {} was asked for; {without} N = {n} in {hours} h, the rate from start to \
+             end changed by {change:+.2} %\n",
+            choice.job.protocol
+        );
+    }
     match choice.job.protocol {
         Protocol::None if other.checkpoints() > 0.0 => {
             // A gain below the tolerance does not justify checkpoints, nor does that of a shorter
@@ -317,9 +334,40 @@ fn why_line(machine: &PlannedMachine, plan: &Plan) -> String {
     }
 }
 
-fn failures_line(job: &InMemoryJob, expected: &Expectation) -> String {
+/// Whether a failure sends the run back to its start: there are no checkpoints, or the run ends
+/// before the first is due.
+pub(super) fn starts_over(candidate: &Candidate) -> bool {
+    let protocol = candidate.job.protocol;
+    protocol == Protocol::None || protocol.takes_checkpoints() && every_seconds(candidate).is_none()
+}
+
+/// What follows where checkpoints are chosen and the run ends before the first is due, and what to
+/// do about it.
+fn no_checkpoint_is_due(plan: &Plan) -> Option<String> {
+    let choice = plan.choice();
+    let Candidate { job, expected, .. } = choice;
+    if job.protocol == Protocol::None || !starts_over(choice) {
+        return None;
+    }
+    // A quarter of the run leaves a checkpoint for most of it.
+    let every = match (job.work_seconds / 4.0).max(1.0) {
+        seconds @ ..120.0 => format!("{seconds:.0}s"),
+        seconds => format!("{:.0}min", seconds / 60.0),
+    };
+    let larger = plan.candidates.iter().find(|other| other.job.protocol == Protocol::None);
+    let larger = larger.map_or(String::new(), |other| format!(": N = {}", other.n));
+    Some(format!(
+        "none is due in {} h, so a loss sends the run back to its start; add --checkpoint-every \
+         {every}, or plan without --ft {}{larger}",
+        hours(expected.time_seconds),
+        job.protocol,
+    ))
+}
+
+fn failures_line(choice: &Candidate) -> String {
+    let Candidate { job, expected, .. } = choice;
     let failures = large(expected.failures, if expected.failures < 0.1 { 4 } else { 2 });
-    if job.protocol == Protocol::None {
+    if starts_over(choice) {
         return format!("Failures: {failures} expected; each sends the run back to its start");
     }
     format!(
@@ -334,7 +382,7 @@ fn finish_line(machine: &PlannedMachine, plan: &Plan) -> String {
     let Candidate { job, expected, fewest_spares, .. } = choice;
     let wanted = 100.0 * machine.finish_probability;
     let mut line = format!("Finishes: in one go with {} %", percent(expected.finish_probability()));
-    if job.protocol != Protocol::None {
+    if !starts_over(choice) {
         let _ = write!(line, "; data are kept with {} %", percent(expected.keeps_data_probability));
     }
     if !plan.keeps_data {
@@ -344,7 +392,7 @@ fn finish_line(machine: &PlannedMachine, plan: &Plan) -> String {
         let surer = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability);
         let surer = surer.map(|index| plan.candidates[index].expected.keeps_data_probability);
         if let Some(keeps) = surer.filter(|keeps| 100.0 * keeps >= wanted) {
-            let _ = write!(line, ", which self spares with {} %", percent(keeps));
+            let _ = write!(line, ", which self spares with {} %: --ft self", percent(keeps));
         }
     }
     let _ = match (job.protocol, machine.spares, fewest_spares) {
@@ -359,11 +407,9 @@ fn finish_line(machine: &PlannedMachine, plan: &Plan) -> String {
             "\nSpares: {given} suffice with {} %; {wanted} % takes {fewest}",
             percent(expected.spares_suffice_probability)
         ),
-        (_, None, Some(fewest)) => writeln!(
-            line,
-            "\nSpares: {} for {wanted} %, the fewest",
-            counted(*fewest, "is needed", "are needed"),
-        ),
+        (_, None, Some(fewest)) => {
+            writeln!(line, "\nSpares: {fewest} for {wanted} %, the fewest that suffice")
+        }
         (_, _, None) => writeln!(line, "\nSpares: not even 100000 suffice with {wanted} %"),
     };
     line
@@ -379,7 +425,7 @@ fn larger_group_line(plan: &Plan) -> String {
         "Group: {} members with {} would be {change:.2} % faster, and lose the data with {:.1e} instead of \
          {:.1e}, recover in {:.1} s instead of {:.1} s\n",
         fastest.job.group.size(),
-        counted(fastest.job.group.parities(), "parity", "parities"),
+        counted(fastest.job.group.parities(), "parity"),
         loses(fastest),
         loses(choice),
         fastest.job.recovery_seconds,

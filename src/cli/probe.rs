@@ -14,7 +14,7 @@ use skt_launch::links::Partner;
 use skt_launch::probe::{self, Purpose, Question};
 
 #[derive(Debug, Clone, Args)]
-pub struct ProbeArgs {
+pub(crate) struct ProbeArgs {
     /// The run, as in its heartbeat token
     #[arg(long)]
     run: String,
@@ -44,7 +44,7 @@ fn purposes() -> impl TypedValueParser<Value = Purpose> {
 }
 
 /// Answers one question after the other.
-pub fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
+pub(crate) fn execute(args: &ProbeArgs) -> Result<(), ConfigError> {
     // This process is no rank, and lists of processes should show so.
     let _ = nix::sys::prctl::set_name(c"skt-hpl-probe");
     let started_at = probe::whereabouts();

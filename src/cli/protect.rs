@@ -11,7 +11,7 @@ const PROTECTION: &str = "Protection against the loss of nodes";
 
 /// The flags of the protection: those of the table, and that of faults.
 #[derive(Debug, Clone, Default, Args)]
-pub struct ProtectArgs {
+pub(crate) struct ProtectArgs {
     /// The flags that override the `[checkpoint]` table of a configuration.
     #[command(flatten)]
     pub(super) settings: Flags<Setting>,
@@ -37,7 +37,7 @@ impl Flag for Setting {
 
 impl ProtectArgs {
     /// The flags as settings that override those of a file.
-    pub fn draft(&self) -> CheckpointDraft {
+    pub(crate) fn draft(&self) -> CheckpointDraft {
         let text = |values: &[Value]| -> Vec<String> {
             values.iter().map(|value| value.text.clone()).collect()
         };

@@ -9,14 +9,14 @@ use skt_launch::argument_text::argument_from_text;
 use skt_launch::rank;
 
 #[derive(Debug, Clone, Args)]
-pub struct RankArgs {
+pub(crate) struct RankArgs {
     /// The program and its arguments, as texts of words
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
 
 /// Runs the program to its end, and returns its exit code.
-pub fn execute(args: &RankArgs) -> ExitCode {
+pub(crate) fn execute(args: &RankArgs) -> ExitCode {
     let words: Vec<OsString> = args.command.iter().map(|text| argument_from_text(text)).collect();
     let (program, arguments) = words.split_first().expect("clap requires one");
     rank::run(program, arguments).into()

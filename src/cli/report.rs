@@ -1,26 +1,28 @@
-//! `skt-hpl report`: shows runs as an HTML page or as the fields of a TOP500 submission, or packs
-//! one into an archive.
+//! `skt-hpl report`: shows runs as an HTML page or as the fields of a TOP500 submission.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use skt_terms::shown::printable;
 
+use super::power::{METER, PowerLogArgs};
 use super::tool_error::ToolError;
-use crate::report::bundle;
+use crate::report::hpl_text;
 use crate::report::html::{self, NamedRun};
 use crate::report::output;
-use crate::report::reader::{self, RunReport};
+use crate::report::power;
+use crate::report::reader::{self, TestReport};
 use crate::report::top500::{self, Given};
 use skt_host::messages;
-use skt_run::power::LogFile;
+use skt_run::power::{LogFile, unix_seconds_of};
 use skt_run::record::energy::SECONDS_MIN;
-use skt_terms::ranges::{above_zero, finite};
+use skt_terms::ranges::above_zero;
+
+/// How exact the times of tests are in HPL's text, in seconds.
+const TIME_ROUNDING: f64 = 0.01;
 
 #[derive(Debug, Args)]
-pub struct ReportArgs {
-    /// Reports written by --json, or archives written by --bundle
+pub(crate) struct ReportArgs {
+    /// Reports written by --json, or the text of HPL 2.3
     #[arg(required = true, value_name = "FILE")]
     pub reports: Vec<PathBuf>,
     /// Page to write [default: report.html; with --top500: standard output]
@@ -29,25 +31,20 @@ pub struct ReportArgs {
     /// Write the fields of a TOP500 and Green500 submission instead of a page
     #[arg(long)]
     pub top500: bool,
-    /// Pack one run into a tar.gz archive for a submission: the report, configuration, command
-    /// line, environment, JSON, page and SHA256SUMS; with --top500 its fields, too
-    #[arg(long, value_name = "FILE", conflicts_with = "out")]
-    pub bundle: Option<PathBuf>,
     /// Peak rate of the cores that ran, in Gflop/s
     #[arg(long, value_parser = above_zero, value_name = "GFLOPS", requires = "top500")]
     pub rpeak_gflops: Option<f64>,
     /// Mean power over the core phase, in kW
     #[arg(long, value_parser = above_zero, value_name = "KW", requires = "top500")]
     pub(crate) power_kw: Option<f64>,
-    /// Log of the site's power meter, from which the power of the timed parts follows: lines with
-    /// seconds since 1970 and watts, e.g. `1700000000.5,412.5`; a header may name columns and unit
-    #[arg(long, value_name = "FILE", conflicts_with = "power_kw")]
+    /// Log of a power meter, from which the power of the timed parts follows: lines with a time and
+    /// a power, e.g. `1700000000.5,412.5`, or what nvidia-smi, turbostat or ipmitool write
+    #[arg(long, value_name = "FILE", conflicts_with = "power_kw", group = METER)]
     pub(crate) power_csv: Option<PathBuf>,
-    /// Seconds to add to the times of that log, to have those of the clock of rank 0
-    #[arg(long, value_name = "SECONDS", default_value_t = 0.0, value_parser = finite,
-        allow_negative_numbers = true, requires = "power_csv")]
-    pub(crate) power_clock_offset: f64,
-    /// Level of the measurement in the methodology of the Green500, which nobody but you can know
+    /// How that log is read.
+    #[command(flatten)]
+    pub(crate) power_log: PowerLogArgs,
+    /// Level of the measurement in the methodology of the Green500, which only you can know
     #[arg(long, value_name = "1|2|3", value_parser = clap::value_parser!(u8).range(1..=3),
         requires = "top500")]
     pub power_level: Option<u8>,
@@ -56,21 +53,18 @@ pub struct ReportArgs {
     pub force: bool,
 }
 
-pub fn execute(args: &ReportArgs) -> Result<(), ToolError> {
-    let texts = args.reports.iter().map(|path| reader::read_text(path));
-    let texts: Vec<String> = texts.collect::<Result<_, _>>()?;
-    let named = |(path, text): (&PathBuf, &String)| {
-        let report = RunReport::parse_from(path, text)?;
+pub(crate) fn execute(args: &ReportArgs) -> Result<(), ToolError> {
+    let named = |path: &PathBuf| {
+        let report = hpl_text::parse_any_from(path, &reader::read_text(path)?)?;
         Ok(NamedRun { name: path.display().to_string(), report })
     };
-    let runs = args.reports.iter().zip(&texts).map(named);
-    let mut runs = runs.collect::<Result<Vec<_>, ToolError>>()?;
+    let mut runs = args.reports.iter().map(named).collect::<Result<Vec<_>, ToolError>>()?;
     if let Some(path) = &args.power_csv {
-        let log = LogFile::read(path, args.power_clock_offset).map_err(usage)?;
+        let log = LogFile::read(path, args.power_log.settings()).map_err(usage)?;
+        if let Some(lack) = log.lack() {
+            messages::print(format_args!("warning: {lack}"));
+        }
         add_power(&mut runs, &log)?;
-    }
-    if let Some(archive) = &args.bundle {
-        return pack(args, &runs, &texts, archive);
     }
     let (text, default_out) = if args.top500 {
         (submission(args, &runs)?, "-")
@@ -82,36 +76,6 @@ pub fn execute(args: &ReportArgs) -> Result<(), ToolError> {
     if !output::is_stdout(&out) {
         messages::print(format_args!("{} written", out.display()));
     }
-    Ok(())
-}
-
-fn pack(
-    args: &ReportArgs,
-    runs: &[NamedRun],
-    texts: &[String],
-    archive: &Path,
-) -> Result<(), ToolError> {
-    let ([run], [text]) = (runs, texts) else {
-        return Err(usage(format!("--bundle packs one run, not {}", runs.len())));
-    };
-    let from = &run.name;
-    // The archive is the same under whatever name its report was.
-    let run = NamedRun { name: bundle::REPORT.to_owned(), report: run.report.clone() };
-    let mut extra = Vec::new();
-    if args.top500 {
-        let sheet = submission(args, std::slice::from_ref(&run))?;
-        extra.push(("top500.txt", printable(&sheet).into_owned().into_bytes()));
-    }
-    if let Some(log) = &args.power_csv {
-        extra.push(("power.csv", fs::read(log).map_err(ToolError::file("read", log))?));
-    }
-    let packed = bundle::from_report(text, &run, extra);
-    let packed = packed.map_err(|why| usage(format!("'{from}': {why}")))?;
-    output::write_bytes(archive, &packed, args.force)?;
-    if !run.report.finished {
-        messages::print(format_args!("warning: the run has not finished"));
-    }
-    messages::print(format_args!("{} written", archive.display()));
     Ok(())
 }
 
@@ -130,17 +94,42 @@ fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), ToolError> {
                 continue;
             };
             let name = format!("test {number} of {}", run.name);
-            let end = test.end_unix_seconds.ok_or_else(|| {
-                usage(format!(
-                    "{name}: the report has no end_unix_seconds, as it is of an older version"
-                ))
-            })?;
+            let end = match test.end_unix_seconds {
+                Some(end) => end,
+                None => end_of_text(test, seconds).map_err(|why| {
+                    usage(format!(
+                        "{name}: the report has no end_unix_seconds, and {why}: give the JSON \
+                         report of the run (--json), by this version"
+                    ))
+                })?,
+            };
             let reading = log.over(&name, end, seconds).map_err(usage)?;
             test.power.retain(|reading| !reading.is_of_meter());
-            test.power.insert(0, reading.rated(gflops, seconds));
+            let reading = reading.rated(gflops, seconds);
+            messages::print(format_args!("power of {name}: {}", power::total(&reading)));
+            test.power.insert(0, reading);
         }
     }
     Ok(())
+}
+
+/// The end of a test of `seconds` seconds by HPL's text, in seconds since 1970: the middle of what
+/// its times allow. They are cut to whole seconds, and taken right at the ends of the timed part.
+fn end_of_text(test: &TestReport, seconds: f64) -> Result<f64, String> {
+    let unix = |what: &str, time: &Option<String>| {
+        let time = time.as_deref().ok_or_else(|| format!("no {what} time"))?;
+        let clock = time.strip_suffix(hpl_text::LOCAL_TIME).unwrap_or(time);
+        unix_seconds_of(clock).map_err(|why| format!("its {what} time, `{time}`: {why}"))
+    };
+    let (start, end) = (unix("start", &test.start)?, unix("end", &test.end)?);
+    let by_start = start + seconds;
+    if (end - by_start).abs() > 1.0 + TIME_ROUNDING {
+        return Err(format!(
+            "its start and end times are {} s apart, and its time is {seconds:.2} s",
+            end - start
+        ));
+    }
+    Ok(0.5 * (end + by_start + 1.0))
 }
 
 fn usage(why: impl ToString) -> ToolError {

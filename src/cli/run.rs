@@ -8,24 +8,27 @@ use std::process::ExitCode;
 use clap::Args;
 use skt_terms::exit::Exit;
 
-use super::flags;
 use super::losses::{self, JobRequest, KeptJob};
 use super::overrides::Overrides;
+use super::power::{METER, PowerLogArgs};
 use super::protect::ProtectArgs;
 use super::thread_variables::ThreadVariables;
+use super::{blas, flags};
 use crate::report::{OutputOptions, RunOutput, output, text};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::param::Param;
+use skt_config::value::Value;
 use skt_config::{
     Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
     read_bytes, read_draft, validate,
 };
-use skt_health::environment::kernel;
+use skt_health::environment::library::ChosenBlas;
 use skt_host::launcher_rank;
 use skt_host::messages;
-use skt_host::streams;
+use skt_host::waits::Announced;
 use skt_run::heartbeat;
 use skt_run::job::{self, Finished, JobError, JobOptions};
+use skt_run::power::MeterCommand;
 use skt_run::progress::ProgressArgs;
 use skt_run::protect::{Settings, What, read_domains};
 use skt_solver::comm::mpi::{MpiComm, MpiWorld};
@@ -34,10 +37,12 @@ use skt_solver::comm::{Comm as _, collect};
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.
 const DEFAULT_FILE: &str = "HPL.dat";
+/// The configuration of HPL-MxP if `--config` names none, if there is one.
+const DEFAULT_FILE_OF_MXP: &str = "HPL-MxP.dat";
 
 /// Flags of the benchmark.
 #[derive(Debug, Clone, Default, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Configuration: TOML if it ends in .toml, else HPL.dat [default: HPL.dat in the current
     /// folder]
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
@@ -49,7 +54,7 @@ pub struct RunArgs {
     #[arg(long, short, value_name = "FILE", help_heading = FILES)]
     pub out: Option<String>,
     /// Also write a report of the whole run as one JSON document
-    #[arg(long, value_name = "FILE", value_parser = flags::file_beside_a_report(),
+    #[arg(long, value_name = "FILE", value_parser = flags::file_next_to_a_report(),
         help_heading = FILES)]
     pub json: Option<PathBuf>,
     /// Also report the tuning values in use
@@ -66,10 +71,14 @@ pub struct RunArgs {
     #[arg(long, help_heading = FILES)]
     pub detailed_timing: bool,
     /// Command on rank 0's host that prints the readings of the site's power meter, started once: a
-    /// line `SECONDS WATTS` again and again, the time in seconds since 1970
-    #[arg(long, value_name = "COMMAND", help_heading = FILES)]
+    /// line `SECONDS WATTS` repeatedly, the time in seconds since 1970, or what nvidia-smi,
+    /// turbostat or ipmitool write
+    #[arg(long, value_name = "COMMAND", group = METER, help_heading = FILES)]
     pub power_command: Option<String>,
-    /// Level of that measurement in the methodology of the Green500, which nobody but you can know
+    /// How its lines are read.
+    #[command(flatten, next_help_heading = FILES)]
+    pub power_log: PowerLogArgs,
+    /// Level of that measurement in the methodology of the Green500, which only you can know
     #[arg(long, value_name = "1|2|3", value_parser = clap::value_parser!(u8).range(1..=3),
         requires = "power_command", help_heading = FILES)]
     pub power_level: Option<u8>,
@@ -97,6 +106,12 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
+    /// The configuration if `--config` names none.
+    fn default_file(&self) -> &'static Path {
+        let of_mxp = Path::new(DEFAULT_FILE_OF_MXP);
+        if self.is_mxp && of_mxp.exists() { of_mxp } else { Path::new(DEFAULT_FILE) }
+    }
+
     fn code(&self, exit: Exit) -> u8 {
         if self.as_reference { exit.reference_code() } else { exit.code() }
     }
@@ -104,8 +119,8 @@ impl RunArgs {
 
 /// The run that these flags and the file they name describe, with the origin of its values, see
 /// [`Checked::require_ranks`].
-pub fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
-    Ok(load_with_text(args, Path::new(DEFAULT_FILE))?.0)
+pub(crate) fn load_checked(args: &RunArgs) -> Result<Checked, ConfigError> {
+    Ok(load_with_text(args, args.default_file())?.0)
 }
 
 /// Loads the run as [`load_checked`] does, from the file `default` if `--config` names none. Also
@@ -134,15 +149,31 @@ fn load_with_text(
 }
 
 /// The table `[launch]` of the file that these flags name.
-pub fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
+pub(crate) fn load_launch(args: &RunArgs) -> Result<LaunchDraft, ConfigError> {
     let Some(path) = &args.config else { return Ok(LaunchDraft::new()) };
     Ok(read_file(path, args.lenient)?.draft.launch)
 }
 
 /// Whether the file that these flags name, or the default file, gives N.
 pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
-    let Some(path) = &args.config else { return Ok(Path::new(DEFAULT_FILE).exists()) };
+    let Some(path) = &args.config else { return Ok(args.default_file().exists()) };
     Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
+}
+
+/// The values of a parameter in these flags, else in the file if `may_read` allows that; `None`
+/// also if the file cannot be read, which [`load_checked`] reports.
+fn given(args: &RunArgs, param: Param, may_read: &dyn Fn(&Path) -> bool) -> Option<Vec<Value>> {
+    let in_file = || {
+        let path = args.config.as_deref().unwrap_or(args.default_file());
+        let read = may_read(path).then(|| read_file(path, args.lenient).ok())??;
+        read.draft.values.get(&param).cloned()
+    };
+    args.overrides.given.0.get(&param).cloned().or_else(in_file)
+}
+
+/// The BLAS of this process, chosen by these flags and their file.
+pub(super) fn choose_blas(args: &RunArgs) -> ChosenBlas {
+    blas::choose(&|param, may_read| given(args, param, may_read))
 }
 
 /// The contents of a configuration file; nothing by default.
@@ -192,12 +223,13 @@ pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
 }
 
 /// Runs the benchmark.
-pub fn execute(args: &RunArgs) -> ExitCode {
-    kernel::take_one_that_fits(&streams::closed());
+pub(crate) fn execute(args: &RunArgs) -> ExitCode {
+    let blas = choose_blas(args);
     let exit = start_mpi().and_then(|world| {
+        let run_on = |comm: &_, job: &mut _| run_on(&world, comm, (args, &blas), job);
         let exit = match world.ulfm() {
-            Ok(ulfm) => losses::outlive(&ulfm, |comm, job| run_on(&world, comm, args, job))?,
-            Err(_) => run_on(&world, &world.comm()?, args, &mut KeptJob::default())?.exit,
+            Ok(ulfm) => losses::outlive(&ulfm, run_on)?,
+            Err(_) => run_on(&world.comm()?, &mut KeptJob::default())?.exit,
         };
         // This is sent before MPI is shut down, which may hang when all is done.
         heartbeat::done(exit);
@@ -215,6 +247,7 @@ pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> Ex
         }
         Exit::BadInput
     });
+    messages::print_held();
     // The last message of rank 0 may still be on its way through the launcher.
     if exit != Exit::Passed {
         launcher_rank::defer_to_rank0(code(exit));
@@ -276,27 +309,34 @@ fn refuse(args: &RunArgs, why: &ConfigError) {
     messages::print(format_args!("{}", text::reference_error(621, "HPL_pdinfo", refused)));
 }
 
-/// Runs the benchmark on all ranks of `comm`.
-fn run_on(
+/// Runs the benchmark on all ranks of `comm`, each with its BLAS.
+pub(super) fn run_on(
     world: &MpiWorld,
     comm: &MpiComm,
-    args: &RunArgs,
+    (args, blas): (&RunArgs, &ChosenBlas),
     job: &mut KeptJob,
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
     heartbeat::set_writer(comm.rank() == 0);
+    let wait = Announced::begin("all ranks to come");
+    collect::roll_call(comm)?;
     let Some(JobRequest { spec, settings, configuration }) = share_job(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
     if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
         return Ok(Finished::short(exit));
     }
+    drop(wait);
     let options = JobOptions {
         configuration: configuration.clone(),
         as_reference: args.as_reference,
-        power_command: args.power_command.clone(),
-        power_level: args.power_level,
+        meter: args.power_command.as_ref().map(|command| MeterCommand {
+            command: command.clone(),
+            lines: args.power_log.settings(),
+            level: args.power_level,
+        }),
         thread_variables: args.thread_variables.as_ref().map(ToString::to_string),
+        blas: blas.clone(),
         mpi_library: Some(world.library_version()),
         lost_at,
         rank_in_run,
@@ -344,13 +384,13 @@ fn refuse_to_replace(
 
 fn load_for(args: &RunArgs, ranks: usize) -> Result<JobRequest, ConfigError> {
     let args = &RunArgs { ranks: Some(ranks), ..args.clone() };
-    let (checked, configuration) = load_with_text(args, Path::new(DEFAULT_FILE))?;
+    let (checked, configuration) = load_with_text(args, args.default_file())?;
     checked.require_ranks(ranks)?;
     refuse_to_replace(args.json.as_deref(), &checked.spec.output, configuration.as_ref())?;
     let settings = Settings {
         domains: read_domains(&checked.checkpoint)?,
         inject: args.protect.inject.clone(),
-        folder_number: RandomState::new().hash_one(0),
+        job_number: Some(RandomState::new().hash_one(0)),
         ..Settings::read(&checked.checkpoint, &checked.spec)?
     };
     let flip = settings.inject.iter().find(|inject| matches!(inject.what, What::Flip(_)));
@@ -491,7 +531,7 @@ mod tests {
     fn sides_of_grids_from_file_and_flag_must_pair_up() {
         let (_folder, file) = folder();
         let error = load_or(&args(&["--p", "1"], 2), &file).unwrap_err().to_string();
-        assert!(error.starts_with("--p has 1 values and /"), "{error}");
+        assert!(error.starts_with("--p has 1 value and /"), "{error}");
         assert!(error.contains("HPL.dat:12: Qs has 2"), "{error}");
     }
 

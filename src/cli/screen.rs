@@ -1,7 +1,6 @@
 //! `skt-hpl screen`: finds the bad hosts of an allocation.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -10,8 +9,8 @@ use clap::Args;
 use skt_terms::exit::Exit;
 use skt_terms::units::parse_seconds;
 
-use super::flags;
 use super::run::start_mpi;
+use super::{flags, hosts};
 use crate::report::output;
 use skt_config::ConfigError;
 use skt_health::environment::kernel;
@@ -21,7 +20,7 @@ use skt_host::messages;
 use skt_host::program;
 use skt_host::starter::Starter;
 use skt_host::streams;
-use skt_launch::hosts::{self, Host, HostsError};
+use skt_launch::hosts::{Host, HostsError, openmpi_file};
 use skt_launch::launcher::Launcher;
 use skt_run::job::JobError;
 use skt_run::progress::{Progress, ProgressArgs, ProgressMode};
@@ -46,13 +45,13 @@ const FLOOR_SECONDS: f64 = 900.0;
 const MAX_PARTS: f64 = 10.0;
 
 /// The exit codes, in the help.
-pub const AFTER_HELP: &str = "\
+pub(crate) const AFTER_HELP: &str = "\
 Examples:
   mpirun --hostfile hosts --map-by ppr:1:node --bind-to none skt-hpl screen
                                        one rank a node, with all its cores
   srun --ntasks-per-node=1 --cpus-per-task=64 skt-hpl screen
   skt-hpl screen --hosts hosts --good good --bad bad
-                                       starts mpirun by itself, without the hosts out of reach
+                                       starts mpirun, without the hosts out of reach
 
 Exit codes:
   0   all hosts and links are well
@@ -61,12 +60,12 @@ Exit codes:
 
 /// Flags of `screen`.
 #[derive(Debug, Args)]
-pub struct ScreenArgs {
-    /// Start the ranks on the hosts of this host file, one on each; hosts out of reach are told and
-    /// left out
+pub(crate) struct ScreenArgs {
+    /// Start the ranks on the hosts of this host file, one on each; hosts out of reach are reported
+    /// and skipped
     #[arg(long, value_name = "FILE")]
     pub hosts: Option<PathBuf>,
-    /// Systems that each node solves by itself
+    /// Systems that each node solves alone
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// The time for all, if all is well; N follows from it and from the measured rates
@@ -90,13 +89,14 @@ pub struct ScreenArgs {
     pub json: Option<PathBuf>,
     /// Write the hosts that are well into this host file
     #[arg(long, value_name = "FILE", conflicts_with = "by_rank")]
-    #[arg(value_parser = flags::file_beside_a_report())]
+    #[arg(value_parser = flags::file_next_to_a_report())]
     pub good: Option<PathBuf>,
     /// Write the other hosts into this host file
     #[arg(long, value_name = "FILE", conflicts_with = "by_rank")]
-    #[arg(value_parser = flags::file_beside_a_report())]
+    #[arg(value_parser = flags::file_next_to_a_report())]
     pub bad: Option<PathBuf>,
-    /// With --hosts, the program that runs a command on a host: AGENT HOST COMMAND [default: ssh]
+    /// With --hosts, the program that runs a command on a host: AGENT HOST COMMAND
+    /// [default: that of the launcher's arguments or variables, else ssh]
     #[arg(long, value_name = "AGENT", requires = "hosts")]
     pub agent: Option<String>,
     /// With --hosts, the launcher: mpirun of Open MPI, or of MPICH
@@ -157,7 +157,7 @@ impl ScreenCommandError {
 }
 
 /// Screens the hosts. Under a launcher, all ranks take part, and rank 0 prints.
-pub fn execute(args: &ScreenArgs) -> ExitCode {
+pub(crate) fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
         Some(_) if is_launched && !launcher_rank::is_on_a_terminal_of_slurm() => {
@@ -274,16 +274,18 @@ fn can_be_shown(args: &ScreenArgs) -> Result<(), ConfigError> {
 /// Starts the screening on the hosts of a list.
 fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> {
     can_be_shown(args)?;
-    let name = file.display().to_string();
-    let text = fs::read_to_string(file)
-        .map_err(|why| ScreenCommandError::Other(format!("{name}: {why}")))?;
-    let hosts = hosts::parse(&text, &name)?;
+    let hosts = hosts::read(file)?;
     let starter = Starter::from_program(&args.launcher_program).ok_or_else(|| {
         let program = &args.launcher_program;
         let why = format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program");
         ScreenCommandError::Other(why)
     })?;
+    let program = Some(args.launcher_program.as_str());
+    hosts::check_names(hosts.iter(), starter, program).map_err(ScreenCommandError::Other)?;
     let own = program::file().map_err(|why| ScreenCommandError::Other(why.to_string()))?;
+    let env = |name: &str| std::env::var(name).ok();
+    let named = || hosts::agent_of_launcher(starter, &args.launcher_arg, &env);
+    let launcher_agent = if args.agent.is_none() { named() } else { None };
     let Screened { results, own_names } = screening::run(&Screening {
         hosts: &hosts,
         here: &host::this_host().name,
@@ -291,6 +293,7 @@ fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> 
         program: &args.launcher_program,
         extra: &args.launcher_arg,
         agent: args.agent.as_deref(),
+        launcher_agent: launcher_agent.as_deref(),
         command: &command(args, &own),
         longest: longest(args),
         end_patience: screening::END_PATIENCE,
@@ -371,7 +374,7 @@ fn show(
                 .into_iter()
                 .map(|name| as_listed(name, results, listed))
                 .collect();
-            output::write_file(path, &hosts::openmpi_file(&hosts), true)?;
+            output::write_file(path, &openmpi_file(&hosts), true)?;
         }
     }
     Ok(())

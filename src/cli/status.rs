@@ -11,7 +11,7 @@ use skt_launch::report;
 use skt_launch::state::{StateError, StateFolder, Status, SupervisorState};
 
 #[derive(Debug, Clone, Args)]
-pub struct StatusArgs {
+pub(crate) struct StatusArgs {
     /// Folder of the state, as for `launch`
     #[arg(long, value_name = "FOLDER", default_value = Launching::State.info().default)]
     pub state: PathBuf,
@@ -21,7 +21,7 @@ pub struct StatusArgs {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum StatusError {
+pub(crate) enum StatusError {
     #[error(transparent)]
     State(#[from] StateError),
     #[error("{}: no run was launched here; name its folder with --state", .0.display())]
@@ -30,7 +30,7 @@ pub enum StatusError {
     Output(#[from] ConfigError),
 }
 
-pub fn execute(args: &StatusArgs) -> Result<(), StatusError> {
+pub(crate) fn execute(args: &StatusArgs) -> Result<(), StatusError> {
     let folder = StateFolder::new(&args.state);
     // Asked first: a supervisor that ends in between has written its last state by then.
     let is_supervised = folder.is_locked();
@@ -47,11 +47,11 @@ fn text(state: &SupervisorState, is_supervised: bool, now_unix: f64) -> String {
     let job_runs = state.launcher.as_ref().is_some_and(|launcher| launcher.runs());
     if state.status == Status::Running && !is_supervised {
         lines.push(if job_runs {
-            "no supervisor: the job goes on, but would not be restarted".to_owned()
+            "no supervisor: the job continues, but would not be restarted".to_owned()
         } else {
             "no supervisor, and no job on this machine".to_owned()
         });
-        lines.push("start the same `skt-hpl launch` again to go on".to_owned());
+        lines.push("start the same `skt-hpl launch` again to continue".to_owned());
     }
     if let (Status::Running, Some((_, unix))) = (state.status, &state.last_beat) {
         lines.push(format!("last sign of life {:.0} s ago", (now_unix - unix).max(0.0)));
@@ -60,7 +60,12 @@ fn text(state: &SupervisorState, is_supervised: bool, now_unix: f64) -> String {
         let all: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
         if all.is_empty() { "none".to_owned() } else { all.join(" ") }
     };
-    lines.push(format!("nodes  : {}", names(&state.pool.active)));
+    lines.push(format!("nodes  : {}", names(&state.pool.placed().active)));
+    let away = state.pool.hosts_away();
+    if !away.is_empty() {
+        let (away, whose) = (names(&away), if away.len() == 1 { "its" } else { "their" });
+        lines.push(format!("away   : {away} (lost; {whose} ranks run on other nodes)"));
+    }
     lines.push(format!("spares : {}", names(&state.pool.spares)));
     for out in &state.pool.out {
         lines.push(format!("out    : {} ({})", out.host.name, out.why));

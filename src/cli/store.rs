@@ -9,21 +9,23 @@ use clap::{Args, Subcommand};
 use skt_terms::units;
 
 use crate::report::output;
-use skt_checkpoint::checkpoint::level::folder::{StoredImages, remove_images_of, stored_images};
-use skt_checkpoint::checkpoint::store::{
-    Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
+use skt_checkpoint::checkpoint::level::folder::{
+    Remover, StoredImages, job_at_work, remove_images_of, stored_images,
 };
 use skt_config::{ConfigError, Setting, ValueSource};
 use skt_host::host::this_host;
 use skt_host::launcher_rank;
 use skt_run::protect::is_mark;
+use skt_store::store::{
+    Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
+};
 
 mod cleaned;
 mod runs;
 
 const HOSTS: &str = "\
-Segments are in the memory of the host where their rank ran, and this command sees those of its \
-own host. For all hosts of a job, start it on each:
+Segments are in the memory of the host where their rank ran, and this command sees those of the \
+host that it runs on. For all hosts of a job, start it on each:
   mpirun --map-by ppr:1:node skt-hpl store list
 
 `list` prints one line per run: the number of its segments here, their sum, and the age of the \
@@ -32,7 +34,7 @@ oldest. The state of the run is the first of these that applies:
   unknown     they are in another container and cannot be seen from here
   waiting     the run is interrupted: the same command continues from its segments
   incomplete  its processes died while they created segments: no run can use these
-  ended       marks are left: they tell nodes that were out of reach that the run has ended
+  ended       marks are left, by which nodes that were out of reach learn that the run has ended
 Segments that name no run have one line per state, with `-` in place of the run.
 
 With --segments, `list` prints one line per segment, which is one of these:
@@ -40,7 +42,7 @@ With --segments, `list` prints one line per segment, which is one of these:
   live        the process that created it is alive
   unknown     the process that created it is in another container and cannot be seen from here
   waiting     complete, and its run is interrupted: the same command continues from it
-  ended       a mark: it tells nodes that were out of reach that the run has ended
+  ended       a mark, by which nodes that were out of reach learn that the run has ended
   incomplete  its process died while it created it: no run can use it
   unnamed     incomplete, and too early to name its run
   damaged     yours, but no longer whole: no run can use it
@@ -332,19 +334,30 @@ fn clean_images(
                     writeln!(
                         out,
                         "kept the images of run {run} in {at}: it can continue from them (--run {run} \
-                         or --force removes them all the same)"
+                         or --force removes them nevertheless)"
                     )?;
                 }
                 _ if in_use.contains(&run) && !options.force => {
                     writeln!(
                         out,
                         "kept the images of run {run} in {at}: a process of it is at work here \
-                         (--force removes them all the same)"
+                         (--force removes them nevertheless)"
                     )?;
                 }
                 _ => {
-                    let (images, bytes) = remove_images_of(folder, &run, |_| true)
-                        .map_err(StoreCommandError::Images)?;
+                    let failed = StoreCommandError::Images;
+                    if !options.force
+                        && let Some(job) = job_at_work(folder, &run).map_err(failed)?
+                    {
+                        writeln!(
+                            out,
+                            "kept the images of run {run} in {at}: {job} is at work on them \
+                             (--force removes them nevertheless)"
+                        )?;
+                        continue;
+                    }
+                    let removed = remove_images_of(folder, &run, Remover::User, |_| true);
+                    let (images, bytes) = removed.map_err(failed)?;
                     let sum = units::bytes(bytes);
                     writeln!(out, "removed {images} image(s) of run {run} in {at}, {sum}")?;
                 }
@@ -423,7 +436,7 @@ fn clean_stubs(
                 (Flaw::Damaged(_), _) => "a process is attached".into(),
                 _ => stub.why().to_owned(),
             };
-            writeln!(out, "kept {location}: {why} (--force removes it all the same)")?;
+            writeln!(out, "kept {location}: {why} (--force removes it nevertheless)")?;
             done.kept += 1;
         } else if store.remove_stub(&stub)? {
             writeln!(out, "removed {location}: {}, {}", units::bytes(*bytes), stub.why())?;

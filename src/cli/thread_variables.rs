@@ -17,11 +17,11 @@ const VARIABLES: [(&str, &str); 5] = [
 /// The variables that are set, in the order in which they count: those of the library in use, that
 /// of OpenMP, those of other libraries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ThreadVariables(Vec<(&'static str, String)>);
+pub(crate) struct ThreadVariables(Vec<(&'static str, String)>);
 
 impl ThreadVariables {
     /// Reads the variables by `get`, for a BLAS with this name.
-    pub fn read(library: &str, get: impl Fn(&str) -> Option<String>) -> Self {
+    pub(crate) fn read(library: &str, get: impl Fn(&str) -> Option<String>) -> Self {
         let mut all = VARIABLES;
         all.sort_by_key(|(_, of)| match *of {
             of if of == library => 0,
@@ -33,7 +33,7 @@ impl ThreadVariables {
     }
 
     /// The threads of a rank, if a variable has a legal number.
-    pub fn threads(&self) -> Option<usize> {
+    pub(crate) fn threads(&self) -> Option<usize> {
         self.counting().map(|(_, threads)| threads)
     }
 
@@ -42,7 +42,7 @@ impl ThreadVariables {
     }
 
     /// The variables that do not count although they are set to something else.
-    pub fn warnings(&self) -> Vec<String> {
+    pub(crate) fn warnings(&self) -> Vec<String> {
         let counting = self.counting();
         let warning = |(name, value): &(&str, String)| {
             let Some(other) = number(value) else {
@@ -54,7 +54,7 @@ impl ThreadVariables {
             let (first, threads) = counting.filter(|(_, threads)| *threads != other)?;
             Some(format!(
                 "{first}={threads} gives each rank {threads} thread(s), and {name}={other} does not \
-                 count; --threads says it for certain"
+                 count; --threads decides"
             ))
         };
         self.0.iter().filter_map(warning).collect()

@@ -15,13 +15,15 @@ use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::codec::checksum;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::param::Param;
-use skt_config::{At, Checked, ConfigError, Format, MxpMatrix, RunSpec, ValueSource, checkpoint};
-use skt_health::environment::kernel;
+use skt_config::value::Value;
+use skt_config::{
+    At, Checked, CheckpointDraft, ConfigError, Format, MxpMatrix, RunSpec, Setting, ValueSource,
+    checkpoint,
+};
+use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
-use skt_host::streams;
 use skt_run::job::{JobError, JobOptions};
 use skt_run::progress::ProgressArgs;
 use skt_run::protect::{OnLoss, Settings, read_domains};
@@ -29,16 +31,17 @@ use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
 use skt_solver::comm::mpi::{MpiComm, MpiWorld};
 use skt_solver::comm::{Comm as _, collect};
+use skt_store::codec::checksum;
 
 const TUNING: &str = "Tuning";
 /// The shortest budget that holds the setup of a job and a comparison.
-const MIN_BUDGET_SECONDS: f64 = 1.0;
+pub(super) const MIN_BUDGET_SECONDS: f64 = 1.0;
 
 /// Flags of `tune`.
 #[derive(Debug, Args)]
 #[command(mut_arg(Param::Matrix.info().key, |arg| arg.requires("mxp")))]
 #[command(mut_arg(Param::Gemm.info().key, |arg| arg.requires("mxp")))]
-pub struct TuneArgs {
+pub(crate) struct TuneArgs {
     /// Time for the whole tuning, from the start of the ranks
     #[arg(long, value_name = "TIME", value_parser = parse_seconds, default_value = "60s")]
     #[arg(help_heading = TUNING)]
@@ -80,11 +83,11 @@ pub struct TuneArgs {
 }
 
 /// Tunes the parameters on all ranks of the job.
-pub fn execute(args: &TuneArgs) -> ExitCode {
-    kernel::take_one_that_fits(&streams::closed());
+pub(crate) fn execute(args: &TuneArgs) -> ExitCode {
+    let blas = run::choose_blas(&run_args(args));
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
-        let mine = tune_on(&world, &comm, args)?;
+        let mine = tune_on(&world, &comm, (args, blas))?;
         // Only rank 0 knows the exit code.
         let mut code = [mine.code()];
         collect::broadcast(&comm, &mut code, 0)?;
@@ -100,7 +103,23 @@ struct TuneJob {
     settings: Settings,
 }
 
-fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, JobError> {
+/// The run that these flags describe.
+fn run_args(args: &TuneArgs) -> RunArgs {
+    RunArgs {
+        config: args.config.clone(),
+        lenient: args.lenient,
+        overrides: args.overrides.clone(),
+        protect: args.protect.clone(),
+        is_mxp: args.mxp,
+        ..RunArgs::default()
+    }
+}
+
+fn tune_on(
+    world: &MpiWorld,
+    comm: &MpiComm,
+    (args, blas): (&TuneArgs, ChosenBlas),
+) -> Result<Exit, JobError> {
     let mut job = None;
     if comm.rank() == 0 {
         match read_job(args, comm.size()) {
@@ -113,8 +132,8 @@ fn tune_on(world: &MpiWorld, comm: &MpiComm, args: &TuneArgs) -> Result<Exit, Jo
     };
     let whole = TuningTask { base, parameters: Vec::new(), n: None, budget_seconds: args.budget };
     let task = job.as_ref().map_or(&whole, |job| &job.task);
-    let options =
-        JobOptions { mpi_library: Some(world.library_version()), ..JobOptions::default() };
+    let mpi_library = Some(world.library_version());
+    let options = JobOptions { blas, mpi_library, ..JobOptions::default() };
     let output = OutputOptions { progress: args.progress, ..OutputOptions::default() };
     // The output ends here, so that no line of progress is in the way of an error.
     let tuned = tune(comm, task, &settings, &options, &mut RunOutput::new(output));
@@ -140,7 +159,7 @@ fn share_job(
 }
 
 /// Reports why there is no result, and ends the job if the other ranks do not know of it.
-fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
+pub(super) fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
     match error {
         TuneError::Job(error) if error.is_local() => {
             messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
@@ -176,7 +195,7 @@ fn show(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Exit {
     match shown.and_then(|()| write(args, job, tuning)) {
         Ok(()) => {
             let path = args.out.as_deref().filter(|path| !output::is_stdout(path));
-            if let (true, Some(path)) = (args.mxp, path) {
+            if let Some(path) = path {
                 let command = next_command(job, tuning, path);
                 messages::print(format_args!("{}: run it with\n  {command}", path.display()));
             }
@@ -193,32 +212,42 @@ fn write(args: &TuneArgs, job: &TuneJob, tuning: &Tuning) -> Result<(), ConfigEr
     let Some(path) = &args.out else { return Ok(()) };
     let mut checked = job.checked.clone();
     checked.spec = with_values(&checked.spec, &tuning.chosen);
+    checked.checkpoint = protection(job);
     let format = Format::from_path(path);
     let mut text = convert::whole_text(&checked, format)?;
     if format == Format::Toml {
         let (n, mxp) = (tuning.default.n, if args.mxp { " --mxp" } else { "" });
-        let next = if args.mxp {
-            format!(" Run it with\n#   {}\n", next_command(job, tuning, path))
-        } else {
-            "\n".to_owned()
-        };
-        text = format!("# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n}.{next}\n{text}");
+        let (method, command) = (job.settings.method, next_command(job, tuning, path));
+        text = format!(
+            "# Tuned by `skt-hpl tune{mxp}`, with trials of N = {n} and --ft {method}. Run it \
+             with\n#   {command}\n\n{text}"
+        );
     }
     output::write_file(path, &text, args.force)
 }
 
-/// The command that runs the file `path` with HPL-MxP, by the launcher that most machines have.
+/// The protection of the run, with the method of the trials where none is asked for: the N of a
+/// file may leave no memory for the method that a run has by default.
+fn protection(job: &TuneJob) -> CheckpointDraft {
+    let mut table = job.checked.checkpoint.clone();
+    let method = || Value::text(job.settings.method.to_string());
+    table.entry(Setting::Method).or_insert_with(method);
+    table
+}
+
+/// The command that runs the file `path`, by the launcher that most machines have.
 fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
     let test = &tuning.chosen;
     let file = shell_quoted(&path.display().to_string());
-    let mut command = format!("mpirun -np {} skt-hpl mxp {file}", test.ranks());
+    let how = if test.mxp.is_some() { "mxp" } else { "--config" };
+    let mut command = format!("mpirun -np {} skt-hpl {how} {file}", test.ranks());
     if Format::from_path(path) == Format::Dat {
         // HPL.dat cannot hold these settings.
         let matrix = test.mxp.filter(|matrix| *matrix != MxpMatrix::FasiHigham);
         command.extend(matrix.map(|matrix| format!(" --matrix {matrix}")));
         command.extend(test.gemm.is_rounded().then(|| format!(" --gemm {}", test.gemm)));
         command.extend((test.threads > 1).then(|| format!(" --threads {}", test.threads)));
-        let protection = checkpoint::flags(&job.checked.checkpoint);
+        let protection = checkpoint::flags(&protection(job));
         command.extend((!protection.is_empty()).then(|| format!(" {protection}")));
     }
     command
@@ -248,15 +277,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
         let what = format!("{inject}: trials have no faults; give it to a run");
         return Err(ConfigError::BadText { at: At::named("--inject", &ValueSource::Flag), what });
     }
-    let with_n = RunArgs {
-        config: args.config.clone(),
-        lenient: args.lenient,
-        overrides: args.overrides.clone(),
-        protect: args.protect.clone(),
-        ranks: Some(ranks),
-        is_mxp: args.mxp,
-        ..RunArgs::default()
-    };
+    let with_n = RunArgs { ranks: Some(ranks), ..run_args(args) };
     let mut without_n = with_n.clone();
     if run::file_has_n(&with_n)? {
         // The file's N stays in the configuration; the flag's N is for the trials.
@@ -292,21 +313,24 @@ fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     }
 }
 
-/// The protection of the trials: that of the run if it names one, without what only a run that
-/// continues needs. The trials' segments have a name of their own, so that those of the run stay as
-/// they are.
+/// The protection of the trials: that of the run if it names one.
 fn for_trials(checked: &Checked) -> Result<Settings, ConfigError> {
     let settings = Settings::read(&checked.checkpoint, &checked.spec)?;
     let method = if settings.method_is_asked { settings.method } else { Method::None };
-    Ok(Settings {
-        method,
-        domains: read_domains(&checked.checkpoint)?,
+    let domains = read_domains(&checked.checkpoint)?;
+    Ok(apart("tune", Settings { method, domains, ..settings }))
+}
+
+/// The settings of a run for its trials: without what only a run that continues needs, and with
+/// another run id, so that its segments stay as they are.
+pub(super) fn apart(prefix: &str, settings: Settings) -> Settings {
+    Settings {
         resume: Resume::Never,
         on_loss: OnLoss::Restart,
         levels: Default::default(),
-        run_id: format!("tune-{:016x}", checksum(settings.run_id.as_bytes())),
+        run_id: format!("{prefix}-{:016x}", checksum(settings.run_id.as_bytes())),
         ..settings
-    })
+    }
 }
 
 #[cfg(test)]

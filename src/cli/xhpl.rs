@@ -5,6 +5,9 @@
 //! protected unless `--ft` is given, as checkpoints in memory would need half of what a reference's
 //! N fills. Illegal values are replaced as in the reference, nothing is written but the report, and
 //! the exit code is 0 once all tests are reported, whatever their residuals, and 1 for bad input.
+//!
+//! Names of HPL-MxP (`xhpl_mxp`, `xhpl-ai_intel64`, `hpl-ai`, `rochplmxp`) run `skt-hpl mxp`, with
+//! the input read and unprotected as under `xhpl`; its programs have flags, so none is ignored.
 
 use std::borrow::Cow;
 use std::env;
@@ -14,7 +17,7 @@ use std::path::Path;
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
-use super::foreign;
+use super::foreign::{self, words_of_flag};
 use super::run::RunArgs;
 use super::thread_variables::ThreadVariables;
 use skt_config::param::Param;
@@ -53,24 +56,37 @@ pub(crate) struct Xhpl {
 
 /// Whether a command line is that of `xhpl`: the file name of its program begins so, be it a link
 /// or a copy. Sites have an `xhpl_intel64` or `xhpl-openmpi`.
-pub fn is_named(args: &[OsString]) -> bool {
+pub(crate) fn is_named(args: &[OsString]) -> bool {
     let program = args.first().and_then(|program| Path::new(program).file_name());
     program.is_some_and(|name| name.as_encoded_bytes().starts_with(b"xhpl"))
 }
 
-pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
-    let mut command = Xhpl::command();
-    command.build();
-    let (program, words) = args.split_at(args.len().min(1));
-    let (ours, others) = split(words, &command);
-    let matches = command.try_get_matches_from_mut(program.iter().chain(&ours))?;
-    let Xhpl { mut run } = Xhpl::from_arg_matches(&matches)?;
-    run.ignored = ignored(&others, run.config.as_deref(), &command);
+/// The flag by which NVIDIA's `xhpl` once ran HPL-AI.
+const AI_FLAG: &str = "--xhpl-ai";
+
+/// The command line of `skt-hpl mxp` for one under a name of HPL-MxP, or with [`AI_FLAG`].
+pub(crate) fn as_mxp(args: &[OsString]) -> Option<Vec<OsString>> {
+    let (program, words) = args.split_first()?;
+    let name = Path::new(program).file_name()?.to_str()?;
+    let is_flag = |word: &OsString| word == AI_FLAG;
+    let is_mxp = is_of_mxp(name) || (is_named(args) && words.iter().any(is_flag));
+    let words = words.iter().filter(|word| !is_flag(word)).cloned();
+    is_mxp.then(|| ["skt-hpl".into(), "mxp".into()].into_iter().chain(words).collect())
+}
+
+/// Whether the name is one of HPL-MxP, once HPL-AI; `xhpl-aix` is not.
+fn is_of_mxp(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let program = ["xhpl", "hpl", "rochpl"].iter().find_map(|hpl| name.strip_prefix(hpl));
+    let Some(kind) = program.map(|kind| kind.trim_start_matches(['-', '_'])) else { return false };
+    let rest = ["ai", "mxp"].iter().find_map(|mxp| kind.strip_prefix(mxp));
+    rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
+}
+
+/// Sets what a user of another program of that name expects: the reference's reading of HPL.dat, no
+/// protection, and the number of threads from the variables.
+pub(crate) fn as_drop_in(mut run: RunArgs) -> RunArgs {
     run.lenient = true;
-    run.as_reference = true;
-    if matches.value_source("progress") != Some(ValueSource::CommandLine) {
-        run.progress.mode = ProgressMode::Off;
-    }
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
     let is_toml = run.config.as_ref().is_some_and(|path| Format::from_path(path) == Format::Toml);
     let given = &mut run.overrides.given.0;
@@ -81,7 +97,22 @@ pub fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
         given.extend(threads.map(|threads| (Param::Threads, vec![threads])));
         run.thread_variables = Some(variables);
     }
-    Ok(run)
+    run
+}
+
+pub(crate) fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
+    let mut command = Xhpl::command();
+    command.build();
+    let (program, words) = args.split_at(args.len().min(1));
+    let (ours, others) = split(words, &command);
+    let matches = command.try_get_matches_from_mut(program.iter().chain(&ours))?;
+    let Xhpl { mut run } = Xhpl::from_arg_matches(&matches)?;
+    run.ignored = ignored(&others, run.config.as_deref(), &command);
+    run.as_reference = true;
+    if matches.value_source("progress") != Some(ValueSource::CommandLine) {
+        run.progress.mode = ProgressMode::Off;
+    }
+    Ok(as_drop_in(run))
 }
 
 /// Splits the words after the program's name into those of `command`, flags with their values, and
@@ -102,31 +133,6 @@ fn split(words: &[OsString], command: &clap::Command) -> (Vec<OsString>, Vec<OsS
         rest = after;
     }
     (ours, others)
-}
-
-/// How many words the flag `word` of `command` takes with its value; 0 if it is none. A short flag
-/// stands alone: `-omp` is not `-o mp`, which would move the report.
-fn words_of_flag(word: &str, after: &[OsString], command: &clap::Command) -> usize {
-    let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
-    let is_short = !name.starts_with("--");
-    let is_named = |arg: &&clap::Arg| match name.strip_prefix("--") {
-        Some(long) => {
-            let aliases = arg.get_all_aliases().unwrap_or_default();
-            arg.get_long() == Some(long) || aliases.contains(&long)
-        }
-        None => arg.get_short().is_some_and(|short| name == format!("-{short}")),
-    };
-    let Some(arg) = command.get_arguments().find(is_named) else { return 0 };
-    if has_value || !arg.get_action().takes_values() {
-        return 1;
-    }
-    let is_value = |next: &OsString| next == "-" || !next.as_encoded_bytes().starts_with(b"-");
-    match after.first() {
-        // Another program's flag of that letter, which takes no value.
-        next if is_short && !next.is_some_and(is_value) => 0,
-        // Without its value, clap reports what is missing.
-        next => 1 + usize::from(next.is_some()),
-    }
 }
 
 /// Messages about the words `others`: that they are ignored, and what has their effect. The run is
@@ -187,6 +193,38 @@ mod tests {
             assert!(!is_named(&words(program)), "{program}");
         }
         assert!(!is_named(&[]));
+    }
+
+    #[test]
+    fn names_of_hpl_mxp_run_it() {
+        let run = |line: &str| {
+            let words = as_mxp(&words(line))?;
+            Some(words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "))
+        };
+        for program in [
+            "xhpl-ai",
+            "/opt/nvidia/xhpl_ai",
+            "./xhpl-ai_intel64_dynamic",
+            "hpl-ai",
+            "hpl-ai-openmpi",
+            "xhpl_mxp",
+            "xhpl-mxp.exe",
+            "hpl-mxp",
+            "HPL-MxP",
+            "rochplmxp",
+        ] {
+            assert_eq!(run(program).as_deref(), Some("skt-hpl mxp"), "{program}");
+            let line = format!("{program} --n 5 --nb 2");
+            assert_eq!(run(&line).as_deref(), Some("skt-hpl mxp --n 5 --nb 2"), "{program}");
+        }
+        let run_args = as_drop_in(RunArgs::default());
+        let method = &run_args.protect.settings.0[&Setting::Method][0].text;
+        assert!(run_args.lenient && !run_args.as_reference && method == "none");
+        assert_eq!(run("./xhpl --nb 8 --xhpl-ai x").as_deref(), Some("skt-hpl mxp --nb 8 x"));
+        for line in ["xhpl", "xhpl-aix", "xhpl_intel64", "skt-hpl mxp", "skt-hpl --xhpl-ai", "hpl"]
+        {
+            assert_eq!(run(line), None, "{line}");
+        }
     }
 
     #[test]

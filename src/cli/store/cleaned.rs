@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use skt_terms::units;
 
 use super::{CleanOptions, Cleaned, Lines, state};
-use skt_checkpoint::checkpoint::store::{SegmentInfo, Store, StoreError};
+use skt_store::store::{SegmentInfo, Store, StoreError};
 
 /// What was done with a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ pub(crate) enum Reason {
 }
 
 /// Removes a segment unless there is a reason to keep it.
-pub fn outcome(
+pub(crate) fn outcome(
     store: &dyn Store,
     segment: &SegmentInfo,
     options: &CleanOptions,
@@ -55,7 +55,7 @@ fn reason_to_keep(segment: &SegmentInfo, options: &CleanOptions) -> Option<Reaso
     }
 }
 
-pub fn sum(outcomes: &[(&SegmentInfo, CleanOutcome)]) -> Cleaned {
+pub(crate) fn sum(outcomes: &[(&SegmentInfo, CleanOutcome)]) -> Cleaned {
     let mut sum = Cleaned::default();
     for (segment, outcome) in outcomes {
         match outcome {
@@ -79,7 +79,7 @@ impl AddAssign for Cleaned {
 }
 
 /// Writes what was done with the segments of one run: one line per outcome, or one per segment.
-pub fn write(
+pub(crate) fn write(
     outcomes: &[(&SegmentInfo, CleanOutcome)],
     lines: Lines,
     out: &mut dyn Write,
@@ -107,7 +107,7 @@ pub fn write(
                 let by = force_by(reason, run);
                 writeln!(
                     out,
-                    "kept {what} of run {run}, {sum}: {why} ({by} removes them all the same)"
+                    "kept {what} of run {run}, {sum}: {why} ({by} removes them nevertheless)"
                 )?;
             }
             CleanOutcome::Changed => {}
@@ -139,7 +139,7 @@ fn line(segment: &SegmentInfo, outcome: CleanOutcome, out: &mut dyn Write) -> io
         Reason::Resumable => format!("run {} can continue from it", name.run()),
     };
     let by = force_by(reason, name.run());
-    writeln!(out, "kept {name}: {why} ({by} removes it all the same)")
+    writeln!(out, "kept {name}: {why} ({by} removes it nevertheless)")
 }
 
 /// The flags with which `clean` removes what it keeps for this reason.
@@ -150,6 +150,6 @@ fn force_by(reason: Reason, run: &str) -> String {
     }
 }
 
-pub fn segments(count: usize) -> String {
-    format!("{count} segment{}", if count == 1 { "" } else { "s" })
+pub(crate) fn segments(count: usize) -> String {
+    units::counted(count, "segment")
 }

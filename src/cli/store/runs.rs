@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::{age, state, state_of_stub};
 use skt_checkpoint::checkpoint::level::folder::StoredImages;
-use skt_checkpoint::checkpoint::store::{SegmentInfo, Stub};
+use skt_store::store::{SegmentInfo, Stub};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -68,7 +68,7 @@ fn oldest(created_unix_seconds: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// Writes a title and the lines.
-pub fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{:<20} {:<10} {:>8} {:>12} {:>8}", "RUN", "STATE", "SEGMENTS", "GiB", "AGE")?;
     for RunLine { run, state, segments, bytes, created_unix_seconds } in lines {
         let age = age(now.saturating_sub(*created_unix_seconds));

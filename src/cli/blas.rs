@@ -1,0 +1,50 @@
+//! The BLAS that a process calls, and the hidden subcommand that tries one.
+
+use std::path::Path;
+
+use clap::Args;
+use skt_config::Format;
+use skt_config::param::Param;
+use skt_config::value::Value;
+use skt_health::environment::kernel;
+use skt_health::environment::library::{self, ChosenBlas, trial};
+use skt_host::streams;
+use skt_terms::exit::Exit;
+
+/// Flags of the trial of a library.
+#[derive(Debug, Args)]
+pub(crate) struct TrialArgs {
+    /// Depths of the products
+    #[arg(long, value_name = "NB,..", value_delimiter = ',')]
+    pub depths: Vec<usize>,
+    /// Name or file of the library
+    pub library: String,
+}
+
+/// Tries a library in this process.
+pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
+    let has_passed = trial::run(&args.library, &args.depths, &streams::closed());
+    if has_passed { Exit::Passed } else { Exit::BadInput }
+}
+
+/// Gives the values of a parameter in the flags, else in the configuration if its path may be read.
+type Given<'a> = &'a dyn Fn(Param, &dyn Fn(&Path) -> bool) -> Option<Vec<Value>>;
+
+/// Makes the BLAS that the flags or the configuration name the one of this process, with a kernel
+/// that fits. Called before MPI starts, by each process for itself: a process that cannot read the
+/// configuration knows the flags alone, which the job notices later.
+pub(super) fn choose(given: Given) -> ChosenBlas {
+    let texts = |values: Vec<Value>| values.into_iter().map(|value| value.text);
+    // HPL.dat has no BLAS, and most jobs need no process but rank 0 to read it.
+    let is_toml = |path: &Path| Format::from_path(path) == Format::Toml;
+    let named = given(Param::Blas, &is_toml).and_then(|values| texts(values).next());
+    let depths = named.is_some().then(|| given(Param::Nb, &|_| true)).flatten();
+    let depths: Vec<usize> = match depths {
+        // What is no number is refused later.
+        Some(values) => texts(values).filter_map(|text| text.parse().ok()).collect(),
+        None => vec![Param::Nb.info().default.parse().expect("a default")],
+    };
+    let chosen = library::choose(named, &depths);
+    kernel::take_one_that_fits(&streams::closed());
+    chosen
+}

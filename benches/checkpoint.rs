@@ -17,18 +17,18 @@ use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use skt_checkpoint::checkpoint::codec::{self, CodecKind, Coef};
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepName};
-use skt_checkpoint::checkpoint::layout::{Active, RegionShape};
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-use skt_checkpoint::checkpoint::store::{SegmentName, Store, SysV};
 use skt_run::protect::{
     NodeCheckpointer, RankProcess, Settings, TestSegments, checkpoint_config, sweep,
 };
 use skt_solver::comm::mpi::MpiWorld;
 use skt_solver::comm::{Comm, CommError, collect, threads};
 use skt_solver::team::Team;
+use skt_store::codec::{self, CodecKind, Coef};
+use skt_store::layout::{Active, RegionShape};
+use skt_store::store::{SegmentName, Store, SysV};
 
 const PITCH_BYTES: usize = 32 << 10;
 const REPEATS: usize = 7;
@@ -106,10 +106,11 @@ struct Times {
 
 impl<'a, C: Comm> Bench<'a, C> {
     fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a, C>, CheckpointError> {
-        let memory = TestSegments::new(self.store, self.run, self.test, RankProcess(self.team));
+        let memory =
+            TestSegments::new(self.store, self.run, self.test, RankProcess(self.team, None));
         let config =
             checkpoint_config(&self.settings, &memory, String::new(), &self.world.host(), 64);
-        let config = config.expect("a store that tells which it is");
+        let config = config.expect("a store with a known name");
         // The check of frozen data is for tests.
         let config = skt_checkpoint::checkpoint::protocol::Config { check_frozen: false, ..config };
         let rows = region_bytes() / PITCH_BYTES;

@@ -17,8 +17,9 @@ use skt_config::{
 use skt_model::path::work as units;
 use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
 use skt_run::events::{Phase, RunEvents, Silent};
-use skt_run::ptest;
 use skt_run::ptest::mxp::{Refined, RefinementGuard};
+use skt_run::ptest::refining::RefinementLeft;
+use skt_run::ptest::{self, TestRun};
 use skt_run::record::{MxpRecord, Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_solver::blas::Element;
@@ -213,8 +214,8 @@ impl<T: Element> Guard<T> for Clocked<'_> {
         Guard::<T>::start(&mut self.plain)
     }
 
-    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
-        Guard::<T>::cut(&mut self.plain, next, panels)
+    fn cut(&mut self, next: usize, panels: usize, phases: &Phases) -> Result<usize, SolveError> {
+        Guard::<T>::cut(&mut self.plain, next, panels, phases)
     }
 
     fn seconds(&self) -> f64 {
@@ -227,7 +228,12 @@ impl RefinementGuard for Clocked<'_> {
         None
     }
 
-    fn cut_refinement(&mut self, _: &Refined) -> Result<(), SolveError> {
+    fn cut_refinement(
+        &mut self,
+        _: &Refined,
+        _: &RefinementLeft,
+        _: &Phases,
+    ) -> Result<(), SolveError> {
         Ok(())
     }
 }
@@ -287,10 +293,8 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
         let events: &mut dyn RunEvents =
             if world.rank() == 0 { &mut progress } else { &mut Silent };
         let team = Team::solo();
-        match spec.mxp {
-            Some(matrix) => ptest::mxp::run(&grid, &team, &spec, matrix, &mut guard, false, events),
-            None => ptest::run(&grid, &team, &spec, &mut guard, false, events),
-        }
+        let test = TestRun { grid: &grid, team: &team, spec: &spec };
+        ptest::run_any(test, &mut guard, false, events)
     });
     let ranks: Result<Vec<_>, SolveError> = ranks.into_iter().collect();
     let record = ranks.map_err(|error| error.to_string())?.swap_remove(0);
@@ -301,7 +305,8 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
 fn compare(args: &Args, record: &TestRecord, halves: bool) -> Result<(), String> {
     let Some(machine) = machine(args) else { return Ok(()) };
     let TestSpec { n, nb, p, q, depth, bcast, swap, swap_threshold, .. } = args.spec();
-    let run = RunParams { n, nb, p, q, threads: 1, depth, bcast, swap, swap_threshold, halves };
+    let run =
+        RunParams { depth, bcast, swap, swap_threshold, halves, ..RunParams::new(n, nb, (p, q)) };
     let model = predict(&run, &machine, &Changes::default()).map_err(|error| error.to_string())?;
     let Phases { panel, swap, bcast, update, back, .. } = record.phases.mean;
     let simulated = [panel, swap, bcast, update, back];

@@ -5,6 +5,7 @@
  *   SKT_LARGE_GFLOPS=R          the BLAS of a thread computes at most R * 10^9 operations a second
  *   SKT_LARGE_ALL_GFLOPS=R      the same in all ranks at all times, where the above says no other
  *   SKT_LARGE_SYNC_SECONDS=S    fsync, fdatasync: S seconds more
+ *   SKT_LARGE_SEND_SECONDS=S    MPI_Send, which substitutions wait for: S seconds more
  *   SKT_LARGE_WRITE_RATE=R      write, pwrite to a file: at most R bytes a second
  *   SKT_LARGE_LINGER_SECONDS=S  memory and locks of a rank stay S seconds when it is dead
  *   SKT_LARGE_TIMES=F           each call of the BLAS takes F times as long, with the core at work
@@ -37,7 +38,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static double gflops, all_gflops, sync_seconds, write_rate, linger_seconds, times;
+static double gflops, all_gflops, send_seconds, sync_seconds, write_rate, linger_seconds, times;
 static double after_operations;
 static double flip_operations;
 static uint64_t flip_every, flip_seed;
@@ -73,6 +74,7 @@ __attribute__((constructor)) static void begin(void) {
     from_path = getenv("SKT_LARGE_FROM");
     gflops = number("SKT_LARGE_GFLOPS");
     all_gflops = rank ? number("SKT_LARGE_ALL_GFLOPS") : 0.0;
+    send_seconds = number("SKT_LARGE_SEND_SECONDS");
     sync_seconds = number("SKT_LARGE_SYNC_SECONDS");
     write_rate = number("SKT_LARGE_WRITE_RATE");
     linger_seconds = number("SKT_LARGE_LINGER_SECONDS");
@@ -233,6 +235,13 @@ void dgemv_(const char *trans, const int *m, const int *n, const double *alpha, 
     double begun = now();
     real(trans, m, n, alpha, a, lda, x, incx, beta, y, incy, lt);
     compute(2.0 * *m * *n, begun);
+}
+
+/* Types and communicators are pointers or numbers, which go in the same registers. */
+int MPI_Send(const void *from, int count, intptr_t type, int to, int tag, intptr_t comm) {
+    REAL(MPI_Send);
+    if (send_seconds > 0 && is_now()) rest(send_seconds);
+    return real(from, count, type, to, tag, comm);
 }
 
 static void sync_slowly(void) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::cluster_box::{self, ClusterBox};
-use crate::skipped::skipped;
+use crate::skipped::{lacks, skipped};
 
 /// A box, or why this test is skipped.
 fn cluster(nodes: usize) -> Option<ClusterBox> {
@@ -24,6 +24,9 @@ fn agent(cluster: &ClusterBox, node: &str, what: &str) -> std::process::Command 
 
 #[test]
 fn nodes_are_apart_and_reach_each_other() {
+    if lacks(&["python3"]) {
+        return;
+    }
     let Some(cluster) = cluster(3) else { return };
     assert_eq!(cluster.remains(), Vec::<String>::new());
     assert_eq!(printed(&mut agent(&cluster, "n2", "hostname; pwd; ls /dev/shm")), "n2\n/mnt");

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::large_machine::{self, Planted};
-use skt_checkpoint::checkpoint::store::{Store as _, SysV};
+use skt_store::store::{Store as _, SysV};
 use tempfile::TempDir;
 
 /// The longest time for what takes seconds.
@@ -148,7 +148,7 @@ fn a_start_refused_by_a_dying_rank_is_repeated() {
     let (mut launch, planted) = run.launch("", flags, &times);
     let launch = launch.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("started");
     // By then the rank has its data.
-    let beats = run.path().join("skt-hpl.launch/attempt-1.err");
+    let beats = run.path().join("skt-hpl.launch/start-1.err");
     let begun = Instant::now();
     while !fs::read_to_string(&beats).is_ok_and(|text| text.contains("\"phase\":\"factor\"")) {
         assert!(begun.elapsed() < PATIENCE, "no column is done");

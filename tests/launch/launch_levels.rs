@@ -42,7 +42,7 @@ fn lose_all_and_then_too_many(run: &str) -> Option<(Alone, Ended)> {
     cluster.power_cut(&nodes);
     let ended = first.end(&cluster);
     assert_ne!(ended.code, Some(0), "{}", ended.report);
-    let start = state(&cluster)["attempt"].as_u64().expect("a number") as usize;
+    let start = state(&cluster)["start"].as_u64().expect("a number") as usize;
     cluster.lose_disk("n2");
     nodes.iter().for_each(|node| cluster.power_on(node).expect("it was on"));
     let of_first = sealed(&pfs);

@@ -222,7 +222,7 @@ impl Case {
     }
 }
 
-/// Random losses, each in a separate run. `scripts/soak-node-loss --random` runs it.
+/// Random losses, each in a separate run. `scripts/dev/soak-node-loss --random` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn random_losses() {

@@ -190,7 +190,7 @@ impl Case {
     }
 }
 
-/// Random losses of HPL-MxP, each in a separate run. `scripts/soak-node-loss --mxp` runs it.
+/// Random losses of HPL-MxP, each in a separate run. `scripts/dev/soak-node-loss --mxp` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn hpl_mxp_loses_nodes_many_times() {

@@ -163,7 +163,7 @@ fn dead_links_beyond_the_spares_are_refused_by_name() {
     assert!(why.ends_with("spare nodes needed: 2, left: 1"), "{why}");
 }
 
-/// Pairs of dead links, each in a separate run. `scripts/soak-node-loss --pairs` runs it.
+/// Pairs of dead links, each in a separate run. `scripts/dev/soak-node-loss --pairs` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn pairs_of_dead_links() {

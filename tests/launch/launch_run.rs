@@ -223,7 +223,7 @@ fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
     cluster.heal("n3");
     wait_for_column(&cluster, 1, 800);
     cluster.cut("n3");
-    wait_for("the restart", || state(&cluster)["attempt"] == 2);
+    wait_for("the restart", || state(&cluster)["start"] == 2);
     cluster.heal("n3");
     let ended = launch.end(&cluster);
     // n3 is well again, and clean.
@@ -275,6 +275,12 @@ fn a_lost_head_node_is_replaced_by_another_machine() {
     assert!(restart.is_some(), "resumed from the memory of the nodes: {}", ended.report);
 }
 
+/// What `skt-hpl status` prints.
+fn status(cluster: &Alone) -> String {
+    let output = cluster.on_head("bin/skt-hpl").arg("status").output().expect("nsenter");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
 #[test]
 fn a_supervisor_killed_leaves_the_job_to_the_next() {
     let Some(cluster) = cluster(4, 1) else { return };
@@ -287,9 +293,8 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     wait_for_column(&cluster, 1, 256);
     kill_supervisor(first);
     wait_for_column(&cluster, 1, 800);
-    let status = cluster.on_head("bin/skt-hpl").arg("status").output().unwrap();
-    let status = String::from_utf8_lossy(&status.stdout).into_owned();
-    assert!(status.contains("no supervisor: the job goes on"), "{status}");
+    let status = status(&cluster);
+    assert!(status.contains("no supervisor: the job continues"), "{status}");
     let second = launch(&cluster, true, "", &run());
     wait_for("the second supervisor", || {
         let log = fs::read_to_string(cluster.shared().join("skt-hpl.launch/events.jsonl"));
@@ -299,7 +304,7 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     assert_eq!(third.code, Some(2), "two at a time");
     third.prints("another `skt-hpl launch` is at work");
     let ended = second.end(&cluster);
-    ended.prints("start 1 of an earlier supervisor goes on");
+    ended.prints("start 1 of an earlier supervisor continues");
     assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
 
     // The job dies, too.
@@ -333,6 +338,21 @@ fn spares_spent_and_a_node_that_comes_back() {
 }
 
 #[test]
+fn a_node_without_a_spare_is_waited_for() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    cluster.power_off("n5");
+    let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run());
+    wait_for_column(&cluster, 1, 800);
+    cluster.power_off("n2");
+    wait_for("the wait for n2", || status(&cluster).contains("waiting for it to answer"));
+    cluster.power_on("n2").unwrap();
+    let ended = running.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    ended.resumed_beyond(0, 350);
+    ended.prints("n2 (no answer");
+}
+
+#[test]
 fn more_losses_than_the_code_covers() {
     let Some(mut cluster) = cluster(4, 2) else { return };
     let first = launch(&cluster, true, "--probe-limit 5s", &run());
@@ -356,7 +376,7 @@ fn stopped_in_order_and_resumed() {
     signal(&cluster.head_pids("skt-hpl"), Signal::SIGTERM);
     let ended = first.end(&cluster);
     assert_eq!(ended.code, Some(75), "{}", ended.printed);
-    ended.prints("start the same command again to resume");
+    ended.prints("SIGTERM asks to stop").prints("start the same command again to resume");
     assert!(cluster.segment_bytes("n1") > 1 << 20, "the checkpoint stays");
     assert!(cluster.pids("n1", "skt-hpl").is_empty(), "the job does not");
     let ended = launch(&cluster, false, "", &run).end(&cluster);
@@ -517,7 +537,7 @@ fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
     ended.prints("the launcher ended with code 0");
 }
 
-/// Ten random failures in one run; `scripts/soak-node-loss` runs it.
+/// Ten random failures in one run; `scripts/dev/soak-node-loss` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn ten_random_failures() {

@@ -7,19 +7,19 @@ use crate::supervised::Kind;
 // What is ignored differs little from the others under Slurm, and runs under Open MPI, too.
 scenarios! {
     Kind::Slurm;
-    #[ignore = "scripts/test-launchers runs it"]
+    #[ignore = "scripts/dev/test-launchers runs it"]
     an_undisturbed_run_passes_and_leaves_nothing
     a_node_powered_off_while_computing
     a_node_powered_off_under_checksums_with_images
-    #[ignore = "scripts/test-launchers runs it"]
+    #[ignore = "scripts/dev/test-launchers runs it"]
     a_node_powered_off_without_a_last_packet
     a_rank_killed
-    #[ignore = "scripts/test-launchers runs it"]
+    #[ignore = "scripts/dev/test-launchers runs it"]
     the_launcher_killed
 }
 
 #[test]
-#[ignore = "scripts/test-launchers runs it"]
+#[ignore = "scripts/dev/test-launchers runs it"]
 fn a_screening_names_a_wrong_node() {
     launch_screen::a_wrong_node_is_named_under(Kind::Slurm);
 }

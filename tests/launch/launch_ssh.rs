@@ -118,7 +118,7 @@ fn losses(kind: Kind, rounds: usize, count: usize) -> Vec<Parts> {
     all
 }
 
-/// `scripts/soak-node-loss --agent ssh` runs it.
+/// `scripts/dev/soak-node-loss --agent ssh` runs it.
 #[test]
 #[ignore = "takes minutes"]
 fn nodes_lost_many_times() {

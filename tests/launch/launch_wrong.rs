@@ -90,7 +90,7 @@ impl Case {
             });
         assert!(replaced || blamed.count() < 2 || !self.replaces, "{context}");
         // With one process row, each number that goes wrong is its rank's.
-        let repaired = ended.report.lines().any(|line| line.starts_with("# mended: "));
+        let repaired = ended.report.lines().any(|line| line.starts_with("# repaired: "));
         assert!(self.grid.0 > 1 || !repaired, "{context}");
         eprintln!("{flips} flips, {} named", wrong.count());
         if replaced { Fate::Replaced } else { Fate::Passed }
@@ -112,8 +112,8 @@ fn a_node_that_computes_wrong_is_replaced_and_the_run_passes() {
     panic!("seed {first}: six runs, and the culprit was never replaced");
 }
 
-/// Runs with a node that computes wrong. `scripts/soak-wrong-ranks` runs it: `SKT_HPL_ROUNDS` runs
-/// from seed `SKT_WRONG_SEED` on.
+/// Runs with a node that computes wrong. `scripts/dev/soak-wrong-ranks` runs it: `SKT_HPL_ROUNDS`
+/// runs from seed `SKT_WRONG_SEED` on.
 #[test]
 #[ignore = "takes minutes"]
 fn wrong_ranks_many_times() {

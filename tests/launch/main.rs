@@ -33,5 +33,6 @@ mod launch_run;
 mod launch_screen;
 mod launch_slow_links;
 mod launch_slurm;
+mod launch_spread;
 mod launch_ssh;
 mod launch_wrong;

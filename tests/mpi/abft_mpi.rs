@@ -1,8 +1,8 @@
 //! Real ranks under mpirun whose elimination carries checksums: they are killed with signal 9 at
 //! any time, with and without the loss of their memory, and started again until the run ends.
 //!
-//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) makes a thousand
-//! kills, and a larger number that many jobs.
+//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/dev/soak-checkpoint) makes a
+//! thousand kills, and a larger number that many jobs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,21 +11,13 @@ use crate::dice::{Dice, seed};
 use crate::large_machine;
 use crate::mpi_job::{Ended, Job, MAX_JOBS, When};
 use crate::mpirun::shared_library;
+use crate::soak::soak_jobs;
 use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
-
-/// The number of jobs that a soak kills.
-fn soak_jobs() -> Option<usize> {
-    match std::env::var("SKT_FT_SOAK").ok()?.parse().expect("a number of jobs") {
-        0 => None,
-        1 => Some(334),
-        jobs => Some(jobs),
-    }
-}
 
 /// P, Q, number of checksums, and order of the system.
 type Shape = (usize, usize, usize, usize);
@@ -165,10 +157,10 @@ fn a_flipped_bit_is_reported_or_repaired() {
         // mpirun of Open MPI 5 wraps long lines.
         let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(ended.code, Some(2), "{text}");
-        assert_eq!(text.matches("error: ").count(), 1, "one rank speaks: {text}");
+        assert_eq!(text.matches("error: ").count(), 1, "one rank reports: {text}");
         expected.iter().for_each(|expected| assert!(text.contains(expected), "{expected}: {text}"));
         // No rank aborts the others, and none reports that the run can continue.
-        let no_abort = ["MPI_ABORT", "ended by a signal", "goes on"];
+        let no_abort = ["MPI_ABORT", "ended by a signal", "same command continues"];
         let excluded = excluded.iter().chain(&no_abort);
         excluded.for_each(|expected| assert!(!text.contains(expected), "{expected}: {text}"));
     };
@@ -183,7 +175,7 @@ fn a_flipped_bit_is_reported_or_repaired() {
     reported(&job, &["error: an earlier start found wrong numbers in the matrix"], &[]);
     let from_scratch = job.start(&["--resume", "never"]);
     assert!(
-        from_scratch.ok && from_scratch.text.contains("computed anew: 0"),
+        from_scratch.ok && from_scratch.text.contains("recomputed: 0"),
         "{}",
         from_scratch.text
     );
@@ -201,10 +193,10 @@ fn a_flipped_bit_is_reported_or_repaired() {
 
     let job = with_checksums((2, 2, 2, 1200), "mend", &format!("--check-every 1 {flip}"));
     let ended = job.start(&[]);
-    assert!(ended.ok && ended.text.contains("computed anew: 1"), "{}", ended.text);
+    assert!(ended.ok && ended.text.contains("recomputed: 1"), "{}", ended.text);
     let lines: Vec<&str> =
         ended.text.lines().filter(|line| line.starts_with("# wrong: ")).collect();
-    let want = format!("# wrong: {} rank 1: 1 row mended, first at column 512", host());
+    let want = format!("# wrong: {} rank 1: 1 row repaired, first at column 512", host());
     assert_eq!(lines, [want], "{}", ended.text);
     job.assert_nothing_is_left();
 
@@ -240,7 +232,7 @@ fn a_loss_hides_no_wrong_number_that_a_checksum_sees() {
     let from_scratch = job.start(&["--resume", "never"]);
     assert!(from_scratch.ok, "{}", from_scratch.text);
     let (job, ended) = start_twice((2, 2, 2, 500), "mended", 5);
-    assert!(ended.ok && !ended.text.contains("computed anew: 0"), "{}", ended.text);
+    assert!(ended.ok && !ended.text.contains("recomputed: 0"), "{}", ended.text);
     assert!(ended.text.contains("ranks rebuilt: [0]"), "{}", ended.text);
     job.assert_nothing_is_left();
     let (_, ended) = start_twice((1, 2, 1, 500), "hidden", 1);

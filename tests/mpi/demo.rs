@@ -6,15 +6,19 @@ use std::process::{Command, Output};
 use crate::skipped::namespaces;
 
 /// Runs the example that `scripts/demo-node-loss` runs, built as this test is.
-fn demo(n: &str) -> Output {
+fn demo(words: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     let example = program.with_file_name("examples").join("node_loss");
     if !example.exists() {
         let cargo = ["build", "--locked", "--example", "node_loss"];
-        let built = Command::new(env!("CARGO")).args(cargo).status().expect("cargo");
+        let built = Command::new(env!("CARGO"))
+            .args(cargo)
+            .env_remove("RUSTC_BOOTSTRAP")
+            .status()
+            .expect("cargo");
         assert!(built.success(), "{built}");
     }
-    Command::new(example).arg(program).arg(n).output().expect("the demo")
+    Command::new(example).arg(program).args(words.split_whitespace()).output().expect("the demo")
 }
 
 #[test]
@@ -28,6 +32,20 @@ fn the_demo_succeeds_and_reports_it() {
     let printed = String::from_utf8_lossy(&printed);
     assert!(output.status.success(), "{printed}\n{wrong}");
     for words in ["power off: n2", "n5 takes its place", "same bits", "The nodes are clean"] {
+        assert!(printed.contains(words), "{words}: {printed}");
+    }
+}
+
+#[test]
+fn the_demo_takes_a_method_and_the_size_of_groups() {
+    if namespaces(&["--pid", "--net", "--mount", "--fork"]).is_none() {
+        return;
+    }
+    let output = demo("4000 --ft double --group-size 2 --parities 1");
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    let wrong = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{printed}\n{wrong}");
+    for words in ["# protection: double", "2 group(s) of 2 ranks", "same bits"] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
 }

@@ -2,8 +2,8 @@
 //! without the loss of their node's memory. Started again until it ends, the job passes, its x has
 //! the same bits as that of a run without checkpoints, and nothing is left over.
 //!
-//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/soak-checkpoint) covers every rank
-//! at every step, and hundreds of random kills.
+//! The tests take a sample by default; `SKT_FT_SOAK=1` (scripts/dev/soak-checkpoint) covers every
+//! rank at every step, and hundreds of random kills.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,8 @@ fn a_start_reports_missing_segments_of_the_one_before() {
         if passes {
             assert_eq!(ended.x().as_deref(), Some(undisturbed()), "{}", ended.text);
         } else {
-            let refused = "no checkpoint of this run was found. If an earlier start had one, its";
+            let refused =
+                "no checkpoint of this run was found. If an earlier start had one, the run has";
             assert!(ended.text.contains(refused), "{}", ended.text);
             assert!(job.start(&["--resume", "never"]).ok);
         }
@@ -200,7 +201,7 @@ fn a_kill_at_every_step() {
     });
     let cases = drills.len();
     // Damaged data is repaired in `rot`, images are loaded in `levels_mpi`.
-    let elsewhere = [StepName::RecoverMend, StepName::RecoverLoad];
+    let elsewhere = [StepName::RecoverRepair, StepName::RecoverLoad];
     let mut steps = StepName::ALL.iter().filter(|name| !elsewhere.contains(name));
     assert!(steps.all(|name| named.contains(name.name())), "{named:?}");
     println!("{cases} cases");
@@ -302,7 +303,7 @@ fn lost_ranks_are_named_and_too_many_refused() {
     for _ in 0..2 {
         let ended = job.start(&[]);
         assert!(!ended.ok && ended.x().is_none(), "{}", ended.text);
-        let message = "group 0 has lost ranks [2, 3] with 1 parities a group";
+        let message = "group 0 has lost ranks [2, 3] with 1 parity a group";
         assert!(ended.text.contains(message), "{}", ended.text);
         assert_eq!(job.segments(None).len(), 2);
     }
@@ -379,7 +380,7 @@ fn a_torn_single_copy_is_named() {
     for message in [
         "are here, but the run died while checkpoint 3 was being written",
         "Method `single` cannot survive a death within a checkpoint",
-        "--ft self or --ft double",
+        "Start afresh with --resume never, and with method `self` or `double`",
     ] {
         assert!(ended.text.contains(message), "{}", ended.text);
     }

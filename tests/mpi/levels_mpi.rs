@@ -41,11 +41,18 @@ fn level(reach: &str, folder: &TempDir) -> String {
     format!("--level {reach}:{},{OFTEN}", folder.path().display())
 }
 
-/// The files of images in a folder of levels, by their paths.
-fn images(folder: &TempDir) -> Vec<PathBuf> {
+/// The files in the folders of runs in a folder of levels, by their paths.
+pub fn files(folder: &TempDir) -> Vec<PathBuf> {
     let runs = fs::read_dir(folder.path()).expect("a folder");
-    let files = runs.flat_map(|run| fs::read_dir(run.unwrap().path()).expect("a folder of a run"));
+    // A run that ends at this moment removes its folder.
+    let files = runs.filter_map(|run| fs::read_dir(run.unwrap().path()).ok()).flatten();
     files.map(|file| file.unwrap().path()).collect()
+}
+
+/// The files of images there: others are the records of jobs that have the folder.
+pub fn images(folder: &TempDir) -> Vec<PathBuf> {
+    let is_image = |path: &PathBuf| path.file_name().unwrap().as_encoded_bytes()[0] == b't';
+    files(folder).into_iter().filter(is_image).collect()
 }
 
 /// The ranks of a file, and its epoch.
@@ -68,10 +75,11 @@ fn change_image(path: &Path, rank: usize, change: impl Fn(&mut [u8])) {
 }
 
 /// Whether all ranks of a file have sealed their images.
-fn is_sealed(path: &Path) -> bool {
-    let bytes = fs::read(path).expect("a file of images");
-    let mut slots = bytes.chunks(bytes.len() / ranks_and_epoch(path).0.count());
-    slots.all(|slot| slot.starts_with(b"SKTIMAG"))
+pub fn is_sealed(path: &Path) -> bool {
+    // A run that is at work removes old images.
+    let bytes = fs::read(path).unwrap_or_default();
+    let mut slots = bytes.chunks((bytes.len() / ranks_and_epoch(path).0.count()).max(1));
+    !bytes.is_empty() && slots.all(|slot| slot.starts_with(b"SKTIMAG"))
 }
 
 fn killed(job: &Job, more: &[&str]) {

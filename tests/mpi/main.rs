@@ -17,8 +17,11 @@ mod skipped;
 #[path = "../soak/mod.rs"]
 mod soak;
 
+mod abft_drill;
 mod abft_mpi;
+mod auto_mpi;
 mod bf16_mpi;
+mod blas_libraries;
 mod demo;
 mod fingerprints;
 mod ft_mpi;
@@ -27,6 +30,7 @@ mod levels_mpi;
 mod mkl_layer;
 mod mpi_run;
 mod mxp_mpi;
+mod papers;
 mod pinning;
 mod screen_mpi;
 mod shared_store;
@@ -34,5 +38,7 @@ mod slow_ranks;
 mod store_cli;
 mod time_limit;
 mod tune_mpi;
+mod two_jobs;
 mod ulfm_mpi;
+mod waits_mpi;
 mod xhpl;

@@ -150,7 +150,7 @@ fn mxp_resumes_on_each_grid_with_the_same_bits() {
 fn mxp_refuses_by_name_what_it_cannot_resume() {
     for (method, fault, lost, why) in [
         ("single", "1@encode:epoch=9", 0, "cannot survive a death within a checkpoint"),
-        ("self", "1@encode:epoch=10", 2, "has lost ranks [0, 1] with 1 parities a group"),
+        ("self", "1@encode:epoch=10", 2, "has lost ranks [0, 1] with 1 parity a group"),
     ] {
         let job = mxp(&format!("mxp-refused-{method}"), (2, 2), &format!("--ft {method}"));
         killed(&job, &[fault], false);
@@ -221,6 +221,14 @@ fn mxp_reports_lost_time_and_the_steps_of_all_starts() {
     let part = |key: &str| test["mxp"][key].as_f64().expect("seconds");
     let sum = part("factor_seconds") + part("refine_seconds");
     assert!((sum - time).abs() < 1e-6 && part("refine_seconds") >= down, "{sum} of {time}");
+    // The phases of both starts, and what the loss cost, are all of the time.
+    let seconds = |part: &Value| -> f64 {
+        part.as_object().expect("parts").values().map(|part| part.as_f64().expect("seconds")).sum()
+    };
+    let lost = &test["interruptions"];
+    let sum = seconds(&test["phases_seconds"]["mean"]) + seconds(lost);
+    assert!((sum - time).abs() < 1e-6 && lost["down_seconds"].as_f64() >= Some(down), "{test}");
+    assert!(seconds(&plain["interruptions"]) == 0.0, "{plain}");
     // The report has the memory that was allocated.
     let bytes = |key: &str| test["memory_bytes"][key].as_u64().expect("bytes");
     let segment = ["matrix", "copies", "parities", "header"].map(bytes).iter().sum::<u64>();
@@ -331,6 +339,84 @@ fn with_progress(mut job: Job) -> Job {
     let how = job.flags.iter_mut().skip_while(|flag| *flag != "--progress").nth(1);
     *how.expect("--progress HOW") = "plain".into();
     job
+}
+
+/// A job whose refinement takes five corrections of a second or two, and most of its time.
+fn long_refinement(name: &str, flags: &str) -> Job {
+    let flags = format!(
+        "--n 2000 --nb 128 --p 1 --q 2 --gemm bf16-emulated --ft self --progress off {flags}"
+    );
+    let job = Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), 2, name, &flags).running("mxp");
+    // Predicted to take seconds, on any machine, the test is protected.
+    job.slowed(&[("SEND_SECONDS", "0.03"), ("ALL_GFLOPS", "1")])
+}
+
+/// The refinement takes much longer than predicted. Its checkpoints have the interval that the user
+/// asks for, and the run resumes from the last one.
+#[test]
+fn mxp_takes_checkpoints_in_a_long_refinement() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("report.json");
+    let flags = format!("--checkpoint-every 1s --json {}", path.display());
+    let job = long_refinement("mxp-long", &flags);
+    let ended = job.start(&[]);
+    assert!(ended.ok, "{}", ended.text);
+    let (want, report) = (ended.all_x(), report(&path));
+    let events = report["tests"][0]["events"].as_array().expect("events").clone();
+    let factored = report["tests"][0]["mxp"]["factor_seconds"].as_f64().expect("seconds");
+    let epochs: Vec<u64> = events
+        .iter()
+        .filter(|event| event["kind"] == "checkpoint")
+        .filter(|event| event["start_seconds"].as_f64().expect("seconds") > factored)
+        .map(|event| event["epoch"].as_u64().expect("a number"))
+        .collect();
+    // A slow checkpoint stretches the interval.
+    assert!(epochs.len() >= 2, "{epochs:?} of {events:?}");
+    // Another start may take other checkpoints: it has to take this one, and one more before it in
+    // the refinement.
+    let fault = format!("0@encode:epoch={}", epochs.last().expect("counted"));
+    let is_resumed = (1..=5).any(|turn| {
+        let job = long_refinement(&format!("mxp-long{turn}"), "--checkpoint-every 1s");
+        let killed = job.start(&["--inject", &fault]);
+        println!("{fault}: {:?}", killed.code);
+        if killed.ok {
+            return false;
+        }
+        job.lose(0);
+        let ended = job.slowed(&[]).start(&["--resume", "require"]);
+        assert!(ended.ok && ended.all_x() == want, "{want:?}: {}", ended.text);
+        let is_from_it = |line: &str| line.contains("at column 2000");
+        ended.text.lines().filter(|line| line.starts_with("# restart: ")).any(is_from_it)
+    });
+    assert!(is_resumed, "no start resumed within its refinement");
+}
+
+/// The time ends in a refinement that takes much longer than predicted: the run has saved itself by
+/// then.
+#[test]
+fn mxp_keeps_its_time_limit_in_a_long_refinement() {
+    let want = long_refinement("mxp-limit-plain", "").slowed(&[]).start(&[]).all_x();
+    // How fast the machine starts and factors is not known: the end is searched for.
+    let mut limit_seconds = 8.0;
+    let job = (1..=10)
+        .find_map(|turn| {
+            let job = long_refinement(&format!("mxp-limit{turn}"), "").signalled_to_end();
+            let ended = job.start(&["--time-limit", &format!("{limit_seconds:.1}s")]);
+            println!("{limit_seconds:.1} s: {:?}", ended.code);
+            if ended.x().is_some() {
+                limit_seconds *= 0.75;
+                return None;
+            }
+            assert_stopped(&ended);
+            limit_seconds *= 1.4;
+            let text = ended.text.split_whitespace().collect::<Vec<_>>().join(" ");
+            let is_refining = text.contains("the run stands at column 2000");
+            (is_refining && text.contains("the time ends in")).then_some(job)
+        })
+        .expect("a job that saves itself in time");
+    let ended = job.slowed(&[]).start(&["--resume", "require"]);
+    assert!(ended.ok && ended.all_x() == want, "{want:?}: {}", ended.text);
+    assert!(ended.text.contains(" at column 2000; no rank had to be rebuilt"), "{}", ended.text);
 }
 
 /// Two tests of an HPL.dat and of TOML, interrupted in the refinement of the second.

@@ -178,7 +178,7 @@ fn a_run_without_a_free_core_is_not_pinned_and_names_the_others() {
 fn the_pin_flag_leaves_threads_to_the_system() {
     let Some(cores) = two_cores() else { return };
     let Some(mut runs) = Runs::start(&cores, "flags='--pin none'; run 1 &") else { return };
-    let head = "# pinning  : not pinned, as --pin none says";
+    let head = "# pinning  : not pinned (--pin none)";
     let masks = runs.wait(|masks, runs| masks.len() == 1 && runs.text(1).contains(head));
     assert!(!is_pinned(&masks[0]), "{masks:?}");
 }
@@ -268,7 +268,7 @@ fn variables_of_a_blas_give_xhpl_its_threads() {
     assert!(!text.contains("MKL_NUM_THREADS"), "a flag makes them void: {text}");
     let script = format!("OMP_NUM_THREADS=2 MKL_NUM_THREADS=many ./xhpl {SHORT}");
     let Some((_, text)) = output_of(&cores, &script) else { return };
-    assert!(text.contains("warning: MKL_NUM_THREADS=\"many\" is ignored"), "{text}");
+    assert!(text.contains("# warning  : MKL_NUM_THREADS=\"many\" is ignored"), "{text}");
 }
 
 #[test]

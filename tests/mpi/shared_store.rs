@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::mpirun::{self, Ended, mpirun};
 use crate::skipped::namespaces;
-use skt_checkpoint::checkpoint::segments::Plain;
+use skt_store::segments::Plain;
 use tempfile::TempDir;
 
 /// Gives each rank its own host name.
@@ -74,7 +74,7 @@ fn a_second_job_on_the_store_is_refused_for_the_true_reason() {
     }
     let folder = TempDir::new().unwrap();
     let store = format!("file:{}", folder.path().display());
-    let kind: skt_checkpoint::checkpoint::store::StoreKind = store.parse().unwrap();
+    let kind: skt_store::store::StoreKind = store.parse().unwrap();
     let open = kind.open();
     let held =
         skt_run::protect::hold::RunLock::take(&*open, "twice", "elsewhere", 0, &Plain).unwrap();

@@ -93,7 +93,7 @@ fn segments_of_a_killed_run_are_kept_until_it_is_named() {
     let cleaned = killed.store_command(&["clean"]);
     let kept = format!(
         "kept {all} segments of run left, {sum}: it can continue from them (--run left or \
-         --force removes them all the same)\n0 segments removed, 0 B; {all} kept\n"
+         --force removes them nevertheless)\n0 segments removed, 0 B; {all} kept\n"
     );
     assert_eq!(cleaned, kept);
     let cleaned = killed.store_command(&["clean", "--segments"]);
@@ -158,7 +158,7 @@ fn a_run_at_work_is_listed_as_running_and_kept() {
     for flags in [&["clean"][..], &["clean", "--run", "busy"]] {
         let cleaned = killed.store_command(flags);
         let [kept, summary] = cleaned.lines().collect::<Vec<_>>()[..] else { panic!("{cleaned}") };
-        let why = ": its processes are running (--force removes them all the same)";
+        let why = ": its processes are running (--force removes them nevertheless)";
         assert!(kept.starts_with("kept ") && kept.contains(" of run busy, "), "{cleaned}");
         assert!(kept.ends_with(why), "{cleaned}");
         assert!(summary.starts_with("0 segments removed, 0 B; "), "{cleaned}");
@@ -229,12 +229,24 @@ fn ctrl_c_reports_once_what_stays_and_how_to_remove_it() {
 
 #[test]
 fn a_signalled_rank_still_dies_by_the_signal() {
-    let (_killed, status, printed) = signalled("term", Signal::SIGTERM, rank_0);
-    assert_eq!(status.code(), Some(128 + 15), "{printed}");
-    // Open MPI 5 breaks its lines elsewhere.
-    let words: Vec<&str> = printed.split_whitespace().collect();
-    assert!(words.join(" ").contains("exited on signal 15"), "{printed}");
-    assert_eq!(printed.matches("ended by a signal").count(), 1, "{printed}");
+    for (run, signal) in [
+        ("term", Signal::SIGTERM),
+        ("usr2", Signal::SIGUSR2),
+        ("hup", Signal::SIGHUP),
+        ("xcpu", Signal::SIGXCPU),
+    ] {
+        let (_killed, status, printed) = signalled(run, signal, rank_0);
+        let number = signal as i32;
+        assert_eq!(status.code(), Some(128 + number), "{printed}");
+        // Open MPI 5 breaks its lines elsewhere.
+        let words: Vec<&str> = printed.split_whitespace().collect();
+        assert!(words.join(" ").contains(&format!("exited on signal {number}")), "{printed}");
+        assert_eq!(printed.matches("ended by a signal").count(), 1, "{printed}");
+        assert!(
+            printed.contains("the same command continues from its last checkpoint"),
+            "{printed}"
+        );
+    }
 }
 
 #[test]

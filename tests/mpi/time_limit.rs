@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::mpi_job::{Ended, Job, When, rank_of};
+use crate::mpirun::{WAITS, shared_library};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -153,4 +154,42 @@ fn a_supervisor_does_not_start_a_job_again_whose_time_has_ended() {
     let (code, text) = launch("9000000000");
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("PASSED"), "{text}");
+}
+
+/// A library that handles SIGUSR1 itself when it is loaded, as LLVM does in drivers of OpenCL, and
+/// sends that signal in each product. With KEEPS it also keeps others from handling it.
+const TAKES_SIGNAL: &str = r#"
+#include <signal.h>
+#include <stdlib.h>
+static void ours(int signal) {}
+__attribute__((constructor)) static void begin(void) { signal(SIGUSR1, ours); }
+int sigaction(int signal, const struct sigaction *new, struct sigaction *old) {
+    static int (*real)(int, const struct sigaction *, struct sigaction *);
+    if (!real) real = dlsym(RTLD_NEXT, "sigaction");
+    return real(signal, signal == SIGUSR1 && getenv("KEEPS") ? NULL : new, old);
+}
+void dgemm_(void *a, void *b, void *c, void *d, void *e, void *f, void *g, void *h, void *i,
+            void *j, void *k, void *l, void *m) {
+    static void (*real)(void *, void *, void *, void *, void *, void *, void *, void *, void *,
+                        void *, void *, void *, void *);
+    if (!real) real = dlsym(RTLD_NEXT, "dgemm_");
+    raise(SIGUSR1);
+    real(a, b, c, d, e, f, g, h, i, j, k, l, m);
+}
+"#;
+
+#[test]
+fn a_signal_that_a_library_has_taken_ends_the_time() {
+    let library = shared_library("takes_signal", &[WAITS, TAKES_SIGNAL].concat());
+    let preload = format!("LD_PRELOAD={library}");
+    let flags = "--n 1500 --checkpoint-every 3p!";
+    let job = job(2, "taken", flags).within(&["env", &preload]);
+    let stopped = job.start(&[]);
+    assert_stopped(&stopped, "in memory alone, which goes with the allocation");
+    let job = job.within(&["env", &preload, "KEEPS=1"]);
+    let ended = job.start(&[]);
+    assert_eq!(ended.code, Some(0), "{}", ended.text);
+    let text = words(&ended);
+    assert!(text.contains("a library of this process keeps SIGUSR1 for itself"), "{text}");
+    job.assert_nothing_is_left();
 }

@@ -91,7 +91,10 @@ fn the_file_of_tune_agrees_with_its_table_and_runs() {
 
     let tuned = folder.path().join("tuned.toml");
     let text = fs::read_to_string(&tuned).unwrap();
-    assert!(text.starts_with("# Tuned by `skt-hpl tune`, with trials of N = 400.\n"), "{text}");
+    let head = "# Tuned by `skt-hpl tune`, with trials of N = 400 and --ft none. Run it with\n#   ";
+    let next = "mpirun -np 2 skt-hpl --config tuned.toml\n";
+    assert!(text.starts_with(&format!("{head}{next}\n")), "{text}");
+    assert!(ended.err.ends_with(&format!("tuned.toml: run it with\n  {next}")), "{}", ended.err);
     let spec = read(&tuned);
     assert_eq!((spec.n.as_slice(), spec.test_count()), (&[500][..], 1));
     assert_eq!(spec.title[0], "to be tuned");
@@ -99,7 +102,10 @@ fn the_file_of_tune_agrees_with_its_table_and_runs() {
     assert_eq!(spec.grids[0].1.to_string(), chosen(&ended.out, "--q"));
     assert_eq!(spec.nb[0].to_string(), chosen(&ended.out, "--nb"));
     assert_eq!(spec.bcast[0].name(), chosen(&ended.out, "--bcast"));
-    let report = run(folder.path(), 2, "--config tuned.toml --ft none --progress off").expect(0);
+    // Without a flag, the run has the method of the trials: the default takes more memory.
+    let report = run(folder.path(), 2, "--config tuned.toml --progress off").expect(0);
+    assert!(!report.out.contains("# protected: "), "{}", report.out);
+    assert!(text.contains("method = \"none\""), "{text}");
     assert_eq!(report.out.matches("...... PASSED\n").count(), 1, "{}", report.out);
 }
 
@@ -125,7 +131,8 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     let next = "mpirun -np 2 skt-hpl mxp mxp.toml\n";
     assert!(ended.err.ends_with(&format!("mxp.toml: run it with\n  {next}")), "{}", ended.err);
     let text = fs::read_to_string(folder.path().join("mxp.toml")).unwrap();
-    let head = "# Tuned by `skt-hpl tune --mxp`, with trials of N = 200. Run it with\n#   ";
+    let head = "# Tuned by `skt-hpl tune --mxp`, with trials of N = 200 and --ft none. Run it \
+                with\n#   ";
     assert!(text.starts_with(&format!("{head}{next}\n")), "{text}");
 
     let spec = read(&folder.path().join("mxp.toml"));

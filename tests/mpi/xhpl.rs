@@ -212,7 +212,7 @@ fn a_refused_input_has_the_message_of_the_reference() {
     assert_eq!((code, &*out), (Some(1), ""), "{err}");
     assert!(err.starts_with("error: HPL.dat:6: Ns") && err.contains(words), "{err}");
     // It is the flag that is wrong.
-    let (code, _, err) = xhpl(folder.path(), 1, "--n 5 --nb 0");
+    let (code, _, err) = xhpl(folder.path(), 1, "--n 5 --nb 0 --what");
     assert!(code == Some(1) && !err.contains("HPL ERROR"), "{err}");
 }
 
@@ -231,19 +231,51 @@ fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
         let n = if flags.contains("--n ") { 70 } else { 300 };
         let result = format!("\nWR11C2R4{n:12}    32     1     2 ");
         assert!(out.contains(&result), "{name} {flags}: {out}");
-        let printed: Vec<&str> = err.lines().filter(|line| line.contains("ignored")).collect();
-        let [printed] = printed[..] else { panic!("{err}") };
-        assert!(printed.starts_with("# warning: ") && printed.ends_with(words), "{err}");
+        let printed: Vec<&str> = out.lines().filter(|line| line.contains("ignored")).collect();
+        let [printed] = printed[..] else { panic!("{out}") };
+        assert!(printed.starts_with("# warning  : ") && printed.ends_with(words), "{out}");
     }
 }
 
-/// The inputs and the masked reports of HPL 2.3, by `scripts/reports`.
+/// Another benchmark than the name asks for would run otherwise.
+#[test]
+fn names_and_files_of_hpl_mxp_run_it() {
+    let folder = TempDir::new().unwrap();
+    let lines = "a\nb\nHPL-MxP.out\n6\n1\n200 Ns\n1\n32 NBs\n0 PMAP\n1 P\n2 Q\n16.0\n1\n0\n";
+    fs::write(folder.path().join("HPL-MxP.dat"), lines).unwrap();
+    for (name, flags) in [("xhpl_mxp", ""), ("hpl-ai", "--verbose"), ("xhpl", "--xhpl-ai")] {
+        let (code, out, err) = named(name, folder.path(), 2, flags);
+        assert_eq!(code, Some(0), "{name}: {out}\n{err}");
+        assert!(out.contains("\nWR10MXP          200    32     1     2 "), "{name}: {out}");
+        assert!(err.contains("HPL-MxP.dat: 14 lines, as of rocHPL-MxP, do not have"), "{err}");
+    }
+    let (code, out, err) = named("xhpl_mxp", folder.path(), 2, "200 32 1 -not");
+    assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
+    let line =
+        "as a line of ours: skt-hpl mxp --n 200 --nb 32 --p 1; without a counterpart: -not\n";
+    assert!(err.contains(line), "{err}");
+}
+
+/// A list that is shorter than its count, as HPL 2.3 runs it.
+#[test]
+fn lists_are_read_as_the_reference_reads_them() {
+    let folder = folder(&RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() });
+    let dat = folder.path().join("HPL.dat");
+    let text = fs::read_to_string(&dat).unwrap().replace("\n1            # of problems", "\n3 #");
+    fs::write(&dat, text).unwrap();
+    let (code, out, err) = xhpl(folder.path(), 2, "");
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("\nN      :     300        0        0 \n"), "{out}");
+    assert!(out.contains("# warning  : HPL.dat:6: Ns: read as `300 Ns Ns`"), "{out}");
+}
+
+/// The inputs and the masked reports of HPL 2.3, by `scripts/dev/reports`.
 #[test]
 fn reports_are_the_references_line_by_line() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (bin, ours) = (link("xhpl"), TempDir::new().expect("a folder"));
     let theirs = root.join("tests/golden/reports");
-    let mut script = Command::new(root.join("scripts/reports"));
+    let mut script = Command::new(root.join("scripts/dev/reports"));
     script.envs(mpirun(1).get_envs().filter_map(|(name, value)| Some((name, value?))));
     let (code, out, err) = ended(script.arg(bin.path().join("xhpl")).arg(ours.path()));
     assert_eq!(code, Some(0), "{out}\n{err}");
@@ -261,10 +293,20 @@ fn reports_are_the_references_line_by_line() {
     }
 }
 
-/// `sed -n 47p` finds the first result, also with our own lines in the report.
+/// `sed -n 47p` finds the first result, also with our own lines in the report, and with standard
+/// error and warnings in the same file.
 #[test]
 fn the_first_result_is_in_the_line_of_the_reference() {
     let folder = folder(&RunSpec { grids: vec![(1, 1)], ..two_tests() });
+    let (job, bin) = (mpirun(1), link("xhpl"));
+    let mut both = Command::new("sh");
+    both.args(["-c", "exec \"$@\" 2>&1", "sh"]).arg(job.get_program()).args(job.get_args());
+    both.envs(job.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    both.arg(bin.path().join("xhpl")).arg("--what").current_dir(folder.path());
+    let (code, out, _) = ended(&mut both);
+    assert_eq!(code, Some(0), "{out}");
+    assert!(out.lines().nth(46).is_some_and(|line| line.starts_with("WR")), "{out}");
+    assert!(out.contains("\n# warning  : ignored, as HPL ignores its arguments: --what"), "{out}");
     for (program, line) in [("xhpl", 47), ("skt-hpl", 0)] {
         let (code, out, err) = named(program, folder.path(), 1, "");
         assert_eq!(code, Some(0), "{out}\n{err}");

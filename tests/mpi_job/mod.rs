@@ -2,12 +2,12 @@
 
 #![allow(dead_code)] // not every suite needs all of it
 
-use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use skt_checkpoint::checkpoint::store::{SegmentInfo, Store, SysV};
+use skt_store::store::{SegmentInfo, Store, SysV};
 use tempfile::TempDir;
 
 use crate::dice::Dice;
@@ -32,7 +32,7 @@ pub struct Job {
     /// Variables of the library that makes ranks slow, without `SKT_LARGE_`; none, if no rank is.
     times: Vec<(&'static str, &'static str)>,
     /// What the ranks of the last start get from that library.
-    planted: RefCell<Option<Planted>>,
+    planted: Mutex<Option<Planted>>,
     /// Whether the launcher signals the ranks that are left to end before it kills them.
     tells: bool,
     /// The subcommand of the program; none, if it has none or runs its default.
@@ -106,6 +106,29 @@ impl Ended {
     }
 }
 
+/// The phases and what losses cost are all of the time of each test in `text`, whichever of its
+/// starts they were in.
+fn assert_times_sum(text: &str) {
+    let mut sum = 0.0;
+    for line in text.lines() {
+        match line.strip_prefix("#   ") {
+            Some(row) => {
+                // The name may have two words.
+                let numbers: Vec<f64> =
+                    row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+                let (Some(seconds), Some(percent)) = (numbers.first(), numbers.get(1)) else {
+                    continue;
+                };
+                if row.starts_with("sum") {
+                    assert!((sum - seconds).abs() < 1e-3 && *percent == 100.0, "{sum}: {text}");
+                }
+                sum += seconds;
+            }
+            None => sum = 0.0,
+        }
+    }
+}
+
 impl Job {
     /// A job of `program` on `ranks` ranks.
     pub fn new(program: &Path, ranks: usize, name: &str, flags: &str) -> Self {
@@ -113,7 +136,7 @@ impl Job {
         let flags = flags.split_whitespace().map(str::to_owned).collect();
         let (launcher_flags, outer, times) = (Vec::new(), Vec::new(), Vec::new());
         let (program, tells, subcommand, mpi) = (program.to_owned(), false, None, None);
-        let planted = RefCell::new(None);
+        let planted = Mutex::new(None);
         Self {
             program,
             run,
@@ -186,7 +209,7 @@ impl Job {
         }
         if !self.times.is_empty() {
             let planted = large_machine::slow(&mut launcher, &self.times);
-            self.planted.replace(Some(planted));
+            *self.planted.lock().expect("no panic") = Some(planted);
         }
         launcher
             .args(["--bind-to", "none"])
@@ -248,9 +271,11 @@ impl Job {
         if is_hung {
             text += "mpirun hung after all ranks were gone\n";
         }
-        if let (true, Some(planted)) = (status.success(), &*self.planted.borrow()) {
+        if let (true, Some(planted)) = (status.success(), &*self.planted.lock().expect("no panic"))
+        {
             planted.assert();
         }
+        assert_times_sum(&text);
         Ended { ok: status.success(), code: status.code(), text }
     }
 
@@ -337,10 +362,7 @@ impl Job {
     }
 
     /// Segments of this run, of one rank or all.
-    pub fn segments(
-        &self,
-        rank: Option<usize>,
-    ) -> Vec<skt_checkpoint::checkpoint::store::SegmentName> {
+    pub fn segments(&self, rank: Option<usize>) -> Vec<skt_store::store::SegmentName> {
         let all = SysV::new(false).list_once().expect("a list").into_iter();
         all.map(|info| info.name)
             .filter(|name| name.run() == self.run && name.role().starts_with('t'))

@@ -106,18 +106,15 @@ fn a_bad_flag_is_named() {
         ("-b 64", "'-b' is here: --nb 64"),
         ("--dat HPL.dat", "'--dat' is here: --config HPL.dat"),
         ("-i HPL.dat", "'-i' is here: --config HPL.dat"),
+        ("--grid 2x2", "'--grid' is here: --p P --q Q"),
+        ("mxp --grid 2x2", "as a line of ours: skt-hpl mxp --p P --q Q"),
+        ("--block-size 128", "'--block-size' is here: --nb 128"),
+        ("--gpus 4", "'--gpus' is here: nothing: the solver runs on CPUs"),
+        (
+            "--ntasks 4",
+            "'--ntasks' is here: `-np` of mpirun, before the program, or of `skt-hpl launch`",
+        ),
         ("launch --np 1 -- -N 9", "'-N' is here: --n 9"),
-        (
-            "model figure tang-10-memory --out a&b.svg",
-            "figures, tables and simulations are a program of their own: skt-studies figure \
-             tang-10-memory --out 'a&b.svg'",
-        ),
-        (
-            "simulate --runs 9",
-            "figures, tables and simulations are a program of their own: skt-studies simulate \
-             --runs 9",
-        ),
-        ("model path --n 9", "the critical path is a subcommand: skt-hpl path --n 9"),
     ] {
         let error = program.refused(words);
         assert!(error.contains(&format!("tip: {tip}\n")), "{words:?}: {error}");
@@ -268,11 +265,12 @@ fn convert_goes_both_ways_and_reports_what_is_lost() {
     let (_, error) = program.done("convert a.toml HPL.dat");
     assert_eq!(
         error,
-        "warning: generator: HPL.dat cannot say `xoshiro`; add --generator xoshiro\n\
-         warning: threads: HPL.dat cannot say 3 threads; add --threads 3\n"
+        "warning: generator: HPL.dat cannot express `xoshiro`; add --generator xoshiro\n\
+         warning: threads: HPL.dat cannot express 3 threads; add --threads 3\n"
     );
     assert_eq!(program.read("HPL.dat").lines().count(), 31);
-    program.write("c.toml", &format!("{TOML}[checkpoint]\nmethod = \"double\"\nevery = 60\n"));
+    let two_ranks = TOML.replace("q = 1", "q = 2");
+    program.write("c.toml", &format!("{two_ranks}[checkpoint]\nmethod = \"double\"\nevery = 60\n"));
     let (toml, error) = program.done("convert c.toml --to toml");
     assert_eq!(error, "");
     assert!(toml.contains("\nmethod = \"double\"\n") && toml.contains("\nevery = \"60\"\n"));
@@ -391,6 +389,8 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     };
     assert!(rest.starts_with(&format!("{program_named} --ft none\n")), "{printed}");
     assert!(printed.contains("\n* --ft none    N = "), "{printed}");
+    let of_model = "times are those of the timed part, by the model, with DGEMM at ";
+    assert!(printed.contains(of_model), "{printed}");
     let dat = program.read("HPL.dat");
     let value = |line: usize| dat.lines().nth(line - 1).unwrap().split(' ').next().unwrap();
     assert_eq!((value(11), value(12)), ("2", "3"));
@@ -412,7 +412,7 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
     assert!(
         printed.contains("without checkpoints; run it with\n") && printed.contains(" --ft none\n")
     );
-    assert!(printed.contains("as none: no checkpoint is due before the end"), "{printed}");
+    assert!(printed.contains("as with none: the run ends before a checkpoint is due"), "{printed}");
     let (_, printed) = program.done(&format!("{plain} --force --ft self"));
     assert!(printed.contains("with self checkpoints"), "{printed}");
     let (own, without) = printed.split_once("  --ft none    ").unwrap();
@@ -424,12 +424,12 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
         printed.contains("with self checkpoints") && printed.contains("\n* --ft self "),
         "{printed}"
     );
-    assert!(printed.contains("goes on from its last checkpoint"), "{printed}");
+    assert!(printed.contains("continues from its last checkpoint"), "{printed}");
     let (_, printed) = program.done(&format!("{plain} --force --ft self"));
     let (own, without) = printed.split_once("  --ft none    ").unwrap();
     let rate = |text: &str| -> f64 {
         let (_, rate) = text.split_once(" GiB, about ").unwrap();
-        rate.split_once(" Gflop/s)").unwrap().0.parse().unwrap()
+        rate.split_once(" Gflop/s, ").unwrap().0.parse().unwrap()
     };
     assert!(rate(own) > 0.0 && rate(without) >= rate(own), "{printed}");
     let dat = program.read("HPL.dat");

@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use skt_checkpoint::checkpoint::layout::Geometry;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{Format, RunSpec, parse, read_bytes};
 use skt_host::starter::{Ranks, Starter};
 use skt_run::protect::Settings;
+use skt_store::layout::Geometry;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("hpl-configs")

@@ -59,7 +59,7 @@ fn a_quota_ends_with_1_and_is_in_both_reports() {
         "\n1. a control group limits the processor time\n   measured: {0}/sys/fs/cgroup/cpu.max \
          leaves 0.50 of 4 core(s)\n   remedy  : echo max > {0}/sys/fs/cgroup/cpu.max (as root, \
          outside of the container), or docker update --cpus 4 CONTAINER; or 1 rank(s) with one \
-         thread\n   gain    : up to 8.0 times the rate, by counts and clocks\n",
+         thread\n   gain    : up to 8.0 times the rate, inferred, not measured\n",
         root.display()
     );
     assert!(text.ends_with(&finding), "{text}");

@@ -414,7 +414,7 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
     let joules = 110.0 * (950.0 - (1000.25 - seconds)) + 120.0 + 130.0 * 49.25;
     assert_eq!(value("Average power"), format!("{:.3}", joules / seconds / 1000.0));
     assert_eq!(value("Gflops/W"), format!("{:.4}", 0.06 * seconds / joules));
-    assert_eq!(value("Power quality level"), "2 (as the site says)");
+    assert_eq!(value("Power quality level"), "2 (as the site reports)");
     assert_eq!(value("Counters of the nodes"), "78.7 W by RAPL: 1 processor package(s)");
     assert!(sheet.contains("no power to submit"));
     program.done(&format!("report --out page.html {of_log}"));
@@ -436,7 +436,7 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
     report["tests"][0]["power"] = serde_json::json!([{"source": "meter", "covers": "all", "level": 1,
         "joules": 10668.0, "mean_watts": 120.0, "measured_seconds": 88.9, "gflops_per_watt": 0.0005}]);
     program.write("a.json", &report.to_string());
-    for (more, level) in [("", "1 (as the site says)"), ("--power-kw 0.2", "____")] {
+    for (more, level) in [("", "1 (as the site reports)"), ("--power-kw 0.2", "____")] {
         let sheet = program.printed(&format!("report --top500 a.json {more}"));
         let line = sheet.lines().find(|line| line.starts_with("Power quality level")).unwrap();
         assert!(line.ends_with(level), "{more:?}: {line}");
@@ -542,7 +542,7 @@ fn the_critical_path_is_shown_whole_and_as_json() {
         text.contains("the reference's formula") && text.contains("exchanged at once"),
         "{text}"
     );
-    let (_, changes) = text.split_once("\nchange, each by itself ").expect("a table of changes");
+    let (_, changes) = text.split_once("\nchange, each alone ").expect("a table of changes");
     assert_eq!(changes.lines().count(), 6, "a head, one alternative and three changes: {changes}");
     assert!(changes.lines().last().unwrap().starts_with("all of the last three "), "{changes}");
     let network = "--latency-us 1.5 --bandwidth-gbs inf --json --out path.svg";

@@ -59,7 +59,7 @@ fn what_hpl_mxp_does_not_have_is_refused_by_name() {
         ("hpl-mxp", "HPL-MxP is run by `skt-hpl mxp`"),
         ("--mxp", "HPL-MxP is run by `skt-hpl mxp`"),
         ("launch mxp", "come after two dashes: launch ... -- mxp"),
-        ("mxp -N 9", "'-N' is here: --n 9"),
+        ("mxp -N 9", "as a line of ours: skt-hpl mxp --n 9\n"),
         ("mxp hpl.toml --config hpl.toml", "cannot be used with"),
     ] {
         let error = program.refused(words);
@@ -84,7 +84,7 @@ fn a_file_with_a_matrix_is_converted_and_no_run_of_hpl() {
     }
     let (dat, lost) = program.done("convert mxp.toml");
     assert!(dat.starts_with("HPLinpack benchmark input file\n"), "{dat}");
-    let want = "warning: matrix: HPL.dat cannot say `scaled`; run it by `skt-hpl mxp --matrix \
+    let want = "warning: matrix: HPL.dat cannot express `scaled`; run it by `skt-hpl mxp --matrix \
                 scaled`\n";
     assert_eq!(lost, want);
     let again = program.printed("convert mxp.toml --to toml");
@@ -96,7 +96,7 @@ fn a_file_with_a_matrix_is_converted_and_no_run_of_hpl() {
     program.write("bf16.toml", &format!("{TOML}gemm = \"bf16\"\n"));
     let (dat, lost) = program.done("convert bf16.toml");
     assert!(dat.starts_with("HPLinpack benchmark input file\n"), "{dat}");
-    let want = "warning: gemm: HPL.dat cannot say `bf16`; add --gemm bf16\n";
+    let want = "warning: gemm: HPL.dat cannot express `bf16`; add --gemm bf16\n";
     assert!(lost.ends_with(want), "{lost}");
     let again = program.printed("convert bf16.toml --to toml");
     assert!(again.ends_with("\ngemm = \"bf16\"\n"), "{again}");

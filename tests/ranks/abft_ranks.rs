@@ -19,7 +19,7 @@ use skt_run::ptest::{self};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::comm::threads::run;
 use skt_solver::comm::{Comm, CommError};
-use skt_solver::grid::{Cyclic, Grid};
+use skt_solver::grid::{ColumnMap, Cyclic, Grid};
 use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Weights, image_doubles,
 };
@@ -27,6 +27,7 @@ use skt_solver::pgesv::events::{Silent, SolverEvents};
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{Params, SolveError, Solver, Workspace};
 use skt_solver::team::Team;
+use skt_terms::phases::Phases;
 
 /// Checks at fixed panels, not by measured times: the same steps each time.
 const CHECK: CheckEvery = CheckEvery::Panels(NonZeroUsize::new(3).expect("not 0"));
@@ -391,7 +392,7 @@ fn more_losses_than_checksums_are_refused_by_all() {
             }
         }
     }
-    println!("{refused} were refused, {accepted} begun anew or solved");
+    println!("{refused} were refused, {accepted} begun from scratch or solved");
     assert!(refused > 300 && accepted > 50);
 }
 
@@ -512,7 +513,7 @@ impl MemoryHook for StopAt<'_> {
             if at.name == "log" {
                 self.all.wait();
             }
-            return Err(CommError::Aborted("stopped".into()).into());
+            return Err(CommError::aborted("stopped").into());
         }
         Ok(())
     }
@@ -634,7 +635,7 @@ fn matrices(job: &Job, memory: &Memory) -> Vec<Vec<f64>> {
             Ok::<_, SolveError>(system.matrix(memory).to_vec())
         })
     });
-    parts.into_iter().map(|part| part.expect("nobody dies")).collect()
+    parts.into_iter().map(|part| part.expect("no rank dies")).collect()
 }
 
 /// Asserts that the checksums of all groups that are finished before the last panel are the sums of
@@ -642,7 +643,7 @@ fn matrices(job: &Job, memory: &Memory) -> Vec<Vec<f64>> {
 fn assert_sums(job: &Job, memory: &Memory, what: &str) {
     let (TestSpec { n, nb, p, q, .. }, width) = (&job.spec, job.width());
     let (&n, &nb, &p, &q) = (n, nb, p, q);
-    let (rows, cols) = (Cyclic::rows(nb, p), Cyclic::cols(nb, q));
+    let (rows, cols) = (Cyclic::rows(nb, p), ColumnMap::cyclic(nb, q));
     let a = matrices(job, memory);
     for (row, group) in (0..p).flat_map(|row| (0..(n.div_ceil(nb) - 1) / q).map(move |g| (row, g)))
     {
@@ -744,12 +745,12 @@ impl SolverEvents for Keeping<'_> {
         self.checks += 1;
     }
 
-    fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
+    fn keep_image(&mut self, cut: usize, _: &Phases) -> Result<(), SolveError> {
         assert_eq!((cut, self.panels), (self.cut, self.cut));
         // One check at the beginning, and one for the image.
         assert_eq!(self.checks, 2, "no image of a matrix that has not been checked");
         self.all.wait();
-        Err(CommError::Aborted("the image is kept".into()).into())
+        Err(CommError::aborted("the image is kept").into())
     }
 }
 

@@ -11,7 +11,7 @@ use skt_config::TestSpec;
 use skt_run::ptest;
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::comm::CommError;
-use skt_solver::grid::Cyclic;
+use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, Beginning, CheckEvery, Checked, CorrectedRank, Flip, Unverified,
     Weights, image_doubles,
@@ -19,6 +19,7 @@ use skt_solver::pgesv::abft::{
 use skt_solver::pgesv::events::SolverEvents;
 use skt_solver::pgesv::wrong::NotCorrected;
 use skt_solver::pgesv::{LocalShape, Params, Rates, SolveError};
+use skt_terms::phases::Phases;
 
 /// The order of the systems, and the number of columns of a panel.
 const N: usize = 96;
@@ -55,10 +56,10 @@ pub struct Watch {
 impl SolverEvents for Watch {
     fn begins(&mut self, beginning: &Beginning) -> Result<(), SolveError> {
         self.unverified.clone_from(&beginning.unverified);
-        if self.stops_early { Err(CommError::Aborted("stopped".into()).into()) } else { Ok(()) }
+        if self.stops_early { Err(CommError::aborted("stopped").into()) } else { Ok(()) }
     }
 
-    fn columns(&mut self, done: usize, _: &Rates) -> Result<(), SolveError> {
+    fn columns(&mut self, done: usize, _: &Rates, _: &Phases) -> Result<(), SolveError> {
         self.columns = done;
         Ok(())
     }
@@ -73,12 +74,8 @@ impl SolverEvents for Watch {
         self.stop_at.is_some()
     }
 
-    fn keep_image(&mut self, cut: usize) -> Result<(), SolveError> {
-        if self.stop_at == Some(cut) {
-            Err(CommError::Aborted("stopped".into()).into())
-        } else {
-            Ok(())
-        }
+    fn keep_image(&mut self, cut: usize, _: &Phases) -> Result<(), SolveError> {
+        if self.stop_at == Some(cut) { Err(CommError::aborted("stopped").into()) } else { Ok(()) }
     }
 
     fn checked(&mut self, found: Checked) {
@@ -477,7 +474,7 @@ fn flip_in_memory(
     let (local, col) = ((at - a.start) % shape.lda, rank % job.width());
     Some(match col < q {
         _ if is_behind => 4,
-        true if Cyclic::cols(NB, q).global(local.min(shape.cols - 1), col) < done => 2,
+        true if ColumnMap::cyclic(NB, q).global(local.min(shape.cols - 1), col) < done => 2,
         true => 0,
         false if (local / NB + 1) * NB * q <= done => 3,
         false => 1,
@@ -702,7 +699,7 @@ impl Pair {
             Fate::Wrong { .. } | Fate::Refused if is_before => End::NodeReport,
             Fate::Wrong { .. } | Fate::Refused => End::Refused,
             Fate::NoPivot => End::NoPivot,
-            Fate::Died => panic!("nobody dies in the end"),
+            Fate::Died => panic!("no rank dies in the end"),
         }
     }
 }

@@ -14,23 +14,21 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::group;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
-use skt_checkpoint::checkpoint::store::{Files, SegmentInfo, Store, SysV};
 use skt_config::{Bcast, Fact, Refinement, TestSpec};
 use skt_mxp::system::System;
-use skt_run::events::{Phase, RunEvents, Silent};
+use skt_run::events::{Phase, RunEvents, SavedQueue, Silent};
 use skt_run::protect::{
-    self, Clock, ClockReading, Every, Opened, Overlap, RankInRun, RankProcess, Region, Settings,
-    TestContext, TestSegments,
+    self, Chosen, Clock, ClockReading, Every, GuessedRates, Opened, Overlap, RankInRun,
+    RankProcess, Region, Settings, TestContext, TestSegments,
 };
 use skt_run::ptest::mxp::RefinementGuard;
-use skt_run::ptest::{self, check};
-use skt_run::record::{Protection, RefinementStep};
+use skt_run::ptest::{self, TestRun, check};
+use skt_run::record::{Protection, RefinementStep, Restart};
 use skt_solver::blas::MatRef;
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::comm::{Comm, CommError};
@@ -38,6 +36,9 @@ use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::team::Team;
+use skt_store::codec::CodecKind;
+use skt_store::store::{Files, SegmentInfo, Store, SysV};
+use skt_terms::phases::{EarlierStarts, Phases};
 use tempfile::TempDir;
 
 use crate::base_spec::{base, whole_x};
@@ -269,7 +270,7 @@ impl Cluster {
             guard.finish(&[])?.clear()?;
             Ok::<_, Failure>((bytes, resident))
         });
-        results.into_iter().map(|bytes| bytes.expect("nobody dies")).collect()
+        results.into_iter().map(|bytes| bytes.expect("no rank dies")).collect()
     }
 
     fn surroundings<'a>(
@@ -283,15 +284,17 @@ impl Cluster {
         let run = format!("{}{}", settings.run_id, self.tail(self.places[comm.rank()]));
         TestContext {
             nothing_hidden: false,
-            memory: TestSegments::new(store, &run, 0, RankProcess(team)),
+            memory: TestSegments::new(store, &run, 0, RankProcess(team, None)),
             host: self.host(comm.rank()),
             hook,
-            guessed_rate: 1e9,
+            guessed: GuessedRates { flops: 1e9, rank_read_bytes: 1e9 },
             lost_at: None,
             rank_in_run: RankInRun::default(),
             clock: self.clock.clone(),
             end_unix: None,
             beginning: None,
+            chosen: Chosen::default(),
+            saved: SavedQueue::default(),
         }
     }
 
@@ -339,6 +342,32 @@ impl Cluster {
         Ended::Died
     }
 
+    /// Starts the job up to the cut before panel `next`, with phases that `phases` gives for each
+    /// rank, and ends without a result. Returns what the test did before, and its restarts.
+    pub fn start_up_to(
+        &self,
+        spec: &TestSpec,
+        settings: &Settings,
+        next: usize,
+        phases: impl Fn(usize) -> Phases + Sync,
+    ) -> (EarlierStarts, Vec<Restart>) {
+        let results = run(spec.p * spec.q, |comm| {
+            let (store, team) = (self.store(self.places[comm.rank()]), team(spec));
+            let surroundings = self.surroundings(&comm, settings, &*store, &team, Arc::new(NoHook));
+            let opened = protect::open(&comm, spec, settings, surroundings)?;
+            let Opened::Ready(mut opened, _) = opened else { panic!("no start has finished") };
+            let guard: &mut dyn Guard = &mut *opened;
+            let begins = guard.start();
+            guard.cut(begins, next, &Phases::default())?;
+            if begins < next {
+                guard.cut(next, next, &phases(comm.rank()))?;
+            }
+            let earlier = guard.earlier();
+            Ok::<_, Failure>((earlier, opened.protection().restarts))
+        });
+        results.into_iter().next().expect("rank 0").expect("no rank dies")
+    }
+
     fn rank(
         &self,
         comm: &ThreadComm,
@@ -359,7 +388,12 @@ impl Cluster {
         let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
         let resumed = guard.is_resumed();
         let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refining_lines: 0 };
-        let (x, residual) = run_test(&grid, &team, spec, &mut *guard, resumed, &mut watcher)?;
+        let (x, residual) = run_test(
+            TestRun { grid: &grid, team: &team, spec },
+            &mut *guard,
+            resumed,
+            &mut watcher,
+        )?;
         let (protection, seconds) = (guard.protection(), Guard::<f64>::seconds(&*guard));
         let first_value_seconds = watcher.first_value_seconds;
         let done = guard.finish(&write_result(residual, &x))?;
@@ -395,11 +429,12 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
         let grid = grid.expect("a place for each");
         let memory = ptest::matrix_memory(spec, grid.myrow, grid.mycol);
         let mut guard = Unguarded::new(memory.doubles).expect("memory");
-        let (x, residual) = run_test(&grid, &team, spec, &mut guard, false, &mut Silent)?;
+        let (x, residual) =
+            run_test(TestRun { grid: &grid, team: &team, spec }, &mut guard, false, &mut Silent)?;
         assert!(residual < spec.threshold);
         Ok::<_, Failure>(x)
     });
-    results.into_iter().next().expect("rank 0").expect("nobody dies")
+    results.into_iter().next().expect("rank 0").expect("no rank dies")
 }
 
 /// The lines of the progress of each step of the refinement, in an undisturbed run: one for each
@@ -411,10 +446,11 @@ pub fn refinement_lines(spec: &TestSpec) -> Vec<usize> {
         let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
         let doubles = ptest::mxp::shape(&grid, spec).doubles();
         let mut guard = Unguarded::new(doubles).expect("memory");
-        let (_, mxp) = refine(&grid, &team, spec, &system, &mut guard, false, &mut Silent)?;
+        let test = TestRun { grid: &grid, team: &team, spec };
+        let (_, mxp) = refine(test, &system, &mut guard, false, &mut Silent)?;
         Ok::<_, SolveError>(mxp.steps)
     });
-    let steps = results.into_iter().next().expect("rank 0").expect("nobody dies");
+    let steps = results.into_iter().next().expect("rank 0").expect("no rank dies");
     let lines = |step: &RefinementStep| match step.refinement {
         Refinement::Classic => 2,
         Refinement::Gmres => step.corrections + 2,
@@ -425,35 +461,33 @@ pub fn refinement_lines(spec: &TestSpec) -> Vec<usize> {
 /// Generates the matrix, unless the one of `guard` is `resumed` from a checkpoint, and solves.
 /// Returns all of x, and the scaled residual.
 fn run_test<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     guard: &mut (impl Guard<f64> + RefinementGuard),
     resumed: bool,
     events: &mut dyn RunEvents,
 ) -> Result<(Vec<f64>, f64), Failure> {
+    let TestRun { grid, team, spec } = test;
     if let Some(matrix) = spec.mxp {
         let system = System::new(spec.n, matrix);
-        let mine = refine(grid, team, spec, &system, guard, resumed, events)?.0;
+        let mine = refine(test, &system, guard, resumed, events)?.0;
         let norms = skt_mxp::check::norms(&system, grid, team, spec.nb, &mine, &|| ())?;
         return Ok((whole_x(grid, spec, &mine)?, norms.scaled_residual(spec.n)));
     }
     if !resumed {
-        ptest::generate(grid, team, spec, guard.matrix());
+        ptest::generate(test, guard.matrix());
     }
-    solve(grid, team, spec, guard, events)
+    solve(test, guard, events)
 }
 
 /// Solves the system that `guard` has. Returns all of x, and the scaled residual.
 pub fn solve<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     guard: &mut dyn Guard,
     events: &mut dyn RunEvents,
 ) -> Result<(Vec<f64>, f64), Failure> {
-    let mine = ptest::solve(grid, team, spec, guard, events, &mut 0)?.x;
-    ptest::generate(grid, team, spec, guard.matrix());
+    let mine = ptest::solve(test, guard, events, &mut 0)?.x;
+    ptest::generate(test, guard.matrix());
+    let TestRun { grid, spec, .. } = test;
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
     let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;

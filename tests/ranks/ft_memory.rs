@@ -2,10 +2,10 @@
 //! of parities.
 
 use crate::drill::{Cluster, settings, spec};
-use skt_checkpoint::checkpoint::layout::Geometry;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_run::protect::{self, Settings};
-use skt_solver::grid::Cyclic;
+use skt_solver::grid::{ColumnMap, Cyclic};
+use skt_store::layout::Geometry;
 
 #[test]
 fn segments_take_the_bytes_of_the_formula() {
@@ -25,7 +25,7 @@ fn segments_take_the_bytes_of_the_formula() {
                     let settings = Settings { method, ..settings(4, members, parities) };
                     // The part of [A|b] on the rank with most.
                     let rows = Cyclic::rows(nb, p).count_before(n, 0);
-                    let cols = Cyclic::cols(nb, q).count_before(n + 1, 0);
+                    let cols = ColumnMap::cyclic(nb, q).count_before(n + 1, 0);
                     let matrix = (rows * cols * size_of::<f64>()) as u64;
                     let geometry = Geometry { members, parities };
                     let share = method.available(geometry);

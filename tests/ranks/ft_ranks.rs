@@ -10,12 +10,13 @@ use crate::dice::Dice;
 use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
 use crate::soak;
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{Fact, Pmap, TestSpec};
 use skt_hpl::report::phases::clock_note;
 use skt_run::protect::{ClockReading, Every, Overlap, Region, Settings};
+use skt_store::codec::CodecKind;
+use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
 
 const REGIONS: [Region; 3] = [Region::Corner, Region::Side, Region::Whole];
 const CODES: [(CodecKind, usize); 4] = [
@@ -293,7 +294,7 @@ fn resume_never_and_require() {
     let require = Settings { resume: Resume::Require, ..settings.clone() };
     let never = Settings { resume: Resume::Never, ..settings.clone() };
     let cluster = Cluster::new(4, 1);
-    assert_eq!(refused(cluster.start(&spec, &require, &[])), Refusal::NothingFound);
+    assert_eq!(refused(cluster.start(&spec, &require, &[])), Refusal::NothingFound { bare: 0 });
     assert_eq!(cluster.segments(), 0);
     let back = [Fault { process: 3, when: When::Back }];
     died(cluster.start(&spec, &settings, &back));
@@ -438,6 +439,40 @@ fn restarted(change: fn(ClockReading) -> ClockReading) -> (Work, f64) {
     let real_seconds = began.elapsed().as_secs_f64();
     assert_eq!(bits(&ran.x), bits(&undisturbed(&spec)));
     (ran.work.expect("it had died"), real_seconds)
+}
+
+/// Each rank computes for other times than the others, by two cuts further in each start.
+#[test]
+fn phases_of_all_starts_are_kept_up_to_the_checkpoint() {
+    for (method, overlap) in [
+        (Method::SelfCheckpoint, Overlap::Off),
+        (Method::SelfCheckpoint, Overlap::On),
+        (Method::Double, Overlap::Off),
+    ] {
+        let spec = spec(61, 8, 2, 2, 1);
+        let settings = Settings { method, overlap, ..settings(2, 4, 1) };
+        let cluster = Cluster::new(4, 1);
+        let phases =
+            |rank: usize| Phases { update: 5.0 + rank as f64, back: 1.0, ..Phases::default() };
+        let mut seconds = 0.0;
+        for (starts, next) in [(0, 2), (1, 4), (2, 4)] {
+            let (earlier, restarts) = cluster.start_up_to(&spec, &settings, next, phases);
+            let EarlierStarts { totals: PhaseTotals { max, mean }, interruptions } = earlier;
+            let [_, _, _, max_update, max_back, ..] = max;
+            let [_, _, _, update, back, ..] = mean;
+            let times = f64::from(starts);
+            assert_eq!((max_update, update), (8.0 * times, 6.5 * times), "{method} {overlap:?}");
+            assert_eq!((max_back, back), (times, times), "{method} {overlap:?}");
+            assert_eq!(restarts.len(), starts as usize);
+            let lost: f64 = restarts.iter().map(|restart| restart.lost_seconds).sum();
+            let recovery: f64 = restarts.iter().map(|restart| restart.recover_seconds).sum();
+            let cost = interruptions.lost_seconds + interruptions.down_seconds;
+            assert!((cost - lost).abs() < 1e-9, "{interruptions:?}: {restarts:?}");
+            assert!(interruptions.recovery_seconds >= recovery - 1e-9, "{interruptions:?}");
+            assert!(starts == 0 || interruptions.seconds() > seconds, "{interruptions:?}");
+            seconds = interruptions.seconds();
+        }
+    }
 }
 
 const DAY: f64 = 86400.0;

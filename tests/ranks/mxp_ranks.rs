@@ -13,13 +13,15 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use skt_config::{Bcast, GemmPrecision, MxpMatrix, Pmap, Swap, TestSpec, Transport};
 use skt_mxp::system::System;
 use skt_run::events::Silent;
-use skt_run::ptest;
 use skt_run::ptest::mxp::{Refined, RefinementGuard};
+use skt_run::ptest::refining::RefinementLeft;
+use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
+use skt_terms::phases::Phases;
 
 pub const MATRICES: [MxpMatrix; 3] =
     [MxpMatrix::FasiHigham, MxpMatrix::Scaled, MxpMatrix::Dominant];
@@ -33,7 +35,12 @@ impl RefinementGuard for Cutter<f32> {
         None
     }
 
-    fn cut_refinement(&mut self, _: &Refined) -> Result<(), SolveError> {
+    fn cut_refinement(
+        &mut self,
+        _: &Refined,
+        _: &RefinementLeft,
+        _: &Phases,
+    ) -> Result<(), SolveError> {
         Ok(())
     }
 }
@@ -49,7 +56,13 @@ fn record(spec: &TestSpec, cuts: &[usize]) -> TestRecord {
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let (team, matrix) = (Team::new(spec.threads, |_| ()).expect("threads"), spec.mxp.unwrap());
         let mut guard = Cutter::new(unfilled(&grid, spec), cuts);
-        ptest::mxp::run(&grid, &team, spec, matrix, &mut guard, false, &mut Silent)
+        ptest::mxp::run(
+            TestRun { grid: &grid, team: &team, spec },
+            matrix,
+            &mut guard,
+            false,
+            &mut Silent,
+        )
     });
     let first: Result<_, SolveError> = ranks.into_iter().next().expect("rank 0");
     first.unwrap_or_else(|error| panic!("{spec:?}: {error}")).expect("rank 0 has it")
@@ -62,7 +75,8 @@ fn solution(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, u64) {
         let team = Team::new(spec.threads, |_| ()).expect("threads");
         let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
         let mut guard = Cutter::new(unfilled(&grid, spec), cuts);
-        let (mine, _) = refine(&grid, &team, spec, &system, &mut guard, false, &mut Silent)?;
+        let test = TestRun { grid: &grid, team: &team, spec };
+        let (mine, _) = refine(test, &system, &mut guard, false, &mut Silent)?;
         Ok((whole_x(&grid, spec, &mine)?, ptest::x_fingerprint(&grid, spec, &mine)?))
     });
     let first: Result<_, SolveError> = ranks.into_iter().next().expect("rank 0");

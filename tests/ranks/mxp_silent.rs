@@ -13,8 +13,9 @@ use crate::solver_ranks::Cutter;
 use skt_config::{GemmPrecision, MxpMatrix, TestSpec, Transport};
 use skt_mxp::system::System;
 use skt_run::events::Silent;
-use skt_run::ptest;
 use skt_run::ptest::mxp::{Refined, RefinementGuard};
+use skt_run::ptest::refining::RefinementLeft;
+use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::comm::collect;
@@ -23,6 +24,7 @@ use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
+use skt_terms::phases::Phases;
 
 /// Another value for a number.
 #[derive(Debug, Clone, Copy)]
@@ -135,14 +137,14 @@ impl Guard<f32> for Careless {
         self.start
     }
 
-    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+    fn cut(&mut self, next: usize, panels: usize, phases: &Phases) -> Result<usize, SolveError> {
         if let Some((panel, place, change)) = self.damage
             && panel == next
         {
             let value = &mut self.cutter.memory[place];
             *value = change.apply(f64::from(*value)) as f32;
         }
-        self.cutter.cut(next, panels)
+        self.cutter.cut(next, panels, phases)
     }
 
     fn seconds(&self) -> f64 {
@@ -155,7 +157,12 @@ impl RefinementGuard for Careless {
         self.refined.take().inspect(|refined| assert_eq!(refined.x.len(), columns))
     }
 
-    fn cut_refinement(&mut self, reached: &Refined) -> Result<(), SolveError> {
+    fn cut_refinement(
+        &mut self,
+        reached: &Refined,
+        _: &RefinementLeft,
+        _: &Phases,
+    ) -> Result<(), SolveError> {
         self.reached.push(reached.clone());
         Ok(())
     }
@@ -182,14 +189,26 @@ fn run_test(
         let system = System::new(spec.n, matrix);
         let mut first = guard(&grid, &team)?;
         let resumed = first.start > 0;
-        let ran = ptest::mxp::run(&grid, &team, spec, matrix, &mut first, resumed, &mut Silent);
+        let ran = ptest::mxp::run(
+            TestRun { grid: &grid, team: &team, spec },
+            matrix,
+            &mut first,
+            resumed,
+            &mut Silent,
+        );
         let record = match ran {
             Err(SolveError::Comm(error)) => return Err(SolveError::Comm(error)),
             Err(_) => return Ok(None),
             Ok(record) => record,
         };
         let mut again = guard(&grid, &team)?;
-        let refined = refine(&grid, &team, spec, &system, &mut again, resumed, &mut Silent);
+        let refined = refine(
+            TestRun { grid: &grid, team: &team, spec },
+            &system,
+            &mut again,
+            resumed,
+            &mut Silent,
+        );
         let mine = match refined {
             Ok((mine, _)) => mine,
             Err(SolveError::Pivot { .. }) => return Ok(record.map(|record| (record, Vec::new()))),
@@ -282,7 +301,7 @@ fn wrong_x_of_mxp_between_steps_never_passes() {
         let resumed = |grid: &Grid<ThreadComm>, team: &Team| {
             let mut guard = Careless::new(grid, &spec, None);
             let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
-            refine(grid, team, &spec, &system, &mut guard, false, &mut Silent)?;
+            refine(TestRun { grid, team, spec: &spec }, &system, &mut guard, false, &mut Silent)?;
             let mut refined = guard.reached[(1 + after).min(guard.reached.len() - 1)].clone();
             let cols = grid.cols(spec.nb);
             // Either the copies of all process rows, or that of one.
@@ -307,7 +326,7 @@ fn factors_of_another_matrix_do_not_pass() {
     let other = |grid: &Grid<ThreadComm>, team: &Team| {
         let mut guard = Careless::new(grid, &spec, None);
         let system = System::new(spec.n, MxpMatrix::FasiHigham);
-        refine(grid, team, &spec, &system, &mut guard, false, &mut Silent)?;
+        refine(TestRun { grid, team, spec: &spec }, &system, &mut guard, false, &mut Silent)?;
         guard.start = spec.n.div_ceil(spec.nb);
         Ok(guard)
     };

@@ -7,14 +7,12 @@ use skt_config::{MxpMatrix, TestSpec};
 use skt_mxp::part::Part;
 use skt_mxp::system::System;
 use skt_run::events::RunEvents;
-use skt_run::ptest;
 use skt_run::ptest::mxp::RefinementGuard;
+use skt_run::ptest::{self, TestRun};
 use skt_run::record::MxpRecord;
 use skt_solver::comm::Comm;
-use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Guard;
-use skt_solver::team::Team;
 
 /// The machine precision of the rules.
 pub const EPSILON: f64 = f64::EPSILON / 2.0;
@@ -27,19 +25,18 @@ pub fn mxp_base(n: usize, nb: usize, p: usize, q: usize, matrix: MxpMatrix) -> T
 /// Generates the matrix, unless the one of `guard` is `resumed`, factors it and refines. Returns
 /// this rank's part of x, and the steps.
 pub fn refine<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    spec: &TestSpec,
+    test: TestRun<'_, C>,
     system: &System,
     guard: &mut impl RefinementGuard,
     resumed: bool,
     events: &mut dyn RunEvents,
 ) -> Result<(Vec<f64>, MxpRecord), SolveError> {
+    let TestRun { grid, team, spec } = test;
     if !resumed {
         let (part, lda) = (Part::new(system, grid, spec.nb), ptest::mxp::shape(grid, spec).lda);
         part.generate(team, Guard::<f32>::matrix(guard), lda, &|| ());
     }
-    let (solution, mxp) = ptest::mxp::solve(grid, team, spec, system, guard, events, &mut 0)?;
+    let (solution, mxp) = ptest::mxp::solve(test, system, guard, events, &mut 0)?;
     Ok((solution.x, mxp))
 }
 

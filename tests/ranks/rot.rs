@@ -11,12 +11,12 @@ use std::ops::Range;
 use crate::dice::Dice;
 use crate::drill::{Cluster, Ended, Fault, When, bits, settings, spec, undisturbed};
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_checkpoint::checkpoint::codec::CodecKind;
 use skt_checkpoint::checkpoint::encode::Encoder;
-use skt_checkpoint::checkpoint::layout::Geometry;
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::store::SegmentInfo;
 use skt_run::protect::{Settings, segment_layout};
+use skt_store::codec::CodecKind;
+use skt_store::layout::Geometry;
+use skt_store::store::SegmentInfo;
 
 /// Bytes of the store's page, which precedes the data of the protocol.
 const PAGE_BYTES: usize = 4096;

@@ -15,7 +15,7 @@ use lapack::dgesv;
 use ndarray::Array2;
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_run::events::Silent;
-use skt_run::ptest;
+use skt_run::ptest::{self, TestRun};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::threads::{ThreadComm, run};
@@ -25,6 +25,7 @@ use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
+use skt_terms::phases::Phases;
 
 const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
 const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
@@ -94,7 +95,7 @@ impl<T: Element> Guard<T> for Cutter<T> {
         0
     }
 
-    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+    fn cut(&mut self, next: usize, panels: usize, _: &Phases) -> Result<usize, SolveError> {
         Ok(next_cut(&self.cuts, next, panels))
     }
 
@@ -123,8 +124,8 @@ fn solve_with_teams(
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let team = Team::new(threads_of(grid.myrow), |_| ()).expect("threads");
         let mut guard = guard(&grid, spec, cuts);
-        ptest::generate(&grid, &team, spec, guard.matrix());
-        solve(&grid, &team, spec, &mut guard, &mut Silent)
+        ptest::generate(TestRun { grid: &grid, team: &team, spec }, guard.matrix());
+        solve(TestRun { grid: &grid, team: &team, spec }, &mut guard, &mut Silent)
     });
     results.into_iter().next().expect("rank 0").unwrap_or_else(|e| panic!("{spec:?}: {e}"))
 }
@@ -335,14 +336,22 @@ fn pivots_that_are_no_pivots_are_named() {
                     let grid = Grid::new(&world, p, q, Pmap::RowMajor)?.expect("all take part");
                     let team = Team::solo();
                     let mut guard = guard(&grid, &spec, &[]);
-                    ptest::generate(&grid, &team, &spec, guard.matrix());
+                    ptest::generate(
+                        TestRun { grid: &grid, team: &team, spec: &spec },
+                        guard.matrix(),
+                    );
                     let (cols, shape) = (grid.cols(spec.nb), ptest::shape(&grid, &spec));
                     if cols.owner(bad_column) == grid.mycol {
                         for i in 0..shape.rows {
                             guard.memory[i * shape.lda + cols.local(bad_column)] = value;
                         }
                     }
-                    let solved = ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent, &mut 0);
+                    let solved = ptest::solve(
+                        TestRun { grid: &grid, team: &team, spec: &spec },
+                        &mut guard,
+                        &mut Silent,
+                        &mut 0,
+                    );
                     Ok::<_, CommError>(solved.err())
                 });
                 for rank in results {
@@ -486,8 +495,9 @@ fn a_panel_that_is_forwarded_is_polled_during_the_update() {
             let world = Watched { comm, calls: calls.clone() };
             let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
             let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
-            ptest::generate(&grid, &team, &spec, guard.matrix());
-            ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent, &mut 0)?;
+            let test = TestRun { grid: &grid, team: &team, spec: &spec };
+            ptest::generate(test, guard.matrix());
+            ptest::solve(test, &mut guard, &mut Silent, &mut 0)?;
             Ok::<_, SolveError>(calls.tests.load(Ordering::Relaxed))
         });
         let counts: Vec<usize> = counts.into_iter().map(|count| count.expect("solved")).collect();
@@ -562,7 +572,7 @@ impl Guard for Auditor {
         0
     }
 
-    fn cut(&mut self, next: usize, panels: usize) -> Result<usize, SolveError> {
+    fn cut(&mut self, next: usize, panels: usize, _: &Phases) -> Result<usize, SolveError> {
         self.final_elements.compare(&self.memory);
         Ok(next_cut(&self.cuts, next, panels))
     }
@@ -599,8 +609,9 @@ fn what_the_solver_calls_final_does_not_change_before_the_cut() {
                     },
                     cuts: vec![1, 4, 5, 9, 15],
                 };
-                ptest::generate(&grid, &team, &spec, guard.matrix());
-                ptest::solve(&grid, &team, &spec, &mut guard, &mut Silent, &mut 0)?;
+                let test = TestRun { grid: &grid, team: &team, spec: &spec };
+                ptest::generate(test, guard.matrix());
+                ptest::solve(test, &mut guard, &mut Silent, &mut 0)?;
                 Ok::<_, SolveError>(guard.final_elements.compared)
             });
             compared += ranks.into_iter().map(|rank| rank.unwrap()).sum::<usize>();

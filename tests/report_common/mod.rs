@@ -243,6 +243,7 @@ fn protection() -> Protection {
             rebuilt_ranks: vec![3],
             start_seconds: 30.0,
             lost_seconds: 1.5,
+            down_seconds: 1.0,
             recover_seconds: 0.25,
             ..Restart::default()
         }],

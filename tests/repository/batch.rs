@@ -43,6 +43,7 @@ impl Batch {
             .with("qstat", QSTAT)
             .with("bjobs", "echo '4:00 L'");
         fs::copy(script("job.sh"), programs.at("job.sh")).unwrap();
+        fs::write(programs.at("cluster.toml"), "").unwrap();
         fs::write(programs.at("nodes"), "n1\n".repeat(64)).unwrap();
         Self(programs)
     }
@@ -84,7 +85,7 @@ fn all() -> impl Iterator<Item = &'static str> {
 
 /// Number of lines that start ranks.
 fn starts(log: &str) -> usize {
-    log.lines().filter(|line| line.contains("--config cluster.toml")).count()
+    log.lines().filter(|line| line.contains("/cluster.toml ")).count()
 }
 
 fn is_queued_again(log: &str) -> bool {
@@ -154,24 +155,6 @@ fn a_job_that_keeps_no_images_is_not_queued_for_ever() {
     }
 }
 
-#[test]
-fn what_is_missing_ends_a_job_and_queues_no_other() {
-    for name in all() {
-        // Jobs that cannot be counted, as where a quota is used up.
-        let batch = Batch::new();
-        fs::create_dir_all(batch.0.at("images/failed")).unwrap();
-        let (code, log) = batch.run(name, "75\n");
-        assert!(code == 2 && !is_queued_again(&log), "{name}: {log}");
-        // A time limit in the past would end each job at once.
-        let ends_unknown = ["squeue", "qstat", "bjobs", "flux"];
-        let batch = Batch(ends_unknown.iter().fold(batch.0, |it, name| it.with(name, "exit 1")));
-        let (code, log) = batch.run(name, "0\n");
-        assert_eq!((code, starts(&log)), (2, 0), "{name}: {log}");
-        fs::remove_file(batch.0.at("job.sh")).unwrap();
-        assert_eq!(batch.run(name, "0\n"), (2, String::new()), "{name}");
-    }
-}
-
 /// The launcher of the job before may have been on a node that is lost.
 #[test]
 fn a_restarted_job_waits_for_no_launcher_elsewhere() {
@@ -210,60 +193,5 @@ fn a_job_learns_the_time_that_it_has() {
             let (before, end, after) = (in_time(), end(name, None), in_time());
             assert!((before..=after).contains(&end), "{name}: {before} {end} {after}");
         }
-    }
-}
-
-/// qsub passes on no variable that is not named.
-#[test]
-fn a_resubmitted_pbs_job_keeps_its_images_and_level() {
-    for name in ["pbs.sh", "pbs-launch.sh"] {
-        let batch = Batch::new();
-        let level = "global:/parallel/fs,mtbf=7d,keep=3";
-        let (_, log) = batch.run_with(name, "75\n", Some(("LEVEL", level)));
-        assert!(log.contains(&format!("qsub -v IMAGES,LEVEL {name} IMAGES=/")), "{name}: {log}");
-        assert!(log.contains(&format!("/images LEVEL={level}\n")), "{name}: {log}");
-        let images = batch.0.at("others").display().to_string();
-        let (_, log) = batch.run_with(name, "75\n", Some(("IMAGES", &images)));
-        assert!(log.contains(&format!("IMAGES={images} LEVEL=global:{images}\n")), "{name}: {log}");
-    }
-}
-
-/// Two jobs with a folder each disturb each other neither by the state of `launch` nor by a host
-/// file.
-#[test]
-fn what_launch_keeps_follows_the_images() {
-    let batch = Batch::new();
-    for name in LAUNCH {
-        let images = batch.0.at(&format!("{name}.images")).display().to_string();
-        let (_, log) = batch.run_with(name, "0\n", Some(("IMAGES", &images)));
-        assert!(log.contains(&format!(" --state {images}/launch ")), "{name}: {log}");
-    }
-    assert!(!batch.0.at("hosts").exists());
-}
-
-/// A plan may have no checkpoints, and so no images.
-#[test]
-fn images_are_left_out_where_the_level_is_empty() {
-    let batch = Batch::new();
-    for name in all() {
-        let (_, log) = batch.run(name, "0\n");
-        assert!(log.contains(" --level global:/"), "{name}: {log}");
-        let (ended, log) = batch.run_with(name, "0\n", Some(("LEVEL", "")));
-        assert_eq!((ended, starts(&log)), (0, 1), "{name}: {log}");
-        assert!(!log.contains("--level"), "{name}: {log}");
-    }
-}
-
-#[test]
-fn ranks_get_cores_for_their_eight_threads() {
-    let batch = Batch::new();
-    for (name, words) in PLAIN.into_iter().zip([
-        "srun --cpus-per-task=8 ",
-        " --map-by ppr:8:node --bind-to none -np 64 ",
-        " --map-by ppr:8:node --bind-to none -np 64 ",
-        " --ntasks=64 --cores-per-task=8 ",
-    ]) {
-        let (_, log) = batch.run(name, "0\n");
-        assert!(log.contains(words), "{name}: {log}");
     }
 }

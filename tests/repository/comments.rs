@@ -68,15 +68,3 @@ fn doc_comments_stand_alone_and_lines_end() {
     let reported: Vec<String> = reported.collect();
     assert!(reported.is_empty(), "say what the subject is; wrap:\n{}", reported.join("\n"));
 }
-
-#[test]
-fn flaws_are_found() {
-    let long = format!("    // {}", "word ".repeat(20));
-    let table = format!("//! | {} |", "word ".repeat(20));
-    let doc =
-        |first: &str| format!("/// {first}\n/// The same line is not the first.\nfn f() {{}}\n");
-    let text = [&doc("The same for rows."), &doc("Of rows."), &doc("Offers a row."), &long, &table];
-    let found: Vec<usize> =
-        flaws(&text.map(|it| it.trim_end()).join("\n")).into_iter().map(|it| it.0).collect();
-    assert_eq!(found, [1, 4, 10]);
-}

@@ -53,21 +53,3 @@ fn each_dependency_is_explained() {
         assert_eq!(documented(heading), needed, "{heading} in docs/dependencies.md");
     }
 }
-
-#[test]
-fn members_take_the_version_of_the_workspace() {
-    let manifests = manifests();
-    let mut used = BTreeSet::new();
-    for manifest in &manifests {
-        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
-            let Some(table) = manifest.get(table) else { continue };
-            for (name, dependency) in table.as_table().unwrap() {
-                let shared = dependency.get("workspace").and_then(toml::Value::as_bool);
-                assert_eq!(shared, Some(true), "{name} of {}", manifest["package"]["name"]);
-                used.insert(name);
-            }
-        }
-    }
-    let shared = manifests[0]["workspace"]["dependencies"].as_table().unwrap();
-    assert_eq!(shared.keys().collect::<BTreeSet<_>>(), used, "what no member needs is there");
-}

@@ -203,23 +203,3 @@ fn all_that_is_listed_is_there() {
         }
     }
 }
-
-#[test]
-fn circles_of_imports_are_found() {
-    let files = |list: &[(&str, &str)]| -> BTreeMap<String, String> {
-        list.iter().map(|(name, source)| ((*name).into(), (*source).into())).collect()
-    };
-    let straight = files(&[
-        ("", "pub use a::A;\n"),
-        ("a", "use super::b::{self, c::{D, E}};\nuse crate::Root; // crate::no\n"),
-        ("b", "use self::c::D;\n"),
-        ("b::c", "use super::B;\n#[cfg(test)]\nmod tests {\n    use crate::a::A;\n}\n"),
-    ]);
-    assert!(on_circles(&straight).is_empty(), "{:?}", edges(&straight));
-    let mut circle = straight;
-    circle.insert("b::c".into(), "use super::super::d::F;\n".into());
-    circle.insert("d".into(), "use crate::{b::B, a};\nx(crate::i::j::k(), l);".into());
-    assert_eq!(on_circles(&circle), ["a", "b::c", "d"]);
-    let found = imported("d", &circle["d"]);
-    assert_eq!(found, ["b::B", "a", "i::j::k"]);
-}

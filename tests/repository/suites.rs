@@ -111,25 +111,3 @@ fn skipped_tests_report_it_in_one_way() {
     }
     assert!(SCRIPT.contains("grep -o 'skipped: [^ ]*: .*'"), "how scripts/test counts them");
 }
-
-/// `scripts/test --timing` finds these tests by the name of their module.
-#[test]
-fn tests_that_compare_times_are_ignored_in_their_module() {
-    let mut count = 0;
-    for main in programs().into_values() {
-        for path in suites(&main).into_values().chain([main]) {
-            let text = fs::read_to_string(&path).unwrap();
-            let (before, timing) = text.split_once("\nmod timing {").unwrap_or((&text, ""));
-            assert!(!before.contains("#[ignore = \"timing"), "{}", path.display());
-            let tests = timing.matches("#[test]").count();
-            assert_eq!(
-                tests,
-                timing.matches("#[ignore = \"timing: ").count(),
-                "{}",
-                path.display()
-            );
-            count += tests;
-        }
-    }
-    assert!(count > 0);
-}

@@ -1,38 +1,16 @@
-//! Comments, identifiers and names of tests use the terms of the field. A folder is added to
-//! [`CLEAN`] once it has none of the words below.
+//! Comments, identifiers, names of tests, what the program prints and the pages use the terms of
+//! the field.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::comments::sources;
+use crate::literals::literals;
 
-/// The folders that are checked.
-const CLEAN: [&str; 22] = [
-    "benches",
-    "crates/skt-checkpoint",
-    "crates/skt-checkpoint-c",
-    "crates/skt-comm",
-    "crates/skt-config",
-    "crates/skt-device",
-    "crates/skt-health",
-    "crates/skt-host",
-    "crates/skt-launch",
-    "crates/skt-model",
-    "crates/skt-mxp",
-    "crates/skt-run",
-    "crates/skt-screen",
-    "crates/skt-sim",
-    "crates/skt-solver",
-    "crates/skt-starter",
-    "crates/skt-store",
-    "crates/skt-studies",
-    "crates/skt-terms",
-    "examples",
-    "src/report",
-    "tests",
-];
+/// The folders of sources that are checked.
+const FOLDERS: [&str; 5] = ["benches", "crates", "examples", "src", "tests"];
 
-/// Words and phrases of comments, in lower case, and what to write instead.
+/// Words and phrases of texts, in lower case, and what to write instead.
 const WORDS: [(&[&str], &str); 15] = [
     (&["tell", "tells", "telling", "told"], "report, print, notify, return, distinguish"),
     (&["say", "says", "saying", "said"], "report, print, contain, return"),
@@ -72,7 +50,7 @@ const KEYWORDS: [&str; 9] =
 const TEST_NAME_BYTES_MAX: usize = 60;
 
 /// Identifiers that stay: the end of the file's path, the identifier, and why.
-const EXCEPTIONS: [(&str, &str, &str); 10] = [
+const EXCEPTIONS: [(&str, &str, &str); 6] = [
     ("counters/frequency.rs", "most_khz", "named as the key of a record on disk"),
     ("level/choose.rs", "most_redundant", "a superlative, not a maximum"),
     ("level/choose.rs", "most_redundant_epoch", "a superlative, not a maximum"),
@@ -87,20 +65,41 @@ const EXCEPTIONS: [(&str, &str, &str); 10] = [
         "of",
         "`Region::of::<f64>(count)` of the public interface",
     ),
-    ("repository/words.rs", "was_told", "an example of the test below"),
-    ("repository/words.rs", "AlreadyTold", "an example of the test below"),
-    ("repository/words.rs", "of", "an example of the test below"),
-    ("repository/words.rs", "MOST_RANKS", "an example of the test below"),
 ];
 
-/// The words of a comment, in lower case, without the names in backquotes, which are those of the
-/// code. A word with a hyphen is one word. `None` if the line is no comment.
-fn comment(line: &str) -> Option<Vec<String>> {
-    let text = line.trim_start().strip_prefix("//")?;
+/// The words of a text, in lower case, without the names in backquotes, which are those of the
+/// code, and the targets of links. A word with a hyphen is one word.
+fn text_words(text: &str) -> Vec<String> {
     let unquoted: Vec<&str> = text.split('`').step_by(2).collect();
     let unquoted = unquoted.join(" x ");
+    let unlinked: Vec<&str> = unquoted
+        .split("](")
+        .enumerate()
+        .map(|(index, part)| part.split_once(')').filter(|_| index > 0).map_or(part, |it| it.1))
+        .collect();
+    let unquoted = unlinked.join(" ");
     let words = unquoted.split(|c: char| !c.is_alphanumeric() && !"-'".contains(c));
-    Some(words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect())
+    words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
+}
+
+/// The words of a comment. `None` if the line is no comment.
+fn comment(line: &str) -> Option<Vec<String>> {
+    line.trim_start().strip_prefix("//").map(text_words)
+}
+
+/// The words and phrases of the list that begin in `words`, and what to write instead. A phrase may
+/// end in `next`.
+fn listed(words: &[String], next: &[String]) -> Vec<(&'static str, &'static str)> {
+    let all: Vec<&str> = words.iter().chain(next).map(String::as_str).collect();
+    let phrases =
+        WORDS.iter().flat_map(|(list, instead)| list.iter().map(move |it| (*it, *instead)));
+    let begins = |first: usize, phrase: &str| {
+        let mut rest = all[first..].iter();
+        phrase.split(' ').all(|word| rest.next() == Some(&word))
+    };
+    (0..words.len())
+        .flat_map(|first| phrases.clone().filter(move |(phrase, _)| begins(first, phrase)))
+        .collect()
 }
 
 /// The parts of an identifier in snake case or camel case, in lower case.
@@ -138,7 +137,7 @@ struct Flaw {
 }
 
 /// Finds words of the lists in a source. A phrase may go over the end of a line.
-fn flaws(text: &str) -> Vec<Flaw> {
+fn flaws_of_source(text: &str) -> Vec<Flaw> {
     let comments: Vec<Option<Vec<String>>> = text.lines().map(comment).collect();
     let mut flaws = Vec::new();
     let mut is_test = false;
@@ -148,17 +147,8 @@ fn flaws(text: &str) -> Vec<Flaw> {
         };
         if let Some(words) = &comments[index] {
             let next = comments.get(index + 1).and_then(Option::as_deref).unwrap_or_default();
-            let all: Vec<&str> = words.iter().chain(next).map(String::as_str).collect();
-            for first in 0..words.len() {
-                for (phrase, instead) in WORDS
-                    .iter()
-                    .flat_map(|(list, instead)| list.iter().map(move |it| (it, instead)))
-                {
-                    let mut rest = all[first..].iter();
-                    if phrase.split(' ').all(|word| rest.next() == Some(&word)) {
-                        add(phrase, instead);
-                    }
-                }
+            for (phrase, instead) in listed(words, next) {
+                add(phrase, instead);
             }
             continue;
         }
@@ -181,18 +171,68 @@ fn flaws(text: &str) -> Vec<Flaw> {
     flaws
 }
 
+/// Finds words of the lists in what a source prints.
+fn flaws_of_literals(text: &str) -> Vec<Flaw> {
+    let flaws = literals(text).into_iter().flat_map(|(line, literal)| {
+        let found = listed(&text_words(&literal), &[]);
+        found.into_iter().map(move |(what, instead)| Flaw {
+            line,
+            what: what.into(),
+            instead: instead.into(),
+        })
+    });
+    flaws.collect()
+}
+
+/// Finds words of the lists in a page. A phrase may go over the end of a line.
+fn flaws_of_page(text: &str) -> Vec<Flaw> {
+    let lines: Vec<Vec<String>> = text.lines().map(text_words).collect();
+    let flaws = lines.iter().enumerate().flat_map(|(index, words)| {
+        let next = lines.get(index + 1).map_or(&[][..], Vec::as_slice);
+        listed(words, next).into_iter().map(move |(what, instead)| Flaw {
+            line: index + 1,
+            what: what.into(),
+            instead: instead.into(),
+        })
+    });
+    flaws.collect()
+}
+
+/// The pages and the schemas of the formats.
+fn pages(root: &Path) -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = fs::read_dir(root)
+        .into_iter()
+        .chain(fs::read_dir(root.join("docs")))
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "md" || end == "json"))
+        .collect();
+    pages.sort();
+    pages
+}
+
 #[test]
-fn clean_folders_use_standard_terms() {
+fn sources_and_pages_use_standard_terms() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut files = Vec::new();
-    for folder in CLEAN {
+    let mut files = pages(root);
+    assert!(files.len() > 20, "{}", files.len());
+    for folder in FOLDERS {
         sources(&root.join(folder), &mut files);
     }
     assert!(files.len() > 300, "{}", files.len());
     let mut is_used = [false; EXCEPTIONS.len()];
     let mut found = Vec::new();
     for file in files {
-        for Flaw { line, what, instead } in flaws(&fs::read_to_string(&file).expect("a source")) {
+        let text = fs::read_to_string(&file).expect("a text");
+        let is_source = file.extension().is_some_and(|end| end == "rs");
+        let mut flaws = if is_source { flaws_of_source(&text) } else { flaws_of_page(&text) };
+        // What tests print is read by developers alone.
+        let is_test = file.components().any(|part| part.as_os_str() == "tests");
+        if is_source && !is_test {
+            flaws.extend(flaws_of_literals(&text));
+        }
+        for Flaw { line, what, instead } in flaws {
             let is_this =
                 |&(path, name, _): &(&str, &str, &str)| file.ends_with(path) && name == what;
             match EXCEPTIONS.iter().position(is_this) {
@@ -204,24 +244,4 @@ fn clean_folders_use_standard_terms() {
     assert!(found.is_empty(), "write instead:\n{}", found.join("\n"));
     let unused: Vec<_> = EXCEPTIONS.iter().zip(is_used).filter(|(_, is_used)| !is_used).collect();
     assert!(unused.is_empty(), "{unused:?}");
-}
-
-#[test]
-fn words_are_found_in_comments_and_identifiers() {
-    let found = |text: &str| -> Vec<(usize, String)> {
-        flaws(text).into_iter().map(|flaw| (flaw.line, flaw.what)).collect()
-    };
-    let one = |line: usize, what: &str| vec![(line, what.to_owned())];
-    assert_eq!(found("/// Tells rank 0.\nfn f() {}\n"), one(1, "tells"));
-    assert_eq!(found("// The run goes\n// on without it.\n"), one(1, "goes on"));
-    assert_eq!(found("    let mut was_told = true;\n"), one(1, "was_told"));
-    assert_eq!(found("struct AlreadyTold;\n"), one(1, "AlreadyTold"));
-    assert_eq!(found("pub fn of(rank: usize) -> Self {\n"), one(1, "of"));
-    assert_eq!(found("const MOST_RANKS: usize = 8;\n"), one(1, "MOST_RANKS"));
-    let long = format!("a_{}", "name_".repeat(12));
-    assert_eq!(found(&format!("#[test]\nfn {long}() {{}}\n")), one(2, &long));
-    let plain = "/// Step `recover-mend` of the look-ahead, in `told`. Almost all.\n\
-                 fn officer(almost_all: bool, foretold: u8) { let essay = 1; }\n\
-                 let of_rank = 1;\n";
-    assert_eq!(found(plain), []);
 }

@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::Location;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Prints `skipped: TEST: WHY` for the test that calls this and then returns. The line goes past
@@ -22,6 +23,22 @@ pub fn skipped(why: impl Display) {
     let line = format!("skipped: {name}: {}\n", why.to_string().trim().replace('\n', "; "));
     // Written by one call, so that lines of other tests do not come in between.
     let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+/// Whether one of these programs is not in `PATH`: then the test is skipped.
+#[track_caller]
+pub fn lacks(programs: &[&str]) -> bool {
+    let lacking = programs.iter().find(|program| find(program).is_none());
+    if let Some(program) = lacking {
+        skipped(format!("no {program} here"));
+    }
+    lacking.is_some()
+}
+
+/// Where a program is in `PATH`.
+pub fn find(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
 /// The words of a command that runs its program in new namespaces, as root of them; `None` if the

@@ -152,11 +152,11 @@ fn an_unrecorded_start_ends_and_its_number_is_not_reused() {
     // failed.
     run(path, LAUNCH);
     let before = state(path);
-    assert_eq!((&before["attempt"], &before["launcher"]), (&json!(1), &Value::Null));
+    assert_eq!((&before["start"], &before["launcher"]), (&json!(1), &Value::Null));
     let mut child = stand_in(&format!("{}.1", before["run"].as_str().unwrap()));
     let (_, printed) = run(path, LAUNCH);
     assert!(printed.contains("1 process(es) that an earlier supervisor had started"), "{printed}");
     assert!(!child.wait().unwrap().success());
-    assert_eq!(state(path)["attempt"], 2);
-    assert!(path.join("s/attempt-1.out").exists() && path.join("s/attempt-2.out").exists());
+    assert_eq!(state(path)["start"], 2);
+    assert!(path.join("s/start-1.out").exists() && path.join("s/start-2.out").exists());
 }

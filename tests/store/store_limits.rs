@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::mpirun::{Ended, mpirun, run};
 use crate::skipped::{namespaces, skipped};
-use skt_checkpoint::checkpoint::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
+use skt_store::store::{Files, SegmentName, Store, StoreError, StoreHazard, SysV};
 
 /// Runs the test that calls this in new namespaces after `setup`, a line of shell in which `$DIR`
 /// is an empty folder. Returns the folder if this process is the one that runs inside.
@@ -293,9 +293,9 @@ fn a_run_is_warned_of_what_may_remove_its_segments() {
         return;
     };
     let text = benchmark("--n 200").expect(0).err;
-    assert_eq!(text.matches("an IPC namespace of its own").count(), 1, "{text}");
+    assert_eq!(text.matches("its own IPC namespace").count(), 1, "{text}");
     let text = benchmark("--n 200 --ft none").err;
-    assert!(!text.contains("an IPC namespace of its own"), "it has no segments: {text}");
+    assert!(!text.contains("its own IPC namespace"), "it has no segments: {text}");
     // The second test would not get the memory that it needs when the first one is done.
     let of_order = |n: &str| benchmark(&format!("--n {n} --store file:{}", folder.display()));
     let text = of_order("64,512").expect(2).err;

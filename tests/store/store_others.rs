@@ -13,10 +13,10 @@ use crate::executables;
 use crate::skipped::skipped;
 use crate::system_v::{clean, only, plant, set_mode, with_bytes};
 use nix::sched::{CloneFlags, unshare};
-use skt_checkpoint::checkpoint::segments::Plain;
-use skt_checkpoint::checkpoint::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
 use skt_hpl::cli::store::{self, Lines};
 use skt_run::protect::hold::RunLock;
+use skt_store::segments::Plain;
+use skt_store::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
 use tempfile::TempDir;
 
 /// A user id that no account has.
@@ -147,10 +147,7 @@ fn a_name_taken_by_another_user_stops_no_run() {
     let held = RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap();
     // The other user gives the name up, so it leads to the existing segment.
     std::fs::remove_file(&squatted).unwrap();
-    assert!(matches!(
-        store.create(&name(), 8),
-        Err(skt_checkpoint::checkpoint::store::StoreError::Exists { .. })
-    ));
+    assert!(matches!(store.create(&name(), 8), Err(skt_store::store::StoreError::Exists { .. })));
     drop(held);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use crate::skipped::skipped;
 use skt_checkpoint::checkpoint::header::SegmentId;
 use skt_checkpoint::checkpoint::protocol::Memory as _;
-use skt_checkpoint::checkpoint::segments::{Plain, RunSegments};
-use skt_checkpoint::checkpoint::store::{
-    Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
-};
 use skt_hpl::cli::store::{self, CleanOptions, Cleaned, Lines};
 use skt_run::protect::hold::RunLock;
+use skt_store::segments::{Plain, RunSegments};
+use skt_store::store::{
+    Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
+};
 use tempfile::TempDir;
 
 /// What takes longer is not waited for, however busy this machine is.
@@ -52,7 +52,7 @@ impl Fixture {
         (cleaned, String::from_utf8(text).unwrap())
     }
 
-    fn listed(&self) -> Vec<skt_checkpoint::checkpoint::store::SegmentInfo> {
+    fn listed(&self) -> Vec<skt_store::store::SegmentInfo> {
         let list = self.store.list().unwrap();
         list.into_iter().filter(|info| info.name.run() == self.run).collect()
     }
@@ -556,7 +556,7 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
                     left.remove().unwrap();
                 }
             }
-            Stage::Reserved => {}
+            Stage::Reserving(_) | Stage::Reserved => {}
         };
         let held = f.store.begin_at(&name, 8, &at).unwrap().finish().unwrap();
         let second = f.store.create(&name, 8);

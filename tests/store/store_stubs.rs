@@ -12,8 +12,8 @@ use crate::skipped::skipped;
 use crate::store_segments::{spawn_child, wait_for};
 use crate::system_v::{clean, only, plant, remove, table};
 use nix::sched::{CloneFlags, unshare};
-use skt_checkpoint::checkpoint::store::{Files, Liveness, SegmentName, Store, StoreKind, SysV};
 use skt_hpl::cli::store::{self, Lines};
+use skt_store::store::{Files, Liveness, SegmentName, Store, StoreKind, SysV};
 use tempfile::TempDir;
 
 const BYTES: usize = 40_000;

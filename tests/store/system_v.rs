@@ -2,8 +2,8 @@
 
 use std::ptr;
 
-use skt_checkpoint::checkpoint::store::Store;
 use skt_hpl::cli::store::{self, CleanOptions, Lines};
+use skt_store::store::Store;
 
 /// The lines of the system's table of segments.
 pub fn table() -> Vec<String> {

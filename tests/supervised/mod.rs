@@ -76,7 +76,7 @@ impl Kind {
         match self {
             Kind::Openmpi | Kind::Ssh | Kind::Slurm => Ok(env!("CARGO_BIN_EXE_skt-hpl").into()),
             Kind::Mpich => std::env::var_os("SKT_HPL_MPICH").map(PathBuf::from).ok_or_else(|| {
-                "SKT_HPL_MPICH names no build of skt-hpl for MPICH; scripts/test-launchers makes one"
+                "SKT_HPL_MPICH names no skt-hpl for MPICH; scripts/dev/test-launchers makes one"
                     .to_owned()
             }),
         }
@@ -490,7 +490,7 @@ pub fn state(cluster: &Alone) -> Value {
 
 /// The heartbeats of the job in its start number `start`, as it writes them.
 pub fn beats(cluster: &Alone, start: usize) -> Vec<Value> {
-    let name = format!("skt-hpl.launch/attempt-{start}.err");
+    let name = format!("skt-hpl.launch/start-{start}.err");
     let text = fs::read_to_string(cluster.shared().join(name)).unwrap_or_default();
     let json = |line: &str| serde_json::from_str(line.split_once("@skt-hpl-beat@")?.1).ok();
     text.lines().filter_map(json).collect()

@@ -1,0 +1,72 @@
+//! `skt-hpl auto` on ranks of a real `mpirun`: what it chooses, writes and runs.
+
+use std::fs;
+use std::path::Path;
+
+use crate::mpirun::{self, Ended};
+use skt_config::{Format, RunSpec, parse};
+use tempfile::TempDir;
+
+fn run(folder: &Path, ranks: usize, flags: &str) -> Ended {
+    let mut launcher = mpirun::mpirun(ranks);
+    launcher.arg(env!("CARGO_BIN_EXE_skt-hpl")).args(flags.split_whitespace());
+    mpirun::run(launcher.current_dir(folder))
+}
+
+fn read(path: &Path) -> RunSpec {
+    let name = path.display().to_string();
+    parse(&fs::read(path).unwrap(), &name, Format::from_path(path), false).unwrap().spec
+}
+
+/// The scaled residual, which other bits of x would change.
+fn residual(report: &str) -> &str {
+    let line = report.lines().find(|line| line.starts_with("||Ax-b||")).expect(report);
+    assert!(line.ends_with("PASSED"), "{line}");
+    line
+}
+
+#[test]
+fn auto_runs_what_it_writes() {
+    let folder = TempDir::new().unwrap();
+    let ended = run(folder.path(), 2, "auto --time 8s --json auto.json --progress off").expect(0);
+    let chosen = ["grid", "nb", "depth", "nbmin", "rfact", "pfact", "swap", "bcast", "N ="];
+    for what in chosen {
+        assert!(ended.err.contains(&format!("auto: {what} ")), "{what}: {}", ended.err);
+    }
+    let [toml, dat] = ["HPL.toml", "HPL.dat"].map(|file| read(&folder.path().join(file)));
+    assert_eq!((&toml.n, &toml.nb, &toml.grids), (&dat.n, &dat.nb, &dat.grids));
+    let line = ended.out.lines().find(|line| line.starts_with("WR")).expect("a result");
+    assert_eq!(line.split_whitespace().nth(1), Some(&*toml.n[0].to_string()), "{line}");
+    for again in ["--config HPL.toml", "--config HPL.dat --ft none"] {
+        let repeated = run(folder.path(), 2, &format!("{again} --progress off")).expect(0);
+        assert_eq!(residual(&repeated.out), residual(&ended.out), "{again}");
+    }
+    let refused = run(folder.path(), 2, "auto --time 8s").expect(2);
+    assert!(refused.err.contains("HPL.toml: exists already; --force overwrites it"));
+    assert_eq!(refused.err.matches("error: ").count(), 1, "{}", refused.err);
+}
+
+#[test]
+fn auto_refuses_what_it_cannot_do() {
+    let folder = TempDir::new().unwrap();
+    for (flags, why) in [
+        ("--time 1s", "error: --time: 1 s are too short; legal: 6 s or more"),
+        ("--memory 2", "error: --memory: value 2 is out of range; legal: more than 0, at most 1"),
+        ("--ft self", "error: --ft: a group with 1 parity needs at least 2 ranks, not 1"),
+    ] {
+        let refused = run(folder.path(), 1, &format!("auto {flags}")).expect(2);
+        assert!(refused.err.contains(why), "{flags}: {}", refused.err);
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
+}
+
+#[test]
+fn auto_leaves_memory_for_the_protection_asked_for() {
+    let folder = TempDir::new().unwrap();
+    let ended = run(folder.path(), 4, "auto --time 8s --ft self --progress off").expect(0);
+    assert!(ended.err.contains("or resumes it after a loss; with HPL.dat, add --ft self"));
+    let text = fs::read_to_string(folder.path().join("HPL.toml")).unwrap();
+    assert!(text.contains("\nmethod = \"self\"\n"), "{text}");
+    assert!(ended.out.contains("# protected: "), "{}", ended.out);
+    residual(&ended.out);
+}

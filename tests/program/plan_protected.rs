@@ -1,0 +1,105 @@
+//! `skt-hpl plan --ft`.
+
+use crate::built::Program;
+
+#[test]
+fn protection_that_is_asked_for_is_planned() {
+    let program = Program::new();
+    // None is expected to be done first, though it finishes in one go with less than 99 %.
+    let machine = "plan --nodes 16 --cores-per-node 64 --threads 16 --memory-gib 256 \
+                   --gflops-per-core 48 --copy-gbs 20 --node-mtbf-hours 200";
+    let plain = program.printed(machine);
+    assert!(plain.contains("\nChoice: no checkpoint\n"), "{plain}");
+    assert!(plain.contains(": --ft self\n"), "{plain}");
+    let (printed, commands) = program.done(&format!("{machine} --ft self --spares 0 --out c.toml"));
+    assert!(printed.contains("\nChoice: self checkpoint in groups of "), "{printed}");
+    assert!(program.read("c.toml").contains("method = \"self\""));
+    for part in
+        [" --nodes=16 --ntasks-per-node=4", "launch --hosts hosts", "Without a spare, `launch`"]
+    {
+        assert!(commands.contains(part), "{part}: {commands}");
+    }
+    assert!(
+        printed.contains("\nWhy: --ft self was asked for; without checkpoints N = "),
+        "{printed}"
+    );
+    let why = program.refused(
+        "plan --nodes 1 --cores-per-node 4 --memory-gib 8 --gflops-per-core 40 \
+                               --copy-gbs 20 --ft self",
+    );
+    assert!(why.contains("--ft self: 1 node(s) form no group"), "{why}");
+    let why = program.refused(&format!("{machine} --ft checkpoint"));
+    assert!(why.contains("legal is none, single, double, self, abft"), "{why}");
+}
+
+#[test]
+fn a_run_too_short_for_a_checkpoint_is_reported() {
+    let program = Program::new();
+    let (printed, commands) = program.done(
+        "plan --nodes 4 --cores-per-node 2 --memory-gib 4 --gflops-per-core 50 --copy-gbs 5 \
+         --ft self --spares 0 --out c.toml",
+    );
+    let line = printed.lines().find(|line| line.starts_with("Checkpoint: ")).expect(&printed);
+    let warning = "Checkpoint: warning: none is due in 0.007 h, so a loss sends the run back to its \
+                   start; add --checkpoint-every 7s, or plan without --ft self: N = 39168";
+    assert_eq!(line, warning);
+    for wrong in ["data are kept", "since the last checkpoint"] {
+        assert!(!printed.contains(wrong), "{wrong}: {printed}");
+    }
+    assert!(printed.lines().any(|line| line.starts_with("* self ") && line.contains(" - ")));
+    assert!(commands.contains("the same command starts from the beginning"), "{commands}");
+}
+
+/// The number after `before`, to the next character that is no digit.
+fn number(text: &str, before: &str) -> usize {
+    let (_, after) = text.split_once(before).unwrap_or_else(|| panic!("{before}: {text}"));
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next().expect("one");
+    digits.parse().unwrap_or_else(|_| panic!("{before}: {text}"))
+}
+
+/// Asserts that `n` has the memory of `ranks` of `ranks + guests` ranks of `full`. Panels are no
+/// part of N^2, so that N may be a little smaller.
+fn assert_room(n: usize, full: usize, ranks: f64, guests: f64) {
+    let share = (n as f64 / full as f64).powi(2) * (ranks + guests) / ranks;
+    assert!(share > 0.95 && share < 1.01 && n.is_multiple_of(64), "{n} of {full}: {share}");
+}
+
+#[test]
+fn a_plan_leaves_memory_for_the_ranks_of_a_lost_node() {
+    let program = Program::new();
+    let plan = "plan --cores-per-node 64 --threads 16 --memory-gib 256 --gflops-per-core 48 \
+                --copy-gbs 20 --survive-without-spares";
+    // Of two nodes each gets all ranks of the other.
+    for (nodes, guests) in [(16, 1), (2, 4)] {
+        let out = format!("{plan} --nodes {nodes} --spares 0 --force --out c.toml");
+        let (printed, commands) = program.done(&out);
+        let room = format!("\nRoom: each node has memory for {guests} rank");
+        assert!(printed.contains(&room), "{printed}");
+        assert!(printed.contains("\nChoice: self "), "{printed}");
+        let n = number(&printed, "Matrix: N = ");
+        assert_room(n, number(&printed, "without it N = "), 4.0, guests as f64);
+        assert!(program.read("c.toml").contains(&format!("\nn = [{n}]\n")));
+        let launch = "launch --hosts hosts --no-spare spread ";
+        assert!(commands.contains(launch) && commands.contains("others run its"), "{commands}");
+    }
+    let why = program.refused(&format!("{plan} --nodes 16 --ft none"));
+    assert!(why.contains("--survive-without-spares: with --ft none a loss"), "{why}");
+}
+
+#[test]
+fn init_leaves_memory_for_one_rank_more() {
+    let program = Program::new();
+    let init = "init --force --ranks 6 --memory-gib 64 --survive-without-spares";
+    for (ft, method) in [("", "self"), (" --ft abft", "abft")] {
+        let (_, printed) = program.done(&format!("{init}{ft}"));
+        let n = number(&printed, "HPL.dat: N = ");
+        assert_room(n, number(&printed, "without it N = "), 6.0, 1.0);
+        assert!(printed.contains(&format!("\n* --ft {method}")), "{printed}");
+        assert!(program.read("HPL.dat").contains("6 ranks and room for one more, 0.8 of"));
+        assert!(program.read("HPL.dat").contains(&n.to_string()));
+    }
+    for other in [init.to_owned() + " --ft none", init.replace("--ranks 6", "--ranks 1")] {
+        let why = program.refused(&other);
+        assert!(why.contains("--survive-without-spares: without checkpoints a loss"), "{why}");
+    }
+}

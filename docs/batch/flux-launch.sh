@@ -5,6 +5,9 @@
 #
 #   flux batch flux-launch.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 #flux: --job-name=hpl
 #flux: --nodes=9
 #flux: --exclusive
@@ -17,5 +20,5 @@ flux hostlist --expand --delimiter='\n' local | sed 's/$/ slots=8/' > "$images/h
 
 once skt-hpl launch --state "$images/launch" --hosts "$images/hosts" --json launch.json \
     --launcher-template 'flux run --nodes={nodes} --ntasks={ranks} --cores-per-task=8 --requires=hosts:{hosts} {command}' -- \
-    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again

@@ -4,6 +4,9 @@
 #
 #   flux batch flux.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 #flux: --job-name=hpl
 #flux: --nodes=8
 #flux: --exclusive
@@ -14,5 +17,5 @@
 end_in "$(flux job timeleft)"
 
 repeat flux run --nodes=8 --ntasks=64 --cores-per-task=8 \
-    skt-hpl --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    skt-hpl --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again

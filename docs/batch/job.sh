@@ -3,6 +3,19 @@
 # the job is submitted, on a file system that all nodes see: another job may get other nodes, whose
 # memory has nothing of this run.
 
+# The variables are those of the scripts that read this file.
+# shellcheck disable=SC2034
+
+# The configuration is that of `plan`, which asks for checkpoints here also where they would cost
+# more than they bring (leave --ft out to have it choose, and see LEVEL below).
+config=${BASH_SOURCE[0]%/*}/cluster.toml
+if [ ! -f "$config" ]; then
+    echo "no $config: write it with the memory of a node in GiB and, without spare, --spares 0:" \
+        "skt-hpl plan --nodes 8 --spares 1 --cores-per-node 64 --threads 8 --memory-gib 256" \
+        "--ft self --out $config" >&2
+    exit 2
+fi
+
 # Two such jobs at a time need a folder each, else one continues the other: set IMAGES.
 images=${IMAGES:-${BASH_SOURCE[0]%/*}/images}
 mkdir -p "$images"

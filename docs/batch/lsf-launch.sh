@@ -5,6 +5,9 @@
 #
 #   bsub < lsf-launch.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 #BSUB -J hpl
 #BSUB -n 72
 #BSUB -R "span[ptile=8] affinity[core(8)]"
@@ -19,7 +22,7 @@ end_in "$(bjobs -noheader -o time_left "$LSB_JOBID" |
     awk '/:/ { split($1, part, ":"); print (part[1] * 60 + part[2]) * 60 }')"
 
 # blaunch reaches a node of the job: AGENT HOST COMMAND.
-once skt-hpl launch --state "$images/launch" --hosts "$LSB_DJOB_HOSTFILE" --agent blaunch \
+once skt-hpl launch --state "$images/launch" --agent blaunch \
     --json launch.json -- \
-    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again

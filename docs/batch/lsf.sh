@@ -4,6 +4,9 @@
 #
 #   bsub < lsf.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 #BSUB -J hpl
 #BSUB -n 64
 #BSUB -R "span[ptile=8] affinity[core(8)]"
@@ -20,5 +23,5 @@ end_in "$(bjobs -noheader -o time_left "$LSB_JOBID" |
 # With keepalive mpirun notices a node that sends nothing any more; by itself it may wait for ever.
 repeat mpirun --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 1 --mca oob_tcp_keepalive_probes 3 \
     --hostfile "$LSB_DJOB_HOSTFILE" --map-by ppr:8:node --bind-to none -np "$(wc -l < "$LSB_DJOB_HOSTFILE")" \
-    skt-hpl --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    skt-hpl --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again

@@ -5,6 +5,9 @@
 #
 #   qsub pbs-launch.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 #PBS -N hpl
 #PBS -l select=9:ncpus=64:mpiprocs=8:ompthreads=8
 #PBS -l place=scatter:excl
@@ -23,7 +26,7 @@ head_lost=''
 if [ "${runs:-1}" -gt 1 ]; then head_lost=--head-lost; fi
 
 once skt-hpl launch ${head_lost:+"$head_lost"} --state "$images/launch" --json launch.json -- \
-    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 # qsub passes on none of the variables that this job was submitted with, unless they are named.
 # A copy of this script under another name has to name itself here.
 export IMAGES=$images LEVEL=$level

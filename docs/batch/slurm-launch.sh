@@ -5,6 +5,9 @@
 #
 #   sbatch slurm-launch.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 # The job outlives the loss of a node (--no-kill); the nodes that the grid does not need are
 # the spares.
 #SBATCH --job-name=hpl
@@ -28,5 +31,5 @@ end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
 # The first host of a job that Slurm has queued again may be another one: the launcher there is gone.
 once skt-hpl launch ${SLURM_RESTART_COUNT:+--head-lost} --state "$images/launch" --json launch.json -- \
-    --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again scontrol requeue "$SLURM_JOB_ID"

@@ -4,6 +4,9 @@
 #
 #   sbatch slurm.sh
 #
+# Change here the nodes, the ranks and threads of a node (their product is its cores) and the time,
+# and add your queue and account. Plan cluster.toml for the same numbers: job.sh has the command.
+#
 #SBATCH --job-name=hpl
 #SBATCH --nodes=8
 #SBATCH --ntasks-per-node=8
@@ -23,5 +26,5 @@ end=${end:-$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)}
 end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
 repeat srun --cpus-per-task="$SLURM_CPUS_PER_TASK" --kill-on-bad-exit=1 \
-    skt-hpl --config cluster.toml ${level:+--level "$level"} --time-limit "@$end" --json result.json
+    skt-hpl --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again scontrol requeue "$SLURM_JOB_ID"

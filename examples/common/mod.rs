@@ -7,11 +7,12 @@
 use std::ops::{Deref, DerefMut};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytemuck::Pod;
 use clap::Parser;
-use skt_checkpoint::checkpoint::store::SysV;
-use skt_checkpoint::client::{self, Next, Options, Region, Saved};
+use skt_checkpoint::checkpoint::level::settings::Levels;
+use skt_checkpoint::client::{self, Next, Options, Region, Saved, StoreKind};
 use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm, CommError, collect};
 use skt_run::protect::{FaultInjector, Inject};
@@ -28,9 +29,32 @@ pub struct Flags {
     /// Name of the run; a restart finds its data by it [default: the example's name].
     #[arg(long)]
     run_id: Option<String>,
+    /// Ranks of a group, at most.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u8).range(2..))]
+    group_size: u8,
+    /// Lost ranks that each group survives, up to half of it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=127))]
+    parities: u8,
+    /// Memory that outlives the processes: sysv, posix, or file:FOLDER.
+    #[arg(long, default_value = "sysv")]
+    store: StoreKind,
+    /// Images on disks, for losses that memory does not survive: local:FOLDER, global:FOLDER.
+    #[arg(long)]
+    levels: Option<Levels>,
     /// [RANK@]WHAT: a step of the protocol, or column:ITERATION.
     #[arg(long)]
     inject: Vec<Inject>,
+}
+
+impl Flags {
+    /// The checkpoints that the flags ask for, of the run `run_id`.
+    fn options(&self, run_id: &str, problem: &str) -> Options {
+        let options = Options::new(run_id, problem).with_parities(self.parities.into());
+        let mut options = options.with_store(self.store.clone());
+        options.config.members = self.group_size.into();
+        options.levels = self.levels.clone().unwrap_or_default();
+        options
+    }
 }
 
 /// An iteration that resumes from checkpoints, with its parameters.
@@ -60,6 +84,8 @@ pub struct Drilled<'a> {
     saved: Saved<'a, MpiComm>,
     every: u64,
     faults: Arc<FaultInjector>,
+    taken: u64,
+    taken_seconds: f64,
 }
 
 impl Drilled<'_> {
@@ -67,10 +93,25 @@ impl Drilled<'_> {
     /// `--inject` requires it.
     pub fn before<S: Pod>(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
         if iteration > 0 && iteration.is_multiple_of(self.every) {
+            let start = Instant::now();
             self.saved.checkpoint(state)?;
+            self.taken += 1;
+            self.taken_seconds += start.elapsed().as_secs_f64();
         }
         self.faults.columns(iteration as usize);
         Ok(())
+    }
+
+    /// Prints, on rank 0, what checkpoints and the recovery took of the time since `start`.
+    fn print_times(&self, start: Instant) {
+        if self.saved.rank() == 0 {
+            let (taken, seconds) = (self.taken, self.taken_seconds);
+            let recovery = self.saved.recovered().map_or(0.0, |recovered| recovered.seconds);
+            let all = start.elapsed().as_secs_f64();
+            println!(
+                "# checkpoints: {taken} in {seconds:.6} s; recovery: {recovery:.6} s; all: {all:.6} s"
+            );
+        }
     }
 }
 
@@ -115,11 +156,11 @@ pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, Com
 /// Computes the result, or finds what an earlier start has computed; reports it; cleans up. The
 /// exit code is 0 if the result is right.
 fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
-    let &Flags { every, ref run_id, ref inject } = client.flags();
-    let run_id = run_id.as_deref().unwrap_or(C::NAME);
-    let store = Box::new(SysV::new(false));
-    let faults = Arc::new(FaultInjector::new(inject, world.rank(), store, run_id));
-    let mut options = Options::new(run_id, &client.problem());
+    let (start, flags) = (Instant::now(), client.flags());
+    let run_id = flags.run_id.as_deref().unwrap_or(C::NAME);
+    let store = flags.store.open();
+    let faults = Arc::new(FaultInjector::new(&flags.inject, world.rank(), store, run_id));
+    let mut options = flags.options(run_id, &client.problem());
     options.hook = faults.clone();
     let ended = match client::open(world, &options, &client.regions(world.size()))? {
         Next::Compute(saved) => {
@@ -127,8 +168,10 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
                 eprintln!("checkpoint {}, rebuilt: {:?}", recovered.epoch, recovered.rebuilt);
             }
             let comm = saved.comm()?;
-            let mut drilled = Drilled { saved, every, faults };
+            let every = flags.every;
+            let mut drilled = Drilled { saved, every, faults, taken: 0, taken_seconds: 0.0 };
             let solved = client.compute(&comm, &mut drilled)?;
+            drilled.print_times(start);
             drilled.saved.finish(&solved)?
         }
         Next::Report(ended) => ended,

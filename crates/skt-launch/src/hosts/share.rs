@@ -161,12 +161,20 @@ impl Pool {
     }
 }
 
+/// A node that can share.
+struct Node {
+    place: usize,
+    domain: String,
+    /// The ranks of its own slots, of which the last node may have more than ranks.
+    own: usize,
+    guests: usize,
+}
+
 /// The nodes that can share, while ranks are given to them.
 struct Nodes<'a> {
     active: &'a [Host],
     sharing: &'a Sharing<'a>,
-    /// The places of the nodes, each with its failure domain and the number of its guests.
-    present: Vec<(usize, String, usize)>,
+    present: Vec<Node>,
     /// How many ranks of a group a failure domain has.
     held: BTreeMap<(String, Option<usize>), usize>,
 }
@@ -185,10 +193,10 @@ impl<'a> Nodes<'a> {
             let guests: Vec<usize> =
                 guests.iter().filter(|(_, at)| **at == place).map(|(slot, _)| *slot).collect();
             let own = slots[place].clone().filter(|slot| *slot < sharing.ranks);
-            for slot in own.chain(guests.iter().copied()) {
+            for slot in own.clone().chain(guests.iter().copied()) {
                 *nodes.held.entry((domain.clone(), nodes.group(slot))).or_default() += 1;
             }
-            nodes.present.push((place, domain, guests.len()));
+            nodes.present.push(Node { place, domain, own: own.count(), guests: guests.len() });
         }
         nodes
     }
@@ -202,23 +210,23 @@ impl<'a> Nodes<'a> {
     fn take(&mut self, slot: usize) -> Result<usize, Unshared> {
         let (group, most) = (self.group(slot), self.sharing.most);
         let held = |domain: &String| self.held.get(&(domain.clone(), group)).copied().unwrap_or(0);
-        let key = |(place, domain, guests): &(usize, String, usize)| {
-            (held(domain) >= most, *guests, held(domain), *place)
+        let key = |node: &Node| {
+            (held(&node.domain) >= most, node.guests, held(&node.domain), node.place)
         };
         let mut order: Vec<usize> = (0..self.present.len()).collect();
         order.sort_by_cached_key(|index| key(&self.present[*index]));
         let mut least: Option<(String, Lack)> = None;
         let missing = |lack: &Lack| lack.need_bytes.saturating_sub(lack.have_bytes);
         for index in order {
-            let (place, domain, guests) = self.present[index].clone();
+            let Node { place, ref domain, own, guests } = self.present[index];
             let host = &self.active[place];
-            match (self.sharing.lack)(&host.name, host.slots + guests + 1) {
-                None if self.sharing.is_strict && held(&domain) >= most => {
+            match (self.sharing.lack)(&host.name, own + guests + 1) {
+                None if self.sharing.is_strict && held(domain) >= most => {
                     return Err(Unshared::Crowded { most });
                 }
                 None => {
-                    *self.held.entry((domain, group)).or_default() += 1;
-                    self.present[index].2 += 1;
+                    *self.held.entry((domain.clone(), group)).or_default() += 1;
+                    self.present[index].guests += 1;
                     return Ok(place);
                 }
                 Some(lack) if least.as_ref().is_none_or(|(_, l)| missing(&lack) < missing(l)) => {
@@ -255,6 +263,16 @@ mod tests {
     /// Shares among nodes with memory for any number of ranks but for those listed.
     fn shared(pool: &mut Pool, lost: &[&str], most: usize, full: &[(&str, usize)]) -> String {
         let ranks = pool.active.iter().map(|host| host.slots).sum();
+        shared_by(ranks, pool, lost, most, full)
+    }
+
+    fn shared_by(
+        ranks: usize,
+        pool: &mut Pool,
+        lost: &[&str],
+        most: usize,
+        full: &[(&str, usize)],
+    ) -> String {
         let groups: Vec<usize> = (0..ranks).map(|slot| slot % 2).collect();
         let lack = |name: &str, ranks: usize| {
             let is_full = full.iter().any(|(node, most)| *node == name && ranks > *most);
@@ -296,6 +314,14 @@ mod tests {
         assert_eq!(shared(&mut nodes, &["n0"], 1, &[]), "n1:3 n2:3");
         assert_eq!(nodes.guests, BTreeMap::from([(0, 1), (1, 2)]));
         assert_eq!(shared(&mut nodes, &["n0", "n2"], 1, &[]), "n1:6");
+    }
+
+    #[test]
+    fn memory_is_needed_for_ranks_and_not_for_slots_without_one() {
+        let mut nodes = pool(&[1, 4], &[]);
+        assert_eq!(shared_by(3, &mut nodes, &["n0"], 1, &[("n1", 3)]), "n1:5");
+        let mut nodes = pool(&[1, 4], &[]);
+        assert!(shared_by(3, &mut nodes, &["n0"], 1, &[("n1", 2)]).starts_with("NoRoom"));
     }
 
     #[test]

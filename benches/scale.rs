@@ -117,6 +117,7 @@ impl Args {
             checksums: 0,
             mxp: self.mxp.as_deref().map(|name| MxpMatrix::named(name).expect("a name")),
             gemm: GemmPrecision::Fp32,
+            rates: Vec::new(),
         }
     }
 }

@@ -27,6 +27,7 @@ pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
         checksums: 0,
         mxp: None,
         gemm: GemmPrecision::Fp32,
+        rates: Vec::new(),
     }
 }
 

@@ -12,7 +12,6 @@ use skt_run::record::{Outcome, TestRecord};
 use skt_sim::clocked::{self, Network};
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::comm::{Comm, threads};
-use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Unguarded;
 use skt_solver::team::Team;
@@ -23,7 +22,7 @@ const NETWORK: Network =
     Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };
 
 fn solve<C: Comm>(world: &C, spec: &TestSpec) -> Result<Option<TestRecord>, SolveError> {
-    let grid = Grid::new(world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+    let grid = ptest::grid(world, spec)?.expect("all ranks take part");
     let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
     ptest::run(TestRun { grid: &grid, team: &Team::solo(), spec }, &mut guard, false, &mut Silent)
 }

@@ -32,7 +32,6 @@ use skt_run::record::{Protection, RefinementStep, Restart};
 use skt_solver::blas::MatRef;
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::comm::{Comm, CommError};
-use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::team::Team;
@@ -385,7 +384,7 @@ impl Cluster {
                 return Ok(Ran { x, residual, work: None });
             }
         };
-        let grid = Grid::new(guard.comm(), spec.p, spec.q, spec.pmap)?.expect("a place for each");
+        let grid = ptest::grid(guard.comm(), spec)?.expect("a place for each");
         let resumed = guard.is_resumed();
         let mut watcher = Watcher { killer, first_value_seconds: f64::NAN, refining_lines: 0 };
         let (x, residual) = run_test(
@@ -425,7 +424,7 @@ fn team(spec: &TestSpec) -> Team {
 /// x and the residual, without any checkpoints.
 pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
     let results = run(spec.p * spec.q, |comm| {
-        let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
+        let (team, grid) = (team(spec), ptest::grid(&comm, spec)?);
         let grid = grid.expect("a place for each");
         let memory = ptest::matrix_memory(spec, grid.myrow, grid.mycol);
         let mut guard = Unguarded::new(memory.doubles).expect("memory");
@@ -441,7 +440,7 @@ pub fn undisturbed(spec: &TestSpec) -> Vec<f64> {
 /// solution with the factors, and one at the end. A cycle of GMRES begins with a solution.
 pub fn refinement_lines(spec: &TestSpec) -> Vec<usize> {
     let results = run(spec.p * spec.q, |comm| {
-        let (team, grid) = (team(spec), Grid::new(&comm, spec.p, spec.q, spec.pmap)?);
+        let (team, grid) = (team(spec), ptest::grid(&comm, spec)?);
         let grid = grid.expect("a place for each");
         let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
         let doubles = ptest::mxp::shape(&grid, spec).doubles();

@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use crate::dice::Dice;
 use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
+use crate::rates_ranks::unequal;
 use crate::soak;
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::encode::Encoder;
@@ -144,7 +145,8 @@ impl Tally {
     fn reference(&mut self, spec: &TestSpec) -> Vec<f64> {
         // The depth decides which columns one call of the BLAS multiplies, and with some kernels
         // the last bits of x depend on that.
-        let key = format!("{} {} {} {} {}", spec.n, spec.nb, spec.p, spec.q, spec.depth);
+        let TestSpec { n, nb, p, q, depth, rates, .. } = spec;
+        let key = format!("{n} {nb} {p} {q} {depth} {rates:?}");
         self.references.entry(key).or_insert_with(|| undisturbed(spec)).clone()
     }
 
@@ -253,6 +255,26 @@ fn matrix(method: Method) -> Tally {
 #[test]
 fn self_checkpoints() {
     assert_eq!(matrix(Method::SelfCheckpoint).refused, 0);
+}
+
+/// Process columns of unequal rates: their segments have one shape, and the same bits.
+#[test]
+fn unequal_process_columns() {
+    let (mut tally, mut dice) = (Tally::default(), Dice(7));
+    for method in [Method::SelfCheckpoint, Method::Double] {
+        for region in REGIONS {
+            for [n, nb, p, q, group] in SHAPES.into_iter().filter(|shape| shape[3] > 1) {
+                let seed = tally.cases;
+                let overlap = [Overlap::Off, Overlap::On][seed % 2];
+                let settings = Settings { method, region, overlap, ..settings(2, group, 1) };
+                let base = spec(n, nb, p, q, seed % DEPTHS);
+                let spec = TestSpec { rates: unequal(&mut dice, q), ..base };
+                let label = format!("{method} {region} overlap {overlap:?} {spec:?}, case {seed}");
+                tally.check(Case::new(spec, settings, seed % (MOMENTS + 1), seed), &label);
+            }
+        }
+    }
+    assert!(tally.rebuilt > tally.cases / 3 && tally.refused == 0);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::dice::Dice;
 use crate::drill::{Cluster, Ended, Fault, When, bits, refinement_lines, settings, undisturbed};
 use crate::ft_ranks::losses;
 use crate::mxp_system::mxp_base;
+use crate::rates_ranks::unequal;
 use crate::soak;
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -137,17 +138,21 @@ impl Case {
 
 fn kill_all(method: Method) -> Tally {
     let (mut tally, mut dice, mut cases) = (Tally::default(), Dice(method as u64), 0);
+    let mut rates = Dice(method as u64);
     let matrices = [MxpMatrix::FasiHigham, MxpMatrix::Scaled, MxpMatrix::Dominant];
     for region in [Region::Corner, Region::Side, Region::Whole] {
         for overlap in [Overlap::Off, Overlap::On] {
             let [n, nb, p, q, group, parities, depth] = SHAPES[(cases + dice.roll(2)) % 5];
             let gemm = [GemmPrecision::EmulatedBf16, GemmPrecision::Fp32][cases % 2];
-            let spec = TestSpec { depth, gemm, ..mxp_base(n, nb, p, q, matrices[cases % 3]) };
+            let rates = if cases % 3 == 1 { unequal(&mut rates, q) } else { Vec::new() };
+            let base = mxp_base(n, nb, p, q, matrices[cases % 3]);
+            let spec = TestSpec { depth, gemm, rates, ..base };
             let settings = Settings { method, region, overlap, ..settings(1, group, parities) };
             let label = format!(
                 "{method} {region} overlap {overlap:?} {:?} {gemm} depth {depth} N={n} NB={nb} \
-                 {p}x{q} groups of {group} m={parities}",
-                matrices[cases % 3]
+                 {p}x{q} rates {:?} groups of {group} m={parities}",
+                matrices[cases % 3],
+                spec.rates
             );
             let (want, step_lines) = (undisturbed(&spec), refinement_lines(&spec));
             let case = Case { want, step_lines, spec, settings, label };

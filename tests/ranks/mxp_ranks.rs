@@ -53,7 +53,7 @@ pub fn unfilled(grid: &Grid<ThreadComm>, spec: &TestSpec) -> Vec<f32> {
 /// The record of a whole test, cut before these panels.
 fn record(spec: &TestSpec, cuts: &[usize]) -> TestRecord {
     let ranks = run(spec.p * spec.q, |world| {
-        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let grid = ptest::grid(&world, spec)?.expect("all ranks take part");
         let (team, matrix) = (Team::new(spec.threads, |_| ()).expect("threads"), spec.mxp.unwrap());
         let mut guard = Cutter::new(unfilled(&grid, spec), cuts);
         ptest::mxp::run(
@@ -71,7 +71,7 @@ fn record(spec: &TestSpec, cuts: &[usize]) -> TestRecord {
 /// All of x, and its fingerprint.
 fn solution(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, u64) {
     let ranks = run(spec.p * spec.q, |world| {
-        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let grid = ptest::grid(&world, spec)?.expect("all ranks take part");
         let team = Team::new(spec.threads, |_| ()).expect("threads");
         let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
         let mut guard = Cutter::new(unfilled(&grid, spec), cuts);
@@ -87,14 +87,17 @@ fn specs() -> impl Strategy<Value = TestSpec> {
     let grids = (1..=4usize, 1..=4usize).prop_filter("at most 6 ranks", |(p, q)| p * q <= 6);
     let shape = (1..=120usize, 1..=40usize, grids, select(&MATRICES[..]), select(&OPERANDS[..]));
     let algorithm = (0..=3usize, select(&Bcast::ALL[..]), select(&SWAPS[..]), 0..=160usize);
-    let ranks = (1..=3usize, any::<bool>(), any::<bool>());
+    let rates = prop::collection::vec(select(&[1.0, 1.0, 1.37, 4.0][..]), 4);
+    let ranks = (1..=3usize, any::<bool>(), any::<bool>(), prop::option::of(rates));
     (shape, algorithm, ranks).prop_map(|((n, nb, (p, q), matrix, gemm), algorithm, ranks)| {
         let (depth, bcast, swap, swap_threshold) = algorithm;
-        let (threads, has_messages, by_columns) = ranks;
+        let (threads, has_messages, by_columns, rates) = ranks;
+        let rates = rates.map_or(Vec::new(), |rates: Vec<f64>| rates[..q].to_vec());
         let transport = if has_messages { Transport::Messages } else { Transport::Shared };
         let pmap = if by_columns { Pmap::ColumnMajor } else { Pmap::RowMajor };
         let base = mxp_base(n, nb, p, q, matrix);
-        TestSpec { depth, bcast, swap, swap_threshold, threads, transport, pmap, gemm, ..base }
+        let base = TestSpec { threads, transport, pmap, gemm, rates, ..base };
+        TestSpec { depth, bcast, swap, swap_threshold, ..base }
     })
 }
 

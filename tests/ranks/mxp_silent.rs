@@ -184,7 +184,7 @@ fn run_test(
     guard: impl Fn(&Grid<ThreadComm>, &Team) -> Result<Careless, SolveError> + Sync,
 ) -> Ended {
     let ranks = run(spec.p * spec.q, |world| {
-        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let grid = ptest::grid(&world, spec)?.expect("all ranks take part");
         let (team, matrix) = (Team::new(spec.threads, |_| ()).expect("threads"), spec.mxp.unwrap());
         let system = System::new(spec.n, matrix);
         let mut first = guard(&grid, &team)?;

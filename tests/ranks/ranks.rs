@@ -20,5 +20,6 @@ mod ft_ranks;
 mod mxp_kills;
 mod mxp_ranks;
 mod mxp_silent;
+mod rates_ranks;
 mod rot;
 mod solver_ranks;

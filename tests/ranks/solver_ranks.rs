@@ -27,8 +27,8 @@ use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
 use skt_terms::phases::Phases;
 
-const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
-const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
+pub const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
+pub const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
 
 /// The whole of [A|b], column by column, as an independent program would make it.
 fn dense(n: usize) -> (Array2<f64>, Vec<f64>) {
@@ -110,7 +110,7 @@ fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter<f64
 }
 
 /// Solves on threads and collects x.
-fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
+pub fn solve_on_threads(spec: &TestSpec, cuts: &[usize]) -> (Vec<f64>, f64) {
     solve_with_teams(spec, cuts, |_| spec.threads)
 }
 
@@ -121,7 +121,7 @@ fn solve_with_teams(
     threads_of: impl Fn(usize) -> usize + Sync,
 ) -> (Vec<f64>, f64) {
     let results = run(spec.p * spec.q, |world| {
-        let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
+        let grid = ptest::grid(&world, spec)?.expect("all ranks take part");
         let team = Team::new(threads_of(grid.myrow), |_| ()).expect("threads");
         let mut guard = guard(&grid, spec, cuts);
         ptest::generate(TestRun { grid: &grid, team: &team, spec }, guard.matrix());
@@ -130,19 +130,19 @@ fn solve_with_teams(
     results.into_iter().next().expect("rank 0").unwrap_or_else(|e| panic!("{spec:?}: {e}"))
 }
 
-struct Checker {
+pub struct Checker {
     references: HashMap<usize, Vec<f64>>,
     tests: usize,
 }
 
 impl Checker {
-    fn new() -> Self {
+    pub fn new() -> Self {
         Self { references: HashMap::new(), tests: 0 }
     }
 
     /// Solves with rows and panels in shared memory and by messages, and asserts that the bits are
     /// the same.
-    fn check(&mut self, spec: &TestSpec) -> Vec<f64> {
+    pub fn check(&mut self, spec: &TestSpec) -> Vec<f64> {
         let (x, residual) = solve_on_threads(spec, &[]);
         if spec.p * spec.q > 1 {
             let spec = TestSpec { transport: Transport::Messages, ..spec.clone() };
@@ -166,7 +166,7 @@ impl Checker {
 }
 
 /// Alternates between swap thresholds that exchange rows in halves and at once.
-fn halves_or_not(turn: usize) -> usize {
+pub fn halves_or_not(turn: usize) -> usize {
     [0, 8][turn % 2]
 }
 

@@ -8,6 +8,7 @@ use skt_solver::pgesv::Params;
 pub use skt_terms::choice::{
     Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Pin, Pmap, Refinement, Swap, Transport,
 };
+use skt_terms::columns::ColumnMap;
 
 /// Where the report goes (HPL.dat lines 3 and 4).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -144,9 +145,21 @@ pub struct TestSpec {
     /// The operands of the products of HPL-MxP; single precision for HPL, where it has no meaning.
     #[serde(default, skip_serializing_if = "is_fp32")]
     pub gemm: GemmPrecision,
+    /// The relative rates of the Q process columns; none if they are equal.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<f64>,
 }
 
 impl TestSpec {
+    /// The distribution of the columns.
+    pub fn columns(&self) -> ColumnMap {
+        if self.rates.is_empty() {
+            ColumnMap::cyclic(self.nb, self.q)
+        } else {
+            ColumnMap::with_rates(self.n, self.nb, &self.rates)
+        }
+    }
+
     /// Bytes of an element of the matrix in memory: HPL-MxP keeps and factors it in single
     /// precision.
     pub fn element_bytes(&self) -> usize {
@@ -250,6 +263,7 @@ impl RunSpec {
                                     checksums: self.checksums,
                                     mxp: self.mxp,
                                     gemm: self.gemm,
+                                    rates: Vec::new(),
                                 });
                             }
                         }

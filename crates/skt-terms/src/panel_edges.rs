@@ -1,7 +1,7 @@
 //! The edges along which a panel is broadcast (HPL_bcast).
 //!
 //! Ranks are counted from the root: relative rank 1 owns the next panel, and the "modified"
-//! topologies spare it from forwarding so that it can factor that panel.
+//! topologies spare it from forwarding so that it can factor that panel ([`RowOrder`]).
 //!
 //! A message is cut into pieces. Each rank receives each piece once, and forwards it as soon as it
 //! has arrived, whatever is still missing. So a topology is a list of edges, each with the pieces
@@ -70,6 +70,46 @@ impl Pieces {
             Self::All => count,
             Self::Subtree(member) => tree::binomial_subtree(member, count).len(),
             Self::Others(member) => count - tree::binomial_subtree(member, count).len(),
+        }
+    }
+}
+
+/// The order in which a broadcast counts the ranks of a process row: the root, the owner of the
+/// next panel, and the others as they follow the root.
+#[derive(Debug, Clone, Copy)]
+pub struct RowOrder {
+    root: usize,
+    /// How many ranks after the root the owner of the next panel is, at least 1.
+    distance: usize,
+    size: usize,
+}
+
+impl RowOrder {
+    /// The order among `size` ranks. `next` is the owner of the next panel, where it is not the
+    /// rank after `root`.
+    pub fn new(root: usize, next: Option<usize>, size: usize) -> Self {
+        let distance = next.map_or(1, |next| (next + size - root) % size);
+        Self { root, distance, size }
+    }
+
+    /// The rank that is counted as `relative`.
+    pub fn rank(self, relative: usize) -> usize {
+        let after = match relative {
+            0 => 0,
+            1 => self.distance,
+            later if later <= self.distance => later - 1,
+            later => later,
+        };
+        (self.root + after) % self.size
+    }
+
+    /// What `rank` is counted as.
+    pub fn relative(self, rank: usize) -> usize {
+        match (rank + self.size - self.root) % self.size {
+            0 => 0,
+            after if after == self.distance => 1,
+            after if after < self.distance => after + 1,
+            after => after,
         }
     }
 }
@@ -160,6 +200,23 @@ mod tests {
         assert_eq!([1, 2, 5].map(|size| of_four(Bcast::LongM, size)), [1, 1, 4]);
         let ring = route(Bcast::OneRing, 8);
         assert_eq!([1, 1000 * PIECE_BYTES].map(|bytes| ring.pieces(bytes)), [1, MAX_PIECES]);
+    }
+
+    #[test]
+    fn ranks_are_counted_from_the_root_and_the_next_owner() {
+        let order = |next| (0..5).map(|rank| RowOrder::new(3, next, 5).rank(rank)).collect();
+        let [in_turn, same, far]: [Vec<_>; 3] = [None, Some(4), Some(1)].map(order);
+        assert_eq!((in_turn, same), (vec![3, 4, 0, 1, 2], vec![3, 4, 0, 1, 2]));
+        assert_eq!(far, [3, 1, 4, 0, 2]);
+        for (size, root) in (1..9).flat_map(|size| (0..size).map(move |root| (size, root))) {
+            for next in (0..size).filter(|next| *next != root).map(Some).chain([None]) {
+                let order = RowOrder::new(root, next, size);
+                assert_eq!(order.rank(0), root);
+                assert!(next.is_none_or(|next| order.rank(1) == next));
+                let there_and_back = (0..size).map(|it| order.relative(order.rank(it)));
+                assert!(there_and_back.eq(0..size), "{order:?}");
+            }
+        }
     }
 
     #[test]

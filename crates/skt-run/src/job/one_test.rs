@@ -48,7 +48,7 @@ pub(super) fn run_protected<'a, C: Comm>(
     warn_of_levels(ranks, settings, &found, watcher);
     opening_lines(&guard, &found).iter().for_each(|line| watcher.announce(line));
     let resumed = guard.is_resumed();
-    let grid = Grid::new(guard.comm(), test.p, test.q, test.pmap)?.expect("a place for each");
+    let grid = ptest::grid(guard.comm(), test)?.expect("a place for each");
     let record =
         ptest::run_any(TestRun { grid: &grid, team, spec: test }, &mut *guard, resumed, watcher)?;
     // Rank 0 of the grid has the record; its result counts.

@@ -107,7 +107,9 @@ impl<C: Comm> Ranks<C> {
             let comm = self.comm.as_ref().expect("a rank of the grid");
             self.grid = Some((pmap, Grid::new(comm, p, q, pmap)?.expect("a place for each")));
         }
-        Ok(&self.grid.as_ref().expect("made just now").1)
+        let (_, grid) = self.grid.as_mut().expect("made just now");
+        grid.distribute_columns(test.columns());
+        Ok(grid)
     }
 }
 

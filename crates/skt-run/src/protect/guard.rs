@@ -108,6 +108,7 @@ pub struct Protected<'a, C: Comm> {
     /// Whether the solver continues while parities are computed.
     overlaps: bool,
     spec: TestSpec,
+    columns: ColumnMap,
     groups: Vec<Vec<usize>>,
     survives_nodes: bool,
     /// Whether the matrix comes from a checkpoint.
@@ -255,6 +256,7 @@ pub fn open<'a, C: Comm>(
         settings: settings.clone(),
         overlaps: overlaps(settings, &checkpointer)?,
         spec: spec.clone(),
+        columns: spec.columns(),
         groups: found.groups.clone(),
         survives_nodes: !found.single_domain && !found.shared_domains,
         is_resumed: recovered.is_some(),
@@ -490,10 +492,10 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// The local corner from global row `row` and column `column` on: the least of any rank. More
     /// than what has changed does no harm, and what is final on all ranks is final on each.
     fn corner(&self, row: usize, column: usize) -> Active {
-        let TestSpec { nb, p, q, .. } = self.spec;
+        let TestSpec { nb, p, .. } = self.spec;
         let rows = Cyclic::rows(nb, p);
         let row = (0..p).map(|me| rows.count_before(row, me)).min().unwrap_or(0);
-        let column = ColumnMap::cyclic(nb, q).min_count_before(column);
+        let column = self.columns.min_count_before(column);
         Active { row, byte: column * self.spec.element_bytes() }
     }
 

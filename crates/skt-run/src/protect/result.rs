@@ -202,6 +202,7 @@ mod tests {
             checksums: MANY,
             mxp: None,
             gemm: GemmPrecision::Fp32,
+            rates: Vec::new(),
         };
         let protection = Protection {
             method: "double".into(),

@@ -9,7 +9,7 @@ use skt_checkpoint::checkpoint::header::HeaderLayout;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::protection::Settings;
 use skt_config::{Pmap, TestSpec};
-use skt_solver::grid::{ColumnMap, Cyclic};
+use skt_solver::grid::Cyclic;
 use skt_solver::pgesv::abft;
 use skt_solver::pgesv::{LocalShape, Params};
 use skt_store::layout::{Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout};
@@ -36,7 +36,7 @@ pub(super) fn region_shape(spec: &TestSpec, settings: &Settings) -> RegionShape 
     }
     let RegionShape { rows, pitch_bytes } = matrix_shape(spec);
     let x_bytes = match spec.mxp {
-        Some(_) => ColumnMap::cyclic(spec.nb, spec.q).max_count_before(spec.n) * size_of::<f64>(),
+        Some(_) => spec.columns().max_count_before(spec.n) * size_of::<f64>(),
         None => 0,
     };
     RegionShape { rows: rows + x_bytes.div_ceil(pitch_bytes.max(1)), pitch_bytes }
@@ -117,7 +117,7 @@ fn max_of_ranks(
 
 /// The process columns that have the most columns, without and with b.
 fn widest(spec: &TestSpec) -> [usize; 2] {
-    let cols = ColumnMap::cyclic(spec.nb, spec.q);
+    let cols = spec.columns();
     [spec.n, spec.n + 1].map(|columns| cols.widest(columns))
 }
 

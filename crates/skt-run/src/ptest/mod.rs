@@ -21,7 +21,7 @@ use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
 use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::{Comm, CommError, collect};
-use skt_solver::grid::{ColumnMap, Cyclic, Grid};
+use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen;
 use skt_solver::pgesv::guard::Guard;
 use skt_solver::pgesv::{Factored, LocalShape, Params, Rates, SolveError, Solver, Workspace, abft};
@@ -91,8 +91,20 @@ fn bytes_of(
 /// The shape of the part of the system that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
     let rows = Cyclic::rows(spec.nb, spec.p);
-    let cols = ColumnMap::cyclic(spec.nb, spec.q);
-    LocalShape::new(spec.n, rows, &cols, myrow, mycol)
+    LocalShape::new(spec.n, rows, &spec.columns(), myrow, mycol)
+}
+
+/// The grid of a test, of the first ranks of `world`, with its distribution of columns. Collective;
+/// other ranks get `None`.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn grid<C: Comm>(world: &C, spec: &TestSpec) -> Result<Option<Grid<C>>, CommError> {
+    let mut grid = Grid::new(world, spec.p, spec.q, spec.pmap)?;
+    if let Some(grid) = &mut grid {
+        grid.distribute_columns(spec.columns());
+    }
+    Ok(grid)
 }
 
 /// The rate in Gflop/s of `N^2 (2N/3 + 3/2)` operations in `seconds`; 0 if no time has passed.
@@ -258,7 +270,8 @@ impl TimedPart {
 
 /// The shape of this rank's part of the system of a test.
 pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
-    local_shape(spec, grid.myrow, grid.layout_col())
+    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
+    LocalShape::new(spec.n, rows, &cols, grid.myrow, grid.layout_col())
 }
 
 /// A rank's part of the system in its memory.

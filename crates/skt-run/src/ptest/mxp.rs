@@ -16,7 +16,7 @@ use skt_mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
 use skt_solver::blas::{Bf16Products, bf16};
 use skt_solver::comm::{Comm, CommError, collect};
-use skt_solver::grid::{ColumnMap, Cyclic, Grid};
+use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
 
@@ -136,8 +136,7 @@ impl RefinementGuard for Unguarded {
 
 /// The shape of the part of the matrix that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f32> {
-    let (rows, cols) = (Cyclic::rows(spec.nb, spec.p), ColumnMap::cyclic(spec.nb, spec.q));
-    LocalShape::without_b(spec.n, rows, &cols, myrow, mycol)
+    LocalShape::without_b(spec.n, Cyclic::rows(spec.nb, spec.p), &spec.columns(), myrow, mycol)
 }
 
 /// Doubles of work space of rank `(myrow, mycol)` besides the matrix; at most `usize::MAX`.
@@ -166,7 +165,8 @@ fn products(spec: &TestSpec) -> Option<Bf16Products> {
 
 /// The shape of this rank's part of the matrix of a test.
 pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape<f32> {
-    local_shape(spec, grid.myrow, grid.mycol)
+    let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
+    LocalShape::without_b(spec.n, rows, &cols, grid.myrow, grid.mycol)
 }
 
 /// The phase in which the matrix of a test is generated.

@@ -9,7 +9,7 @@ use std::mem;
 use std::sync::Arc;
 
 use skt_terms::choice::Bcast;
-use skt_terms::panel_edges::{Edge, Pieces, route};
+use skt_terms::panel_edges::{Edge, Pieces, RowOrder, route};
 
 use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
@@ -68,20 +68,22 @@ pub(crate) struct PanelBcast<C: Comm> {
 
 impl<C: Comm> PanelBcast<C> {
     /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on all ranks of `row`.
-    /// Returns at once; call [`Self::progress`] now and then, and [`Self::finish`] before the data
+    /// `next` is the owner of the next panel, where that is not the rank after `root`. Returns at
+    /// once; call [`Self::progress`] now and then, and [`Self::finish`] before the data
     /// is used.
     pub(crate) fn start(
         row: &C,
         topology: Bcast,
-        root: usize,
+        (root, next): (usize, Option<usize>),
         buf: PageBuf,
         len: usize,
     ) -> Result<Self> {
         let size = row.size();
-        let me = (row.rank() + size - root) % size;
+        let order = RowOrder::new(root, next, size);
+        let me = order.relative(row.rank());
         let route = route(topology, size);
         let count = route.pieces(len * size_of::<f64>());
-        let absolute = |relative: usize| (relative + root) % size;
+        let absolute = |relative: usize| order.rank(relative);
         let bounds = |piece: usize| len * piece / count..len * (piece + 1) / count;
         let unused = buf.len() - len;
         let mut parts = buf.cut((0..count).map(|piece| bounds(piece).len()).chain([unused]));
@@ -214,13 +216,14 @@ mod tests {
                 for (root, len) in
                     (0..size).flat_map(|root| [1, 3, 37, long].map(|len| (root, len)))
                 {
+                    let next = (0..size).rev().find(|next| *next != root && len > 1);
                     let want = |i: usize| root as f64 + i as f64;
                     if comm.rank() == root {
                         buf.iter_mut().enumerate().for_each(|(i, x)| *x = want(i))
                     } else {
                         buf.fill(-1.0)
                     }
-                    let mut bcast = PanelBcast::start(&comm, topology, root, buf, len)?;
+                    let mut bcast = PanelBcast::start(&comm, topology, (root, next), buf, len)?;
                     bcast.progress(&comm)?;
                     bcast.finish(&comm)?;
                     assert_eq!(bcast.data().len(), len);
@@ -245,7 +248,7 @@ mod tests {
                 if comm.rank() == 2 {
                     buf.iter_mut().enumerate().for_each(|(i, x)| *x = i as f64);
                 }
-                let mut bcast = PanelBcast::start(&comm, topology, 2, buf, 605)?;
+                let mut bcast = PanelBcast::start(&comm, topology, (2, None), buf, 605)?;
                 while !bcast.is_here() {
                     bcast.progress(&comm)?;
                     std::thread::yield_now();

@@ -29,6 +29,8 @@ pub struct Grid<C: Comm> {
     pub row_memory: KeptMemory,
     /// Memory that the ranks of the process column share.
     pub col_memory: KeptMemory,
+    /// The distribution of columns, where they do not go to process columns in turn.
+    columns: Option<ColumnMap>,
 }
 
 impl<C: Comm> Grid<C> {
@@ -86,7 +88,8 @@ impl<C: Comm> Grid<C> {
         let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
         let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");
         let (row_memory, col_memory) = (KeptMemory::default(), KeptMemory::default());
-        Ok(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory })
+        let columns = None;
+        Ok(Self { p, q, checksums, myrow, mycol, all, row, col, row_memory, col_memory, columns })
     }
 
     /// Whether this rank holds checksums.
@@ -105,8 +108,27 @@ impl<C: Comm> Grid<C> {
         Cyclic::rows(nb, self.p)
     }
 
+    /// Distributes columns as in `columns` from now on, the same on all ranks.
+    ///
+    /// # Panics
+    /// When `columns` is for another number of process columns, or not in turn with checksums.
+    pub fn distribute_columns(&mut self, columns: ColumnMap) {
+        assert_eq!(columns.q(), self.q, "process columns");
+        assert!(columns.is_cyclic() || self.checksums == 0, "checksums need blocks in turn");
+        self.columns = (!columns.is_cyclic()).then_some(columns);
+    }
+
     /// The distribution of columns, for panels of `nb` columns.
+    ///
+    /// # Panics
+    /// When the columns were distributed for panels of another width.
     pub fn cols(&self, nb: usize) -> ColumnMap {
-        ColumnMap::cyclic(nb, self.q)
+        match &self.columns {
+            None => ColumnMap::cyclic(nb, self.q),
+            Some(columns) => {
+                assert_eq!(columns.nb(), nb, "columns of a panel");
+                columns.clone()
+            }
+        }
     }
 }

@@ -160,11 +160,13 @@ mod tests {
         fn final_part_is_never_written(
             n in 1usize..40, nb in 1usize..9, p in 1usize..4, q in 1usize..4,
             depth in 0usize..4, me in 0usize..9, cuts in prop::array::uniform2(0usize..40),
+            rates in prop::array::uniform3(1u8..4),
         ) {
             let panels = n.div_ceil(nb);
             let (start, end) = (cuts[0] % panels, cuts[1] % panels + 1);
             prop_assume!(start < end);
-            let (rows, cols) = (Cyclic::rows(nb, p), ColumnMap::cyclic(nb, q));
+            let cols = ColumnMap::with_rates(n, nb, &rates.map(f64::from)[..q]);
+            let rows = Cyclic::rows(nb, p);
             let stretch = Stretch { n, nb, rows, cols, myrow: me % p, mycol: me / p % q, end };
             let mut done = Final { rows: 0, cols: 0 };
             for event in events(&stretch, start, depth) {

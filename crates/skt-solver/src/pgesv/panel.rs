@@ -256,8 +256,9 @@ impl<C: Comm, T: Element> Panel<C, T> {
     ) -> Result<Self, SolveError> {
         let message = match buffer {
             PanelBuffer::Message(buf) => {
-                let (root, len) = (columns.block_owner(k), layout.doubles());
-                Message::Broadcast(PanelBcast::start(&grid.row, topology, root, buf, len)?)
+                let (owners, len) =
+                    ((columns.block_owner(k), columns.next_owner(k)), layout.doubles());
+                Message::Broadcast(PanelBcast::start(&grid.row, topology, owners, buf, len)?)
             }
             PanelBuffer::Shared(slot) => {
                 slot.publish();

@@ -3,8 +3,10 @@
 //!
 //! With slots a panel is not sent. Its owner writes it into the next of its slots and raises a
 //! flag. The other ranks apply the panel straight from the slot, and then raise their own flags.
-//! The owner reuses a slot only after it has written DEPTH + 1 panels, which are about
-//! Q (DEPTH + 1) panels of the process row, so it hardly ever waits for the others.
+//! The owner reuses a slot only after it has written DEPTH + 1 panels. In turn these are about
+//! Q (DEPTH + 1) panels of the process row, so it hardly ever waits for the others. With unequal
+//! rates a fast process column may own successive panels, at worst all from k on: then in step k it
+//! waits until the others have applied panel k - 1, for which they need nothing that is later.
 //!
 //! ```text
 //! panel k, block i of its owner:   slot i mod (DEPTH + 1)

@@ -388,7 +388,8 @@ impl<'a> Walk<'a> {
         self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
 
-    /// The process column that owns the panel of step `k`.
+    /// The process column that owns the panel of step `k`. Blocks go in turn, and so do the panels
+    /// that are walked, also with a stride.
     fn owner(&self, k: usize) -> usize {
         self.cols.block_owner(k)
     }

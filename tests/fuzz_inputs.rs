@@ -394,7 +394,7 @@ fn segments_with_results() {
     let store = Files::in_folder(folder.path());
     let open = |is_keeper: bool| {
         let ran = threads::run(1, |world| {
-            let mut ledger = Ledger::open(&world, &store, "run", is_keeper, false)?;
+            let mut ledger = Ledger::open(&world, &store, "run", (is_keeper, false), &[])?;
             if is_keeper {
                 let number = ledger.done();
                 let text = result::write_plain(&record(small_run().tests().remove(number % 2)));

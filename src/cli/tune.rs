@@ -284,6 +284,12 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
         without_n.overrides.given.0.remove(&Param::N);
     }
     let checked = load_checked(&without_n)?;
+    if checked.spec.rates.is_some() {
+        return Err(At::flag("--rates").error(
+            "trials are on several grids, whose process columns have other ranks; leave it out \
+             here, and give it to the run",
+        ));
+    }
     checked.require_ranks(ranks)?;
     let n = if args.overrides.given.0.contains_key(&Param::N) {
         Some(order_of_trials(&load_checked(&with_n)?.spec.n)?)

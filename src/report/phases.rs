@@ -44,6 +44,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
         record.generate_seconds, record.check_seconds
     ));
     lines.push(format!("# memory: {} on the largest rank", units::bytes(record.rank_bytes)));
+    lines.extend(blocks_line(&record.spec));
     if record.outcome.ran_to_end() {
         lines.push(format!(
             "# x: {:016x} (differs when any bit of the solution does)",
@@ -117,6 +118,37 @@ fn unverified_line(unverified: &Unverified) -> String {
          to check, so a wrong number that one of them had by then is the likely cause: start over, with \
          more --parities, or a smaller --check-every"
     )
+}
+
+/// The blocks of process columns of unequal rates, and what they cost: each rank has memory for the
+/// most blocks.
+fn blocks_line(spec: &TestSpec) -> Option<String> {
+    if spec.rates.is_empty() {
+        return None;
+    }
+    let (cols, panels) = (spec.columns(), spec.n.div_ceil(spec.nb));
+    let mut blocks = vec![0; spec.q];
+    (0..panels).for_each(|k| blocks[cols.block_owner(k)] += 1);
+    let mut kinds: Vec<(f64, usize, usize)> = Vec::new();
+    for (&rate, &blocks) in spec.rates.iter().zip(&blocks) {
+        match kinds.iter_mut().find(|(other, count, _)| (*other, *count) == (rate, blocks)) {
+            Some((_, _, columns)) => *columns += 1,
+            None => kinds.push((rate, blocks, 1)),
+        }
+    }
+    let words = |&(rate, blocks, columns): &(f64, usize, usize)| {
+        format!(
+            "{} of rate {rate} with {}",
+            counted(columns, "process column"),
+            counted(blocks, "block")
+        )
+    };
+    let kinds: Vec<String> = kinds.iter().map(words).collect();
+    let most = cols.max_count_before(spec.n) as f64 / (spec.n as f64 / spec.q as f64);
+    Some(format!(
+        "# blocks: {}; each rank has memory for the most, {most:.2} times the mean",
+        kinds.join(", ")
+    ))
 }
 
 /// Names what was sent by messages although the user wanted shared memory. With checksums that is

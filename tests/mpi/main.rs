@@ -32,6 +32,7 @@ mod mpi_run;
 mod mxp_mpi;
 mod papers;
 mod pinning;
+mod rates_mpi;
 mod screen_mpi;
 mod shared_store;
 mod slow_ranks;

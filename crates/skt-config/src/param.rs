@@ -8,6 +8,7 @@ use skt_terms::choice::{
 };
 use skt_terms::layout::N_MAX;
 
+use super::rates::RateSource;
 use super::spec::RunSpec;
 use super::value::{DatLine, INT_MAX, Range, Row, Table, Written, settings};
 
@@ -110,6 +111,16 @@ impl Single for String {
 
     fn text(&self) -> String {
         self.clone()
+    }
+}
+
+impl Single for RateSource {
+    fn read(text: &str) -> Option<Self> {
+        Some(Self::from_text(text))
+    }
+
+    fn text(&self) -> String {
+        self.as_given()
     }
 }
 
@@ -354,6 +365,18 @@ settings! {
         comment: "The BLAS: linked, the name of a library, or a file.",
         example: "mkl_rt",
         field: Some(|spec| &mut spec.blas),
+    }
+    Rates {
+        key: "rates", heading: PROBLEM, help_after: Some(Param::Pmap), metavar: "auto|LIST|FILE",
+        legal: "auto, positive numbers, one for each process column, or a file", default: "(equal)",
+        help: "relative rates of the process columns, which get block columns in proportion: \
+               those of DGEMM at the first start (auto), a list, e.g. 1,2, or a file with a rate \
+               for each rank on a line",
+        more: ". [Nodes of unequal speed](user-guide.md#nodes-of-unequal-speed)",
+        comment: "Relative rates of the process columns: auto (measured at the first start), a\n\
+                  # list, or a file with a rate for each rank on a line.",
+        example: "1,2",
+        field: Some(|spec| &mut spec.rates),
     }
     Matrix {
         key: "matrix", heading: PROBLEM, metavar: "NAME", choices: MxpMatrix::CHOICES,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::rates::RateSource;
 use serde::{Deserialize, Serialize};
 use skt_solver::pfact::Variant;
 use skt_solver::pgesv::Params;
@@ -89,6 +90,9 @@ pub struct RunSpec {
     pub threads: usize,
     pub transport: Transport,
     pub pin: Pin,
+    /// The rates of process columns, where they are not equal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rates: Option<RateSource>,
     /// The BLAS, if one is named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blas: Option<String>,
@@ -215,6 +219,11 @@ impl RunSpec {
         lists.iter().map(|&len| len as u64).product()
     }
 
+    /// The rates of the process columns of a grid; none if they are equal.
+    fn column_rates(&self, grid: (usize, usize)) -> Vec<f64> {
+        self.rates.as_ref().map_or(Vec::new(), |rates| rates.column_rates(grid, self.pmap))
+    }
+
     /// All tests of the run, in the reference's order: grid, N, NB, DEPTH, BCAST, RFACT, PFACT,
     /// NBMIN, NDIV, with the last varying fastest.
     pub fn tests(&self) -> Vec<TestSpec> {
@@ -263,7 +272,7 @@ impl RunSpec {
                                     checksums: self.checksums,
                                     mxp: self.mxp,
                                     gemm: self.gemm,
-                                    rates: Vec::new(),
+                                    rates: self.column_rates((p, q)),
                                 });
                             }
                         }

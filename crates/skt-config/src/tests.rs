@@ -827,6 +827,8 @@ fn any_spec() -> impl Strategy<Value = RunSpec> {
             (Written::Real, None) => any::<f64>()
                 .prop_map(|number| format!("{:?}", if number.is_finite() { number } else { -1.0 }))
                 .boxed(),
+            // A list fits one Q, and a file has to be there.
+            (Written::Text, None) if row.setting == Param::Rates => Just("auto".into()).boxed(),
             (Written::Text, None) => "[!-~]{1,20}".boxed(),
             _ => panic!("{}: any value of it", row.key),
         }

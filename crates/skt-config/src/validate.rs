@@ -6,6 +6,7 @@ use skt_terms::shown::shown;
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, Warning};
+use super::given_rates;
 use super::launch::LaunchDraft;
 use super::mxp;
 use super::param::{MAX_LIST, Param, in_dat_order};
@@ -117,6 +118,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
         let legal = "0 or 1, with --ft abft".to_owned();
         return Err(ConfigError::OutOfRange { at, value: depth.to_string(), legal });
     }
+    given_rates::settle(&mut spec, draft)?;
     if rules.is_mxp {
         c.warnings.extend(mxp::settle(&mut spec, draft)?);
         c.warnings.extend(mxp::not_in_form(&mut spec, draft, rules.source));

@@ -1,6 +1,7 @@
 //! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
 
 mod bf16;
+mod column_rates;
 mod error;
 mod idle;
 mod interrupt;
@@ -79,6 +80,7 @@ pub fn run<C: Comm>(
     events.announce(&setup::starting_line(world.size(), spec));
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;
+    let spec = &setup.spec;
     events.clear();
     if let Some(Refused { why, passes }) = &setup.refusal {
         if *passes {

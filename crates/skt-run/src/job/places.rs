@@ -118,11 +118,12 @@ pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) ->
     ))
 }
 
-/// What the job has chosen: the library of rank 0, as that of all ranks has its files.
-pub(crate) fn chosen(places: &[RankLocation]) -> Chosen {
+/// What the job has chosen: the library of rank 0, as that of all ranks has its files, and the
+/// measured `rates`.
+pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
     let RankLocation { blas, blas_words, .. } = &places[0];
     let ChosenBlas { named, files, .. } = blas.clone();
-    Chosen { blas: RunBlas { named, words: blas_words.clone(), files } }
+    Chosen { blas: RunBlas { named, words: blas_words.clone(), files }, rates: rates.to_vec() }
 }
 
 /// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
+use super::column_rates;
 use super::error::JobError;
 use super::one_test::{run_plain, run_protected};
 use super::setup::Setup;
@@ -244,7 +245,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         let (run, setup) = (&self.settings.run_id, self.setup);
         let tests = self.spec.tests();
         let header =
-            |part: usize| tests.get(part).map(|it| protect::header_layout(run, part, it.ranks()));
+            |part: usize| tests.get(part).map(|it| protect::test_header_layout(run, part, it));
         let is_keeper = setup.is_first_on_host;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {
@@ -279,7 +280,9 @@ impl<'a, 'e> Tests<'a, 'e> {
         let run = &self.settings.run_id;
         let is_afresh = self.settings.resume == Resume::Never;
         let is_keeper = self.setup.is_first_on_host;
-        let ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
+        let rates = column_rates::measured(self.spec);
+        let who_and_how = (is_keeper, is_afresh);
+        let ledger = Ledger::open(world, self.setup.store, run, who_and_how, rates)?;
         let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
             let spec = record.as_ref().map(|record| &record.spec);
             spec.is_none_or(|spec| tests.get(*test) != Some(spec))

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::bf16;
+use super::column_rates;
 use super::error::JobError;
 use super::idle::IdleWatch;
 use super::options::JobOptions;
@@ -19,7 +20,7 @@ use crate::protect::{
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
-use skt_config::{GemmPrecision, RunSpec, TestSpec};
+use skt_config::{GemmPrecision, RateSource, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
 use skt_health::environment::preflight::{self, DoesNotFit};
@@ -65,6 +66,8 @@ pub(crate) struct Setup<'a> {
     pub environment: Environment,
     /// The rate of DGEMM with all cores in use, as the mean over ranks.
     pub self_test: DgemmSelfTest,
+    /// The run, with the rates of ranks if it measures them.
+    pub spec: RunSpec,
     /// The rates that this start has measured.
     pub rates: MeasuredRates,
     /// Why the job cannot run, if it cannot.
@@ -336,7 +339,7 @@ impl<'a> Setup<'a> {
         let idle = pinning.host().map(IdleWatch::start);
         watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
-        let mut self_test = self_test(world, &team, &environment, test_seconds)?;
+        let (mut self_test, gflops) = self_test(world, &team, &environment, test_seconds)?;
         let lack = collect::first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let idle_cores = idle.map(|watch| watch.idle_cores(threads));
         let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
@@ -385,18 +388,25 @@ impl<'a> Setup<'a> {
             }
         }
         warn_of_one_store(&places, world.rank());
+        let mut spec = spec.clone();
+        if refusal.is_none() {
+            match column_rates::settle(world, &spec, settings, (store, index == 0), gflops)? {
+                Ok(settled) => spec = settled,
+                Err(why) => refusal = Some(Refused::for_good(why)),
+            }
+        }
         let is_as_reference = options.as_reference && !settings.is_on();
         wait.update("memory that processes of earlier starts still have");
         if refusal.is_none() {
-            wait_for_memory(world, spec, settings, options, store, &mut places)?;
+            wait_for_memory(world, &spec, settings, options, store, &mut places)?;
         }
         if refusal.is_none() && !is_as_reference {
-            let lack = lack_of_memory(world, spec, settings, store, &places)?;
+            let lack = lack_of_memory(world, &spec, settings, store, &places)?;
             refusal = lack.map(Refused::for_good);
         }
         // The memory check comes first, as it reports more about what other runs hold.
         if refusal.is_none() && settings.is_on() {
-            let lack = store_hazards::find(world, spec, settings, store, (&places, index))?;
+            let lack = store_hazards::find(world, &spec, settings, store, (&places, index))?;
             refusal = lack.map(Refused::for_good);
         }
         let outlooks = match refusal {
@@ -412,7 +422,7 @@ impl<'a> Setup<'a> {
             rates,
             refusal,
             is_as_reference,
-            memory_note: memory_note(spec, settings, &places),
+            memory_note: memory_note(&spec, settings, &places),
             store,
             memory_progress: MemoryProgress::default(),
             is_first_on_host: index_on_host == 0,
@@ -423,7 +433,8 @@ impl<'a> Setup<'a> {
             _pinning: pinning,
             outlooks,
             part_times: watch.words(),
-            chosen: places::chosen(&places),
+            chosen: places::chosen(&places, column_rates::measured(&spec)),
+            spec,
             places,
         })
     }
@@ -473,6 +484,7 @@ impl Setup<'_> {
                          program, takes checkpoints";
             notes.push(format!("protected: {words}"));
         }
+        notes.extend(column_rates::note(spec).map(|words| format!("rates    : {words}")));
         let none = outlook::too_small(spec, settings);
         notes.extend(none.map(|words| format!("protected: {words}")));
         notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
@@ -514,8 +526,11 @@ fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) 
 }
 
 /// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
-/// core, within bounds.
+/// core, within bounds. Rates that decide on the matrix are measured for as long as any.
 fn self_test_seconds(spec: &RunSpec) -> f64 {
+    if matches!(spec.rates, Some(RateSource::Measured(_))) {
+        return SELF_TEST_SECONDS;
+    }
     let seconds = |test: &TestSpec| {
         let cores = (test.ranks() * test.threads) as f64;
         2.0 / 3.0 * (test.n as f64).powi(3) / (1e9 * cores)
@@ -524,15 +539,17 @@ fn self_test_seconds(spec: &RunSpec) -> f64 {
     (0.1 * all).clamp(SELF_TEST_SECONDS_MIN, SELF_TEST_SECONDS)
 }
 
-/// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach.
+/// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach. Also
+/// returns the Gflop/s of this rank.
 fn self_test<C: Comm>(
     world: &C,
     team: &Team,
     environment: &Environment,
     seconds: f64,
-) -> Result<DgemmSelfTest, JobError> {
+) -> Result<(DgemmSelfTest, f64), JobError> {
     world.barrier()?;
-    let rate = selftest::dgemm_gflops(team, seconds)? / team.threads() as f64;
+    let gflops = selftest::dgemm_gflops(team, seconds)?;
+    let rate = gflops / team.threads() as f64;
     // NaN where a peak is unknown; the sum is NaN then, too.
     let mut sums = [rate, peak::gflops_per_core(team).unwrap_or(f64::NAN)];
     collect::all_sum(world, &mut sums)?;
@@ -547,7 +564,7 @@ fn self_test<C: Comm>(
         host.has_avx2,
         host.nominal_gigahertz,
     );
-    Ok(DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings })
+    Ok((DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings }, gflops))
 }
 
 /// Bytes a second at which a rank reads a matrix of these tests, while all ranks do, as the mean

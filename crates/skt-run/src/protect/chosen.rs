@@ -13,6 +13,9 @@ use skt_checkpoint::checkpoint::agree::Refusal;
 pub struct Chosen {
     /// The BLAS that it calls.
     pub blas: RunBlas,
+    /// The rates of all ranks that the first start has measured, if it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rates: Vec<u32>,
 }
 
 /// The BLAS of a start.
@@ -36,6 +39,11 @@ struct StateOfAnyMethod {
 }
 
 impl Chosen {
+    /// The choices in a `state`, if it is one that this version of the program has written.
+    pub(crate) fn kept_in(state: &[u8]) -> Option<Self> {
+        Some(serde_json::from_slice::<StateOfAnyMethod>(state).ok()?.chosen)
+    }
+
     /// Compares the choices of this start with those in the `state` that it resumes from. Returns a
     /// warning if they give other last bits of x.
     ///
@@ -81,7 +89,8 @@ mod tests {
     fn chosen(named: Option<&str>, words: &str, sum: Option<&str>) -> Chosen {
         let files = sum.map(|sum| ("libx.so".to_owned(), sum.to_owned())).into_iter().collect();
         let named = named.map(str::to_owned);
-        Chosen { blas: RunBlas { named, words: words.to_owned(), files } }
+        let blas = RunBlas { named, words: words.to_owned(), files };
+        Chosen { blas, rates: Vec::new() }
     }
 
     fn state(chosen: &Chosen) -> Vec<u8> {

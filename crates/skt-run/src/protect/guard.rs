@@ -22,7 +22,7 @@ use super::interval::{CheckpointSchedule, GuessedRates};
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
 use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
-use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, state_bytes};
+use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, test_state_bytes};
 use crate::events::{Saved, SavedQueue};
 use crate::ptest;
 use crate::ptest::mxp::{Refined, RefinementGuard};
@@ -335,7 +335,7 @@ pub(super) fn config(
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();
     let refused = |source| CheckpointError::Memory { what: "looking at the store".into(), source };
-    let state_bytes = state_bytes(spec.ranks());
+    let state_bytes = test_state_bytes(spec);
     let config = checkpoint_config(settings, memory, application.to_string(), host, state_bytes);
     let state_seconds = Some(state_seconds as StateSeconds);
     Ok(Config { align_bytes: ALIGN_BYTES, state_seconds, ..config.map_err(refused)? })
@@ -455,7 +455,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         let smallest = Geometry { members, parities: self.settings.parities };
         record.memory = memory_split(&self.spec, &self.settings, Some(smallest));
         record.protection = Some(self.protection());
-        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let capacity_bytes = test_state_bytes(&self.spec);
         self.recorder.result(record, self.costs.taken.clone(), samples, capacity_bytes)
     }
 
@@ -528,7 +528,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         state.panel = next;
         state.elapsed_seconds = self.recorder.seconds();
         state.costs.checkpoints += 1;
-        let capacity_bytes = state_bytes(self.checkpointer.comm().size());
+        let capacity_bytes = test_state_bytes(&self.spec);
         let (state, bytes) = result::fit(state, capacity_bytes, |state| &mut state.restarts);
         let begun = self.begun.take();
         let (stats, skew_seconds) = match &begun {

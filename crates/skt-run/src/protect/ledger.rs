@@ -64,6 +64,8 @@ pub(super) struct Content {
     pub(super) notes: u64,
     /// The latest note about each unfinished test, by its number.
     pub(super) begun: Results,
+    /// The rates of all ranks that the first start has measured, if it has.
+    pub(super) rates: Vec<u64>,
 }
 
 /// Why results cannot be kept or found.
@@ -79,21 +81,20 @@ pub enum LedgerError {
 
 impl<'a> Ledger<'a> {
     /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
-    /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
-    /// `is_keeper`. Collective.
+    /// and keeps it on all nodes, with the measured `rates` of all ranks if it has none. The
+    /// results are the same on all ranks. One process of each node `is_keeper`. Collective.
     pub fn open<C: Comm>(
         world: &C,
         store: &'a (dyn Store + Send + Sync),
         run: &str,
-        is_keeper: bool,
-        is_afresh: bool,
+        (is_keeper, is_afresh): (bool, bool),
+        rates: &[u32],
     ) -> Result<Self, LedgerError> {
         let found = found(store, run, ROLE)?;
         let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
         let contents: Vec<Content> =
             found.into_iter().filter_map(|(_, _, content)| content).collect();
-        let own = contents.iter().filter(|_| !is_afresh).max_by_key(|content| content.age());
-        let own = own.cloned().unwrap_or_default();
+        let own = if is_afresh { Content::default() } else { latest(&contents) };
         let mut content = newest(world, own.clone())?;
         let is_new = content.life == 0;
         if is_new {
@@ -111,6 +112,9 @@ impl<'a> Ledger<'a> {
             left.push(id);
         }
         content.left = union(world, &left)?;
+        if content.rates.is_empty() {
+            content.rates = rates.iter().copied().map(u64::from).collect();
+        }
         let keeper = is_keeper.then(|| world.rank());
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
         // All ranks have looked before any segment is removed.
@@ -229,6 +233,26 @@ impl<'a> Ledger<'a> {
     }
 }
 
+/// The rates of all ranks that an earlier start of `run` has measured; none if it has not.
+/// Collective.
+///
+/// # Errors
+/// When a rank cannot be reached, or the store fails.
+pub(crate) fn kept_rates<C: Comm>(
+    world: &C,
+    store: &dyn Store,
+    run: &str,
+) -> Result<Vec<u32>, LedgerError> {
+    let contents = found(store, run, ROLE)?.into_iter().filter_map(|(_, _, content)| content);
+    let newest = newest(world, latest(&contents.collect::<Vec<_>>()))?;
+    Ok(newest.rates.into_iter().filter_map(|rate| u32::try_from(rate).ok()).collect())
+}
+
+/// The newest of these contents, or an empty one.
+fn latest(contents: &[Content]) -> Content {
+    contents.iter().max_by_key(|content| content.age()).cloned().unwrap_or_default()
+}
+
 fn segment_name(
     run: &str,
     role: &str,
@@ -339,7 +363,7 @@ impl Content {
     /// and these; the number of results, and for each the number of its test, its length and its
     /// bytes; the test after which there were no images and the checksum of the levels, or
     /// [`NOTHING`]; the number of notes; the notes of unfinished tests, in the form of the results;
-    /// padding to whole words.
+    /// padding to whole words; the rates.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -362,6 +386,7 @@ impl Content {
         bytes.extend(self.notes.to_le_bytes());
         list(&self.begun, &mut bytes);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.extend(self.rates.iter().flat_map(|rate| rate.to_le_bytes()));
         let sum = checksum(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -397,7 +422,10 @@ impl Content {
         let no_images = Some(no_images).filter(|it| *it != NOTHING);
         let notes = word(&mut rest)?;
         let begun = list(&mut rest)?;
-        Some(Self { life, left, results, no_images, notes, begun })
+        // Before them is the padding.
+        let (_, words) = rest.as_rchunks::<8>();
+        let rates = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
+        Some(Self { life, left, results, no_images, notes, begun, rates })
     }
 }
 
@@ -424,7 +452,7 @@ mod tests {
     ) -> Vec<R> {
         let ran = threads::run(folders.len(), |world| {
             let store = Files::in_folder(folders[world.rank()].path());
-            let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
+            let mut ledger = Ledger::open(&world, &store, "run", (true, is_afresh), &[]).unwrap();
             Ok::<_, CommError>(act(&world, &store, &mut ledger))
         });
         ran.into_iter().map(Result::unwrap).collect()
@@ -516,6 +544,30 @@ mod tests {
         assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
     }
 
+    /// The rates of the first start are those of all starts, even if most nodes are lost.
+    #[test]
+    fn rates_are_those_of_the_first_start() {
+        let mut nodes = folders(3);
+        let start = |nodes: &[tempfile::TempDir], is_afresh: bool, measured: u32| {
+            let ran = threads::run(3, |world| {
+                let store = Files::in_folder(nodes[world.rank()].path());
+                let kept = kept_rates(&world, &store, "run").unwrap();
+                world.barrier()?;
+                Ledger::open(&world, &store, "run", (true, is_afresh), &[measured; 3]).unwrap();
+                Ok::<_, CommError>(kept)
+            });
+            let kept: Vec<_> = ran.into_iter().map(Result::unwrap).collect();
+            assert!(kept.iter().all(|other| *other == kept[0]));
+            kept[0].clone()
+        };
+        assert_eq!(start(&nodes, false, 15), [0; 0]);
+        (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
+        assert_eq!(start(&nodes, false, 25), [15; 3]);
+        nodes[1] = folders(1).remove(0);
+        assert_eq!(start(&nodes, true, 35), [15; 3]);
+        assert_eq!(start(&nodes, false, 45), [35; 3], "begun from scratch");
+    }
+
     /// Only an empty ledger that this start made goes with a refused start.
     #[test]
     fn refused_start_removes_its_empty_ledger() {
@@ -595,9 +647,9 @@ mod tests {
         let highest = SegmentName::new("run", &format!("{ROLE}{}", u64::MAX), 0).unwrap();
         drop(store.create(&highest, 8).unwrap());
         threads::run(1, |world| {
-            let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
+            let mut ledger = Ledger::open(&world, &store, "run", (true, false), &[]).unwrap();
             ledger.add(&world, [(0, b"one".to_vec())].into(), &[])?.unwrap();
-            assert_eq!(Ledger::open(&world, &store, "run", true, false).unwrap().done(), 1);
+            assert_eq!(Ledger::open(&world, &store, "run", (true, false), &[]).unwrap().done(), 1);
             Ok::<_, CommError>(())
         })
         .remove(0)
@@ -614,6 +666,7 @@ mod tests {
             no_images: Some(NoImages { after: 2, levels: 21 }),
             notes: 5,
             begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
+            rates: Vec::new(),
         };
         let words = |no_images: [u64; 2]| {
             let before = [7, 1, 3, 4, 1, 0, 8, 11];
@@ -628,7 +681,12 @@ mod tests {
         assert_eq!(Content::decode(&words([2, 21])), Some(content.clone()));
         let unknown = Content { no_images: None, ..content };
         assert_eq!(unknown.encode(), words([u64::MAX, 0]));
-        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown));
+        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown.clone()));
+        let measured = Content { rates: vec![41, 43], ..unknown };
+        let bytes = measured.encode();
+        let whole = words([u64::MAX, 0]);
+        assert_eq!(bytes[8..], [&whole[8..], &[41u64, 43].map(u64::to_le_bytes).concat()].concat());
+        assert_eq!(Content::decode(&bytes), Some(measured));
     }
 
     #[test]
@@ -636,7 +694,9 @@ mod tests {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
         let begun = Results::from([(4, vec![2; 9])]);
-        let unseen = Content { life: 7, left, results, notes: 5, begun, ..Content::default() };
+        let rates = vec![15, 25];
+        let unseen =
+            Content { life: 7, left, results, notes: 5, begun, rates, ..Content::default() };
         assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
         let content = Content { no_images: Some(NoImages { after: 0, levels: 1 }), ..unseen };
         let bytes = content.encode();

@@ -41,6 +41,7 @@ pub use skt_config::protection::{Every, Inject, MAX_MEMBERS, Settings, What, rea
 pub use skt_store::segments::role::is_mark;
 pub use skt_store::segments::{lock as hold, run_bytes, sweep};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
+pub(crate) use split::test_header_layout;
 pub use split::{
     form_groups, format_memory, header_layout, memory_split, process_rows, segment_bytes,
     segment_layout, smallest_group,

@@ -22,9 +22,14 @@ pub(super) const ALIGN_BYTES: usize = 4096;
 
 /// Bytes in the header of a segment, in a job of `ranks`, for what a checkpoint has besides the
 /// matrix, or for the result of the test. They suffice at least for the latest restart, which may
-/// list every second rank.
+/// list every second rank, and for measured rates of all ranks.
 pub(super) fn state_bytes(ranks: usize) -> usize {
     (36 << 10) + 8 * ranks
+}
+
+/// [`state_bytes`] of a test: with its list of rates, which is in its result.
+pub(super) fn test_state_bytes(spec: &TestSpec) -> usize {
+    state_bytes(spec.ranks()) + 25 * spec.rates.len()
 }
 
 /// The shape of the region of every rank: that of the largest part of the matrix or, with
@@ -204,20 +209,24 @@ pub fn header_layout(run: &str, part: usize, ranks: usize) -> HeaderLayout {
     HeaderLayout::new(&run_of_test(run, part), ranks, state_bytes(ranks))
 }
 
+/// The layout of the headers of the segments of a test, which is test `part` of `run`.
+pub(crate) fn test_header_layout(run: &str, part: usize, spec: &TestSpec) -> HeaderLayout {
+    HeaderLayout::new(&run_of_test(run, part), spec.ranks(), test_state_bytes(spec))
+}
+
 /// The layout of a rank's segment, after the page of the store.
 pub fn segment_layout(
     spec: &TestSpec,
     settings: &Settings,
     geometry: Geometry,
 ) -> (HeaderLayout, SegmentLayout) {
-    let ranks = spec.ranks();
     // Without parities any legal geometry gives the same layout.
     let geometry = match settings.method {
         Method::Abft => Geometry { members: 2, parities: 1 },
         _ => geometry,
     };
     // From test 10 on the name is longer, and a header may take one more page of the alignment.
-    let header = header_layout(&settings.run_id, 0, ranks);
+    let header = test_header_layout(&settings.run_id, 0, spec);
     let (shapes, areas) = ([region_shape(spec, settings)], settings.method.areas());
     let layout = SegmentLayout::new(
         header.bytes(),

@@ -267,6 +267,7 @@ fn facts() -> skt_run::record::RunFacts {
             host: host::this_host(),
             memory: memory::this_process(),
             blas: library::loaded(),
+            blas_choice: None,
             mpi_library: Some("Open MPI v4.1.4".into()),
             hosts: vec![HostRanks { host: "n1".into(), ranks: 1 }],
             pinning: "pinned, one to a core".into(),

@@ -61,6 +61,7 @@ pub fn facts() -> RunFacts {
                 version: Some("OpenBLAS 0.3.21".to_string()),
                 kernel: Some("SkylakeX".to_string()),
             },
+            blas_choice: None,
             mpi_library: Some("Open MPI v4.1.4".to_string()),
             hosts: vec![HostRanks { host: "n1".to_string(), ranks: 1 }],
             pinning: "pinned, one to a core".to_string(),

@@ -121,8 +121,9 @@ pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) ->
 /// What the job has chosen: the library of rank 0, as that of all ranks has its files.
 pub(crate) fn chosen(places: &[RankLocation]) -> Chosen {
     let RankLocation { blas, blas_words, .. } = &places[0];
-    let ChosenBlas { named, files, .. } = blas.clone();
-    Chosen { blas: RunBlas { named, words: blas_words.clone(), files } }
+    let (named, files) = (blas.library().map(str::to_owned), blas.files.clone());
+    let by_auto = blas.choice.is_some();
+    Chosen { blas: RunBlas { named, by_auto, words: blas_words.clone(), files } }
 }
 
 /// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the

@@ -277,7 +277,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         let run = &self.settings.run_id;
         let is_afresh = self.settings.resume == Resume::Never;
         let is_keeper = self.setup.is_first_on_host;
-        let ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
+        let mut ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
         let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
             let spec = record.as_ref().map(|record| &record.spec);
             spec.is_none_or(|spec| tests.get(*test) != Some(spec))
@@ -285,6 +285,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         if let Some((test, _)) = ledger.results().find(is_of_another) {
             return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
         }
+        ledger.note_blas(&self.setup.chosen.blas)?;
         self.ledger = Some(Rc::new(RefCell::new(ledger)));
         Ok(())
     }

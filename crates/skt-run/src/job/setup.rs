@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bf16;
 use super::error::JobError;
 use super::idle::IdleWatch;
 use super::options::JobOptions;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
+use super::{bf16, blas};
 use super::{store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{
@@ -149,6 +149,7 @@ fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning)
         host: host::this_host(),
         memory: memory::this_process(),
         blas: library::loaded(),
+        blas_choice: options.blas.choice.clone(),
         mpi_library: options.mpi_library.clone(),
         hosts: places::hosts(places),
         pinning: pinning.words(),
@@ -321,6 +322,11 @@ impl<'a> Setup<'a> {
         let injector =
             FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         let injector = Arc::new(injector);
+        let blas = blas::settle(world, spec, settings, options, store)?;
+        if blas.choice.is_some() {
+            watch.end_part("choice of the BLAS");
+        }
+        let options = &JobOptions { blas, ..options.clone() };
         // Our own threads call the BLAS, each for itself.
         library::use_one_thread();
         let mut wait = Announced::begin("all ranks to find their stores");

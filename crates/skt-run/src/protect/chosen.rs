@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_health::environment::library::{LINKED, LibraryId};
 
 /// The choices of a start, the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,9 @@ pub struct RunBlas {
     /// The value of `--blas`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
+    /// Whether this start chose it (`--blas auto`).
+    #[serde(skip)]
+    pub by_auto: bool,
     /// The library with its version and kernel on rank 0, in words.
     pub words: String,
     /// Checksums of the library's files, by their names; none if it is the linked one.
@@ -53,7 +57,8 @@ impl Chosen {
             there.shown(),
             here.shown()
         );
-        if there.files != here.files && here.named.is_none() {
+        let is_asked_for = here.named.is_some() && !here.by_auto;
+        if there.files != here.files && !is_asked_for {
             let before = there.named.as_deref().unwrap_or("linked");
             return Err(Refusal::OtherChoice {
                 why: format!(
@@ -66,8 +71,20 @@ impl Chosen {
     }
 }
 
+/// The BLAS in the state of a checkpoint; none in the result of a test.
+pub(super) fn kept_in(state: &[u8]) -> Option<RunBlas> {
+    serde_json::from_slice(state).ok().map(|state: StateOfAnyMethod| state.chosen.blas)
+}
+
 impl RunBlas {
-    fn shown(&self) -> String {
+    /// The library, wherever it is.
+    pub fn id(&self) -> LibraryId {
+        let name = self.named.as_deref().unwrap_or(LINKED).to_owned();
+        LibraryId { name, files: self.files.clone() }
+    }
+
+    /// The library in words, with the name and the checksum of a file.
+    pub fn shown(&self) -> String {
         let file = self.files.iter().next();
         let file = file.map_or("linked".to_owned(), |(name, sum)| format!("{name}, {sum}"));
         format!("{} ({file})", self.words)
@@ -81,7 +98,7 @@ mod tests {
     fn chosen(named: Option<&str>, words: &str, sum: Option<&str>) -> Chosen {
         let files = sum.map(|sum| ("libx.so".to_owned(), sum.to_owned())).into_iter().collect();
         let named = named.map(str::to_owned);
-        Chosen { blas: RunBlas { named, words: words.to_owned(), files } }
+        Chosen { blas: RunBlas { named, by_auto: false, words: words.to_owned(), files } }
     }
 
     fn state(chosen: &Chosen) -> Vec<u8> {

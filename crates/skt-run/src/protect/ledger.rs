@@ -10,10 +10,12 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::chosen::RunBlas;
 use super::result;
 use super::segments::sweep_tests;
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::record::StartId;
+use skt_health::environment::library::LibraryId;
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_store::codec::checksum;
 use skt_store::store::{SegmentInfo, SegmentName, Store, StoreError};
@@ -64,6 +66,8 @@ pub(super) struct Content {
     pub(super) notes: u64,
     /// The latest note about each unfinished test, by its number.
     pub(super) begun: Results,
+    /// The BLAS of the last start, as JSON; none if it was the linked one.
+    pub(super) blas: Vec<u8>,
 }
 
 /// Why results cannot be kept or found.
@@ -210,6 +214,25 @@ impl<'a> Ledger<'a> {
         self.keep()
     }
 
+    /// Notes the BLAS of this start, the same on all ranks.
+    ///
+    /// # Errors
+    /// When the store refuses; the earlier note stays.
+    pub(crate) fn note_blas(&mut self, blas: &RunBlas) -> Result<(), StoreError> {
+        let is_linked = blas.id().is_same(&LibraryId::linked());
+        let note =
+            if is_linked { Vec::new() } else { serde_json::to_vec(blas).expect("plain data") };
+        if note == self.content.blas {
+            return Ok(());
+        }
+        if !self.is_new {
+            // It replaces the note of an earlier start, on nodes that miss it, too.
+            self.content.notes += 1;
+        }
+        self.content.blas = note;
+        self.keep()
+    }
+
     /// Removes this node's segment if nothing is known of the run but that this start began it: a
     /// start that all ranks refuse leaves none. Whatever another start may need stays: results,
     /// notes about tests that have begun, and the starts of segments out of reach.
@@ -267,6 +290,19 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
         Some(_) => Ok(content(store, info)?.map(|content| content.id())),
         None => Ok(None),
     }
+}
+
+/// The BLAS of the last start of `run`, by the newest ledger on any node, the same on all ranks; none
+/// if there is no ledger. Collective.
+pub(super) fn noted_blas<C: Comm>(
+    world: &C,
+    store: &dyn Store,
+    run: &str,
+) -> Result<Option<RunBlas>, LedgerError> {
+    let own = found(store, run, ROLE)?.into_iter().filter_map(|(_, _, content)| content);
+    let newest = newest(world, own.max_by_key(Content::age).unwrap_or_default())?;
+    let noted = || serde_json::from_slice(&newest.blas).unwrap_or_default();
+    Ok((newest.life != 0).then(noted))
 }
 
 /// Gives all ranks the newest content that any rank has. Collective.
@@ -339,7 +375,8 @@ impl Content {
     /// and these; the number of results, and for each the number of its test, its length and its
     /// bytes; the test after which there were no images and the checksum of the levels, or
     /// [`NOTHING`]; the number of notes; the notes of unfinished tests, in the form of the results;
-    /// padding to whole words.
+    /// the length and the bytes of the note about the BLAS, unless it is empty; padding to whole
+    /// words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -361,6 +398,10 @@ impl Content {
         bytes.extend(levels.to_le_bytes());
         bytes.extend(self.notes.to_le_bytes());
         list(&self.begun, &mut bytes);
+        if !self.blas.is_empty() {
+            bytes.extend((self.blas.len() as u64).to_le_bytes());
+            bytes.extend(&self.blas);
+        }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
         let sum = checksum(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
@@ -397,7 +438,9 @@ impl Content {
         let no_images = Some(no_images).filter(|it| *it != NOTHING);
         let notes = word(&mut rest)?;
         let begun = list(&mut rest)?;
-        Some(Self { life, left, results, no_images, notes, begun })
+        let length = word(&mut rest).unwrap_or(0);
+        let blas = rest.get(..usize::try_from(length).ok()?)?.to_vec();
+        Some(Self { life, left, results, no_images, notes, begun, blas })
     }
 }
 
@@ -614,6 +657,7 @@ mod tests {
             no_images: Some(NoImages { after: 2, levels: 21 }),
             notes: 5,
             begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
+            blas: Vec::new(),
         };
         let words = |no_images: [u64; 2]| {
             let before = [7, 1, 3, 4, 1, 0, 8, 11];
@@ -635,8 +679,9 @@ mod tests {
     fn torn_segment_is_skipped() {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
-        let begun = Results::from([(4, vec![2; 9])]);
-        let unseen = Content { life: 7, left, results, notes: 5, begun, ..Content::default() };
+        let (begun, blas) = (Results::from([(4, vec![2; 9])]), b"a library".to_vec());
+        let unseen =
+            Content { life: 7, left, results, notes: 5, begun, blas, ..Content::default() };
         assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
         let content = Content { no_images: Some(NoImages { after: 0, levels: 1 }), ..unseen };
         let bytes = content.encode();

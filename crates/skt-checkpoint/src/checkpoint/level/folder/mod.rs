@@ -33,9 +33,11 @@ use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
+use super::super::header::HeaderLayout;
 use super::super::record::StartId;
 use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
+use super::format::{SealState, read_seal};
 
 mod owner;
 mod slot;
@@ -293,6 +295,36 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
         tests.extend(names.iter().filter_map(|name| Some(parse_name(name)?.0)));
     }
     Ok(tests)
+}
+
+/// The state in the newest images of a run of this user in `parent` that are complete, of its latest
+/// test, with the number of the test and their generation; none if there are no such images.
+///
+/// # Errors
+/// Any error of the system; also when the run's folder can be used by others, or is a link.
+pub fn newest_state(
+    parent: &Path,
+    run: &str,
+) -> io::Result<Option<((usize, Generation), Vec<u8>)>> {
+    let above = File::open(parent).map_err(at_parent(parent))?;
+    let mut all = Vec::new();
+    for folder in folders_of(&above, parent, run, 0)? {
+        let names = folder.names().map_err(at(&folder.path))?;
+        all.extend(names.iter().filter_map(|name| parse_name(name)));
+    }
+    all.sort_unstable_by_key(|(test, file)| std::cmp::Reverse((*test, file.generation)));
+    let header = HeaderLayout::new(run, 1, 0);
+    for (test, file) in all {
+        for folder in folders_of(&above, parent, run, test)? {
+            for id in file.images() {
+                let Ok(mut slot) = folder.open(file, id.rank) else { continue };
+                if let Ok(SealState::Sealed(seal)) = read_seal(&header, &mut *slot) {
+                    return Ok(Some(((test, file.generation), seal.record.state().to_vec())));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The folders of a run in `parent`, which is open as `above`. There is one, unless another user

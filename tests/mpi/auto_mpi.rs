@@ -33,8 +33,10 @@ fn auto_runs_what_it_writes() {
     for what in chosen {
         assert!(ended.err.contains(&format!("auto: {what} ")), "{what}: {}", ended.err);
     }
+    assert!(ended.err.contains("blas: auto takes linked: "), "{}", ended.err);
     let [toml, dat] = ["HPL.toml", "HPL.dat"].map(|file| read(&folder.path().join(file)));
     assert_eq!((&toml.n, &toml.nb, &toml.grids), (&dat.n, &dat.nb, &dat.grids));
+    assert_eq!(toml.blas.as_deref(), Some("linked"));
     let line = ended.out.lines().find(|line| line.starts_with("WR")).expect("a result");
     assert_eq!(line.split_whitespace().nth(1), Some(&*toml.n[0].to_string()), "{line}");
     for again in ["--config HPL.toml", "--config HPL.dat --ft none"] {

@@ -59,6 +59,14 @@ pub struct ChosenBlas {
 }
 
 impl ChosenBlas {
+    /// Once this process calls what `auto` has chosen: that library as one which the user names.
+    /// Any other one as it is.
+    pub fn named_as_settled(&self) -> Self {
+        let settled = self.trials.as_ref().and_then(|trials| trials.known().settled);
+        let Some((LibraryId { name, files }, choice)) = settled else { return self.clone() };
+        Self { named: Some(name), files, choice: Some(choice), ..Self::default() }
+    }
+
     /// The value of `--blas` that names the library which is called.
     pub fn library(&self) -> Option<&str> {
         self.choice.as_ref().map(|choice| &*choice.library).or(self.named.as_deref())

@@ -250,6 +250,8 @@ fn a_restart_with_auto_takes_the_library_of_the_first_start() {
         assert!(!ended.ok && ended.text.contains(refused), "{}", ended.text);
         assert!(ended.text.contains("it is not found there. Install"), "{}", ended.text);
         std::fs::rename(at("elsewhere.so"), at("libblis.so")).unwrap();
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.text.contains("add --blas blis, or continue"), "{}", ended.text);
         let ended = job.start(&["--blas", "auto"]);
         assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
         let why = "blas: auto takes blis: an earlier start of this run has called it";

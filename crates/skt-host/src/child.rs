@@ -18,9 +18,9 @@ pub fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<Exi
     Ok(None)
 }
 
-/// Polls until `child` has ended or `is_done`, but not for longer than `patience`, of which the time
-/// does not count for which one of its threads was ready to run and had no core. Returns whether
-/// that was so. `is_done` is called once more after the end.
+/// Polls until `child` has ended or `is_done`, but not for longer than `patience`; the time does
+/// not count for which one of its threads was ready to run and had no core. Returns whether that
+/// was so. `is_done` is called once more after the end.
 pub fn until_while_served(
     child: &mut Child,
     patience: Duration,

@@ -12,15 +12,13 @@ use super::options::JobOptions;
 use crate::protect::{self, RunBlas, Settings};
 use skt_config::RunSpec;
 use skt_health::environment::library::{
-    AUTO, AutoTrials, BlasChoice, ChosenBlas, KnownBlas, LibraryId, RatedBlas, fastest, on_all,
+    AUTO, AutoTrials, BlasChoice, ChosenBlas, KnownBlas, LibraryId, ROUNDS, RatedBlas, fastest,
+    on_all,
 };
 use skt_host::messages;
 use skt_host::waits::Announced;
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_store::store::Store;
-
-/// Measurements of each library: the best counts, as other programs only ever slow one down.
-const ROUNDS: usize = 3;
 
 /// What a rank knows of the libraries; none if it could not read that it is to choose.
 #[derive(Serialize, Deserialize)]
@@ -123,14 +121,7 @@ fn fastest_on_all<C: Comm>(
 ) -> Result<Result<Agreed, String>, CommError> {
     let tried: Vec<_> = ranks.iter().map(|(at, known)| (at.clone(), known.tried.clone())).collect();
     let libraries = on_all(&tried);
-    let mut rated: Vec<RatedBlas> = libraries
-        .iter()
-        .map(|it| RatedBlas {
-            name: it.id.name.clone(),
-            gflops_per_core: None,
-            refused: it.refused.clone(),
-        })
-        .collect();
+    let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
     let serving: Vec<usize> = (0..rated.len()).filter(|&at| rated[at].refused.is_none()).collect();
     // One alone needs no rate.
     if serving.len() > 1 {

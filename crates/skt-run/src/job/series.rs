@@ -285,7 +285,11 @@ impl<'a, 'e> Tests<'a, 'e> {
         if let Some((test, _)) = ledger.results().find(is_of_another) {
             return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
         }
-        ledger.note_blas(&self.setup.chosen.blas)?;
+        let blas = &self.setup.chosen.blas;
+        // A start that names none is refused if the data of the run is of another than the linked.
+        if ledger.is_new() || blas.named.is_some() {
+            ledger.note_blas(blas)?;
+        }
         self.ledger = Some(Rc::new(RefCell::new(ledger)));
         Ok(())
     }

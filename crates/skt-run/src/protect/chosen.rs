@@ -117,6 +117,9 @@ mod tests {
         let why = chosen(None, "Y", None).check(&first).unwrap_err().to_string();
         let want = "computed with the BLAS X 1 (libx.so, 77), and this start has Y (linked)";
         assert!(why.contains(want) && why.contains("add --blas x"), "{why}");
+        let mut by_auto = chosen(Some("y"), "Y", Some("78"));
+        by_auto.blas.by_auto = true;
+        assert!(by_auto.check(&first).unwrap_err().to_string().contains("add --blas x"));
         for other in [chosen(Some("linked"), "Y", None), chosen(Some("x"), "X 1", Some("78"))] {
             let warning = other.check(&first).unwrap().expect("a warning");
             assert!(warning.contains("last bits of x may differ"), "{warning}");

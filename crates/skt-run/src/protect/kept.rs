@@ -13,7 +13,7 @@ use skt_solver::comm::{Comm, collect};
 use skt_store::store::Store;
 
 /// The BLAS of the last start of the run, the same on all ranks; none if no start has left
-/// anything, or the run begins anew. Collective.
+/// anything, or the run begins from scratch. Collective.
 pub fn kept_blas<C: Comm>(
     world: &C,
     store: &(dyn Store + Send + Sync),

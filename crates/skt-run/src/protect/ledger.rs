@@ -292,8 +292,8 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
     }
 }
 
-/// The BLAS of the last start of `run`, by the newest ledger on any node, the same on all ranks; none
-/// if there is no ledger. Collective.
+/// The BLAS of the last start of `run`, by the newest ledger on any node, the same on all ranks;
+/// none if there is no ledger. Collective.
 pub(super) fn noted_blas<C: Comm>(
     world: &C,
     store: &dyn Store,
@@ -557,6 +557,42 @@ mod tests {
         assert_eq!(noted(&nodes, true, b"new"), [None, None], "begun from scratch");
         assert_eq!(start(&nodes, false, b"result")[0], Vec::<Vec<u8>>::new());
         assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
+    }
+
+    /// All ranks know the library of the last start that named one, even if most nodes are lost.
+    #[test]
+    fn the_library_of_an_earlier_start_is_known() {
+        let mut nodes = folders(2);
+        let blas = |name: &str| {
+            let files = (name != "linked").then(|| ("lib.so".to_owned(), name.to_owned()));
+            RunBlas {
+                named: Some(name.to_owned()),
+                files: files.into_iter().collect(),
+                ..RunBlas::default()
+            }
+        };
+        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: &str| {
+            let ran = on_nodes(nodes, is_afresh, |world, store, ledger| {
+                let known = noted_blas(world, store, "run").unwrap().expect("a ledger");
+                world.barrier().unwrap();
+                ledger.note_blas(&blas(note)).unwrap();
+                known
+            });
+            assert!(ran.iter().all(|known| *known == ran[0]));
+            ran[0].clone()
+        };
+        assert_eq!(noted(&nodes, false, "one"), RunBlas::default(), "the linked one");
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        assert_eq!(noted(&nodes, false, "two"), blas("one"));
+        // One node has missed the second note, the other has nothing.
+        (nodes[0], nodes[1]) = (away, folders(1).remove(0));
+        assert_eq!(noted(&nodes, false, "linked"), blas("one"));
+        assert_eq!(noted(&nodes, false, "three"), RunBlas::default());
+        assert_eq!(noted(&nodes, true, "four"), RunBlas::default(), "begun from scratch");
+        let none = threads::run(1, |world| {
+            noted_blas(&world, &Files::in_folder(folders(1)[0].path()), "run")
+        });
+        assert!(none.into_iter().all(|known| known.unwrap().is_none()), "no ledger");
     }
 
     /// Only an empty ledger that this start made goes with a refused start.

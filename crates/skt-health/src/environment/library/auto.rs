@@ -1,7 +1,7 @@
 //! `--blas auto` in one process: its libraries are tried before MPI starts, and timed when all
 //! ranks have started, so that those of a node compute at once.
 //!
-//! Each library has a process of its own, as it may crash or hang, and as two libraries in one
+//! Each library has a separate process, as it may crash or hang, and as two libraries in one
 //! process may disturb each other. The processes wait while they are not asked: many networks
 //! forbid a fork once MPI has started. A restart asks none of them.
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use skt_solver::blas::{check, load};
 
-use super::decision::{RatedBlas, TriedBlas, flaw};
+use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
 use super::process::{STARTS, TrialProcess};
 use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
 use super::{LINKED, LibraryId, MAX_TIMES_PLAIN, candidates, patience};
@@ -137,6 +137,26 @@ impl AutoTrials {
         state.known.settled = Some((library.clone(), choice.clone()));
         Ok(())
     }
+}
+
+/// The libraries of this process, with their rates on one core.
+pub fn rated_here(depths: &[usize]) -> Vec<RatedBlas> {
+    let trials = AutoTrials::begin(depths);
+    let libraries = trials.known().tried;
+    let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
+    for _ in 0..ROUNDS {
+        let all = rated.iter_mut().zip(&libraries);
+        for (rated, library) in all.filter(|(rated, _)| rated.refused.is_none()) {
+            match trials.measure(&library.id) {
+                Ok(gflops) => {
+                    let best = rated.gflops_per_core.map_or(gflops, |best| best.max(gflops));
+                    rated.gflops_per_core = Some(best);
+                }
+                Err(why) => (rated.gflops_per_core, rated.refused) = (None, Some(why)),
+            }
+        }
+    }
+    rated
 }
 
 impl State {

@@ -7,6 +7,10 @@ use super::{LINKED, LibraryId};
 /// The gain in rate for which another library is taken than the linked one: less may be noise.
 const MIN_GAIN: f64 = 0.03;
 
+/// Measurements of each library, in turn: the best counts, as other programs only ever slow one
+/// down.
+pub const ROUNDS: usize = 3;
+
 /// A library that a rank has tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedBlas {
@@ -26,6 +30,23 @@ pub struct RatedBlas {
     pub gflops_per_core: Option<f64>,
     /// Why it is refused, if it is.
     pub refused: Option<String>,
+}
+
+impl RatedBlas {
+    /// A library without a rate so far.
+    pub fn unmeasured(tried: &TriedBlas) -> Self {
+        let TriedBlas { id, refused } = tried;
+        Self { name: id.name.clone(), gflops_per_core: None, refused: refused.clone() }
+    }
+
+    /// The library, with its rate or why it is refused.
+    pub fn words(&self) -> String {
+        match (&self.refused, self.gflops_per_core) {
+            (Some(why), _) => format!("{} is refused: {why}", self.name),
+            (None, Some(rate)) => format!("{} {rate:.1} Gflop/s a core", self.name),
+            (None, None) => self.name.clone(),
+        }
+    }
 }
 
 /// What a rank has tried, and where it is, in words.

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 use skt_solver::blas::{check, load};
 
 use super::kernel::VARIABLE;
-pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas};
-pub use decision::{RankTried, RatedBlas, TriedBlas, fastest, on_all};
+pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas, rated_here};
+pub use decision::{ROUNDS, RankTried, RatedBlas, TriedBlas, fastest, on_all};
 use process::{STARTS, TrialProcess};
 use trial::{Answer, Line};
 

@@ -90,7 +90,7 @@ fn lines(printed: &[u8]) -> impl Iterator<Item = Line> {
     whole.lines().filter_map(Line::read).collect::<Vec<_>>().into_iter()
 }
 
-/// The answer in what a process has `printed` since the step `during`, which ended with `status`, or
+/// The answer in what a process has `printed` since the step `during`. It ended with `status`, or
 /// was killed after `patience`.
 fn answer_in(
     printed: &[u8],

@@ -52,7 +52,7 @@ pub(super) enum Line {
     Refused(Refusal),
     /// The library has passed.
     Passed(Answer),
-    /// Its rate in Gflop/s.
+    /// The rate of the library in Gflop/s.
     Rate(f64),
 }
 
@@ -181,7 +181,7 @@ fn load_one_of(names: Vec<String>) -> Result<String, Refusal> {
                 let is_no_other =
                     matches!(&why, LoadError::Loader(text) if text.starts_with(&absent));
                 // The first message is that for the name that most libraries have; one about a
-                // file that is there tells more.
+                // file that is there is more precise.
                 if first.as_ref().is_none_or(|it| it.is_no_other && !is_no_other) {
                     first = Some(Refusal { why: why.to_string(), is_no_other });
                 }

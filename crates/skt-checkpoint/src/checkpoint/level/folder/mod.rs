@@ -297,7 +297,7 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
     Ok(tests)
 }
 
-/// The state in the newest images of a run of this user in `parent` that are complete, of its latest
+/// The state in the newest complete images that a run of this user has in `parent`, of its latest
 /// test, with the number of the test and their generation; none if there are no such images.
 ///
 /// # Errors

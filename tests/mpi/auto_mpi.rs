@@ -28,7 +28,9 @@ fn residual(report: &str) -> &str {
 #[test]
 fn auto_runs_what_it_writes() {
     let folder = TempDir::new().unwrap();
-    let ended = run(folder.path(), 2, "auto --blas linked --time 8s --json auto.json --progress off").expect(0);
+    let ended =
+        run(folder.path(), 2, "auto --blas linked --time 8s --json auto.json --progress off")
+            .expect(0);
     let chosen = ["grid", "nb", "depth", "nbmin", "rfact", "pfact", "swap", "bcast", "N ="];
     for what in chosen {
         assert!(ended.err.contains(&format!("auto: {what} ")), "{what}: {}", ended.err);
@@ -74,7 +76,8 @@ fn auto_refuses_what_it_cannot_do() {
 #[test]
 fn auto_leaves_memory_for_the_protection_asked_for() {
     let folder = TempDir::new().unwrap();
-    let ended = run(folder.path(), 4, "auto --blas linked --time 8s --ft self --progress off").expect(0);
+    let ended =
+        run(folder.path(), 4, "auto --blas linked --time 8s --ft self --progress off").expect(0);
     assert!(ended.err.contains("or resumes it after a loss; with HPL.dat, add --ft self"));
     let text = fs::read_to_string(folder.path().join("HPL.toml")).unwrap();
     assert!(text.contains("\nmethod = \"self\"\n"), "{text}");

@@ -30,8 +30,8 @@ pub fn kept_blas<C: Comm>(
         settings.levels.0.iter().filter_map(|level| {
             folder::newest_state(&level.folder, &settings.run_id).ok().flatten()
         });
-    let newest = states.max_by(|a, b| a.0.cmp(&b.0));
-    let newest = newest.and_then(|(at, state)| Some((at, kept_in(&state)?)));
+    let newest = states.max_by_key(|found| found.at);
+    let newest = newest.and_then(|found| Some((found.at, kept_in(&found.state)?)));
     let all = collect::all_gather_json(world, &newest)?;
     let newest = all.into_iter().flatten().max_by(|a: &(_, RunBlas), b| a.0.cmp(&b.0));
     Ok(newest.map(|(_, blas)| blas))

@@ -39,10 +39,10 @@ impl BlasChoice {
         let rate = |it: &RatedBlas| Some(format!("{} {:.1}", it.name, it.gflops_per_core?));
         let rates: Vec<String> = self.tried.iter().filter_map(rate).collect();
         let Self { library, why, .. } = self;
-        match rates.is_empty() {
-            true => format!("{library}: {why}"),
-            false => format!("{library}: {why} (Gflop/s a core: {})", rates.join(", ")),
+        if rates.is_empty() {
+            return format!("{library}: {why}");
         }
+        format!("{library}: {why} (Gflop/s a core: {})", rates.join(", "))
     }
 
     /// The choice, and the libraries that were refused, each in a line.

@@ -297,15 +297,21 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
     Ok(tests)
 }
 
+/// The state in complete images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageState {
+    /// The test of the run, and the start and the epoch of the images: later ones are greater.
+    pub at: (usize, Generation),
+    /// The state of the application.
+    pub state: Vec<u8>,
+}
+
 /// The state in the newest complete images that a run of this user has in `parent`, of its latest
-/// test, with the number of the test and their generation; none if there are no such images.
+/// test; none if there are no such images.
 ///
 /// # Errors
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
-pub fn newest_state(
-    parent: &Path,
-    run: &str,
-) -> io::Result<Option<((usize, Generation), Vec<u8>)>> {
+pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> {
     let above = File::open(parent).map_err(at_parent(parent))?;
     let mut all = Vec::new();
     for folder in folders_of(&above, parent, run, 0)? {
@@ -319,7 +325,8 @@ pub fn newest_state(
             for id in file.images() {
                 let Ok(mut slot) = folder.open(file, id.rank) else { continue };
                 if let Ok(SealState::Sealed(seal)) = read_seal(&header, &mut *slot) {
-                    return Ok(Some(((test, file.generation), seal.record.state().to_vec())));
+                    let at = (test, file.generation);
+                    return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
                 }
             }
         }

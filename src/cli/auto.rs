@@ -410,11 +410,12 @@ impl Auto<'_> {
         messages::print(format_args!("{repeat}"));
         for (file, format) in FILES {
             let kept = if format == Format::Toml { &protection } else { &CheckpointDraft::new() };
-            let text = text(&spec, kept, format)?;
-            let comment = match format {
-                Format::Toml => "# Made by `skt-hpl auto`, which measured these ranks\n\n",
-                Format::Dat => "",
+            let (spec, comment) = match format {
+                Format::Toml => (&spec, "# Made by `skt-hpl auto`, which measured these ranks\n\n"),
+                // The flag for the BLAS is named above.
+                Format::Dat => (&RunSpec { blas: None, ..spec.clone() }, ""),
             };
+            let text = text(spec, kept, format)?;
             output::write_file(Path::new(file), &format!("{comment}{text}"), self.args.force)?;
         }
         Ok(PathBuf::from(FILES[0].0))

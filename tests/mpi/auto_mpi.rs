@@ -56,6 +56,7 @@ fn auto_names_the_library_that_it_chooses() {
     assert_eq!(ended.err.matches("blas: auto takes linked: ").count(), 1, "{}", ended.err);
     assert!(ended.out.contains("# blas auto: linked: "), "{}", ended.out);
     assert_eq!(read(&folder.path().join("HPL.toml")).blas.as_deref(), Some("linked"));
+    assert!(!ended.err.contains("HPL.dat cannot express"), "{}", ended.err);
     residual(&ended.out);
 }
 

@@ -28,8 +28,8 @@ impl TrialProcess {
     /// of the files `known` is refused as known.
     pub(super) fn start(wanted: &str, depths: &[usize], known: &[String]) -> io::Result<Self> {
         let mut command = Command::new(env::current_exe()?);
-        let depths: Vec<String> = depths.iter().map(usize::to_string).collect();
-        command.args(["blas-trial", "--depths", &depths.join(",")]);
+        command.arg("blas-trial");
+        depths.iter().for_each(|depth| _ = command.args(["--depths", &depth.to_string()]));
         known.iter().for_each(|file| _ = command.args(["--known", file]));
         command.arg("--").arg(wanted);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

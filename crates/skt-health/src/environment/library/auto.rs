@@ -107,7 +107,8 @@ impl AutoTrials {
     pub fn measure(&self, library: &LibraryId) -> Result<f64, String> {
         let mut state = self.state();
         let (at, patience) = (state.position(library)?, state.patience);
-        let (_, process) = state.processes[at].as_mut().ok_or("it is refused here")?;
+        let process = state.processes.get_mut(at).and_then(Option::as_mut);
+        let (_, process) = process.ok_or("it is refused here, or its trial has ended")?;
         process.ask_for_rate().map_err(|why| format!("its trial has ended: {why}"))?;
         match process.answer(patience, "its rate is measured")? {
             Line::Rate(gflops) => Ok(gflops),
@@ -131,7 +132,8 @@ impl AutoTrials {
             if let Some(why) = flaw(library, &state.known.tried) {
                 return Err(why);
             }
-            let (name, _) = processes[state.position(library)?].as_ref().ok_or("it is refused")?;
+            let process = processes.get(state.position(library)?).and_then(Option::as_ref);
+            let (name, _) = process.ok_or("its trial has ended")?;
             load::load(OsStr::new(name)).map_err(|why| why.to_string())?;
         }
         state.known.settled = Some((library.clone(), choice.clone()));

@@ -11,6 +11,9 @@ use skt_host::child;
 
 use super::trial::Line;
 
+/// How long the process of a trial may take to end, after which it is killed.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
 /// The first step of a trial.
 pub(super) const STARTS: &str = "it starts";
 
@@ -19,7 +22,8 @@ pub(super) const STARTS: &str = "it starts";
 #[derive(Debug)]
 pub(super) struct TrialProcess {
     child: Child,
-    requests: ChildStdin,
+    /// None once it is to end.
+    requests: Option<ChildStdin>,
     answers: ChildStdout,
 }
 
@@ -34,7 +38,7 @@ impl TrialProcess {
         command.arg("--").arg(wanted);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
-        let requests = child.stdin.take().expect("a pipe");
+        let requests = child.stdin.take();
         let answers = child.stdout.take().expect("a pipe");
         fcntl(&answers, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Self { child, requests, answers })
@@ -42,7 +46,7 @@ impl TrialProcess {
 
     /// Asks for the library's rate.
     pub(super) fn ask_for_rate(&mut self) -> io::Result<()> {
-        self.requests.write_all(b"\n")
+        self.requests.as_mut().ok_or(ErrorKind::BrokenPipe)?.write_all(b"\n")
     }
 
     /// The next line of the process but its steps, of which `during` is the first. The error is why
@@ -69,9 +73,10 @@ impl TrialProcess {
 
 impl Drop for TrialProcess {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // It ends when there are no more requests. If it is killed, an OpenMP library leaves files in
+        // /dev/shm. It may have ended already.
+        drop(self.requests.take());
+        let _ = child::wait(&mut self.child, END_PATIENCE);
     }
 }
 

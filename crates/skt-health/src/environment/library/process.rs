@@ -73,8 +73,8 @@ impl TrialProcess {
 
 impl Drop for TrialProcess {
     fn drop(&mut self) {
-        // It ends when there are no more requests. If it is killed, an OpenMP library leaves files in
-        // /dev/shm. It may have ended already.
+        // It ends when there are no more requests, if it has not yet. Where it is killed, an OpenMP
+        // library leaves files in /dev/shm.
         drop(self.requests.take());
         let _ = child::wait(&mut self.child, END_PATIENCE);
     }

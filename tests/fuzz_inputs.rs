@@ -267,6 +267,7 @@ fn facts() -> skt_run::record::RunFacts {
             host: host::this_host(),
             memory: memory::this_process(),
             blas: library::loaded(),
+            blas_choice: None,
             mpi_library: Some("Open MPI v4.1.4".into()),
             hosts: vec![HostRanks { host: "n1".into(), ranks: 1 }],
             pinning: "pinned, one to a core".into(),
@@ -394,7 +395,7 @@ fn segments_with_results() {
     let store = Files::in_folder(folder.path());
     let open = |is_keeper: bool| {
         let ran = threads::run(1, |world| {
-            let mut ledger = Ledger::open(&world, &store, "run", (is_keeper, false), &[])?;
+            let mut ledger = Ledger::open(&world, &store, "run", is_keeper, false)?;
             if is_keeper {
                 let number = ledger.done();
                 let text = result::write_plain(&record(small_run().tests().remove(number % 2)));

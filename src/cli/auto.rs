@@ -20,6 +20,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
+use skt_terms::shown::shell_quoted;
 use skt_terms::units::{counted, parse_seconds, span};
 
 use super::convert::text;
@@ -34,7 +35,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
-use skt_health::environment::library::ChosenBlas;
+use skt_health::environment::library::{AUTO, ChosenBlas, LINKED};
 use skt_host::{claims, messages};
 use skt_run::events::{ReportError, RunEvents};
 use skt_run::heartbeat;
@@ -84,10 +85,10 @@ pub(crate) struct AutoArgs {
     /// Threads per rank [default: as many as the rank has cores]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub threads: Option<u64>,
-    /// BLAS to call: the linked one, another by its name, e.g. mkl_rt, or by its file [default:
-    /// linked]
-    #[arg(long, value_name = "LIBRARY")]
-    pub blas: Option<String>,
+    /// BLAS to call: the linked one, the fastest here (auto), another by its name, e.g. mkl_rt, or
+    /// by its file
+    #[arg(long, value_name = "LIBRARY", default_value = AUTO)]
+    pub blas: String,
     /// Where the report goes: stdout or -, stderr, or a file [default: stdout]
     #[arg(long, short, value_name = "FILE")]
     pub out: Option<String>,
@@ -188,8 +189,7 @@ pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
     let began = Instant::now();
     // The depths of the products are those of the default NB.
     let blas = blas::choose(&|param, _| {
-        let named = args.blas.clone().filter(|_| param == Param::Blas);
-        named.map(|named| vec![Value::flag(named)])
+        (param == Param::Blas).then(|| vec![Value::flag(args.blas.clone())])
     });
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
@@ -236,7 +236,8 @@ impl Auto<'_> {
             progress: self.args.progress,
             ..RunArgs::default()
         };
-        Ok(run::run_on(self.world, self.comm, (&run, &self.blas), &mut KeptJob::default())?.exit)
+        let blas = self.blas.named_as_settled();
+        Ok(run::run_on(self.world, self.comm, (&run, &blas), &mut KeptJob::default())?.exit)
     }
 
     /// What rank 0 finds, on all ranks; `None` if it is an error, which it prints. Collective.
@@ -289,7 +290,7 @@ impl Auto<'_> {
         let ft = self.args.ft.as_deref().unwrap_or("none");
         let init_args = self.args.init_args(ranks, threads, Some(ft));
         let spec = init::fit_memory(&init_args, ranks, available_bytes)?.spec;
-        Ok((RunSpec { blas: self.args.blas.clone(), ..spec }, shares))
+        Ok((RunSpec { blas: Some(self.args.blas.clone()), ..spec }, shares))
     }
 
     /// Tunes the parameters of `base`. The run of a trial with the chosen values.
@@ -394,20 +395,27 @@ impl Auto<'_> {
         });
         messages::print(format_args!("auto: N = {n}: {why}{rate}"));
         let method = &protection[&Setting::Method].text;
+        let blas = self.blas.named_as_settled().named;
+        let is_other = |name: &&String| *name != LINKED;
+        let other_blas =
+            blas.as_ref().filter(is_other).map(|name| format!(" --blas {}", shell_quoted(name)));
+        let other_blas = other_blas.unwrap_or_default();
+        let spec = RunSpec { blas, ..spec };
         let repeat = format!(
             "auto: HPL.toml and HPL.dat are of this run: `skt-hpl --config HPL.toml`, started as \
              this job was, repeats it{}; with HPL.dat, add {}",
             if method == "none" { "" } else { ", or resumes it after a loss" },
-            checkpoint::flags(&protection)
+            checkpoint::flags(&protection) + &other_blas
         );
         messages::print(format_args!("{repeat}"));
         for (file, format) in FILES {
             let kept = if format == Format::Toml { &protection } else { &CheckpointDraft::new() };
-            let text = text(&spec, kept, format)?;
-            let comment = match format {
-                Format::Toml => "# Made by `skt-hpl auto`, which measured these ranks\n\n",
-                Format::Dat => "",
+            let (spec, comment) = match format {
+                Format::Toml => (&spec, "# Made by `skt-hpl auto`, which measured these ranks\n\n"),
+                // The flag for the BLAS is named above.
+                Format::Dat => (&RunSpec { blas: None, ..spec.clone() }, ""),
             };
+            let text = text(spec, kept, format)?;
             output::write_file(Path::new(file), &format!("{comment}{text}"), self.args.force)?;
         }
         Ok(PathBuf::from(FILES[0].0))

@@ -17,13 +17,17 @@ pub(crate) struct TrialArgs {
     /// Depths of the products
     #[arg(long, value_name = "NB,..", value_delimiter = ',')]
     pub depths: Vec<usize>,
+    /// Files of libraries that are tried already
+    #[arg(long, value_name = "FILE")]
+    pub known: Vec<String>,
     /// Name or file of the library
     pub library: String,
 }
 
 /// Tries a library in this process.
 pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
-    let has_passed = trial::run(&args.library, &args.depths, &streams::closed());
+    let TrialArgs { depths, known, library } = args;
+    let has_passed = trial::run(library, depths, known, &streams::closed());
     if has_passed { Exit::Passed } else { Exit::BadInput }
 }
 
@@ -44,6 +48,10 @@ pub(super) fn choose(given: Given) -> ChosenBlas {
         Some(values) => texts(values).filter_map(|text| text.parse().ok()).collect(),
         None => vec![Param::Nb.info().default.parse().expect("a default")],
     };
+    if named.as_deref() == Some(library::AUTO) {
+        // Before the trials: it may execute this program again.
+        kernel::take_one_that_fits(&streams::closed());
+    }
     let chosen = library::choose(named, &depths);
     kernel::take_one_that_fits(&streams::closed());
     chosen

@@ -28,22 +28,36 @@ fn residual(report: &str) -> &str {
 #[test]
 fn auto_runs_what_it_writes() {
     let folder = TempDir::new().unwrap();
-    let ended = run(folder.path(), 2, "auto --time 8s --json auto.json --progress off").expect(0);
+    let ended =
+        run(folder.path(), 2, "auto --blas linked --time 8s --json auto.json --progress off")
+            .expect(0);
     let chosen = ["grid", "nb", "depth", "nbmin", "rfact", "pfact", "swap", "bcast", "N ="];
     for what in chosen {
         assert!(ended.err.contains(&format!("auto: {what} ")), "{what}: {}", ended.err);
     }
     let [toml, dat] = ["HPL.toml", "HPL.dat"].map(|file| read(&folder.path().join(file)));
     assert_eq!((&toml.n, &toml.nb, &toml.grids), (&dat.n, &dat.nb, &dat.grids));
+    assert_eq!(toml.blas.as_deref(), Some("linked"));
     let line = ended.out.lines().find(|line| line.starts_with("WR")).expect("a result");
     assert_eq!(line.split_whitespace().nth(1), Some(&*toml.n[0].to_string()), "{line}");
     for again in ["--config HPL.toml", "--config HPL.dat --ft none"] {
         let repeated = run(folder.path(), 2, &format!("{again} --progress off")).expect(0);
         assert_eq!(residual(&repeated.out), residual(&ended.out), "{again}");
     }
-    let refused = run(folder.path(), 2, "auto --time 8s").expect(2);
+    let refused = run(folder.path(), 2, "auto --blas linked --time 8s").expect(2);
     assert!(refused.err.contains("HPL.toml: exists already; --force overwrites it"));
     assert_eq!(refused.err.matches("error: ").count(), 1, "{}", refused.err);
+}
+
+#[test]
+fn auto_names_the_library_that_it_chooses() {
+    let folder = TempDir::new().unwrap();
+    let ended = run(folder.path(), 1, "auto --time 20s --progress off").expect(0);
+    assert_eq!(ended.err.matches("blas: auto takes linked: ").count(), 1, "{}", ended.err);
+    assert!(ended.out.contains("# blas auto: linked: "), "{}", ended.out);
+    assert_eq!(read(&folder.path().join("HPL.toml")).blas.as_deref(), Some("linked"));
+    assert!(!ended.err.contains("HPL.dat cannot express"), "{}", ended.err);
+    residual(&ended.out);
 }
 
 #[test]
@@ -54,7 +68,7 @@ fn auto_refuses_what_it_cannot_do() {
         ("--memory 2", "error: --memory: value 2 is out of range; legal: more than 0, at most 1"),
         ("--ft self", "error: --ft: a group with 1 parity needs at least 2 ranks, not 1"),
     ] {
-        let refused = run(folder.path(), 1, &format!("auto {flags}")).expect(2);
+        let refused = run(folder.path(), 1, &format!("auto --blas linked {flags}")).expect(2);
         assert!(refused.err.contains(why), "{flags}: {}", refused.err);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
@@ -63,7 +77,8 @@ fn auto_refuses_what_it_cannot_do() {
 #[test]
 fn auto_leaves_memory_for_the_protection_asked_for() {
     let folder = TempDir::new().unwrap();
-    let ended = run(folder.path(), 4, "auto --time 8s --ft self --progress off").expect(0);
+    let ended =
+        run(folder.path(), 4, "auto --blas linked --time 8s --ft self --progress off").expect(0);
     assert!(ended.err.contains("or resumes it after a loss; with HPL.dat, add --ft self"));
     let text = fs::read_to_string(folder.path().join("HPL.toml")).unwrap();
     assert!(text.contains("\nmethod = \"self\"\n"), "{text}");

@@ -1,5 +1,6 @@
 //! Libraries that `--blas` names: those that do not serve are refused by what they do, on any rank,
-//! and a run resumes with the library that it began with.
+//! and a run resumes with the library that it began with. `--blas auto` takes the fastest of those
+//! that serve.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,8 @@ use crate::mpi_job::Job;
 use crate::mpirun::{mpirun, run, shared_library};
 
 /// A BLAS that passes calls on to the one named in place of `REAL`. `FAULT` names what is wrong
-/// with it, on the rank `FAULT_RANK` or on all.
+/// with it, on the rank `FAULT_RANK` or on all, unless `FAULT_IS` does so when it is compiled. Such
+/// a product as is timed takes ten times as long in a `SLOW` one, and is left out by a `FAST` one.
 const PLANTED: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -19,7 +21,11 @@ const PLANTED: &str = r#"
 static const char *build __attribute__((used)) = "BUILD";
 typedef void *P;
 static int has(const char *fault) {
+#ifdef FAULT_IS
+    const char *this = FAULT_IS, *rank = 0;
+#else
     const char *this = getenv("FAULT"), *rank = getenv("FAULT_RANK");
+#endif
     const char *here = getenv("OMPI_COMM_WORLD_RANK");
     return this && !strcmp(this, fault) && (!rank || (here && !strcmp(rank, here)));
 }
@@ -57,6 +63,15 @@ void dgemm_(A15) {
     if (!to) to = real("dgemm_");
     int rows = *(int *)c, columns = *(int *)d, depth = *(int *)e;
     double *first = l;
+    int is_timed = rows == 768 && columns == 768 && depth != 256;
+    if (is_timed && has("crashes when timed")) __builtin_trap();
+    while (is_timed && has("hangs when timed")) ;
+#ifdef SLOW
+    for (int time = 1; is_timed && time < 10; time++) to(V15);
+#endif
+#ifdef FAST
+    if (is_timed) return;
+#endif
     if (has("crashes when called")) __builtin_trap();
     if (has("ends the process")) exit(3);
     while (has("hangs when called")) ;
@@ -126,6 +141,125 @@ fn a_library_with_another_interface_is_refused() {
     assert!(error.contains("the loader refuses it: libno_such_library.so"), "{error}");
     let preload = format!("LD_PRELOAD={}", planted("planted_blas_preloaded", "").display());
     assert!(refused(Path::new("any"), &[&preload]).contains("is preloaded in place of dgemm_"));
+}
+
+/// A folder for the loader, with these libraries under names that `--blas auto` tries.
+fn folder_with(libraries: &[(&str, &Path)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, library) in libraries {
+        std::fs::copy(library, folder.path().join(format!("lib{name}.so"))).unwrap();
+    }
+    folder
+}
+
+/// What a run of two ranks with `--blas auto` prints, and the choice in its JSON report.
+fn auto_in(folder: &Path, variables: &[&str]) -> (String, serde_json::Value) {
+    let json = folder.join("report.json");
+    let mut job = mpirun(2);
+    job.arg("env").arg(format!("LD_LIBRARY_PATH={}", folder.display())).args(variables);
+    job.arg(env!("CARGO_BIN_EXE_skt-hpl"));
+    job.args("--n 200 --nb 40 --ft none --progress off --blas auto --json".split(' ')).arg(&json);
+    let ended = run(&mut job).expect(0);
+    let report: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(json).unwrap()).expect("a report");
+    (ended.err + &ended.out, report["environment"]["blas_choice"].clone())
+}
+
+#[test]
+fn auto_takes_the_fastest_library_that_serves() {
+    let fast = planted("planted_auto_fast", "#define FAST");
+    let slow = planted("planted_auto_slow", "#define SLOW");
+    let wrong = planted("planted_auto_wrong", "#define FAULT_IS \"is wrong\"");
+    let crashes = planted("planted_auto_crashes", "#define FAULT_IS \"crashes when called\"");
+    let hangs = planted("planted_auto_hangs", "#define FAULT_IS \"hangs when timed\"");
+    let folder = folder_with(&[
+        ("blis", &slow),
+        ("blis-mt", &fast),
+        ("armpl_lp64", &hangs),
+        ("flexiblas", &crashes),
+        ("mkl_rt", &wrong),
+        // The same file by another name is no other library.
+        ("nvpl_blas_lp64_seq", &fast),
+    ]);
+    let same = folder.path().join("libnvpl_blas_lp64_seq.so");
+    std::fs::remove_file(&same).unwrap();
+    std::os::unix::fs::symlink(folder.path().join("libblis-mt.so"), &same).unwrap();
+    let (text, choice) = auto_in(folder.path(), &[]);
+    assert!(text.contains("blas: auto takes blis-mt: "), "{text}");
+    assert!(text.contains("% faster than the linked library (Gflop/s a core: linked "), "{text}");
+    assert_eq!(choice["library"], "blis-mt");
+    let tried = choice["tried"].as_array().unwrap();
+    let names: Vec<_> = tried.iter().map(|it| it["name"].as_str().unwrap()).collect();
+    let want = ["linked", "blis-mt", "blis", "mkl_rt", "armpl_lp64", "flexiblas"];
+    assert_eq!(names, want, "{text}");
+    let rates: Vec<_> = tried.iter().filter_map(|it| it["gflops_per_core"].as_f64()).collect();
+    let [linked, fast, slow] = rates[..] else { panic!("{choice}") };
+    assert!(slow < linked && linked < fast, "{rates:?}");
+    for (name, why) in [
+        ("mkl_rt", "it is wrong: dgemm"),
+        ("armpl_lp64", "s were not enough while its rate is measured"),
+        ("flexiblas", "it crashes (signal 4) while dgemm is checked"),
+    ] {
+        let line = text.lines().find(|line| line.contains(&format!("# blas auto: not {name}: ")));
+        assert!(line.is_some_and(|line| line.contains(why)), "{text}");
+    }
+}
+
+#[test]
+fn auto_takes_only_what_serves_on_all_ranks() {
+    let fast = planted("planted_auto_on_one", "#define FAST");
+    let folder = folder_with(&[("blis", &fast)]);
+    for fault in ["crashes when called", "crashes when timed"] {
+        let fault = format!("FAULT={fault}");
+        let (text, choice) = auto_in(folder.path(), &[&fault, "FAULT_RANK=1"]);
+        assert_eq!(choice["library"], "linked", "{text}");
+        assert!(text.contains("# blas auto: not blis: rank 1 on "), "{text}");
+        assert!(text.contains(": it crashes (signal 4) while "), "{text}");
+    }
+    let preload = format!("LD_PRELOAD={}", planted("planted_auto_preloaded", "").display());
+    let (text, choice) = auto_in(folder.path(), &[&preload]);
+    assert_eq!(choice["library"], "linked", "{text}");
+    assert!(text.contains("is preloaded in place of dgemm_"), "{text}");
+}
+
+#[test]
+fn a_restart_with_auto_takes_the_library_of_the_first_start() {
+    let library = planted("planted_auto_restarted", "#define FAST");
+    let (folder, images) = (folder_with(&[("blis", &library)]), tempfile::tempdir().unwrap());
+    let at = |name: &str| folder.path().join(name);
+    let flags = "--n 250 --nb 16 --p 1 --q 2 --checkpoint-every 2p! --progress off --ft self";
+    let level = format!("{flags} --level global:{},every=1ms!", images.path().display());
+    let job = |name: &str, flags: &str| {
+        let variable = format!("LD_LIBRARY_PATH={}", folder.path().display());
+        Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), 2, name, flags)
+            .within(&["env", &variable])
+    };
+    let whole = job("auto-whole", flags).start(&["--blas", "auto"]);
+    assert!(whole.ok && whole.text.contains("blas: auto takes blis: "), "{}", whole.text);
+    for (name, flags, is_lost) in [("auto-kept", flags, false), ("auto-lost", &level, true)] {
+        let job = job(name, flags);
+        let ended = job.start(&["--blas", "auto", "--inject", "1@encode:epoch=4"]);
+        assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
+        if is_lost {
+            (0..2).for_each(|rank| assert!(job.lose(rank) > 0));
+            job.lose_results();
+        }
+        std::fs::rename(at("libblis.so"), at("elsewhere.so")).unwrap();
+        let ended = job.start(&["--blas", "auto"]);
+        let refused = "this run was computed with the BLAS libblis.so (libblis.so, ";
+        assert!(!ended.ok && ended.text.contains(refused), "{}", ended.text);
+        assert!(ended.text.contains("it is not found there. Install"), "{}", ended.text);
+        std::fs::rename(at("elsewhere.so"), at("libblis.so")).unwrap();
+        let ended = job.start(&[]);
+        assert!(!ended.ok && ended.text.contains("add --blas blis, or continue"), "{}", ended.text);
+        let ended = job.start(&["--blas", "auto"]);
+        assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
+        let why = "blas: auto takes blis: an earlier start of this run has called it";
+        assert!(ended.text.contains(why), "{}", ended.text);
+        assert!(!ended.text.contains("last bits of x"), "{}", ended.text);
+        assert_eq!(ended.x(), whole.x());
+        job.assert_nothing_is_left();
+    }
 }
 
 #[test]

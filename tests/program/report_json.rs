@@ -15,6 +15,7 @@ use crate::report_schema::Schema;
 use serde_json::{Value, json};
 use skt_config::{ConfigText, Format, GemmPrecision, MxpMatrix, RunSpec};
 use skt_health::environment::bf16::Bf16SelfTest;
+use skt_health::environment::library::{BlasChoice, RatedBlas};
 use skt_health::environment::{BlasInfo, DgemmSelfTest, Environment, HostRanks};
 use skt_host::memory::CgroupLimit;
 use skt_host::{host, host::HostInfo, memory, memory::MemoryInfo};
@@ -61,6 +62,22 @@ pub fn facts() -> RunFacts {
                 version: Some("OpenBLAS 0.3.21".to_string()),
                 kernel: Some("SkylakeX".to_string()),
             },
+            blas_choice: Some(BlasChoice {
+                library: "linked".to_string(),
+                why: "no other library is 3 % faster".to_string(),
+                tried: vec![
+                    RatedBlas {
+                        name: "linked".to_string(),
+                        gflops_per_core: Some(100.0),
+                        refused: None,
+                    },
+                    RatedBlas {
+                        name: "mkl_rt".to_string(),
+                        gflops_per_core: None,
+                        refused: Some("it crashes".to_string()),
+                    },
+                ],
+            }),
             mpi_library: Some("Open MPI v4.1.4".to_string()),
             hosts: vec![HostRanks { host: "n1".to_string(), ranks: 1 }],
             pinning: "pinned, one to a core".to_string(),

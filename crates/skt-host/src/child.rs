@@ -18,25 +18,26 @@ pub fn wait(child: &mut Child, patience: Duration) -> std::io::Result<Option<Exi
     Ok(None)
 }
 
-/// Waits for the end of `child` as [`wait`] does, but the time does not count for which one of its
-/// threads was ready to run and had no core.
-pub fn wait_while_served(
+/// Polls until `child` has ended or `is_done`, but not for longer than `patience`; the time does
+/// not count for which one of its threads was ready to run and had no core. Returns whether that
+/// was so. `is_done` is called once more after the end.
+pub fn until_while_served(
     child: &mut Child,
     patience: Duration,
-) -> std::io::Result<Option<ExitStatus>> {
+    mut is_done: impl FnMut() -> std::io::Result<bool>,
+) -> std::io::Result<bool> {
     // The longest delay so far: threads that have ended are not listed.
     let (mut last, mut delay, mut served) = (Instant::now(), Duration::ZERO, Served::default());
     loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+        let has_ended = child.try_wait()?.is_some();
+        if is_done()? || has_ended {
+            return Ok(true);
         }
         let (now, delayed) = (Instant::now(), delay.max(longest_delay(child.id())));
         // As in [`WaitClock`], a poll counts for a part only, so a stop of all does not count.
         let since = now.duration_since(last).min(patience / MIN_POLLS);
         if served.add(since, delayed - delay) > patience {
-            child.kill()?;
-            child.wait()?;
-            return Ok(None);
+            return Ok(false);
         }
         (last, delay) = (now, delayed);
         std::thread::sleep(POLL_PAUSE);
@@ -122,16 +123,20 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_sleeps_or_spins_is_killed() {
+    fn a_child_that_sleeps_or_spins_is_not_waited_for() {
         for [program, flag, argument] in
             [["sleep", "--", "600"], ["sh", "-c", "while :; do :; done"]]
         {
             let mut child = Command::new(program).args([flag, argument]).spawn().unwrap();
-            let ended = wait_while_served(&mut child, Duration::from_millis(20)).unwrap();
-            assert_eq!(ended, None, "{program}");
+            let patience = Duration::from_millis(20);
+            let in_time = until_while_served(&mut child, patience, || Ok(false)).unwrap();
+            assert!(!in_time, "{program}");
+            assert!(until_while_served(&mut child, patience, || Ok(true)).unwrap());
+            child.kill().unwrap();
+            child.wait().unwrap();
         }
         let mut child = Command::new("sh").args(["-c", "exit 7"]).spawn().unwrap();
-        let ended = wait_while_served(&mut child, Duration::from_secs(600)).unwrap();
-        assert_eq!(ended.unwrap().code(), Some(7));
+        assert!(until_while_served(&mut child, Duration::from_secs(600), || Ok(false)).unwrap());
+        assert_eq!(child.try_wait().unwrap().unwrap().code(), Some(7));
     }
 }

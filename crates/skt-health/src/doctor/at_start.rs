@@ -46,7 +46,15 @@ fn from_counters(
     };
     let ranks = masks.iter().enumerate().map(rank).collect();
     let (host, is_launched) = (host.to_owned(), launcher_rank::is_launched());
-    let facts = HostFacts { host, counters, trial: None, ranks, is_launched, idle_cores };
+    let facts = HostFacts {
+        host,
+        counters,
+        trial: None,
+        libraries: Vec::new(),
+        ranks,
+        is_launched,
+        idle_cores,
+    };
     let mut found = rules::for_settings(&facts);
     found.retain(|finding| !LEFT_OUT.contains(&finding.kind));
     found

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::trial::Trial;
 use crate::environment::bf16::Bf16SelfTest;
+use crate::environment::library::RatedBlas;
 use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::core_use::CoreUse;
 use skt_host::counters::Counters;
@@ -20,6 +21,8 @@ pub struct HostFacts {
     pub counters: Counters,
     /// The BLAS of its ranks and trials of its kernels, if they were measured.
     pub trial: Option<Trial>,
+    /// The BLAS libraries that it has, as [`crate::environment::library`] tries them.
+    pub libraries: Vec<RatedBlas>,
     /// The ranks on it.
     pub ranks: Vec<RankFacts>,
     /// Whether a launcher started the ranks; otherwise one process stands for all cores it may use.

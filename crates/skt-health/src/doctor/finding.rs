@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 pub enum FindingKind {
     /// The BLAS uses a kernel that does not fit the processor, or ranks use different ones.
     BlasKernel,
+    /// Another BLAS is faster than the linked one.
+    FasterBlas,
     /// A control group limits the processor time.
     Quota,
     /// More threads than cores share a set of CPUs.

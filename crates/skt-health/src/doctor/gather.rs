@@ -8,6 +8,7 @@ use super::facts::{HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
 use super::trial::{self, Trial};
+use crate::environment::library::{RatedBlas, rated_here};
 use skt_host::core_use::JobPart;
 use skt_host::counters::{Counters, Root};
 use skt_host::placement::{self, HostCpus};
@@ -54,6 +55,7 @@ struct RankReport {
 struct HostReport {
     counters: Counters,
     trial: Option<Trial>,
+    libraries: Vec<RatedBlas>,
     view: Option<View>,
 }
 
@@ -107,6 +109,7 @@ pub fn gather<C: Comm>(
             let units = measured.units(&counters.processor);
             trial::try_kernels(&blas, &counters.processor, measured.best_gflops, units)
         }),
+        libraries: rated_here(&[]),
         view: view(&places, world.rank()),
         counters: counters.clone(),
     });
@@ -131,9 +134,12 @@ fn by_host(all: Vec<RankReport>, is_launched: bool) -> Result<Gathered, GatherEr
         if let Some(why) = report.failed {
             return Err(GatherError::Measure { rank: report.facts.rank, host: report.host, why });
         }
-        if let Some(HostReport { counters, trial, view }) = report.first {
+        if let Some(HostReport { counters, trial, libraries, view }) = report.first {
             let (host, ranks) = (report.host.clone(), Vec::new());
-            hosts.push(HostFacts { host, counters, trial, ranks, is_launched, idle_cores: None });
+            let idle_cores = None;
+            let facts =
+                HostFacts { host, counters, trial, libraries, ranks, is_launched, idle_cores };
+            hosts.push(facts);
             views.extend(view);
         }
         let host = hosts.iter_mut().find(|host| host.host == report.host);
@@ -150,5 +156,6 @@ pub fn from_tree(root: &Root, host: &str) -> HostFacts {
     let allowed_nodes = counters.allowed_nodes.clone();
     let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, kernel: None, measured: None };
     let (host, ranks) = (host.to_owned(), vec![rank]);
-    HostFacts { host, counters, trial: None, ranks, is_launched: false, idle_cores: None }
+    let (trial, libraries) = (None, Vec::new());
+    HostFacts { host, counters, trial, libraries, ranks, is_launched: false, idle_cores: None }
 }

@@ -8,6 +8,7 @@ use skt_terms::shown::and_more;
 use super::facts::HostFacts;
 use super::finding::{Finding, Gain};
 use crate::environment::bf16::Bf16SelfTest;
+use crate::environment::library::RatedBlas;
 use skt_host::counters::power::Found;
 use skt_solver::blas::library;
 
@@ -82,6 +83,8 @@ pub struct HostSummary {
     pub bf16: Vec<Bf16SelfTest>,
     /// The BLAS, in words.
     pub blas: Option<String>,
+    /// The BLAS libraries of the host.
+    pub libraries: Vec<RatedBlas>,
     /// The counters that a run reads its energy from, in words; `None` if there are none.
     pub power: Option<String>,
 }
@@ -189,6 +192,7 @@ impl HostSummary {
             blas: host.trial.as_ref().map(|trial| {
                 library::words(&trial.library, trial.version.as_deref(), trial.kernel.as_deref())
             }),
+            libraries: host.libraries.clone(),
             power: match &host.counters.power {
                 Found::Readable(source) => Some(format!("{}, {}", source.name, source.covers)),
                 Found::Forbidden(_) | Found::Nothing => None,
@@ -242,6 +246,10 @@ impl HostSummary {
         for bf16 in &self.bf16 {
             let verdict = bf16.flaw().map_or(bf16.rate(), |flaw| format!("of no use, {flaw}"));
             let _ = writeln!(text, "  bf16 : {}: {verdict}", bf16.name());
+        }
+        // The linked library alone is that of the line about DGEMM.
+        for library in self.libraries.iter().filter(|_| self.libraries.len() > 1) {
+            let _ = writeln!(text, "  BLAS : {}", library.words());
         }
         if let Some(power) = &self.power {
             let _ = writeln!(text, "  power: {power}");

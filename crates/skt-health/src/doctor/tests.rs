@@ -7,6 +7,7 @@ use super::finding::{Finding, FindingKind};
 use super::report::DoctorReport;
 use super::trial::{OtherKernel, Trial};
 use crate::environment::bf16::Bf16SelfTest;
+use crate::environment::library::RatedBlas;
 use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::core_use::{CoreUse, OtherProgram, OtherPrograms};
 use skt_host::counters::{Counters, throttling};
@@ -69,6 +70,7 @@ fn with(tree: &Tree, masks: &[Vec<usize>], threads: usize) -> HostFacts {
         host: "n1".into(),
         counters,
         trial: None,
+        libraries: Vec::new(),
         ranks,
         is_launched: true,
         idle_cores: None,
@@ -237,6 +239,27 @@ fn grace_with_a_kernel_for_neon() {
     assert_eq!(kinds(&host), []);
     host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 60.0)]);
     assert!(only(&host, FindingKind::BlasKernel).what.contains("slower here than another one"));
+}
+
+#[test]
+fn another_library_that_is_faster_is_named() {
+    let grace = machine(GRACE, 8, 1);
+    clocks(&grace, 8, "performance", "cppc_cpufreq", [80, 3100, 3400]);
+    let mut host = with(&grace, &each(8), 1);
+    let rated = |(name, rate): (&str, Option<f64>)| RatedBlas {
+        name: name.into(),
+        gflops_per_core: rate,
+        refused: rate.is_none().then(|| "it crashes".into()),
+    };
+    let linked = ("linked", Some(40.0));
+    host.libraries = [linked, ("blis", Some(41.9)), ("x", None)].map(rated).into();
+    assert_eq!(kinds(&host), []);
+    host.libraries = [linked, ("armpl_lp64", Some(60.0)), ("blis", Some(50.0))].map(rated).into();
+    let faster = only(&host, FindingKind::FasterBlas);
+    assert_gain(&faster, 1.5);
+    assert_eq!(faster.remedy, "--blas armpl_lp64, or --blas auto");
+    host.libraries = [("linked", None), ("blis", Some(50.0))].map(rated).into();
+    assert_eq!(kinds(&host), []);
 }
 
 #[test]

@@ -15,6 +15,7 @@ use skt_host::placement;
 use skt_terms::units;
 
 use bf16::Bf16SelfTest;
+use library::BlasChoice;
 pub use selftest::DgemmSelfTest;
 pub use skt_solver::blas::library::BlasInfo;
 
@@ -36,6 +37,9 @@ pub struct Environment {
     pub memory: MemoryInfo,
     /// The BLAS that rank 0 calls.
     pub blas: BlasInfo,
+    /// What `--blas auto` has chosen, if the job was to choose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blas_choice: Option<BlasChoice>,
     /// The MPI library's text about its version, if the job runs on MPI.
     pub mpi_library: Option<String>,
     /// All hosts of the job.
@@ -64,6 +68,8 @@ impl Environment {
             format!("kernel   : {}", self.host.kernel),
             format!("blas     : {}", self.blas_words()),
         ];
+        let choice = self.blas_choice.iter().flat_map(BlasChoice::lines);
+        notes.extend(choice.map(|line| format!("blas auto: {line}")));
         if let Some(bf16) = &self.bf16 {
             notes.push(format!("bf16     : {}, {}", bf16.name(), bf16.rate()));
         }
@@ -148,6 +154,7 @@ mod tests {
                 version: Some("OpenBLAS 0.3.21".to_string()),
                 kernel: Some("SkylakeX".to_string()),
             },
+            blas_choice: None,
             mpi_library: Some("Open MPI v4.1.4\nmore".to_string()),
             hosts: vec![
                 HostRanks { host: "n1".to_string(), ranks: 2 },

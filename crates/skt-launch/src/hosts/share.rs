@@ -210,9 +210,8 @@ impl<'a> Nodes<'a> {
     fn take(&mut self, slot: usize) -> Result<usize, Unshared> {
         let (group, most) = (self.group(slot), self.sharing.most);
         let held = |domain: &String| self.held.get(&(domain.clone(), group)).copied().unwrap_or(0);
-        let key = |node: &Node| {
-            (held(&node.domain) >= most, node.guests, held(&node.domain), node.place)
-        };
+        let key =
+            |node: &Node| (held(&node.domain) >= most, node.guests, held(&node.domain), node.place);
         let mut order: Vec<usize> = (0..self.present.len()).collect();
         order.sort_by_cached_key(|index| key(&self.present[*index]));
         let mut least: Option<(String, Lack)> = None;

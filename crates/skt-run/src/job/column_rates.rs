@@ -1,51 +1,36 @@
 //! The rates of process columns that the job measures itself (`--rates auto`).
 
-use super::error::JobError;
-use crate::protect::{self, Settings, ledger};
-use skt_checkpoint::checkpoint::agree::Resume;
+use crate::protect::Chosen;
 use skt_config::{RateSource, RunSpec};
-use skt_solver::comm::{Comm, collect};
-use skt_store::store::Store;
+use skt_solver::comm::{Comm, CommError, collect};
 
 /// The measured rates of all ranks; none if the run does not measure them.
 pub(super) fn measured(spec: &RunSpec) -> &[u32] {
     spec.rates.as_ref().map_or(&[], RateSource::measured)
 }
 
-/// The run with the rates of all ranks, if it is to measure them: those that an earlier start has
-/// kept in the ledger or in images or, at the first start, those of DGEMM, of which this rank's is
-/// `gflops`. One process of each node `is_looking` for images. The inner error is why neither is
-/// possible, the same on all ranks. Collective.
+/// Whether the run measures rates, at its first start.
+pub(super) fn are_measured(spec: &RunSpec) -> bool {
+    matches!(spec.rates, Some(RateSource::Measured(_)))
+}
+
+/// The run with the rates of all ranks, if it measures them: those that an earlier start has kept
+/// or, at the first start, those of DGEMM, of which this rank's is `gflops`. Collective.
 pub(super) fn settle<C: Comm>(
     world: &C,
     spec: &RunSpec,
-    settings: &Settings,
-    (store, is_looking): (&dyn Store, bool),
+    kept: Option<&Chosen>,
     gflops: f64,
-) -> Result<Result<RunSpec, String>, JobError> {
-    if !matches!(spec.rates, Some(RateSource::Measured(_))) {
-        return Ok(Ok(spec.clone()));
+) -> Result<RunSpec, CommError> {
+    if !are_measured(spec) {
+        return Ok(spec.clone());
     }
-    let with = |rates| Ok(Ok(RunSpec { rates: Some(rates), ..spec.clone() }));
-    if settings.is_on() && settings.resume != Resume::Never {
-        let kept = ledger::kept_rates(world, store, &settings.run_id)?;
-        if !kept.is_empty() {
-            return with(RateSource::Measured(kept));
-        }
-        let seen = is_looking.then(|| protect::images::newest_rates(settings)).flatten();
-        let seen = collect::all_gather_json(world, &seen)?.into_iter().flatten();
-        match seen.max_by_key(|(generation, _)| *generation) {
-            Some((_, rates)) if rates.is_empty() => return Ok(Err(NOT_MEASURED.to_owned())),
-            Some((_, rates)) => return with(RateSource::Measured(rates)),
-            None => {}
-        }
-    }
-    let rates = collect::all_gather_slices(world, &[gflops])?.concat();
-    with(RateSource::from_measured(&rates))
+    let rates = match kept {
+        Some(kept) => RateSource::Measured(kept.rates.clone()),
+        None => RateSource::from_measured(&collect::all_gather_slices(world, &[gflops])?.concat()),
+    };
+    Ok(RunSpec { rates: Some(rates), ..spec.clone() })
 }
-
-const NOT_MEASURED: &str = "--rates auto: the images of this run are those of a start without it; \
-    continue with the --rates of that start, or begin from scratch (--resume never)";
 
 /// The rates of the process columns of the first test, as `--rates` takes them, if any are given or
 /// measured.

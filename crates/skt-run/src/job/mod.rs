@@ -1,6 +1,7 @@
 //! A job: all tests of a run, on all its ranks, with setup, reports and exit code.
 
 mod bf16;
+mod blas;
 mod column_rates;
 mod error;
 mod idle;

@@ -122,8 +122,10 @@ pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) ->
 /// measured `rates`.
 pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
     let RankLocation { blas, blas_words, .. } = &places[0];
-    let ChosenBlas { named, files, .. } = blas.clone();
-    Chosen { blas: RunBlas { named, words: blas_words.clone(), files }, rates: rates.to_vec() }
+    let (named, files) = (blas.library().map(str::to_owned), blas.files.clone());
+    let by_auto = blas.choice.is_some();
+    let blas = RunBlas { named, by_auto, words: blas_words.clone(), files };
+    Chosen { blas, rates: rates.to_vec() }
 }
 
 /// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the

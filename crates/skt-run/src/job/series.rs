@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
-use super::column_rates;
 use super::error::JobError;
 use super::one_test::{run_plain, run_protected};
 use super::setup::Setup;
@@ -280,9 +279,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         let run = &self.settings.run_id;
         let is_afresh = self.settings.resume == Resume::Never;
         let is_keeper = self.setup.is_first_on_host;
-        let rates = column_rates::measured(self.spec);
-        let who_and_how = (is_keeper, is_afresh);
-        let ledger = Ledger::open(world, self.setup.store, run, who_and_how, rates)?;
+        let mut ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
         let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
             let spec = record.as_ref().map(|record| &record.spec);
             spec.is_none_or(|spec| tests.get(*test) != Some(spec))
@@ -290,6 +287,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         if let Some((test, _)) = ledger.results().find(is_of_another) {
             return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
         }
+        ledger.note_chosen(world, &self.setup.chosen)?;
         self.ledger = Some(Rc::new(RefCell::new(ledger)));
         Ok(())
     }

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::bf16;
-use super::column_rates;
 use super::error::JobError;
 use super::idle::IdleWatch;
 use super::options::JobOptions;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
+use super::{bf16, blas, column_rates};
 use super::{store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{
@@ -23,6 +22,7 @@ use skt_checkpoint::checkpoint::level::owners::Claimant;
 use skt_config::{GemmPrecision, RateSource, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
+use skt_health::environment::library::AUTO;
 use skt_health::environment::preflight::{self, DoesNotFit};
 use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
 use skt_host::affinity;
@@ -152,6 +152,7 @@ fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning)
         host: host::this_host(),
         memory: memory::this_process(),
         blas: library::loaded(),
+        blas_choice: options.blas.choice.clone(),
         mpi_library: options.mpi_library.clone(),
         hosts: places::hosts(places),
         pinning: pinning.words(),
@@ -324,6 +325,14 @@ impl<'a> Setup<'a> {
         let injector =
             FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         let injector = Arc::new(injector);
+        let is_choosing = spec.blas.as_deref() == Some(AUTO) || column_rates::are_measured(spec);
+        let kept = is_choosing.then(|| protect::kept_choices(world, store, settings));
+        let kept = kept.transpose()?.flatten();
+        let blas = blas::settle(world, spec, options, kept.as_ref().map(|kept| &kept.blas))?;
+        if blas.choice.is_some() {
+            watch.end_part("choice of the BLAS");
+        }
+        let options = &JobOptions { blas, ..options.clone() };
         // Our own threads call the BLAS, each for itself.
         library::use_one_thread();
         let mut wait = Announced::begin("all ranks to find their stores");
@@ -388,13 +397,7 @@ impl<'a> Setup<'a> {
             }
         }
         warn_of_one_store(&places, world.rank());
-        let mut spec = spec.clone();
-        if refusal.is_none() {
-            match column_rates::settle(world, &spec, settings, (store, index == 0), gflops)? {
-                Ok(settled) => spec = settled,
-                Err(why) => refusal = Some(Refused::for_good(why)),
-            }
-        }
+        let spec = column_rates::settle(world, spec, kept.as_ref(), gflops)?;
         let is_as_reference = options.as_reference && !settings.is_on();
         wait.update("memory that processes of earlier starts still have");
         if refusal.is_none() {

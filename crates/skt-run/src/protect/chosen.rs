@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::agree::Refusal;
+use skt_health::environment::library::{LINKED, LibraryId};
 
 /// The choices of a start, the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct RunBlas {
     /// The value of `--blas`, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
+    /// Whether this start chose it (`--blas auto`).
+    #[serde(skip)]
+    pub by_auto: bool,
     /// The library with its version and kernel on rank 0, in words.
     pub words: String,
     /// Checksums of the library's files, by their names; none if it is the linked one.
@@ -39,8 +43,8 @@ struct StateOfAnyMethod {
 }
 
 impl Chosen {
-    /// The choices in a `state`, if it is one that this version of the program has written.
-    pub(crate) fn kept_in(state: &[u8]) -> Option<Self> {
+    /// The choices in the state of a checkpoint; none in the result of a test.
+    pub(super) fn kept_in(state: &[u8]) -> Option<Self> {
         Some(serde_json::from_slice::<StateOfAnyMethod>(state).ok()?.chosen)
     }
 
@@ -61,7 +65,8 @@ impl Chosen {
             there.shown(),
             here.shown()
         );
-        if there.files != here.files && here.named.is_none() {
+        let is_asked_for = here.named.is_some() && !here.by_auto;
+        if there.files != here.files && !is_asked_for {
             let before = there.named.as_deref().unwrap_or("linked");
             return Err(Refusal::OtherChoice {
                 why: format!(
@@ -75,7 +80,14 @@ impl Chosen {
 }
 
 impl RunBlas {
-    fn shown(&self) -> String {
+    /// The library, wherever it is.
+    pub fn id(&self) -> LibraryId {
+        let name = self.named.as_deref().unwrap_or(LINKED).to_owned();
+        LibraryId { name, files: self.files.clone() }
+    }
+
+    /// The library in words, with the name and the checksum of a file.
+    pub fn shown(&self) -> String {
         let file = self.files.iter().next();
         let file = file.map_or("linked".to_owned(), |(name, sum)| format!("{name}, {sum}"));
         format!("{} ({file})", self.words)
@@ -89,7 +101,7 @@ mod tests {
     fn chosen(named: Option<&str>, words: &str, sum: Option<&str>) -> Chosen {
         let files = sum.map(|sum| ("libx.so".to_owned(), sum.to_owned())).into_iter().collect();
         let named = named.map(str::to_owned);
-        let blas = RunBlas { named, words: words.to_owned(), files };
+        let blas = RunBlas { named, by_auto: false, words: words.to_owned(), files };
         Chosen { blas, rates: Vec::new() }
     }
 
@@ -109,6 +121,9 @@ mod tests {
         let why = chosen(None, "Y", None).check(&first).unwrap_err().to_string();
         let want = "computed with the BLAS X 1 (libx.so, 77), and this start has Y (linked)";
         assert!(why.contains(want) && why.contains("add --blas x"), "{why}");
+        let mut by_auto = chosen(Some("y"), "Y", Some("78"));
+        by_auto.blas.by_auto = true;
+        assert!(by_auto.check(&first).unwrap_err().to_string().contains("add --blas x"));
         for other in [chosen(Some("linked"), "Y", None), chosen(Some("x"), "X 1", Some("78"))] {
             let warning = other.check(&first).unwrap().expect("a warning");
             assert!(warning.contains("last bits of x may differ"), "{warning}");

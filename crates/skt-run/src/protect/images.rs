@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::LevelSettings;
-use super::chosen::Chosen;
 use crate::events::Saved;
 use skt_checkpoint::checkpoint::level::folder::{self, Remover};
-use skt_checkpoint::checkpoint::level::{Generation, Level, LevelReport};
+use skt_checkpoint::checkpoint::level::{Level, LevelReport};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::protection::Settings;
 
@@ -66,18 +65,6 @@ pub(crate) fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
         folder::tests_with_images(&level.folder, &settings.run_id).unwrap_or_default()
     };
     settings.levels.0.iter().flat_map(of_level).collect()
-}
-
-/// The newest of the images at all levels that this node can read, and the rates that its start had
-/// measured.
-pub(crate) fn newest_rates(settings: &Settings) -> Option<(Generation, Vec<u32>)> {
-    let tests = tests_with_images(settings).into_iter();
-    let levels = tests.flat_map(|test| open_levels(settings, test, 1));
-    let states = levels.filter_map(|level| level.newest_state());
-    let rates = |(generation, state): (Generation, Vec<u8>)| {
-        Some((generation, Chosen::kept_in(&state)?.rates))
-    };
-    states.filter_map(rates).max_by_key(|(generation, _)| *generation)
 }
 
 /// Whether some level, as far as this node sees it, has images of tests that `is_meant`

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::chosen::Chosen;
 use super::result;
 use super::segments::sweep_tests;
 use crate::record::TestRecord;
@@ -64,8 +65,8 @@ pub(super) struct Content {
     pub(super) notes: u64,
     /// The latest note about each unfinished test, by its number.
     pub(super) begun: Results,
-    /// The rates of all ranks that the first start has measured, if it has.
-    pub(super) rates: Vec<u64>,
+    /// What the run has chosen for itself ([`Chosen`]), as JSON; empty before it is noted.
+    pub(super) chosen: Vec<u8>,
 }
 
 /// Why results cannot be kept or found.
@@ -81,14 +82,14 @@ pub enum LedgerError {
 
 impl<'a> Ledger<'a> {
     /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
-    /// and keeps it on all nodes, with the measured `rates` of all ranks if it has none. The
-    /// results are the same on all ranks. One process of each node `is_keeper`. Collective.
+    /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
+    /// `is_keeper`. Collective.
     pub fn open<C: Comm>(
         world: &C,
         store: &'a (dyn Store + Send + Sync),
         run: &str,
-        (is_keeper, is_afresh): (bool, bool),
-        rates: &[u32],
+        is_keeper: bool,
+        is_afresh: bool,
     ) -> Result<Self, LedgerError> {
         let found = found(store, run, ROLE)?;
         let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
@@ -112,9 +113,6 @@ impl<'a> Ledger<'a> {
             left.push(id);
         }
         content.left = union(world, &left)?;
-        if content.rates.is_empty() {
-            content.rates = rates.iter().copied().map(u64::from).collect();
-        }
         let keeper = is_keeper.then(|| world.rank());
         let mut ledger = Self { store, run: run.to_owned(), keeper, number, content, is_new };
         // All ranks have looked before any segment is removed.
@@ -214,6 +212,39 @@ impl<'a> Ledger<'a> {
         self.keep()
     }
 
+    /// Notes what this start has chosen, the same on all ranks; of an earlier start stay its rates,
+    /// and its BLAS unless this one names another. Returns when all nodes have the note, before any
+    /// has data of a test. Collective.
+    ///
+    /// # Errors
+    /// When a rank cannot be reached, or the store refuses; the earlier note stays.
+    pub(crate) fn note_chosen<C: Comm>(
+        &mut self,
+        world: &C,
+        chosen: &Chosen,
+    ) -> Result<(), LedgerError> {
+        let mut chosen = chosen.clone();
+        if let Some(kept) = self.content.chosen() {
+            if chosen.blas.named.is_none() {
+                // This start is refused if the data of the run is of another library.
+                chosen.blas = kept.blas;
+            }
+            if !kept.rates.is_empty() {
+                chosen.rates = kept.rates;
+            }
+        }
+        let note = serde_json::to_vec(&chosen).expect("plain data");
+        if note != self.content.chosen {
+            if !self.is_new {
+                // It replaces the note of an earlier start, on nodes that miss it, too.
+                self.content.notes += 1;
+            }
+            self.content.chosen = note;
+            self.keep()?;
+        }
+        Ok(world.barrier()?)
+    }
+
     /// Removes this node's segment if nothing is known of the run but that this start began it: a
     /// start that all ranks refuse leaves none. Whatever another start may need stays: results,
     /// notes about tests that have begun, and the starts of segments out of reach.
@@ -231,21 +262,6 @@ impl<'a> Ledger<'a> {
         self.number += 1;
         keep(self.store, &self.run, ROLE, self.number, rank, &self.content)
     }
-}
-
-/// The rates of all ranks that an earlier start of `run` has measured; none if it has not.
-/// Collective.
-///
-/// # Errors
-/// When a rank cannot be reached, or the store fails.
-pub(crate) fn kept_rates<C: Comm>(
-    world: &C,
-    store: &dyn Store,
-    run: &str,
-) -> Result<Vec<u32>, LedgerError> {
-    let contents = found(store, run, ROLE)?.into_iter().filter_map(|(_, _, content)| content);
-    let newest = newest(world, latest(&contents.collect::<Vec<_>>()))?;
-    Ok(newest.rates.into_iter().filter_map(|rate| u32::try_from(rate).ok()).collect())
 }
 
 /// The newest of these contents, or an empty one.
@@ -291,6 +307,18 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
         Some(_) => Ok(content(store, info)?.map(|content| content.id())),
         None => Ok(None),
     }
+}
+
+/// What earlier starts of `run` have chosen, by the newest ledger on any node, the same on all
+/// ranks; none if none has noted it. Collective.
+pub(super) fn noted<C: Comm>(
+    world: &C,
+    store: &dyn Store,
+    run: &str,
+) -> Result<Option<Chosen>, LedgerError> {
+    let contents = found(store, run, ROLE)?.into_iter().filter_map(|(_, _, content)| content);
+    let newest = newest(world, latest(&contents.collect::<Vec<_>>()))?;
+    Ok(newest.chosen())
 }
 
 /// Gives all ranks the newest content that any rank has. Collective.
@@ -349,6 +377,11 @@ fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, Sto
 }
 
 impl Content {
+    /// What the run has chosen for itself, if it is noted.
+    fn chosen(&self) -> Option<Chosen> {
+        serde_json::from_slice(&self.chosen).ok()
+    }
+
     /// The name of this run's ledgers in marks of ended runs. No start has nonce 0.
     fn id(&self) -> StartId {
         StartId { number: self.life, nonce: 0 }
@@ -363,7 +396,8 @@ impl Content {
     /// and these; the number of results, and for each the number of its test, its length and its
     /// bytes; the test after which there were no images and the checksum of the levels, or
     /// [`NOTHING`]; the number of notes; the notes of unfinished tests, in the form of the results;
-    /// padding to whole words; the rates.
+    /// the length and the bytes of the note about what was chosen, unless it is empty; padding to
+    /// whole words.
     fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; 8];
         bytes.extend(self.life.to_le_bytes());
@@ -385,8 +419,11 @@ impl Content {
         bytes.extend(levels.to_le_bytes());
         bytes.extend(self.notes.to_le_bytes());
         list(&self.begun, &mut bytes);
+        if !self.chosen.is_empty() {
+            bytes.extend((self.chosen.len() as u64).to_le_bytes());
+            bytes.extend(&self.chosen);
+        }
         bytes.resize(bytes.len().next_multiple_of(8), 0);
-        bytes.extend(self.rates.iter().flat_map(|rate| rate.to_le_bytes()));
         let sum = checksum(&bytes[8..]);
         bytes[..8].copy_from_slice(&sum.to_le_bytes());
         bytes
@@ -422,10 +459,9 @@ impl Content {
         let no_images = Some(no_images).filter(|it| *it != NOTHING);
         let notes = word(&mut rest)?;
         let begun = list(&mut rest)?;
-        // Before them is the padding.
-        let (_, words) = rest.as_rchunks::<8>();
-        let rates = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        Some(Self { life, left, results, no_images, notes, begun, rates })
+        let length = word(&mut rest).unwrap_or(0);
+        let chosen = rest.get(..usize::try_from(length).ok()?)?.to_vec();
+        Some(Self { life, left, results, no_images, notes, begun, chosen })
     }
 }
 
@@ -439,6 +475,7 @@ pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>,
 
 #[cfg(test)]
 mod tests {
+    use super::super::chosen::RunBlas;
     use super::super::segments::found_test;
     use super::*;
     use skt_solver::comm::threads;
@@ -452,7 +489,7 @@ mod tests {
     ) -> Vec<R> {
         let ran = threads::run(folders.len(), |world| {
             let store = Files::in_folder(folders[world.rank()].path());
-            let mut ledger = Ledger::open(&world, &store, "run", (true, is_afresh), &[]).unwrap();
+            let mut ledger = Ledger::open(&world, &store, "run", true, is_afresh).unwrap();
             Ok::<_, CommError>(act(&world, &store, &mut ledger))
         });
         ran.into_iter().map(Result::unwrap).collect()
@@ -544,28 +581,44 @@ mod tests {
         assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
     }
 
-    /// The rates of the first start are those of all starts, even if most nodes are lost.
+    /// All ranks know what the last start that named a library has noted, and the rates that the
+    /// first has measured, even if most nodes are lost.
     #[test]
-    fn rates_are_those_of_the_first_start() {
-        let mut nodes = folders(3);
-        let start = |nodes: &[tempfile::TempDir], is_afresh: bool, measured: u32| {
-            let ran = threads::run(3, |world| {
-                let store = Files::in_folder(nodes[world.rank()].path());
-                let kept = kept_rates(&world, &store, "run").unwrap();
-                world.barrier()?;
-                Ledger::open(&world, &store, "run", (true, is_afresh), &[measured; 3]).unwrap();
-                Ok::<_, CommError>(kept)
-            });
-            let kept: Vec<_> = ran.into_iter().map(Result::unwrap).collect();
-            assert!(kept.iter().all(|other| *other == kept[0]));
-            kept[0].clone()
+    fn what_earlier_starts_have_chosen_is_known() {
+        let mut nodes = folders(2);
+        let chosen = |name: Option<&str>, rate: u32| {
+            let files = name.filter(|name| *name != "linked");
+            let files = files.map(|name| ("lib.so".to_owned(), name.to_owned()));
+            let named = name.map(str::to_owned);
+            let blas = RunBlas { named, files: files.into_iter().collect(), ..RunBlas::default() };
+            Chosen { blas, rates: vec![rate; 2] }
         };
-        assert_eq!(start(&nodes, false, 15), [0; 0]);
-        (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
-        assert_eq!(start(&nodes, false, 25), [15; 3]);
-        nodes[1] = folders(1).remove(0);
-        assert_eq!(start(&nodes, true, 35), [15; 3]);
-        assert_eq!(start(&nodes, false, 45), [35; 3], "begun from scratch");
+        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: Chosen| {
+            let ran = on_nodes(nodes, is_afresh, |world, store, ledger| {
+                let known = super::noted(world, store, "run").unwrap();
+                world.barrier().unwrap();
+                ledger.note_chosen(world, &note).unwrap();
+                known
+            });
+            assert!(ran.iter().all(|known| *known == ran[0]));
+            ran[0].clone()
+        };
+        assert_eq!(noted(&nodes, false, chosen(Some("one"), 15)), None);
+        let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
+        let one = Some(chosen(Some("one"), 15));
+        assert_eq!(noted(&nodes, false, chosen(Some("two"), 25)), one);
+        // One node has missed the second note, the other has nothing.
+        (nodes[0], nodes[1]) = (away, folders(1).remove(0));
+        assert_eq!(noted(&nodes, false, chosen(Some("linked"), 35)), one);
+        let linked = Some(chosen(Some("linked"), 15));
+        assert_eq!(noted(&nodes, false, chosen(None, 45)), linked);
+        assert_eq!(noted(&nodes, false, chosen(Some("three"), 55)), linked);
+        assert_eq!(noted(&nodes, true, chosen(Some("four"), 65)), None, "begun from scratch");
+        assert_eq!(noted(&nodes, false, chosen(None, 75)), Some(chosen(Some("four"), 65)));
+        let none = threads::run(1, |world| {
+            super::noted(&world, &Files::in_folder(folders(1)[0].path()), "run")
+        });
+        assert!(none.into_iter().all(|known| known.unwrap().is_none()), "no ledger");
     }
 
     /// Only an empty ledger that this start made goes with a refused start.
@@ -647,9 +700,9 @@ mod tests {
         let highest = SegmentName::new("run", &format!("{ROLE}{}", u64::MAX), 0).unwrap();
         drop(store.create(&highest, 8).unwrap());
         threads::run(1, |world| {
-            let mut ledger = Ledger::open(&world, &store, "run", (true, false), &[]).unwrap();
+            let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
             ledger.add(&world, [(0, b"one".to_vec())].into(), &[])?.unwrap();
-            assert_eq!(Ledger::open(&world, &store, "run", (true, false), &[]).unwrap().done(), 1);
+            assert_eq!(Ledger::open(&world, &store, "run", true, false).unwrap().done(), 1);
             Ok::<_, CommError>(())
         })
         .remove(0)
@@ -666,7 +719,7 @@ mod tests {
             no_images: Some(NoImages { after: 2, levels: 21 }),
             notes: 5,
             begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
-            rates: Vec::new(),
+            chosen: Vec::new(),
         };
         let words = |no_images: [u64; 2]| {
             let before = [7, 1, 3, 4, 1, 0, 8, 11];
@@ -681,22 +734,16 @@ mod tests {
         assert_eq!(Content::decode(&words([2, 21])), Some(content.clone()));
         let unknown = Content { no_images: None, ..content };
         assert_eq!(unknown.encode(), words([u64::MAX, 0]));
-        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown.clone()));
-        let measured = Content { rates: vec![41, 43], ..unknown };
-        let bytes = measured.encode();
-        let whole = words([u64::MAX, 0]);
-        assert_eq!(bytes[8..], [&whole[8..], &[41u64, 43].map(u64::to_le_bytes).concat()].concat());
-        assert_eq!(Content::decode(&bytes), Some(measured));
+        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown));
     }
 
     #[test]
     fn torn_segment_is_skipped() {
         let left = vec![StartId { number: 3, nonce: 4 }];
         let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
-        let begun = Results::from([(4, vec![2; 9])]);
-        let rates = vec![15, 25];
+        let (begun, chosen) = (Results::from([(4, vec![2; 9])]), b"a library".to_vec());
         let unseen =
-            Content { life: 7, left, results, notes: 5, begun, rates, ..Content::default() };
+            Content { life: 7, left, results, notes: 5, begun, chosen, ..Content::default() };
         assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
         let content = Content { no_images: Some(NoImages { after: 0, levels: 1 }), ..unseen };
         let bytes = content.encode();

@@ -14,6 +14,7 @@ mod history;
 pub(crate) mod images;
 mod inject;
 mod interval;
+mod kept;
 pub mod ledger;
 mod recorder;
 pub mod result;
@@ -31,6 +32,7 @@ pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedul
 pub use inject::FaultInjector;
 pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
+pub use kept::kept_choices;
 pub use segments::{
     MemoryProgress, NodeCheckpointer, RankProcess, TestSegments, checkpoint_config, doubtful,
     found_test, left_by_others, store_flag, sweep_tests, tidy,

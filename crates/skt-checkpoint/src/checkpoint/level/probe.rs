@@ -1,13 +1,12 @@
 //! What a process sees of the images of its run.
 
-use std::cmp::Reverse;
 use std::io;
 
 use super::super::agree::Content;
 use super::super::header::{HeaderLayout, Identity};
 use super::super::parameters::{Parameters, differences};
 use super::Level;
-use super::disk::{FileId, Generation, ImageId};
+use super::disk::{FileId, ImageId};
 use super::format::{SealState, read_seal};
 use super::source::FoundImage;
 
@@ -82,25 +81,5 @@ impl ImageQuery<'_> {
                 (FoundImage { content, ..nothing }, seal.record.state().to_vec())
             }
         })
-    }
-}
-
-impl Level {
-    /// The application's state in the newest image that can be read, of any run of that name and of
-    /// any parameters. `None` if there is none, or the disk fails.
-    pub fn newest_state(&self) -> Option<(Generation, Vec<u8>)> {
-        // A seal has the lengths of its parts.
-        let header = HeaderLayout::new("", 1, 0);
-        let mut files = self.disk.list().ok()?;
-        files.sort_unstable_by_key(|file| Reverse(file.generation));
-        let images = files.into_iter().flat_map(|file| file.images().map(move |id| (file, id)));
-        let state = |(file, id): (FileId, ImageId)| {
-            let mut file = self.disk.open(file, id.rank).ok()?;
-            match read_seal(&header, &mut *file).ok()? {
-                SealState::Sealed(seal) => Some((id.generation, seal.record.state().to_vec())),
-                SealState::Nothing | SealState::OtherVersion => None,
-            }
-        };
-        images.filter_map(state).next()
     }
 }

@@ -3,6 +3,7 @@
 mod cores;
 mod frequency;
 mod kernel;
+mod library;
 mod memory;
 pub mod names;
 mod power;
@@ -19,6 +20,7 @@ use super::finding::{Finding, FindingKind, Gain};
 pub(crate) fn for_host(host: &HostFacts) -> Vec<Finding> {
     let mut found = for_settings(host);
     found.extend(kernel::old(host));
+    found.extend(library::faster(host));
     found.extend(frequency::measured(host));
     found.extend(rate::low(host, &found));
     found.extend(sgemm::findings(host, &found));

@@ -4,29 +4,44 @@
 //! each process first tries it in a child process, before MPI starts, as many networks forbid a
 //! fork afterwards; then it loads what has passed.
 
+mod auto;
+mod candidates;
+mod decision;
+mod process;
 pub mod trial;
 
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use skt_host::child;
 use skt_solver::blas::{check, load};
 
 use super::kernel::VARIABLE;
+pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas, rated_here};
+pub use decision::{ROUNDS, RankTried, RatedBlas, TriedBlas, fastest, on_all};
+use process::{STARTS, TrialProcess};
 use trial::{Answer, Line};
 
 /// The value of `--blas` that is the linked library.
 pub const LINKED: &str = "linked";
 
-/// The BLAS that `--blas` names for a process, and what came of it.
+/// A library of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LibraryId {
+    /// The value of `--blas` that names it.
+    pub name: String,
+    /// Checksums of the files that were mapped with it, by their names; none if it is the linked
+    /// one.
+    pub files: BTreeMap<String, String>,
+}
+
+/// The BLAS that `--blas` names for a process, and what came of it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct ChosenBlas {
     /// The value of `--blas`, if there is one.
     pub named: Option<String>,
@@ -35,6 +50,27 @@ pub struct ChosenBlas {
     pub files: BTreeMap<String, String>,
     /// Why the process calls the linked library nevertheless.
     pub failure: Option<String>,
+    /// What `--blas auto` has chosen, once all ranks have.
+    #[serde(default)]
+    pub choice: Option<BlasChoice>,
+    /// The libraries that `--blas auto` has tried in this process.
+    #[serde(skip)]
+    pub trials: Option<Arc<AutoTrials>>,
+}
+
+impl ChosenBlas {
+    /// Once this process calls what `auto` has chosen: that library as one which the user names.
+    /// Any other one as it is.
+    pub fn named_as_settled(&self) -> Self {
+        let settled = self.trials.as_ref().and_then(|trials| trials.known().settled);
+        let Some((LibraryId { name, files }, choice)) = settled else { return self.clone() };
+        Self { named: Some(name), files, choice: Some(choice), ..Self::default() }
+    }
+
+    /// The value of `--blas` that names the library which is called.
+    pub fn library(&self) -> Option<&str> {
+        self.choice.as_ref().map(|choice| &*choice.library).or(self.named.as_deref())
+    }
 }
 
 /// Times that plain loops would need for the checks of a library, after which it hangs. A library
@@ -44,12 +80,17 @@ const MAX_TIMES_PLAIN: f64 = 10.0;
 const MAX_TIMES_READ: f64 = 100.0;
 
 /// Makes the library that `--blas` names the BLAS of this process, after a trial with products
-/// whose depths (NB) are `depths`. Called before MPI and threads.
+/// whose depths (NB) are `depths`; with `auto`, tries all that there are. Called before MPI and
+/// threads.
 pub fn choose(named: Option<String>, depths: &[usize]) -> ChosenBlas {
+    if named.as_deref() == Some(AUTO) {
+        let trials = Some(Arc::new(AutoTrials::begin(depths)));
+        return ChosenBlas { named, trials, ..ChosenBlas::default() };
+    }
     let other = named.as_deref().filter(|named| *named != LINKED);
     let loaded = other.map_or(Ok(BTreeMap::new()), |wanted| load_after_trial(wanted, depths));
     let failure = loaded.as_ref().err().cloned();
-    ChosenBlas { files: loaded.unwrap_or_default(), named, failure }
+    ChosenBlas { files: loaded.unwrap_or_default(), named, failure, ..ChosenBlas::default() }
 }
 
 /// Loads the library `wanted`, and returns its files.
@@ -61,7 +102,7 @@ fn load_after_trial(wanted: &str, depths: &[usize]) -> Result<BTreeMap<String, S
             file.display()
         ));
     }
-    let Answer { name, files, kernel_variable } = try_in_child(wanted, depths)?;
+    let Answer { name, files, kernel_variable, .. } = try_in_child(wanted, depths)?;
     if let Some(kernel) = kernel_variable {
         // SAFETY: this process has one thread.
         unsafe { env::set_var(VARIABLE, kernel) };
@@ -73,40 +114,13 @@ fn load_after_trial(wanted: &str, depths: &[usize]) -> Result<BTreeMap<String, S
 /// Runs the trial of a library.
 fn try_in_child(wanted: &str, depths: &[usize]) -> Result<Answer, String> {
     let patience = patience(wanted, depths);
-    let mut command = Command::new(env::current_exe().map_err(|why| why.to_string())?);
-    let depths: Vec<String> = depths.iter().map(usize::to_string).collect();
-    command.args(["blas-trial", "--depths", &depths.join(","), "--"]).arg(wanted);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut run = || {
-        let mut child = command.spawn()?;
-        // What it prints fits into the pipe.
-        let status = child::wait_while_served(&mut child, patience)?;
-        Ok::<_, std::io::Error>((status, child.wait_with_output()?.stdout))
-    };
-    let (status, printed) = run().map_err(|why| format!("its trial cannot be started: {why}"))?;
-    result(status, &String::from_utf8_lossy(&printed), patience)
-}
-
-/// The result of a trial that ended with `status`, or was killed after `patience`.
-fn result(status: Option<ExitStatus>, printed: &str, patience: Duration) -> Result<Answer, String> {
-    let mut during = "it starts".to_owned();
-    for line in printed.lines().filter_map(Line::read) {
-        match line {
-            Line::Step(step) => during = step,
-            Line::Refused(why) => return Err(why),
-            Line::Passed(answer) => return Ok(answer),
-        }
+    let process = TrialProcess::start(wanted, depths, &[]);
+    let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
+    match process.answer(patience, STARTS)? {
+        Line::Passed(answer) => Ok(answer),
+        Line::Refused(refusal) => Err(refusal.why),
+        Line::Step(_) | Line::Rate(_) => Err("its trial gives no result".to_owned()),
     }
-    Err(match status {
-        None => format!("it hangs: {:.0} s were not enough while {during}", patience.as_secs_f64()),
-        Some(status) => match (status.signal(), status.code()) {
-            (Some(signal), _) => format!("it crashes (signal {signal}) while {during}"),
-            (None, code) => format!(
-                "it ends the process (exit code {}) while {during}",
-                code.map_or("none".to_owned(), |code| code.to_string())
-            ),
-        },
-    })
 }
 
 /// How long a trial may take, by what this machine does now.
@@ -143,21 +157,6 @@ fn names(wanted: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn failed(status: Option<i32>, printed: &str) -> String {
-        result(status.map(ExitStatus::from_raw), printed, Duration::from_secs(7)).unwrap_err()
-    }
-
-    #[test]
-    fn a_trial_that_does_not_end_well_names_its_step() {
-        let step = Line::Step("it is loaded".to_owned()).to_string();
-        let printed = format!("a banner of the library\n{step}\n");
-        assert_eq!(failed(None, &printed), "it hangs: 7 s were not enough while it is loaded");
-        assert_eq!(failed(Some(11), &printed), "it crashes (signal 11) while it is loaded");
-        assert_eq!(failed(Some(3 << 8), ""), "it ends the process (exit code 3) while it starts");
-        let refused = Line::Refused("no".to_owned()).to_string();
-        assert_eq!(failed(Some(1 << 8), &format!("{printed}{refused}\n")), "no");
-    }
 
     #[test]
     fn a_name_is_looked_up_with_and_without_version() {

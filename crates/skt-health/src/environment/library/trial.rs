@@ -1,5 +1,5 @@
 //! The trial of a library, in a separate process: it is loaded and its results are checked, as
-//! are the threads that it uses.
+//! are the threads that it uses. Then the process measures its rate whenever it is asked to.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
@@ -19,41 +19,60 @@ use skt_store::codec::checksum;
 
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
-use super::names;
+use super::{LINKED, names};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Answer {
     /// The name that the loader knows.
     pub name: String,
+    /// The file that has its DGEMM.
+    pub path: Option<String>,
     /// Checksums of the files that were mapped with it, by their names.
     pub files: BTreeMap<String, String>,
     /// The kernel that OpenBLAS has to be given by its variable.
     pub kernel_variable: Option<String>,
 }
 
+/// Why a library is refused.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    /// The reason.
+    pub why: String,
+    /// Whether there is no library of that name, or it is one that is known.
+    pub is_no_other: bool,
+}
+
 /// A line that the process of a trial prints; a library may print others.
+#[derive(Debug)]
 pub(super) enum Line {
     /// What is tried next: "the trial crashes while ...".
     Step(String),
     /// Why the library is refused.
-    Refused(String),
+    Refused(Refusal),
     /// The library has passed.
     Passed(Answer),
+    /// The rate of the library in Gflop/s.
+    Rate(f64),
 }
 
 const STEP: &str = "skt-hpl trial step: ";
 const REFUSED: &str = "skt-hpl trial refused: ";
 const PASSED: &str = "skt-hpl trial passed: ";
+const RATE: &str = "skt-hpl trial rate: ";
 
 impl Line {
     pub(super) fn read(line: &str) -> Option<Self> {
-        let text = |prefix| line.strip_prefix(prefix).map(str::to_owned);
-        let step = text(STEP).map(Self::Step);
-        step.or_else(|| text(REFUSED).map(Self::Refused)).or_else(|| {
-            let answer = line.strip_prefix(PASSED)?;
-            serde_json::from_str(answer).ok().map(Self::Passed)
-        })
+        if let Some(step) = line.strip_prefix(STEP) {
+            return Some(Self::Step(step.to_owned()));
+        }
+        if let Some(refusal) = line.strip_prefix(REFUSED) {
+            return serde_json::from_str(refusal).ok().map(Self::Refused);
+        }
+        if let Some(answer) = line.strip_prefix(PASSED) {
+            return serde_json::from_str(answer).ok().map(Self::Passed);
+        }
+        line.strip_prefix(RATE)?.parse().ok().map(Self::Rate)
     }
 }
 
@@ -61,10 +80,13 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Step(step) => write!(f, "{STEP}{step}"),
-            Self::Refused(why) => write!(f, "{REFUSED}{}", why.replace('\n', " ")),
+            Self::Refused(refusal) => {
+                write!(f, "{REFUSED}{}", serde_json::to_string(refusal).expect("plain data"))
+            }
             Self::Passed(answer) => {
                 write!(f, "{PASSED}{}", serde_json::to_string(answer).expect("plain data"))
             }
+            Self::Rate(gflops) => write!(f, "{RATE}{gflops}"),
         }
     }
 }
@@ -81,20 +103,50 @@ const THREADS_SECONDS: f64 = 0.02;
 /// The share of the processor time of a call that the calling thread has at least.
 const MIN_OWN_SHARE: f64 = 0.75;
 
-/// Tries the library `wanted` in this process, and prints how it goes. Returns whether it passed.
-pub fn run(wanted: &str, depths: &[usize], closed: &[RawFd]) -> bool {
-    let line = match try_here(wanted, depths, closed) {
+/// How long the rate of a library is measured.
+pub(super) const RATE_SECONDS: f64 = 0.04;
+
+/// Tries the library `wanted` in this process, and prints how it goes; one of the files `known` is
+/// refused. Returns whether it passed, after all measurements.
+pub fn run(wanted: &str, depths: &[usize], known: &[String], closed: &[RawFd]) -> bool {
+    let line = match try_here(wanted, depths, known, closed) {
         Ok(answer) => Line::Passed(answer),
-        Err(why) => Line::Refused(why),
+        Err(refusal) => Line::Refused(refusal),
     };
     print(&line);
-    matches!(line, Line::Passed(_))
+    let has_passed = matches!(line, Line::Passed(_));
+    if has_passed {
+        measure_when_asked(depths);
+    }
+    has_passed
 }
 
-fn try_here(wanted: &str, depths: &[usize], closed: &[RawFd]) -> Result<Answer, String> {
+/// Measures the rate of the library for each line that comes, until there are no more.
+fn measure_when_asked(depths: &[usize]) {
+    library::use_one_thread();
+    for _ in std::io::stdin().lines().map_while(Result::ok) {
+        print(&match selftest::dgemm_gflops_at(depths, RATE_SECONDS) {
+            Ok(gflops) => Line::Rate(gflops),
+            Err(why) => Line::Refused(Refusal { why: why.to_string(), is_no_other: false }),
+        });
+    }
+}
+
+fn try_here(
+    wanted: &str,
+    depths: &[usize],
+    known: &[String],
+    closed: &[RawFd],
+) -> Result<Answer, Refusal> {
+    let refused = |why: String| Refusal { why, is_no_other: false };
     let before = mapped_files();
     print(&Line::Step("it is loaded".to_owned()));
-    let name = load_one_of(names(wanted))?;
+    let name = if wanted == LINKED { wanted.to_owned() } else { load_one_of(names(wanted))? };
+    let path = library::loaded().path.map(|path| path.display().to_string());
+    if let Some(path) = path.as_ref().filter(|path| known.contains(path)) {
+        let why = format!("{path} is known by another name");
+        return Err(Refusal { why, is_no_other: true });
+    }
     kernel::take_one_that_fits(closed);
     let step = |function: &str| print(&Line::Step(format!("{function} is checked")));
     // As on a thread of a team, where some libraries keep another number of threads.
@@ -106,25 +158,38 @@ fn try_here(wanted: &str, depths: &[usize], closed: &[RawFd]) -> Result<Answer, 
         };
         scope.spawn(check).join().expect("a check does not panic")
     });
-    checked?;
+    checked.map_err(refused)?;
     let kernel_variable = env::var(VARIABLE).ok();
-    let files = mapped_files().difference(&before).map(contents).collect::<Result<_, _>>()?;
-    Ok(Answer { name, files, kernel_variable })
+    let mut files = BTreeMap::new();
+    // What the linked library maps later is part of it.
+    if wanted != LINKED {
+        let new = mapped_files().difference(&before).map(contents).collect::<Result<_, _>>();
+        files = new.map_err(refused)?;
+    }
+    Ok(Answer { name, path, files, kernel_variable })
 }
 
 /// Loads the first of these names that the loader finds.
-fn load_one_of(names: Vec<String>) -> Result<String, String> {
-    let mut not_found = String::new();
+fn load_one_of(names: Vec<String>) -> Result<String, Refusal> {
+    let mut first: Option<Refusal> = None;
     for name in names {
         match load::load(OsStr::new(&name)) {
             Ok(()) => return Ok(name),
-            // The first message is that for the name that most libraries have.
-            Err(why @ LoadError::Loader(_)) if not_found.is_empty() => not_found = why.to_string(),
-            Err(LoadError::Loader(_)) => {}
-            Err(why) => return Err(why.to_string()),
+            Err(why @ LoadError::Loader(_)) => {
+                // Other messages are about what it needs, or about its contents.
+                let absent = format!("{name}: cannot open shared object file: No such file");
+                let is_no_other =
+                    matches!(&why, LoadError::Loader(text) if text.starts_with(&absent));
+                // The first message is that for the name that most libraries have; one about a
+                // file that is there is more precise.
+                if first.as_ref().is_none_or(|it| it.is_no_other && !is_no_other) {
+                    first = Some(Refusal { why: why.to_string(), is_no_other });
+                }
+            }
+            Err(why) => return Err(Refusal { why: why.to_string(), is_no_other: false }),
         }
     }
-    Err(not_found)
+    Err(first.expect("there is a name"))
 }
 
 /// Checks that a call computes on the calling thread alone.

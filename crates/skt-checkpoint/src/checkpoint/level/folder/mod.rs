@@ -33,9 +33,11 @@ use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
+use super::super::header::HeaderLayout;
 use super::super::record::StartId;
 use super::disk::Generation;
 use super::disk::{Disk, FileId, ImageFile, Slot};
+use super::format::{SealState, read_seal};
 
 mod owner;
 mod slot;
@@ -293,6 +295,43 @@ pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>
         tests.extend(names.iter().filter_map(|name| Some(parse_name(name)?.0)));
     }
     Ok(tests)
+}
+
+/// The state in complete images.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ImageState {
+    /// The test of the run, and the start and the epoch of the images: later ones are greater.
+    pub at: (usize, Generation),
+    /// The state of the application.
+    pub state: Vec<u8>,
+}
+
+/// The state in the newest complete images that a run of this user has in `parent`, of its latest
+/// test; none if there are no such images.
+///
+/// # Errors
+/// Any error of the system; also when the run's folder can be used by others, or is a link.
+pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> {
+    let above = File::open(parent).map_err(at_parent(parent))?;
+    let mut all = Vec::new();
+    for folder in folders_of(&above, parent, run, 0)? {
+        let names = folder.names().map_err(at(&folder.path))?;
+        all.extend(names.iter().filter_map(|name| parse_name(name)));
+    }
+    all.sort_unstable_by_key(|(test, file)| std::cmp::Reverse((*test, file.generation)));
+    let header = HeaderLayout::new(run, 1, 0);
+    for (test, file) in all {
+        for folder in folders_of(&above, parent, run, test)? {
+            for id in file.images() {
+                let Ok(mut slot) = folder.open(file, id.rank) else { continue };
+                if let Ok(SealState::Sealed(seal)) = read_seal(&header, &mut *slot) {
+                    let at = (test, file.generation);
+                    return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
+                }
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// The folders of a run in `parent`, which is open as `above`. There is one, unless another user

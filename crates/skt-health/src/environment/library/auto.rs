@@ -1,0 +1,234 @@
+//! `--blas auto` in one process: its libraries are tried before MPI starts, and timed when all
+//! ranks have started, so that those of a node compute at once.
+//!
+//! Each library has a separate process, as it may crash or hang, and as two libraries in one
+//! process may disturb each other. The processes wait while they are not asked: many networks
+//! forbid a fork once MPI has started. A restart asks none of them.
+
+use std::ffi::OsStr;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use skt_solver::blas::{check, load};
+
+use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
+use super::process::{STARTS, TrialProcess};
+use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
+use super::{LINKED, LibraryId, MAX_TIMES_PLAIN, candidates, patience};
+use crate::environment::kernel::VARIABLE;
+use crate::environment::selftest;
+
+/// The value of `--blas` by which the program chooses.
+pub const AUTO: &str = "auto";
+
+/// What `--blas auto` has chosen, and from what; the same on all ranks.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BlasChoice {
+    /// The library, as `--blas` names it.
+    pub library: String,
+    /// Why.
+    pub why: String,
+    /// The libraries that were tried.
+    pub tried: Vec<RatedBlas>,
+}
+
+impl BlasChoice {
+    /// The choice and its reason, with the rates.
+    pub fn words(&self) -> String {
+        let rate = |it: &RatedBlas| Some(format!("{} {:.1}", it.name, it.gflops_per_core?));
+        let rates: Vec<String> = self.tried.iter().filter_map(rate).collect();
+        let Self { library, why, .. } = self;
+        if rates.is_empty() {
+            return format!("{library}: {why}");
+        }
+        format!("{library}: {why} (Gflop/s a core: {})", rates.join(", "))
+    }
+
+    /// The choice, and the libraries that were refused, each in a line.
+    pub fn lines(&self) -> Vec<String> {
+        let refused = |it: &RatedBlas| Some(format!("not {}: {}", it.name, it.refused.as_ref()?));
+        [self.words()].into_iter().chain(self.tried.iter().filter_map(refused)).collect()
+    }
+}
+
+/// What a process knows of the libraries.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct KnownBlas {
+    /// The libraries that it has tried.
+    pub tried: Vec<TriedBlas>,
+    /// The file that is preloaded in place of all of them.
+    pub preloaded: Option<String>,
+    /// The library that it calls already, and why.
+    pub settled: Option<(LibraryId, BlasChoice)>,
+}
+
+/// The libraries of a process.
+#[derive(Debug)]
+pub struct AutoTrials(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    known: KnownBlas,
+    /// The names by which the loader knows the libraries, and their processes, in the order of
+    /// `known`; none for one that is refused.
+    processes: Vec<Option<(String, TrialProcess)>>,
+    /// How long a measurement may take.
+    patience: Duration,
+}
+
+impl AutoTrials {
+    /// Tries all libraries, with products whose depths (NB) are `depths`. Called before MPI and
+    /// threads.
+    pub(super) fn begin(depths: &[usize]) -> Self {
+        let patience = rate_patience(depths);
+        let mut state = State { known: KnownBlas::default(), processes: Vec::new(), patience };
+        match load::preloaded() {
+            Some(file) => state.known.preloaded = Some(file.display().to_string()),
+            None => state.try_all(depths),
+        }
+        Self(Mutex::new(state))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no panic while it is held")
+    }
+
+    /// What this process knows of the libraries.
+    pub fn known(&self) -> KnownBlas {
+        self.state().known.clone()
+    }
+
+    /// The rate of DGEMM in Gflop/s of a library that has passed its trial here, on one thread, for
+    /// each second of its processor time.
+    ///
+    /// # Errors
+    /// Why it has none: it crashes or hangs now.
+    pub fn measure(&self, library: &LibraryId) -> Result<f64, String> {
+        let mut state = self.state();
+        let (at, patience) = (state.position(library)?, state.patience);
+        let process = state.processes.get_mut(at).and_then(Option::as_mut);
+        let (_, process) = process.ok_or("it is refused here, or its trial has ended")?;
+        process.ask_for_rate().map_err(|why| format!("its trial has ended: {why}"))?;
+        match process.answer(patience, "its rate is measured")? {
+            Line::Rate(gflops) => Ok(gflops),
+            Line::Refused(Refusal { why, .. }) => Err(why),
+            _ => Err("its trial gives another answer than a rate".to_owned()),
+        }
+    }
+
+    /// Makes `library` the BLAS of this process, unless one is already, and ends the processes.
+    /// `choice` is for reports.
+    ///
+    /// # Errors
+    /// When this process has refused or not found it, or it cannot be loaded now.
+    pub fn settle(&self, library: &LibraryId, choice: &BlasChoice) -> Result<(), String> {
+        let mut state = self.state();
+        if state.known.settled.is_some() {
+            return Ok(());
+        }
+        let processes = std::mem::take(&mut state.processes);
+        if !library.is_linked() {
+            if let Some(why) = flaw(library, &state.known.tried) {
+                return Err(why);
+            }
+            let process = processes.get(state.position(library)?).and_then(Option::as_ref);
+            let (name, _) = process.ok_or("its trial has ended")?;
+            load::load(OsStr::new(name)).map_err(|why| why.to_string())?;
+        }
+        state.known.settled = Some((library.clone(), choice.clone()));
+        Ok(())
+    }
+}
+
+/// The libraries of this process, with their rates on one core.
+pub fn rated_here(depths: &[usize]) -> Vec<RatedBlas> {
+    let trials = AutoTrials::begin(depths);
+    let libraries = trials.known().tried;
+    let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
+    for _ in 0..ROUNDS {
+        let all = rated.iter_mut().zip(&libraries);
+        for (rated, library) in all.filter(|(rated, _)| rated.refused.is_none()) {
+            match trials.measure(&library.id) {
+                Ok(gflops) => {
+                    let best = rated.gflops_per_core.map_or(gflops, |best| best.max(gflops));
+                    rated.gflops_per_core = Some(best);
+                }
+                Err(why) => (rated.gflops_per_core, rated.refused) = (None, Some(why)),
+            }
+        }
+    }
+    rated
+}
+
+impl State {
+    /// The index of a library.
+    fn position(&self, library: &LibraryId) -> Result<usize, String> {
+        let is_it = |tried: &TriedBlas| tried.id.is_same(library);
+        self.known.tried.iter().position(is_it).ok_or_else(|| "it is not found here".to_owned())
+    }
+
+    /// Tries one library after the other.
+    fn try_all(&mut self, depths: &[usize]) {
+        // The files that are tried already.
+        let mut files: Vec<String> = Vec::new();
+        for name in candidates::here() {
+            let (files_of, refused, process) = match try_one(&name, depths, &files) {
+                Ok((answer, process)) => {
+                    files.extend(answer.path);
+                    (answer.files, None, Some((answer.name, process)))
+                }
+                Err(Refusal { is_no_other: true, .. }) => continue,
+                Err(Refusal { why, .. }) => (Default::default(), Some(why), None),
+            };
+            let id = LibraryId { name, files: files_of };
+            self.known.tried.push(TriedBlas { id, refused });
+            self.processes.push(process);
+        }
+    }
+}
+
+/// Tries a library, unless it is one of the `known` files.
+fn try_one(
+    name: &str,
+    depths: &[usize],
+    known: &[String],
+) -> Result<(Answer, TrialProcess), Refusal> {
+    let refused = |why: String| Refusal { why, is_no_other: false };
+    let process = TrialProcess::start(name, depths, known);
+    let mut process = process.map_err(|why| refused(format!("its trial cannot start: {why}")))?;
+    match process.answer(patience(name, depths), STARTS).map_err(refused)? {
+        Line::Passed(Answer { kernel_variable: Some(kernel), .. })
+            if std::env::var(VARIABLE).is_err() =>
+        {
+            // Setting it for this process is too late once MPI has started threads.
+            Err(refused(format!("it takes a kernel for old processors: set {VARIABLE}={kernel}")))
+        }
+        Line::Passed(answer) => Ok((answer, process)),
+        Line::Refused(refusal) => Err(refusal),
+        Line::Step(_) | Line::Rate(_) => Err(refused("its trial gives no result".to_owned())),
+    }
+}
+
+/// How long a measurement may take, by what this machine does now.
+fn rate_patience(depths: &[usize]) -> Duration {
+    let plain = selftest::operations_at(depths) * check::plain_seconds_an_operation();
+    Duration::from_secs_f64(MAX_TIMES_PLAIN * (plain + RATE_SECONDS))
+}
+
+impl LibraryId {
+    /// The linked library.
+    pub fn linked() -> Self {
+        Self { name: LINKED.to_owned(), ..Self::default() }
+    }
+
+    fn is_linked(&self) -> bool {
+        self.files.is_empty() && self.name == LINKED
+    }
+
+    /// Whether it is the same library, whatever its name and where it is. Those that are part of
+    /// the program have no files of their own.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.files == other.files && (!self.files.is_empty() || self.name == other.name)
+    }
+}

@@ -1,0 +1,196 @@
+//! Which library all ranks of a job call with `--blas auto`.
+
+use serde::{Deserialize, Serialize};
+
+use super::{LINKED, LibraryId};
+
+/// The gain in rate for which another library is taken than the linked one: less may be noise.
+const MIN_GAIN: f64 = 0.03;
+
+/// Measurements of each library, in turn: the best counts, as other programs only ever slow one
+/// down.
+pub const ROUNDS: usize = 3;
+
+/// A library that a rank has tried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TriedBlas {
+    /// The library.
+    pub id: LibraryId,
+    /// Why it is refused, if it is.
+    pub refused: Option<String>,
+}
+
+/// A library that was tried on all ranks, for reports.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RatedBlas {
+    /// The library, as rank 0 names it.
+    pub name: String,
+    /// The rate of DGEMM on a core while all ranks measure, on the slowest rank; none if it was not
+    /// measured.
+    pub gflops_per_core: Option<f64>,
+    /// Why it is refused, if it is.
+    pub refused: Option<String>,
+}
+
+impl RatedBlas {
+    /// A library without a rate so far.
+    pub fn unmeasured(tried: &TriedBlas) -> Self {
+        let TriedBlas { id, refused } = tried;
+        Self { name: id.name.clone(), gflops_per_core: None, refused: refused.clone() }
+    }
+
+    /// The library, with its rate or why it is refused.
+    pub fn words(&self) -> String {
+        match (&self.refused, self.gflops_per_core) {
+            (Some(why), _) => format!("{} is refused: {why}", self.name),
+            (None, Some(rate)) => format!("{} {rate:.1} Gflop/s a core", self.name),
+            (None, None) => self.name.clone(),
+        }
+    }
+}
+
+/// What a rank has tried, and where it is, in words.
+pub type RankTried = (String, Vec<TriedBlas>);
+
+/// The libraries of the first rank, refused if another rank refuses or lacks them.
+pub fn on_all(ranks: &[RankTried]) -> Vec<TriedBlas> {
+    let Some(((_, first), others)) = ranks.split_first() else { return Vec::new() };
+    let on_others = |tried: &TriedBlas| {
+        let why = |(at, theirs): &RankTried| Some(format!("{at}: {}", flaw(&tried.id, theirs)?));
+        others.iter().find_map(why)
+    };
+    let joined = |tried: &TriedBlas| {
+        let refused = tried.refused.clone().or_else(|| on_others(tried));
+        TriedBlas { refused, ..tried.clone() }
+    };
+    first.iter().map(joined).collect()
+}
+
+/// Why a library does not serve on a rank, which has tried these.
+pub(super) fn flaw(id: &LibraryId, tried: &[TriedBlas]) -> Option<String> {
+    match tried.iter().find(|it| it.id.is_same(id)) {
+        Some(TriedBlas { refused, .. }) => refused.clone(),
+        None => Some(match tried.iter().find(|it| it.id.name == id.name) {
+            Some(TriedBlas { refused: Some(why), .. }) => why.clone(),
+            Some(_) => "another library has this name there".to_owned(),
+            None => "it is not found there".to_owned(),
+        }),
+    }
+}
+
+/// The index of the library to call, and why: the fastest, or the linked one if it is hardly
+/// slower.
+///
+/// # Errors
+/// When no library serves: why.
+pub fn fastest(tried: &[RatedBlas]) -> Result<(usize, String), String> {
+    let serves = |it: &&RatedBlas| it.refused.is_none();
+    let Some(linked) = tried.iter().find(|it| it.name == LINKED) else {
+        return Err("the linked library was not tried".to_owned());
+    };
+    if tried.iter().filter(serves).count() <= 1 && linked.refused.is_none() {
+        return Ok((index_of(tried, linked), "no other library was found that serves".to_owned()));
+    }
+    let rate = |it: &RatedBlas| it.gflops_per_core.unwrap_or(0.0);
+    let best = tried.iter().filter(serves).max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let Some(best) = best else {
+        let why = linked.refused.as_deref().unwrap_or_default();
+        return Err(format!("no library serves; the linked one: {why}"));
+    };
+    if let Some(why) = &linked.refused {
+        return Ok((index_of(tried, best), format!("the linked library is refused: {why}")));
+    }
+    let gain = rate(best) / rate(linked) - 1.0;
+    if gain >= MIN_GAIN {
+        let why = format!("{:.0} % faster than the linked library", 100.0 * gain);
+        return Ok((index_of(tried, best), why));
+    }
+    let least = 100.0 * MIN_GAIN;
+    Ok((index_of(tried, linked), format!("no other library is {least:.0} % faster")))
+}
+
+fn index_of(tried: &[RatedBlas], it: &RatedBlas) -> usize {
+    tried.iter().position(|other| std::ptr::eq(other, it)).expect("one of them")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rated(name: &str, gflops: f64) -> RatedBlas {
+        RatedBlas { name: name.to_owned(), gflops_per_core: Some(gflops), refused: None }
+    }
+
+    fn refused(name: &str, why: &str) -> RatedBlas {
+        RatedBlas { refused: Some(why.to_owned()), gflops_per_core: None, name: name.to_owned() }
+    }
+
+    #[test]
+    fn the_linked_library_is_kept_unless_another_is_clearly_faster() {
+        let chosen = |others: &[RatedBlas]| {
+            let all = [&[rated(LINKED, 100.0)], others].concat();
+            fastest(&all).map(|(index, why)| (all[index].name.clone(), why)).unwrap()
+        };
+        let of = |others: &[RatedBlas]| chosen(others).0;
+        assert_eq!(of(&[]), LINKED);
+        assert_eq!(of(&[rated("a", 102.9)]), LINKED);
+        assert_eq!(of(&[rated("a", 60.0), rated("b", 103.1), rated("c", 102.0)]), "b");
+        assert_eq!(of(&[refused("a", "it crashes"), rated("b", 80.0)]), LINKED);
+        assert_eq!(chosen(&[rated("a", 150.0)]).1, "50 % faster than the linked library");
+        let none = chosen(&[refused("a", "it crashes")]).1;
+        assert_eq!(none, "no other library was found that serves");
+    }
+
+    #[test]
+    fn a_linked_library_that_fails_is_replaced() {
+        let all = [refused(LINKED, "it is wrong"), rated("a", 10.0), rated("b", 20.0)];
+        let (index, why) = fastest(&all).unwrap();
+        assert_eq!((index, &*why), (2, "the linked library is refused: it is wrong"));
+        let why = fastest(&all[..1]).unwrap_err();
+        assert_eq!(why, "no library serves; the linked one: it is wrong");
+        assert!(fastest(&[]).is_err());
+    }
+
+    fn tried(name: &str, sum: &str, refused: Option<&str>) -> TriedBlas {
+        let files = (!sum.is_empty()).then(|| ("lib.so".to_owned(), sum.to_owned()));
+        let id = LibraryId { name: name.to_owned(), files: files.into_iter().collect() };
+        TriedBlas { id, refused: refused.map(str::to_owned) }
+    }
+
+    #[test]
+    fn a_library_serves_if_all_ranks_have_the_same_and_accept_it() {
+        let first = vec![
+            tried(LINKED, "", None),
+            tried("same", "1", None),
+            tried("moved", "2", None),
+            tried("other", "3", None),
+            tried("missing", "4", None),
+            tried("crashes", "5", None),
+            tried("refused", "6", Some("no")),
+        ];
+        let second = vec![
+            tried(LINKED, "", None),
+            tried("same", "1", None),
+            tried("/opt/moved", "2", None),
+            tried("other", "33", None),
+            tried("crashes", "", Some("it crashes")),
+            tried("refused", "6", None),
+        ];
+        let ranks = [("rank 0 on a".to_owned(), first), ("rank 1 on b".to_owned(), second)];
+        let why: Vec<Option<String>> = on_all(&ranks).into_iter().map(|it| it.refused).collect();
+        let at = |why: &str| Some(format!("rank 1 on b: {why}"));
+        assert_eq!(
+            why,
+            [
+                None,
+                None,
+                None,
+                at("another library has this name there"),
+                at("it is not found there"),
+                at("it crashes"),
+                Some("no".to_owned()),
+            ]
+        );
+        assert_eq!(on_all(&[]), []);
+    }
+}

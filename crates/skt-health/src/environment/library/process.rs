@@ -1,0 +1,154 @@
+//! The process in which a library is tried and timed.
+
+use std::env;
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use skt_host::child;
+
+use super::trial::Line;
+
+/// How long the process of a trial may take to end, after which it is killed.
+const END_PATIENCE: Duration = Duration::from_secs(2);
+
+/// The first step of a trial.
+pub(super) const STARTS: &str = "it starts";
+
+/// The process of a trial. Once the library has passed, it stays until it is dropped, and measures
+/// the library's rate when asked to.
+#[derive(Debug)]
+pub(super) struct TrialProcess {
+    child: Child,
+    /// None once it is to end.
+    requests: Option<ChildStdin>,
+    answers: ChildStdout,
+}
+
+impl TrialProcess {
+    /// Starts the trial of the library `wanted`, with products whose depths (NB) are `depths`. One
+    /// of the files `known` is refused as known.
+    pub(super) fn start(wanted: &str, depths: &[usize], known: &[String]) -> io::Result<Self> {
+        let mut command = Command::new(env::current_exe()?);
+        command.arg("blas-trial");
+        depths.iter().for_each(|depth| _ = command.args(["--depths", &depth.to_string()]));
+        known.iter().for_each(|file| _ = command.args(["--known", file]));
+        command.arg("--").arg(wanted);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn()?;
+        let requests = child.stdin.take();
+        let answers = child.stdout.take().expect("a pipe");
+        fcntl(&answers, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        Ok(Self { child, requests, answers })
+    }
+
+    /// Asks for the library's rate.
+    pub(super) fn ask_for_rate(&mut self) -> io::Result<()> {
+        self.requests.as_mut().ok_or(ErrorKind::BrokenPipe)?.write_all(b"\n")
+    }
+
+    /// The next line of the process but its steps, of which `during` is the first. The error is why
+    /// none comes: it ends, or has not answered after `patience`, which counts while it has a core.
+    pub(super) fn answer(&mut self, patience: Duration, during: &str) -> Result<Line, String> {
+        let Self { child, answers, .. } = self;
+        let mut printed = Vec::new();
+        let has_answered = || {
+            read_available(answers, &mut printed)?;
+            Ok(lines(&printed).any(|line| !matches!(line, Line::Step(_))))
+        };
+        let status = child::until_while_served(child, patience, has_answered).and_then(|in_time| {
+            if !in_time {
+                child.kill()?;
+                child.wait()?;
+                return Ok(None);
+            }
+            child.try_wait()
+        });
+        let status = status.map_err(|why| format!("its trial fails: {why}"))?;
+        answer_in(&printed, status, patience, during)
+    }
+}
+
+impl Drop for TrialProcess {
+    fn drop(&mut self) {
+        // It ends when there are no more requests, if it has not yet. Where it is killed, an OpenMP
+        // library leaves files in /dev/shm.
+        drop(self.requests.take());
+        let _ = child::wait(&mut self.child, END_PATIENCE);
+    }
+}
+
+/// Appends what can be read now.
+fn read_available(from: &mut ChildStdout, to: &mut Vec<u8>) -> io::Result<()> {
+    match from.read_to_end(to) {
+        Err(why) if why.kind() == ErrorKind::WouldBlock => Ok(()),
+        read => read.map(|_| ()),
+    }
+}
+
+/// The lines of a trial that are complete; a library may print others.
+fn lines(printed: &[u8]) -> impl Iterator<Item = Line> {
+    let end = printed.iter().rposition(|byte| *byte == b'\n').unwrap_or(0);
+    let whole = String::from_utf8_lossy(&printed[..end]).into_owned();
+    whole.lines().filter_map(Line::read).collect::<Vec<_>>().into_iter()
+}
+
+/// The answer in what a process has `printed` since the step `during`. It ended with `status`, or
+/// was killed after `patience`.
+fn answer_in(
+    printed: &[u8],
+    status: Option<ExitStatus>,
+    patience: Duration,
+    during: &str,
+) -> Result<Line, String> {
+    let mut during = during.to_owned();
+    for line in lines(printed) {
+        match line {
+            Line::Step(step) => during = step,
+            answer => return Ok(answer),
+        }
+    }
+    Err(match status {
+        None => format!("it hangs: {:.0} s were not enough while {during}", patience.as_secs_f64()),
+        Some(status) => match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("it crashes (signal {signal}) while {during}"),
+            (None, code) => format!(
+                "it ends the process (exit code {}) while {during}",
+                code.map_or("none".to_owned(), |code| code.to_string())
+            ),
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::trial::Refusal;
+    use super::*;
+
+    fn answer(status: Option<i32>, printed: &str) -> Result<Line, String> {
+        let status = status.map(ExitStatus::from_raw);
+        answer_in(printed.as_bytes(), status, Duration::from_secs(7), STARTS)
+    }
+
+    #[test]
+    fn a_trial_that_does_not_end_well_names_its_step() {
+        let step = Line::Step("it is loaded".to_owned()).to_string();
+        let printed = format!("a banner of the library\n{step}\n");
+        let failed = |status, printed: &str| answer(status, printed).unwrap_err();
+        assert_eq!(failed(None, &printed), "it hangs: 7 s were not enough while it is loaded");
+        assert_eq!(failed(Some(11), &printed), "it crashes (signal 11) while it is loaded");
+        assert_eq!(failed(Some(3 << 8), ""), "it ends the process (exit code 3) while it starts");
+        let refused = Line::Refused(Refusal { why: "no".to_owned(), is_no_other: false });
+        let line = answer(Some(1 << 8), &format!("{printed}{refused}\n"));
+        assert!(matches!(line, Ok(Line::Refused(Refusal { why, .. })) if why == "no"));
+    }
+
+    #[test]
+    fn a_line_counts_when_it_is_complete() {
+        let rate = Line::Rate(12.5).to_string();
+        assert!(answer(None, &rate).is_err());
+        assert!(matches!(answer(None, &format!("{rate}\n")), Ok(Line::Rate(12.5))));
+    }
+}

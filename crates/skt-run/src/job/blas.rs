@@ -1,0 +1,173 @@
+//! The library of a job with `--blas auto`: all ranks agree on one, and load it before their first
+//! call.
+//!
+//! A restart takes the library that the run's data was computed with. Otherwise all ranks measure
+//! one library after the other at the same time, in rounds, so that what else a node does slows all
+//! of them alike.
+
+use serde::{Deserialize, Serialize};
+
+use super::error::JobError;
+use super::options::JobOptions;
+use crate::protect::RunBlas;
+use skt_config::RunSpec;
+use skt_health::environment::library::{
+    AUTO, AutoTrials, BlasChoice, ChosenBlas, KnownBlas, LibraryId, ROUNDS, RatedBlas, fastest,
+    on_all,
+};
+use skt_host::messages;
+use skt_host::waits::Announced;
+use skt_solver::comm::{Comm, CommError, collect};
+
+/// What a rank knows of the libraries; none if it could not read that it is to choose.
+#[derive(Serialize, Deserialize)]
+struct RankKnown {
+    at: String,
+    known: Option<KnownBlas>,
+}
+
+/// The library that all ranks are to call, and what reports contain of it.
+type Agreed = (LibraryId, BlasChoice);
+
+/// The BLAS of this rank. If the job is to choose it, all ranks agree on it, and it is loaded; what
+/// fails then is in the result. Collective.
+pub(super) fn settle<C: Comm>(
+    world: &C,
+    spec: &RunSpec,
+    options: &JobOptions,
+    kept: Option<&RunBlas>,
+) -> Result<ChosenBlas, JobError> {
+    if spec.blas.as_deref() != Some(AUTO) {
+        return Ok(options.blas.clone());
+    }
+    let _wait = Announced::begin("all ranks to choose their BLAS");
+    let own = options.blas.trials.as_deref();
+    let at = format!("rank {} on {}", world.rank(), world.host());
+    let mine = RankKnown { at, known: own.map(AutoTrials::known) };
+    let all: Vec<RankKnown> = collect::all_gather_json(world, &mine)?;
+    let known = |rank: RankKnown| Some((rank.at, rank.known?));
+    let ranks: Vec<(String, KnownBlas)> = all.into_iter().filter_map(known).collect();
+    let agreed = match agreed_before(&ranks, kept) {
+        Some(agreed) => Ok(agreed),
+        None => fastest_on_all(world, &ranks, own)?,
+    };
+    let mut blas = options.blas.clone();
+    let settled = agreed.and_then(|(library, choice)| {
+        let is_news = !ranks.iter().any(|(_, known)| known.settled.is_some());
+        if world.rank() == 0 && is_news {
+            messages::print(format_args!("blas: auto takes {}", choice.words()));
+        }
+        (blas.files, blas.choice) = (library.files.clone(), Some(choice.clone()));
+        let loaded = own.map_or(Ok(()), |own| own.settle(&library, &choice));
+        loaded.map_err(|why| refusal(&library, kept, &why))
+    });
+    blas.failure = settled.err();
+    Ok(blas)
+}
+
+/// Why this rank cannot call the library that all are to call.
+fn refusal(library: &LibraryId, kept: Option<&RunBlas>, why: &str) -> String {
+    match kept {
+        None => format!("{}: {why}", library.name),
+        Some(kept) => format!(
+            "this run was computed with the BLAS {}: {why}. Install the same library there, or \
+             continue with other last bits of x by another --blas",
+            kept.shown()
+        ),
+    }
+}
+
+/// The library if nothing is to be measured: one is preloaded, or called by a rank already, or was
+/// called by an earlier start.
+fn agreed_before(ranks: &[(String, KnownBlas)], kept: Option<&RunBlas>) -> Option<Agreed> {
+    let choice = |library: &LibraryId, why: String| BlasChoice {
+        library: library.name.clone(),
+        why,
+        tried: Vec::new(),
+    };
+    let preloaded = |(at, known): &(String, KnownBlas)| {
+        let file = known.preloaded.as_ref()?;
+        Some(format!("{at}: {file} is preloaded in place of dgemm_"))
+    };
+    if let Some(why) = ranks.iter().find_map(preloaded) {
+        let linked = LibraryId::linked();
+        let choice = choice(&linked, why);
+        return Some((linked, choice));
+    }
+    if let Some(settled) = ranks.iter().find_map(|(_, known)| known.settled.clone()) {
+        return Some(settled);
+    }
+    let mut library = kept?.id();
+    let is_tried = |(_, known): &(String, KnownBlas)| {
+        known.tried.iter().any(|tried| tried.id.name == library.name)
+    };
+    // By another name, the linked library has no files either.
+    if library.files.is_empty() && !ranks.iter().any(is_tried) {
+        library = LibraryId::linked();
+    }
+    let choice = choice(&library, "an earlier start of this run has called it".to_owned());
+    Some((library, choice))
+}
+
+/// The fastest library, by the slowest rank of each. The inner error is why there is none.
+/// Collective.
+fn fastest_on_all<C: Comm>(
+    world: &C,
+    ranks: &[(String, KnownBlas)],
+    own: Option<&AutoTrials>,
+) -> Result<Result<Agreed, String>, CommError> {
+    let tried: Vec<_> = ranks.iter().map(|(at, known)| (at.clone(), known.tried.clone())).collect();
+    let libraries = on_all(&tried);
+    let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
+    let serving: Vec<usize> = (0..rated.len()).filter(|&at| rated[at].refused.is_none()).collect();
+    // One alone needs no rate.
+    if serving.len() > 1 {
+        let ids: Vec<&LibraryId> = serving.iter().map(|&at| &libraries[at].id).collect();
+        let results = measure(world, &ids, own)?;
+        for (&at, result) in serving.iter().zip(results) {
+            match result {
+                Ok(gflops) => rated[at].gflops_per_core = Some(gflops),
+                Err(why) => rated[at].refused = Some(why),
+            }
+        }
+    }
+    Ok(fastest(&rated).map(|(at, why)| {
+        let library = libraries[at].id.clone();
+        let choice = BlasChoice { library: library.name.clone(), why, tried: rated };
+        (library, choice)
+    }))
+}
+
+/// The rates of libraries that all ranks have, on the slowest rank, or why one of them has none.
+/// The same on all ranks. Collective.
+fn measure<C: Comm>(
+    world: &C,
+    libraries: &[&LibraryId],
+    own: Option<&AutoTrials>,
+) -> Result<Vec<Result<f64, String>>, CommError> {
+    let mut rates = vec![0.0f64; libraries.len()];
+    let mut failures = vec![String::new(); libraries.len()];
+    for _ in 0..ROUNDS {
+        for (at, library) in libraries.iter().enumerate() {
+            world.barrier()?;
+            let Some(own) = own.filter(|_| failures[at].is_empty()) else { continue };
+            match own.measure(library) {
+                Ok(gflops) => rates[at] = rates[at].max(gflops),
+                Err(why) => {
+                    failures[at] = format!("rank {} on {}: {why}", world.rank(), world.host())
+                }
+            }
+        }
+    }
+    if own.is_none() {
+        // The job is refused for another reason.
+        rates.fill(f64::INFINITY);
+    }
+    collect::all_reduce(world, &mut rates, f64::min)?;
+    let mut results = Vec::new();
+    for (rate, failure) in rates.into_iter().zip(failures) {
+        let why = collect::first_text(world, &failure)?;
+        results.push(why.map_or(Ok(rate), Err));
+    }
+    Ok(results)
+}

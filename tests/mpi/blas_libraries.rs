@@ -320,7 +320,7 @@ fn a_run_resumes_with_the_library_that_it_began_with() {
 }
 
 #[test]
-fn the_built_in_library_computes_and_differs_from_the_linked_one() {
+fn the_built_in_library_is_another_than_the_linked_one() {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     let mut mxp = mpirun(2);
     mxp.arg(program).args("mxp --n 300 --nb 40 --ft none --progress off".split(' '));

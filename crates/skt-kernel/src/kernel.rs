@@ -349,8 +349,8 @@ vectors!(
     _mm512_mul_ps,
     _mm512_add_ps
 );
-// Of 16 registers, 12 are sums. With 3 vectors x 4 columns the compiler keeps some in memory, at half
-// of the rate.
+// Of 16 registers, 12 are sums. With 3 vectors x 4 columns the compiler keeps some of them in
+// memory, at half of the rate.
 #[cfg(target_arch = "x86_64")]
 vectors!(
     avx2_f64,

@@ -219,7 +219,7 @@ impl<'a> Ledger<'a> {
     /// # Errors
     /// When the store refuses; the earlier note stays.
     pub(crate) fn note_blas(&mut self, blas: &RunBlas) -> Result<(), StoreError> {
-        let is_linked = blas.id().is_same(&LibraryId::linked());
+        let is_linked = blas.id().is_same(&LibraryId::preset());
         let note =
             if is_linked { Vec::new() } else { serde_json::to_vec(blas).expect("plain data") };
         if note == self.content.blas {

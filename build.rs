@@ -12,6 +12,9 @@ fn main() {
     // libc.
     println!("cargo:rustc-link-arg-bins=-Wl,--export-dynamic-symbol=_exit");
     let Ok(names) = env::var("SKT_HPL_BLAS") else { return };
+    if names.trim() == "built-in" {
+        return;
+    }
     let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
     let (of_static, of_shared): (Vec<_>, Vec<_>) =
         names.partition(|name| name.starts_with("static="));

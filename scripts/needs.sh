@@ -39,6 +39,7 @@ have_cc() { links $'#include <stdlib.h>\nint main(void) { return abs(0); }' cc; 
 # As build.rs links it; without a C compiler that works, by its name alone.
 have_blas() {
     local flags
+    [ "${SKT_HPL_BLAS:-}" != built-in ] || return 0
     if [ -n "${SKT_HPL_BLAS+set}" ]; then
         # One library a word.
         # shellcheck disable=SC2086

@@ -85,8 +85,8 @@ pub(crate) struct AutoArgs {
     /// Threads per rank [default: as many as the rank has cores]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub threads: Option<u64>,
-    /// BLAS to call: the linked one, the fastest here (auto), another by its name, e.g. mkl_rt, or
-    /// by its file
+    /// BLAS to call: the linked one, the built-in one, the fastest here (auto), another by its
+    /// name, e.g. mkl_rt, or by its file
     #[arg(long, value_name = "LIBRARY", default_value = AUTO)]
     pub blas: String,
     /// Where the report goes: stdout or -, stderr, or a file [default: stdout]

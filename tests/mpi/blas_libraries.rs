@@ -190,10 +190,10 @@ fn auto_takes_the_fastest_library_that_serves() {
     assert_eq!(choice["library"], "blis-mt");
     let tried = choice["tried"].as_array().unwrap();
     let names: Vec<_> = tried.iter().map(|it| it["name"].as_str().unwrap()).collect();
-    let want = ["linked", "blis-mt", "blis", "mkl_rt", "armpl_lp64", "flexiblas"];
+    let want = ["linked", "built-in", "blis-mt", "blis", "mkl_rt", "armpl_lp64", "flexiblas"];
     assert_eq!(names, want, "{text}");
     let rates: Vec<_> = tried.iter().filter_map(|it| it["gflops_per_core"].as_f64()).collect();
-    let [linked, fast, slow] = rates[..] else { panic!("{choice}") };
+    let [linked, _, fast, slow] = rates[..] else { panic!("{choice}") };
     assert!(slow < linked && linked < fast, "{rates:?}");
     for (name, why) in [
         ("mkl_rt", "it is wrong: dgemm"),
@@ -317,6 +317,28 @@ fn a_run_resumes_with_the_library_that_it_began_with() {
         assert_eq!(ended.x(), undisturbed.x());
         killed.assert_nothing_is_left();
     }
+}
+
+#[test]
+fn the_built_in_library_is_another_than_the_linked_one() {
+    let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let mut mxp = mpirun(2);
+    mxp.arg(program).args("mxp --n 300 --nb 40 --ft none --progress off".split(' '));
+    let ended = run(mxp.args(["--blas", "built-in"])).expect(0);
+    assert!(ended.out.contains("PASSED") && ended.out.contains(": built-in BLAS"), "{}", ended.out);
+    let flags = "--n 250 --nb 16 --p 1 --q 2 --checkpoint-every 2p! --progress off --ft self";
+    let job = |name: &str| Job::new(program, 2, &format!("blas-built-in-{name}"), flags);
+    let undisturbed = job("whole").start(&["--blas", "built-in"]);
+    assert!(undisturbed.ok && undisturbed.text.contains("PASSED"), "{}", undisturbed.text);
+    let killed = job("killed");
+    let ended = killed.start(&["--blas", "built-in", "--inject", "1@encode:epoch=3"]);
+    assert!(!ended.ok && ended.text.contains("signal 9"), "{}", ended.text);
+    let ended = killed.start(&[]);
+    assert!(!ended.ok && ended.text.contains("add --blas built-in, or"), "{}", ended.text);
+    let ended = killed.start(&["--blas", "built-in"]);
+    assert!(ended.ok && !ended.text.contains("last bits of x"), "{}", ended.text);
+    assert_eq!(ended.x(), undisturbed.x());
+    killed.assert_nothing_is_left();
 }
 
 #[test]

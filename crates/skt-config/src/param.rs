@@ -359,11 +359,12 @@ settings! {
     }
     Blas {
         key: "blas", heading: PROBLEM, help_after: Some(Param::Pin), metavar: "LIBRARY",
-        legal: "linked, auto, the name of a library, or a file", default: "(linked)",
-        help: "BLAS to call: the linked one, the fastest here (auto), another by its name, e.g. \
-               mkl_rt, or by its file",
+        legal: "linked, built-in, auto, the name of a library, or a file",
+        default: "(linked, else built-in)",
+        help: "BLAS to call: the linked one, the built-in one, the fastest here (auto), another by \
+               its name, e.g. mkl_rt, or by its file",
         more: ". [Another BLAS](user-guide.md#build)",
-        comment: "The BLAS: linked, auto, the name of a library, or a file.",
+        comment: "The BLAS: linked, built-in, auto, the name of a library, or a file.",
         example: "mkl_rt",
         field: Some(|spec| &mut spec.blas),
     }

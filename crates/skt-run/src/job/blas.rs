@@ -90,7 +90,7 @@ fn agreed_before(ranks: &[(String, KnownBlas)], kept: Option<&RunBlas>) -> Optio
         Some(format!("{at}: {file} is preloaded in place of dgemm_"))
     };
     if let Some(why) = ranks.iter().find_map(preloaded) {
-        let linked = LibraryId::linked();
+        let linked = LibraryId::preset();
         let choice = choice(&linked, why);
         return Some((linked, choice));
     }
@@ -103,7 +103,7 @@ fn agreed_before(ranks: &[(String, KnownBlas)], kept: Option<&RunBlas>) -> Optio
     };
     // By another name, the linked library has no files either.
     if library.files.is_empty() && !ranks.iter().any(is_tried) {
-        library = LibraryId::linked();
+        library = LibraryId::preset();
     }
     let choice = choice(&library, "an earlier start of this run has called it".to_owned());
     Some((library, choice))

@@ -13,7 +13,7 @@ use skt_host::claims;
 use skt_host::core_use::JobPart;
 use skt_host::memory;
 use skt_host::waits;
-use skt_solver::blas::library;
+use skt_solver::blas::library::{self, PRESET};
 use skt_solver::comm::{Comm, CommError, collect};
 use skt_store::store::StoreId;
 
@@ -33,6 +33,8 @@ pub(crate) struct RankLocation {
     pub blas: ChosenBlas,
     /// The BLAS that the rank calls, with its version and kernel, in words.
     pub blas_words: String,
+    /// Whether that is the built-in one.
+    pub is_blas_built_in: bool,
     /// CPUs that the rank may use.
     pub mask: Vec<usize>,
     /// The store that outlives the rank, if the job is protected.
@@ -62,6 +64,7 @@ pub(crate) fn gather<C: Comm>(
         thread_variables: options.thread_variables.clone(),
         blas: options.blas.clone(),
         blas_words: library::loaded().words(),
+        is_blas_built_in: library::is_built_in(),
         mask,
         store,
         available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
@@ -121,23 +124,23 @@ pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) ->
 /// What the job has chosen: the library of rank 0, as that of all ranks has its files, and the
 /// measured `rates`.
 pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
-    let RankLocation { blas, blas_words, .. } = &places[0];
+    let RankLocation { blas, blas_words, is_blas_built_in, .. } = &places[0];
     let (named, files) = (blas.library().map(str::to_owned), blas.files.clone());
-    let by_auto = blas.choice.is_some();
-    let blas = RunBlas { named, by_auto, words: blas_words.clone(), files };
+    let (by_auto, is_built_in) = (blas.choice.is_some(), *is_blas_built_in);
+    let blas = RunBlas { named, by_auto, words: blas_words.clone(), files, is_built_in };
     Chosen { blas, rates: rates.to_vec() }
 }
 
 /// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the
 /// run, as rank 0 has read it.
 pub(crate) fn refused_blas(places: &[RankLocation], named: Option<&str>) -> Option<String> {
-    let shown = named.unwrap_or("linked");
+    let shown = named.unwrap_or(PRESET);
     let first = places.first()?;
     let of = |(rank, place): (usize, &RankLocation)| {
         let at = format!("rank {rank} on {}", place.host);
         if let Some(why) = &place.blas.failure {
             return Some(format!(
-                "{at}: --blas {}: {why}. Name another library, or --blas linked",
+                "{at}: --blas {}: {why}. Name another library, or --blas {PRESET}",
                 place.blas.named.as_deref().unwrap_or(shown)
             ));
         }
@@ -245,6 +248,7 @@ mod tests {
             thread_variables: None,
             blas: ChosenBlas::default(),
             blas_words: String::new(),
+            is_blas_built_in: false,
             mask: Vec::new(),
             store,
             available_bytes: None,

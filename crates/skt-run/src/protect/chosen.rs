@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_health::environment::library::{LINKED, LibraryId};
+use skt_health::environment::library::LibraryId;
+use skt_solver::blas::library::{BUILT_IN, LINKED, PRESET};
 
 /// The choices of a start, the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,9 +31,13 @@ pub struct RunBlas {
     pub by_auto: bool,
     /// The library with its version and kernel on rank 0, in words.
     pub words: String,
-    /// Checksums of the library's files, by their names; none if it is the linked one.
+    /// Checksums of the library's files, by their names; none if it is the linked or the built-in
+    /// one.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub files: BTreeMap<String, String>,
+    /// Whether it is the built-in one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_built_in: bool,
 }
 
 /// The choices in the state of a checkpoint, whose other parts depend on the method.
@@ -57,7 +62,8 @@ impl Chosen {
         let kept: StateOfAnyMethod =
             serde_json::from_slice(state).expect("a state that this program wrote");
         let (there, here) = (kept.chosen.blas, &self.blas);
-        if there.files == here.files && there.words == here.words {
+        let is_other = (&there.files, there.is_built_in) != (&here.files, here.is_built_in);
+        if !is_other && there.words == here.words {
             return Ok(None);
         }
         let what = format!(
@@ -66,12 +72,13 @@ impl Chosen {
             here.shown()
         );
         let is_asked_for = here.named.is_some() && !here.by_auto;
-        if there.files != here.files && !is_asked_for {
-            let before = there.named.as_deref().unwrap_or("linked");
+        if is_other && !is_asked_for {
+            let unnamed = if there.is_built_in { BUILT_IN } else { LINKED };
+            let before = there.named.as_deref().unwrap_or(unnamed);
             return Err(Refusal::OtherChoice {
                 why: format!(
                     "{what}. Install the same library on all hosts and add --blas {before}, or \
-                     continue with other last bits of x by --blas linked"
+                     continue with other last bits of x by --blas {PRESET}"
                 ),
             });
         }
@@ -82,14 +89,18 @@ impl Chosen {
 impl RunBlas {
     /// The library, wherever it is.
     pub fn id(&self) -> LibraryId {
-        let name = self.named.as_deref().unwrap_or(LINKED).to_owned();
+        let unnamed = if self.is_built_in { BUILT_IN } else { LINKED };
+        let name = self.named.as_deref().unwrap_or(unnamed).to_owned();
         LibraryId { name, files: self.files.clone() }
     }
 
     /// The library in words, with the name and the checksum of a file.
     pub fn shown(&self) -> String {
+        if self.is_built_in {
+            return self.words.clone();
+        }
         let file = self.files.iter().next();
-        let file = file.map_or("linked".to_owned(), |(name, sum)| format!("{name}, {sum}"));
+        let file = file.map_or(LINKED.to_owned(), |(name, sum)| format!("{name}, {sum}"));
         format!("{} ({file})", self.words)
     }
 }
@@ -101,8 +112,15 @@ mod tests {
     fn chosen(named: Option<&str>, words: &str, sum: Option<&str>) -> Chosen {
         let files = sum.map(|sum| ("libx.so".to_owned(), sum.to_owned())).into_iter().collect();
         let named = named.map(str::to_owned);
-        let blas = RunBlas { named, by_auto: false, words: words.to_owned(), files };
+        let words = words.to_owned();
+        let blas = RunBlas { named, by_auto: false, words, files, is_built_in: false };
         Chosen { blas, rates: Vec::new() }
+    }
+
+    fn built_in(named: Option<&str>) -> Chosen {
+        let mut chosen = chosen(named, "built-in BLAS 0, kernel AVX2", None);
+        chosen.blas.is_built_in = true;
+        chosen
     }
 
     fn state(chosen: &Chosen) -> Vec<u8> {
@@ -130,6 +148,20 @@ mod tests {
         }
         let linked = state(&chosen(None, "Y", None));
         assert!(chosen(Some("x"), "X 1", Some("77")).check(&linked).unwrap().is_some());
+    }
+
+    /// Neither has files.
+    #[test]
+    fn the_built_in_library_is_another_than_the_linked_one() {
+        let linked = || chosen(None, "Y", None);
+        let (of_linked, of_built_in) = (state(&linked()), state(&built_in(Some("built-in"))));
+        assert_eq!(built_in(None).check(&of_built_in), Ok(None));
+        let why = linked().check(&of_built_in).unwrap_err().to_string();
+        assert!(why.contains("add --blas built-in, or"), "{why}");
+        let why = built_in(None).check(&of_linked).unwrap_err().to_string();
+        assert!(why.contains("has built-in BLAS 0, kernel AVX2. Install"), "{why}");
+        assert!(why.contains("add --blas linked, or"), "{why}");
+        assert!(built_in(Some("built-in")).check(&of_linked).unwrap().is_some());
     }
 
     #[test]

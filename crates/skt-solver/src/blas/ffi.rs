@@ -1,6 +1,7 @@
 //! The Fortran interface of the BLAS, and the table of the functions that are called through it.
 //!
-//! The table is filled once, so that all calls of a process go to one library. The lengths of
+//! The table is filled once, so that all calls of a process go to one library: the linked one, one
+//! that is loaded, or the built-in one (crate `skt-kernel`). The lengths of
 //! character arguments, at the end, are part of that interface; libraries written in C ignore them.
 
 use std::ffi::{CStr, c_int, c_void};
@@ -95,6 +96,7 @@ macro_rules! functions {
         }
 
         /// The library that the program is linked with, or what is preloaded in its place.
+        #[cfg(not(built_in_blas))]
         mod linked {
             unsafe extern "C" {
                 $(pub(crate) fn $symbol();)*
@@ -102,6 +104,7 @@ macro_rules! functions {
         }
 
         impl Functions {
+            #[cfg(not(built_in_blas))]
             fn linked() -> Self {
                 Self {
                     // SAFETY: the function has this type in the Fortran interface.
@@ -109,6 +112,10 @@ macro_rules! functions {
                         std::mem::transmute::<*const (), $type>(linked::$symbol as *const ())
                     },)*
                 }
+            }
+
+            fn built_in() -> Self {
+                Self { $($field: skt_kernel::fortran::$field,)* }
             }
 
             /// The functions that `address` finds by their names. The error is the name of one that
@@ -143,8 +150,8 @@ functions! {
 /// A library, and where else its functions are looked up.
 pub(super) struct Library {
     pub(super) functions: Functions,
-    /// The handle of the library for `dlsym`.
-    pub(super) handle: *mut c_void,
+    /// The handle of the library for `dlsym`; none if it is the built-in one, which has no others.
+    pub(super) handle: Option<*mut c_void>,
 }
 
 // SAFETY: functions and handles of libraries are the same on all threads, and neither is written
@@ -156,12 +163,23 @@ unsafe impl Sync for Library {}
 impl Library {
     /// The linked library. Its other functions are looked up in all that is loaded at the start, as
     /// it may consist of several files.
-    fn linked() -> Self {
-        Self { functions: Functions::linked(), handle: libc::RTLD_DEFAULT }
+    #[cfg(not(built_in_blas))]
+    fn preset() -> Self {
+        Self { functions: Functions::linked(), handle: Some(libc::RTLD_DEFAULT) }
+    }
+
+    /// The built-in library, as none is linked.
+    #[cfg(built_in_blas)]
+    fn preset() -> Self {
+        Self::built_in()
+    }
+
+    pub(super) fn built_in() -> Self {
+        Self { functions: Functions::built_in(), handle: None }
     }
 }
 
-static LINKED: LazyLock<Library> = LazyLock::new(Library::linked);
+static PRESET: LazyLock<Library> = LazyLock::new(Library::preset);
 
 /// The library that this process calls, from its first call on.
 static CALLED: OnceLock<&'static Library> = OnceLock::new();
@@ -169,12 +187,12 @@ static CALLED: OnceLock<&'static Library> = OnceLock::new();
 /// The functions that this process calls.
 #[inline]
 pub(super) fn functions() -> &'static Functions {
-    &CALLED.get_or_init(|| &LINKED).functions
+    &CALLED.get_or_init(|| &PRESET).functions
 }
 
 /// The library that this process calls, or will call unless it loads another one.
 pub(super) fn library() -> &'static Library {
-    CALLED.get().copied().unwrap_or(&LINKED)
+    CALLED.get().copied().unwrap_or(&PRESET)
 }
 
 /// Makes `library` the one that this process calls. Returns whether it is: a process that has

@@ -18,8 +18,8 @@ use crate::tuning::TUNING;
 /// The BLAS that this process calls.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BlasInfo {
-    /// `OpenBLAS`, `oneMKL`, `BLIS`, or the file's name; `unknown` if there is no file (a static
-    /// library).
+    /// `OpenBLAS`, `oneMKL`, `BLIS`, `built-in BLAS`, or the file's name; `unknown` if there is no
+    /// file (a static library).
     pub library: String,
     /// The file that the library was loaded from.
     pub path: Option<PathBuf>,
@@ -34,6 +34,20 @@ impl BlasInfo {
     pub fn words(&self) -> String {
         words(&self.library, self.version.as_deref(), self.kernel.as_deref())
     }
+}
+
+/// The built-in BLAS, as reports name it.
+const BUILT_IN_LIBRARY: &str = "built-in BLAS";
+/// The value of `--blas` for the BLAS that is a part of this program.
+pub const BUILT_IN: &str = "built-in";
+/// The value of `--blas` for the linked BLAS.
+pub const LINKED: &str = "linked";
+/// The value of `--blas` for the BLAS that a process calls unless another one is named.
+pub const PRESET: &str = if cfg!(built_in_blas) { BUILT_IN } else { LINKED };
+
+/// Whether this process calls the built-in BLAS.
+pub fn is_built_in() -> bool {
+    ffi::library().handle.is_none()
 }
 
 /// Libraries that describe themselves, each with a function that no other library has.
@@ -62,6 +76,14 @@ pub fn words(library: &str, version: Option<&str>, kernel: Option<&str>) -> Stri
 /// Describes the library whose `dgemm_` we call. Several may be loaded, as an MPI or a profiler may
 /// have its own.
 pub fn loaded() -> BlasInfo {
+    if is_built_in() {
+        return BlasInfo {
+            library: BUILT_IN_LIBRARY.to_owned(),
+            path: None,
+            version: Some(skt_kernel::VERSION.to_owned()),
+            kernel: Some(skt_kernel::Vectors::here().name().to_owned()),
+        };
+    }
     let path = file_of(ffi::library().functions.dgemm as *mut c_void);
     let present: Vec<_> =
         KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
@@ -133,7 +155,7 @@ pub fn blas_threads() -> Option<usize> {
 
 /// The address of a function of the library that this process calls, or of one that it needs.
 pub(super) fn symbol(name: &CStr) -> Option<*mut c_void> {
-    symbol_of(ffi::library().handle, name)
+    symbol_of(ffi::library().handle?, name)
 }
 
 /// The address of a function of the library with this handle, or of one that it needs.
@@ -210,8 +232,9 @@ fn blis_kernel() -> Option<String> {
 /// The address of a function of MKL, once its layer is selected.
 fn mkl_symbol(name: &CStr) -> Option<*mut c_void> {
     static LAYER: Once = Once::new();
-    LAYER.call_once(|| select_mkl_layer(ffi::library().handle));
-    symbol(name)
+    let handle = ffi::library().handle?;
+    LAYER.call_once(|| select_mkl_layer(handle));
+    symbol_of(handle, name)
 }
 
 /// If this is MKL, selects its layer without threads, unless the user has named one. At the first
@@ -281,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_linked_blas_is_found() {
+    fn the_preset_blas_is_found() {
         // A call keeps the linker from dropping the library.
         let mut x = [2.0];
         crate::blas::solve_triangle(
@@ -291,6 +314,11 @@ mod tests {
         );
         assert_eq!(x, [0.5]);
         let blas = loaded();
+        if PRESET == BUILT_IN {
+            assert_eq!((&*blas.library, blas.path), (BUILT_IN_LIBRARY, None));
+            assert_eq!((blas_threads(), use_one_thread()), (None, false));
+            return;
+        }
         let path = blas.path.expect("a BLAS is loaded");
         assert!(path.to_string_lossy().contains("blas") || blas.library != "unknown", "{path:?}");
         if blas.library == "OpenBLAS" {
@@ -302,6 +330,7 @@ mod tests {
     }
 
     /// A profiler or an injected fault that is preloaded must be what the table has.
+    #[cfg(not(built_in_blas))]
     #[test]
     fn the_table_has_the_first_library_that_the_loader_finds() {
         let functions = ffi::functions();
@@ -340,6 +369,7 @@ mod tests {
     }
 
     /// OpenMP keeps its number of threads for each calling thread, so it must be set on each.
+    #[cfg(not(built_in_blas))]
     #[test]
     fn openmp_opens_no_team_in_a_worker() {
         // A BLAS with OpenMP loads such a library; where compilers bring none, there is none to

@@ -1,4 +1,4 @@
-//! Loading another BLAS than the linked one.
+//! Calling another BLAS than the linked one.
 
 use std::env;
 use std::ffi::{CStr, CString, OsStr, c_double, c_void};
@@ -44,8 +44,19 @@ pub fn load(file: &OsStr) -> Result<(), LoadError> {
     if !has_short_integers(dot) {
         return Err(LoadError::LongIntegers);
     }
-    let is_set = ffi::set_library(Library { functions, handle });
-    is_set.then_some(()).ok_or(LoadError::TooLate)
+    call(Library { functions, handle: Some(handle) })
+}
+
+/// Makes the built-in library the one that this process calls.
+///
+/// # Errors
+/// When another one was called before.
+pub fn use_built_in() -> Result<(), LoadError> {
+    call(Library::built_in())
+}
+
+fn call(library: Library) -> Result<(), LoadError> {
+    ffi::set_library(library).then_some(()).ok_or(LoadError::TooLate)
 }
 
 /// Loads a library for as long as the process runs.
@@ -90,7 +101,7 @@ fn has_short_integers(dot: *mut c_void) -> bool {
 }
 
 /// The file of a `dgemm_` that is preloaded in place of the linked one, as profilers are. Called
-/// before [`load`].
+/// before [`load`] and [`use_built_in`].
 pub fn preloaded() -> Option<PathBuf> {
     let file = file_of(ffi::library().functions.dgemm as *mut c_void)?;
     let files = env::var_os("LD_PRELOAD")?;

@@ -15,7 +15,7 @@ use skt_solver::blas::{check, load};
 use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
 use super::process::{STARTS, TrialProcess};
 use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
-use super::{LINKED, LibraryId, MAX_TIMES_PLAIN, candidates, patience};
+use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, PRESET, candidates, patience};
 use crate::environment::kernel::VARIABLE;
 use crate::environment::selftest;
 
@@ -128,13 +128,17 @@ impl AutoTrials {
             return Ok(());
         }
         let processes = std::mem::take(&mut state.processes);
-        if !library.is_linked() {
+        if !library.is_preset() {
             if let Some(why) = flaw(library, &state.known.tried) {
                 return Err(why);
             }
             let process = processes.get(state.position(library)?).and_then(Option::as_ref);
             let (name, _) = process.ok_or("its trial has ended")?;
-            load::load(OsStr::new(name)).map_err(|why| why.to_string())?;
+            let loaded = match name.as_str() {
+                BUILT_IN => load::use_built_in(),
+                name => load::load(OsStr::new(name)),
+            };
+            loaded.map_err(|why| why.to_string())?;
         }
         state.known.settled = Some((library.clone(), choice.clone()));
         Ok(())
@@ -217,13 +221,13 @@ fn rate_patience(depths: &[usize]) -> Duration {
 }
 
 impl LibraryId {
-    /// The linked library.
-    pub fn linked() -> Self {
-        Self { name: LINKED.to_owned(), ..Self::default() }
+    /// The library that is called by default.
+    pub fn preset() -> Self {
+        Self { name: PRESET.to_owned(), ..Self::default() }
     }
 
-    fn is_linked(&self) -> bool {
-        self.files.is_empty() && self.name == LINKED
+    fn is_preset(&self) -> bool {
+        self.files.is_empty() && self.name == PRESET
     }
 
     /// Whether it is the same library, whatever its name and where it is. Those that are part of

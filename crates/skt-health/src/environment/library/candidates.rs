@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{LINKED, names};
+use super::{BUILT_IN, PRESET, names};
 
 /// Names of libraries with the Fortran interface and integers of 32 bits, as `--blas` takes them.
 const NAMES: [&str; 7] =
@@ -14,10 +14,11 @@ const ROOTS: [&str; 5] = ["MKLROOT", "AOCL_ROOT", "ARMPL_DIR", "NVPL_ROOT", "OPE
 /// Folders in there.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/intel64"];
 
-/// The values of `--blas` to try here, the linked library first. The loader may not find all of
-/// those that are names, and several may be one library.
+/// The values of `--blas` to try here, what is called by default first. The loader may not find all
+/// of those that are names, and several may be one library.
 pub(super) fn here() -> Vec<String> {
-    let by_name = [LINKED].into_iter().chain(NAMES).map(str::to_owned);
+    let own = [BUILT_IN].into_iter().filter(|name| *name != PRESET);
+    let by_name = [PRESET].into_iter().chain(own).chain(NAMES).map(str::to_owned);
     by_name.chain(in_roots(|name| env::var_os(name), Path::exists)).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LINKED, LibraryId};
+use super::{LibraryId, PRESET};
 
 /// The gain in rate for which another library is taken than the linked one: less may be noise.
 const MIN_GAIN: f64 = 0.03;
@@ -85,8 +85,8 @@ pub(super) fn flaw(id: &LibraryId, tried: &[TriedBlas]) -> Option<String> {
 /// When no library serves: why.
 pub fn fastest(tried: &[RatedBlas]) -> Result<(usize, String), String> {
     let serves = |it: &&RatedBlas| it.refused.is_none();
-    let Some(linked) = tried.iter().find(|it| it.name == LINKED) else {
-        return Err("the linked library was not tried".to_owned());
+    let Some(linked) = tried.iter().find(|it| it.name == PRESET) else {
+        return Err(format!("the {PRESET} library was not tried"));
     };
     if tried.iter().filter(serves).count() <= 1 && linked.refused.is_none() {
         return Ok((index_of(tried, linked), "no other library was found that serves".to_owned()));
@@ -95,14 +95,14 @@ pub fn fastest(tried: &[RatedBlas]) -> Result<(usize, String), String> {
     let best = tried.iter().filter(serves).max_by(|a, b| rate(a).total_cmp(&rate(b)));
     let Some(best) = best else {
         let why = linked.refused.as_deref().unwrap_or_default();
-        return Err(format!("no library serves; the linked one: {why}"));
+        return Err(format!("no library serves; the {PRESET} one: {why}"));
     };
     if let Some(why) = &linked.refused {
-        return Ok((index_of(tried, best), format!("the linked library is refused: {why}")));
+        return Ok((index_of(tried, best), format!("the {PRESET} library is refused: {why}")));
     }
     let gain = rate(best) / rate(linked) - 1.0;
     if gain >= MIN_GAIN {
-        let why = format!("{:.0} % faster than the linked library", 100.0 * gain);
+        let why = format!("{:.0} % faster than the {PRESET} library", 100.0 * gain);
         return Ok((index_of(tried, best), why));
     }
     let least = 100.0 * MIN_GAIN;
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn the_linked_library_is_kept_unless_another_is_clearly_faster() {
         let chosen = |others: &[RatedBlas]| {
-            let all = [&[rated(LINKED, 100.0)], others].concat();
+            let all = [&[rated(PRESET, 100.0)], others].concat();
             fastest(&all).map(|(index, why)| (all[index].name.clone(), why)).unwrap()
         };
         let of = |others: &[RatedBlas]| chosen(others).0;
-        assert_eq!(of(&[]), LINKED);
-        assert_eq!(of(&[rated("a", 102.9)]), LINKED);
+        assert_eq!(of(&[]), PRESET);
+        assert_eq!(of(&[rated("a", 102.9)]), PRESET);
         assert_eq!(of(&[rated("a", 60.0), rated("b", 103.1), rated("c", 102.0)]), "b");
-        assert_eq!(of(&[refused("a", "it crashes"), rated("b", 80.0)]), LINKED);
+        assert_eq!(of(&[refused("a", "it crashes"), rated("b", 80.0)]), PRESET);
         assert_eq!(chosen(&[rated("a", 150.0)]).1, "50 % faster than the linked library");
         let none = chosen(&[refused("a", "it crashes")]).1;
         assert_eq!(none, "no other library was found that serves");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_linked_library_that_fails_is_replaced() {
-        let all = [refused(LINKED, "it is wrong"), rated("a", 10.0), rated("b", 20.0)];
+        let all = [refused(PRESET, "it is wrong"), rated("a", 10.0), rated("b", 20.0)];
         let (index, why) = fastest(&all).unwrap();
         assert_eq!((index, &*why), (2, "the linked library is refused: it is wrong"));
         let why = fastest(&all[..1]).unwrap_err();
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_library_serves_if_all_ranks_have_the_same_and_accept_it() {
         let first = vec![
-            tried(LINKED, "", None),
+            tried(PRESET, "", None),
             tried("same", "1", None),
             tried("moved", "2", None),
             tried("other", "3", None),
@@ -169,7 +169,7 @@ mod tests {
             tried("refused", "6", Some("no")),
         ];
         let second = vec![
-            tried(LINKED, "", None),
+            tried(PRESET, "", None),
             tried("same", "1", None),
             tried("/opt/moved", "2", None),
             tried("other", "33", None),

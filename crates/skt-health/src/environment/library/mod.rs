@@ -2,7 +2,7 @@
 //!
 //! A library can crash, hang or compute wrong numbers on a processor that is newer than it is. So
 //! each process first tries it in a child process, before MPI starts, as many networks forbid a
-//! fork afterwards; then it loads what has passed.
+//! fork afterwards; then it loads what has passed. The built-in BLAS is checked in the process.
 
 mod auto;
 mod candidates;
@@ -19,6 +19,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+pub use skt_solver::blas::library::LINKED;
+use skt_solver::blas::library::{BUILT_IN, PRESET};
 use skt_solver::blas::{check, load};
 
 use super::kernel::VARIABLE;
@@ -27,16 +29,13 @@ pub use decision::{ROUNDS, RankTried, RatedBlas, TriedBlas, fastest, on_all};
 use process::{STARTS, TrialProcess};
 use trial::{Answer, Line};
 
-/// The value of `--blas` that is the linked library.
-pub const LINKED: &str = "linked";
-
 /// A library of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryId {
     /// The value of `--blas` that names it.
     pub name: String,
     /// Checksums of the files that were mapped with it, by their names; none if it is the linked
-    /// one.
+    /// or the built-in one.
     pub files: BTreeMap<String, String>,
 }
 
@@ -46,9 +45,9 @@ pub struct ChosenBlas {
     /// The value of `--blas`, if there is one.
     pub named: Option<String>,
     /// Checksums of the files that were mapped with the library, by their names; none if it is the
-    /// linked one.
+    /// linked or the built-in one.
     pub files: BTreeMap<String, String>,
-    /// Why the process calls the linked library nevertheless.
+    /// Why the process must not compute with it.
     pub failure: Option<String>,
     /// What `--blas auto` has chosen, once all ranks have.
     #[serde(default)]
@@ -83,25 +82,42 @@ const MAX_TIMES_READ: f64 = 100.0;
 /// whose depths (NB) are `depths`; with `auto`, tries all that there are. Called before MPI and
 /// threads.
 pub fn choose(named: Option<String>, depths: &[usize]) -> ChosenBlas {
-    if named.as_deref() == Some(AUTO) {
-        let trials = Some(Arc::new(AutoTrials::begin(depths)));
-        return ChosenBlas { named, trials, ..ChosenBlas::default() };
-    }
-    let other = named.as_deref().filter(|named| *named != LINKED);
-    let loaded = other.map_or(Ok(BTreeMap::new()), |wanted| load_after_trial(wanted, depths));
+    let loaded = match named.as_deref() {
+        Some(AUTO) => {
+            let trials = Some(Arc::new(AutoTrials::begin(depths)));
+            return ChosenBlas { named, trials, ..ChosenBlas::default() };
+        }
+        None => Ok(BTreeMap::new()),
+        Some(LINKED) if PRESET == LINKED => Ok(BTreeMap::new()),
+        Some(LINKED) => Err("this program was built without a linked one".to_owned()),
+        Some(BUILT_IN) => use_built_in(depths).map(|()| BTreeMap::new()),
+        Some(wanted) => load_after_trial(wanted, depths),
+    };
     let failure = loaded.as_ref().err().cloned();
     ChosenBlas { files: loaded.unwrap_or_default(), named, failure, ..ChosenBlas::default() }
 }
 
-/// Loads the library `wanted`, and returns its files.
-fn load_after_trial(wanted: &str, depths: &[usize]) -> Result<BTreeMap<String, String>, String> {
-    if let Some(file) = load::preloaded() {
-        return Err(format!(
+/// Refuses another library where a profiler would not notice it.
+fn refuse_preloaded() -> Result<(), String> {
+    load::preloaded().map_or(Ok(()), |file| {
+        Err(format!(
             "{} is preloaded in place of dgemm_, and would not be called: take it out of \
              LD_PRELOAD",
             file.display()
-        ));
-    }
+        ))
+    })
+}
+
+/// Takes the built-in BLAS, once its results are right.
+fn use_built_in(depths: &[usize]) -> Result<(), String> {
+    refuse_preloaded()?;
+    load::use_built_in().map_err(|why| why.to_string())?;
+    check::check(depths, |_| ()).map_err(|why| format!("it is wrong: {why}"))
+}
+
+/// Loads the library `wanted`, and returns its files.
+fn load_after_trial(wanted: &str, depths: &[usize]) -> Result<BTreeMap<String, String>, String> {
+    refuse_preloaded()?;
     let Answer { name, files, kernel_variable, .. } = try_in_child(wanted, depths)?;
     if let Some(kernel) = kernel_variable {
         // SAFETY: this process has one thread.

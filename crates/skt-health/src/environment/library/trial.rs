@@ -19,7 +19,7 @@ use skt_store::codec::checksum;
 
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
-use super::{LINKED, names};
+use super::{BUILT_IN, PRESET, names};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -141,7 +141,11 @@ fn try_here(
     let refused = |why: String| Refusal { why, is_no_other: false };
     let before = mapped_files();
     print(&Line::Step("it is loaded".to_owned()));
-    let name = if wanted == LINKED { wanted.to_owned() } else { load_one_of(names(wanted))? };
+    let is_own = [PRESET, BUILT_IN].contains(&wanted);
+    if wanted == BUILT_IN {
+        load::use_built_in().map_err(|why| refused(why.to_string()))?;
+    }
+    let name = if is_own { wanted.to_owned() } else { load_one_of(names(wanted))? };
     let path = library::loaded().path.map(|path| path.display().to_string());
     if let Some(path) = path.as_ref().filter(|path| known.contains(path)) {
         let why = format!("{path} is known by another name");
@@ -162,7 +166,7 @@ fn try_here(
     let kernel_variable = env::var(VARIABLE).ok();
     let mut files = BTreeMap::new();
     // What the linked library maps later is part of it.
-    if wanted != LINKED {
+    if !is_own {
         let new = mapped_files().difference(&before).map(contents).collect::<Result<_, _>>();
         files = new.map_err(refused)?;
     }

@@ -1,0 +1,62 @@
+//! Matrices at an address, with any distance between neighbours.
+
+/// The address of a matrix, and the distances between its elements. Its shape is known to who uses
+/// it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strided<T> {
+    pub(crate) first: *mut T,
+    /// From an element to the one below it.
+    pub(crate) down: isize,
+    /// From an element to the one right of it.
+    pub(crate) right: isize,
+}
+
+impl<T: Copy> Strided<T> {
+    /// A matrix that is stored by columns, `ld` elements apart, or its transpose.
+    pub(crate) fn stored(first: *mut T, ld: usize, is_transposed: bool) -> Self {
+        let matrix = Self { first, down: 1, right: ld as isize };
+        if is_transposed { matrix.transposed() } else { matrix }
+    }
+
+    pub(crate) fn transposed(self) -> Self {
+        Self { down: self.right, right: self.down, ..self }
+    }
+
+    /// The address of element (i, j).
+    ///
+    /// # Safety
+    /// The element is in the memory of the matrix, or one past it.
+    #[inline(always)]
+    pub(crate) unsafe fn at(self, i: usize, j: usize) -> *mut T {
+        // SAFETY: the caller's promise.
+        unsafe { self.first.offset(i as isize * self.down + j as isize * self.right) }
+    }
+
+    /// The part that begins with element (i, j).
+    ///
+    /// # Safety
+    /// As for [`Self::at`].
+    pub(crate) unsafe fn from(self, i: usize, j: usize) -> Self {
+        // SAFETY: the caller's promise.
+        Self { first: unsafe { self.at(i, j) }, ..self }
+    }
+
+    /// The matrix of `rows` rows from the last to the first.
+    ///
+    /// # Safety
+    /// It has as many rows.
+    pub(crate) unsafe fn upside_down(self, rows: usize) -> Self {
+        // SAFETY: the caller's promise.
+        let last = unsafe { self.at(rows.max(1) - 1, 0) };
+        Self { first: last, down: -self.down, ..self }
+    }
+
+    /// The matrix of `columns` columns from the last to the first.
+    ///
+    /// # Safety
+    /// It has as many columns.
+    pub(crate) unsafe fn mirrored(self, columns: usize) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { self.transposed().upside_down(columns) }.transposed()
+    }
+}

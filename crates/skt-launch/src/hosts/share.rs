@@ -165,7 +165,7 @@ impl Pool {
 struct Node {
     place: usize,
     domain: String,
-    /// The ranks of its own slots, of which the last node may have more than ranks.
+    /// The ranks of its slots, of which the last node may have more than ranks.
     own: usize,
     guests: usize,
 }

@@ -24,6 +24,10 @@ touch "$images/begun"
 # `queue_again` looks for images in IMAGES, so another level's folder belongs there.
 level=${LEVEL-global:$images}
 
+# What `launch` does when a node is lost and no spare is left: stop, wait for the node, or spread its
+# ranks over other nodes, for which `plan --survive-without-spares 1` leaves memory.
+no_spare=${NO_SPARE:-stop}
+
 # end_in SECONDS: sets `end`, before which the run saves its state, a minute before the job ends.
 end_in() {
     [ -n "$1" ] || { echo "the batch system does not report the time left" >&2; exit 2; }

@@ -22,7 +22,7 @@ end_in "$(bjobs -noheader -o time_left "$LSB_JOBID" |
     awk '/:/ { split($1, part, ":"); print (part[1] * 60 + part[2]) * 60 }')"
 
 # blaunch reaches a node of the job: AGENT HOST COMMAND.
-once skt-hpl launch --state "$images/launch" --agent blaunch \
+once skt-hpl launch --state "$images/launch" --agent blaunch --no-spare "$no_spare" \
     --json launch.json -- \
     --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again

@@ -25,9 +25,10 @@ runs=$(echo "$job" | awk '$1 == "run_count" { print $3 }')
 head_lost=''
 if [ "${runs:-1}" -gt 1 ]; then head_lost=--head-lost; fi
 
-once skt-hpl launch ${head_lost:+"$head_lost"} --state "$images/launch" --json launch.json -- \
+once skt-hpl launch ${head_lost:+"$head_lost"} --state "$images/launch" \
+    --no-spare "$no_spare" --json launch.json -- \
     --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 # qsub passes on none of the variables that this job was submitted with, unless they are named.
 # A copy of this script under another name has to name itself here.
-export IMAGES=$images LEVEL=$level
-queue_again qsub -v IMAGES,LEVEL pbs-launch.sh
+export IMAGES=$images LEVEL=$level NO_SPARE=$no_spare
+queue_again qsub -v IMAGES,LEVEL,NO_SPARE pbs-launch.sh

@@ -30,6 +30,7 @@ end=${end:-$(SLURM_TIME_FORMAT=standard squeue -h -j "$SLURM_JOB_ID" -o %e)}
 end=$(date -d "${end:-the end that squeue does not tell}" +%s) || exit 2
 
 # The first host of a job that Slurm has queued again may be another one: the launcher there is gone.
-once skt-hpl launch ${SLURM_RESTART_COUNT:+--head-lost} --state "$images/launch" --json launch.json -- \
+once skt-hpl launch ${SLURM_RESTART_COUNT:+--head-lost} --state "$images/launch" \
+    --no-spare "$no_spare" --json launch.json -- \
     --config "$config" ${level:+--level "$level"} --time-limit "@$end" --json result.json
 queue_again scontrol requeue "$SLURM_JOB_ID"

@@ -407,7 +407,7 @@ fn commands_printed_by_init_and_plan_run_unchanged() {
         "init --ranks 1 --memory-gib 0.002 --out 'with a blank.toml'",
         "plan --cores-per-node 1 --memory-gib 0.02 --gflops-per-core 10 --copy-gbs 1 --out plan.dat",
     ] {
-        let (_, printed) = sh(&format!("{program} {planned}"));
+        let (_, printed) = sh(&format!("'{program}' {planned}"));
         let printed = printed.lines().find(|line| line.starts_with("  mpirun ")).expect(&printed);
         let (report, _) = sh(printed);
         assert!(report.contains("PASSED"), "{printed}: {report}");

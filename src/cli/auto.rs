@@ -237,7 +237,7 @@ impl Auto<'_> {
             ..RunArgs::default()
         };
         let blas = self.blas.named_as_settled();
-        Ok(run::run_on(self.world, self.comm, (&run, &blas), &mut KeptJob::default())?.exit)
+        Ok(run::run_on(self.world, self.comm, &run, &blas, &mut KeptJob::default())?.exit)
     }
 
     /// What rank 0 finds, on all ranks; `None` if it is an error, which it prints. Collective.

@@ -158,7 +158,8 @@ fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
 pub(crate) fn has_ranks(
     world: &MpiWorld,
     comm: &MpiComm,
-    (spec, settings): (&RunSpec, &Settings),
+    spec: &RunSpec,
+    settings: &Settings,
     is_resumed: bool,
 ) -> Result<(), Exit> {
     let print = |text: String| {

@@ -545,7 +545,8 @@ fn draw(path: &Path, run: &RunParams, p: &Prediction, force: bool) -> Result<(),
         title: format!("{:.1} % of DGEMM in {:.4} s", 100.0 * p.efficiency, p.time_seconds),
         caption: format!("{}; the critical path, and what each part takes.", describe_run(run)),
         body: Body::bars(
-            ("part", "part"),
+            "part",
+            "part",
             Part::ALL.iter().map(|part| part.name().to_string()).collect(),
             Axis::linear("time (s)", "time_seconds"),
             vec![

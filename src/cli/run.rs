@@ -226,7 +226,7 @@ pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
 pub(crate) fn execute(args: &RunArgs) -> ExitCode {
     let blas = choose_blas(args);
     let exit = start_mpi().and_then(|world| {
-        let run_on = |comm: &_, job: &mut _| run_on(&world, comm, (args, &blas), job);
+        let run_on = |comm: &_, job: &mut _| run_on(&world, comm, args, &blas, job);
         let exit = match world.ulfm() {
             Ok(ulfm) => losses::outlive(&ulfm, run_on)?,
             Err(_) => run_on(&world.comm()?, &mut KeptJob::default())?.exit,
@@ -313,7 +313,8 @@ fn refuse(args: &RunArgs, why: &ConfigError) {
 pub(super) fn run_on(
     world: &MpiWorld,
     comm: &MpiComm,
-    (args, blas): (&RunArgs, &ChosenBlas),
+    args: &RunArgs,
+    blas: &ChosenBlas,
     job: &mut KeptJob,
 ) -> Result<Finished, JobError> {
     let (lost_at, rank_in_run) = (job.lost_at, job.rank_in_run.clone());
@@ -323,7 +324,7 @@ pub(super) fn run_on(
     let Some(JobRequest { spec, settings, configuration }) = share_job(comm, args, job)? else {
         return Ok(Finished::short(Exit::BadInput));
     };
-    if let Err(exit) = losses::has_ranks(world, comm, (spec, settings), lost_at.is_some()) {
+    if let Err(exit) = losses::has_ranks(world, comm, spec, settings, lost_at.is_some()) {
         return Ok(Finished::short(exit));
     }
     drop(wait);

@@ -87,7 +87,7 @@ pub(crate) fn execute(args: &TuneArgs) -> ExitCode {
     let blas = run::choose_blas(&run_args(args));
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
-        let mine = tune_on(&world, &comm, (args, blas))?;
+        let mine = tune_on(&world, &comm, args, blas)?;
         // Only rank 0 knows the exit code.
         let mut code = [mine.code()];
         collect::broadcast(&comm, &mut code, 0)?;
@@ -118,7 +118,8 @@ fn run_args(args: &TuneArgs) -> RunArgs {
 fn tune_on(
     world: &MpiWorld,
     comm: &MpiComm,
-    (args, blas): (&TuneArgs, ChosenBlas),
+    args: &TuneArgs,
+    blas: ChosenBlas,
 ) -> Result<Exit, JobError> {
     let mut job = None;
     if comm.rank() == 0 {

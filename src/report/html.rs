@@ -284,7 +284,8 @@ fn phases(report: &RunReport) -> Option<Figure> {
         title: format!("Where the time went{but_for}{}", shown_of_all(report, tests.len())),
         caption: "Seconds by phase, the largest of any rank.".into(),
         body: Body::bars(
-            ("test", "test"),
+            "test",
+            "test",
             tests.iter().map(short_name).collect(),
             Axis::linear("time of the slowest rank (s)", "time_seconds"),
             series,

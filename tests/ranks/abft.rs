@@ -290,7 +290,7 @@ impl Job {
     ) -> Result<T, E> {
         let TestSpec { p, q, pmap, .. } = self.spec;
         let checksums = self.weights.checksums();
-        let grid = Grid::with_checksums(comm, (p, q), checksums, pmap)?.expect("a place for each");
+        let grid = Grid::with_checksums(comm, p, q, checksums, pmap)?.expect("a place for each");
         self.with_system(&grid, |system| {
             memory.resize(system.doubles(), 0.0);
             work(&system, &mut RankMemory::new(memory))
@@ -310,7 +310,8 @@ impl Job {
         let TestSpec { p, q, .. } = self.spec;
         let place = |rank: usize| (rank / self.width(), rank % self.width());
         let all = comm.split(Some(0), comm.rank() as u32)?.expect("a colour was given");
-        let grid = Grid::at(all, (p, q), 1, place(rank))?;
+        let (myrow, mycol) = place(rank);
+        let grid = Grid::at(all, p, q, 1, myrow, mycol)?;
         let absent = |&rank: &usize| Absent { rank, row: place(rank).0, col: place(rank).1 };
         let absent: Vec<Absent> = gone.iter().map(absent).collect();
         let players = grid_without(&grid, absent[0].col)?;

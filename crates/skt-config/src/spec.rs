@@ -231,20 +231,14 @@ impl RunSpec {
         for &(p, q) in &self.grids {
             for &n in &self.n {
                 for &nb in &self.nb {
-                    self.push_variants(&mut tests, (p, q), n, nb);
+                    self.push_variants(&mut tests, p, q, n, nb);
                 }
             }
         }
         tests
     }
 
-    fn push_variants(
-        &self,
-        tests: &mut Vec<TestSpec>,
-        (p, q): (usize, usize),
-        n: usize,
-        nb: usize,
-    ) {
+    fn push_variants(&self, tests: &mut Vec<TestSpec>, p: usize, q: usize, n: usize, nb: usize) {
         for &depth in &self.depth {
             for &bcast in &self.bcast {
                 for &rfact in &self.rfact {

@@ -51,11 +51,11 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Draft, ConfigError> {
             "output" => draft.output = Some(reader.output(value, &place)?),
             "checkpoint" => {
                 let read = Reader::setting;
-                draft.checkpoint = reader.table("checkpoint", (value, &place), read)?;
+                draft.checkpoint = reader.table("checkpoint", value, &place, read)?;
             }
             "launch" => {
                 let read = Reader::launching_values;
-                draft.launch = reader.table("launch", (value, &place), read)?;
+                draft.launch = reader.table("launch", value, &place, read)?;
             }
             name => {
                 let info = PARAMS
@@ -100,7 +100,8 @@ impl Reader {
     fn table<S: Table, T>(
         &self,
         table: &str,
-        (value, place): (&Spanned<DeValue<'_>>, &ValueSource),
+        value: &Spanned<DeValue<'_>>,
+        place: &ValueSource,
         read: fn(&Self, S, &Spanned<DeValue<'_>>) -> Result<T, ConfigError>,
     ) -> Result<BTreeMap<S, T>, ConfigError> {
         let keys: Vec<&str> = S::ROWS.iter().map(|info| info.key).collect();

@@ -140,7 +140,7 @@ macro_rules! functions {
                 let a = stored(a, if turn_a { k } else { m }, lda, turn_a);
                 let b = stored(b, if turn_b { n } else { k }, ldb, turn_b);
                 let c = stored(c, m, ldc, false);
-                gemm::gemm(Vectors::here(), shape, (*alpha, a, b), (*beta, c));
+                gemm::gemm(Vectors::here(), shape, *alpha, a, b, *beta, c);
             }
         }
 
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn dgemv(
         let a = stored(a, m, lda, is_transposed);
         let (rows, columns) = if is_transposed { (n, m) } else { (m, n) };
         let (x, y) = (elements(x, columns), elements_mut(y, rows));
-        vector::gemv(Vectors::here(), (*alpha, a, x), (*beta, y));
+        vector::gemv(Vectors::here(), *alpha, a, x, *beta, y);
     }
 }
 

@@ -32,8 +32,11 @@ const TILE: usize = 48 * 8;
 pub(crate) unsafe fn gemm<T: Number>(
     vectors: Vectors,
     shape: Shape,
-    (alpha, a, b): (T, Strided<T>, Strided<T>),
-    (beta, c): (T, Strided<T>),
+    alpha: T,
+    a: Strided<T>,
+    b: Strided<T>,
+    beta: T,
+    c: Strided<T>,
 ) {
     let Shape { m, n, k } = shape;
     if m == 0 || n == 0 {
@@ -45,15 +48,15 @@ pub(crate) unsafe fn gemm<T: Number>(
         if c.down.abs() != 1 {
             let shape = Shape { m: n, n: m, k };
             let (a, b) = (b.transposed(), a.transposed());
-            return gemm(vectors, shape, (alpha, a, b), (beta, c.transposed()));
+            return gemm(vectors, shape, alpha, a, b, beta, c.transposed());
         }
         if c.down < 0 {
             let (a, c) = (a.upside_down(m), c.upside_down(m));
-            return gemm(vectors, shape, (alpha, a, b), (beta, c));
+            return gemm(vectors, shape, alpha, a, b, beta, c);
         }
         if c.right < 0 {
             let (b, c) = (b.mirrored(n), c.mirrored(n));
-            return gemm(vectors, shape, (alpha, a, b), (beta, c));
+            return gemm(vectors, shape, alpha, a, b, beta, c);
         }
         scale(beta, c, m, n);
         if k > 0 && alpha != T::ZERO {

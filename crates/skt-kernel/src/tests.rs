@@ -136,7 +136,7 @@ fn check_product<T: Tested>(
         // SAFETY: the matrices have this shape, and the processor these vectors.
         unsafe {
             let (a, b) = (a.strided(), b.strided());
-            gemm(vectors, Shape { m, n, k }, (factors.0, a, b), (factors.1, c.strided()));
+            gemm(vectors, Shape { m, n, k }, factors.0, a, b, factors.1, c.strided());
         }
         for (i, j) in c.places() {
             let terms = || (0..k).map(|p| a.at(i, p) * b.at(p, j));
@@ -168,12 +168,12 @@ fn check_parts<T: Tested>(
         // SAFETY: the matrices and their parts have these shapes.
         unsafe {
             let (a, b, one) = (a.strided(), b.strided(), T::ONE);
-            gemm(vectors, Shape { m, n, k }, (-one, a, b), (one, whole.strided()));
+            gemm(vectors, Shape { m, n, k }, -one, a, b, one, whole.strided());
             for (i, m) in [(0, rows), (rows, m - rows)] {
                 for (j, n) in [(0, columns), (columns, n - columns)] {
                     let (a, b) = (a.from(i, 0), b.from(0, j));
                     let c = parts.strided().from(i, j);
-                    gemm(vectors, Shape { m, n, k }, (-one, a, b), (one, c));
+                    gemm(vectors, Shape { m, n, k }, -one, a, b, one, c);
                 }
             }
         }
@@ -316,7 +316,7 @@ proptest! {
             // SAFETY: the matrices have these shapes.
             unsafe {
                 solve_vector(vectors, matrix, &mut x);
-                gemv(vectors, (alpha, a.strided(), &x), (beta, &mut y));
+                gemv(vectors, alpha, a.strided(), &x, beta, &mut y);
             }
             for (i, b) in b.iter().enumerate() {
                 let term = |p| element(&t, is_upper, is_unit, (i, p)) * x[p];

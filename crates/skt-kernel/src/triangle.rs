@@ -68,8 +68,8 @@ pub(crate) unsafe fn solve<T: Number>(
         let kernel = T::kernel(vectors);
         for i in (0..t.order).step_by(kernel.depth) {
             let order = kernel.depth.min(t.order - i);
-            let above = (-T::ONE, t.matrix.from(i, 0), b);
-            gemm(vectors, Shape { m: order, n, k: i }, above, (T::ONE, b.from(i, 0)));
+            let (shape, left) = (Shape { m: order, n, k: i }, t.matrix.from(i, 0));
+            gemm(vectors, shape, -T::ONE, left, b, T::ONE, b.from(i, 0));
             let block = Triangle { matrix: t.matrix.from(i, i), order, ..t };
             solve_block(kernel, block, b.from(i, 0), n);
         }

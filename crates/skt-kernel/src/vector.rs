@@ -10,8 +10,11 @@ use super::strided::Strided;
 /// The processor has these vectors, and A as many rows as `y` and columns as `x`.
 pub(crate) unsafe fn gemv<T: Number>(
     vectors: Vectors,
-    (alpha, a, x): (T, Strided<T>, &[T]),
-    (beta, y): (T, &mut [T]),
+    alpha: T,
+    a: Strided<T>,
+    x: &[T],
+    beta: T,
+    y: &mut [T],
 ) {
     let kernel = T::kernel(vectors);
     if beta == T::ZERO {

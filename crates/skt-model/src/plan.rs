@@ -367,7 +367,7 @@ impl PlannedMachine {
                     let run = RunParams { halves, ..machine.run_on(n, grid) };
                     machine.walked_efficiency(&run)?
                 };
-                machine.candidate(protocol, group, memory, (n, grid), efficiency)
+                machine.candidate(protocol, group, memory, n, grid, efficiency)
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
         let (fastest, keeps_data) = best(&candidates, is_recommended, self.finish_probability)
@@ -478,7 +478,8 @@ impl PlannedMachine {
         protocol: Protocol,
         group: Group,
         memory: MemorySplit,
-        (n, grid): (usize, (usize, usize)),
+        n: usize,
+        grid: (usize, usize),
         hpl_efficiency: f64,
     ) -> Result<Candidate, ModelError> {
         let flops = self.run(n).flops();

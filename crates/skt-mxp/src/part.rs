@@ -171,7 +171,8 @@ impl<'s> Part<'s> {
     #[inline(always)]
     fn entries<'v>(
         &self,
-        (i, down): (usize, Lcg),
+        i: usize,
+        down: Lcg,
         chunk: &Chunk,
         values: &'v mut [f64; CHUNK],
     ) -> &'v [f64] {
@@ -197,9 +198,9 @@ impl Loops for Generate<'_> {
     fn run(self) {
         let mut values = [0.0; CHUNK];
         for (index, low) in self.a.chunks_mut(self.lda).enumerate() {
-            let row = self.part.row(self.first + index);
+            let (i, down) = self.part.row(self.first + index);
             for chunk in &self.part.chunks {
-                let values = self.part.entries(row, chunk, &mut values);
+                let values = self.part.entries(i, down, chunk, &mut values);
                 for (low, value) in low[chunk.local.clone()].iter_mut().zip(values) {
                     *low = *value as f32;
                 }
@@ -223,10 +224,10 @@ impl Loops for Products<'_> {
     fn run(self) {
         let mut values = [0.0; CHUNK];
         for row in self.rows {
-            let row = self.part.row(row);
+            let (i, down) = self.part.row(row);
             let mut sums = [0.0; LANES];
             for chunk in &self.part.chunks {
-                let values = self.part.entries(row, chunk, &mut values);
+                let values = self.part.entries(i, down, chunk, &mut values);
                 add_products(&mut sums, values, &self.x[chunk.local.clone()]);
             }
             self.products.push(total(sums));
@@ -250,10 +251,10 @@ impl Loops for AllSums<'_> {
         let Sums { products, rows, cols } = self.sums;
         let mut values = [0.0; CHUNK];
         for row in self.rows {
-            let row = self.part.row(row);
+            let (i, down) = self.part.row(row);
             let (mut sums, mut magnitudes) = ([0.0; LANES], [0.0; LANES]);
             for chunk in &self.part.chunks {
-                let values = self.part.entries(row, chunk, &mut values);
+                let values = self.part.entries(i, down, chunk, &mut values);
                 add_products(&mut sums, values, &self.x[chunk.local.clone()]);
                 add_magnitudes(&mut magnitudes, values);
                 add_to_columns(&mut cols[chunk.local.clone()], values);

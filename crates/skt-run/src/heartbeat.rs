@@ -129,9 +129,9 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
     } else {
         launcher_rank::rank().unwrap_or(0).max(1)
     };
-    let place = (rank, launcher_rank::size().unwrap_or(rank + 1));
+    let ranks = launcher_rank::size().unwrap_or(rank + 1);
     let mut limit = writer.wait.lock().expect("never held over a panic");
-    if limit.is_due(waited_seconds, operations, place) {
+    if limit.is_due(waited_seconds, operations, rank, ranks) {
         let mut beat = writer.last.lock().expect("never held over a panic").clone();
         beat.set_phase(WAIT);
         (beat.steps, beat.expected_seconds, beat.exit) = (operations, expected_seconds, None);

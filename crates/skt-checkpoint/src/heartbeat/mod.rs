@@ -242,7 +242,8 @@ impl WaitRateLimit {
         &mut self,
         waited_seconds: f64,
         operations: u64,
-        (rank, ranks): (usize, usize),
+        rank: usize,
+        ranks: usize,
     ) -> bool {
         if waited_seconds < self.waited_seconds {
             self.reported = None;
@@ -271,14 +272,14 @@ mod tests {
     #[test]
     fn waits_are_limited_to_the_launchers_rate() {
         let mut limit = WaitRateLimit::default();
-        assert!(limit.is_due(0.0, 1, (0, 2)), "rank 0 at once");
-        assert!(!limit.is_due(5.0, 1, (0, 2)), "a wait in which nothing happens");
-        assert!(!limit.is_due(0.9, 1, (1, 2)), "another wait");
-        assert!(limit.is_due(1.1, 1, (1, 2)));
-        assert!(!limit.is_due(1.5, 2, (1, 2)) && limit.is_due(2.2, 2, (1, 2)));
+        assert!(limit.is_due(0.0, 1, 0, 2), "rank 0 at once");
+        assert!(!limit.is_due(5.0, 1, 0, 2), "a wait in which nothing happens");
+        assert!(!limit.is_due(0.9, 1, 1, 2), "another wait");
+        assert!(limit.is_due(1.1, 1, 1, 2));
+        assert!(!limit.is_due(1.5, 2, 1, 2) && limit.is_due(2.2, 2, 1, 2));
         // 10,000 ranks write 100 heartbeats per second.
-        let place = (5000, 10_000);
-        let due = (0..600u32).filter(|&second| limit.is_due(second.into(), second.into(), place));
+        let due =
+            (0..600u32).filter(|&second| limit.is_due(second.into(), second.into(), 5000, 10_000));
         assert_eq!(due.collect::<Vec<_>>(), [51, 151, 251, 351, 451, 551]);
     }
 

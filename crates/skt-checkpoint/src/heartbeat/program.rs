@@ -151,7 +151,7 @@ impl Hook for ReportedWaits {
     fn waits(&self, wait: &Wait) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let (reported, beat) = &mut *last;
-        if reported.is_due(wait.seconds, wait.operations, (beat.rank, self.ranks)) {
+        if reported.is_due(wait.seconds, wait.operations, beat.rank, self.ranks) {
             (beat.steps, beat.expected_seconds) = (wait.operations, wait.expected_seconds);
             beat.elapsed_seconds = self.start.elapsed().as_secs_f64();
             beat.write();

@@ -146,7 +146,8 @@ impl Body {
 
     /// One chart of bars; `category` is the label and the column name of the categories.
     pub fn bars(
-        (category_label, category_column): (&'static str, &'static str),
+        category_label: &'static str,
+        category_column: &'static str,
         categories: Vec<String>,
         y: Axis,
         series: Vec<(String, Vec<f64>)>,

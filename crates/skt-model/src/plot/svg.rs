@@ -251,7 +251,8 @@ fn draw_frame(page: &mut String, area: Area) {
 fn draw_legend(
     page: &mut String,
     names: &[&str],
-    (width, top): (f64, f64),
+    width: f64,
+    top: f64,
     indent: f64,
     sample: impl Fn(&mut String, usize, (f64, f64)),
 ) -> f64 {
@@ -273,7 +274,7 @@ fn draw_line_legend<'a>(
     if names.len() < 2 {
         return 0.0;
     }
-    draw_legend(page, names, place, 36.0, |page, look, (x, y)| {
+    draw_legend(page, names, place.0, place.1, 36.0, |page, look, (x, y)| {
         let is_it = |series: &Series| series.name == names[look] && series.style == Style::Markers;
         if series.clone().any(is_it) {
             draw_marker(page, look, x + 15.0, y - 4.0);
@@ -336,7 +337,7 @@ fn bar_chart(page: &mut String, bars: &Bars) -> (f64, f64) {
     draw_frame(page, area);
     let top = bottom + 62.0;
     let names: Vec<&str> = bars.series.iter().map(|(name, _)| name.as_str()).collect();
-    let legend = draw_legend(page, &names, (width, top), 20.0, |page, look, (x, y)| {
+    let legend = draw_legend(page, &names, width, top, 20.0, |page, look, (x, y)| {
         let (y, colour) = (y - 10.0, colour(look));
         let _ = write!(
             page,

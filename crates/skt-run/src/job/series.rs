@@ -213,7 +213,7 @@ impl<'a, 'e> Tests<'a, 'e> {
                 collect::await_broadcast(world, 0)?;
             }
             let end = ended.as_ref().map(JobError::exit);
-            match self.verdict(world, index, (is_written, end), done.is_some())? {
+            match self.verdict(world, index, is_written, end, done.is_some())? {
                 // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
                 NextStep::Stop => return Ok(Ran::unreported()),
@@ -457,7 +457,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         &self,
         world: &C,
         index: usize,
-        (is_written, end): (bool, Option<Exit>),
+        is_written: bool,
+        end: Option<Exit>,
         is_protected: bool,
     ) -> Result<NextStep, CommError> {
         let next = index + 1;

@@ -409,7 +409,7 @@ impl<'a> Setup<'a> {
         }
         // The memory check comes first, as it reports more about what other runs hold.
         if refusal.is_none() && settings.is_on() {
-            let lack = store_hazards::find(world, &spec, settings, store, (&places, index))?;
+            let lack = store_hazards::find(world, &spec, settings, store, &places, index)?;
             refusal = lack.map(Refused::for_good);
         }
         let outlooks = match refusal {

@@ -33,7 +33,8 @@ pub(crate) fn find<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    (places, index): (&[RankLocation], usize),
+    places: &[RankLocation],
+    index: usize,
 ) -> Result<Option<String>, CommError> {
     // For each test: its ranks that see this rank's store, and the bytes of the largest segment.
     let need = |test: TestSpec| {

@@ -134,7 +134,7 @@ pub fn open<'a, C: Comm>(
         image_writer: Writer::Caller,
         rank_in_run: rank_in_run.get(),
         may_lose: is_short.then(|| process_columns(spec)),
-        ..config(spec, settings, &memory, &host, STATE_FORMAT)?
+        ..config(spec, settings, &memory, &host, STATE_FORMAT.0, STATE_FORMAT.1)?
     };
     let (shape, team) = (region_shape(spec, settings), memory.process().0);
     let opened = match Checkpointer::open(comm, memory, config, &[shape], hook)? {
@@ -224,7 +224,7 @@ fn refusal<C: Comm>(
     team: &Team,
 ) -> Result<Option<abft::AbftRefusal>, CheckpointError> {
     let &TestSpec { p, q, checksums, pmap, n, generator, .. } = spec;
-    let grid = Grid::with_checksums(checkpointer.comm(), (p, q), checksums, pmap)?;
+    let grid = Grid::with_checksums(checkpointer.comm(), p, q, checksums, pmap)?;
     let (grid, weights) = (grid.expect("a place for each"), Weights::new(q, checksums));
     let entries = matgen::entries(n, generator);
     let system = system(&grid, team, spec, settings, &weights, &entries);
@@ -334,7 +334,8 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         let TestSpec { p, q, checksums, n, .. } = spec;
         let comm = self.checkpointer.comm();
         let all = comm.split(Some(0), comm.rank() as u32)?.expect("a colour was given");
-        let grid = Grid::at(all, (p, q), checksums, place(&spec, self.checkpointer.rank()))?;
+        let (myrow, mycol) = place(&spec, self.checkpointer.rank());
+        let grid = Grid::at(all, p, q, checksums, myrow, mycol)?;
         let data = self.data_grid(&grid)?;
         let weights = Weights::new(q, checksums);
         let entries = matgen::entries(n, spec.generator);

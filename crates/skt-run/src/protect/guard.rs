@@ -234,7 +234,7 @@ pub fn open<'a, C: Comm>(
     } = context;
     let schedule = guessed_schedule(spec, settings, context.guessed);
     let shape = region_shape(spec, settings);
-    let config = config(spec, settings, &memory, &host, STATE_FORMAT)?;
+    let config = config(spec, settings, &memory, &host, STATE_FORMAT.0, STATE_FORMAT.1)?;
     let config = Config {
         // Little compared with the matrix.
         in_flight_bytes: config.in_flight_bytes.min(shape.bytes() / 8),
@@ -330,7 +330,8 @@ pub(super) fn config(
     settings: &Settings,
     memory: &TestSegments,
     host: &str,
-    (format_name, format): (&str, u32),
+    format_name: &str,
+    format: u32,
 ) -> Result<Config, CheckpointError> {
     let mut application = serde_json::to_value(spec).expect("plain data");
     application[format_name] = format.into();

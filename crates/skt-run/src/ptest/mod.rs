@@ -63,7 +63,7 @@ pub fn rank_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 /// Bytes of work space of rank `(myrow, mycol)` besides the matrix or, with checksums, besides the
 /// memory of [`abft::doubles`]; at most `u64::MAX`.
 pub(crate) fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    bytes_of(spec, (myrow, mycol), |params, rows, shape| match spec.checksums {
+    bytes_of(spec, myrow, mycol, |params, rows, shape| match spec.checksums {
         0 if spec.mxp.is_some() => mxp::work_doubles(spec, myrow, mycol),
         0 => shape.work_doubles(params, rows, myrow),
         _ => abft::work_doubles(params, rows, shape),
@@ -73,14 +73,15 @@ pub(crate) fn work_bytes(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
 /// Bytes of work space of rank `(myrow, mycol)` besides the memory of [`abft::doubles`], once the
 /// checksums have replaced a process column; at most `u64::MAX`.
 pub(crate) fn work_bytes_after_replacement(spec: &TestSpec, myrow: usize, mycol: usize) -> u64 {
-    bytes_of(spec, (myrow, mycol), |params, rows, shape| {
+    bytes_of(spec, myrow, mycol, |params, rows, shape| {
         abft::work_doubles_after_replacement(params, rows, myrow, shape)
     })
 }
 
 fn bytes_of(
     spec: &TestSpec,
-    (myrow, mycol): (usize, usize),
+    myrow: usize,
+    mycol: usize,
     doubles: impl FnOnce(&Params, Cyclic, LocalShape) -> usize,
 ) -> u64 {
     let (params, rows) = (Params::from(spec), Cyclic::rows(spec.nb, spec.p));
@@ -166,11 +167,11 @@ pub fn solve<C: Comm>(
     let shape = shape(grid, spec);
     let mut work = Workspace::new(grid, team, &Params::from(spec), shape)?;
     watch_rates(grid, spec, events, &mut work, |work, watch, events| {
-        let begun = factor(test, guard, events, (work, watch), start_unix_seconds)?;
+        let begun = factor(test, guard, events, work, watch, start_unix_seconds)?;
         events.phase(Phase::BackSubstitute);
         let a = view(guard.matrix(), shape).share();
         let x = Solver::new(grid, team, Params::from(spec), shape, &a, work).back_substitute()?;
-        begun.end(grid, x, (guard.seconds(), guard.earlier()), work, events)
+        begun.end(grid, x, guard.seconds(), guard.earlier(), work, events)
     })
 }
 
@@ -204,7 +205,8 @@ fn factor<C: Comm, T: Factored>(
     test: TestRun<'_, C>,
     guard: &mut dyn Guard<T>,
     events: &mut dyn RunEvents,
-    (work, mut watch): (&mut Workspace<C, T>, Option<&mut RateWatch<C>>),
+    work: &mut Workspace<C, T>,
+    mut watch: Option<&mut RateWatch<C>>,
     start_unix_seconds: &mut i64,
 ) -> Result<TimedPart, SolveError> {
     let TestRun { grid, team, spec } = test;
@@ -242,7 +244,8 @@ impl TimedPart {
         self,
         grid: &Grid<C>,
         x: Vec<f64>,
-        (seconds, earlier): (f64, EarlierStarts),
+        seconds: f64,
+        earlier: EarlierStarts,
         work: &Workspace<C, T>,
         events: &mut dyn RunEvents,
     ) -> Result<Solution, SolveError> {

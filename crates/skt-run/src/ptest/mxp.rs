@@ -221,11 +221,11 @@ pub fn solve<C: Comm>(
     let (params, shape) = (Params::from(spec), shape(grid, spec));
     let mut work = Workspace::for_products(grid, team, &params, shape, products(spec))?;
     watch_rates(grid, spec, events, &mut work, |work, watch, events| {
-        let begun = factor(test, guard, events, (work, watch), start_unix_seconds)?;
+        let begun = factor(test, guard, events, work, watch, start_unix_seconds)?;
         events.phase(Phase::Refine);
         let (reached, end) = refine(test, system, guard, events, work)?;
         let solution =
-            begun.end(grid, reached.x, (guard.seconds(), guard.earlier()), work, events)?;
+            begun.end(grid, reached.x, guard.seconds(), guard.earlier(), work, events)?;
         let last = reached.steps.last().map_or(f64::INFINITY, |step| step.scaled_residual);
         let (has_converged, failure) = match end {
             // Rounding errors of a large system may keep it from its own criterion.

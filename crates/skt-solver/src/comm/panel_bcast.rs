@@ -74,7 +74,8 @@ impl<C: Comm> PanelBcast<C> {
     pub(crate) fn start(
         row: &C,
         topology: Bcast,
-        (root, next): (usize, Option<usize>),
+        root: usize,
+        next: Option<usize>,
         buf: PageBuf,
         len: usize,
     ) -> Result<Self> {
@@ -223,7 +224,7 @@ mod tests {
                     } else {
                         buf.fill(-1.0)
                     }
-                    let mut bcast = PanelBcast::start(&comm, topology, (root, next), buf, len)?;
+                    let mut bcast = PanelBcast::start(&comm, topology, root, next, buf, len)?;
                     bcast.progress(&comm)?;
                     bcast.finish(&comm)?;
                     assert_eq!(bcast.data().len(), len);
@@ -248,7 +249,7 @@ mod tests {
                 if comm.rank() == 2 {
                     buf.iter_mut().enumerate().for_each(|(i, x)| *x = i as f64);
                 }
-                let mut bcast = PanelBcast::start(&comm, topology, (2, None), buf, 605)?;
+                let mut bcast = PanelBcast::start(&comm, topology, 2, None, buf, 605)?;
                 while !bcast.is_here() {
                     bcast.progress(&comm)?;
                     std::thread::yield_now();

@@ -43,7 +43,7 @@ impl<C: Comm> Grid<C> {
     /// # Panics
     /// When `world` has fewer than `p q` ranks.
     pub fn new(world: &C, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
-        Self::with_checksums(world, (p, q), 0, pmap)
+        Self::with_checksums(world, p, q, 0, pmap)
     }
 
     /// Arranges `p x (q + checksums)` of the ranks of `world` as a grid. The last `checksums`
@@ -57,7 +57,8 @@ impl<C: Comm> Grid<C> {
     /// When `world` has fewer ranks than the grid.
     pub fn with_checksums(
         world: &C,
-        (p, q): (usize, usize),
+        p: usize,
+        q: usize,
         checksums: usize,
         pmap: Pmap,
     ) -> Result<Option<Self>> {
@@ -67,11 +68,11 @@ impl<C: Comm> Grid<C> {
         let rank = world.rank();
         let color = (rank < ranks).then_some(0);
         let Some(all) = world.split(color, rank as u32)? else { return Ok(None) };
-        let place = match pmap {
+        let (myrow, mycol) = match pmap {
             Pmap::RowMajor => (rank / width, rank % width),
             Pmap::ColumnMajor => (rank % p, rank / p),
         };
-        Self::at(all, (p, q), checksums, place).map(Some)
+        Self::at(all, p, q, checksums, myrow, mycol).map(Some)
     }
 
     /// Makes a grid of the ranks of `all`, with this one at `(myrow, mycol)`. Positions may be
@@ -81,9 +82,11 @@ impl<C: Comm> Grid<C> {
     /// When a rank cannot be reached.
     pub fn at(
         all: C,
-        (p, q): (usize, usize),
+        p: usize,
+        q: usize,
         checksums: usize,
-        (myrow, mycol): (usize, usize),
+        myrow: usize,
+        mycol: usize,
     ) -> Result<Self> {
         let row = all.split(Some(myrow as u32), mycol as u32)?.expect("a colour was given");
         let col = all.split(Some(mycol as u32), myrow as u32)?.expect("a colour was given");

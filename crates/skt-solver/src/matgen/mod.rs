@@ -64,7 +64,8 @@ pub(crate) fn generate_columns<C: Comm>(
 pub(crate) fn generate_checksum<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
-    (n, nb): (usize, usize),
+    n: usize,
+    nb: usize,
     weights: &[f64],
     entries: Entries,
     a: MatMut,

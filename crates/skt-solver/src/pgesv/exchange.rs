@@ -107,8 +107,8 @@ impl<C: Comm> RowExchange<C> {
                 return Ok(());
             }
             Self::Messages(buffers) => {
-                let way = (params.swap, params.swap_threshold);
-                swap::exchange(&grid.col, plan, way, columns, buffers)?
+                let (swap, threshold) = (params.swap, params.swap_threshold);
+                swap::exchange(&grid.col, plan, swap, threshold, columns, buffers)?
             }
             Self::Half(_) => panic!("an exchange of trailing columns"),
             Self::Node(rows) => rows.exchange(&grid.col, plan, team, columns)?,
@@ -140,8 +140,8 @@ impl<C: Comm> RowExchange<C> {
         let arrived = match self {
             Self::InPlace => None,
             Self::Messages(buffers) => {
-                let way = (params.swap, params.swap_threshold);
-                Some(swap::exchange(&grid.col, plan(), way, columns(), buffers)?)
+                let (swap, threshold) = (params.swap, params.swap_threshold);
+                Some(swap::exchange(&grid.col, plan(), swap, threshold, columns(), buffers)?)
             }
             // SAFETY: the caller's promise.
             Self::Half(half) => Some(unsafe {

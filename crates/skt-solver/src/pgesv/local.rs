@@ -33,18 +33,19 @@ pub struct LocalShape<T = f64> {
 impl LocalShape {
     /// The shape of [A|b] on process `(myrow, mycol)`.
     pub fn new(n: usize, rows: Cyclic, cols: &ColumnMap, myrow: usize, mycol: usize) -> Self {
-        Self::with_columns((n, n + 1), rows, cols, myrow, mycol)
+        Self::with_columns(n, n + 1, rows, cols, myrow, mycol)
     }
 }
 
 impl<T: Element> LocalShape<T> {
     /// The shape of A on process `(myrow, mycol)`.
     pub fn without_b(n: usize, rows: Cyclic, cols: &ColumnMap, myrow: usize, mycol: usize) -> Self {
-        Self::with_columns((n, n), rows, cols, myrow, mycol)
+        Self::with_columns(n, n, rows, cols, myrow, mycol)
     }
 
     fn with_columns(
-        (n, columns): (usize, usize),
+        n: usize,
+        columns: usize,
         rows: Cyclic,
         cols: &ColumnMap,
         myrow: usize,

@@ -166,7 +166,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
                 return Ok(());
             }
             // SAFETY: the team uses only columns right of the look-ahead.
-            unsafe { apply_to_columns(local, panel, cols.clone(), (exchange, packing), phases) }
+            unsafe { apply_to_columns(local, panel, cols.clone(), exchange, packing, phases) }
         })
     }
 
@@ -197,8 +197,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         }
         let start = local.grid.all.now();
         let (columns, topology) = (&local.cols, local.params.bcast);
-        let panel =
-            Panel::start_broadcast((local.grid, columns), topology, newest, layout, buffer)?;
+        let panel = Panel::start_broadcast(local.grid, columns, topology, newest, layout, buffer)?;
         self.panels.push_back(panel);
         phases.bcast += local.seconds_since(start);
         Ok(())
@@ -242,7 +241,8 @@ unsafe fn apply_to_columns<C: Comm, T: Factored>(
     local: &Local<C, T>,
     panel: &Panel<C, T>,
     cols: Range<usize>,
-    (exchange, packing): (&mut RowExchange<C>, &mut Packing<T>),
+    exchange: &mut RowExchange<C>,
+    packing: &mut Packing<T>,
     phases: &mut Phases,
 ) -> Result<(), SolveError> {
     let operands = panel.operands();

@@ -248,7 +248,8 @@ enum Message<C: Comm> {
 impl<C: Comm, T: Element> Panel<C, T> {
     /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
     pub(crate) fn start_broadcast(
-        (grid, columns): (&Grid<C>, &ColumnMap),
+        grid: &Grid<C>,
+        columns: &ColumnMap,
         topology: skt_terms::choice::Bcast,
         k: usize,
         layout: Layout<T>,
@@ -256,9 +257,9 @@ impl<C: Comm, T: Element> Panel<C, T> {
     ) -> Result<Self, SolveError> {
         let message = match buffer {
             PanelBuffer::Message(buf) => {
-                let (owners, len) =
-                    ((columns.block_owner(k), columns.next_owner(k)), layout.doubles());
-                Message::Broadcast(PanelBcast::start(&grid.row, topology, owners, buf, len)?)
+                let (root, next) = (columns.block_owner(k), columns.next_owner(k));
+                let len = layout.doubles();
+                Message::Broadcast(PanelBcast::start(&grid.row, topology, root, next, buf, len)?)
             }
             PanelBuffer::Shared(slot) => {
                 slot.publish();

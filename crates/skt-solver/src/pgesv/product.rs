@@ -58,10 +58,12 @@ impl CallListener for Unrecorded {
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
 pub(super) unsafe fn multiply_part<T: Element>(
-    (a, cols): (&SharedMat<T>, &Range<usize>),
+    a: &SharedMat<T>,
+    cols: &Range<usize>,
     panel: &Operands<T>,
     u: ProductU<T>,
-    (rows, mut done): (Range<usize>, usize),
+    rows: Range<usize>,
+    mut done: usize,
     listener: &impl CallListener,
 ) -> Result<Duration, SolveError> {
     let (pace, jb) = (listener.pace(), u.rows());
@@ -108,7 +110,7 @@ pub(super) unsafe fn multiply_narrow<C: Comm, T: Element>(
         narrow_parts(local.shape.rows - panel.below, local.team.threads()).collect();
     try_each(local.team, parts.len(), |part| {
         // SAFETY: each part is taken once; the rest is the caller's promise.
-        unsafe { multiply_part((local.a, cols), panel, u, (parts[part].clone(), 0), listener) }?;
+        unsafe { multiply_part(local.a, cols, panel, u, parts[part].clone(), 0, listener) }?;
         Ok(())
     })
 }
@@ -252,10 +254,10 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     /// `A2 = A2 - L2 U` on the rows `rows` of A2, part of a piece that this thread has taken.
     fn multiply_rows(&self, rows: Range<usize>) -> Result<(), SolveError> {
         self.check()?;
-        let place = (self.a, &self.cols);
         // SAFETY: a piece is taken by one thread; the rest is the promise to `new`.
-        let inside =
-            unsafe { multiply_part(place, &self.panel, self.u, (rows, 0), self.listener) }?;
+        let inside = unsafe {
+            multiply_part(self.a, &self.cols, &self.panel, self.u, rows, 0, self.listener)
+        }?;
         self.inside_nanos.fetch_add(inside.as_nanos() as u64, Ordering::Relaxed);
         Ok(())
     }

@@ -195,8 +195,10 @@ mod tests {
     /// side 1, 2, ... The loop is interrupted before panel `cut`.
     fn factors(
         params: Params,
-        (p, q): (usize, usize),
-        (threads, products): (usize, Option<Bf16Products>),
+        p: usize,
+        q: usize,
+        threads: usize,
+        products: Option<Bf16Products>,
         cut: usize,
         element: impl Fn(usize, usize) -> f32 + Copy + Send + Sync,
     ) -> Vec<Result<Part, SolveError>> {
@@ -253,7 +255,7 @@ mod tests {
         ) {
             let element = element(seed, n);
             let want = dense_factors(n, element);
-            let ranks = factors(params(n, nb, depth, share), (p, q), (threads, None), cut, element);
+            let ranks = factors(params(n, nb, depth, share), p, q, threads, None, cut, element);
             let (mut count, mut x) = (0, vec![None; n]);
             for (elements, part_of_x) in ranks.into_iter().map(|rank| rank.expect("factored")) {
                 for (i, j, value) in elements {
@@ -286,7 +288,7 @@ mod tests {
                 kind => Bf16Products::Library(&libraries[kind - 1]),
             };
             let params = params(n, nb, depth, share);
-            let ranks = factors(params, (p, q), (threads, Some(products)), cut, element);
+            let ranks = factors(params, p, q, threads, Some(products), cut, element);
             let (mut l, mut u) = (vec![0.0; n * n], vec![0.0; n * n]);
             for (elements, _) in ranks.into_iter().map(|rank| rank.expect("factored")) {
                 for (i, j, value) in elements {
@@ -317,7 +319,7 @@ mod tests {
                 () if i == at && j < at => 0.0,
                 () => element(i, j),
             };
-            for rank in factors(params(n, nb, depth, false), (p, q), (1, None), 0, spoiled) {
+            for rank in factors(params(n, nb, depth, false), p, q, 1, None, 0, spoiled) {
                 match rank {
                     Err(SolveError::Pivot { column, value }) => {
                         prop_assert_eq!(column, at);

@@ -242,7 +242,8 @@ impl RowBuffers {
 pub(crate) fn exchange<'r, C: Comm, T: Element>(
     col: &C,
     plan: &Plan,
-    (swap, threshold): (Swap, usize),
+    swap: Swap,
+    threshold: usize,
     a: MatMut<T>,
     buffers: &'r mut RowBuffers,
 ) -> Result<Arrived<'r, T>> {
@@ -403,7 +404,7 @@ mod tests {
                     let rows = received.as_ref().map_err(Clone::clone)?.rows();
                     Arrived::on_this_rank(rows, &mut u, width)
                 }
-                How::Messages(swap) => exchange(&comm, &plan, (swap, 4), view, &mut buffers)?,
+                How::Messages(swap) => exchange(&comm, &plan, swap, 4, view, &mut buffers)?,
                 How::Node => node_rows.exchange(&comm, &plan, &Team::solo(), view)?,
             };
             for i in 0..jb {

@@ -154,7 +154,7 @@ fn figure(shown: &Shown, rows: &[Row]) -> Figure {
             ((*name).to_owned(), values.collect())
         };
         let categories = xs.iter().map(|x| (*x).to_owned()).collect();
-        Body::bars(shown.x, categories, y, series.iter().map(bars).collect())
+        Body::bars(shown.x.0, shown.x.1, categories, y, series.iter().map(bars).collect())
     };
     let most = own.iter().map(|row| own.iter().filter(|r| (r.1, r.2) == (row.1, row.2)).count());
     let caption = format!("Medians of up to {} run(s).", most.max().unwrap_or(0));

@@ -93,5 +93,5 @@ pub(super) fn parts() -> Result<Content, StudyError> {
     let caption = format!("16 GiB of matrix a rank. {ASSUMED}");
     let y = Axis::linear("on the critical path (% of the time)", "time_percent");
     let categories = shown.iter().map(|part| part.name().to_string()).collect();
-    Ok((caption, Body::bars(("part", "part"), categories, y, series)))
+    Ok((caption, Body::bars("part", "part", categories, y, series)))
 }

@@ -56,7 +56,7 @@ pub(super) fn top10() -> Result<Content, StudyError> {
         ("half of the memory".into(), with(0.5)),
         ("a third of the memory".into(), with(1.0 / 3.0)),
     ];
-    Ok((caption, Body::bars(("machine", "machine"), categories, y, series)))
+    Ok((caption, Body::bars("machine", "machine", categories, y, series)))
 }
 
 pub(super) fn memory() -> Result<Content, StudyError> {
@@ -78,7 +78,7 @@ pub(super) fn memory() -> Result<Content, StudyError> {
     let categories = sizes.map(|n| n.to_string()).to_vec();
     Ok((
         caption,
-        Body::bars(("group size (processes)", "group_size_processes"), categories, y, series),
+        Body::bars("group size (processes)", "group_size_processes", categories, y, series),
     ))
 }
 

@@ -19,9 +19,9 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         step: Step,
     ) -> Result<()> {
         for (p, chain) in self.own_parities(band).into_iter().enumerate() {
-            let target = (self.areas.parities(set), self.stripes().parity(band, p));
+            let (into, block) = (self.areas.parities(set), self.stripes().parity(band, p));
             // The checksums are needed once, so only the first parity gathers them.
-            self.pull(&chain, target, tiles, p == 0, step)?;
+            self.pull(&chain, into, block, tiles, p == 0, step)?;
         }
         Ok(())
     }
@@ -64,7 +64,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     fn pull(
         &mut self,
         chain: &[Term],
-        (into, block): (Summed, Range<usize>),
+        into: Summed,
+        block: Range<usize>,
         tiles: &[Tile],
         gather: bool,
         step: Step,
@@ -75,8 +76,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
                 [(member, held, coef)]
                     if self.code.is_one(*coef) && held.1.len() == block.len() =>
                 {
-                    let target = (into, block.clone());
-                    self.pull_as_it_is((*member, held), target, tile, gather, step)?;
+                    let block = block.clone();
+                    self.pull_as_it_is((*member, held), into, block, tile, gather, step)?;
                 }
                 _ => {
                     let sum = bytes_of_mut(&mut buffer, tile.size());
@@ -96,7 +97,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     fn pull_as_it_is(
         &mut self,
         (member, (from, rows)): (usize, &Held),
-        (into, block): (Summed, Range<usize>),
+        into: Summed,
+        block: Range<usize>,
         tile: &Tile,
         gather: bool,
         step: Step,

@@ -95,7 +95,8 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,
-        (region, band): (usize, usize),
+        region: usize,
+        band: usize,
         tile: Tile,
         set: usize,
         due: usize,

@@ -381,7 +381,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
             };
             let Unit { region, band, .. } = schedule.units[schedule.begun - 1];
             let due = rounds.slot + rounds.window;
-            let round = self.view(segment, region).start_round((region, band), tile, set, due)?;
+            let round = self.view(segment, region).start_round(region, band, tile, set, due)?;
             rounds.running.push_back(round);
             rounds.slot += 1;
         }

@@ -91,7 +91,8 @@ pub(in super::super) fn encode_seal(
     header: &HeaderLayout,
     identity: &Identity,
     record: &Record,
-    (body_bytes, body_sum): (u64, u64),
+    body_bytes: u64,
+    body_sum: u64,
 ) -> Vec<u8> {
     let identity = header.encode_identity(identity);
     let mut text = (identity.len() as u64).to_le_bytes().to_vec();

@@ -35,7 +35,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         // Damage too large to list means that the image is lost or the segment is refused.
         let listed = if found.are_listed() { &found.listed[..] } else { &[] };
         let damaged = self.encoding.agree_on_damage(listed)?;
-        self.refuse_what_is_too_much(epoch, (&found, unread), &damaged, &rotten)?;
+        self.refuse_what_is_too_much(epoch, &found, unread, &damaged, &rotten)?;
         self.lose_images(&rotten);
         if self.plan.load.is_some() && !damaged.is_empty() {
             // All members of the group record it, as a later start may lack any of them.
@@ -49,7 +49,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     fn refuse_what_is_too_much(
         &self,
         epoch: u64,
-        (found, unread): (&Findings, Option<String>),
+        found: &Findings,
+        unread: Option<String>,
         damaged: &Damaged,
         rotten: &[usize],
     ) -> Result<()> {

@@ -48,7 +48,7 @@ impl<M: Memory> OwnSegment<M> {
     /// The seal of an image of the epoch in the record, with a body of these bytes and this
     /// checksum.
     pub(crate) fn seal(&self, body_bytes: u64, body_sum: u64) -> Vec<u8> {
-        encode_seal(&self.header, &self.identity, &self.record, (body_bytes, body_sum))
+        encode_seal(&self.header, &self.identity, &self.record, body_bytes, body_sum)
     }
 
     /// Lends these byte ranges for reading.

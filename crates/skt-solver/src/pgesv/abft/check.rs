@@ -470,7 +470,8 @@ pub(super) fn refuse_noticed<C: Comm>(
     local: &Local<C>,
     places: &Places,
     weights: &Weights,
-    (noticed, doubt): (Option<Noticed>, Doubt),
+    noticed: Option<Noticed>,
+    doubt: Doubt,
     column: usize,
 ) -> Result<SolveError, CommError> {
     let grid = local.grid;

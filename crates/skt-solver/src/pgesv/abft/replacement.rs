@@ -55,7 +55,7 @@ pub fn grid_without<C: Comm>(grid: &Grid<C>, lost: usize) -> Result<Option<Grid<
     let key = place.map_or(0, |col| myrow * q + col);
     let Some(all) = grid.all.split(place.map(|_| 0), key as u32)? else { return Ok(None) };
     let col = place.expect("ranks without a place have no group");
-    Grid::at(all, (p, q), 0, (myrow, col)).map(Some)
+    Grid::at(all, p, q, 0, myrow, col).map(Some)
 }
 
 /// The columns of the lost process column, at the cut.

@@ -123,7 +123,7 @@ impl<'p> Step<'p> {
                 if is != PartState::Done {
                     // SAFETY: parts have disjoint rows, and nothing writes to U.
                     unsafe {
-                        multiply_part((a, cols), &self.panel, u.into(), (rows, done), &recorded)
+                        multiply_part(a, cols, &self.panel, u.into(), rows, done, &recorded)
                     }?;
                 }
                 Ok(())
@@ -156,7 +156,7 @@ impl<'p> Step<'p> {
                     journal.set_part(part, PartState::Undoing)?;
                     journal.before_part(TAKE_BACK, part)?;
                     // SAFETY: parts have disjoint rows, and nothing writes to U.
-                    unsafe { self.take_back((a, u), is_next, (&rows, done - call..done)) };
+                    unsafe { self.take_back(a, u, is_next, &rows, done - call..done) };
                     is =
                         if call == done { PartState::Open } else { PartState::Partly(done - call) };
                     journal.set_part(part, is)?;
@@ -175,9 +175,11 @@ impl<'p> Step<'p> {
     /// No other thread uses these elements, and nothing writes to U.
     unsafe fn take_back(
         &self,
-        (a, u): (&SharedMat, MatRef),
+        a: &SharedMat,
+        u: MatRef,
         is_next: bool,
-        (rows, columns): (&Range<usize>, Range<usize>),
+        rows: &Range<usize>,
+        columns: Range<usize>,
     ) {
         let (Layout { below, jb, .. }, at) = (self.layout, self.cols(is_next).start);
         let rows_of_a = below + rows.start..below + rows.end;
@@ -195,7 +197,8 @@ impl<'p> Step<'p> {
 pub(super) fn go_to<C: Comm>(
     local: &Local<C>,
     places: &Places,
-    (journal, pace): (&Journal, &Pace),
+    journal: &Journal,
+    pace: &Pace,
     cut: usize,
     action: Action,
 ) -> Result<(), SolveError> {
@@ -311,7 +314,8 @@ pub(super) fn rebuild<C: Comm>(
     journal: &Journal,
     weights: &Weights,
     lost: &[Vec<bool>],
-    (cut, unit): (usize, f64),
+    cut: usize,
+    unit: f64,
 ) -> Result<Vec<usize>, SolveError> {
     let (Local { grid, cols, .. }, q) = (local, local.grid.q);
     let lost_here = &lost[grid.myrow];

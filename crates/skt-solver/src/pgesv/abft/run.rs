@@ -185,7 +185,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         let noticed = noticed.into_iter().chain(relay.noticed()).reduce(Noticed::and);
         let column = local.params.columns_before(cut);
         let doubt = Doubt { is_unchecked, was_decoded };
-        Err(check::refuse_noticed(local, places, weights, (noticed, doubt), column)?)
+        Err(check::refuse_noticed(local, places, weights, noticed, doubt, column)?)
     }
 
     /// Does all work at the cut before panel `cut` that is not part of the elimination.

@@ -263,7 +263,7 @@ impl<'s, C: Comm> System<'s, C> {
         let (work, number) = ((local, places, journal), self.grid.all.rank());
         let unit = self.check_left(work, relay, lost, (cut, number), events)?;
         let (weights, by_place) = (self.weights, &lost.by_place);
-        let panels = restore::rebuild(local, relay, journal, weights, by_place, (cut, unit))?;
+        let panels = restore::rebuild(local, relay, journal, weights, by_place, cut, unit)?;
         left_over::eliminate(local, places, journal, &panels, cut)
     }
 
@@ -411,7 +411,7 @@ impl<'s, C: Comm> System<'s, C> {
         events: &mut dyn SolverEvents,
     ) -> Result<(usize, usize), SolveError> {
         if let Decision::GoTo { cut, actions } = decision {
-            restore::go_to(local, places, (journal, pace), *cut, actions[number])?;
+            restore::go_to(local, places, journal, pace, *cut, actions[number])?;
             return Ok((*cut, actions.iter().filter(|action| **action == Action::Undo).count()));
         }
         journal.set(MemoryState::Rest(0))?;
@@ -432,14 +432,7 @@ impl<'s, C: Comm> System<'s, C> {
                 events.generated(start.elapsed().as_secs_f64() * grid.q as f64);
             }
             Some(s) => {
-                matgen::generate_checksum(
-                    grid,
-                    team,
-                    (n, nb),
-                    self.weights.checksum(s),
-                    entries,
-                    a,
-                );
+                matgen::generate_checksum(grid, team, n, nb, self.weights.checksum(s), entries, a);
             }
         }
     }

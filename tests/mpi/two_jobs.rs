@@ -162,10 +162,12 @@ fn a_second_job_is_refused_and_the_first_one_ends_as_if_alone() {
         if refused == seconds.len() || !has_images(&folder) {
             return;
         }
-        // It computes as long as the second job takes to decide.
-        let child = seconds[refused].spawn(&[]);
-        let second = seconds[refused].wait(child, || ());
-        let cleaned = other.clean(first.run(), &folder);
+        // Rank 0 watches over the folder.
+        let (second, cleaned) = first.while_stopped(1, || {
+            let child = seconds[refused].spawn(&[]);
+            let second = seconds[refused].wait(child, || ());
+            (second, other.clean(first.run(), &folder))
+        });
         // It removes them when it ends, before its processes do.
         if has_images(&folder) {
             check_refused(&second, "one");

@@ -328,6 +328,16 @@ impl Job {
         pids.for_each(kill);
     }
 
+    /// Stops this rank until `act` returns, so that the job does not end in the meantime.
+    pub fn while_stopped<T>(&self, rank: usize, act: impl FnOnce() -> T) -> T {
+        let pids = self.processes().into_iter().filter(|&pid| rank_of(pid) == Some(rank));
+        let pids: Vec<u32> = pids.collect();
+        pids.iter().for_each(|&pid| send(pid, libc::SIGSTOP));
+        let result = act();
+        pids.iter().for_each(|&pid| send(pid, libc::SIGCONT));
+        result
+    }
+
     /// Starts the job, and from the given time on calls `act` with the process id of the launcher
     /// until it returns true.
     pub fn start_and(&self, when: When, mut act: impl FnMut(u32) -> bool) -> Ended {
@@ -440,8 +450,12 @@ impl Drop for Job {
 
 /// Sends signal 9.
 pub fn kill(pid: u32) {
+    send(pid, libc::SIGKILL);
+}
+
+fn send(pid: u32, signal: i32) {
     // SAFETY: sends a signal to a process that this test has started.
-    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    unsafe { libc::kill(pid as i32, signal) };
 }
 
 /// The rank that the launcher has given to a process.

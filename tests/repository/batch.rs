@@ -89,7 +89,9 @@ fn starts(log: &str) -> usize {
 }
 
 fn is_queued_again(log: &str) -> bool {
-    log.contains("scontrol requeue 7") || log.contains("qsub -v IMAGES,LEVEL pbs")
+    log.contains("scontrol requeue 7")
+        || log.contains("qsub -v IMAGES,LEVEL,NO_SPARE pbs")
+        || log.contains("qsub -v IMAGES,LEVEL pbs")
 }
 
 #[test]

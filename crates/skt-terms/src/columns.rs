@@ -12,7 +12,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::layout::Cyclic;
+use crate::layout::{Cyclic, spans};
 
 /// The distribution of block columns to process columns. A copy costs little.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,14 +179,8 @@ impl ColumnMap {
         global: Range<usize>,
         me: usize,
     ) -> impl Iterator<Item = (usize, usize, usize)> {
-        let end = self.count_before(global.end, me);
-        let mut local = self.count_before(global.start, me);
-        std::iter::from_fn(move || {
-            let start = local;
-            let next = if self.q() == 1 { end } else { (start / self.nb() + 1) * self.nb() };
-            local = next.min(end);
-            (start < end).then(|| (start, self.global(start, me), local - start))
-        })
+        let local = self.count_before(global.start, me)..self.count_before(global.end, me);
+        spans(self.nb(), self.q(), local, move |l| self.global(l, me))
     }
 
     /// The process column that owns block `k`, which is panel `k`.

@@ -68,15 +68,25 @@ impl Cyclic {
         global: Range<usize>,
         me: usize,
     ) -> impl Iterator<Item = (usize, usize, usize)> {
-        let end = self.count_before(global.end, me);
-        let mut local = self.count_before(global.start, me);
-        std::iter::from_fn(move || {
-            let start = local;
-            let next = if self.procs == 1 { end } else { (start / self.nb + 1) * self.nb };
-            local = next.min(end);
-            (start < end).then(|| (start, self.global(start, me), local - start))
-        })
+        let local = self.count_before(global.start, me)..self.count_before(global.end, me);
+        spans(self.nb, self.procs, local, move |l| self.global(l, me))
     }
+}
+
+/// The local indices of a process, which holds blocks of `nb`, as spans of which each is contiguous
+/// in `global`, too: a block, or all if there is one process.
+pub(crate) fn spans(
+    nb: usize,
+    procs: usize,
+    local: Range<usize>,
+    global: impl Fn(usize) -> usize,
+) -> impl Iterator<Item = (usize, usize, usize)> {
+    let mut next = local.start;
+    std::iter::from_fn(move || {
+        let start = next;
+        next = if procs == 1 { local.end } else { ((start / nb + 1) * nb).min(local.end) };
+        (start < local.end).then(|| (start, global(start), next - start))
+    })
 }
 
 /// The grid nearest to a square with `P <= Q` and `P Q = ranks`.

@@ -112,7 +112,7 @@ have_libclang() {
 is_new_enough() {
     local version
     version=$("$1" --version 2>/dev/null | cut -d' ' -f2 | cut -d- -f1) && [ -n "$version" ] &&
-        [ "$(printf '%s\n' "$RUST_NEEDED" "$version" | sort -V | head -n 1)" = "$RUST_NEEDED" ]
+        [ "$(printf '%s\n' "$RUST_NEEDED" "$version" | sort -V | sed -n 1p)" = "$RUST_NEEDED" ]
 }
 
 rust_works() { is_new_enough rustc && is_new_enough cargo; }

@@ -77,3 +77,36 @@ fn a_skip_for_another_reason_than_those_allowed_fails() {
         assert_eq!(text.contains("== all passed, 2 skipped"), passes, "{allowed}: {text}");
     }
 }
+
+/// More output than a pipe holds: a reader that ends early, as `head` does, kills what writes to it
+/// (SIGPIPE), and under `pipefail` the script ends there.
+#[test]
+fn thousands_of_tests_are_reported() {
+    let body = "case $1 in test) seq -f 'test a_module::a_test_%06g ... ok <0.001s>' 9999 ;; \
+                *) echo cargo 1.95.0 ;; esac";
+    let ended = StandIns::new().with("cargo", body).sh("scripts/test --timing");
+    let text = printed(&ended);
+    assert!(ended.status.success(), "{:?}: {text}", ended.status);
+    let slowest = text.split("== the slowest tests").nth(1).unwrap();
+    assert_eq!(slowest.matches("a_module::").count(), 20, "{slowest}");
+    assert!(text.contains("== all passed, 0 skipped"), "{slowest}");
+}
+
+#[test]
+fn no_reader_of_a_pipe_ends_early() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = [".ci", "scripts", "scripts/dev", "scripts/measure"].map(|name| root.join(name));
+    for entry in folders.into_iter().flat_map(|folder| fs::read_dir(folder).unwrap()) {
+        let file = entry.unwrap().path();
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        for (index, line) in text.lines().enumerate() {
+            let reader = line.split("| ").skip(1).find(|reader| {
+                let mut words = reader.split(' ');
+                let (program, option) = (words.next(), words.next().unwrap_or_default());
+                program == Some("head")
+                    || program == Some("grep") && option.starts_with('-') && option.contains('q')
+            });
+            assert_eq!(reader, None, "{}:{}: {line}", file.display(), index + 1);
+        }
+    }
+}

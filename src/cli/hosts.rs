@@ -11,9 +11,17 @@ use skt_terms::shown::shown;
 
 /// Reads a host file, and prints what in it has no effect.
 pub(super) fn read(path: &Path) -> Result<Vec<Host>, HostsError> {
-    let HostFile { hosts, warnings } = HostFile::read(path)?;
+    HostFile::read(path).map(warned)
+}
+
+/// Reads a host file that may list no node yet, and prints what in it has no effect.
+pub(super) fn read_spares(path: &Path) -> Result<Vec<Host>, HostsError> {
+    HostFile::read_spares(path).map(warned)
+}
+
+fn warned(HostFile { hosts, warnings }: HostFile) -> Vec<Host> {
     warn(&warnings);
-    Ok(hosts)
+    hosts
 }
 
 pub(super) fn warn(warnings: &[impl Display]) {

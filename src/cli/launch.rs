@@ -455,7 +455,7 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
         is_needed
     });
     if let Some(path) = spares {
-        waiting.extend(hosts::read(path)?);
+        waiting.extend(hosts::read_spares(path)?);
     }
     Ok(Pool::new(active, waiting))
 }

@@ -352,6 +352,22 @@ fn a_node_without_a_spare_is_waited_for() {
     ended.prints("n2 (no answer");
 }
 
+/// The file of spares is empty at first.
+#[test]
+fn a_spare_that_is_added_while_the_run_waits_takes_the_place() {
+    let Some(mut cluster) = cluster(4, 1) else { return };
+    cluster.write("spares", "");
+    let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run());
+    wait_for_column(&cluster, 1, 800);
+    cluster.power_off("n2");
+    wait_for("the wait for n2", || status(&cluster).contains("waiting for it to answer"));
+    cluster.write("spares", "n5\n");
+    let ended = running.end(&cluster);
+    ended.passed_with_the_same_x(&cluster);
+    ended.resumed_beyond(0, 350);
+    ended.prints("n5: listed as spare from now on").prints("; n5 takes its place");
+}
+
 #[test]
 fn more_losses_than_the_code_covers() {
     let Some(mut cluster) = cluster(4, 2) else { return };

@@ -42,7 +42,7 @@ settings! {
     Spares {
         key: "spares", heading: NODES, metavar: "FILE", legal: "a host file", default: "(none)",
         example: "spares",
-        help: "further spare nodes",
+        help: "further spare nodes, also those added to the file while the run is on",
         field: Some(|settings| &mut settings.spares),
     }
     Readmit {

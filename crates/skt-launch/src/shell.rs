@@ -13,7 +13,7 @@ use nix::fcntl::Flock;
 use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Start};
-use super::hosts::short_names;
+use super::hosts::{SparesFile, short_names};
 use super::input::Input;
 use super::job::{self, Job, JobOutput};
 use super::launcher::{self, Launcher, LauncherCommand};
@@ -58,6 +58,7 @@ pub(crate) struct Shell {
     job: Option<Job>,
     /// What the user's program reads.
     input: Input,
+    spares: SparesFile,
     saved: Instant,
     stall_clock: StallClock,
     /// The result of the supervisor, once it ends.
@@ -153,6 +154,7 @@ impl Shell {
         };
         // The clock does not start before the last time that an earlier supervisor wrote.
         let start_unix = now_unix().max(state.written_unix);
+        let spares = SparesFile::new(options.settings.spares.clone());
         let decisions = Decisions::new(options, state);
         let mut shell = Self {
             decisions,
@@ -163,6 +165,7 @@ impl Shell {
             lines: IdleLines::default(),
             job: None,
             input,
+            spares,
             saved: Instant::now(),
             stall_clock: StallClock::new(),
             end: None,
@@ -188,6 +191,7 @@ impl Shell {
             if let Some(signal) = stop::unreported() {
                 self.report("signal", &format!("{signal} asks to stop"));
             }
+            self.read_spares();
             self.feed(Event::Tick { stops: stop::asked() });
             if self.job.is_some() {
                 self.lines.keep_alive();
@@ -209,6 +213,15 @@ impl Shell {
         if !held_up.is_zero() {
             self.feed(Event::Unwatched { seconds: held_up.as_secs_f64() });
             self.read_job();
+        }
+    }
+
+    /// Passes on which nodes the user has added to the file of spares.
+    fn read_spares(&mut self) {
+        match self.spares.poll() {
+            None => {}
+            Some(Ok(hosts)) => self.feed(Event::Spares(hosts)),
+            Some(Err(why)) => self.message(&format!("warning: {why}: its new nodes are not used")),
         }
     }
 

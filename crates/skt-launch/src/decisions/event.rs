@@ -50,6 +50,8 @@ pub(crate) enum Event {
         how: String,
         succeeded: bool,
     },
+    /// The file of spares lists these nodes now.
+    Spares(Vec<Host>),
     /// Time has passed; the user has asked this many times to stop.
     Tick {
         stops: usize,

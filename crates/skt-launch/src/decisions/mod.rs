@@ -209,6 +209,7 @@ impl Decisions {
                 self.running.ends.note(end);
             }
             Event::Ended { how, succeeded } => self.ended(now_unix, &how, succeeded),
+            Event::Spares(listed) => self.list_spares(listed),
             Event::Tick { stops } => self.tick(now_unix, stops),
             Event::Unwatched { seconds } => {
                 self.watch.unwatched(seconds, now_unix);

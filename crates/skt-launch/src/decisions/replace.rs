@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::exclusion::Exclusion;
 use super::{Action, AfterProbe, Decisions, Phase};
 use crate::after_ending;
-use crate::hosts::{Health, Host, Replacement, SparesSpent};
+use crate::hosts::{Health, Host, Pool, Replacement, SparesSpent, short_names};
 use crate::state::Failure;
 use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
@@ -122,6 +122,21 @@ impl Decisions {
         // A link is tested again once its ends answer.
         self.links.dead.clear();
         self.phase = Phase::Waiting { until_unix };
+    }
+
+    /// Nodes that the user has added to the file of spares may be used from the next start on.
+    pub(super) fn list_spares(&mut self, spares: Vec<Host>) {
+        let names = spares.iter().map(|host| host.name.clone());
+        let new: Vec<String> = names.filter(|name| !self.listed.contains(name)).collect();
+        if new.is_empty() {
+            return;
+        }
+        self.listed.extend(new.iter().cloned());
+        let listed = Pool::new(Vec::new(), spares);
+        self.state.pool = std::mem::take(&mut self.state.pool).with_new(&listed);
+        let names = short_names(new.iter().map(String::as_str));
+        self.notify("listed", format!("{names}: listed as spare from now on"));
+        self.act(Action::Save);
     }
 
     /// Reports the nodes that were replaced, and notes them as the reason of the last failure.

@@ -622,6 +622,21 @@ fn waiting() -> LaunchOptions {
     LaunchOptions { end_unix: Some(10_000.0), ..options_with(settings) }
 }
 
+/// A spare that the user adds to the file while the run waits, and one that is known.
+#[test]
+fn a_spare_that_is_added_to_the_file_takes_the_place() {
+    let mut play = Play::computing(waiting(), &[]);
+    play.fails();
+    play.answers_but(&["n2"]).has("waiting: ");
+    play.on(Event::Spares(hosts(&["n2"]))).lacks("listed");
+    play.on(Event::Spares(hosts(&["n2", "t1"]))).has("listed: t1: listed as spare from now on");
+    play.on(Event::Spares(hosts(&["n2", "t1"]))).lacks("listed");
+    play.now += play.decisions.options.settings.probe_limit_seconds;
+    play.on(Event::Tick { stops: 0 }).has("ask start n1 n2 n3 + t1");
+    play.answers_but(&["n2"]).has("replaced: n2 no answer; t1 takes its place");
+    play.launches(0.0, "n1 t1 n3 --resume require");
+}
+
 #[test]
 fn a_lost_node_without_a_spare_is_waited_for() {
     let mut play = Play::computing(waiting(), &["s1"]);

@@ -21,8 +21,20 @@ impl HostFile {
     /// Reads a host file, see [`parse`].
     ///
     /// # Errors
-    /// See [`HostsError`].
+    /// See [`HostsError`]; no node in it is an error, too.
     pub fn read(path: &Path) -> Result<Self, HostsError> {
+        let found = Self::read_spares(path)?;
+        if found.hosts.is_empty() {
+            return Err(HostsError(format!("{}: no node in it", path.display())));
+        }
+        Ok(found)
+    }
+
+    /// Reads a host file that may list no node yet.
+    ///
+    /// # Errors
+    /// See [`HostsError`].
+    pub fn read_spares(path: &Path) -> Result<Self, HostsError> {
         let file = path.display().to_string();
         let text = fs::read_to_string(path).map_err(|why| HostsError(format!("{file}: {why}")))?;
         parse(&text, &file)
@@ -103,9 +115,6 @@ pub fn parse(text: &str, file: &str) -> Result<HostFile, HostsError> {
                 hosts.push(Host { name: line.name.to_owned(), slots });
             }
         }
-    }
-    if hosts.is_empty() {
-        return Err(HostsError(format!("{file}: no node in it")));
     }
     let warnings = lines.warnings(&hosts, file);
     Ok(HostFile { hosts, warnings })
@@ -321,7 +330,6 @@ mod tests {
     #[test]
     fn bad_host_files_are_refused_with_their_line() {
         for (text, message) in [
-            ("", "h: no node in it"),
             ("n1\nn2 slots=0", "h:2: '0' is no number of ranks (1 to 16777216)"),
             ("n1 cpus=4", "h:1: 'cpus=4' is not understood; a line is `NAME slots=COUNT`"),
             ("-oProxyCommand=x", "h:1: '-oProxyCommand=x' is no host name"),

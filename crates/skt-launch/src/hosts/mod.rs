@@ -6,6 +6,7 @@ mod names;
 mod pool;
 mod share;
 mod slurm;
+mod spares;
 
 use std::net::Ipv6Addr;
 
@@ -17,6 +18,7 @@ pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement, SparesSpent, UNLISTED};
 pub(crate) use share::{Lack, Sharing, Unshared};
 pub use slurm::{expand_slurm, expand_tasks};
+pub(crate) use spares::SparesFile;
 
 use skt_terms::shown::shown;
 

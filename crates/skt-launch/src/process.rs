@@ -20,6 +20,8 @@ const GRACE: Duration = Duration::from_millis(1500);
 /// How long killed processes are waited for. A killed process that is still ending after that, such
 /// as one in a sync of a slow disk, does end; the next start waits for it.
 const KILLED: Duration = Duration::from_secs(2);
+/// The shortest time between two searches for processes.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The variable in the environment of the user's program (`launch --program`) and of all that it
 /// starts.
 pub(crate) const PROGRAM_ENV: &str = "SKT_HPL_PROGRAM";
@@ -89,7 +91,10 @@ fn end_all(list: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
     let start = Instant::now();
     let mut found: Vec<Process> = Vec::new();
     loop {
+        let listed = Instant::now();
         let running: Vec<Process> = list().into_iter().filter_map(Process::from_pid).collect();
+        // On a node with very many processes the search takes half of a core at most.
+        let pause = listed.elapsed().max(PAUSE_MIN);
         for process in &running {
             let is_new = !found.contains(process);
             if !is_rank(process.pid) || start.elapsed() > grace {
@@ -107,7 +112,7 @@ fn end_all(list: impl Fn() -> Vec<i32>, grace: Duration) -> (usize, usize) {
             let stays = |process: &&Process| is_at_work(process.pid as u32);
             return (found.len(), running.iter().filter(stays).count());
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(pause);
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::{Host, HostFile, HostsError};
 
-/// The shortest time between two looks at the file.
+/// The shortest time between two checks of the file.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file that `--spares` names, if it names one.

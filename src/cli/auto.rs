@@ -28,6 +28,7 @@ use super::flags::{self, Names};
 use super::init::{self, Fitted, InitArgs};
 use super::losses::KeptJob;
 use super::pace::{Pace, operations};
+use super::progress::ProgressArgs;
 use super::run::{self, RunArgs};
 use super::{blas, machine, tune};
 use crate::report::{OutputOptions, RunOutput, output};
@@ -40,7 +41,6 @@ use skt_host::{claims, messages};
 use skt_run::events::{ReportError, RunEvents};
 use skt_run::heartbeat;
 use skt_run::job::{self, JobError, JobOptions};
-use skt_run::progress::ProgressArgs;
 use skt_run::protect::Settings;
 use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
@@ -298,7 +298,6 @@ impl Auto<'_> {
         let parameters = Parameter::all_of(&base.tests()[0]).collect();
         let budget_seconds = self.args.tuning_seconds();
         let task = TuningTask { base: base.clone(), parameters, n: None, budget_seconds };
-        let output = OutputOptions { progress: self.args.progress, ..OutputOptions::default() };
         let settings = trial_settings(base);
         // The output ends here, so that no line of progress is in the way of an error.
         let tuned = skt_run::tune::tune(
@@ -306,7 +305,7 @@ impl Auto<'_> {
             &task,
             &settings,
             &self.options(),
-            &mut RunOutput::new(output),
+            &mut RunOutput::new(OutputOptions::default(), self.args.progress.progress()),
         );
         let tuned = match tuned {
             Ok(tuning) => tuning.map(|tuning| {

@@ -47,6 +47,7 @@ mod plan_levels;
 mod plan_report;
 mod power;
 mod probe;
+mod progress;
 mod protect;
 mod rank;
 mod report;

@@ -9,6 +9,7 @@ use clap::Args;
 use skt_terms::exit::Exit;
 use skt_terms::units::parse_seconds;
 
+use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;
 use super::{flags, hosts};
 use crate::report::output;
@@ -23,7 +24,7 @@ use skt_host::streams;
 use skt_launch::hosts::{Host, HostsError, openmpi_file};
 use skt_launch::launcher::Launcher;
 use skt_run::job::JobError;
-use skt_run::progress::{Progress, ProgressArgs, ProgressMode};
+use skt_run::progress::Progress;
 use skt_screen::hosts::screening::{self, Screened, Screening, ScreeningError};
 use skt_screen::limit::{LONGEST_SECONDS, Limit};
 use skt_screen::node::ScreenError;
@@ -196,7 +197,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     can_be_shown(args)?;
     kernel::take_one_that_fits(&streams::closed());
     let mut ended = run_ranks(1, |world| {
-        let mut progress = Progress::stderr(args.progress);
+        let mut progress = args.progress.progress();
         run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
@@ -215,7 +216,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
     let mut progress =
-        if launcher_rank::is_first() { Progress::stderr(args.progress) } else { Progress::off() };
+        if launcher_rank::is_first() { args.progress.progress() } else { Progress::off() };
     // The other ranks wait for rank 0, so if it fails, all end.
     let may_begin = if world.rank() == 0 { can_be_shown(args) } else { Ok(()) };
     let ended = may_begin

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use skt_terms::exit::Exit;
 use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
@@ -11,6 +12,7 @@ use skt_terms::units::parse_seconds;
 use super::convert;
 use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
+use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
 use crate::report::{OutputOptions, RunOutput, output};
@@ -25,7 +27,6 @@ use skt_config::{
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
 use skt_run::job::{JobError, JobOptions};
-use skt_run::progress::ProgressArgs;
 use skt_run::protect::{OnLoss, Settings, read_domains};
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
@@ -48,6 +49,7 @@ pub(crate) struct TuneArgs {
     pub budget: f64,
     /// Tune these parameters only
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = TUNING)]
+    #[arg(value_parser = parameters())]
     pub only: Vec<Parameter>,
     /// Write the configuration with the chosen values: TOML if it ends in .toml, else HPL.dat; - is
     /// standard output
@@ -80,6 +82,12 @@ pub(crate) struct TuneArgs {
     /// Protection against the loss of nodes.
     #[command(flatten)]
     pub protect: ProtectArgs,
+}
+
+/// Parses the name of one of the parameters.
+fn parameters() -> impl TypedValueParser<Value = Parameter> {
+    let named = |name: String| Parameter::named(&name).expect("one of the names");
+    PossibleValuesParser::new(Parameter::NAMES).map(named)
 }
 
 /// Tunes the parameters on all ranks of the job.
@@ -135,9 +143,14 @@ fn tune_on(
     let task = job.as_ref().map_or(&whole, |job| &job.task);
     let mpi_library = Some(world.library_version());
     let options = JobOptions { blas, mpi_library, ..JobOptions::default() };
-    let output = OutputOptions { progress: args.progress, ..OutputOptions::default() };
     // The output ends here, so that no line of progress is in the way of an error.
-    let tuned = tune(comm, task, &settings, &options, &mut RunOutput::new(output));
+    let tuned = tune(
+        comm,
+        task,
+        &settings,
+        &options,
+        &mut RunOutput::new(OutputOptions::default(), args.progress.progress()),
+    );
     match tuned {
         Ok(tuning) => {
             let shown = job.zip(tuning).map(|(job, tuning)| show(args, &job, &tuning));

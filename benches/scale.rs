@@ -11,6 +11,7 @@ use std::time::Instant;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
+use skt_comm::Comm;
 use skt_config::{
     Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport,
 };
@@ -25,7 +26,6 @@ use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_solver::blas::Element;
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::blas::view::SharedMat;
-use skt_solver::comm::Comm;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, SolveError};

@@ -33,6 +33,8 @@ use super::run::{self, RunArgs};
 use super::{blas, machine, tune};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
@@ -45,8 +47,6 @@ use skt_run::protect::Settings;
 use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{ParameterOutcome, RaceVerdict, TuneError, Tuned, Tuning, TuningTask};
-use skt_solver::comm::mpi::{MpiComm, MpiWorld};
-use skt_solver::comm::{Comm as _, collect};
 
 /// The files that are written, in the current folder.
 const FILES: [(&str, Format); 2] = [("HPL.toml", Format::Toml), ("HPL.dat", Format::Dat)];

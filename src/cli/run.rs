@@ -17,6 +17,8 @@ use super::thread_variables::ThreadVariables;
 use super::{blas, flags};
 use crate::report::{OutputOptions, RunOutput, output, text};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -31,8 +33,6 @@ use skt_run::heartbeat;
 use skt_run::job::{self, Finished, JobError, JobOptions};
 use skt_run::power::MeterCommand;
 use skt_run::protect::{Settings, What, read_domains};
-use skt_solver::comm::mpi::{MpiComm, MpiWorld};
-use skt_solver::comm::{Comm as _, collect};
 
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.

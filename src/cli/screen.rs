@@ -13,6 +13,8 @@ use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;
 use super::{flags, hosts};
 use crate::report::output;
+use skt_comm::mpi::WatchedComm;
+use skt_comm::{Comm as _, CommError};
 use skt_config::ConfigError;
 use skt_health::environment::kernel;
 use skt_host::host;
@@ -32,9 +34,7 @@ use skt_screen::report::ScreenReport;
 use skt_screen::results::Results;
 use skt_screen::run::{self, Request, ScreeningEnd};
 use skt_screen::verdict::{TOLERANCE, Verdicts, judge};
-use skt_solver::comm::mpi::WatchedComm;
 use skt_solver::comm::threads::run as run_ranks;
-use skt_solver::comm::{Comm as _, CommError};
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;

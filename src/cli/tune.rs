@@ -18,6 +18,8 @@ use super::run::{self, RunArgs, load_checked};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -30,8 +32,6 @@ use skt_run::job::{JobError, JobOptions};
 use skt_run::protect::{OnLoss, Settings, read_domains};
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
-use skt_solver::comm::mpi::{MpiComm, MpiWorld};
-use skt_solver::comm::{Comm as _, collect};
 use skt_store::codec::checksum;
 
 const TUNING: &str = "Tuning";

@@ -4,7 +4,7 @@
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n) <= 16      eps = 2^-53
 //! ```
 
-use skt_solver::comm::{self, Comm, collect};
+use skt_comm::{Comm, collect};
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
 use skt_terms::norms::Norms;
@@ -29,7 +29,7 @@ pub fn norms<C: Comm>(
     nb: usize,
     x: &[f64],
     progress: Progress,
-) -> comm::Result<Norms> {
+) -> skt_comm::Result<Norms> {
     let part = Part::new(system, grid, nb);
     let mut sums = part.sums(team, x, progress);
     collect::all_sum(&grid.row, &mut sums.products)?;

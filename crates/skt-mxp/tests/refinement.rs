@@ -6,13 +6,13 @@ use std::cell::Cell;
 
 use dense::Dense;
 use proptest::prelude::*;
+use skt_comm::{Comm, CommError, collect};
 use skt_mxp::check::norms;
 use skt_mxp::refine::{
     CORRECTIONS_MAX, Factors, Operator, RefineError, Refiner, State, Status, Step,
 };
 use skt_mxp::system::System;
 use skt_solver::comm::threads::{ThreadComm, run};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;

@@ -6,10 +6,10 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 
 use super::spread::median;
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use skt_host::counters::{Root, caches};
 use skt_host::memory;
 use skt_solver::blas::triad;
-use skt_solver::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use skt_solver::team::Team;
 
 /// The processor time of a thread for which the memory is measured, and the least number of passes:

@@ -19,9 +19,9 @@ use super::messages::{self, Instruction, NodeReport};
 use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use super::spread::median;
+use skt_comm::Comm;
 use skt_health::environment::preflight::{self, HostShare};
 use skt_run::progress::Progress;
-use skt_solver::comm::Comm;
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
 /// nothing is measured yet, and a user who has more time has more patience.

@@ -14,7 +14,7 @@
 //! Givens rotations make H triangular, and show the norm of the preconditioned residual after each
 //! step.
 
-use skt_solver::comm::Comm;
+use skt_comm::Comm;
 
 use super::{Factors, Operator, Place, RefineError};
 

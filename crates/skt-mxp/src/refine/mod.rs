@@ -22,7 +22,7 @@ mod operator;
 
 pub use operator::Operator;
 
-use skt_solver::comm::{self, Comm, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 use skt_solver::pgesv::SolveError;
 use skt_terms::choice::Refinement;
 
@@ -266,7 +266,7 @@ impl Place {
 }
 
 /// The largest magnitude of each of two vectors over all ranks. NaN wins over every number.
-fn largest<C: Comm>(all: &C, vectors: [&[f64]; 2]) -> comm::Result<[f64; 2]> {
+fn largest<C: Comm>(all: &C, vectors: [&[f64]; 2]) -> skt_comm::Result<[f64; 2]> {
     let mut maxima = vectors.map(largest_here);
     collect::all_max(all, &mut maxima)?;
     Ok(maxima)

@@ -19,6 +19,7 @@ use crate::protect::{
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{GemmPrecision, RateSource, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
@@ -32,7 +33,6 @@ use skt_host::process::ending_processes;
 use skt_host::waits::Announced;
 use skt_host::{host, memory};
 use skt_solver::blas::{library, peak};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::team::Team;
 use skt_store::layout::Geometry;
 use skt_store::segments::Process as _;

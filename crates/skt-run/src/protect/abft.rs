@@ -43,10 +43,10 @@ use crate::record::{
 use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::TestSpec;
 use skt_config::protection::Settings;
 use skt_host::clock::{now_unix, now_unix_seconds};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_solver::matgen::{self, Entries};
 use skt_solver::pgesv::abft::{

@@ -37,13 +37,13 @@ use skt_checkpoint::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Polled, Stats,
 };
 use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_comm::{Comm, collect};
 use skt_config::protection::Settings;
 use skt_config::{Refinement, TestSpec};
 use skt_host::affinity;
 use skt_host::messages;
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
-use skt_solver::comm::{Comm, collect};
 use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Remaining};

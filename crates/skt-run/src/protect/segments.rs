@@ -234,7 +234,8 @@ mod tests {
     use super::*;
     use skt_checkpoint::checkpoint::hook::NoHook;
     use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-    use skt_solver::comm::{Comm as _, threads};
+    use skt_comm::Comm as _;
+    use skt_solver::comm::threads;
     use skt_store::layout::RegionShape;
     use skt_store::store::Files;
 

@@ -6,8 +6,8 @@
 
 use crate::heartbeat;
 use crate::record::Norms;
+use skt_comm::{Comm, Result, collect};
 use skt_solver::blas::MatRef;
-use skt_solver::comm::{Comm, Result, collect};
 use skt_solver::grid::Grid;
 
 /// Norms of the system whose local part, as generated, is `a`, and of the solution whose local part

@@ -16,11 +16,11 @@ use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
 use crate::blas::{Element, MatRef};
-use crate::comm::{Comm, PageBuf};
 use crate::swap;
 use crate::swap::node::NodeRows;
 use crate::tuning::TUNING;
 use crate::update;
+use skt_comm::{Comm, PageBuf};
 
 /// How the rows of a process column are exchanged, with the work space for it.
 pub enum RowExchange<C: Comm> {

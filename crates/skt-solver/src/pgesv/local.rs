@@ -11,10 +11,10 @@ use super::guard::Background;
 use super::panel;
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatRef, copy, transpose};
-use crate::comm::Comm;
 use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::team::Team;
 use crate::tuning::TUNING;
+use skt_comm::Comm;
 
 /// Shape of one rank's part of [A|b], or of A, with numbers of type `T`.
 #[derive(Debug, Clone, Copy, PartialEq)]

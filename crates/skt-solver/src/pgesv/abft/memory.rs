@@ -24,10 +24,10 @@ use super::super::product::{CallListener, max_parts};
 use super::super::{Params, SolveError};
 use crate::blas::view::SharedMat;
 use crate::blas::{MatMut, MatRef};
-use crate::comm::PageBuf;
 use crate::grid::Cyclic;
 use crate::swap::RowBuffers;
 use crate::tuning::TUNING;
+use skt_comm::PageBuf;
 use skt_store::codec::checksum;
 
 /// Areas begin on a page.

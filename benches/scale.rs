@@ -18,8 +18,7 @@ use skt_config::{
 use skt_model::path::work as units;
 use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
 use skt_run::events::{Phase, RunEvents, Silent};
-use skt_run::ptest::mxp::{Refined, RefinementGuard};
-use skt_run::ptest::refining::RefinementLeft;
+use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{MxpRecord, Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
@@ -224,20 +223,7 @@ impl<T: Element> Guard<T> for Clocked<'_> {
     }
 }
 
-impl RefinementGuard for Clocked<'_> {
-    fn take_refined(&mut self, _: usize) -> Option<Refined> {
-        None
-    }
-
-    fn cut_refinement(
-        &mut self,
-        _: &Refined,
-        _: &RefinementLeft,
-        _: &Phases,
-    ) -> Result<(), SolveError> {
-        Ok(())
-    }
-}
+impl RefinementGuard for Clocked<'_> {}
 
 /// Prints on the terminal how far the simulation is, in the time of this machine.
 struct Progress {

@@ -40,20 +40,9 @@ const GMRES_GAIN: f64 = 2.0;
 /// exceed it for n = 1, where LAPACK's criterion can fail for the best x that exists.
 const CRITERION_ORDER_MIN: usize = 16;
 
-/// The factors of a matrix in low precision.
-pub trait Factors {
-    /// Solves `L U d = r`: of `r` this rank has its rows, and gets its columns of d.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached, or the run ends before this correction: on all ranks alike.
-    fn solve(&mut self, r: &[f64]) -> Result<Vec<f64>, SolveError>;
-}
-
-impl<F: FnMut(&[f64]) -> Result<Vec<f64>, SolveError>> Factors for F {
-    fn solve(&mut self, r: &[f64]) -> Result<Vec<f64>, SolveError> {
-        self(r)
-    }
-}
+/// Solves `L U d = r` with the factors of a matrix in low precision: gets this rank's rows of r, and
+/// returns its columns of d. An error, the same on all ranks, ends the refinement.
+pub type Factors<'f> = dyn FnMut(&[f64]) -> Result<Vec<f64>, SolveError> + 'f;
 
 /// Why a refinement ended without a result.
 #[derive(Debug, Clone, thiserror::Error, PartialEq)]
@@ -201,7 +190,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
     ///
     /// # Errors
     /// See [`Self::step`].
-    pub fn run(&mut self, factors: &mut impl Factors) -> Result<bool, RefineError> {
+    pub fn run(&mut self, factors: &mut Factors) -> Result<bool, RefineError> {
         while self.status() == Status::Unfinished {
             self.step(factors)?;
         }
@@ -214,7 +203,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
     /// # Errors
     /// When a rank cannot be reached, the factors do not solve, or a vector is not finite: then all
     /// ranks return the same.
-    pub fn step(&mut self, factors: &mut impl Factors) -> Result<Status, RefineError> {
+    pub fn step(&mut self, factors: &mut Factors) -> Result<Status, RefineError> {
         if self.status() != Status::Unfinished {
             return Ok(self.status());
         }
@@ -222,7 +211,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
         let place = Place { step: self.state.steps.len() + 1, method };
         let (correction, corrections) = match method {
             Refinement::Classic => {
-                let correction = factors.solve(&self.current.values)?;
+                let correction = factors(&self.current.values)?;
                 self.operator.require_finite(&correction, place, "correction")?;
                 (correction, 1)
             }

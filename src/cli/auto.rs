@@ -195,9 +195,7 @@ pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
         let comm = world.comm()?;
         let mine = Auto { world: &world, comm: &comm, args, blas, began }.run()?;
         // What only rank 0 was refused, only it knows.
-        let mut code = [mine.code()];
-        collect::broadcast(&comm, &mut code, 0)?;
-        let exit = Exit::from_code(code[0]);
+        let exit = Exit::from_code(collect::broadcast_one(&comm, mine.code(), 0)?);
         heartbeat::done(exit);
         Ok(exit)
     });

@@ -97,9 +97,7 @@ pub(crate) fn execute(args: &TuneArgs) -> ExitCode {
         let comm = world.comm()?;
         let mine = tune_on(&world, &comm, args, blas)?;
         // Only rank 0 knows the exit code.
-        let mut code = [mine.code()];
-        collect::broadcast(&comm, &mut code, 0)?;
-        Ok(Exit::from_code(code[0]))
+        Ok(Exit::from_code(collect::broadcast_one(&comm, mine.code(), 0)?))
     });
     run::end(exit, Exit::code)
 }

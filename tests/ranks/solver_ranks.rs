@@ -425,11 +425,6 @@ impl Comm for Watched {
         self.comm.send_bytes(data, dest, tag)
     }
 
-    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<(), CommError> {
-        let _inside = self.calls.enter();
-        self.comm.recv_bytes(data, source, tag)
-    }
-
     fn exchange_bytes(
         &self,
         sends: &[(&[u8], usize, Tag)],

@@ -15,8 +15,7 @@ use skt_comm::Comm;
 use skt_config::{
     Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport,
 };
-use skt_model::path::work as units;
-use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
+use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict, work as units};
 use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};

@@ -23,8 +23,7 @@ use skt_terms::exit::Exit;
 use skt_comm::Comm as _;
 use skt_comm::mpi::{MpiComm, MpiWorld, Ulfm};
 use skt_config::{ConfigText, RunSpec, TestSpec};
-use skt_host::affinity;
-use skt_host::messages;
+use skt_host::{affinity, messages};
 use skt_run::job::{self, Finished, JobError};
 use skt_run::protect::{OnLoss, RankInRun, Settings};
 

@@ -26,9 +26,8 @@ use skt_config::{
     read_bytes, read_draft, validate,
 };
 use skt_health::environment::library::ChosenBlas;
-use skt_host::launcher_rank;
-use skt_host::messages;
 use skt_host::waits::Announced;
+use skt_host::{launcher_rank, messages};
 use skt_run::heartbeat;
 use skt_run::job::{self, Finished, JobError, JobOptions};
 use skt_run::power::MeterCommand;

@@ -12,8 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use skt_checkpoint::checkpoint::agree::OpeningPlan;
-use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
+use skt_checkpoint::checkpoint::agree::{OpeningPlan, Refusal, Resume};
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::group;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};

@@ -135,7 +135,6 @@ impl ThreadComm {
                 self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
         }
     }
-
 }
 
 impl Comm for ThreadComm {

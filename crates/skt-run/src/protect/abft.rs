@@ -31,15 +31,12 @@ use super::split::{
 };
 use super::times::{KeptTimes, Times};
 use super::wrong::{Images, Wrong, note_repaired, report_origins, report_suspect};
-use crate::cores;
 use crate::events::{Phase, RunEvents};
-use crate::grace;
-use crate::heartbeat;
-use crate::power;
 use crate::ptest::{self, RateWatch, TestRun};
 use crate::record::{
     Protection, RepairedRank, Replacement, Restart, Sample, TestRecord, Unverified,
 };
+use crate::{cores, grace, heartbeat, power};
 use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use skt_checkpoint::checkpoint::recover::Recovered;

@@ -1,17 +1,15 @@
 //! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
-use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
+use std::{io, slice};
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
 
-use super::Region;
 use super::beginning::{Beginning, Begun};
 use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
@@ -20,9 +18,9 @@ use super::history::{TAKEN_KEPT, Taken, remember};
 use super::images::{self, ImagesSeen};
 use super::interval::{CheckpointSchedule, GuessedRates};
 use super::recorder::{KeptClock, Known, Recorder};
-use super::result;
 use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
 use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, test_state_bytes};
+use super::{Region, result};
 use crate::events::{Saved, SavedQueue};
 use crate::ptest;
 use crate::ptest::mxp::{Refined, RefinementGuard};
@@ -40,8 +38,7 @@ use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_comm::{Comm, collect};
 use skt_config::protection::Settings;
 use skt_config::{Refinement, TestSpec};
-use skt_host::affinity;
-use skt_host::messages;
+use skt_host::{affinity, messages};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
 use skt_solver::grid::{ColumnMap, Cyclic};

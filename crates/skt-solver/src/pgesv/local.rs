@@ -4,11 +4,10 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::Params;
 use super::background::{BackgroundWork, Token};
 use super::final_part::Stretch;
 use super::guard::Background;
-use super::panel;
+use super::{Params, panel};
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatRef, copy, transpose};
 use crate::grid::{ColumnMap, Cyclic, Grid};

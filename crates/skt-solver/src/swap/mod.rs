@@ -31,8 +31,7 @@ use crate::grid::Cyclic;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use node::NodeRows;
-use skt_comm::pages;
-use skt_comm::{Comm, PageBuf, Result};
+use skt_comm::{Comm, PageBuf, Result, pages};
 use skt_terms::choice::Swap;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.

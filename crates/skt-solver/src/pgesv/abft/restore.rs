@@ -21,9 +21,8 @@ use super::standing::Action;
 use super::weights::Weights;
 use crate::blas::MatRef;
 use crate::blas::view::SharedMat;
-use crate::swap;
 use crate::update::{self, Operands};
-use crate::work;
+use crate::{swap, work};
 use skt_comm::Comm;
 
 /// The operands of a step, as stored in memory.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use skt_terms::exit::Exit;
 use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
 use super::convert;
+use super::flags::one_of;
 use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
 use super::progress::ProgressArgs;
@@ -49,7 +49,7 @@ pub(crate) struct TuneArgs {
     pub budget: f64,
     /// Tune these parameters only
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = TUNING)]
-    #[arg(value_parser = parameters())]
+    #[arg(value_parser = one_of(Parameter::NAMES, Parameter::named))]
     pub only: Vec<Parameter>,
     /// Write the configuration with the chosen values: TOML if it ends in .toml, else HPL.dat; - is
     /// standard output
@@ -82,12 +82,6 @@ pub(crate) struct TuneArgs {
     /// Protection against the loss of nodes.
     #[command(flatten)]
     pub protect: ProtectArgs,
-}
-
-/// Parses the name of one of the parameters.
-fn parameters() -> impl TypedValueParser<Value = Parameter> {
-    let named = |name: String| Parameter::named(&name).expect("one of the names");
-    PossibleValuesParser::new(Parameter::NAMES).map(named)
 }
 
 /// Tunes the parameters on all ranks of the job.

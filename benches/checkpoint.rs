@@ -20,11 +20,12 @@ use std::time::Instant;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepName};
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
+use skt_comm::mpi::MpiWorld;
+use skt_comm::{Comm, CommError, collect};
 use skt_run::protect::{
     NodeCheckpointer, RankProcess, Settings, TestSegments, checkpoint_config, sweep,
 };
-use skt_solver::comm::mpi::MpiWorld;
-use skt_solver::comm::{Comm, CommError, collect, threads};
+use skt_solver::comm::threads;
 use skt_solver::team::Team;
 use skt_store::codec::{self, CodecKind, Coef};
 use skt_store::layout::{Active, RegionShape};

@@ -11,21 +11,19 @@ use std::time::Instant;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use serde_json::json;
+use skt_comm::Comm;
 use skt_config::{
     Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport,
 };
-use skt_model::path::work as units;
-use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict};
+use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict, work as units};
 use skt_run::events::{Phase, RunEvents, Silent};
-use skt_run::ptest::mxp::{Refined, RefinementGuard};
-use skt_run::ptest::refining::RefinementLeft;
+use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{MxpRecord, Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
 use skt_solver::blas::Element;
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::blas::view::SharedMat;
-use skt_solver::comm::Comm;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, SolveError};
@@ -224,20 +222,7 @@ impl<T: Element> Guard<T> for Clocked<'_> {
     }
 }
 
-impl RefinementGuard for Clocked<'_> {
-    fn take_refined(&mut self, _: usize) -> Option<Refined> {
-        None
-    }
-
-    fn cut_refinement(
-        &mut self,
-        _: &Refined,
-        _: &RefinementLeft,
-        _: &Phases,
-    ) -> Result<(), SolveError> {
-        Ok(())
-    }
-}
+impl RefinementGuard for Clocked<'_> {}
 
 /// Prints on the terminal how far the simulation is, in the time of this machine.
 struct Progress {

@@ -2,7 +2,7 @@
 //! of ranks, a drop-in replacement for the reference `xhpl`.
 //!
 //! The program is `skt-hpl`; this is its library. The solver is generic over
-//! [`skt_solver::comm::Comm`]: MPI in production, and threads of one process here, so that
+//! [`skt_comm::Comm`]: MPI in production, and threads of one process here, so that
 //! everything can be tested without a launcher.
 //!
 //! ```

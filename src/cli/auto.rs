@@ -28,10 +28,13 @@ use super::flags::{self, Names};
 use super::init::{self, Fitted, InitArgs};
 use super::losses::KeptJob;
 use super::pace::{Pace, operations};
+use super::progress::ProgressArgs;
 use super::run::{self, RunArgs};
 use super::{blas, machine, tune};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
@@ -40,13 +43,10 @@ use skt_host::{claims, messages};
 use skt_run::events::{ReportError, RunEvents};
 use skt_run::heartbeat;
 use skt_run::job::{self, JobError, JobOptions};
-use skt_run::progress::ProgressArgs;
 use skt_run::protect::Settings;
 use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{ParameterOutcome, RaceVerdict, TuneError, Tuned, Tuning, TuningTask};
-use skt_solver::comm::mpi::{MpiComm, MpiWorld};
-use skt_solver::comm::{Comm as _, collect};
 
 /// The files that are written, in the current folder.
 const FILES: [(&str, Format); 2] = [("HPL.toml", Format::Toml), ("HPL.dat", Format::Dat)];
@@ -195,9 +195,7 @@ pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
         let comm = world.comm()?;
         let mine = Auto { world: &world, comm: &comm, args, blas, began }.run()?;
         // What only rank 0 was refused, only it knows.
-        let mut code = [mine.code()];
-        collect::broadcast(&comm, &mut code, 0)?;
-        let exit = Exit::from_code(code[0]);
+        let exit = Exit::from_code(collect::broadcast_one(&comm, mine.code(), 0)?);
         heartbeat::done(exit);
         Ok(exit)
     });
@@ -298,7 +296,6 @@ impl Auto<'_> {
         let parameters = Parameter::all_of(&base.tests()[0]).collect();
         let budget_seconds = self.args.tuning_seconds();
         let task = TuningTask { base: base.clone(), parameters, n: None, budget_seconds };
-        let output = OutputOptions { progress: self.args.progress, ..OutputOptions::default() };
         let settings = trial_settings(base);
         // The output ends here, so that no line of progress is in the way of an error.
         let tuned = skt_run::tune::tune(
@@ -306,7 +303,7 @@ impl Auto<'_> {
             &task,
             &settings,
             &self.options(),
-            &mut RunOutput::new(output),
+            &mut RunOutput::new(OutputOptions::default(), self.args.progress.progress()),
         );
         let tuned = match tuned {
             Ok(tuning) => tuning.map(|tuning| {

@@ -8,6 +8,7 @@ use skt_terms::exit::Exit;
 
 use super::{hosts, run};
 use crate::report::output;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::ConfigError;
 use skt_health::doctor::finding::Finding;
 use skt_health::doctor::gather::{self, GatherError};
@@ -15,15 +16,11 @@ use skt_health::doctor::report::DoctorReport;
 use skt_health::doctor::{self, rules, trial};
 use skt_health::environment::kernel;
 use skt_host::counters::Root;
-use skt_host::host;
-use skt_host::launcher_rank;
-use skt_host::messages;
-use skt_host::streams;
+use skt_host::{host, launcher_rank, messages, streams};
 use skt_launch::hosts::HostsError;
 use skt_run::job::JobError;
 use skt_screen::hosts::reach;
 use skt_solver::comm::threads::run as run_ranks;
-use skt_solver::comm::{Comm, CommError, collect};
 
 /// The exit code if something was found that costs speed.
 const FOUND: u8 = 1;

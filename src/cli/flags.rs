@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::builder::{PathBufValueParser, PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{
+    PathBufValueParser, PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser,
+};
 use clap::error::Error;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueHint};
 
@@ -127,6 +129,14 @@ pub(super) fn next_to_a_report(path: PathBuf) -> Result<PathBuf, &'static str> {
         return Err("a file is needed, as standard output is for the report");
     }
     Ok(path)
+}
+
+/// Parses one of `names`, by which `named` finds the value.
+pub(super) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
+    names: [&'static str; N],
+    named: fn(&str) -> Option<T>,
+) -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(names).map(move |name| named(&name).expect("one of the names"))
 }
 
 /// Accepts any text, and gives help and completions the names of a choice.

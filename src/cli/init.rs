@@ -18,9 +18,8 @@ use skt_config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
     ValidationRules, ValueSource, param::Param, toml, validate,
 };
-use skt_host::launcher_rank;
-use skt_host::messages;
 use skt_host::starter::Ranks;
+use skt_host::{launcher_rank, messages};
 use skt_run::protect::{self, MAX_MEMBERS, Outlook, Settings, memory_split, smallest_group};
 use skt_store::store::StoreKind;
 use skt_terms::ranges::above_zero;

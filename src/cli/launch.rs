@@ -19,18 +19,15 @@ use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::launch::{LauncherChoice, NoSpare, RANKS_MAX, START, WATCH};
 use skt_config::{ConfigError, LaunchDraft, LaunchSettings, Launching, RunSpec, Setting, TestSpec};
 use skt_host::clock::now_unix;
-use skt_host::messages;
-use skt_host::program;
 use skt_host::starter::Starter;
+use skt_host::{messages, program};
 use skt_launch::argument_text::argument_to_text;
 use skt_launch::hosts::{Host, HostsError, ListedNodes, Pool, listed_in};
 use skt_launch::launcher::{Launcher, Template};
 use skt_launch::links::addresses::Networks;
-use skt_launch::probe;
 use skt_launch::program::Program;
-use skt_launch::shape;
 use skt_launch::state::StateFolder;
-use skt_launch::{LaunchOptions, SharingLimits, SupervisorError, subcommand_words};
+use skt_launch::{LaunchOptions, SharingLimits, SupervisorError, probe, shape, subcommand_words};
 use skt_run::protect::{self, SLURM_END, Settings, memory_split, read_domains, smallest_group};
 
 /// Flags of `launch`.

@@ -20,13 +20,12 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
+use skt_comm::Comm as _;
+use skt_comm::mpi::{MpiComm, MpiWorld, Ulfm};
 use skt_config::{ConfigText, RunSpec, TestSpec};
-use skt_host::affinity;
-use skt_host::messages;
+use skt_host::{affinity, messages};
 use skt_run::job::{self, Finished, JobError};
 use skt_run::protect::{OnLoss, RankInRun, Settings};
-use skt_solver::comm::Comm as _;
-use skt_solver::comm::mpi::{MpiComm, MpiWorld, Ulfm};
 
 /// What rank 0 sends to all ranks as the job to run.
 #[derive(Debug, Serialize, Deserialize)]

@@ -47,6 +47,7 @@ mod plan_levels;
 mod plan_report;
 mod power;
 mod probe;
+mod progress;
 mod protect;
 mod rank;
 mod report;
@@ -69,9 +70,7 @@ use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
 use skt_health::environment::kernel;
-use skt_host::launcher_rank;
-use skt_host::messages;
-use skt_host::streams;
+use skt_host::{launcher_rank, messages, streams};
 use skt_run::heartbeat;
 use skt_run::protect::formats;
 

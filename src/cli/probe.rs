@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use super::flags::one_of;
 use crate::report::output;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::ConfigError;
@@ -31,16 +31,11 @@ pub(crate) struct ProbeArgs {
     #[arg(long)]
     images: Vec<PathBuf>,
     /// What to do first; further purposes may come on standard input
-    #[arg(long, value_parser = purposes())]
+    #[arg(long, value_parser = one_of(Purpose::NAMES, Purpose::named))]
     purpose: Purpose,
     /// For the purpose `links`: a node to reach, by its address or else its name; may be repeated
     #[arg(long = "partner", value_name = "NAME[=ADDRESS]")]
     partners: Vec<Partner>,
-}
-
-fn purposes() -> impl TypedValueParser<Value = Purpose> {
-    PossibleValuesParser::new(Purpose::ALL.map(Purpose::name))
-        .map(|word| Purpose::named(&word).expect("one of them"))
 }
 
 /// Answers one question after the other.

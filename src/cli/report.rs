@@ -6,12 +6,10 @@ use clap::Args;
 
 use super::power::{METER, PowerLogArgs};
 use super::tool_error::ToolError;
-use crate::report::hpl_text;
 use crate::report::html::{self, NamedRun};
-use crate::report::output;
-use crate::report::power;
 use crate::report::reader::{self, TestReport};
 use crate::report::top500::{self, Given};
+use crate::report::{hpl_text, output, power};
 use skt_host::messages;
 use skt_run::power::{LogFile, unix_seconds_of};
 use skt_run::record::energy::SECONDS_MIN;

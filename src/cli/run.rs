@@ -11,11 +11,14 @@ use skt_terms::exit::Exit;
 use super::losses::{self, JobRequest, KeptJob};
 use super::overrides::Overrides;
 use super::power::{METER, PowerLogArgs};
+use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::thread_variables::ThreadVariables;
 use super::{blas, flags};
 use crate::report::{OutputOptions, RunOutput, output, text};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -23,16 +26,12 @@ use skt_config::{
     read_bytes, read_draft, validate,
 };
 use skt_health::environment::library::ChosenBlas;
-use skt_host::launcher_rank;
-use skt_host::messages;
 use skt_host::waits::Announced;
+use skt_host::{launcher_rank, messages};
 use skt_run::heartbeat;
 use skt_run::job::{self, Finished, JobError, JobOptions};
 use skt_run::power::MeterCommand;
-use skt_run::progress::ProgressArgs;
 use skt_run::protect::{Settings, What, read_domains};
-use skt_solver::comm::mpi::{MpiComm, MpiWorld};
-use skt_solver::comm::{Comm as _, collect};
 
 const FILES: &str = "Input and output";
 /// The configuration if `--config` names none.
@@ -343,7 +342,6 @@ pub(super) fn run_on(
         rank_in_run,
     };
     let output = OutputOptions {
-        progress: args.progress,
         json: args.json.clone(),
         verbose: args.verbose,
         progress_report: args.progress_report,
@@ -351,7 +349,13 @@ pub(super) fn run_on(
         as_reference: args.as_reference,
     };
     // The output ends here, so that no line of progress is in the way of an error.
-    let ran = job::run(comm, spec, settings, &options, &mut RunOutput::new(output));
+    let ran = job::run(
+        comm,
+        spec,
+        settings,
+        &options,
+        &mut RunOutput::new(output, args.progress.progress()),
+    );
     match ran {
         Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
         // The others wait for this rank, or for one that is gone: all must end, and the data in

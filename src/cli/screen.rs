@@ -9,21 +9,20 @@ use clap::Args;
 use skt_terms::exit::Exit;
 use skt_terms::units::parse_seconds;
 
+use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;
 use super::{flags, hosts};
 use crate::report::output;
+use skt_comm::mpi::WatchedComm;
+use skt_comm::{Comm as _, CommError};
 use skt_config::ConfigError;
 use skt_health::environment::kernel;
-use skt_host::host;
-use skt_host::launcher_rank;
-use skt_host::messages;
-use skt_host::program;
 use skt_host::starter::Starter;
-use skt_host::streams;
+use skt_host::{host, launcher_rank, messages, program, streams};
 use skt_launch::hosts::{Host, HostsError, openmpi_file};
 use skt_launch::launcher::Launcher;
 use skt_run::job::JobError;
-use skt_run::progress::{Progress, ProgressArgs, ProgressMode};
+use skt_run::progress::Progress;
 use skt_screen::hosts::screening::{self, Screened, Screening, ScreeningError};
 use skt_screen::limit::{LONGEST_SECONDS, Limit};
 use skt_screen::node::ScreenError;
@@ -31,9 +30,7 @@ use skt_screen::report::ScreenReport;
 use skt_screen::results::Results;
 use skt_screen::run::{self, Request, ScreeningEnd};
 use skt_screen::verdict::{TOLERANCE, Verdicts, judge};
-use skt_solver::comm::mpi::WatchedComm;
 use skt_solver::comm::threads::run as run_ranks;
-use skt_solver::comm::{Comm as _, CommError};
 
 /// The exit code if a host or a link is bad.
 const FOUND: u8 = 1;
@@ -196,7 +193,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     can_be_shown(args)?;
     kernel::take_one_that_fits(&streams::closed());
     let mut ended = run_ranks(1, |world| {
-        let mut progress = Progress::stderr(args.progress);
+        let mut progress = args.progress.progress();
         run::run(&world, &request(args), &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
@@ -215,7 +212,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
     let mut progress =
-        if launcher_rank::is_first() { Progress::stderr(args.progress) } else { Progress::off() };
+        if launcher_rank::is_first() { args.progress.progress() } else { Progress::off() };
     // The other ranks wait for rank 0, so if it fails, all end.
     let may_begin = if world.rank() == 0 { can_be_shown(args) } else { Ok(()) };
     let ended = may_begin

@@ -9,13 +9,17 @@ use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
 use super::convert;
+use super::flags::one_of;
 use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
+use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -25,12 +29,9 @@ use skt_config::{
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
 use skt_run::job::{JobError, JobOptions};
-use skt_run::progress::ProgressArgs;
 use skt_run::protect::{OnLoss, Settings, read_domains};
 use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
-use skt_solver::comm::mpi::{MpiComm, MpiWorld};
-use skt_solver::comm::{Comm as _, collect};
 use skt_store::codec::checksum;
 
 const TUNING: &str = "Tuning";
@@ -48,6 +49,7 @@ pub(crate) struct TuneArgs {
     pub budget: f64,
     /// Tune these parameters only
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', help_heading = TUNING)]
+    #[arg(value_parser = one_of(Parameter::NAMES, Parameter::named))]
     pub only: Vec<Parameter>,
     /// Write the configuration with the chosen values: TOML if it ends in .toml, else HPL.dat; - is
     /// standard output
@@ -89,9 +91,7 @@ pub(crate) fn execute(args: &TuneArgs) -> ExitCode {
         let comm = world.comm()?;
         let mine = tune_on(&world, &comm, args, blas)?;
         // Only rank 0 knows the exit code.
-        let mut code = [mine.code()];
-        collect::broadcast(&comm, &mut code, 0)?;
-        Ok(Exit::from_code(code[0]))
+        Ok(Exit::from_code(collect::broadcast_one(&comm, mine.code(), 0)?))
     });
     run::end(exit, Exit::code)
 }
@@ -135,9 +135,14 @@ fn tune_on(
     let task = job.as_ref().map_or(&whole, |job| &job.task);
     let mpi_library = Some(world.library_version());
     let options = JobOptions { blas, mpi_library, ..JobOptions::default() };
-    let output = OutputOptions { progress: args.progress, ..OutputOptions::default() };
     // The output ends here, so that no line of progress is in the way of an error.
-    let tuned = tune(comm, task, &settings, &options, &mut RunOutput::new(output));
+    let tuned = tune(
+        comm,
+        task,
+        &settings,
+        &options,
+        &mut RunOutput::new(OutputOptions::default(), args.progress.progress()),
+    );
     match tuned {
         Ok(tuning) => {
             let shown = job.zip(tuning).map(|(job, tuning)| show(args, &job, &tuning));

@@ -18,12 +18,12 @@ use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
 use super::foreign::{self, words_of_flag};
+use super::progress::ProgressMode;
 use super::run::RunArgs;
 use super::thread_variables::ThreadVariables;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{Format, Setting};
-use skt_run::progress::ProgressMode;
 use skt_solver::blas::library;
 
 const LONG_ABOUT: &str = "\

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::heat_map;
-use super::mxp;
 use super::reader::{Bf16Part, ParametersPart, RunReport, StepPart, TestReport};
+use super::{heat_map, mxp};
 use skt_config::GemmPrecision;
 use skt_host::placement;
 use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};

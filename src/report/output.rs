@@ -7,8 +7,7 @@ use nix::unistd::{AccessFlags, access};
 use skt_terms::shown::printable;
 
 use skt_config::ConfigError;
-use skt_host::outfile;
-use skt_host::streams;
+use skt_host::{outfile, streams};
 
 /// A writer through which text leaves the program: [`printable`], whatever others have put into it.
 pub(crate) struct SafeText<W>(pub W);

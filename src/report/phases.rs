@@ -6,9 +6,7 @@ use skt_terms::phases::ChecksumCosts;
 use skt_terms::units::{self, counted};
 
 use super::levels::level_words;
-use super::mxp;
-use super::power;
-use super::slow;
+use super::{mxp, power, slow};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{TestSpec, Transport};
 use skt_run::record::cores::CoreShares;

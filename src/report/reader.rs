@@ -4,9 +4,8 @@
 //! versions can be compared.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;

@@ -15,12 +15,11 @@ use skt_run::tuning::TUNING;
 use super::detailed::ColumnLines;
 use super::json::JsonReport;
 use super::text::{self, TextOptions, TextReport};
-use skt_run::progress::{Progress, ProgressArgs};
+use skt_run::progress::Progress;
 
 /// What a run prints and writes besides its text report, and what that contains.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct OutputOptions {
-    pub progress: ProgressArgs,
     pub json: Option<PathBuf>,
     /// Whether the head of the report lists the values found by measurement.
     pub verbose: bool,
@@ -76,9 +75,8 @@ impl Write for Copied {
 }
 
 impl RunOutput {
-    pub(crate) fn new(options: OutputOptions) -> Self {
-        let progress = Arc::new(Mutex::new(Progress::stderr(options.progress)));
-        Self { progress, reports: None, options }
+    pub(crate) fn new(options: OutputOptions, progress: Progress) -> Self {
+        Self { progress: Arc::new(Mutex::new(progress)), reports: None, options }
     }
 
     fn progress(&self) -> MutexGuard<'_, Progress> {

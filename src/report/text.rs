@@ -10,16 +10,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use skt_config::{Bcast, Fact, Form, Generator, Output, Pmap, RunSpec, Swap, TestSpec};
-use skt_host::outfile;
-use skt_host::streams;
+use skt_host::{outfile, streams};
 use skt_run::events::ReportError;
 use skt_run::record::{Counts, Norms, Outcome, TestRecord};
 
 use super::cformat::{c_exp, c_fixed};
-use super::detailed;
-use super::mxp;
 use super::output::SafeText;
-use super::phases;
+use super::{detailed, mxp, phases};
 use skt_host::clock::ctime;
 
 /// Relative machine precision with rounding to nearest, 2^-53.

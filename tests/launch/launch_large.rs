@@ -1,11 +1,10 @@
 //! `skt-hpl launch` with steps, images and deaths that take as long as on large nodes, and with a
 //! short `--hang-after`: nothing that works is killed.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use crate::large_machine::{self, Planted};
 use skt_store::store::{Store as _, SysV};

@@ -11,10 +11,8 @@ use std::time::Duration;
 
 use crate::cluster_box::SHARED;
 use crate::dice::{Dice, seed};
-use crate::large_machine;
-use crate::opencl;
-use crate::supervised;
 use crate::supervised::*;
+use crate::{large_machine, opencl, supervised};
 use nix::sys::signal::Signal;
 
 /// Flags that run heat.c, which saves each fiftieth of its steps.

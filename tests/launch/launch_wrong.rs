@@ -5,9 +5,8 @@ use std::fs;
 
 use crate::cluster_box::SHARED;
 use crate::dice::seed;
-use crate::large_machine;
-use crate::supervised;
 use crate::supervised::*;
+use crate::{large_machine, supervised};
 
 /// The node that computes wrong, and its rank.
 const CULPRIT: (&str, usize) = ("n2", 1);

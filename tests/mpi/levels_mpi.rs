@@ -2,10 +2,9 @@
 //! same bits as that of a run without checkpoints, and nothing is left over.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use crate::mpi_job::{Ended, Job};
 use crate::skipped::skipped;

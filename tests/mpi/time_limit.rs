@@ -29,6 +29,16 @@ fn assert_stopped(ended: &Ended, says: &str) {
     assert!(text.contains(says), "{says}: {}", ended.text);
 }
 
+/// Loses all memory of `job`, and asserts that the next start continues from images to this x.
+fn assert_resumes_from_images(job: &Job, want: Option<String>) {
+    (0..2).for_each(|rank| _ = job.lose(rank));
+    let ended = job.start(&[]);
+    assert_eq!(ended.x(), want, "{}", ended.text);
+    let from = ended.text.lines().find(|line| line.starts_with("# restart:"));
+    assert!(from.is_some_and(|line| line.contains("images of")), "{}", ended.text);
+    job.assert_nothing_is_left();
+}
+
 /// SIGUSR1 is sent to one rank, as by `sbatch --signal`. All memory is lost with the allocation,
 /// and the next job continues from images.
 #[test]
@@ -59,12 +69,7 @@ fn a_signal_ends_the_time_and_the_next_job_goes_on_from_images() {
             })
             .expect("a job that is told in time");
         assert_stopped(&stopped, &format!("in memory and in images on {level}"));
-        (0..2).for_each(|rank| _ = job.lose(rank));
-        let ended = job.start(&[]);
-        assert_eq!(ended.x(), want, "{}", ended.text);
-        let from = ended.text.lines().find(|line| line.starts_with("# restart:"));
-        assert!(from.is_some_and(|line| line.contains("images of")), "{}", ended.text);
-        job.assert_nothing_is_left();
+        assert_resumes_from_images(&job, want);
     }
 }
 
@@ -91,12 +96,7 @@ fn images_are_whole_before_the_time_ends() {
             is_in_time.then(|| job.slowed(&[]))
         });
         let job = stopped.expect("a job that saves itself in time");
-        (0..2).for_each(|rank| _ = job.lose(rank));
-        let ended = job.start(&[]);
-        assert_eq!(ended.x(), want, "{}", ended.text);
-        let from = ended.text.lines().find(|line| line.starts_with("# restart:"));
-        assert!(from.is_some_and(|line| line.contains("images of")), "{}", ended.text);
-        job.assert_nothing_is_left();
+        assert_resumes_from_images(&job, want);
     }
 }
 

@@ -1,10 +1,9 @@
 //! What the program makes of its launcher: an MPI that does not know it, and a Slurm that does not
 //! report the end of its jobs.
 
-use std::fs;
 use std::process::{Command, Output};
-use std::thread;
 use std::time::Duration;
+use std::{fs, thread};
 
 use crate::built::PROGRAM;
 use crate::mpirun::{mpirun, own_session};

@@ -8,9 +8,8 @@ use crate::report_common::{
 };
 use skt_config::{GemmPrecision, MxpMatrix, Output, RunSpec};
 use skt_host::clock::ctime;
-use skt_hpl::report::TextReport;
-use skt_hpl::report::phases;
 use skt_hpl::report::text::{self, TextOptions, variant_name};
+use skt_hpl::report::{TextReport, phases};
 use skt_run::record::{Counts, Outcome, TestRecord};
 
 fn write(

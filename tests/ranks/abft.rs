@@ -10,10 +10,10 @@ use std::sync::{Arc, Mutex, Once};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
+use skt_comm::{Comm, CommError};
 use skt_config::{TestSpec, Transport};
 use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
 use skt_solver::blas::library::use_one_thread;
-use skt_solver::comm::{Comm, CommError};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::abft::{
     AbftError, Absent, At, CheckEvery, MemoryHook, RankMemory, RelayMessages, Solution, System,

@@ -14,11 +14,11 @@ use crate::abft::{
 use crate::abft_silent::{Fate, Watch, fate, has_failed, watches};
 use crate::base_spec::whole_x;
 use crate::soak;
+use skt_comm::{Comm, CommError};
 use skt_config::{Bcast, Swap, TestSpec};
 use skt_run::ptest::{self};
 use skt_sim::fibers::{Kill, Linger, SimOptions};
 use skt_solver::comm::threads::run;
-use skt_solver::comm::{Comm, CommError};
 use skt_solver::grid::{ColumnMap, Cyclic, Grid};
 use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, At, CheckEvery, Checked, Flip, GoOn, MemoryHook, Weights, image_doubles,

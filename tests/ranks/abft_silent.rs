@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use crate::abft::{Job, Matrix, Memory, Random, Solved, Start, deadly, patient, spec, without};
 use crate::dice::seed;
+use skt_comm::CommError;
 use skt_config::TestSpec;
 use skt_run::ptest;
 use skt_sim::fibers::{Kill, Linger, SimOptions};
-use skt_solver::comm::CommError;
 use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::abft::{
     AbftError, AbftRefusal, Beginning, CheckEvery, Checked, CorrectedRank, Flip, Unverified,

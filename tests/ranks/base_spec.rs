@@ -1,7 +1,7 @@
 //! The base test that other tests vary: small, on threads. And x of all ranks.
 
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{Bcast, Fact, GemmPrecision, Generator, Pmap, Swap, TestSpec, Transport};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 
 /// A test of order `n` in blocks of `nb` on `p` times `q` ranks.

@@ -5,13 +5,14 @@ use std::cell::Cell;
 use std::fmt::Display;
 
 use crate::base_spec::base;
+use skt_comm::Comm;
 use skt_config::{Bcast, TestSpec, Transport};
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_sim::clocked::{self, Network};
 use skt_solver::blas::library::use_one_thread;
-use skt_solver::comm::{Comm, threads};
+use skt_solver::comm::threads;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Unguarded;
 use skt_solver::team::Team;

@@ -13,15 +13,13 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use skt_config::{Bcast, GemmPrecision, MxpMatrix, Pmap, Swap, TestSpec, Transport};
 use skt_mxp::system::System;
 use skt_run::events::Silent;
-use skt_run::ptest::mxp::{Refined, RefinementGuard};
-use skt_run::ptest::refining::RefinementLeft;
+use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_solver::comm::threads::{ThreadComm, run};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
-use skt_terms::phases::Phases;
 
 pub const MATRICES: [MxpMatrix; 3] =
     [MxpMatrix::FasiHigham, MxpMatrix::Scaled, MxpMatrix::Dominant];
@@ -30,20 +28,7 @@ pub const MATRICES: [MxpMatrix; 3] =
 /// entry of A and b can make of x. LAPACK's error may happen to be 0.
 const ROUNDINGS: f64 = 2.0;
 
-impl RefinementGuard for Cutter<f32> {
-    fn take_refined(&mut self, _: usize) -> Option<Refined> {
-        None
-    }
-
-    fn cut_refinement(
-        &mut self,
-        _: &Refined,
-        _: &RefinementLeft,
-        _: &Phases,
-    ) -> Result<(), SolveError> {
-        Ok(())
-    }
-}
+impl RefinementGuard for Cutter<f32> {}
 
 /// Memory that generation does not fill must not matter.
 pub fn unfilled(grid: &Grid<ThreadComm>, spec: &TestSpec) -> Vec<f32> {

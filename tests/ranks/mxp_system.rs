@@ -3,6 +3,7 @@
 use lapack::{dgecon, dgetrf, dgetrs, dsgesv};
 
 use crate::base_spec::base;
+use skt_comm::Comm;
 use skt_config::{MxpMatrix, TestSpec};
 use skt_mxp::part::Part;
 use skt_mxp::system::System;
@@ -10,7 +11,6 @@ use skt_run::events::RunEvents;
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::MxpRecord;
-use skt_solver::comm::Comm;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Guard;
 

@@ -13,13 +13,13 @@ use crate::drill::solve;
 use crate::soak;
 use lapack::dgesv;
 use ndarray::Array2;
+use skt_comm::{Comm, CommError, PageBuf, SendRequest, Tag};
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
 use skt_solver::comm::threads::{ThreadComm, run};
-use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
@@ -423,11 +423,6 @@ impl Comm for Watched {
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<(), CommError> {
         let _inside = self.calls.enter();
         self.comm.send_bytes(data, dest, tag)
-    }
-
-    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<(), CommError> {
-        let _inside = self.calls.enter();
-        self.comm.recv_bytes(data, source, tag)
     }
 
     fn exchange_bytes(

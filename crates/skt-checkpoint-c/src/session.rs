@@ -16,12 +16,11 @@ use twox_hash::XxHash3_64;
 use crate::access::is_mapped;
 use crate::code::{Code, Result, Stop, lost};
 use crate::control::{Call, Control};
-use crate::identity;
 use crate::mover::{Callbacks, DeviceRegion};
 use crate::options::{Options, TIMEOUT_SECONDS};
-use crate::raw;
 use crate::state::{SavedState, seconds_of};
 use crate::table::{Table, memory_bytes};
+use crate::{identity, raw};
 
 /// The program's memory that is copied at a checkpoint ("yours").
 #[derive(Clone, Copy)]

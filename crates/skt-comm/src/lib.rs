@@ -177,7 +177,9 @@ pub trait Comm: Sized + Send {
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()>;
 
     /// Receives exactly `data.len()` bytes.
-    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()>;
+    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
+        self.exchange_bytes(&[], &mut [(data, source, tag)])
+    }
 
     /// Does all these sends and receives at once, without deadlock whatever their order, and
     /// returns when all are complete.

@@ -425,10 +425,6 @@ impl Comm for MpiComm {
         Ok(())
     }
 
-    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
-        self.exchange_bytes(&[], &mut [(data, source, tag)])
-    }
-
     fn exchange_bytes(
         &self,
         sends: &[(&[u8], usize, Tag)],

@@ -135,10 +135,6 @@ impl ThreadComm {
                 self.inbox().arrived.wait_timeout(messages, deadline - now).expect("inbox").0;
         }
     }
-
-    fn receive_into(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
-        copy_message(&self.take(source, tag)?, data, source, tag)
-    }
 }
 
 impl Comm for ThreadComm {
@@ -176,10 +172,6 @@ impl Comm for ThreadComm {
         Ok(())
     }
 
-    fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
-        self.receive_into(data, source, tag)
-    }
-
     fn exchange_bytes(
         &self,
         sends: &[(&[u8], usize, Tag)],
@@ -189,7 +181,7 @@ impl Comm for ThreadComm {
             self.send_bytes(data, dest, tag)?;
         }
         for (data, source, tag) in recvs {
-            self.receive_into(data, *source, *tag)?;
+            copy_message(&self.take(*source, *tag)?, data, *source, *tag)?;
         }
         Ok(())
     }

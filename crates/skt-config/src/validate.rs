@@ -6,14 +6,12 @@ use skt_terms::shown::shown;
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
 use super::error::{At, ConfigError, Misplaced, Warning};
-use super::given_rates;
 use super::launch::LaunchDraft;
-use super::mxp;
 use super::param::{MAX_LIST, Param, in_dat_order};
 use super::source::ValueSource;
 use super::spec::RunSpec;
-use super::unintended;
 use super::value::{Form, INT_MAX, Row, Value, Written};
+use super::{given_rates, mxp, unintended};
 
 /// The largest number of tests of a run: at a second each they take more than a day, and the list
 /// of all is still short.

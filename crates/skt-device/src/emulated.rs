@@ -8,9 +8,8 @@
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::ptr;
-use std::slice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{ptr, slice};
 
 use rand_core::{Rng as _, SeedableRng as _};
 use rand_xoshiro::Xoshiro256PlusPlus;

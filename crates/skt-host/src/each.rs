@@ -1,8 +1,7 @@
 //! Work on many items at a time, each of which may wait for long.
 
-use std::io;
 use std::sync::{Arc, Mutex};
-use std::thread;
+use std::{io, thread};
 
 /// The most threads at a time: names and hosts may be ten thousands, and a user or a control group
 /// may have no more than some hundred threads.

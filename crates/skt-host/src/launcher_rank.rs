@@ -3,14 +3,12 @@
 //! Under `mpirun` every rank parses the same command line; only one of them should print messages.
 
 use std::collections::BTreeSet;
-use std::env;
 use std::fs::{self, File};
-use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::os::unix::fs::FileTypeExt as _;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::thread;
 use std::time::Duration;
+use std::{env, io, thread};
 
 use crate::affinity::mask_of;
 use crate::process::stat;

@@ -1,10 +1,9 @@
 //! Messages on standard error.
 
-use std::fmt;
 use std::io::{self, Write as _};
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard};
+use std::{fmt, ptr};
 
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use skt_terms::shown::printable;

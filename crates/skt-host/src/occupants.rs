@@ -6,10 +6,9 @@
 //! processes and those that are being killed leave their core to others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::os::unix::fs::MetadataExt as _;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 use skt_terms::shown::shown;
 

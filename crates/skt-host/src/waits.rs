@@ -5,11 +5,10 @@
 //! ranks do not print 10,000 lines; where it waits for others, it knows which rank has not come
 //! ([`Missing`]). A thread prints, as the one that waits cannot. It exists only during such waits.
 
-use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 

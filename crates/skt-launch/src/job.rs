@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use super::SupervisorError;
 use super::follow::FileFollower;
-use super::process;
 use super::sieve::{Piece, Sieve};
 use super::state::StateFolder;
+use super::{SupervisorError, process};
 use skt_host::process::Process;
 
 /// How often disk space is reserved for what the job writes.

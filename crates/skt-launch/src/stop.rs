@@ -1,10 +1,9 @@
 //! Signals to the supervisor. No signal that can be handled, except after an error of this program,
 //! ends it before its job: that would leave the job unwatched.
 
-use std::io;
 use std::mem::MaybeUninit;
-use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::{io, ptr};
 
 use libc::c_int;
 use nix::sys::signal::Signal;

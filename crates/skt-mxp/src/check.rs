@@ -1,10 +1,10 @@
-//! The norms of the rules' criterion, from a solution alone.
+//! The norms of the residual, in HPL and in the criterion of HPL-MxP's rules.
 //!
 //! ```text
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n) <= 16      eps = 2^-53
 //! ```
 
-use skt_solver::comm::{self, Comm, collect};
+use skt_comm::{Comm, collect};
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
 use skt_terms::norms::Norms;
@@ -29,7 +29,7 @@ pub fn norms<C: Comm>(
     nb: usize,
     x: &[f64],
     progress: Progress,
-) -> comm::Result<Norms> {
+) -> skt_comm::Result<Norms> {
     let part = Part::new(system, grid, nb);
     let mut sums = part.sums(team, x, progress);
     collect::all_sum(&grid.row, &mut sums.products)?;
@@ -37,9 +37,20 @@ pub fn norms<C: Comm>(
     collect::all_sum(&grid.col, &mut sums.cols)?;
     let b = part.right_hand_side();
     let residual: Vec<f64> = b.iter().zip(&sums.products).map(|(b, ax)| b - ax).collect();
-    let mut maxima = [&residual, &sums.rows, &sums.cols, x, &b].map(largest_here);
+    reduce(grid, [&residual, &sums.rows, &sums.cols, x, &b])
+}
+
+/// The norms of a system with these parts on this rank: `b - A x` of its rows, the sums of
+/// magnitudes of A's rows and columns, x, and b. Collective over the grid; the result is the same on
+/// all ranks.
+///
+/// # Errors
+/// When a rank cannot be reached.
+pub fn reduce<C: Comm>(grid: &Grid<C>, parts: [&[f64]; 5]) -> skt_comm::Result<Norms> {
+    let mut maxima = parts.map(largest_here);
     collect::all_max(&grid.all, &mut maxima)?;
-    let mut x_1 = [x.iter().map(|value| value.abs()).sum::<f64>()];
+    let x_1: f64 = parts[3].iter().map(|value| value.abs()).sum();
+    let mut x_1 = [x_1];
     collect::all_sum(&grid.row, &mut x_1)?;
     let [residual_oo, a_oo, a_1, x_oo, b_oo] = maxima;
     Ok(Norms { residual_oo, a_oo, a_1, x_oo, x_1: x_1[0], b_oo })

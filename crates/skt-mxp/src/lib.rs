@@ -5,7 +5,7 @@
 //! | [`system`] | the matrices that need no pivoting, and b |
 //! | [`part`] | a rank's part of A: in single precision, and its products, with entries computed again |
 //! | [`refine`] | iterative refinement in double precision: classic, then GMRES |
-//! | [`check`] | the norms of the rules' criterion |
+//! | [`check`] | norms of the residual |
 //!
 //! All numbers have the same bits with any vector instructions and any number of threads, except
 //! for ||A||_1, which depends on the number of threads.

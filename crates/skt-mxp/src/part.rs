@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use skt_solver::comm::Comm;
+use skt_comm::Comm;
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen::Lcg;
 use skt_solver::team::Team;
@@ -361,7 +361,7 @@ mod tests {
                 let ranks = run(p * q, |comm| {
                     let grid = Grid::new(&comm, p, q, Pmap::RowMajor)?.expect("all ranks");
                     body(&grid, &Part::new(&system, &grid, nb));
-                    Ok::<_, skt_solver::comm::CommError>(())
+                    Ok::<_, skt_comm::CommError>(())
                 });
                 assert!(ranks.into_iter().all(|rank| rank.is_ok()));
             }

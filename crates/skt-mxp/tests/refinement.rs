@@ -6,13 +6,11 @@ use std::cell::Cell;
 
 use dense::Dense;
 use proptest::prelude::*;
+use skt_comm::{Comm, CommError, collect};
 use skt_mxp::check::norms;
-use skt_mxp::refine::{
-    CORRECTIONS_MAX, Factors, Operator, RefineError, Refiner, State, Status, Step,
-};
+use skt_mxp::refine::{CORRECTIONS_MAX, Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
 use skt_solver::comm::threads::{ThreadComm, run};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
@@ -58,7 +56,7 @@ fn solver<'s>(
     nb: usize,
     n: usize,
     solve: &'s (dyn Fn(&[f64]) -> Vec<f64> + Sync),
-) -> impl Factors + 's {
+) -> impl FnMut(&[f64]) -> Result<Vec<f64>, SolveError> + 's {
     move |r: &[f64]| {
         let rows = grid.rows(nb);
         let d = solve(&collected(&grid.col, n, |g| (rows.owner(g), rows.local(g)), r)?);
@@ -238,7 +236,7 @@ fn cycle_that_is_not_finished_leaves_the_state_before_it() {
         }
         let mut until_third = |r: &[f64]| {
             solves.set(solves.get() + 1);
-            if solves.get() == 3 { Err(ends.clone()) } else { factors.solve(r) }
+            if solves.get() == 3 { Err(ends.clone()) } else { factors(r) }
         };
         let before = refiner.state().clone();
         assert_eq!(refiner.step(&mut until_third), Err(RefineError::Factors(ends.clone())));

@@ -1,8 +1,8 @@
 //! How long the threads of the ranks had a core in the timed part of a test, and who used the rest.
 
+use skt_comm::{Comm, CommError, collect};
 use skt_host::core_use::{CoreUse, CoreWatch, JobPart};
 use skt_host::counters::Root;
-use skt_solver::comm::{Comm, CommError, collect};
 
 use crate::events::{Phase, RunEvents};
 use crate::record::cores::{CoreShares, RankCores};

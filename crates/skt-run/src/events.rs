@@ -2,10 +2,9 @@
 //! implementation of [`RunEvents`].
 
 use std::cell::RefCell;
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::rc::Rc;
+use std::{fmt, io};
 
 use crate::record::cores::CoreShares;
 use crate::record::energy::RankEnergy;

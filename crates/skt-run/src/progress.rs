@@ -6,7 +6,7 @@
 //! are arguments.
 
 use std::collections::VecDeque;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 
 use crate::events::Saved;
 use skt_terms::shown::printable;
@@ -20,28 +20,6 @@ const PLAIN_INTERVAL_SECONDS: f64 = 5.0;
 const WINDOW_SECONDS: f64 = 10.0;
 /// Moves to the first column and erases to the end of the line (ECMA-48).
 const ERASE_LINE: &str = "\r\x1b[K";
-
-/// How progress is shown.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum ProgressMode {
-    /// Live if standard error is a terminal, plain otherwise.
-    #[default]
-    Auto,
-    /// No progress.
-    Off,
-    /// A line every few seconds.
-    Plain,
-    /// One line that is rewritten in place.
-    Live,
-}
-
-/// The flags of progress, for each command that shows it.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
-pub struct ProgressArgs {
-    /// When to show progress on standard error
-    #[arg(long = "progress", value_name = "HOW", value_enum, default_value_t, id = "progress")]
-    pub mode: ProgressMode,
-}
 
 /// A point of the progress of a factorization.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -83,14 +61,9 @@ impl Progress {
         Self::default()
     }
 
-    /// A progress that is shown on standard error.
-    pub fn stderr(args: ProgressArgs) -> Self {
-        let live = match args.mode {
-            ProgressMode::Off => return Progress::off(),
-            ProgressMode::Plain => false,
-            ProgressMode::Live => true,
-            ProgressMode::Auto => io::stderr().is_terminal(),
-        };
+    /// A progress that is shown on standard error: in one line that is rewritten in place, or a
+    /// line every few seconds.
+    pub fn stderr(live: bool) -> Self {
         let width = if live { terminal_width().unwrap_or(80) } else { usize::MAX };
         Progress::to(Box::new(io::stderr()), live, width)
     }

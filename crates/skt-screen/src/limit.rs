@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use skt_host::wait_clock::WaitClock;
 
-use skt_solver::comm::CommError;
-use skt_solver::comm::mpi::FailureWatch;
+use skt_comm::CommError;
+use skt_comm::mpi::FailureWatch;
 
 /// The period at which the clock of a rank that computes is read.
 const TICK: Duration = Duration::from_millis(20);

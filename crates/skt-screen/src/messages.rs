@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::results::{Events, Solve};
-use skt_solver::comm::{Comm, CommError, Tag};
+use skt_comm::{Comm, CommError, Tag};
 
 const TAG_REPORT: Tag = 0x160;
 const TAG_INSTRUCTION: Tag = 0x161;

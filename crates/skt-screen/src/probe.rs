@@ -4,12 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use skt_host::thread_clock::thread_cpu_seconds;
+use skt_terms::median::nonempty_median;
 
-use super::spread::median;
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use skt_host::counters::{Root, caches};
 use skt_host::memory;
 use skt_solver::blas::triad;
-use skt_solver::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
 use skt_solver::team::Team;
 
 /// The processor time of a thread for which the memory is measured, and the least number of passes:
@@ -117,7 +117,7 @@ pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
         (seconds, into) = trip(1, into)?;
         trips.push(seconds);
     }
-    let microseconds = median(trips) * 1e6;
+    let microseconds = nonempty_median(trips) * 1e6;
     let (mut len, mut rates) = (least, Vec::new());
     let start = Instant::now();
     loop {
@@ -135,7 +135,7 @@ pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
             rates.clear();
         }
     }
-    Ok(LinkRate { gigabytes_a_second: median(rates), microseconds })
+    Ok(LinkRate { gigabytes_a_second: nonempty_median(rates), microseconds })
 }
 
 #[cfg(test)]

@@ -12,16 +12,16 @@
 
 use std::time::{Duration, Instant};
 
+use skt_terms::median::nonempty_median;
 use skt_terms::units;
 
 use super::limit::Limit;
 use super::messages::{self, Instruction, NodeReport};
 use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
-use super::spread::median;
+use skt_comm::Comm;
 use skt_health::environment::preflight::{self, HostShare};
 use skt_run::progress::Progress;
-use skt_solver::comm::Comm;
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
 /// nothing is measured yet, and a user who has more time has more patience.
@@ -413,7 +413,7 @@ impl<C: Comm> Lead<'_, C> {
 /// The order of systems that a node of median DGEMM rate, in Gflop/s, solves in `seconds`, and
 /// whose matrix fits twice into the median of the nodes' free memory.
 fn order(dgemm_gflops: &[f64], seconds: f64, shares: &[HostShare]) -> usize {
-    let operations = SHARE_OF_DGEMM * 1e9 * median(dgemm_gflops.to_vec()) * seconds;
+    let operations = SHARE_OF_DGEMM * 1e9 * nonempty_median(dgemm_gflops.iter().copied()) * seconds;
     let by_time = (1.5 * operations).cbrt();
     let bytes = median_bytes(shares).map_or(f64::INFINITY, |bytes| SHARE_OF_MEMORY * bytes);
     let by_memory = (bytes / size_of::<f64>() as f64).sqrt();
@@ -444,7 +444,7 @@ fn without_memory(
 /// The seconds for a system of order `n` on the slowest node that is waited for.
 fn expected_seconds(dgemm_gflops: &[f64], n: usize) -> f64 {
     let slowest = dgemm_gflops.iter().copied().fold(f64::INFINITY, f64::min);
-    let rate = slowest.max(median(dgemm_gflops.to_vec()) / SLOWEST);
+    let rate = slowest.max(nonempty_median(dgemm_gflops.iter().copied()) / SLOWEST);
     (n as f64).powi(3) * 2.0 / 3.0 / (SHARE_OF_DGEMM * 1e9 * rate)
 }
 

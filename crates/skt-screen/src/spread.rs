@@ -4,7 +4,7 @@
 //! quarter. So their logarithms are compared. Where rates scatter widely, half of another rate may
 //! be noise, but a thousandth is not.
 
-use skt_terms::median::robust_deviation;
+use skt_terms::median::{nonempty_median, robust_deviation};
 
 /// The robust standard deviations below the median that noise alone hardly reaches: of a thousand
 /// sound nodes with normal noise, one is that far below once in 3500 screenings.
@@ -29,7 +29,7 @@ impl Spread {
         let reference = match rates {
             [] | [_] => return None,
             [a, b] => a.max(*b),
-            _ => median(rates.to_vec()),
+            _ => nonempty_median(rates.iter().copied()),
         };
         let logarithms = rates.iter().map(|rate| (rate / reference).ln());
         let deviation = if rates.len() > 2 { robust_deviation(0.0, logarithms)? } else { 0.0 };
@@ -46,14 +46,6 @@ impl Spread {
     pub fn is_slow(&self, rate: f64, tolerance: f64) -> bool {
         rate < self.reference * (1.0 - self.allowance(tolerance))
     }
-}
-
-/// The median of numbers of which there is one at least.
-///
-/// # Panics
-/// When there are none.
-pub fn median(values: Vec<f64>) -> f64 {
-    skt_terms::median::median(values).expect("there are numbers")
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
+use skt_terms::median::{median, nonempty_median};
 
 use super::results::{Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
-use super::spread::{Spread, median};
+use super::spread::Spread;
 use skt_health::slow::blame::{NodeGroup, blame};
 
 /// The least share by which a node is slower than its kind to be called slow. Sound nodes of one
@@ -373,7 +374,7 @@ fn medians_at_once(links: &[Link]) -> Vec<Option<f64>> {
         let stage = &rest[..next.map_or(rest.len(), |next| next + 1)];
         let rates: Vec<f64> =
             stage.iter().filter_map(|link| sound_rate(link.gigabytes_a_second)).collect();
-        let middle = (rates.len() > 2).then(|| median(rates));
+        let middle = (rates.len() > 2).then(|| nonempty_median(rates));
         medians.extend(stage.iter().map(|_| middle));
     }
     medians
@@ -399,7 +400,7 @@ pub fn gigabytes(rate: f64) -> String {
 /// The rate of a node's systems: the median.
 pub(crate) fn rate_of(node: &ScreenedNode) -> Option<f64> {
     let rates: Vec<f64> = node.solves.iter().filter_map(|solve| sound_rate(solve.gflops)).collect();
-    (!rates.is_empty()).then(|| median(rates))
+    median(rates)
 }
 
 /// What is wrong with a node's results, whatever others have.

@@ -3,11 +3,10 @@
 //! The library has to belong to the installation that starts the job, so the launcher's own is
 //! taken before the system's, but not before one that LD_LIBRARY_PATH names.
 
-use std::env;
 use std::ffi::{CStr, CString, OsStr, OsString};
-use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
+use std::{env, fs};
 
 use super::mpi::Mpi;
 

@@ -16,6 +16,14 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(if low == high { low } else { (low + high) / 2.0 })
 }
 
+/// [`median`] of values of which there is one at least.
+///
+/// # Panics
+/// Without values.
+pub fn nonempty_median(values: impl IntoIterator<Item = f64>) -> f64 {
+    median(values).expect("there are values")
+}
+
 /// The standard deviation of `values` around `middle`, if they are normal: by their median absolute
 /// deviation, which a few values of any size do not move. `None` without values.
 pub fn robust_deviation(middle: f64, values: impl IntoIterator<Item = f64>) -> Option<f64> {

@@ -86,8 +86,7 @@ fn first_difference(process: usize, mine: &[Setting], of_0: &[Setting]) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_comm::CommError;
-    use skt_comm::threads;
+    use skt_comm::{CommError, threads};
 
     const RANKS: usize = 5;
 

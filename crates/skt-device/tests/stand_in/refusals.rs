@@ -1,9 +1,8 @@
 //! What a machine lacks is named, with the remedy.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::ptr;
+use std::{fs, ptr};
 
 use libloading::Library;
 use skt_device::Copier;

@@ -9,11 +9,11 @@ use super::measure;
 use super::names::{self, View};
 use super::trial::{self, Trial};
 use crate::environment::library::{RatedBlas, rated_here};
+use skt_comm::{Comm, CommError, collect};
 use skt_host::core_use::JobPart;
 use skt_host::counters::{Counters, Root};
 use skt_host::placement::{self, HostCpus};
 use skt_solver::blas::library;
-use skt_solver::comm::{Comm, CommError, collect};
 
 /// The most names that each host looks up.
 const MAX_NAMES: usize = 256;

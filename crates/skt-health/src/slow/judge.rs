@@ -12,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use skt_terms::median::{middle_two, robust_deviation};
+use skt_terms::median::{middle_two, nonempty_median, robust_deviation};
 
 use super::{RankRates, Rate, SlowRank};
 
@@ -147,7 +147,7 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     let own = &lags[index];
     let min_lag = if lags.len() <= FEW { MIN_LAG_OF_FEW } else { MIN_LAG };
     let least = MIN_WINDOWS.max(own.len().div_ceil(MIN_PART));
-    let at_end = median(own[own.len() - least..].iter().copied());
+    let at_end = nonempty_median(own[own.len() - least..].iter().copied());
     // A rank that does not lag has no onset.
     if at_end < min_lag {
         return None;
@@ -162,7 +162,7 @@ fn judge_rank(lags: &[Vec<f64>], index: usize) -> Option<(f64, f64)> {
     if after.len() < least || !agree(before, false) || !agree(after, true) {
         return None;
     }
-    let lag = median(after.iter().copied());
+    let lag = nonempty_median(after.iter().copied());
     let spreads = (lag / spread(lags, index, onset)).min(MAX_SPREADS);
     (lag >= min_lag && spreads >= min_spreads(lags.len())).then_some((lag, spreads))
 }
@@ -202,20 +202,15 @@ pub(super) fn spread(lags: &[Vec<f64>], index: usize, onset: usize) -> f64 {
         others.map(|other| &lags[other][onset..])
     };
     let own = deviation(lags[index][onset..].iter().copied());
-    let of_others = median(others().map(|lags| deviation(lags.iter().copied())));
-    let between = deviation(others().map(|lags| median(lags.iter().copied())));
+    let of_others = nonempty_median(others().map(|lags| deviation(lags.iter().copied())));
+    let between = deviation(others().map(|lags| nonempty_median(lags.iter().copied())));
     own.max(of_others).max(between)
-}
-
-/// The median of values of which there is one at least.
-pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
-    skt_terms::median::median(values).expect("there are values")
 }
 
 /// The standard deviation of values of which there is one at least, around their median.
 fn deviation(values: impl Iterator<Item = f64>) -> f64 {
     let values: Vec<f64> = values.collect();
-    robust_deviation(median(values.iter().copied()), values).expect("there are values")
+    robust_deviation(nonempty_median(values.iter().copied()), values).expect("there are values")
 }
 
 #[cfg(test)]

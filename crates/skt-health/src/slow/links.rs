@@ -13,10 +13,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use skt_terms::median::middle_two;
+use skt_terms::median::{middle_two, nonempty_median};
 
 use super::blame::{NodeGroup, blame};
-use super::judge::{median, min_spreads, spread};
+use super::judge::{min_spreads, spread};
 
 /// The least lag: links of different lengths through a network differ by less.
 const MIN_TIMES: f64 = 2.0;
@@ -108,7 +108,7 @@ pub fn judge(links: &Links, before: &[Times], now: &[Times]) -> Vec<SlowLink> {
     });
     let of_hosts = hosts.iter().map(|&host| (host, None, of_host(host)));
     let times = |lags: &[Vec<f64>], of: &[usize]| {
-        median(of.iter().map(|&link| median(lags[link].iter().copied()))).exp()
+        nonempty_median(of.iter().map(|&link| nonempty_median(lags[link].iter().copied()))).exp()
     };
     let all = of_hosts.chain(of_links).map(|(host, other, of)| SlowLink {
         host: links.hosts[host].clone(),
@@ -123,7 +123,7 @@ pub fn judge(links: &Links, before: &[Times], now: &[Times]) -> Vec<SlowLink> {
 
 /// The lags of each link.
 fn lags(times: &[Times]) -> Vec<Vec<f64>> {
-    let all = times.iter().map(|times| median(times.iter().copied()));
+    let all = times.iter().map(|times| nonempty_median(times.iter().copied()));
     let [median, _] = middle_two(all).expect("there are links");
     times.iter().map(|times| times.iter().map(|time| (time / median).ln()).collect()).collect()
 }
@@ -138,7 +138,7 @@ fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
     let mut is_slow = |own: &Vec<f64>| {
         compared[0].clone_from(own);
         let spread = spread(&compared, 0, 0);
-        median(own.iter().copied()) >= min_spreads(lags.len()) * spread
+        nonempty_median(own.iter().copied()) >= min_spreads(lags.len()) * spread
     };
     lags.iter().map(|own| is_late(own) && is_slow(own)).collect()
 }

@@ -1,8 +1,7 @@
 //! The folder in place of `/`.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// The folder under which the files of a machine are.
 #[derive(Debug, Clone, PartialEq, Eq)]

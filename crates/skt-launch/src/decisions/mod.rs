@@ -46,8 +46,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use doubts::Doubts;
-pub(crate) use event::Start;
-pub(crate) use event::{Action, Event};
+pub(crate) use event::{Action, Event, Start};
 use exclusion::ExclusionTrials;
 use links::LinkRecord;
 use running::{CUT_OFF, RunningJob};

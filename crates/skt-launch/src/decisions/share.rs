@@ -2,9 +2,8 @@
 //! ranks of other nodes, and return to nodes of their own once there are some.
 
 use super::Decisions;
-use crate::SharingLimits;
-use crate::fault;
 use crate::hosts::{Host, Lack, Sharing, SparesSpent, Unshared};
+use crate::{SharingLimits, fault};
 use skt_config::launch::NoSpare;
 use skt_terms::units::{bytes_unlike, counted};
 

@@ -14,7 +14,7 @@
 //! Givens rotations make H triangular, and show the norm of the preconditioned residual after each
 //! step.
 
-use skt_solver::comm::Comm;
+use skt_comm::Comm;
 
 use super::{Factors, Operator, Place, RefineError};
 
@@ -44,10 +44,10 @@ impl Cycle {
     pub(crate) fn run<C: Comm>(
         &self,
         operator: &mut Operator<C>,
-        factors: &mut impl Factors,
+        factors: &mut Factors,
         r: &[f64],
     ) -> Result<(Vec<f64>, usize), RefineError> {
-        let mut z = factors.solve(r)?;
+        let mut z = factors(r)?;
         let start = self.normalize(operator, &mut z)?;
         let mut basis = vec![z];
         let mut problem = Hessenberg::new(start);
@@ -55,7 +55,7 @@ impl Cycle {
         while problem.steps() < self.steps_max && problem.residual() > tolerance {
             let product = operator.product(&basis[problem.steps()])?;
             operator.require_finite(&product, self.place, "product with a basis vector")?;
-            let mut w = factors.solve(&product)?;
+            let mut w = factors(&product)?;
             let mut column = self.orthogonalize(operator, &basis, &mut w)?;
             let scale = column.iter().map(|value| value * value).sum::<f64>().sqrt();
             let rest = self.normalize(operator, &mut w)?;

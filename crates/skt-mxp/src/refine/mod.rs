@@ -22,7 +22,7 @@ mod operator;
 
 pub use operator::Operator;
 
-use skt_solver::comm::{self, Comm, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 use skt_solver::pgesv::SolveError;
 use skt_terms::choice::Refinement;
 
@@ -40,20 +40,9 @@ const GMRES_GAIN: f64 = 2.0;
 /// exceed it for n = 1, where LAPACK's criterion can fail for the best x that exists.
 const CRITERION_ORDER_MIN: usize = 16;
 
-/// The factors of a matrix in low precision.
-pub trait Factors {
-    /// Solves `L U d = r`: of `r` this rank has its rows, and gets its columns of d.
-    ///
-    /// # Errors
-    /// When a rank cannot be reached, or the run ends before this correction: on all ranks alike.
-    fn solve(&mut self, r: &[f64]) -> Result<Vec<f64>, SolveError>;
-}
-
-impl<F: FnMut(&[f64]) -> Result<Vec<f64>, SolveError>> Factors for F {
-    fn solve(&mut self, r: &[f64]) -> Result<Vec<f64>, SolveError> {
-        self(r)
-    }
-}
+/// Solves `L U d = r` with the factors of a matrix in low precision: gets this rank's rows of r, and
+/// returns its columns of d. An error, the same on all ranks, ends the refinement.
+pub type Factors<'f> = dyn FnMut(&[f64]) -> Result<Vec<f64>, SolveError> + 'f;
 
 /// Why a refinement ended without a result.
 #[derive(Debug, Clone, thiserror::Error, PartialEq)]
@@ -201,7 +190,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
     ///
     /// # Errors
     /// See [`Self::step`].
-    pub fn run(&mut self, factors: &mut impl Factors) -> Result<bool, RefineError> {
+    pub fn run(&mut self, factors: &mut Factors) -> Result<bool, RefineError> {
         while self.status() == Status::Unfinished {
             self.step(factors)?;
         }
@@ -214,7 +203,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
     /// # Errors
     /// When a rank cannot be reached, the factors do not solve, or a vector is not finite: then all
     /// ranks return the same.
-    pub fn step(&mut self, factors: &mut impl Factors) -> Result<Status, RefineError> {
+    pub fn step(&mut self, factors: &mut Factors) -> Result<Status, RefineError> {
         if self.status() != Status::Unfinished {
             return Ok(self.status());
         }
@@ -222,7 +211,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
         let place = Place { step: self.state.steps.len() + 1, method };
         let (correction, corrections) = match method {
             Refinement::Classic => {
-                let correction = factors.solve(&self.current.values)?;
+                let correction = factors(&self.current.values)?;
                 self.operator.require_finite(&correction, place, "correction")?;
                 (correction, 1)
             }
@@ -266,7 +255,7 @@ impl Place {
 }
 
 /// The largest magnitude of each of two vectors over all ranks. NaN wins over every number.
-fn largest<C: Comm>(all: &C, vectors: [&[f64]; 2]) -> comm::Result<[f64; 2]> {
+fn largest<C: Comm>(all: &C, vectors: [&[f64]; 2]) -> skt_comm::Result<[f64; 2]> {
     let mut maxima = vectors.map(largest_here);
     collect::all_max(all, &mut maxima)?;
     Ok(maxima)

@@ -1,6 +1,6 @@
 //! A x and norms, with the entries of A computed again, on the ranks of a grid.
 
-use skt_solver::comm::{self, Comm, collect};
+use skt_comm::{Comm, collect};
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
 use skt_terms::norms::EPSILON;
@@ -35,7 +35,7 @@ impl<'o, C: Comm> Operator<'o, C> {
         team: &'o Team,
         nb: usize,
         progress: Progress<'o>,
-    ) -> comm::Result<Self> {
+    ) -> skt_comm::Result<Self> {
         let part = Part::new(system, grid, nb);
         let b = part.right_hand_side();
         let b_oo = collect::max(&grid.all, largest_here(&b))?;
@@ -47,7 +47,7 @@ impl<'o, C: Comm> Operator<'o, C> {
     }
 
     /// `A x`, for this rank's rows.
-    pub(super) fn product(&mut self, x: &[f64]) -> comm::Result<Vec<f64>> {
+    pub(super) fn product(&mut self, x: &[f64]) -> skt_comm::Result<Vec<f64>> {
         if self.a_oo.is_some() {
             let mut products = self.part.products(self.team, x, self.progress);
             collect::all_sum(&self.grid.row, &mut products)?;
@@ -101,12 +101,12 @@ impl<'o, C: Comm> Operator<'o, C> {
     }
 
     /// Gives all ranks of each process column the x of the first of them.
-    pub(super) fn take_first_copy(&self, x: &mut [f64]) -> comm::Result<()> {
+    pub(super) fn take_first_copy(&self, x: &mut [f64]) -> skt_comm::Result<()> {
         collect::broadcast(&self.grid.col, x, 0)
     }
 
     /// `u v` of two vectors by columns, with the same bits on all ranks.
-    pub(super) fn dot(&self, u: &[f64], v: &[f64]) -> comm::Result<f64> {
+    pub(super) fn dot(&self, u: &[f64], v: &[f64]) -> skt_comm::Result<f64> {
         let mut sum = [dot(u, v)];
         // All process rows have copies of the same vectors. The sum of the first one counts on all
         // ranks, so that they decide alike even if a copy is damaged.

@@ -1,11 +1,11 @@
 //! The library of a job whose products are of bf16: each rank selects one, or all refuse the job.
 
 use super::error::JobError;
+use skt_comm::{Comm, collect};
 use skt_config::{GemmPrecision, RunSpec};
 use skt_health::environment::BlasInfo;
 use skt_health::environment::bf16::{self, Bf16SelfTest};
 use skt_solver::blas::bf16::{Bf16Library, libraries, select};
-use skt_solver::comm::{Comm, collect};
 use skt_solver::team::Team;
 
 /// What to do where no library serves.

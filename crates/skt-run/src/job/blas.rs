@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::error::JobError;
 use super::options::JobOptions;
 use crate::protect::RunBlas;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::RunSpec;
 use skt_health::environment::library::{
     AUTO, AutoTrials, BlasChoice, ChosenBlas, KnownBlas, LibraryId, ROUNDS, RatedBlas, fastest,
@@ -17,7 +18,6 @@ use skt_health::environment::library::{
 };
 use skt_host::messages;
 use skt_host::waits::Announced;
-use skt_solver::comm::{Comm, CommError, collect};
 
 /// What a rank knows of the libraries; none if it could not read that it is to choose.
 #[derive(Serialize, Deserialize)]

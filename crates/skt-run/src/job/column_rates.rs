@@ -1,8 +1,8 @@
 //! The rates of process columns that the job measures itself (`--rates auto`).
 
 use crate::protect::Chosen;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{RateSource, RunSpec};
-use skt_solver::comm::{Comm, CommError, collect};
 
 /// The measured rates of all ranks; none if the run does not measure them.
 pub(super) fn measured(spec: &RunSpec) -> &[u32] {

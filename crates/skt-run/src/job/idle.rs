@@ -1,16 +1,14 @@
 //! Cores that the job may use and that nothing uses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::env;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, thread};
 
 use super::pinning::HostPlan;
 use skt_host::counters::load::{self, CpuTicks};
 use skt_host::counters::topology::Cpu;
 use skt_host::counters::{Root, cpuset, quota};
-use skt_host::launcher_rank;
-use skt_host::occupants;
+use skt_host::{launcher_rank, occupants};
 
 /// The least time during which CPUs are watched: the system counts in ticks of 10 ms.
 const SAMPLE: Duration = Duration::from_millis(50);

@@ -6,9 +6,8 @@
 
 use skt_terms::units;
 
-use crate::grace;
-use crate::heartbeat;
 use crate::protect::{self, Settings};
+use crate::{grace, heartbeat};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::RunSpec;
 

@@ -35,12 +35,12 @@ use crate::power::meter::Meter;
 use crate::protect::{self, Settings};
 use crate::record::{Counts, RunFacts};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::RunSpec;
 use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
 use skt_host::messages;
 use skt_host::waits::Announced;
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::pgesv::CallLimit;
 use skt_store::store::StoreKind;
 

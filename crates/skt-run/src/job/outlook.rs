@@ -5,8 +5,8 @@ use crate::tuning::TUNING;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{RunSpec, TestSpec};
-use skt_solver::comm::{Comm, CommError, collect};
 
 /// What a start has measured, as the mean over ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::places::{self, RankLocation};
+use skt_comm::{Comm, CommError, collect};
 use skt_config::Pin;
 use skt_host::claims::CoreClaims;
 use skt_host::helper_cores::{self, HelperCores, NotGiven};
@@ -10,7 +11,6 @@ use skt_host::occupants;
 use skt_host::placement::{self, CpuPlacement, HostCpus, WhyNot};
 use skt_host::starter::Starter;
 use skt_solver::blas::library;
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::team::Team;
 
 /// What a rank wants of its host.

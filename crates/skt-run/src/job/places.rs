@@ -6,15 +6,13 @@ use serde::{Deserialize, Serialize};
 
 use super::options::JobOptions;
 use crate::protect::{Chosen, RunBlas};
+use skt_comm::{Comm, CommError, collect};
 use skt_health::environment::HostRanks;
 use skt_health::environment::library::ChosenBlas;
 use skt_health::environment::preflight::HostShare;
-use skt_host::claims;
 use skt_host::core_use::JobPart;
-use skt_host::memory;
-use skt_host::waits;
+use skt_host::{claims, memory, waits};
 use skt_solver::blas::library::{self, PRESET};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_store::store::StoreId;
 
 /// A rank's host, and what it has there.

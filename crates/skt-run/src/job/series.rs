@@ -28,9 +28,9 @@ use crate::record::cores::CoreShares;
 use crate::record::{Counts, Samples, TestRecord};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::record::StartId;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{Pmap, RunSpec, TestSpec};
 use skt_host::messages;
-use skt_solver::comm::{self, Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_store::store::CLEANERS;
 
@@ -189,7 +189,7 @@ impl<'a, 'e> Tests<'a, 'e> {
                 ranks = Some(Ranks::new(world, size)?);
             }
             let (mut is_written, mut done, mut ended) = (true, None, None);
-            comm::stand_by(ranks.as_ref().is_none_or(|ranks| ranks.comm.is_none()));
+            skt_comm::stand_by(ranks.as_ref().is_none_or(|ranks| ranks.comm.is_none()));
             if let Some(ranks) = ranks.as_mut().filter(|ranks| ranks.comm.is_some()) {
                 // An earlier start has left data only of the first test, or of tests before it.
                 let is_later = index > first || self.done() > 0;

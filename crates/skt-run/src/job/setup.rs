@@ -9,8 +9,7 @@ use super::options::JobOptions;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
-use super::{bf16, blas, column_rates};
-use super::{store_hazards, warnings};
+use super::{bf16, blas, column_rates, store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{
     self, Chosen, FaultInjector, GuessedRates, Inject, MemoryProgress, Outlook, RankProcess,
@@ -19,20 +18,18 @@ use crate::protect::{
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{GemmPrecision, RateSource, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
 use skt_health::environment::library::AUTO;
 use skt_health::environment::preflight::{self, DoesNotFit};
 use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
-use skt_host::affinity;
 use skt_host::core_use::JobPart;
-use skt_host::messages;
 use skt_host::process::ending_processes;
 use skt_host::waits::Announced;
-use skt_host::{host, memory};
+use skt_host::{affinity, host, memory, messages};
 use skt_solver::blas::{library, peak};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::team::Team;
 use skt_store::layout::Geometry;
 use skt_store::segments::Process as _;

@@ -8,9 +8,9 @@ use skt_terms::shown::and_more;
 use super::places::RankLocation;
 use super::warnings;
 use crate::protect::{self, Settings};
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::largest_that;
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_store::segments::node_store::NodeStore;
 use skt_store::store::{Store, StoreKind};
 

@@ -15,9 +15,9 @@ use crate::events::Silent;
 use crate::protect::{self, Outlook, Settings};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::agree::Resume;
+use skt_comm::{Comm, collect};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::DoesNotFit;
-use skt_solver::comm::{Comm, collect};
 use skt_store::store::Store;
 
 /// The ranks of a job of trials.

@@ -15,7 +15,6 @@ use crate::record::{Restart, Sample, Samples};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, SlowReport};
 use skt_host::core_use::CoreUse;
-use skt_solver::comm;
 
 /// The order below which a test is small: it takes next to no time, and hundreds may follow.
 const SMALL_N: usize = 2000;
@@ -69,7 +68,7 @@ impl Watcher<'_> {
     /// Reports to the supervisor and the ranks that wait for this one that it enters this phase, in
     /// which it may be silent for `seconds`.
     fn enter(&self, phase: Phase, seconds: f64) {
-        comm::expect_pause_now(seconds);
+        skt_comm::expect_pause_now(seconds);
         let column = match phase {
             Phase::Generate { .. } | Phase::Factor => 0,
             Phase::BackSubstitute | Phase::Refine | Phase::Check | Phase::Done => self.test.n,
@@ -83,7 +82,7 @@ impl RunEvents for Watcher<'_> {
         self.report_saved();
         let n = self.test.n;
         let step_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
-        comm::expect_pause(step_seconds);
+        skt_comm::expect_pause(step_seconds);
         self.enter(phase, step_seconds);
         if phase == Phase::Factor && n >= SMALL_N {
             self.power.sample();

@@ -7,7 +7,7 @@ use skt_terms::median::median;
 use crate::record::energy::{
     EnergyReading, NodeEnergy, NodeWatts, Nodes, RankEnergy, SECONDS_MIN, parts,
 };
-use skt_solver::comm::{Comm, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 
 /// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
 /// same on all ranks. Collective, unless the test is too short to be measured.

@@ -135,8 +135,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use skt_host::testing::Tree;
-    use skt_host::testing::zone;
+    use skt_host::testing::{Tree, zone};
 
     /// A package of which a thread reads 3000 J just before the timed part and 3012 J after it.
     #[test]

@@ -31,22 +31,19 @@ use super::split::{
 };
 use super::times::{KeptTimes, Times};
 use super::wrong::{Images, Wrong, note_repaired, report_origins, report_suspect};
-use crate::cores;
 use crate::events::{Phase, RunEvents};
-use crate::grace;
-use crate::heartbeat;
-use crate::power;
 use crate::ptest::{self, RateWatch, TestRun};
 use crate::record::{
     Protection, RepairedRank, Replacement, Restart, Sample, TestRecord, Unverified,
 };
+use crate::{cores, grace, heartbeat, power};
 use skt_checkpoint::checkpoint::level::Writer;
 use skt_checkpoint::checkpoint::protocol::{self, CheckpointError, Checkpointer, Config};
 use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_comm::{Comm, CommError, collect};
 use skt_config::TestSpec;
 use skt_config::protection::Settings;
 use skt_host::clock::{now_unix, now_unix_seconds};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::Grid;
 use skt_solver::matgen::{self, Entries};
 use skt_solver::pgesv::abft::{

@@ -11,9 +11,9 @@ use std::time::Instant;
 use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use skt_comm::{Comm, CommError, collect};
 use skt_host::clock::now_unix;
 use skt_host::process::boot_id;
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_store::codec::checksum;
 
 /// The number of nodes whose uptime a checkpoint keeps, in the header of each segment.

@@ -9,7 +9,7 @@
 use super::ledger::{self, Content, LedgerError};
 use skt_checkpoint::checkpoint::header::HeaderLayout;
 use skt_checkpoint::checkpoint::record::StartId;
-use skt_solver::comm::{Comm, collect};
+use skt_comm::{Comm, collect};
 use skt_store::segments::role::{ENDED, parse_role};
 use skt_store::store::{Store, StoreError};
 

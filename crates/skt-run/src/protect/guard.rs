@@ -1,17 +1,15 @@
 //! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
 use std::cell::Cell;
-use std::io;
 use std::rc::Rc;
-use std::slice;
 use std::sync::Arc;
 use std::time::Instant;
+use std::{io, slice};
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::{EarlierStarts, PhaseParts, PhaseTotals, Phases};
 
-use super::Region;
 use super::beginning::{Beginning, Begun};
 use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin, state_seconds};
@@ -20,9 +18,9 @@ use super::history::{TAKEN_KEPT, Taken, remember};
 use super::images::{self, ImagesSeen};
 use super::interval::{CheckpointSchedule, GuessedRates};
 use super::recorder::{KeptClock, Known, Recorder};
-use super::result;
 use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
 use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, test_state_bytes};
+use super::{Region, result};
 use crate::events::{Saved, SavedQueue};
 use crate::ptest;
 use crate::ptest::mxp::{Refined, RefinementGuard};
@@ -37,13 +35,12 @@ use skt_checkpoint::checkpoint::protocol::{
     self, CheckpointError, Checkpointer, Config, Polled, Stats,
 };
 use skt_checkpoint::checkpoint::recover::Recovered;
+use skt_comm::{Comm, collect};
 use skt_config::protection::Settings;
 use skt_config::{Refinement, TestSpec};
-use skt_host::affinity;
-use skt_host::messages;
+use skt_host::{affinity, messages};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
-use skt_solver::comm::{Comm, collect};
 use skt_solver::grid::{ColumnMap, Cyclic};
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Remaining};
@@ -53,13 +50,13 @@ use skt_store::layout::{Active, Geometry};
 
 /// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
 /// only its own format, whichever version of it wrote them.
-pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 4);
+pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 5);
 
 /// What a checkpoint has besides the matrix. Ranks differ in the bytes that they saved; that of
 /// rank 0 is kept.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct TestState {
-    /// Panels that are factored and applied, and then steps of the refinement.
+    /// Panels that are factored and applied.
     panel: usize,
     /// Seconds of the timed part, over all starts, when this checkpoint was taken.
     elapsed_seconds: f64,
@@ -114,8 +111,7 @@ pub struct Protected<'a, C: Comm> {
     /// Whether the matrix comes from a checkpoint.
     is_resumed: bool,
     recorder: Recorder,
-    /// Panels that were factored and applied when the last checkpoint was taken, and then steps of
-    /// the refinement.
+    /// Panels that were factored and applied when the last checkpoint was taken.
     saved_panel: usize,
     /// The refinement as of the next checkpoint, or of that from which this start resumes.
     refined: Option<KeptRefinement>,
@@ -370,16 +366,8 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Continues from the state of a checkpoint, with the choices of this start.
     fn take_state(&mut self, state: TestState) {
-        let TestState {
-            panel,
-            elapsed_seconds,
-            origin,
-            costs,
-            restarts,
-            earlier,
-            chosen: _,
-            refined,
-        } = state;
+        let TestState { panel, elapsed_seconds, origin, costs, restarts, earlier, refined, .. } =
+            state;
         let chosen = std::mem::take(&mut self.recorder.kept.chosen);
         let EarlierStarts { totals, interruptions } = earlier;
         (self.saved_panel, self.costs, self.totals, self.refined) = (panel, costs, totals, refined);
@@ -630,16 +618,15 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
     }
 
-    /// Whether all ranks take a checkpoint after as many steps of the refinement as make `next`
-    /// panels and steps, as rank 0 decides.
+    /// Whether all ranks take a checkpoint of what the refinement has reached, as rank 0 decides.
     fn decide_refined(
         &mut self,
-        next: usize,
+        reached: &Refined,
         left: &RefinementLeft,
     ) -> Result<bool, CheckpointError> {
         let is_worth_it = self.learns()
             || self.schedule.is_worth_it_in_refinement(self.recorder.unsaved_seconds(), left);
-        let takes = u8::from(next > self.saved_panel && is_worth_it);
+        let takes = u8::from(self.is_unsaved(reached) && is_worth_it);
         Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
     }
 
@@ -714,11 +701,11 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ok(collect::broadcast_one(self.checkpointer.comm(), stops, 0)? != 0)
     }
 
-    /// Saves the state before panel `next`, with images on all levels, and waits until all are
-    /// complete. Returns the error that the run ends with. Collective.
-    fn stop(&mut self, next: usize) -> Result<SolveError, CheckpointError> {
+    /// Saves the state before panel `next` if it `is_unsaved`, with images on all levels, and waits
+    /// until all are complete. Returns the error that the run ends with. Collective.
+    fn stop(&mut self, next: usize, is_unsaved: bool) -> Result<SolveError, CheckpointError> {
         let has_levels = !self.settings.levels.0.is_empty();
-        if has_levels || next > self.saved_panel || self.begun.is_some() {
+        if has_levels || is_unsaved || self.begun.is_some() {
             self.checkpointer.make_images_due();
             self.checkpoint(next)?;
         }
@@ -726,9 +713,14 @@ impl<'a, C: Comm> Protected<'a, C> {
         self.recorder.stop(&mut self.checkpointer, &self.settings, column)
     }
 
-    /// The panels and steps of the refinement that have ended.
-    fn panels_and_steps(&self, reached: &Refined) -> usize {
-        Params::from(&self.spec).panels() + reached.steps.len()
+    fn panels(&self) -> usize {
+        Params::from(&self.spec).panels()
+    }
+
+    /// Whether the last checkpoint is from before what the refinement has `reached`.
+    fn is_unsaved(&self, reached: &Refined) -> bool {
+        let saved_steps = self.refined.as_ref().map_or(0, |kept| kept.steps.len());
+        (self.panels(), reached.steps.len()) > (self.saved_panel, saved_steps)
     }
 
     /// Puts what the refinement has reached where the next checkpoint saves it.
@@ -863,7 +855,7 @@ impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
         self.recorder.begin_timed_part();
         (self.cut_panel, self.cut_at) = (self.saved_panel, self.recorder.start);
         self.due = self.saved_panel;
-        self.saved_panel.min(Params::from(&self.spec).panels())
+        self.saved_panel
     }
 
     fn cut(&mut self, next: usize, _: usize, phases: &Phases) -> Result<usize, SolveError> {
@@ -872,7 +864,7 @@ impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
             self.measure(next);
         }
         if self.is_time_up(self.schedule.seconds_ahead(next), phases).map_err(error)? {
-            return Err(self.stop(next).map_err(error)?);
+            return Err(self.stop(next, next > self.saved_panel).map_err(error)?);
         }
         self.cut_here(next).map_err(error)
     }
@@ -908,16 +900,16 @@ impl<C: Comm> RefinementGuard for Protected<'_, C> {
         self.recorder.note_alive(&mut self.checkpointer);
         self.note_images();
         self.check_time_within_step(reached, left, phases)?;
-        let next = self.panels_and_steps(reached);
-        let error = |error| solve_error(next, error);
-        if !self.decide_refined(next, left).map_err(error)? {
+        let panels = self.panels();
+        let error = |error| solve_error(panels, error);
+        if !self.decide_refined(reached, left).map_err(error)? {
             return Ok(());
         }
         self.keep_refined(reached);
         if self.learns() {
             self.checkpointer.make_images_due();
         }
-        self.checkpoint(next).map_err(error)
+        self.checkpoint(panels).map_err(error)
     }
 
     fn check_time_within_step(
@@ -926,14 +918,15 @@ impl<C: Comm> RefinementGuard for Protected<'_, C> {
         left: &RefinementLeft,
         phases: &Phases,
     ) -> Result<(), SolveError> {
-        let next = self.panels_and_steps(reached);
-        let error = |error| solve_error(next, error);
+        let panels = self.panels();
+        let error = |error| solve_error(panels, error);
         let seconds_ahead = self.schedule.seconds_ahead_in_refinement(left);
         if !self.is_time_up(seconds_ahead, phases).map_err(error)? {
             return Ok(());
         }
+        let is_unsaved = self.is_unsaved(reached);
         self.keep_refined(reached);
-        Err(self.stop(next).map_err(error)?)
+        Err(self.stop(panels, is_unsaved).map_err(error)?)
     }
 }
 
@@ -945,7 +938,7 @@ mod tests {
     /// next number.
     #[test]
     fn bytes_of_a_state_match_its_format() {
-        assert_eq!(STATE_FORMAT.1, 4, "and other bytes here");
+        assert_eq!(STATE_FORMAT.1, 5, "and other bytes here");
         let json = concat!(
             r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,

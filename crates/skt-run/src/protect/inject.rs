@@ -5,9 +5,9 @@ use std::time::Instant;
 
 use crate::heartbeat;
 use skt_checkpoint::checkpoint::hook::{Hook, Step, Wait};
+use skt_comm::Result;
 use skt_config::protection::{Inject, What};
 use skt_host::messages;
-use skt_solver::comm::{self, Result};
 use skt_store::codec::checksum;
 use skt_store::store::{SegmentName, Store};
 
@@ -150,7 +150,7 @@ impl Hook for FaultInjector {
     }
 
     fn waits(&self, wait: &Wait) {
-        comm::expect_pause(wait.seconds.max(wait.expected_seconds));
+        skt_comm::expect_pause(wait.seconds.max(wait.expected_seconds));
         heartbeat::wait(wait.seconds, wait.operations, wait.expected_seconds);
     }
 }

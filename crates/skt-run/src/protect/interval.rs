@@ -5,8 +5,7 @@ use std::ops::Range;
 use crate::ptest::refining::RefinementLeft;
 use crate::tuning::TUNING;
 use skt_config::TestSpec;
-use skt_config::protection::Every;
-use skt_config::protection::Settings;
+use skt_config::protection::{Every, Settings};
 use skt_model::tang::interval::daly_seconds;
 
 /// A test that is [`Outlook::TooShort`] has no checkpoint due before its end even if it is this

@@ -9,7 +9,7 @@ use super::chosen::Chosen;
 use super::ledger::{self, LedgerError};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::level::folder;
-use skt_solver::comm::{Comm, collect};
+use skt_comm::{Comm, collect};
 use skt_store::store::Store;
 
 /// What the last start of the run has chosen, the same on all ranks; none if no start has left

@@ -15,7 +15,7 @@ use super::result;
 use super::segments::sweep_tests;
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::record::StartId;
-use skt_solver::comm::{Comm, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 use skt_store::codec::checksum;
 use skt_store::store::{SegmentInfo, SegmentName, Store, StoreError};
 

@@ -14,8 +14,8 @@ use super::result;
 use super::segments::NodeCheckpointer;
 use crate::record::{LevelFacts, Protection, RefinementStep, Restart, Sample, TestRecord};
 use skt_checkpoint::checkpoint::protocol::CheckpointError;
+use skt_comm::{Comm, CommError};
 use skt_config::protection::Settings;
-use skt_solver::comm::{Comm, CommError};
 use skt_solver::pgesv::SolveError;
 
 /// What checkpoints keep of a run's clock; the same on all ranks.

@@ -12,8 +12,7 @@ use crate::events::Stepper;
 use crate::heartbeat;
 use skt_checkpoint::checkpoint::protocol::{Checkpointer, Config};
 use skt_config::protection::Settings;
-use skt_host::launcher_rank;
-use skt_host::messages;
+use skt_host::{launcher_rank, messages};
 use skt_solver::team::Team;
 use skt_store::segments::role::parse_role;
 use skt_store::segments::{Process, RunSegments};
@@ -234,7 +233,8 @@ mod tests {
     use super::*;
     use skt_checkpoint::checkpoint::hook::NoHook;
     use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-    use skt_solver::comm::{Comm as _, threads};
+    use skt_comm::Comm as _;
+    use skt_solver::comm::threads;
     use skt_store::layout::RegionShape;
     use skt_store::store::Files;
 

@@ -10,8 +10,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::protection::Settings;
 use skt_config::{Pmap, TestSpec};
 use skt_solver::grid::Cyclic;
-use skt_solver::pgesv::abft;
-use skt_solver::pgesv::{LocalShape, Params};
+use skt_solver::pgesv::{LocalShape, Params, abft};
 use skt_store::layout::{Area, BANDS, CELL_BYTES, Geometry, RegionShape, SegmentLayout};
 
 /// Bytes of the page for the seconds so far, before the solver's memory.

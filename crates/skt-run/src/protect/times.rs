@@ -7,7 +7,7 @@ use skt_terms::phases::{EarlierStarts, Interruptions, PhaseParts, PhaseTotals};
 
 use super::split::CLOCK_BYTES;
 use crate::ptest::max_and_mean;
-use skt_solver::comm::{Comm, CommError};
+use skt_comm::{Comm, CommError};
 
 /// Seconds of the run so far, and how it spent them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use skt_terms::tournament;
 
+use skt_comm::{Comm, CommError, Tag, collect};
 use skt_health::slow::links::{Links, MIN_LINKS, SAMPLES, SlowLink, Times, judge};
-use skt_solver::comm::{Comm, CommError, Tag, collect};
 
 const TAG_TRIP: Tag = 0x171;
 const TAG_TIMES: Tag = 0x172;

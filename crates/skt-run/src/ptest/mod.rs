@@ -12,15 +12,14 @@ use mxp::RefinementGuard;
 pub use rates::RateWatch;
 use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
 
-use crate::cores;
 use crate::events::{Phase, RunEvents};
-use crate::power;
 use crate::record::energy::EnergyReading;
 use crate::record::{DetailedTiming, Norms, Outcome, ROWS_IN_HALVES, TestRecord};
+use crate::{cores, power};
+use skt_comm::{Comm, CommError, collect};
 use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
 use skt_solver::blas::{Element, MatMut};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen;
 use skt_solver::pgesv::guard::Guard;

@@ -9,13 +9,13 @@ use super::{Solution, TestRun, conclude, empty_record, factor, outcome, watch_ra
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
 use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
+use skt_comm::{Comm, CommError, collect};
 use skt_config::{GemmPrecision, MxpMatrix, Refinement, TestSpec};
 use skt_mxp::check;
 use skt_mxp::part::Part;
 use skt_mxp::refine::{Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
 use skt_solver::blas::{Bf16Products, bf16};
-use skt_solver::comm::{Comm, CommError, collect};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, Params, SolveError, Solver, Workspace};
@@ -86,11 +86,13 @@ impl Refined {
     }
 }
 
-/// A guard that also keeps what the refinement has reached.
+/// A guard that may also keep what the refinement has reached; by default it does not.
 pub trait RefinementGuard: Guard<f32> {
     /// What an earlier start had reached, if it had factored the matrix, with the x of this rank's
     /// `columns` columns if it had begun to refine.
-    fn take_refined(&mut self, columns: usize) -> Option<Refined>;
+    fn take_refined(&mut self, _columns: usize) -> Option<Refined> {
+        None
+    }
 
     /// Called between two steps; takes a checkpoint if one is due. `phases` has the seconds of this
     /// rank in this start. Collective.
@@ -99,10 +101,12 @@ pub trait RefinementGuard: Guard<f32> {
     /// When a rank is lost, the checkpoint cannot be taken, or the time of the job ends.
     fn cut_refinement(
         &mut self,
-        reached: &Refined,
-        left: &RefinementLeft,
-        phases: &Phases,
-    ) -> Result<(), SolveError>;
+        _reached: &Refined,
+        _left: &RefinementLeft,
+        _phases: &Phases,
+    ) -> Result<(), SolveError> {
+        Ok(())
+    }
 
     /// Called within a step, before each of its corrections but the first, with what was `reached`
     /// before the step. Collective.
@@ -119,20 +123,7 @@ pub trait RefinementGuard: Guard<f32> {
     }
 }
 
-impl RefinementGuard for Unguarded {
-    fn take_refined(&mut self, _: usize) -> Option<Refined> {
-        None
-    }
-
-    fn cut_refinement(
-        &mut self,
-        _: &Refined,
-        _: &RefinementLeft,
-        _: &Phases,
-    ) -> Result<(), SolveError> {
-        Ok(())
-    }
-}
+impl RefinementGuard for Unguarded {}
 
 /// The shape of the part of the matrix that rank `(myrow, mycol)` of the grid holds.
 pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape<f32> {

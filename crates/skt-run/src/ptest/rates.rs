@@ -10,11 +10,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use super::links::LinkWatch;
+use skt_comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, RankRates, Rate, SlowReport};
 use skt_host::counters::{Root, affinity, processor, throttling, topology};
 use skt_host::placement;
-use skt_solver::comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_solver::pgesv::{Rates, SolveError};
 
 const TAG_RATES: Tag = 0x170;

@@ -13,8 +13,8 @@ use crate::events::RunEvents;
 use crate::job::{JobError, Trials};
 use crate::record::cores::CoreShares;
 use crate::record::{MxpRecord, Outcome, TestRecord};
+use skt_comm::Comm;
 use skt_config::TestSpec;
-use skt_solver::comm::Comm;
 
 /// What may have made a trial wrong.
 const HINT: &str = "Is the BLAS, the memory or the network at fault?";

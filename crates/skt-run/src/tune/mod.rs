@@ -22,8 +22,8 @@ use super::job::{JobError, JobOptions, Trials};
 use super::protect::Settings;
 use crate::events::RunEvents;
 use crate::record::MAX_ROUNDING_RESIDUAL;
+use skt_comm::Comm;
 use skt_config::{RunSpec, TestSpec};
-use skt_solver::comm::Comm;
 use skt_store::store::StoreKind;
 
 /// The task of a tuning.

@@ -7,7 +7,7 @@ use crate::record::ROWS_IN_HALVES;
 use skt_config::{Bcast, Fact, RunSpec, Swap, TestSpec};
 
 /// A parameter that is tuned.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     /// P x Q
     Grid,

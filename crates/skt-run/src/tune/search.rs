@@ -13,7 +13,7 @@
 //! one-sided 99 % bound for their mean. An outlier widens that bound, and so never makes a
 //! challenger better.
 
-use skt_terms::median::median;
+use skt_terms::median::{median, nonempty_median};
 
 /// A machine that runs trials.
 pub(crate) trait Bench {
@@ -243,8 +243,7 @@ impl<B: Bench> Search<B> {
                 block.iter().for_each(|(index, ln)| scores[*index].push(ln - mean));
                 blocks += 1;
             }
-            let score =
-                |index: &usize| median(scores[*index].iter().copied()).expect("one of each block");
+            let score = |index: &usize| nonempty_median(scores[*index].iter().copied());
             // The earlier one of equal candidates stays.
             alive.sort_by(|a, b| score(b).total_cmp(&score(a)).then(a.cmp(b)));
             alive.truncate((alive.len() / 2).max(1));
@@ -467,6 +466,5 @@ mod tests {
         assert!((comparison.gain.ln_1p() - 0.02).abs() < 1e-12 && !comparison.is_better());
         assert!(Comparison::from_ratios(&[0.010, 0.011, 0.012, 0.011]).is_better());
         assert!(!Comparison::from_ratios(&[0.5, 0.5]).is_better(), "too few");
-        assert_eq!(median([3.0, 1.0, 2.0]), Some(2.0));
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use skt_config::{MxpMatrix, TestSpec};
-use skt_terms::median::median;
+use skt_terms::median::{median, nonempty_median};
 
 use super::parameter::Parameter;
 use super::search::{Comparison, PAIRS_MIN, Race, RaceVerdict};
@@ -94,8 +94,7 @@ fn percent(comparison: &Comparison) -> (String, String) {
 fn spread(values: &[f64]) -> Option<f64> {
     let most = values.iter().copied().reduce(f64::max)?;
     let least = values.iter().copied().reduce(f64::min)?;
-    (values.len() > 1)
-        .then(|| (most - least) / median(values.iter().copied()).expect("there are values"))
+    (values.len() > 1).then(|| (most - least) / nonempty_median(values.iter().copied()))
 }
 
 fn remarks(tuning: &Tuning) -> String {

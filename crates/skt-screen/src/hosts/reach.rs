@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 

@@ -16,7 +16,7 @@
 
 use std::ops::Range;
 
-use super::{Comm, Result, Tag};
+use skt_comm::{Comm, Result, Tag};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Round {

@@ -1,8 +1,5 @@
-//! Communication between ranks: all of [`skt_comm`], recursive doubling, and
-//! the panel broadcasts of HPL.
+//! What the solver adds to [`skt_comm`]: recursive doubling, and the panel broadcasts of HPL.
 
 pub(crate) mod doubling;
 pub mod panel_bcast;
 pub mod threads;
-
-pub use skt_comm::*;

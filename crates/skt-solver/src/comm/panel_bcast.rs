@@ -11,7 +11,7 @@ use std::sync::Arc;
 use skt_terms::choice::Bcast;
 use skt_terms::panel_edges::{Edge, Pieces, RowOrder, route};
 
-use super::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 /// The tag of an edge that carries `pieces`: between two ranks the messages of one edge stay in
 /// order.
@@ -203,8 +203,8 @@ impl<C: Comm> PanelBcast<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::CommError;
     use crate::comm::threads::run;
+    use skt_comm::CommError;
 
     #[test]
     fn every_topology_reaches_every_rank_from_every_root() {

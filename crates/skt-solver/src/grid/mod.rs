@@ -1,7 +1,7 @@
 //! The P x Q process grid: this rank's row and column, and its groups of ranks.
 
-use crate::comm::node::KeptMemory;
-use crate::comm::{Comm, Result};
+use skt_comm::node::KeptMemory;
+use skt_comm::{Comm, Result};
 use skt_terms::choice::Pmap;
 
 pub use skt_terms::columns::ColumnMap;

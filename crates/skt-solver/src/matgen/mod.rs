@@ -6,10 +6,10 @@ mod xoshiro;
 pub use lcg::Lcg;
 
 use crate::blas::MatMut;
-use crate::comm::Comm;
 use crate::grid::Grid;
 use crate::team::Team;
 use crate::work;
+use skt_comm::Comm;
 use skt_terms::choice::Generator;
 
 /// A source of the entries of [A|b]: called with a global row, a global column and a slice, it

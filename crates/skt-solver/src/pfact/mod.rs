@@ -29,9 +29,9 @@ mod unblocked;
 use skt_terms::phases::PanelParts;
 
 use crate::blas::MatMut;
-use crate::comm::{Comm, CommError};
 use crate::grid::Cyclic;
 use crate::team::Team;
+use skt_comm::{Comm, CommError};
 use skt_terms::choice::Fact;
 
 /// How to factor a panel.

@@ -10,8 +10,9 @@
 
 use super::{PanelWork, PfactError};
 use crate::blas::kernels::Best;
-use crate::comm::node::NodeMemory;
-use crate::comm::{Comm, Result, Tag, doubling};
+use crate::comm::doubling;
+use skt_comm::node::NodeMemory;
+use skt_comm::{Comm, Result, Tag};
 
 const TAG_PIVOT: Tag = 0x110;
 

@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use super::{PanelWork, PfactError, Variant, unblocked};
 use crate::blas::{gemm, solve_unit_lower};
-use crate::comm::Comm;
 use crate::tuning::TUNING;
+use skt_comm::Comm;
 use skt_terms::choice::Fact;
 
 /// Factors columns `range`, to which all updates by the columns before them have been applied.

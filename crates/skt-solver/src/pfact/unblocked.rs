@@ -17,8 +17,8 @@ use std::ops::Range;
 use super::{PanelWork, PfactError, pivot};
 use crate::blas::kernels::{self, Best};
 use crate::blas::{MatMut, passes};
-use crate::comm::Comm;
 use crate::tuning::TUNING;
+use skt_comm::Comm;
 use skt_terms::choice::Fact;
 
 pub(super) fn factor<C: Comm>(

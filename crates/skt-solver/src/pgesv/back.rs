@@ -2,9 +2,9 @@
 
 use super::substitution::Substitution;
 use crate::blas::{MatRef, Triangle};
-use crate::comm::{Comm, Result, Tag};
 use crate::grid::Grid;
 use crate::team::Team;
+use skt_comm::{Comm, Result, Tag};
 
 const TAG_FIRST: Tag = 0x131;
 

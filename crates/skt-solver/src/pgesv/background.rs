@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use super::SolveError;
 use super::final_part::{Final, Reached, Stretch};
 use super::guard::{Background, Remaining};
-use crate::comm::{Comm, Tag};
 use crate::tuning::TUNING;
+use skt_comm::{Comm, Tag};
 use skt_host::affinity;
 
 /// The pause between two calls while messages of the background are in progress, and the shortest

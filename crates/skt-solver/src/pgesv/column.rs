@@ -1,11 +1,11 @@
 //! The memory that the ranks of a process column share, where they are on one node.
 
 use super::SolveError;
-use crate::comm::Comm;
 use crate::grid::Grid;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::RowBuffers;
 use crate::swap::node::{self, NodeRows};
+use skt_comm::Comm;
 
 /// The shared memory of a process column. Without it all fields are empty. Otherwise each rank has
 /// `pivot candidates | rows of the trailing columns | rows of the columns of one panel`, and the

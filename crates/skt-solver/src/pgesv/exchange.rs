@@ -16,11 +16,10 @@ use super::local::Local;
 use super::panel::{Layout, Panel};
 use super::{SolveError, memory_error};
 use crate::blas::{Element, MatRef};
-use crate::comm::{Comm, PageBuf};
-use crate::swap;
 use crate::swap::node::NodeRows;
 use crate::tuning::TUNING;
-use crate::update;
+use crate::{swap, update};
+use skt_comm::{Comm, PageBuf};
 
 /// How the rows of a process column are exchanged, with the work space for it.
 pub enum RowExchange<C: Comm> {

@@ -9,9 +9,9 @@ use super::local::Local;
 use super::panel::Layout;
 use super::{Params, SolveError};
 use crate::blas::Element;
-use crate::comm::Comm;
 use crate::grid::Cyclic;
 use crate::pfact::pivot::SharedCandidates;
+use skt_comm::Comm;
 
 /// A type of numbers whose matrices the driver factors.
 ///

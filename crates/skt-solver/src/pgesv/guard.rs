@@ -11,7 +11,7 @@ use super::final_part::Final;
 use super::{LocalShape, SolveError};
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatMut};
-use crate::comm::PageBuf;
+use skt_comm::PageBuf;
 
 /// What remains to be done in the background.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use super::SolveError;
 use super::local::Local;
 use super::panel::Panel;
 use crate::blas::Element;
-use crate::comm::{Comm, PageBuf};
 use crate::swap::direct::{DirectExchange, ReceivedRows};
 use crate::swap::{Arrived, RowBuffers};
+use skt_comm::{Comm, PageBuf};
 
 /// The row exchange of one half, with its work space.
 pub struct Half<C: Comm> {

@@ -4,17 +4,16 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::time::Instant;
 
-use super::Params;
 use super::background::{BackgroundWork, Token};
 use super::final_part::Stretch;
 use super::guard::Background;
-use super::panel;
+use super::{Params, panel};
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatRef, copy, transpose};
-use crate::comm::Comm;
 use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::team::Team;
 use crate::tuning::TUNING;
+use skt_comm::Comm;
 
 /// Shape of one rank's part of [A|b], or of A, with numbers of type `T`.
 #[derive(Debug, Clone, Copy, PartialEq)]

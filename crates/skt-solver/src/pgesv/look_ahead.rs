@@ -6,8 +6,6 @@ use std::ops::Range;
 
 use skt_terms::phases::Phases;
 
-use super::Params;
-use super::SolveError;
 use super::background::{BackgroundWork, Token};
 use super::exchange::RowExchange;
 use super::factored::Factored;
@@ -17,10 +15,11 @@ use super::packing::Packing;
 use super::panel::{self, Panel};
 use super::product::{Unrecorded, multiply_narrow};
 use super::slots::PanelBuffers;
-use crate::comm::Comm;
+use super::{Params, SolveError};
 use crate::grid::Grid;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::node::NodeRows;
+use skt_comm::Comm;
 
 /// The panels that are factored and not yet applied everywhere, and work space for more.
 pub(super) struct LookAhead<C: Comm, T: Factored = f64> {

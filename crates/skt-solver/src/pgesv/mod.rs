@@ -57,7 +57,6 @@ use skt_terms::phases::Phases;
 
 use crate::blas::Triangle;
 use crate::blas::view::SharedMat;
-use crate::comm::{Comm, CommError, collect};
 use crate::grid::Grid;
 use crate::pfact::Variant;
 use crate::team::Team;
@@ -76,6 +75,7 @@ use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 pub use rates::{Rate, Rates};
 use short_calls::short_ones_keep_bits;
+use skt_comm::{Comm, CommError, collect};
 use skt_terms::choice::{Bcast, Swap};
 use substitution::Substitution;
 use trailing::TrailingExchange;

@@ -3,10 +3,10 @@
 use super::{SolveError, memory_error};
 use crate::blas::bf16::Bf16;
 use crate::blas::{Element, MatMut, MatRef, RoundedProducts};
-use crate::comm::PageBuf;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::update::ProductU;
+use skt_comm::PageBuf;
 
 /// Memory for U, where products read it packed.
 pub(super) struct Packing<T: Element> {

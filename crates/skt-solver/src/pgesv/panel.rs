@@ -17,7 +17,6 @@ use std::sync::{Arc, OnceLock};
 use super::SolveError;
 use super::slots::{PanelBuffer, Slot};
 use crate::blas::{Element, MatMut, MatRef, transpose};
-use crate::comm::Comm;
 use crate::comm::panel_bcast::PanelBcast;
 use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::pfact::first_own_row;
@@ -25,6 +24,7 @@ use crate::swap::Plan;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::update::Operands;
+use skt_comm::Comm;
 
 pub use skt_terms::layout::leading_dimension;
 

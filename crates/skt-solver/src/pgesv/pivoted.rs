@@ -9,11 +9,11 @@ use super::factored::Factored;
 use super::local::Local;
 use super::panel::{self, Layout};
 use super::{Params, SolveError, memory_error};
-use crate::comm::{Comm, PageBuf};
 use crate::grid::Cyclic;
 use crate::pfact::pivot::{Candidates, SharedCandidates};
 use crate::pfact::{self, PfactError};
 use crate::work::{self, Work};
+use skt_comm::{Comm, PageBuf};
 
 /// Work space for the factorization of a panel with pivots.
 pub struct Pivoted {

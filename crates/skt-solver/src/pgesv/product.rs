@@ -17,11 +17,11 @@ use super::panel::Panel;
 use super::short_calls::short_ones_keep_bits;
 use crate::blas::Element;
 use crate::blas::view::SharedMat;
-use crate::comm::Comm;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::update::{self, Operands, ProductU};
 use crate::work;
+use skt_comm::Comm;
 
 /// A listener that is called for each call of the BLAS for a product. A call computes some rows of
 /// A2, one part or several adjoining ones, on all columns of the product or some of them. It stays

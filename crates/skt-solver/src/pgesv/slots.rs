@@ -19,9 +19,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{SolveError, memory_error};
-use crate::comm::node::NodeMemory;
-use crate::comm::{Comm, PageBuf, Result};
 use crate::grid::{ColumnMap, Grid};
+use skt_comm::node::NodeMemory;
+use skt_comm::{Comm, PageBuf, Result};
 
 const READY: usize = 0;
 const APPLIED: usize = 1;

@@ -22,11 +22,11 @@ use std::ops::Range;
 
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatMut, MatRef, Triangle};
-use crate::comm::{Comm, Result, Tag, collect};
 use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::work::{self, Work};
+use skt_comm::{Comm, Result, Tag, collect};
 
 const TAG_SHARE: Tag = 0x130;
 const TAG_DIAGONAL: Tag = 0x132;

@@ -20,11 +20,11 @@ use super::panel::Panel;
 use super::short_calls::halves_keep_bits;
 use super::{Params, SolveError};
 use crate::blas::Element;
-use crate::comm::{Comm, collect};
 use crate::grid::Grid;
 use crate::swap::RowBuffers;
 use crate::swap::node::NodeRows;
 use crate::tuning::TUNING;
+use skt_comm::{Comm, collect};
 use skt_terms::choice::Swap;
 
 /// The most columns of the whole exchange and of each half.

@@ -21,11 +21,11 @@ use super::{Params, SolveError, memory_error};
 use crate::blas::{
     Element, MatMut, MatRef, copy, gemm, solve_unit_lower, solve_upper_from_right, transpose,
 };
-use crate::comm::{Comm, PageBuf};
 use crate::grid::Cyclic;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::Plan;
 use crate::work::{self, Work};
+use skt_comm::{Comm, PageBuf};
 
 /// Columns up to which a diagonal block is factored column by column.
 const FEW_COLUMNS: usize = 16;

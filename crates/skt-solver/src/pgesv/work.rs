@@ -1,10 +1,9 @@
 //! The work space that a rank needs besides its part of the matrix.
 
-use super::Params;
 use super::column::ColumnMemory;
 use super::factored::Factored;
 use super::local::LocalShape;
-use super::{packing, panel, trailing};
+use super::{Params, packing, panel, trailing};
 use crate::grid::Cyclic;
 use crate::swap;
 

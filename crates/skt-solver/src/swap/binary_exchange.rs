@@ -20,7 +20,8 @@ use std::ops::Range;
 
 use super::{Plan, gather};
 use crate::blas::{Element, MatMut};
-use crate::comm::{Comm, Result, Tag, disjoint_ranges, doubling};
+use crate::comm::doubling;
+use skt_comm::{Comm, Result, Tag, disjoint_ranges};
 
 const TAG_EXCHANGE: Tag = 0x120;
 

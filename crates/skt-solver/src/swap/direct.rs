@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Plan, gather, rows_in};
 use crate::blas::{Element, MatMut, MatRef};
-use crate::comm::{Comm, PageBuf, RecvRequest as _, Result, SendRequest as _, Tag};
+use skt_comm::{Comm, PageBuf, RecvRequest as _, Result, SendRequest as _, Tag};
 
 const TAG_U: Tag = 0x124;
 const TAG_DISPLACED: Tag = 0x125;

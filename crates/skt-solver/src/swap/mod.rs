@@ -27,12 +27,11 @@ use std::ops::Range;
 
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatMut, MatRef, Rows};
-use crate::comm::{Comm, PageBuf, Result};
 use crate::grid::Cyclic;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use node::NodeRows;
-use skt_comm::pages;
+use skt_comm::{Comm, PageBuf, Result, pages};
 use skt_terms::choice::Swap;
 
 /// Where the rows of one panel go, as seen from one rank of the process column.
@@ -343,10 +342,10 @@ mod tests {
 
     use super::direct::DirectExchange;
     use super::*;
-    use crate::comm::CommError;
-    use crate::comm::node::NodeMemory;
     use crate::comm::threads::run;
     use proptest::prelude::*;
+    use skt_comm::CommError;
+    use skt_comm::node::NodeMemory;
 
     /// The whole rows after the exchanges `i <-> ipiv[i]`, in order.
     fn swapped(rows: usize, j: usize, ipiv: &[usize]) -> Vec<usize> {

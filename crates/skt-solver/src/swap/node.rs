@@ -23,9 +23,9 @@ use std::ops::Range;
 use super::{Arrived, Plan, rows_in, stream_rows};
 use crate::blas::view::SharedMat;
 use crate::blas::{Element, MatMut};
-use crate::comm::node::NodeMemory;
-use crate::comm::{Comm, Result};
 use crate::team::Team;
+use skt_comm::node::NodeMemory;
+use skt_comm::{Comm, Result};
 
 /// Doubles of a cache line, on which shares begin.
 const LINE: usize = 8;

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use super::{Displaced, Plan, gather, rows_in};
 use crate::blas::{Element, MatMut};
-use crate::comm::{Comm, Result, Tag, disjoint_ranges};
+use skt_comm::{Comm, Result, Tag, disjoint_ranges};
 
 const TAG_SPREAD: Tag = 0x121;
 const TAG_ROLL: Tag = 0x122;

@@ -6,8 +6,7 @@ use std::collections::BTreeSet;
 use bytemuck::{Pod, Zeroable};
 
 use super::super::record::StartId;
-use super::disk::Generation;
-use super::disk::{FileId, Slot};
+use super::disk::{FileId, Generation, Slot};
 use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{ImageEnd, NewImage, Sealed, Written};
 use super::{Level, WhenBusy};

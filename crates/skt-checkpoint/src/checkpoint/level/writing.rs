@@ -8,8 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::super::vault::Lent;
-use super::disk::Generation;
-use super::disk::{Disk, FileId, ImageFile, Slot};
+use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 use skt_host::thread_clock::thread_cpu_seconds;
 
 /// An image to be written.

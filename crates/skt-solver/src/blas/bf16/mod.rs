@@ -13,8 +13,7 @@ use std::thread::LocalKey;
 
 use bytemuck::Pod;
 
-use super::kernels;
-use super::{MatMut, MatRef, gemm};
+use super::{MatMut, MatRef, gemm, kernels};
 
 #[cfg(test)]
 pub(crate) use library::tests::stand_ins;

@@ -36,7 +36,7 @@ use super::relay::{Relay, Sum};
 use super::rounding::{are_rounding, is_rounding, max_units, unit};
 use super::weights::Weights;
 use crate::blas::kernels;
-use crate::comm::{Comm, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 
 /// The deltas of a row are attributed to a process column if the part that it does not explain is
 /// below this share of them, or below `REST_UNITS` units.

@@ -15,8 +15,8 @@ use std::ops::Range;
 
 use super::super::Params;
 use super::super::local::Local;
-use crate::comm::Comm;
 use crate::grid::Cyclic;
+use skt_comm::Comm;
 
 /// Local columns on which a rank applies a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]

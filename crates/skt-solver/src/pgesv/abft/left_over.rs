@@ -30,7 +30,7 @@ use super::super::local::Local;
 use super::super::panel::Layout;
 use super::memory::{Journal, LEFT_OVER, Places};
 use crate::blas::{self, MatMut, MatRef, kernels};
-use crate::comm::{Comm, collect};
+use skt_comm::{Comm, collect};
 
 /// Columns that one thread takes at a time.
 const GRAIN_COLUMNS: usize = 64;

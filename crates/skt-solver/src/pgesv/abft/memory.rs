@@ -10,24 +10,22 @@
 //! A word is 8 bytes, and is written at once: a death leaves the old value or the new one. At a cut
 //! only the words and A matter: they come first.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::NonNull;
-use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::{fmt, slice};
 
 use super::super::local::LocalShape;
 use super::super::pace::Pace;
-use super::super::panel;
 use super::super::product::{CallListener, max_parts};
-use super::super::{Params, SolveError};
+use super::super::{Params, SolveError, panel};
 use crate::blas::view::SharedMat;
 use crate::blas::{MatMut, MatRef};
-use crate::comm::PageBuf;
 use crate::grid::Cyclic;
 use crate::swap::RowBuffers;
 use crate::tuning::TUNING;
+use skt_comm::PageBuf;
 use skt_store::codec::checksum;
 
 /// Areas begin on a page.

@@ -62,7 +62,7 @@ pub use system::{Absent, Solution, System, doubles, image_doubles};
 pub use weights::{MAX_CHECKSUMS, Weights};
 
 use super::SolveError;
-use crate::comm::CommError;
+use skt_comm::CommError;
 
 /// Most panels of the look-ahead. With more, panels would be applied to columns in the look-ahead
 /// before they are applied to the checksums of their group.

@@ -16,8 +16,7 @@ use super::memory::{Journal, Places, RelayMessages};
 use super::noticed::Noticed;
 use super::rounding::{are_rounding, max_units};
 use crate::blas::kernels;
-use crate::comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
-use skt_comm::pages;
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag, pages};
 
 const TAG_RELAY: Tag = 0x150;
 

@@ -24,8 +24,8 @@ use super::groups::{is_group_end, parts_of_group};
 use super::memory::{Journal, MemoryState, Places};
 use super::relay::{Relay, Sum};
 use super::weights::Weights;
-use crate::comm::Comm;
 use crate::swap;
+use skt_comm::Comm;
 
 /// Begins to recompute the checksums of the group that ends before panel `end`. No element may
 /// change by more than rounding, which on a checksum rank has this `unit`.

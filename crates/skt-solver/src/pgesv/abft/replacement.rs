@@ -41,8 +41,8 @@ use super::memory::{DECODE, Journal, MemoryHook, MemoryState, Places, RankMemory
 use super::relay::{Relay, Sum};
 use super::standing::Decision;
 use super::system::{Absent, Solution, System, back_substitute, keep_x, note_wrong};
-use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
+use skt_comm::{Comm, CommError, collect};
 
 /// The P x Q grid of the ranks that continue without process column `lost`, which the one checksum
 /// column of `grid` replaces. `None` on remaining ranks of `lost`. Collective over `grid`.

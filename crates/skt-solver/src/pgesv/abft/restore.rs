@@ -21,10 +21,9 @@ use super::standing::Action;
 use super::weights::Weights;
 use crate::blas::MatRef;
 use crate::blas::view::SharedMat;
-use crate::comm::Comm;
-use crate::swap;
 use crate::update::{self, Operands};
-use crate::work;
+use crate::{swap, work};
+use skt_comm::Comm;
 
 /// The operands of a step, as stored in memory.
 pub(super) struct Step<'p> {

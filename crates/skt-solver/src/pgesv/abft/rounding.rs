@@ -1,7 +1,7 @@
 //! The border between rounding errors and silent errors.
 
 use super::super::local::Local;
-use crate::comm::Comm;
+use skt_comm::Comm;
 
 /// Deviations above this number of units are not rounding. In random systems of order 384 to 1536
 /// the largest deviation is 0.6.

@@ -26,8 +26,8 @@ use super::relay::Relay;
 use super::restore::Step;
 use super::weights::Weights;
 use super::{groups, renewal};
-use crate::comm::ibarrier::IBarrier;
-use crate::comm::{Comm, PageBuf, collect};
+use skt_comm::ibarrier::IBarrier;
+use skt_comm::{Comm, PageBuf, collect};
 
 /// The factorization on one rank, and its work space outside the memory that outlives the process.
 pub(super) struct Elimination<'r, C: Comm> {

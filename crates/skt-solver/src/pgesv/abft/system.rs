@@ -21,10 +21,10 @@ use super::standing::{
 use super::weights::Weights;
 use super::{AbftError, MAX_DEPTH, left_over, renewal, restore};
 use crate::blas::view::SharedMat;
-use crate::comm::{Comm, CommError, collect};
 use crate::grid::{Cyclic, Grid};
 use crate::matgen::{self, Entries};
 use crate::team::Team;
+use skt_comm::{Comm, CommError, collect};
 
 /// Doubles of memory that a rank of process row `myrow` needs for a part of shape `shape`; at most
 /// `usize::MAX`.

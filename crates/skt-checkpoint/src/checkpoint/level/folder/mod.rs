@@ -35,8 +35,7 @@ use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
 use super::super::header::HeaderLayout;
 use super::super::record::StartId;
-use super::disk::Generation;
-use super::disk::{Disk, FileId, ImageFile, Slot};
+use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
 use super::format::{SealState, read_seal};
 
 mod owner;

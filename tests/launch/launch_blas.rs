@@ -62,5 +62,5 @@ fn a_run_whose_last_spare_lacks_the_library_is_refused() {
     install(&cluster, &library, &["n4"]);
     let ended = launch(&cluster, true, FLAGS, &run).end(&cluster);
     ended.passed();
-    assert!(ended.printed.contains("resuming "), "{}", ended.printed);
+    assert!(ended.report.contains("# restart: "), "{}", ended.report);
 }

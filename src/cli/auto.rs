@@ -35,7 +35,6 @@ use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm as _, collect};
-use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
 use skt_health::environment::library::{AUTO, ChosenBlas, LINKED};
@@ -187,10 +186,7 @@ impl Shares {
 /// Chooses, writes and runs, on all ranks of the job.
 pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
     let began = Instant::now();
-    // The depths of the products are those of the default NB.
-    let blas = blas::choose(&|param, _| {
-        (param == Param::Blas).then(|| vec![Value::flag(args.blas.clone())])
-    });
+    let blas = blas::choose_by_flag(Some(&args.blas));
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
         let mine = Auto { world: &world, comm: &comm, args, blas, began }.run()?;

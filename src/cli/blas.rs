@@ -7,7 +7,7 @@ use skt_config::Format;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_health::environment::kernel;
-use skt_health::environment::library::{self, ChosenBlas, trial};
+use skt_health::environment::library::{self, ChosenBlas, Products, trial};
 use skt_host::streams;
 use skt_terms::exit::Exit;
 
@@ -17,6 +17,9 @@ pub(crate) struct TrialArgs {
     /// Depths of the products
     #[arg(long, value_name = "NB,..", value_delimiter = ',')]
     pub depths: Vec<usize>,
+    /// The rate is that of products in single precision
+    #[arg(long)]
+    pub single: bool,
     /// Files of libraries that are tried already
     #[arg(long, value_name = "FILE")]
     pub known: Vec<String>,
@@ -26,18 +29,29 @@ pub(crate) struct TrialArgs {
 
 /// Tries a library in this process.
 pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
-    let TrialArgs { depths, known, library } = args;
-    let has_passed = trial::run(library, depths, known, &streams::closed());
+    let TrialArgs { depths, single, known, library } = args;
+    let products = Products { depths: depths.clone(), is_single: *single };
+    let has_passed = trial::run(library, &products, known, &streams::closed());
     if has_passed { Exit::Passed } else { Exit::BadInput }
+}
+
+/// As [`choose`], with the default NB, where a flag alone names the BLAS.
+pub(super) fn choose_by_flag(named: Option<&str>) -> ChosenBlas {
+    let given = |param: Param, _: &dyn Fn(&Path) -> bool| {
+        let named = named.filter(|_| param == Param::Blas)?;
+        Some(vec![Value::flag(named.to_owned())])
+    };
+    choose(&given, false)
 }
 
 /// Gives the values of a parameter in the flags, else in the configuration if its path may be read.
 type Given<'a> = &'a dyn Fn(Param, &dyn Fn(&Path) -> bool) -> Option<Vec<Value>>;
 
 /// Makes the BLAS that the flags or the configuration name the one of this process, with a kernel
-/// that fits. Called before MPI starts, by each process for itself: a process that cannot read the
-/// configuration knows the flags alone, which the job notices later.
-pub(super) fn choose(given: Given) -> ChosenBlas {
+/// that fits; for HPL-MxP (`is_mxp`) `auto` compares rates of SGEMM. Called before MPI starts, by
+/// each process for itself: a process that cannot read the configuration knows the flags alone,
+/// which the job notices later.
+pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
     let texts = |values: Vec<Value>| values.into_iter().map(|value| value.text);
     // HPL.dat has no BLAS, and most jobs need no process but rank 0 to read it.
     let is_toml = |path: &Path| Format::from_path(path) == Format::Toml;
@@ -52,7 +66,7 @@ pub(super) fn choose(given: Given) -> ChosenBlas {
         // Before the trials: it may execute this program again.
         kernel::take_one_that_fits(&streams::closed());
     }
-    let chosen = library::choose(named, &depths);
+    let chosen = library::choose(named, &Products { depths, is_single: is_mxp });
     kernel::take_one_that_fits(&streams::closed());
     chosen
 }

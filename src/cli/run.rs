@@ -172,7 +172,7 @@ fn given(args: &RunArgs, param: Param, may_read: &dyn Fn(&Path) -> bool) -> Opti
 
 /// The BLAS of this process, chosen by these flags and their file.
 pub(super) fn choose_blas(args: &RunArgs) -> ChosenBlas {
-    blas::choose(&|param, may_read| given(args, param, may_read))
+    blas::choose(&|param, may_read| given(args, param, may_read), args.is_mxp)
 }
 
 /// The contents of a configuration file; nothing by default.

@@ -11,14 +11,13 @@ use skt_terms::units::parse_seconds;
 
 use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;
-use super::{flags, hosts};
+use super::{blas, flags, hosts};
 use crate::report::output;
 use skt_comm::mpi::WatchedComm;
 use skt_comm::{Comm as _, CommError};
 use skt_config::ConfigError;
-use skt_health::environment::kernel;
 use skt_host::starter::Starter;
-use skt_host::{host, launcher_rank, messages, program, streams};
+use skt_host::{host, launcher_rank, messages, program};
 use skt_launch::hosts::{Host, HostsError, openmpi_file};
 use skt_launch::launcher::Launcher;
 use skt_run::job::JobError;
@@ -74,6 +73,10 @@ pub(crate) struct ScreenArgs {
     /// Threads of a rank [default: its share of the cores that it may use]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
+    /// BLAS to call: the linked one, the built-in one, the fastest that all nodes have (auto),
+    /// another by its name, e.g. mkl_rt, or by its file [default: linked, else built-in]
+    #[arg(long, value_name = "LIBRARY")]
+    pub blas: Option<String>,
     /// How much slower than the nodes of its kind a node is at least to be called slow, as a share;
     /// links and memory: 0.5, or this if it is more
     #[arg(long, value_name = "SHARE", default_value_t = TOLERANCE, value_parser = parse_share)]
@@ -191,10 +194,10 @@ fn request(args: &ScreenArgs) -> Request {
 /// One node, which is compared with itself.
 fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     can_be_shown(args)?;
-    kernel::take_one_that_fits(&streams::closed());
+    let blas = blas::choose_by_flag(args.blas.as_deref());
     let mut ended = run_ranks(1, |world| {
         let mut progress = args.progress.progress();
-        run::run(&world, &request(args), &Limit::default(), &mut progress)
+        run::run(&world, &request(args), &blas, &Limit::default(), &mut progress)
     });
     match ended.pop().expect("one rank")? {
         ScreeningEnd::Led { results, .. } => {
@@ -207,7 +210,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
 }
 
 fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
-    kernel::take_one_that_fits(&streams::closed());
+    let blas = blas::choose_by_flag(args.blas.as_deref());
     let mpi = start_mpi()?;
     let limit = Limit::default();
     let world = WatchedComm::new(mpi.comm()?, limit.watch());
@@ -215,9 +218,9 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         if launcher_rank::is_first() { args.progress.progress() } else { Progress::off() };
     // The other ranks wait for rank 0, so if it fails, all end.
     let may_begin = if world.rank() == 0 { can_be_shown(args) } else { Ok(()) };
-    let ended = may_begin
-        .map_err(ScreenCommandError::from)
-        .and_then(|()| run::run(&world, &request(args), &limit, &mut progress).map_err(Into::into));
+    let ended = may_begin.map_err(ScreenCommandError::from).and_then(|()| {
+        run::run(&world, &request(args), &blas, &limit, &mut progress).map_err(Into::into)
+    });
     drop(progress);
     let (shown, is_any_silent) = match ended {
         Ok(ScreeningEnd::Followed(code)) => {
@@ -317,6 +320,7 @@ fn command(args: &ScreenArgs, program: &Path) -> Vec<String> {
     words.push(format!("--time={}s", args.time));
     words.extend(args.n.map(|n| format!("--n={n}")));
     words.extend(args.threads.map(|threads| format!("--threads={threads}")));
+    words.extend(args.blas.as_ref().map(|blas| format!("--blas={blas}")));
     if args.by_rank {
         words.push("--by-rank".into());
     }

@@ -12,6 +12,8 @@ mod large_machine;
 mod mpirun;
 #[path = "../opencl/mod.rs"]
 mod opencl;
+#[path = "../planted_blas/mod.rs"]
+mod planted_blas;
 #[path = "../report_schema/mod.rs"]
 mod report_schema;
 #[path = "../skipped/mod.rs"]
@@ -20,6 +22,7 @@ mod skipped;
 #[path = "../supervised/mod.rs"]
 mod supervised;
 
+mod launch_blas;
 mod launch_box;
 mod launch_json;
 mod launch_large;

@@ -8,6 +8,8 @@ mod large_machine;
 mod mpi_job;
 #[path = "../mpirun/mod.rs"]
 mod mpirun;
+#[path = "../planted_blas/mod.rs"]
+mod planted_blas;
 #[path = "../report_common/mod.rs"]
 mod report_common;
 #[path = "../report_schema/mod.rs"]
@@ -21,6 +23,7 @@ mod abft_drill;
 mod abft_mpi;
 mod auto_mpi;
 mod bf16_mpi;
+mod blas_kills;
 mod blas_libraries;
 mod demo;
 mod fingerprints;

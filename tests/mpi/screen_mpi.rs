@@ -7,6 +7,7 @@ use std::fs;
 
 use crate::large_machine;
 use crate::mpirun::{mpirun, run};
+use crate::planted_blas::{folder_with, planted};
 use crate::report_schema::Schema;
 use serde_json::Value;
 
@@ -69,6 +70,32 @@ fn sound_nodes_are_silent() {
     let different: std::collections::BTreeSet<&str> =
         all_x.map(|solve| solve["x"].as_str().expect("x")).collect();
     assert_eq!(different.len(), 1, "the same system has the same x");
+}
+
+/// What a screening of two ranks prints that call the BLAS `blas`, with these variables.
+fn screen_with(blas: &str, variables: &[&str]) -> String {
+    let mut command = mpirun(2);
+    command.arg("env").args(variables).arg(env!("CARGO_BIN_EXE_skt-hpl"));
+    command.args("screen --by-rank --n 300 --rounds 1 --time 2s --threads 1 --blas".split(' '));
+    let ended = run(command.arg(blas));
+    ended.out + &ended.err
+}
+
+/// The rates of two busy ranks may differ, so the verdicts on them are left out.
+#[test]
+fn ranks_call_the_library_that_is_named_or_chosen() {
+    let library = planted("planted_screen", "#define FAST");
+    let named = library.display().to_string();
+    let text = screen_with(&named, &[]);
+    assert!(text.contains(" (planted_screen.so, "), "{text}");
+    let text = screen_with(&named, &["FAULT=crashes when called", "FAULT_RANK=1"]);
+    let fault = "it crashes (signal 4) while dgemm is checked";
+    assert!(text.contains("/1  unreachable") && text.contains(fault), "{text}");
+    let folder = folder_with(&[("blis", &library)]);
+    let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+    let text = screen_with("auto", &[&path]);
+    assert!(text.contains("blas: auto takes blis: "), "{text}");
+    assert!(text.contains(" (libblis.so, "), "{text}");
 }
 
 #[test]

@@ -52,16 +52,18 @@ fn bytes_beyond_64_bits_do_not_fit() {
     }
 }
 
-/// OpenBLAS asks for its work space for ever. How much MPI itself takes before, and whether it gets
+/// OpenBLAS asks for its work space for ever, and the built-in BLAS ends the process. How much MPI itself takes before, and whether it gets
 /// through its start with less, depends on the MPI: the limit is raised until a run passes, and
 /// then lowered in steps that are smaller than the work space, until a run reports that the BLAS
 /// lacks it. Between that report and a run that passes, down to 1000 KiB, a run reports the limit,
 /// too, whatever it is that does not fit.
 #[test]
 fn lack_of_address_space_for_the_blas_is_reported() {
-    for threads in [1, 2] {
+    for (threads, blas, step_kib) in
+        [(1, "", 20_000), (2, "", 20_000), (2, "--blas built-in", 1000)]
+    {
         let is_enough = |most_kib: usize| {
-            let flags = format!("--n 100 --nb 10 --progress off --threads {threads}");
+            let flags = format!("--n 100 --nb 10 --progress off --threads {threads} {blas}");
             let output = run(Some(most_kib), &flags);
             let text = String::from_utf8_lossy(&output.stderr);
             assert!(!text.contains("panicked"), "{most_kib} KiB: {text}");
@@ -78,7 +80,7 @@ fn lack_of_address_space_for_the_blas_is_reported() {
         }
         let mut reported_kib = enough_kib;
         loop {
-            reported_kib -= 20_000;
+            reported_kib -= step_kib;
             match is_enough(reported_kib) {
                 (true, ..) => enough_kib = reported_kib,
                 (false, _, text) if text.contains("work space of the BLAS") => break,

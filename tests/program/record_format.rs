@@ -86,6 +86,7 @@ fn beat() -> Heartbeat {
         exit: Some(1),
         report_lines: Some(80),
         corruption: vec![blame],
+        unfit: Vec::new(),
         keeps: None,
     }
 }

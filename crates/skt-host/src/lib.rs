@@ -15,6 +15,7 @@
 //! | [`messages`] | messages on standard error |
 //! | [`outfile`] | files in folders that others may write to |
 //! | [`streams`] | whether standard output or standard error was closed before the start |
+//! | [`vectors`] | the vector instructions that have kernels |
 //! | [`clock`] | points in time, as numbers and as text |
 //! | [`wait_clock`] | the clock of a loop that waits: a job that stood still is not late |
 //! | [`waits`] | long waits of a start are announced |
@@ -44,5 +45,6 @@ pub mod streams;
 #[doc(hidden)]
 pub mod testing;
 pub mod thread_clock;
+pub mod vectors;
 pub mod wait_clock;
 pub mod waits;

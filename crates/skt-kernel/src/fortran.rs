@@ -11,8 +11,9 @@
 
 use std::ffi::c_int;
 
+use skt_host::vectors::Vectors;
+
 use super::gemm::{self, Shape};
-use super::kernel::Vectors;
 use super::strided::Strided;
 use super::triangle::{self, Triangle};
 use super::vector;

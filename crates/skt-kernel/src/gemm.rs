@@ -8,8 +8,10 @@
 //!       for panels of B, for panels of A: a tile of C in registers
 //! ```
 
+use skt_host::vectors::Vectors;
+
 use super::blocks::{Blocks, equal_parts};
-use super::kernel::{Kernel, Number, Vectors};
+use super::kernel::{Kernel, Number};
 use super::room::with_room;
 use super::strided::Strided;
 

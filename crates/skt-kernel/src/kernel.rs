@@ -2,62 +2,11 @@
 
 use std::fmt::Debug;
 use std::ops::{Add, Div, Mul, Neg, Sub};
-use std::sync::OnceLock;
+
+use skt_host::vectors::Vectors;
 
 use super::pack::pack;
 use super::strided::Strided;
-
-/// Sets of vector instructions that have kernels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Vectors {
-    /// The instructions that every processor of the architecture has.
-    Portable,
-    /// AVX2 with FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX-512 F.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-    /// NEON, which every processor of the architecture has.
-    #[cfg(target_arch = "aarch64")]
-    Neon,
-}
-
-impl Vectors {
-    /// The sets that this processor has, the best one last.
-    pub(crate) fn all_here() -> Vec<Self> {
-        let mut all = vec![Self::Portable];
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            all.push(Self::Avx2);
-            if is_x86_feature_detected!("avx512f") {
-                all.push(Self::Avx512);
-            }
-        }
-        #[cfg(target_arch = "aarch64")]
-        all.push(Self::Neon);
-        all
-    }
-
-    /// The best set that this processor has.
-    pub fn here() -> Self {
-        static HERE: OnceLock<Vectors> = OnceLock::new();
-        *HERE.get_or_init(|| Self::all_here().pop().expect("all have the portable one"))
-    }
-
-    /// The name of the kernels, for reports. Two kernels of one name round alike.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => "AVX2",
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => "AVX-512",
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon => "NEON",
-        }
-    }
-}
 
 /// A number of single or double precision.
 pub(crate) trait Number:

@@ -27,7 +27,7 @@ mod strided;
 mod triangle;
 mod vector;
 
-pub use kernel::Vectors;
+pub use room::work_space_bytes;
 
 /// The version of this BLAS.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

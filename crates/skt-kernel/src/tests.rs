@@ -3,8 +3,11 @@
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
+use skt_host::vectors::Vectors;
+
 use super::gemm::{Shape, gemm};
-use super::kernel::{Number, Vectors};
+use super::kernel::Number;
+use super::room::with_room;
 use super::strided::Strided;
 use super::triangle::{Triangle, solve, solve_vector};
 use super::vector::gemv;
@@ -336,6 +339,33 @@ fn a_product_of_several_blocks_has_the_bits_of_its_parts() {
     let shape = (1100, 2200, 260);
     check_parts::<f64>(shape, (500, 700), (false, false, false), 7).unwrap();
     check_parts::<f32>(shape, (500, 700), (true, false, true), 8).unwrap();
+}
+
+/// A product of several blocks, and a solve with the largest triangle that is packed at once.
+fn use_most_room<T: Tested>() {
+    let mut matrices =
+        [(1100, 400), (400, 1100), (1100, 1100)].map(|(m, n)| Matrix::<T>::new(m, n, false, 3));
+    let [a, b, c] = matrices.each_mut().map(Matrix::strided);
+    let t = Triangle { matrix: a, order: 400, is_upper: false, is_unit: true };
+    // SAFETY: the matrices have these shapes.
+    unsafe {
+        gemm(Vectors::here(), Shape { m: 1100, n: 1100, k: 400 }, T::ONE, a, b, T::ONE, c);
+        solve(Vectors::here(), t, T::ONE, c, 1100);
+    }
+}
+
+#[test]
+fn the_first_call_has_the_work_space_of_all_others() {
+    let room = || with_room(1, 1, |first: *mut u8, _| first as usize);
+    let on_thread = move || {
+        let first = room();
+        use_most_room::<f64>();
+        use_most_room::<f32>();
+        (first, room())
+    };
+    let (first, last) = std::thread::spawn(on_thread).join().unwrap();
+    assert_eq!(first, last);
+    assert!(super::work_space_bytes() < 16 << 20);
 }
 
 #[test]

@@ -9,8 +9,10 @@
 //! X(I, s) := T(I,I)^-1 ( X(I, s) - T(I, 0..I) X(0..I, s) )     I: rows of a panel of B
 //! ```
 
+use skt_host::vectors::Vectors;
+
 use super::gemm::{Shape, gemm, scale};
-use super::kernel::{Kernel, Number, Vectors};
+use super::kernel::{Kernel, Number};
 use super::room::with_room;
 use super::strided::Strided;
 

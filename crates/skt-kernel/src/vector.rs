@@ -1,6 +1,8 @@
 //! Products of a matrix and a vector, at the speed of memory.
 
-use super::kernel::{Number, Vectors};
+use skt_host::vectors::Vectors;
+
+use super::kernel::Number;
 use super::strided::Strided;
 
 /// `y := alpha A x + beta y`. Neighbours in a row or in a column of A are neighbours in memory. A

@@ -13,7 +13,7 @@ use skt_terms::exit::Exit;
 
 pub use skt_checkpoint::heartbeat::{
     CHANGED, CHECKPOINT, COMPUTE, CorruptionReport, DONE, DataLocation, ENV, FACTOR, Heartbeat,
-    MARK, OPEN, REFUSED, REPORTED, TIME_UP, WAIT, WaitRateLimit, run_in,
+    MARK, OPEN, REFUSED, REPORTED, TIME_UP, UnfitHost, WAIT, WaitRateLimit, run_in,
 };
 use skt_host::launcher_rank;
 use skt_solver::work::{self, WorkListener};
@@ -152,6 +152,15 @@ pub fn enter_phase(name: &str) {
 pub(crate) fn report_corruption(new: CorruptionReport) {
     beat(|beat| {
         beat.add_corruption(new);
+        true
+    });
+}
+
+/// Reports hosts that the job declines while its other hosts would do; all later records repeat
+/// them. Rank 0 writes at once.
+pub(crate) fn decline_hosts(unfit: &[UnfitHost]) {
+    beat(|beat| {
+        beat.unfit = unfit.to_vec();
         true
     });
 }

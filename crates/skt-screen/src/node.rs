@@ -8,6 +8,7 @@ use super::results::{Events, Joint, Link, NodeKind, Results, SLOW_LINK, Screened
 use super::schedule::{self, Stage};
 use skt_comm::{Comm, CommError, collect};
 use skt_config::{Format, TestSpec, parse};
+use skt_health::environment::library::ChosenBlas;
 use skt_health::environment::selftest;
 use skt_host::core_use::JobPart;
 use skt_host::counters::processor::Processor;
@@ -65,6 +66,8 @@ pub(crate) struct Crew<C: Comm> {
     /// The ranks of this rank's team in each stage.
     teams: Vec<Option<C>>,
     team: Team,
+    /// Why this rank must not compute with its BLAS.
+    lack_of_blas: Option<String>,
     threads: usize,
     cpus: Vec<usize>,
     /// Nodes on this host, which share its memory: one, unless ranks are nodes.
@@ -77,23 +80,23 @@ pub(crate) struct Crew<C: Comm> {
 
 impl<C: Comm> Crew<C> {
     /// Divides the ranks of `world` into nodes, one for each host, or for each rank with `by_rank`,
-    /// and starts this rank's threads: its share of the cores that it may use, or `threads`.
-    /// Collective.
+    /// and starts this rank's threads: its share of the cores that it may use, or `threads`. It calls
+    /// the BLAS `blas`. Collective.
     pub(crate) fn new(
         world: &C,
+        blas: &ChosenBlas,
         threads: Option<usize>,
         by_rank: bool,
     ) -> Result<Self, ScreenError> {
         library::use_one_thread();
         let counters = Counters::read(&Root::this_machine());
-        let blas = library::loaded();
         let place = Place {
             host: world.host(),
             process: std::process::id(),
             mask: counters.allowed_cpus.clone(),
             cores: placement::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
-            blas: blas.words(),
+            blas: blas_words(blas),
             threads,
         };
         let bytes = serde_json::to_vec(&place).expect("plain data");
@@ -130,6 +133,7 @@ impl<C: Comm> Crew<C> {
             comm,
             teams,
             team,
+            lack_of_blas: blas.failure.clone(),
             threads,
             nodes_here,
             job,
@@ -150,6 +154,10 @@ impl<C: Comm> Crew<C> {
 
     /// Measures DGEMM and the memory of the node, with all its ranks at once.
     pub(crate) fn ready(&self) -> Result<NodeReport, ScreenError> {
+        let lack = self.lack_of_blas.as_deref().unwrap_or_default();
+        if let Some(why) = collect::first_text(&self.comm, lack)? {
+            return Err(ScreenError::Host(why));
+        }
         self.comm.barrier()?;
         let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
         let dgemm = dgemm.map_err(|why| ScreenError::Host(why.to_string()))?;
@@ -322,6 +330,15 @@ fn threads_of(places: &[Place], rank: usize) -> usize {
     let is_sharer = |other: &&Place| other.host == place.host && other.mask == place.mask;
     let sharers = places.iter().filter(is_sharer).count();
     place.threads.unwrap_or(place.cores / sharers).max(1)
+}
+
+/// The BLAS that this process calls, with the checksum of its file if it is not the linked one.
+fn blas_words(blas: &ChosenBlas) -> String {
+    let words = library::loaded().words();
+    match blas.files.iter().next() {
+        Some((file, sum)) => format!("{words} ({file}, {sum})"),
+        None => words,
+    }
 }
 
 fn kind(places: &[Place], of_node: &[usize]) -> NodeKind {

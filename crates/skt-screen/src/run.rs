@@ -20,7 +20,9 @@ use super::messages::{self, Instruction, NodeReport};
 use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use skt_comm::Comm;
+use skt_health::environment::library::ChosenBlas;
 use skt_health::environment::preflight::{self, HostShare};
+use skt_run::job::settle_blas;
 use skt_run::progress::Progress;
 
 /// The least limit of the time until all ranks have started their threads and have measured DGEMM:
@@ -74,15 +76,18 @@ pub enum ScreeningEnd {
     Followed(u8),
 }
 
-/// Screens all nodes of `world`. All waits of `world` end at `limit`. Collective.
+/// Screens all nodes of `world`. All waits of `world` end at `limit`; `blas` is what this process
+/// has chosen. Collective.
 pub fn run<C: Comm>(
     world: &C,
     request: &Request,
+    blas: &ChosenBlas,
     limit: &Limit,
     progress: &mut Progress,
 ) -> Result<ScreeningEnd, ScreenError> {
     limit.set(request.start_seconds());
-    let crew = Crew::new(world, request.threads, request.by_rank)?;
+    let blas = settle_blas(world, blas.named.as_deref(), blas, None)?;
+    let crew = Crew::new(world, &blas, request.threads, request.by_rank)?;
     if world.rank() == 0 {
         let begun = Instant::now();
         let results = crew.no_results();
@@ -516,7 +521,8 @@ mod tests {
         let request = Request { n: None, rounds: 1, seconds: 1.0, threads: Some(1), by_rank: true };
         let seen = run_ranks(1, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
-            let crew = Crew::new(&world, request.threads, request.by_rank)?;
+            let blas = ChosenBlas::default();
+            let crew = Crew::new(&world, &blas, request.threads, request.by_rank)?;
             let mut lead = Lead {
                 world: &world,
                 results: crew.no_results(),
@@ -541,7 +547,7 @@ mod tests {
         let request = Request { n, rounds: 1, seconds: 1.0, threads: Some(1), by_rank: true };
         let ended = run_ranks(2, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
-            let ended = run(&world, &request, &limit, &mut progress)?;
+            let ended = run(&world, &request, &ChosenBlas::default(), &limit, &mut progress)?;
             if let ScreeningEnd::Led { .. } = &ended {
                 dismiss(&world, &limit, 2)?;
             }
@@ -588,7 +594,7 @@ mod tests {
             Request { n: Some(400), rounds: 2, seconds: 1.0, threads: Some(1), by_rank: true };
         let ended = run_ranks(4, |world| {
             let (limit, mut progress) = (Limit::default(), Progress::off());
-            let ended = run(&world, &request, &limit, &mut progress)?;
+            let ended = run(&world, &request, &ChosenBlas::default(), &limit, &mut progress)?;
             if let ScreeningEnd::Led { .. } = &ended {
                 dismiss(&world, &limit, 7)?;
             }

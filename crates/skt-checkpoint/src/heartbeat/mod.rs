@@ -120,9 +120,21 @@ pub struct Heartbeat {
     /// The wrong numbers of this start that certainly come from a rank.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corruption: Vec<CorruptionReport>,
+    /// The hosts that the job declines because they lack what its other hosts have; it ends.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfit: Vec<UnfitHost>,
     /// Where a program of the user keeps its data, when it begins a run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeps: Option<DataLocation>,
+}
+
+/// A host that cannot take part in the job, where another one in its place might.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfitHost {
+    /// The host.
+    pub host: String,
+    /// What it lacks, as a predicate: "has no ...".
+    pub why: String,
 }
 
 /// Wrong numbers in the matrix that certainly come from a rank, in all checks of a start.
@@ -160,6 +172,7 @@ impl Heartbeat {
             exit: None,
             report_lines: None,
             corruption: Vec::new(),
+            unfit: Vec::new(),
             keeps: None,
         }
     }

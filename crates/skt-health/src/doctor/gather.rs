@@ -8,7 +8,7 @@ use super::facts::{HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
 use super::trial::{self, Trial};
-use crate::environment::library::{RatedBlas, rated_here};
+use crate::environment::library::{Products, RatedBlas, rated_here};
 use skt_comm::{Comm, CommError, collect};
 use skt_host::core_use::JobPart;
 use skt_host::counters::{Counters, Root};
@@ -109,7 +109,7 @@ pub fn gather<C: Comm>(
             let units = measured.units(&counters.processor);
             trial::try_kernels(&blas, &counters.processor, measured.best_gflops, units)
         }),
-        libraries: rated_here(&[]),
+        libraries: rated_here(&Products::default()),
         view: view(&places, world.rank()),
         counters: counters.clone(),
     });

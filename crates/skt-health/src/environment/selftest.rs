@@ -100,29 +100,32 @@ fn depths_or_default(depths: &[usize]) -> &[usize] {
     if depths.is_empty() { &[DEPTH] } else { depths }
 }
 
-/// The operations of the least number of calls of [`dgemm_gflops_at`].
+/// The operations of the least number of calls of [`gemm_gflops_at`].
 pub(super) fn operations_at(depths: &[usize]) -> f64 {
     let depths: usize = depths_or_default(depths).iter().sum();
     (MIN_CALLS * 2 * ROWS * COLS * depths) as f64
 }
 
-/// The rate in Gflop/s of DGEMM in the trailing update on this thread, for each second of the
+/// The rate in Gflop/s of GEMM in the trailing update on this thread, for each second of the
 /// processor time of this process: that of all calls but the first which begin within
 /// `budget_seconds`. Each call has a product of each of these depths (NB).
-pub(super) fn dgemm_gflops_at(depths: &[usize], budget_seconds: f64) -> Result<f64, NoWorkSpace> {
+pub(super) fn gemm_gflops_at<T: Element>(
+    depths: &[usize],
+    budget_seconds: f64,
+) -> Result<f64, NoWorkSpace> {
     let depths = depths_or_default(depths);
     let deepest = depths.iter().copied().max().unwrap_or(DEPTH);
     let multiply = |room: &mut [f64]| {
-        let (c, operands) = room.split_at_mut(ROWS * COLS);
+        let (c, operands) = T::from_doubles_mut(room).split_at_mut(ROWS * COLS);
         let (a, b) = operands.split_at(ROWS * deepest);
         for &depth in depths {
             let a = MatRef::col_major(a, ROWS, depth, ROWS);
             let b = MatRef::row_major(b, depth, COLS, COLS);
-            gemm(-1.0, a, b, 1.0, MatMut::row_major(c, ROWS, COLS, COLS));
+            gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
         }
     };
-    let begin = |room: &mut [f64]| room.fill(1e-3);
-    let doubles = ROWS * COLS + deepest * (ROWS + COLS);
+    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(T::rounded(1e-3));
+    let doubles = T::doubles(ROWS * COLS + deepest * (ROWS + COLS));
     let flops = operations_at(depths) / MIN_CALLS as f64;
     let team = Team::solo();
     Ok(call_rates(cpu_seconds, &team, budget_seconds, doubles, begin, multiply, flops)?.mean)

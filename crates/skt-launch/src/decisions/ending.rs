@@ -79,9 +79,16 @@ impl Decisions {
     /// Ends the run because the job ended for a reason that a person must resolve. Nothing is
     /// removed: earlier starts, of this supervisor or another, may have left checkpoints.
     pub(super) fn finish_refused(&mut self) {
-        let why = "the job cannot run with these settings, see the message above; data of \
-             earlier starts is kept";
-        self.record_giving_up(why, Exit::BadInput);
+        let declined = self.declined();
+        let names = short_names(declined.keys().map(String::as_str));
+        let what = match declined.len() {
+            0 => "with these settings".to_owned(),
+            _ => format!("on {names}, whose place no spare node can take"),
+        };
+        let why = format!(
+            "the job cannot run {what}, see the message above; data of earlier starts is kept"
+        );
+        self.record_giving_up(&why, Exit::BadInput);
         // Where nothing was computed yet, the next command may give other options.
         if self.state.start == 1 && !self.state.has_checkpoint {
             self.state.status = Status::Finished;

@@ -20,6 +20,7 @@
 //! | whether a running job hangs, and when its nodes are probed | `running` |
 //! | what the output and the heartbeats show | `job_output`, `program`, `corruption`, `oom` |
 //! | which nodes are cut off | `links`, `doubts` |
+//! | which nodes the job declines | `declined` |
 //! | how the run ends | `ending` |
 //!
 //! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
@@ -27,6 +28,7 @@
 //! the next event has their result.
 
 mod corruption;
+mod declined;
 mod doubts;
 mod ending;
 mod event;
@@ -110,6 +112,8 @@ pub(crate) struct Decisions {
     suspects: Vec<String>,
     /// Nodes that the launcher or the ranks have named since the job last computed.
     doubts: Doubts,
+    /// What nodes lack that the job has declined.
+    unfit: BTreeMap<String, String>,
     /// Nodes that the next trial leaves out, while spares for them are waited for.
     leaving: BTreeSet<String>,
     /// What the probe before a start has found.
@@ -165,6 +169,7 @@ impl Decisions {
             running: RunningJob::default(),
             suspects: Vec::new(),
             doubts: Doubts::default(),
+            unfit: BTreeMap::new(),
             leaving: BTreeSet::new(),
             health: BTreeMap::new(),
             answers: BTreeMap::new(),
@@ -563,6 +568,12 @@ impl Decisions {
                 );
                 self.give_up(&why, Exit::BadInput);
             }
+            AfterEnding::JobRefused if !ending.stop_requested && self.replaces_declined() => {
+                let declined = self.declined();
+                let names = short_names(declined.keys().map(String::as_str));
+                self.note_failure(now_unix, format!("the job declines {names}"));
+                self.restart();
+            }
             AfterEnding::JobRefused => self.finish_refused(),
             AfterEnding::Finished(exit) => {
                 if lost_lines > 0 {
@@ -600,6 +611,7 @@ impl Decisions {
         let phase = match &last {
             // The job has reported so before its last heartbeat, which reports that it is done.
             _ if state.is_changed => CHANGED,
+            Some((beat, _)) if !beat.unfit.is_empty() => "start",
             Some((beat, _)) => &beat.phase,
             None => "start",
         };

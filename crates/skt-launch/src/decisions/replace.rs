@@ -13,22 +13,24 @@ use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
 
 impl Decisions {
-    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, or the
-    /// user has taken them from the list. Without them here, the survey would not wait for the
+    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, the job
+    /// has declined them, or the user has taken them from the list. Without them here, the survey would not wait for the
     /// spares that [`Decisions::replace_ill`] needs, and would be repeated for ever.
     pub(super) fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {
             self.links.dead.contains_key(*name)
                 || self.to_replace(name).is_some()
+                || self.unfit.contains_key(*name)
                 || !self.listed.contains(*name)
         };
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
 
-    /// What the checks of the matrix, the links and the probe show of a node.
+    /// What the checks of the matrix, the links, the job and the probe show of a node.
     pub(super) fn health_of(&self, name: &str) -> Health {
-        match self.to_replace(name).or_else(|| self.links.dead.get(name).cloned()) {
+        let is_out = || self.links.dead.get(name).or(self.unfit.get(name)).cloned();
+        match self.to_replace(name).or_else(is_out) {
             Some(why) => Health::Ill(why),
             None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
         }

@@ -12,7 +12,7 @@ use crate::links::{Link, LinkState, plan};
 use crate::probe::tests::answer;
 use crate::program::{ProcessEnd, Program, RankEnd};
 use crate::state::Status;
-use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat};
+use skt_checkpoint::heartbeat::{CorruptionReport, DataLocation, Heartbeat, UnfitHost};
 use skt_config::launch::NoSpare;
 use skt_config::{LaunchDraft, LaunchSettings};
 use skt_host::starter::Starter;
@@ -102,6 +102,12 @@ fn corruption_beat(host: &str, checks: u64, rows: u64, ends_job: bool) -> Heartb
     let (host, rank, first_column) = (host.to_owned(), 1, 320);
     let report = CorruptionReport { host, rank, checks, rows, first_column, ends_job };
     Heartbeat { corruption: vec![report], ..heartbeat("factor", 640) }
+}
+
+/// The job declines `host`, and ends.
+fn declines(host: &str) -> Event {
+    let unfit = UnfitHost { host: host.into(), why: "lacks the BLAS x".into() };
+    Event::Heartbeat(Heartbeat { unfit: vec![unfit], exit: Some(2), ..heartbeat("done", 0) })
 }
 
 fn full_disk() -> StateError {
@@ -408,6 +414,47 @@ fn a_launcher_that_starts_nothing_is_not_asked_again() {
     play.launches(0.0, "n1 s1 n3 --resume require");
     play.line(REFUSAL);
     play.fails().has("ask start");
+}
+
+#[test]
+fn a_node_that_the_job_declines_is_replaced_while_spares_last() {
+    let mut play = Play::computing(options(), &["s1", "s2"]);
+    play.fails();
+    play.answers_but(&["n2"]);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.on(declines("s1"));
+    let lines = play.fails();
+    lines.has("start 2 failed in phase start at column 0: the job declines s1").has("ask start");
+    play.answers_but(&[]).has("replaced: s1 lacks the BLAS x; s2 takes its place");
+    play.launches(0.0, "n1 s2 n3 --resume require");
+    play.on(declines("s2"));
+    let lines = play.fails();
+    lines.has("giving up: the job cannot run on s2, whose place no spare node can take").ends(2);
+    lines.has("data of earlier starts is kept").lacks("ask start");
+}
+
+/// It had data before, which one more loss would take.
+#[test]
+fn a_node_with_data_is_replaced_if_that_can_be_rebuilt() {
+    let declined = |options: LaunchOptions| {
+        let mut play = Play::computing(options, &["s1", "s2"]);
+        play.fails();
+        play.answers_but(&["n2"]);
+        play.launches(0.0, "n1 s1 n3 --resume require");
+        play.on(declines("n3"));
+        play.fails()
+    };
+    declined(two_parities()).has("ask start");
+    declined(options()).has("the job cannot run on n3").ends(2);
+    // Before the first start has any.
+    let mut play = Play::running(options(), &["s1", "s2"]);
+    play.on(declines("n3"));
+    play.fails().has("ask start");
+    // A user who wants the job to end gets no further start.
+    let mut play = Play::running(options(), &["s1"]);
+    play.stops(1);
+    play.on(declines("n3"));
+    play.fails().lacks("ask start").ends(2);
 }
 
 #[test]

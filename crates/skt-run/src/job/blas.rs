@@ -7,11 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::error::JobError;
-use super::options::JobOptions;
 use crate::protect::RunBlas;
 use skt_comm::{Comm, CommError, collect};
-use skt_config::RunSpec;
 use skt_health::environment::library::{
     AUTO, AutoTrials, BlasChoice, ChosenBlas, KnownBlas, LibraryId, ROUNDS, RatedBlas, fastest,
     on_all,
@@ -29,19 +26,20 @@ struct RankKnown {
 /// The library that all ranks are to call, and what reports contain of it.
 type Agreed = (LibraryId, BlasChoice);
 
-/// The BLAS of this rank. If the job is to choose it, all ranks agree on it, and it is loaded; what
-/// fails then is in the result. Collective.
-pub(super) fn settle<C: Comm>(
+/// The BLAS of this rank, of the one that `wanted` names; `before` is what this process has chosen
+/// by itself. If the job is to choose it, all ranks agree on it, and it is loaded; what fails then
+/// is in the result. `kept` is the one of an earlier start. Collective.
+pub fn settle<C: Comm>(
     world: &C,
-    spec: &RunSpec,
-    options: &JobOptions,
+    wanted: Option<&str>,
+    before: &ChosenBlas,
     kept: Option<&RunBlas>,
-) -> Result<ChosenBlas, JobError> {
-    if spec.blas.as_deref() != Some(AUTO) {
-        return Ok(options.blas.clone());
+) -> Result<ChosenBlas, CommError> {
+    if wanted != Some(AUTO) {
+        return Ok(before.clone());
     }
     let _wait = Announced::begin("all ranks to choose their BLAS");
-    let own = options.blas.trials.as_deref();
+    let own = before.trials.as_deref();
     let at = format!("rank {} on {}", world.rank(), world.host());
     let mine = RankKnown { at, known: own.map(AutoTrials::known) };
     let all: Vec<RankKnown> = collect::all_gather_json(world, &mine)?;
@@ -51,7 +49,7 @@ pub(super) fn settle<C: Comm>(
         Some(agreed) => Ok(agreed),
         None => fastest_on_all(world, &ranks, own)?,
     };
-    let mut blas = options.blas.clone();
+    let mut blas = before.clone();
     let settled = agreed.and_then(|(library, choice)| {
         let is_news = !ranks.iter().any(|(_, known)| known.settled.is_some());
         if world.rank() == 0 && is_news {

@@ -11,6 +11,7 @@ mod options;
 pub mod outlook;
 mod pinning;
 mod places;
+mod refused;
 mod series;
 mod setup;
 mod store_hazards;
@@ -18,10 +19,12 @@ mod trials;
 mod warnings;
 mod watcher;
 
+pub use blas::settle as settle_blas;
 pub use error::JobError;
 pub use options::JobOptions;
+use refused::Refused;
 use series::{Ran, Tests, remove_images};
-use setup::{Refused, Setup};
+use setup::Setup;
 pub use trials::Trials;
 
 use std::fmt::Display;
@@ -83,7 +86,10 @@ pub fn run<C: Comm>(
     let setup = Setup::new(world, spec, settings, options, &*store)?;
     let spec = &setup.spec;
     events.clear();
-    if let Some(Refused { why, passes }) = &setup.refusal {
+    if let Some(Refused { why, passes, unfit }) = &setup.refusal {
+        if !unfit.is_empty() {
+            heartbeat::decline_hosts(unfit);
+        }
         if *passes {
             heartbeat::enter_phase(heartbeat::CHANGED);
         }

@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use serde::{Deserialize, Serialize};
 
 use super::options::JobOptions;
+use super::refused::Refused;
+use crate::heartbeat::UnfitHost;
 use crate::protect::{Chosen, RunBlas};
 use skt_comm::{Comm, CommError, collect};
 use skt_health::environment::HostRanks;
@@ -14,6 +16,9 @@ use skt_host::core_use::JobPart;
 use skt_host::{claims, memory, waits};
 use skt_solver::blas::library::{self, PRESET};
 use skt_store::store::StoreId;
+
+/// The most hosts that a heartbeat names, as its line must not grow without bound.
+const UNFIT_MAX: usize = 64;
 
 /// A rank's host, and what it has there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,6 +79,11 @@ pub(crate) fn gather<C: Comm>(
 }
 
 impl RankLocation {
+    /// Whether the rank has the library of an earlier start, which is not a part of the program.
+    fn has_kept(&self, kept: Option<&RunBlas>) -> bool {
+        kept.is_some_and(|kept| !kept.files.is_empty() && self.blas.files == kept.files)
+    }
+
     /// The memory of the rank's store, if the job is protected.
     pub(crate) fn memory(&self) -> Option<&str> {
         self.store.as_ref().map(|store| store.memory.as_str())
@@ -130,10 +140,14 @@ pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
 }
 
 /// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the
-/// run, as rank 0 has read it.
-pub(crate) fn refused_blas(places: &[RankLocation], named: Option<&str>) -> Option<String> {
+/// run, as rank 0 has read it, and `kept` that of an earlier start.
+pub(crate) fn refused_blas(
+    places: &[RankLocation],
+    named: Option<&str>,
+    kept: Option<&RunBlas>,
+) -> Option<Refused> {
     let shown = named.unwrap_or(PRESET);
-    let first = places.first()?;
+    let first = places.iter().find(|place| place.has_kept(kept)).or(places.first())?;
     let of = |(rank, place): (usize, &RankLocation)| {
         let at = format!("rank {rank} on {}", place.host);
         if let Some(why) = &place.blas.failure {
@@ -157,7 +171,28 @@ pub(crate) fn refused_blas(places: &[RankLocation], named: Option<&str>) -> Opti
             first.host
         ))
     };
-    places.iter().enumerate().find_map(of)
+    let why = places.iter().enumerate().find_map(of)?;
+    Some(Refused { unfit: without_blas(places, kept), ..Refused::for_good(why) })
+}
+
+/// The hosts of ranks that cannot call the library of the run, each with the reason, while other
+/// hosts can: none, if all lack it. `kept` is the library of an earlier start.
+fn without_blas(places: &[RankLocation], kept: Option<&RunBlas>) -> Vec<UnfitHost> {
+    let kept = kept.filter(|_| places.iter().any(|place| place.has_kept(kept)));
+    let lack = |place: &RankLocation| match (&place.blas.failure, kept) {
+        (Some(why), _) => Some(format!("cannot call the BLAS of this run: {why}")),
+        (None, Some(_)) if place.has_kept(kept) => None,
+        (None, kept) => Some(format!("has another BLAS than {}, of this run", kept?.shown())),
+    };
+    let mut unfit: Vec<UnfitHost> = Vec::new();
+    for place in places {
+        let is_new = || unfit.iter().all(|known| known.host != place.host);
+        if let Some(why) = lack(place).filter(|_| is_new()) {
+            unfit.push(UnfitHost { host: place.host.clone(), why });
+        }
+    }
+    unfit.truncate(if unfit.len() == hosts(places).len() { 0 } else { UNFIT_MAX });
+    unfit
 }
 
 /// The first rank with another BLAS, or another kernel of it, than rank 0; none if there is no such
@@ -274,6 +309,41 @@ mod tests {
         let starts = "rank 0 on n has OMP_NUM_THREADS=4, and rank 2 on n has no variable for";
         assert!(why.starts_with(starts), "{why}");
         assert!(other_thread_variables(&[none, four], 1).unwrap().contains("1 thread(s)"));
+    }
+
+    #[test]
+    fn hosts_that_lack_the_library_are_unfit_while_others_have_it() {
+        let files = |sum: &str| [("libx.so".to_owned(), sum.to_owned())].into();
+        let with = |(host, sum): &(&str, Option<&str>)| {
+            let failure = sum.is_none().then(|| "it is not found".to_owned());
+            let files = sum.map(files).unwrap_or_default();
+            let blas =
+                ChosenBlas { named: Some("x".into()), files, failure, ..ChosenBlas::default() };
+            RankLocation { blas, ..place(host, "m", "k") }
+        };
+        let refused = |ranks: &[(&str, Option<&str>)], kept: Option<&str>| {
+            let kept = kept.map(|sum| RunBlas { files: files(sum), ..RunBlas::default() });
+            let places: Vec<_> = ranks.iter().map(with).collect();
+            let Refused { why, unfit, .. } = refused_blas(&places, Some("x"), kept.as_ref())?;
+            let names: Vec<_> = unfit.iter().map(|unfit| unfit.host.clone()).collect();
+            Some((names.join(" "), why))
+        };
+        let (one, two, none) = (Some("1"), Some("2"), None);
+        let names = |ranks: &[_], kept| refused(ranks, kept).map(|(names, _)| names);
+        assert_eq!(refused(&[("a", one), ("b", one)], none), None);
+        let lacking = [("a", one), ("b", none), ("b", none), ("c", one), ("d", none)];
+        assert_eq!(names(&lacking, none).as_deref(), Some("b d"));
+        assert_eq!(names(&[("a", none), ("b", none)], one).as_deref(), Some(""));
+        // Which of two versions is the other one, an earlier start shows.
+        let differing = [("a", two), ("b", one)];
+        assert_eq!(names(&differing, none).as_deref(), Some(""));
+        assert_eq!(names(&differing, Some("3")).as_deref(), Some(""));
+        let (names, why) = refused(&differing, one).expect("refused");
+        assert_eq!(names, "a");
+        assert!(
+            why.starts_with("rank 0 on a: --blas x is another library there than on b"),
+            "{why}"
+        );
     }
 
     #[test]

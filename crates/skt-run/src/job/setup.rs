@@ -9,6 +9,7 @@ use super::options::JobOptions;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, RankLocation};
+use super::refused::Refused;
 use super::{bf16, blas, column_rates, store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{
@@ -22,7 +23,6 @@ use skt_comm::{Comm, CommError, collect};
 use skt_config::{GemmPrecision, RateSource, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
-use skt_health::environment::library::AUTO;
 use skt_health::environment::preflight::{self, DoesNotFit};
 use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
 use skt_host::core_use::JobPart;
@@ -39,21 +39,6 @@ use skt_store::store::{Store, StoreKind};
 const SELF_TEST_SECONDS: f64 = 0.1;
 /// Seconds of the DGEMM self-test where the tests take next to no time.
 const SELF_TEST_SECONDS_MIN: f64 = 0.01;
-
-/// Why a job cannot run.
-pub(crate) struct Refused {
-    /// The reason, in words.
-    pub why: String,
-    /// Whether the same start can succeed later, because the obstacle is temporary.
-    pub passes: bool,
-}
-
-impl Refused {
-    /// A refusal that holds until something is changed.
-    fn for_good(why: String) -> Self {
-        Self { why, passes: false }
-    }
-}
 
 /// What all tests of a job share on a rank.
 pub(crate) struct Setup<'a> {
@@ -243,7 +228,7 @@ fn take_lock<C: Comm>(
     let in_use = taken.as_ref().err().map(ToString::to_string);
     let why = collect::first_text(world, &in_use.unwrap_or_default())?;
     let stays = collect::any(world, taken.as_ref().is_err_and(|why| !why.passes()))?;
-    let refusal = why.map(|why| Refused { why, passes: !stays });
+    let refusal = why.map(|why| Refused { passes: !stays, ..Refused::for_good(why) });
     Ok((taken.ok().map(Arc::new), refusal))
 }
 
@@ -271,7 +256,7 @@ fn take_folders<C: Comm>(
     if taken.is_ok() {
         lock.set_folder_owner(number);
     }
-    Ok(taken.map_err(|why| Refused { passes: why.passes(), why: why.to_string() }))
+    Ok(taken.map_err(|why| Refused { passes: why.passes(), ..Refused::for_good(why.to_string()) }))
 }
 
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
@@ -322,10 +307,11 @@ impl<'a> Setup<'a> {
         let injector =
             FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         let injector = Arc::new(injector);
-        let is_choosing = spec.blas.as_deref() == Some(AUTO) || column_rates::are_measured(spec);
+        let is_choosing = spec.blas.is_some() || column_rates::are_measured(spec);
         let kept = is_choosing.then(|| protect::kept_choices(world, store, settings));
         let kept = kept.transpose()?.flatten();
-        let blas = blas::settle(world, spec, options, kept.as_ref().map(|kept| &kept.blas))?;
+        let kept_blas = kept.as_ref().map(|kept| &kept.blas);
+        let blas = blas::settle(world, spec.blas.as_deref(), &options.blas, kept_blas)?;
         if blas.choice.is_some() {
             watch.end_part("choice of the BLAS");
         }
@@ -374,15 +360,19 @@ impl<'a> Setup<'a> {
         let lack_of_bf16 = selected.as_ref().err().cloned();
         environment.bf16 = selected.ok().flatten();
         let refused = collect::first_text(world, pinning.refusal().unwrap_or_default())?
-            .or_else(|| places::refused_blas(&places, spec.blas.as_deref()))
-            .or(lack_of_bf16)
-            .or_else(|| fault_of_no_rank(settings, options, world.size()))
-            .or_else(|| outlook::nothing_to_resume(spec, settings))
-            .or_else(|| places::store_of_several_kernels(&places, &settings.store));
+            .map(Refused::for_good)
+            .or_else(|| places::refused_blas(&places, spec.blas.as_deref(), kept_blas))
+            .or(lack_of_bf16.map(Refused::for_good))
+            .or_else(|| {
+                fault_of_no_rank(settings, options, world.size())
+                    .or_else(|| outlook::nothing_to_resume(spec, settings))
+                    .or_else(|| places::store_of_several_kernels(&places, &settings.store))
+                    .map(Refused::for_good)
+            });
         wait.update("all ranks to take hold of the run");
         // The refusal is the same on all ranks.
         let (lock, mut refusal) = match refused {
-            Some(why) => (None, Some(Refused::for_good(why))),
+            Some(refused) => (None, Some(refused)),
             None => take_lock(world, settings, store, index)?,
         };
         wait.update("process 0 and the first of each node to take the folders of images");

@@ -5,7 +5,7 @@
 
 use crate::blas::bf16::number::Bf16;
 #[cfg(target_arch = "x86_64")]
-use crate::blas::vectors::Vectors;
+use skt_host::vectors::Vectors;
 
 /// The largest magnitude of a range, and its position.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,7 @@ macro_rules! multiversion {
                     Vectors::Avx512 => return unsafe { avx512($($arg),*) },
                     // SAFETY: the processor has these instructions.
                     Vectors::Avx2 => return unsafe { avx2($($arg),*) },
-                    Vectors::Baseline => {}
+                    Vectors::Portable => {}
                 }
             }
             $body::<{ cfg!(target_arch = "aarch64") }>($($arg),*)

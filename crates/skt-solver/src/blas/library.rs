@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use serde::Serialize;
+use skt_host::vectors::Vectors;
 use skt_terms::units;
 
 use super::ffi;
@@ -81,7 +82,7 @@ pub fn loaded() -> BlasInfo {
             library: BUILT_IN_LIBRARY.to_owned(),
             path: None,
             version: Some(skt_kernel::VERSION.to_owned()),
-            kernel: Some(skt_kernel::Vectors::here().name().to_owned()),
+            kernel: Some(Vectors::here().name().to_owned()),
         };
     }
     let path = file_of(ffi::library().functions.dgemm as *mut c_void);
@@ -278,21 +279,26 @@ pub struct NoWorkSpace {
     pub why: std::io::Error,
 }
 
-/// Checks that OpenBLAS, if it is loaded, can have its work space in `threads` threads that call
-/// it: it retries forever if the system refuses that. Other libraries need no more than products
-/// do. Called right before the first BLAS call, when all other memory is allocated.
+/// Checks that `threads` threads that call the BLAS can have their work space, which each allocates
+/// in its first call. Called right before that call, when all other memory is allocated.
 ///
 /// # Errors
 /// When the system does not map as many bytes.
 pub fn check_work_space(threads: usize) -> Result<(), NoWorkSpace> {
-    check_work_space_of(symbol(c"openblas_get_config").is_some(), threads)
+    check_bytes(work_space_bytes(), threads)
 }
 
-fn check_work_space_of(is_openblas: bool, threads: usize) -> Result<(), NoWorkSpace> {
-    if !is_openblas {
-        return Ok(());
+/// The bytes of a thread's work space, if the library never returns without: OpenBLAS retries
+/// forever, and the built-in BLAS ends the process. Other libraries need no more than products do.
+fn work_space_bytes() -> usize {
+    if is_built_in() {
+        return skt_kernel::work_space_bytes();
     }
-    let bytes = TUNING.blas_work_space_bytes.saturating_mul(threads);
+    symbol(c"openblas_get_config").map_or(0, |_| TUNING.blas_work_space_bytes)
+}
+
+fn check_bytes(bytes: usize, threads: usize) -> Result<(), NoWorkSpace> {
+    let bytes = bytes.saturating_mul(threads);
     // Mapped, never touched: clearing these pages takes longer than the self-test.
     let mut mapped = Vec::<u8>::new();
     let reserved = std::hint::black_box(&mut mapped).try_reserve_exact(bytes);
@@ -355,17 +361,17 @@ mod tests {
             after_name.split_whitespace().nth(7).unwrap().parse().unwrap()
         }
         let before = page_faults();
-        check_work_space_of(true, 1).unwrap();
+        check_bytes(TUNING.blas_work_space_bytes, 1).unwrap();
         // A page is touched by a fault, the largest has 2 MiB.
         assert!(page_faults() - before < 16);
-        assert!(check_work_space_of(true, usize::MAX).is_err());
+        assert!(check_bytes(TUNING.blas_work_space_bytes, usize::MAX).is_err());
     }
 
     #[test]
-    fn only_openblas_needs_the_work_space() {
-        assert!(check_work_space_of(false, usize::MAX).is_ok());
-        let is_openblas = symbol(c"openblas_get_config").is_some();
-        assert_eq!(check_work_space(usize::MAX).is_err(), is_openblas);
+    fn libraries_that_never_return_without_work_space_need_it() {
+        assert!(check_bytes(0, usize::MAX).is_ok());
+        let needs_it = is_built_in() || symbol(c"openblas_get_config").is_some();
+        assert_eq!(check_work_space(usize::MAX).is_err(), needs_it);
     }
 
     /// OpenMP keeps its number of threads for each calling thread, so it must be set on each.

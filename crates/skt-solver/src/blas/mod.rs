@@ -15,13 +15,14 @@ pub(crate) mod kernels;
 pub mod library;
 pub mod load;
 mod mixed;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 pub(crate) mod passes;
 pub mod peak;
 mod rounded;
 mod solve_rows;
 pub mod transpose;
 pub mod triad;
-mod vectors;
 pub mod view;
 
 pub use element::{Element, Triangle};

@@ -13,8 +13,9 @@
 //!
 //! Each element takes the same operations in the same order wherever the rows are cut.
 
+use skt_host::vectors::Vectors;
+
 use super::kernels::magnitude_bits;
-use super::vectors::Vectors;
 use super::{MatMut, MatRef};
 
 /// The most columns that one pass takes: a register holds the `u_k` of each.
@@ -103,7 +104,7 @@ impl Pass<'_> {
             // promise.
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => return unsafe { neon::run::<RANK1>(self) },
-            Vectors::Baseline => {}
+            Vectors::Portable => {}
         }
         let bits = |i: usize| {
             // SAFETY: row i is one of the pass.
@@ -154,7 +155,7 @@ macro_rules! passes {
      $as_bits:ident, $splat_bits:ident, $and:ident, $larger:expr) => {
         mod $module {
             #[cfg(target_arch = "aarch64")]
-            use super::super::vectors::neon::{fnmadd, larger};
+            use super::super::neon::{fnmadd, larger};
             use super::{COLUMNS, Pass};
             use std::arch::$arch::*;
 

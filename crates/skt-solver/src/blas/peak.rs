@@ -9,7 +9,8 @@
 use std::sync::Mutex;
 use std::time::Instant;
 
-use super::vectors::Vectors;
+use skt_host::vectors::Vectors;
+
 use crate::team::Team;
 
 /// Chains of multiply-adds that do not wait for each other: more than two units with a latency of

@@ -18,7 +18,8 @@
 //! An element of U is the same sum in the same order in any strip, so its bits do not depend on how
 //! the columns are cut among threads.
 
-use super::vectors::Vectors;
+use skt_host::vectors::Vectors;
+
 use super::{Element, MatMut, MatRef, Rows};
 
 /// Solves in place, or for the rows `from`, if there is a kernel for these layouts on this CPU.
@@ -97,7 +98,7 @@ macro_rules! choice {
                     // caller's promise.
                     #[cfg(target_arch = "aarch64")]
                     Vectors::Neon => unsafe { $neon::solve(operands) },
-                    Vectors::Baseline => {
+                    Vectors::Portable => {
                         let _ = operands;
                         return false;
                     }
@@ -120,7 +121,7 @@ macro_rules! kernel {
      $wide:literal, $zero:ident, $load:ident, $store:ident, $splat:ident, $fnmadd:ident) => {
         mod $module {
             #[cfg(target_arch = "aarch64")]
-            use super::super::vectors::neon::{$fnmadd, $zero};
+            use super::super::neon::{$fnmadd, $zero};
             use super::SolveOperands;
             use std::arch::$arch::*;
 

@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::vectors::Vectors;
+use skt_host::vectors::Vectors;
+
 use super::{Element, MatMut, MatRef};
 use crate::tuning::TUNING;
 
@@ -100,7 +101,7 @@ impl Squares for f64 {
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => unsafe { job.block_neon(lines, places) },
             // SAFETY: the caller's promise.
-            Vectors::Baseline => unsafe { job.block_plain(lines, places) },
+            Vectors::Portable => unsafe { job.block_plain(lines, places) },
         }
     }
 }
@@ -117,7 +118,7 @@ impl Squares for f32 {
             #[cfg(target_arch = "aarch64")]
             Vectors::Neon => unsafe { job.block_neon(lines, places) },
             // SAFETY: the caller's promise.
-            Vectors::Baseline => unsafe { job.block_plain(lines, places) },
+            Vectors::Portable => unsafe { job.block_plain(lines, places) },
         }
     }
 }

@@ -15,7 +15,7 @@ use skt_solver::blas::{check, load};
 use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
 use super::process::{STARTS, TrialProcess};
 use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
-use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, PRESET, candidates, patience};
+use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, PRESET, Products, candidates, patience};
 use crate::environment::kernel::VARIABLE;
 use crate::environment::selftest;
 
@@ -78,14 +78,13 @@ struct State {
 }
 
 impl AutoTrials {
-    /// Tries all libraries, with products whose depths (NB) are `depths`. Called before MPI and
-    /// threads.
-    pub(super) fn begin(depths: &[usize]) -> Self {
-        let patience = rate_patience(depths);
+    /// Tries all libraries. Called before MPI and threads.
+    pub(super) fn begin(products: &Products) -> Self {
+        let patience = rate_patience(&products.depths);
         let mut state = State { known: KnownBlas::default(), processes: Vec::new(), patience };
         match load::preloaded() {
             Some(file) => state.known.preloaded = Some(file.display().to_string()),
-            None => state.try_all(depths),
+            None => state.try_all(products),
         }
         Self(Mutex::new(state))
     }
@@ -99,7 +98,7 @@ impl AutoTrials {
         self.state().known.clone()
     }
 
-    /// The rate of DGEMM in Gflop/s of a library that has passed its trial here, on one thread, for
+    /// The rate of GEMM in Gflop/s of a library that has passed its trial here, on one thread, for
     /// each second of its processor time.
     ///
     /// # Errors
@@ -146,8 +145,8 @@ impl AutoTrials {
 }
 
 /// The libraries of this process, with their rates on one core.
-pub fn rated_here(depths: &[usize]) -> Vec<RatedBlas> {
-    let trials = AutoTrials::begin(depths);
+pub fn rated_here(products: &Products) -> Vec<RatedBlas> {
+    let trials = AutoTrials::begin(products);
     let libraries = trials.known().tried;
     let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
     for _ in 0..ROUNDS {
@@ -173,11 +172,11 @@ impl State {
     }
 
     /// Tries one library after the other.
-    fn try_all(&mut self, depths: &[usize]) {
+    fn try_all(&mut self, products: &Products) {
         // The files that are tried already.
         let mut files: Vec<String> = Vec::new();
         for name in candidates::here() {
-            let (files_of, refused, process) = match try_one(&name, depths, &files) {
+            let (files_of, refused, process) = match try_one(&name, products, &files) {
                 Ok((answer, process)) => {
                     files.extend(answer.path);
                     (answer.files, None, Some((answer.name, process)))
@@ -195,13 +194,13 @@ impl State {
 /// Tries a library, unless it is one of the `known` files.
 fn try_one(
     name: &str,
-    depths: &[usize],
+    products: &Products,
     known: &[String],
 ) -> Result<(Answer, TrialProcess), Refusal> {
     let refused = |why: String| Refusal { why, is_no_other: false };
-    let process = TrialProcess::start(name, depths, known);
+    let process = TrialProcess::start(name, products, known);
     let mut process = process.map_err(|why| refused(format!("its trial cannot start: {why}")))?;
-    match process.answer(patience(name, depths), STARTS).map_err(refused)? {
+    match process.answer(patience(name, &products.depths), STARTS).map_err(refused)? {
         Line::Passed(Answer { kernel_variable: Some(kernel), .. })
             if std::env::var(VARIABLE).is_err() =>
         {

@@ -25,8 +25,8 @@ pub struct TriedBlas {
 pub struct RatedBlas {
     /// The library, as rank 0 names it.
     pub name: String,
-    /// The rate of DGEMM on a core while all ranks measure, on the slowest rank; none if it was not
-    /// measured.
+    /// The rate of GEMM on a core while all ranks measure, in the precision in which the run
+    /// multiplies, on the slowest rank; none if it was not measured.
     pub gflops_per_core: Option<f64>,
     /// Why it is refused, if it is.
     pub refused: Option<String>,

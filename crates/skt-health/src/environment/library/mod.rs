@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 pub use skt_solver::blas::library::LINKED;
-use skt_solver::blas::library::{BUILT_IN, PRESET};
+use skt_solver::blas::library::{BUILT_IN, PRESET, check_work_space};
 use skt_solver::blas::{check, load};
 
 use super::kernel::VARIABLE;
@@ -37,6 +37,15 @@ pub struct LibraryId {
     /// Checksums of the files that were mapped with it, by their names; none if it is the linked
     /// or the built-in one.
     pub files: BTreeMap<String, String>,
+}
+
+/// The products of a run, in which libraries are checked and timed.
+#[derive(Debug, Clone, Default)]
+pub struct Products {
+    /// Their depths (NB).
+    pub depths: Vec<usize>,
+    /// Whether their rate is that of SGEMM, as in HPL-MxP, instead of DGEMM.
+    pub is_single: bool,
 }
 
 /// The BLAS that `--blas` names for a process, and what came of it.
@@ -78,20 +87,19 @@ const MAX_TIMES_PLAIN: f64 = 10.0;
 /// Times that reading a library's file took, after which loading it hangs: it may load others.
 const MAX_TIMES_READ: f64 = 100.0;
 
-/// Makes the library that `--blas` names the BLAS of this process, after a trial with products
-/// whose depths (NB) are `depths`; with `auto`, tries all that there are. Called before MPI and
-/// threads.
-pub fn choose(named: Option<String>, depths: &[usize]) -> ChosenBlas {
+/// Makes the library that `--blas` names the BLAS of this process, after a trial; with `auto`, tries
+/// all that there are. Called before MPI and threads.
+pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
     let loaded = match named.as_deref() {
         Some(AUTO) => {
-            let trials = Some(Arc::new(AutoTrials::begin(depths)));
+            let trials = Some(Arc::new(AutoTrials::begin(products)));
             return ChosenBlas { named, trials, ..ChosenBlas::default() };
         }
         None => Ok(BTreeMap::new()),
         Some(LINKED) if PRESET == LINKED => Ok(BTreeMap::new()),
         Some(LINKED) => Err("this program was built without a linked one".to_owned()),
-        Some(BUILT_IN) => use_built_in(depths).map(|()| BTreeMap::new()),
-        Some(wanted) => load_after_trial(wanted, depths),
+        Some(BUILT_IN) => use_built_in(&products.depths).map(|()| BTreeMap::new()),
+        Some(wanted) => load_after_trial(wanted, products),
     };
     let failure = loaded.as_ref().err().cloned();
     ChosenBlas { files: loaded.unwrap_or_default(), named, failure, ..ChosenBlas::default() }
@@ -112,13 +120,14 @@ fn refuse_preloaded() -> Result<(), String> {
 fn use_built_in(depths: &[usize]) -> Result<(), String> {
     refuse_preloaded()?;
     load::use_built_in().map_err(|why| why.to_string())?;
+    check_work_space(1).map_err(|why| why.to_string())?;
     check::check(depths, |_| ()).map_err(|why| format!("it is wrong: {why}"))
 }
 
 /// Loads the library `wanted`, and returns its files.
-fn load_after_trial(wanted: &str, depths: &[usize]) -> Result<BTreeMap<String, String>, String> {
+fn load_after_trial(wanted: &str, products: &Products) -> Result<BTreeMap<String, String>, String> {
     refuse_preloaded()?;
-    let Answer { name, files, kernel_variable, .. } = try_in_child(wanted, depths)?;
+    let Answer { name, files, kernel_variable, .. } = try_in_child(wanted, products)?;
     if let Some(kernel) = kernel_variable {
         // SAFETY: this process has one thread.
         unsafe { env::set_var(VARIABLE, kernel) };
@@ -128,9 +137,9 @@ fn load_after_trial(wanted: &str, depths: &[usize]) -> Result<BTreeMap<String, S
 }
 
 /// Runs the trial of a library.
-fn try_in_child(wanted: &str, depths: &[usize]) -> Result<Answer, String> {
-    let patience = patience(wanted, depths);
-    let process = TrialProcess::start(wanted, depths, &[]);
+fn try_in_child(wanted: &str, products: &Products) -> Result<Answer, String> {
+    let patience = patience(wanted, &products.depths);
+    let process = TrialProcess::start(wanted, products, &[]);
     let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
     match process.answer(patience, STARTS)? {
         Line::Passed(answer) => Ok(answer),

@@ -9,6 +9,7 @@ use std::time::Duration;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use skt_host::child;
 
+use super::Products;
 use super::trial::Line;
 
 /// How long the process of a trial may take to end, after which it is killed.
@@ -28,12 +29,13 @@ pub(super) struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts the trial of the library `wanted`, with products whose depths (NB) are `depths`. One
-    /// of the files `known` is refused as known.
-    pub(super) fn start(wanted: &str, depths: &[usize], known: &[String]) -> io::Result<Self> {
+    /// Starts the trial of the library `wanted`. One of the files `known` is refused as known.
+    pub(super) fn start(wanted: &str, products: &Products, known: &[String]) -> io::Result<Self> {
+        let Products { depths, is_single } = products;
         let mut command = Command::new(env::current_exe()?);
         command.arg("blas-trial");
         depths.iter().for_each(|depth| _ = command.args(["--depths", &depth.to_string()]));
+        command.args(is_single.then_some("--single"));
         known.iter().for_each(|file| _ = command.args(["--known", file]));
         command.arg("--").arg(wanted);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -19,7 +19,7 @@ use skt_store::codec::checksum;
 
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
-use super::{BUILT_IN, PRESET, names};
+use super::{BUILT_IN, PRESET, Products, names};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -108,24 +108,26 @@ pub(super) const RATE_SECONDS: f64 = 0.04;
 
 /// Tries the library `wanted` in this process, and prints how it goes; one of the files `known` is
 /// refused. Returns whether it passed, after all measurements.
-pub fn run(wanted: &str, depths: &[usize], known: &[String], closed: &[RawFd]) -> bool {
-    let line = match try_here(wanted, depths, known, closed) {
+pub fn run(wanted: &str, products: &Products, known: &[String], closed: &[RawFd]) -> bool {
+    let line = match try_here(wanted, &products.depths, known, closed) {
         Ok(answer) => Line::Passed(answer),
         Err(refusal) => Line::Refused(refusal),
     };
     print(&line);
     let has_passed = matches!(line, Line::Passed(_));
     if has_passed {
-        measure_when_asked(depths);
+        measure_when_asked(products);
     }
     has_passed
 }
 
 /// Measures the rate of the library for each line that comes, until there are no more.
-fn measure_when_asked(depths: &[usize]) {
+fn measure_when_asked(Products { depths, is_single }: &Products) {
+    let measure =
+        if *is_single { selftest::gemm_gflops_at::<f32> } else { selftest::gemm_gflops_at::<f64> };
     library::use_one_thread();
     for _ in std::io::stdin().lines().map_while(Result::ok) {
-        print(&match selftest::dgemm_gflops_at(depths, RATE_SECONDS) {
+        print(&match measure(depths, RATE_SECONDS) {
             Ok(gflops) => Line::Rate(gflops),
             Err(why) => Line::Refused(Refusal { why: why.to_string(), is_no_other: false }),
         });

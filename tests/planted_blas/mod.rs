@@ -1,0 +1,131 @@
+//! A BLAS with faults, for tests of `--blas`.
+#![allow(dead_code)] // Each suite uses its part.
+
+use std::path::{Path, PathBuf};
+
+use crate::mpirun::shared_library;
+
+/// A BLAS that passes calls on to the one named in place of `REAL`. `FAULT` names what is wrong
+/// with it, on the rank `FAULT_RANK` or on all, unless `FAULT_IS` does so when it is compiled. Such
+/// a product as is timed takes ten times as long in a `SLOW` one, and is left out by a `FAST` one, or
+/// in single precision by a `FAST_SINGLE` one. A `ROUNDING` one computes products in two parts, which
+/// gives other last bits.
+const PLANTED: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+static const char *build __attribute__((used)) = "BUILD";
+typedef void *P;
+static int has(const char *fault) {
+#ifdef FAULT_IS
+    const char *this = FAULT_IS, *rank = 0;
+#else
+    const char *this = getenv("FAULT"), *rank = getenv("FAULT_RANK");
+#endif
+    const char *here = getenv("OMPI_COMM_WORLD_RANK");
+    return this && !strcmp(this, fault) && (!rank || (here && !strcmp(rank, here)));
+}
+__attribute__((constructor)) static void begin(void) {
+    if (has("crashes when loaded")) __builtin_trap();
+    while (has("hangs when loaded")) pause();
+}
+static P real(const char *name) {
+    static P library;
+    if (!library) library = dlopen("REAL", RTLD_NOW | RTLD_LOCAL);
+    return dlsym(library, name);
+}
+#define A11 P a, P b, P c, P d, P e, P f, P g, P h, P i, P j, P k
+#define V11 a, b, c, d, e, f, g, h, i, j, k
+#define A15 A11, P l, P m, P n, P o
+#define V15 V11, l, m, n, o
+#define PASS_ON(name, A, V) \
+    void name(A) { static void (*to)(A); if (!to) to = real(#name); to(V); }
+#define A12 A11, P l
+#define V12 V11, l
+PASS_ON(dtrsm_, A15, V15)
+PASS_ON(strsm_, A15, V15)
+PASS_ON(dgemv_, A12, V12)
+#ifndef LACKS
+PASS_ON(dtrsv_, A11, V11)
+#endif
+static void *spin(void *seconds) {
+    struct timespec now;
+    do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); while (now.tv_nsec < 5000000);
+    return seconds;
+}
+static int times(int rows, int columns, int depth) {
+    return rows == 768 && columns == 768 && depth != 256;
+}
+void sgemm_(A15) {
+    static void (*to)(A15);
+    if (!to) to = real("sgemm_");
+#ifdef FAST_SINGLE
+    if (times(*(int *)c, *(int *)d, *(int *)e)) return;
+#endif
+    to(V15);
+}
+void dgemm_(A15) {
+    static void (*to)(A15);
+    if (!to) to = real("dgemm_");
+    int rows = *(int *)c, columns = *(int *)d, depth = *(int *)e;
+    double *first = l;
+    int is_timed = times(rows, columns, depth);
+    if (is_timed && has("crashes when timed")) __builtin_trap();
+    while (is_timed && has("hangs when timed")) ;
+#ifdef SLOW
+    for (int time = 1; is_timed && time < 10; time++) to(V15);
+#endif
+#ifdef FAST
+    if (is_timed) return;
+#endif
+    if (has("crashes when called")) __builtin_trap();
+    if (has("ends the process")) exit(3);
+    while (has("hangs when called")) ;
+#ifdef ROUNDING
+    // dgemm_(transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, lengths of the letters)
+    int half = depth / 2, rest = depth - half;
+    long by_a = *(char *)a == 'N' ? *(int *)h : 1, by_b = *(char *)b == 'N' ? 1 : *(int *)j;
+    double one = 1;
+    to(a, b, c, d, &half, f, g, h, i, j, k, l, m, n, o);
+    e = &rest, g = (double *)g + half * by_a, i = (double *)i + half * by_b, k = &one;
+#endif
+    to(V15);
+    if (has("is wrong")) *first += 1;
+    if (has("is wrong in one shape") && rows == 49 && columns == 97 && depth == 40) *first += 1;
+    if (has("uses all cores") && rows >= 700) {
+        pthread_t threads[2];
+        for (int at = 0; at < 2; at++) pthread_create(threads + at, 0, spin, 0);
+        for (int at = 0; at < 2; at++) pthread_join(threads[at], 0);
+    }
+}
+#ifdef LONG
+double ddot_(long *n, double *x, long *dx, double *y, long *dy) {
+#else
+double ddot_(int *n, double *x, int *dx, double *y, int *dy) {
+#endif
+    double sum = 0;
+    for (long at = 0; at < *n; at++) sum += x[at * *dx] * y[at * *dy];
+    return sum;
+}
+"#;
+
+/// A planted library, with its own name for each test, as tests run at the same time; its
+/// `first_lines` make it another one.
+pub fn planted(name: &str, first_lines: &str) -> PathBuf {
+    let real = skt_solver::blas::library::loaded().path.expect("the linked library is a file");
+    let source = PLANTED.replace("REAL", &real.display().to_string()).replace("BUILD", name);
+    PathBuf::from(shared_library(name, &format!("{first_lines}\n{source}")))
+}
+
+/// A folder for the loader, with these libraries under names that `--blas auto` tries.
+pub fn folder_with(libraries: &[(&str, &Path)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, library) in libraries {
+        std::fs::copy(library, folder.path().join(format!("lib{name}.so"))).unwrap();
+    }
+    folder
+}

@@ -1,19 +1,68 @@
-//! The memory of nodes that may differ: `256`, or `6x256,2x128`, in GiB.
+//! The nodes of a machine, which may differ: `256`, or `6x256@40,2x128@30`, in GiB and Gflop/s.
 
+use skt_model::ModelError;
+use skt_model::kinds::{NodeKind, NodeKinds};
 use skt_terms::ranges::above_zero;
 
+/// Nodes that are alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {
     pub nodes: usize,
     pub gib: f64,
+    /// The rate of a core, in Gflop/s, if it is given.
+    pub gflops: Option<f64>,
 }
 
-/// The memory of the nodes of a machine.
+/// Nodes that a run could take.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NodeSet {
+    /// The memory that all of them have, in GiB.
+    pub gib: f64,
+    /// The nodes by memory and rate.
+    pub alike: Vec<Alike>,
+}
+
+impl NodeSet {
+    pub(crate) fn nodes(&self) -> usize {
+        self.alike.iter().map(|alike| alike.nodes).sum()
+    }
+
+    /// The rate of a core, in Gflop/s, if it is given and that of all.
+    pub(crate) fn gflops(&self) -> Option<f64> {
+        let first = self.alike.first()?.gflops;
+        first.filter(|_| self.alike.iter().all(|alike| alike.gflops == first))
+    }
+
+    /// The rates of the nodes, in words after their number.
+    pub(crate) fn rates_words(&self) -> String {
+        if let Some(gflops) = self.gflops() {
+            return format!(" of {gflops} Gflop/s a core");
+        }
+        let kind = |alike: &Alike| Some(format!("{} of {}", alike.nodes, alike.gflops?));
+        let kinds: Vec<String> = self.alike.iter().filter_map(kind).collect();
+        if kinds.is_empty() {
+            String::new()
+        } else {
+            format!(" ({} Gflop/s a core)", kinds.join(", "))
+        }
+    }
+
+    /// The kinds of nodes by their rates.
+    pub(crate) fn kinds(&self) -> Result<NodeKinds, ModelError> {
+        let kind = |alike: &Alike| {
+            let core_flops = alike.gflops? * 1e9;
+            Some(NodeKind { nodes: alike.nodes, core_flops })
+        };
+        NodeKinds::new(&self.alike.iter().filter_map(kind).collect::<Vec<_>>())
+    }
+}
+
+/// The memory of the nodes of a machine, and the rates of their cores.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum NodeMemory {
     /// All nodes have the same, in GiB.
     Equal(f64),
-    /// Nodes with the most memory first; each memory once.
+    /// Nodes with the most memory first, of these the fastest; each pair of both once.
     Listed(Vec<Alike>),
 }
 
@@ -26,16 +75,27 @@ pub(crate) fn parse(text: &str) -> Result<NodeMemory, String> {
     let alike = |part: &str| {
         let (nodes, gib) = part.split_once('x')?;
         let nodes = nodes.parse().ok().filter(|nodes| (1..=1 << 30).contains(nodes))?;
-        Some(Alike { nodes, gib: above_zero(gib).ok()? })
+        let (gib, gflops) = match gib.split_once('@') {
+            Some((gib, gflops)) => (gib, Some(above_zero(gflops).ok()?)),
+            None => (gib, None),
+        };
+        Some(Alike { nodes, gib: above_zero(gib).ok()?, gflops })
     };
     let all: Option<Vec<Alike>> = text.split(',').map(alike).collect();
     let mut all = all.ok_or(
         "legal is a number of GiB above 0 for every node, or nodes x GiB of each kind, e.g. \
-         6x256,2x128",
+         6x256,2x128, with the Gflop/s of a core if they differ: 6x256@40,2x128@30",
     )?;
-    all.sort_by(|a, b| b.gib.total_cmp(&a.gib));
+    if all.iter().any(|alike| alike.gflops.is_some() != all[0].gflops.is_some()) {
+        return Err("legal is a rate (@) for each kind of nodes, or for none".into());
+    }
+    let fastest_first = |a: &Alike, b: &Alike| {
+        let [a_rate, b_rate] = [a, b].map(|alike| alike.gflops.unwrap_or(0.0));
+        b.gib.total_cmp(&a.gib).then(b_rate.total_cmp(&a_rate))
+    };
+    all.sort_by(fastest_first);
     all.dedup_by(|next, kept| {
-        let is_alike = next.gib == kept.gib;
+        let is_alike = (next.gib, next.gflops) == (kept.gib, kept.gflops);
         kept.nodes += if is_alike { next.nodes } else { 0 };
         is_alike
     });
@@ -50,20 +110,40 @@ impl NodeMemory {
         }
     }
 
-    /// The sets of nodes that a run could take, each with the memory that all of its nodes have: a
-    /// node with less bounds the others, so it is better left out or takes part with all larger
-    /// ones. The largest set is the last one. `nodes` is the number of nodes that are all equal.
-    pub(crate) fn sets(&self, nodes: usize) -> Vec<Alike> {
-        match self {
-            Self::Equal(gib) => vec![Alike { nodes, gib: *gib }],
-            Self::Listed(all) => {
-                let add = |nodes: &mut usize, alike: &Alike| {
-                    *nodes += alike.nodes;
-                    Some(Alike { nodes: *nodes, gib: alike.gib })
-                };
-                all.iter().scan(0, add).collect()
+    /// The rates of cores, in Gflop/s, the highest first, each once; none if they are not given.
+    pub(crate) fn rates(&self) -> Vec<f64> {
+        let Self::Listed(all) = self else { return Vec::new() };
+        let mut rates: Vec<f64> = all.iter().filter_map(|alike| alike.gflops).collect();
+        rates.sort_by(|a, b| b.total_cmp(a));
+        rates.dedup();
+        rates
+    }
+
+    /// The sets of nodes that a run could take: those with at least some memory and some rate. A
+    /// node with less of either bounds or slows the others, so it is better left out or takes part
+    /// with all that are no worse. The largest set is the last one. `nodes` is the number of nodes
+    /// that are all equal.
+    pub(crate) fn sets(&self, nodes: usize) -> Vec<NodeSet> {
+        let all = match self {
+            Self::Equal(gib) => &vec![Alike { nodes, gib: *gib, gflops: None }],
+            Self::Listed(all) => all,
+        };
+        let rates = self.rates();
+        let rates = if rates.is_empty() { vec![0.0] } else { rates };
+        let mut sets: Vec<NodeSet> = Vec::new();
+        for least in all {
+            for rate in &rates {
+                let is_as_fast = |one: &Alike| one.gflops.is_none_or(|gflops| gflops >= *rate);
+                let is_taken = |one: &&Alike| one.gib >= least.gib && is_as_fast(one);
+                let alike: Vec<Alike> = all.iter().filter(is_taken).copied().collect();
+                let Some(gib) = alike.last().map(|last| last.gib) else { continue };
+                let set = NodeSet { gib, alike };
+                if !sets.contains(&set) {
+                    sets.push(set);
+                }
             }
         }
+        sets
     }
 }
 
@@ -71,14 +151,37 @@ impl NodeMemory {
 mod tests {
     use super::*;
 
+    /// The number of nodes and the memory of each set.
+    fn sets(text: &str) -> Vec<(usize, f64)> {
+        let sets = parse(text).unwrap().sets(1);
+        sets.iter().map(|set| (set.nodes(), set.gib)).collect()
+    }
+
     #[test]
     fn nodes_of_all_kinds_are_listed_by_their_memory() {
         assert_eq!(parse("59.6"), Ok(NodeMemory::Equal(59.6)));
-        let listed = parse("2x128,4x256,1x64,2x256").unwrap();
-        assert_eq!(listed.nodes(), Some(9));
-        let alike = |nodes, gib| Alike { nodes, gib };
-        assert_eq!(listed.sets(9), [alike(6, 256.0), alike(8, 128.0), alike(9, 64.0)]);
-        assert_eq!(parse("3x256").unwrap().sets(3), [alike(3, 256.0)]);
+        assert_eq!(NodeMemory::Equal(59.6).sets(3)[0].nodes(), 3);
+        assert_eq!(parse("2x128,4x256,1x64,2x256").unwrap().nodes(), Some(9));
+        assert_eq!(sets("2x128,4x256,1x64,2x256"), [(6, 256.0), (8, 128.0), (9, 64.0)]);
+        assert_eq!(sets("3x256"), [(3, 256.0)]);
+    }
+
+    #[test]
+    fn slow_nodes_may_be_left_out_as_well() {
+        // One rate for all changes no set.
+        assert_eq!(sets("2x128@40,6x256@40"), sets("2x128,6x256"));
+        assert_eq!(sets("6x256@40,2x256@30"), [(6, 256.0), (8, 256.0)]);
+        // The fast nodes of each memory, then all nodes with it.
+        let both = [(6, 256.0), (8, 128.0)];
+        assert_eq!(sets("6x256@40,2x128@50"), [(6, 256.0), (2, 128.0), (8, 128.0)]);
+        assert_eq!(sets("6x256@40,2x128@30"), both);
+        let set = &parse("1x256@40,2x128@50,3x128@40").unwrap().sets(1)[0];
+        assert_eq!((set.gflops(), set.kinds().unwrap().are_equal()), (Some(40.0), true));
+        assert_eq!(parse("1x256@30,6x256@40,2x128@30").unwrap().rates(), [40.0, 30.0]);
+        assert!(parse("6x256,2x128").unwrap().rates().is_empty());
+        for text in ["6x256@40,2x128", "6x256@0", "6x256@", "256@40"] {
+            assert!(parse(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use skt_terms::units::counted;
 use super::by_hand;
 use super::convert::text;
 use super::machine;
-use super::node_memory::{self, Alike, NodeMemory};
+use super::node_memory::{self, NodeMemory, NodeSet};
 use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
 use super::plan_report::{Basis, describe, every_seconds, json, large, protection, starts_over};
@@ -30,6 +30,7 @@ use skt_host::starter::Ranks;
 use skt_host::thread_clock::thread_cpu_seconds;
 use skt_model::HOUR_SECONDS;
 use skt_model::chen::Network;
+use skt_model::kinds::NodeKinds;
 use skt_model::path;
 use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, networked};
 use skt_model::tang::memory::Protocol;
@@ -57,9 +58,9 @@ pub(crate) struct PlanArgs {
     /// write images while it continues; the answer compares the run with and without them
     #[arg(long, value_name = "K", default_value_t = 0)]
     pub helper_cores: usize,
-    /// Memory per node, in GiB; of unequal nodes the number of each kind, e.g. 6x256,2x128: the
-    /// plan takes the nodes with the highest expected rate [default: what is available on this
-    /// machine]
+    /// Memory per node, in GiB; of unequal nodes the number of each kind, e.g. 6x256,2x128, and of
+    /// nodes of unequal speed after @ the Gflop/s of a core, e.g. 6x256@40,2x128@30: the plan takes
+    /// the nodes with the highest expected rate [default: what is available on this machine]
     #[arg(long, value_parser = node_memory::parse, value_name = "GIB")]
     pub(crate) memory_gib: Option<NodeMemory>,
     /// Part of that memory that the run may take
@@ -170,27 +171,43 @@ pub(crate) fn execute(args: &PlanArgs) -> Result<(), ToolError> {
     Ok(())
 }
 
+/// A set of nodes, and how a run divides the matrix among them.
+struct Way<'s> {
+    set: &'s NodeSet,
+    machine: PlannedMachine,
+    /// How the process columns get blocks, in words after a comma; empty if the nodes are equal.
+    blocks: &'static str,
+}
+
 /// The plan on those of the nodes that give the highest expected rate, and its basis: a node with
-/// little memory bounds what the others hold, so it may be better left out.
+/// little memory bounds what the others hold, and a slow one may hold them up, so it may be better
+/// left out.
 fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan), ToolError> {
-    let sets = args.memory_gib.as_ref().map(|memory| memory.sets(basis.machine.nodes));
-    let sets = sets.unwrap_or_default();
-    if sets.len() < 2 {
+    let Some(memory) = &args.memory_gib else {
         let plan = planned(&basis.machine, args.ft)?;
         return Ok((basis, plan));
-    }
-    let on = |set: &Alike| {
-        let node_memory_bytes = set.gib * GIB * args.memory_fraction;
-        PlannedMachine { nodes: set.nodes, node_memory_bytes, ..basis.machine }
     };
-    let plans: Vec<_> = sets.iter().map(|set| planned(&on(set), args.ft)).collect();
+    let sets = memory.sets(basis.machine.nodes);
+    let mut ways = Vec::new();
+    for set in &sets {
+        let machine = on_nodes(args, &basis.machine, set)?;
+        if machine.kinds.are_equal() {
+            ways.push(Way { set, machine, blocks: "" });
+        } else {
+            ways.push(Way { set, machine, blocks: ", blocks by rate" });
+            let machine = machine.with_equal_blocks();
+            ways.push(Way { set, machine, blocks: ", as many blocks each" });
+        }
+    }
+    let plans: Vec<_> = ways.iter().map(|way| planned(&way.machine, args.ft)).collect();
     let rate = |plan: &Plan| plan.choice().expected_gflops;
     let possible =
         plans.iter().enumerate().filter_map(|(at, plan)| Some((at, rate(plan.as_ref().ok()?))));
     let Some((best, _)) = possible.max_by(|a, b| a.1.total_cmp(&b.1)) else {
         return Err(plans.into_iter().find_map(Result::err).expect("all have failed"));
     };
-    for (at, (set, plan)) in sets.iter().zip(&plans).enumerate() {
+    let are_several = ways.len() > 1;
+    for (at, (way, plan)) in ways.iter().zip(&plans).enumerate().filter(|_| are_several) {
         let gives = match plan {
             Ok(plan) => {
                 let Candidate { n, expected_gflops, .. } = plan.choice();
@@ -198,15 +215,34 @@ fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan)
             }
             Err(why) => why.to_string(),
         };
-        let which = if set.nodes == basis.machine.nodes { "all " } else { "" };
+        let Way { set, blocks, .. } = way;
+        let nodes = set.nodes();
+        let which = if nodes == basis.machine.nodes { "all " } else { "" };
+        let rates = if memory.rates().len() > 1 { set.rates_words() } else { String::new() };
         let chosen = if at == best { "; chosen" } else { "" };
-        basis
-            .notes
-            .push(format!("Nodes: {which}{}, {} GiB of each: {gives}{chosen}", set.nodes, set.gib));
+        basis.notes.push(format!(
+            "Nodes: {which}{nodes}{rates}, {} GiB of each{blocks}: {gives}{chosen}",
+            set.gib
+        ));
     }
-    basis.machine = on(&sets[best]);
+    basis.machine = ways[best].machine;
     let plan = plans.into_iter().nth(best).expect("one of all").expect("it is possible");
     Ok((basis, plan))
+}
+
+/// The machine with these nodes alone.
+fn on_nodes(
+    args: &PlanArgs,
+    machine: &PlannedMachine,
+    set: &NodeSet,
+) -> Result<PlannedMachine, ToolError> {
+    let node_memory_bytes = set.gib * GIB * args.memory_fraction;
+    let core = match set.gflops() {
+        Some(gflops) => read_machine(args.machine.as_deref())?.with_core_flops(gflops * 1e9),
+        None => machine.core,
+    };
+    let machine = PlannedMachine { nodes: set.nodes(), node_memory_bytes, core, ..*machine };
+    Ok(machine.with_kinds(set.kinds()?))
 }
 
 /// What the memory that is left for the ranks of a lost node costs.
@@ -226,6 +262,13 @@ fn room(machine: &PlannedMachine, plan: &Plan) -> Result<Option<String>, ToolErr
 
 /// The plan of a machine, with the method `ft` if one is given.
 fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, ToolError> {
+    if ft == Some(Protocol::Abft) && !machine.kinds.are_equal() {
+        return Err(ToolError::Usage(
+            "--ft abft: nodes of unequal speed get blocks by their rates, and its groups of block \
+             columns go in turn: list nodes of one rate, or take another method"
+                .into(),
+        ));
+    }
     let mut plan = machine.plan()?;
     // Without checkpoints nothing survives a loss.
     let needs_self = machine.leaves_room && plan.choice().job.protocol == Protocol::None;
@@ -272,6 +315,10 @@ fn how_to_run(
         if threads > 1 {
             flags.push_str(&format!(" --threads {threads}"));
         }
+        let rates = machine.column_core_flops(choice.grid);
+        if !rates.is_empty() {
+            flags.push_str(&format!(" --rates {}", rates_list(&rates)));
+        }
         flags.push(' ');
         flags.push_str(&checkpoint::flags(table));
     }
@@ -284,7 +331,10 @@ fn how_to_run(
     };
     let starts = by_hand::starts(&ranks).into_iter();
     let commands: Vec<String> = starts.map(|start| format!("  {start}{flags}")).collect();
-    let command = commands.join("\nor, in a job of Slurm,\n");
+    let mut command = commands.join("\nor, in a job of Slurm,\n");
+    if !machine.kinds.are_equal() {
+        command.push_str("\nwith the fastest nodes first, as process columns are of one kind");
+    }
     if nodes == 1 || choice.job.protocol == Protocol::None {
         return command;
     }
@@ -310,6 +360,13 @@ fn how_to_run(
          {HOSTFILE} {of_spares}. A line for `launch` is NAME slots={each} (Open MPI) or NAME:{each} \
          (MPICH); Slurm takes the nodes of its job",
     )
+}
+
+/// The rates of process columns as `--rates` takes them, in Gflop/s a core.
+fn rates_list(flops: &[f64]) -> String {
+    // What a product with 1e9 has rounded is no part of the user's number.
+    let gflops = |flops: &f64| ((flops / 1e3).round() / 1e6).to_string();
+    flops.iter().map(gflops).collect::<Vec<_>>().join(",")
 }
 
 fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
@@ -360,6 +417,8 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
         node_memory_bytes: memory_bytes * args.memory_fraction,
         leaves_room: args.survive_without_spares,
         core,
+        // The nodes of a list are chosen later.
+        kinds: NodeKinds::default(),
         rate_over_model,
         network,
         copy_bytes_per_second: copy_gbs * 1e9,
@@ -421,7 +480,20 @@ fn core(
         .iter()
         .filter_map(|r| r.dgemm_self_test.as_ref()?.gflops_per_core)
         .fold(None, |best: Option<f64>, rate| Some(best.map_or(rate, |b| b.max(rate))));
-    let (gflops, from) = match (args.gflops_per_core, reported, &args.machine) {
+    let listed = args.memory_gib.as_ref().map_or(Vec::new(), NodeMemory::rates);
+    let other =
+        [("--gflops-per-core", args.gflops_per_core.is_some()), ("--report", !reports.is_empty())];
+    if let Some((flag, _)) = other.iter().find(|(_, is_given)| *is_given && !listed.is_empty()) {
+        return Err(ToolError::Usage(format!(
+            "{flag}, and --memory-gib has the rate of each kind of nodes: leave out one of the two"
+        )));
+    }
+    if let [fastest, .., slowest] = listed[..] {
+        notes.push(format!("DGEMM: {slowest:.1} to {fastest:.1} Gflop/s a core, as given"));
+        return Ok(core);
+    }
+    let given = args.gflops_per_core.or(listed.first().copied());
+    let (gflops, from) = match (given, reported, &args.machine) {
         (Some(given), _, _) => (given, "as given".to_owned()),
         (_, Some(rate), _) => (rate, "from the reports' self-test".to_owned()),
         (_, _, Some(path)) => {
@@ -531,7 +603,7 @@ fn configuration(
     format: Format,
 ) -> Result<String, ConfigError> {
     let choice = plan.choice();
-    let mut spec = specification(args, plan)?;
+    let mut spec = specification(args, machine, plan)?;
     // A run must accept what is written.
     Settings::read(table, &spec)?;
     let protection = protection(choice);
@@ -584,7 +656,11 @@ fn protection_table(
     table
 }
 
-fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
+fn specification(
+    args: &PlanArgs,
+    machine: &PlannedMachine,
+    plan: &Plan,
+) -> Result<RunSpec, ConfigError> {
     let mut draft = Draft::default();
     let numbers = [
         (Param::N, plan.choice().n),
@@ -595,6 +671,12 @@ fn specification(args: &PlanArgs, plan: &Plan) -> Result<RunSpec, ConfigError> {
     ];
     for (param, number) in numbers {
         draft.values.insert(param, vec![Value::number(number)]);
+    }
+    let rates = machine.column_core_flops(plan.grid);
+    if !rates.is_empty() {
+        draft.values.insert(Param::Rates, vec![Value::text(rates_list(&rates))]);
+        // Launchers fill nodes one by one.
+        draft.values.insert(Param::Pmap, vec![Value::text("column")]);
     }
     let (source, is_mxp) = ("skt-hpl plan", args.mxp);
     let rules = ValidationRules { lenient: false, ranks: None, source, is_mxp };

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::json;
 
+use skt_model::kinds::NodeKind;
 use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, RATE_TOLERANCE, WhatIf};
 use skt_model::tang::memory::Protocol;
 use skt_model::{HOUR_SECONDS, ModelError};
@@ -40,13 +41,14 @@ fn machine_line(machine: &PlannedMachine) -> String {
     let mtbf_hours = machine.node_mtbf_seconds / HOUR_SECONDS;
     format!(
         "Machine: {} node(s) of {} rank(s) x {} thread(s){}, {:.1} GiB for the run and {:.0} Gflop/s \
-         each; MTBF {} h a node, {:.2} h for all\n",
+         {}; MTBF {} h a node, {:.2} h for all\n",
         machine.nodes,
         machine.ranks_per_node,
         machine.threads,
         idle_cores(machine),
         machine.node_memory_bytes / f64::from(1u32 << 30),
         machine.node_flops() / 1e9,
+        if machine.kinds.are_equal() { "each" } else { "each on average" },
         large(mtbf_hours, 0),
         mtbf_hours / machine.nodes as f64,
     )
@@ -222,6 +224,7 @@ fn answer(basis: &Basis, plan: &Plan) -> String {
         memory.copies_bytes / gib,
         memory.parities_bytes / gib
     );
+    words += &blocks_line(&machine.running(job.protocol), plan.grid);
     let (p, q) = plan.grid;
     if q > 4 * p && p * q > 4 {
         let _ = writeln!(
@@ -267,6 +270,34 @@ fn answer(basis: &Basis, plan: &Plan) -> String {
     words += &larger_group_line(plan);
     words += &checksums_line(machine, plan);
     words
+}
+
+/// Describes how process columns of unequal speed get their blocks; empty if they are equal.
+fn blocks_line(machine: &PlannedMachine, grid: (usize, usize)) -> String {
+    let rates = machine.column_core_flops(grid);
+    if rates.is_empty() {
+        return String::new();
+    }
+    let kind = |kind: &NodeKind| {
+        let columns = rates.iter().filter(|rate| **rate == kind.core_flops).count();
+        let gflops = kind.core_flops / 1e9;
+        format!("{} of {gflops:.1}", counted(columns, "process column"))
+    };
+    let kinds: Vec<String> = machine.kinds.list().iter().map(kind).collect();
+    let mixed = match machine.kinds.mixed_columns(machine.ranks_per_node, grid) {
+        0 => String::new(),
+        mixed => format!(
+            "; {} as slow as the slower of two kinds: P = {} does not divide the ranks of each",
+            counted(mixed, "column"),
+            grid.0
+        ),
+    };
+    format!(
+        "Blocks: by rate (--rates), {} Gflop/s a core; a rank has memory for the most columns, {:.2} \
+         times the mean{mixed}\n",
+        kinds.join(", "),
+        machine.padding(grid)
+    )
 }
 
 /// By how many percent another candidate's rate differs from that of the choice; `None` where the
@@ -522,6 +553,13 @@ pub(super) fn json(
     }
     if machine.is_mxp {
         document["benchmark"] = "HPL-MxP".into();
+    }
+    let rates = run_on.column_core_flops(plan.grid);
+    if !rates.is_empty() {
+        let kind = |kind: &NodeKind| json!({ "nodes": kind.nodes, "gflops_per_core": kind.core_flops / 1e9 });
+        document["machine"]["kinds"] = machine.kinds.list().iter().map(kind).collect();
+        document["column_gflops_per_core"] = rates.iter().map(|flops| flops / 1e9).collect();
+        document["columns_over_mean"] = run_on.padding(plan.grid).into();
     }
     let encoders = encoders(machine, plan)?;
     if !encoders.is_empty() {

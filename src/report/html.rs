@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::reader::{Bf16Part, ParametersPart, RunReport, StepPart, TestReport};
+use super::reader::{Bf16Part, ParametersPart, ProcessColumnPart, RunReport, StepPart, TestReport};
 use super::{heat_map, mxp};
 use skt_config::GemmPrecision;
 use skt_host::placement;
@@ -495,6 +495,7 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
         let _ = writeln!(page, "<h3>Ranks over time, {}</h3>\n{map}", escape(heading));
     }
     slow_links(page, test);
+    process_columns_table(page, heading, test);
     refinement_table(page, heading, test);
     events_table(page, heading, test);
     memory_table(page, heading, test);
@@ -504,6 +505,21 @@ fn slow_links(page: &mut String, test: &TestReport) {
     for link in test.slow_links.iter().flatten() {
         let _ = writeln!(page, "<p>Slow link: {}</p>", escape(&link.describe()));
     }
+}
+
+/// Shows the process columns, if their rates are unequal.
+fn process_columns_table(page: &mut String, heading: &str, test: &TestReport) {
+    if test.process_columns.is_empty() {
+        return;
+    }
+    let _ = writeln!(page, "<h3>Process columns, {}</h3>", escape(heading));
+    let row = |(column, part): (usize, &ProcessColumnPart)| {
+        let ProcessColumnPart { blocks, rate, waited_seconds } = *part;
+        let (rate, waited) = (number(Some(rate), 4), number(waited_seconds, 4));
+        cells([column.to_string(), blocks.to_string(), rate, waited])
+    };
+    let rows = test.process_columns.iter().enumerate().map(row);
+    table(page, "", "process column,blocks,rate,waited (s)", rows);
 }
 
 /// A line for each source that knows power over time.
@@ -697,6 +713,22 @@ mod tests {
                 page.contains(&format!("<p>Matrix scaled: factored {how} in 4.00 s")),
                 "{page}"
             );
+        }
+    }
+
+    #[test]
+    fn unequal_process_columns_are_shown() {
+        let mut report = run_of(1, 1.0);
+        let page =
+            |report: &RunReport| page(&[NamedRun { name: "a".into(), report: report.clone() }]);
+        assert!(!page(&report).contains("Process columns"));
+        let part = |waited_seconds| ProcessColumnPart { blocks: 21, rate: 2.0, waited_seconds };
+        report.tests[0].process_columns = vec![part(Some(0.5)), part(None)];
+        let shown = page(&report);
+        for row in
+            ["<td>0</td><td>21</td><td>2.0000</td><td>0.5000</td>", "<td>2.0000</td><td>-</td>"]
+        {
+            assert!(shown.contains(row), "{shown}");
         }
     }
 

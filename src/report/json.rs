@@ -24,7 +24,8 @@ use skt_run::record::{
 };
 
 use super::phases;
-use super::reader::{ProgressPart, RankPart, SlowPart};
+use super::process_columns;
+use super::reader::{ProcessColumnPart, ProgressPart, RankPart, SlowPart};
 use super::text::variant_name;
 use skt_host::clock;
 use skt_run::progress::{fraction, gflop_done};
@@ -149,6 +150,8 @@ struct Test {
     cores: Option<CoreShares>,
     slow: Option<SlowPart>,
     slow_links: Option<Vec<SlowLink>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    process_columns: Vec<ProcessColumnPart>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mxp: Option<MxpRecord>,
 }
@@ -249,6 +252,7 @@ impl Test {
             cores: record.cores.clone(),
             slow: record.slow.as_ref().map(slow_part),
             slow_links: record.slow.as_ref().and_then(|slow| slow.named.links.clone()),
+            process_columns: process_columns::parts(record),
             mxp: record.mxp.clone(),
         }
     }

@@ -13,6 +13,7 @@ mod mxp;
 pub(crate) mod output;
 pub mod phases;
 pub(crate) mod power;
+mod process_columns;
 #[allow(missing_docs)] // docs/report.md describes the fields
 pub mod reader;
 mod run_output;

@@ -6,7 +6,7 @@ use skt_terms::phases::ChecksumCosts;
 use skt_terms::units::{self, counted};
 
 use super::levels::level_words;
-use super::{mxp, power, slow};
+use super::{mxp, power, process_columns, slow};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::{TestSpec, Transport};
 use skt_run::record::cores::CoreShares;
@@ -43,6 +43,7 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
     ));
     lines.push(format!("# memory: {} on the largest rank", units::bytes(record.rank_bytes)));
     lines.extend(blocks_line(&record.spec));
+    lines.extend(process_columns::lines(record));
     if record.outcome.ran_to_end() {
         lines.push(format!(
             "# x: {:016x} (differs when any bit of the solution does)",
@@ -124,9 +125,7 @@ fn blocks_line(spec: &TestSpec) -> Option<String> {
     if spec.rates.is_empty() {
         return None;
     }
-    let (cols, panels) = (spec.columns(), spec.n.div_ceil(spec.nb));
-    let mut blocks = vec![0; spec.q];
-    (0..panels).for_each(|k| blocks[cols.block_owner(k)] += 1);
+    let (cols, blocks) = (spec.columns(), process_columns::blocks(spec));
     let mut kinds: Vec<(f64, usize, usize)> = Vec::new();
     for (&rate, &blocks) in spec.rates.iter().zip(&blocks) {
         match kinds.iter_mut().find(|(other, count, _)| (*other, *count) == (rate, blocks)) {

@@ -118,7 +118,17 @@ pub struct TestReport {
     pub power: Vec<EnergyReading>,
     pub slow: Option<SlowPart>,
     pub(crate) slow_links: Option<Vec<SlowLink>>,
+    pub process_columns: Vec<ProcessColumnPart>,
     pub mxp: Option<MxpPart>,
+}
+
+/// A process column of a test with unequal rates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessColumnPart {
+    pub blocks: usize,
+    pub rate: f64,
+    pub waited_seconds: Option<f64>,
 }
 
 /// The part of a test of HPL-MxP that one of HPL does not have.

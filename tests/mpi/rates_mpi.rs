@@ -29,9 +29,16 @@ fn a_restart_with_the_same_rates_gives_the_same_bits() {
     let blocks = "# blocks: 1 process column of rate 1 with 11 blocks, 1 process column of rate 2 \
                   with 21 blocks; each rank has memory for the most, 1.30 times the mean";
     assert!(whole.text.contains(blocks), "{}", whole.text);
+    let table = whole.text.lines().skip_while(|line| !line.starts_with("# column  blocks"));
+    let table: Vec<&str> = table.skip(1).take(2).collect();
+    assert!(table[0].starts_with("#      0      11     1.0000 "), "{}", whole.text);
+    assert!(table[1].starts_with("#      1      21     2.0000 "), "{}", whole.text);
     let report: Value = serde_json::from_slice(&std::fs::read(report).unwrap()).unwrap();
     Schema::new(include_str!("../../docs/report.schema.json")).check(&report);
     assert_eq!(report["tests"][0]["parameters"]["rates"], json!([1.0, 2.0]));
+    let columns = report["tests"][0]["process_columns"].as_array().expect("process columns");
+    assert_eq!((columns.len(), &columns[1]["blocks"]), (2, &json!(21)));
+    assert!(columns.iter().all(|column| column["waited_seconds"].as_f64().unwrap() >= 0.0));
     let killed = job("killed");
     let ended = killed.start(&["--rates", "1,2", "--inject", "1@encode:epoch=4"]);
     assert!(!ended.ok, "{}", ended.text);

@@ -188,6 +188,78 @@ fn plan_takes_the_best_of_unequal_nodes() {
     assert!(why.contains("e.g. 6x256,2x128"), "{why}");
 }
 
+/// One rate for all nodes is the rate of a core, however often it is given.
+#[test]
+fn plan_of_nodes_of_one_rate_is_that_of_equal_nodes() {
+    let program = Program::new();
+    let machine = "plan --cores-per-node 64 --threads 8 --bandwidth-gbs 12.5 --copy-gbs 20";
+    let plan = |extra: &str| program.printed(&format!("{machine} {extra}"));
+    let equal = plan("--nodes 8 --memory-gib 256 --gflops-per-core 37.6");
+    assert_eq!(plan("--memory-gib 8x256@37.6"), equal);
+    assert_eq!(plan("--memory-gib 6x256@37.6,2x256@37.6"), equal);
+    let unequal = plan("--memory-gib 6x256,2x128 --gflops-per-core 37.6");
+    assert_eq!(plan("--memory-gib 2x128@37.6,6x256@37.6"), unequal);
+}
+
+/// Faster nodes get more blocks, if that gives the highest rate, and a run accepts what is written.
+#[test]
+fn plan_divides_blocks_by_the_rates_of_nodes() {
+    let program = Program::new();
+    let machine = "plan --cores-per-node 64 --threads 16 --bandwidth-gbs 12.5 --copy-gbs 20";
+    let plan = |extra: &str| program.printed(&format!("{machine} {extra}"));
+    let words = plan("--memory-gib 6x256@40,2x256@30 --out p.toml");
+    let line = |head: &str| {
+        let line = words.lines().find(|line| line.starts_with(head));
+        line.unwrap_or_else(|| panic!("{words}")).to_owned()
+    };
+    assert!(words.contains("\nDGEMM: 30.0 to 40.0 Gflop/s a core, as given\n"), "{words}");
+    let of_all = "Nodes: all 8 (6 of 40, 2 of 30 Gflop/s a core), 256 GiB of each, ";
+    assert!(line(&format!("{of_all}blocks by rate: N = ")).ends_with("; chosen"), "{words}");
+    line(&format!("{of_all}as many blocks each: N = "));
+    line("Nodes: 6 of 40 Gflop/s a core, 256 GiB of each: N = ");
+    assert!(line("Machine: ").contains("Gflop/s each on average; "), "{words}");
+    let blocks = "Blocks: by rate (--rates), 6 process columns of 40.0, 2 process columns of 30.0 \
+                  Gflop/s a core; a rank has memory for the most columns, 1.07 times the mean";
+    assert_eq!(line("Blocks: "), blocks);
+    let toml = program.read("p.toml");
+    for setting in ["rates = \"40,40,40,40,40,40,30,30\"", "pmap = \"column\""] {
+        assert!(toml.lines().any(|line| line == setting), "{toml}");
+    }
+    program.printed("convert p.toml p.dat");
+    let (_, how) = program.done(&format!("{machine} --memory-gib 6x256@40,2x256@30 --out q.dat"));
+    assert!(how.contains(" --rates 40,40,40,40,40,40,30,30 "), "{how}");
+    assert!(how.contains("with the fastest nodes first"), "{how}");
+    let json = plan("--memory-gib 6x256@40,2x256@30 --json");
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["machine"]["kinds"][1]["gflops_per_core"], 30.0);
+    assert_eq!(json["column_gflops_per_core"].as_array().unwrap().len(), 8);
+}
+
+#[test]
+fn plan_refuses_rates_that_no_run_can_have() {
+    let program = Program::new();
+    let machine = "plan --cores-per-node 64 --threads 64 --copy-gbs 20";
+    for (extra, named) in [
+        (
+            "--memory-gib 6x256@40,2x256@30 --gflops-per-core 40",
+            "--gflops-per-core, and --memory-gib",
+        ),
+        ("--memory-gib 6x256@40,2x256", "a rate (@) for each kind"),
+        ("--memory-gib 6x256@40,2x256@0", "6x256@40,2x128@30"),
+    ] {
+        let message = program.refused(&format!("{machine} {extra}"));
+        assert!(message.contains(named), "{extra}: {message}");
+    }
+    // Four nodes of a rank each are a 2 x 2 grid, and the other sets have fewer kinds.
+    let words = program.printed(&format!("{machine} --memory-gib 2x256@40,1x256@35,1x256@30"));
+    assert!(words.contains("3 kinds of nodes and a 2 x 2 grid"), "{words}");
+    // Checksums take as many blocks of each process column.
+    let words = program.printed(&format!("{machine} --memory-gib 4x256@40,4x256@39 --ft abft"));
+    assert!(words.contains("blocks by rate: --ft abft: nodes of unequal speed"), "{words}");
+    let nodes = words.lines().find(|line| line.contains("as many blocks each: N = "));
+    assert!(nodes.is_some_and(|line| line.ends_with("; chosen")), "{words}");
+}
+
 /// A run accepts what is written, also where checkpoints next to the solver follow each other at
 /// once. Of a machine on which no run ever ends, the words are still numbers.
 #[test]

@@ -54,6 +54,8 @@ fn every_number_of_these_plans_by_hand() {
                     --gflops-per-core 17.6 --copy-gbs 10 --bandwidth-gbs 7.1 \
                     --node-mtbf-hours 160000 --downtime-seconds 72 --checkpoint-gbs 1.75";
     let shown = shown().into_iter().map(|(command, _)| command);
+    // The crate of the model has the numbers of unequal nodes by hand.
+    let shown = shown.filter(|command| !command.contains('@'));
     for command in shown.chain([slow.to_owned(), measured.to_owned()]) {
         let json: serde_json::Value =
             serde_json::from_str(&skt_hpl(&format!("{command} --json"))).unwrap();

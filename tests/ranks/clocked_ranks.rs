@@ -1,12 +1,13 @@
 //! The solver under a simulated network: the same solution as on threads, and the same time in
 //! every run.
 
-use std::cell::Cell;
 use std::fmt::Display;
 
 use crate::base_spec::base;
+use crate::counted;
 use skt_comm::Comm;
 use skt_config::{Bcast, TestSpec, Transport};
+use skt_model::path::Unit;
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
@@ -16,7 +17,6 @@ use skt_solver::comm::threads;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Unguarded;
 use skt_solver::team::Team;
-use skt_solver::work::{self, Work, WorkListener};
 use skt_terms::phases::Phases;
 
 const NETWORK: Network =
@@ -77,14 +77,6 @@ fn messages_alone_take_the_same_time_twice() {
     }
 }
 
-thread_local!(static MULTIPLIED: Cell<usize> = const { Cell::new(0) });
-
-fn count(work: Work) {
-    if let Work::Product { rows, cols, k } = work {
-        MULTIPLIED.set(MULTIPLIED.get() + rows * cols * k);
-    }
-}
-
 /// The products of all ranks, `rows x cols x k`, are those of the elimination: none is reported
 /// twice, and none is left out.
 #[test]
@@ -92,8 +84,8 @@ fn the_solver_reports_all_its_products() {
     use_one_thread();
     for spec in specs() {
         let ranks = threads::run(spec.p * spec.q, |world| {
-            work::listen(WorkListener { begins: Some(count), ..WorkListener::default() });
-            solve(&world, &spec).map(|_| MULTIPLIED.get())
+            counted::listen();
+            solve(&world, &spec).map(|_| counted::done().get(Unit::ProductFlop) as usize / 2)
         });
         let reported: usize = ranks.into_iter().map(|rank| rank.expect("it is solved")).sum();
         let TestSpec { n, nb, .. } = spec;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::dice::Dice;
+use crate::dice::{self, Dice};
 use crate::drill::{self, Cluster, Ended, Fault, When, Work, bits, settings, spec, undisturbed};
 use crate::rates_ranks::unequal;
 use crate::soak;
@@ -257,24 +257,29 @@ fn self_checkpoints() {
     assert_eq!(matrix(Method::SelfCheckpoint).refused, 0);
 }
 
-/// Process columns of unequal rates: their segments have one shape, and the same bits.
+/// Process columns of unequal rates: their segments have one shape, and the same bits after kills
+/// at random moments. `SKT_UNEQUAL_SEED` sets the seed of the rates and the kills.
 #[test]
 fn unequal_process_columns() {
-    let (mut tally, mut dice) = (Tally::default(), Dice(7));
-    for method in [Method::SelfCheckpoint, Method::Double] {
-        for region in REGIONS {
-            for [n, nb, p, q, group] in SHAPES.into_iter().filter(|shape| shape[3] > 1) {
-                let seed = tally.cases;
-                let overlap = [Overlap::Off, Overlap::On][seed % 2];
-                let settings = Settings { method, region, overlap, ..settings(2, group, 1) };
-                let base = spec(n, nb, p, q, seed % DEPTHS);
-                let spec = TestSpec { rates: unequal(&mut dice, q), ..base };
-                let label = format!("{method} {region} overlap {overlap:?} {spec:?}, case {seed}");
-                tally.check(Case::new(spec, settings, seed % (MOMENTS + 1), seed), &label);
-            }
-        }
+    const KILLS: usize = 60;
+    let methods = [Method::SelfCheckpoint, Method::Double];
+    let shapes: Vec<_> = SHAPES.into_iter().filter(|shape| shape[3] > 1).collect();
+    let (mut tally, mut dice) = (Tally::default(), Dice(dice::seed("SKT_UNEQUAL_SEED")));
+    for &[n, nb, p, q, group] in shapes.iter().cycle().take(KILLS) {
+        let (number, seed) = (tally.cases, dice.roll(1 << 30));
+        let (method, region) = (methods[dice.roll(2)], REGIONS[dice.roll(REGIONS.len())]);
+        let overlap = [Overlap::Off, Overlap::On][dice.roll(2)];
+        let settings = Settings { method, region, overlap, ..settings(2, group, 1) };
+        let base = spec(n, nb, p, q, dice.roll(DEPTHS));
+        let spec = TestSpec { rates: unequal(&mut dice, q), ..base };
+        let label = format!("{method} {region} overlap {overlap:?} {spec:?}, kill {number}");
+        // Each shape is killed at each moment.
+        let moment = number / shapes.len() % (MOMENTS + 1);
+        tally.check(Case::new(spec, settings, moment, seed), &label);
     }
-    assert!(tally.rebuilt > tally.cases / 3 && tally.refused == 0);
+    println!("{} kills with unequal tables, {} with ranks rebuilt", tally.cases, tally.rebuilt);
+    assert_eq!((tally.cases, tally.refused), (KILLS, 0));
+    assert!(tally.rebuilt > KILLS / 3);
 }
 
 #[test]

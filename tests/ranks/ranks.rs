@@ -4,6 +4,7 @@
 
 mod abft;
 mod base_spec;
+mod counted;
 #[path = "../dice/mod.rs"]
 mod dice;
 mod drill;
@@ -20,6 +21,7 @@ mod ft_ranks;
 mod mxp_kills;
 mod mxp_ranks;
 mod mxp_silent;
+mod rates_clocked;
 mod rates_ranks;
 mod rot;
 mod solver_ranks;

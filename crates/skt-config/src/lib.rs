@@ -44,7 +44,7 @@ pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
 pub use error::{At, ConfigError, Misplaced, Warning};
 pub use launch::{LaunchDraft, LaunchSettings, Launching};
-pub use rates::RateSource;
+pub use rates::{EQUAL_WITHIN, RateSource};
 use serde::{Deserialize, Serialize};
 pub use source::ValueSource;
 pub use spec::{

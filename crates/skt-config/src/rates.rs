@@ -7,7 +7,7 @@ use skt_terms::choice::Pmap;
 const PARTS: f64 = 64.0;
 /// Process columns whose rates, from those of their ranks, are within this part of the fastest
 /// count as equal: the rate of a rank varies by as much from one measurement to the next.
-const EQUAL_WITHIN: f64 = 0.03;
+pub const EQUAL_WITHIN: f64 = 0.03;
 /// The text of rates that the run measures.
 const AUTO: &str = "auto";
 

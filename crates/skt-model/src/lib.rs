@@ -10,6 +10,7 @@
 //! - [`inmemory`]: in-memory checkpoints with m parities and abort-and-restart with spares
 //! - [`levels`]: Benoit et al., "Towards Optimal Multi-Level Checkpointing", IEEE TC 2017, with
 //!   images that are written while the work continues
+//! - [`kinds`]: nodes of unequal speed, and the rates of process columns on them
 //! - [`plan`]: from a machine to a configuration
 //! - [`path`]: the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The
 //!   LINPACK Benchmark: Past, Present and Future", 2003
@@ -33,6 +34,7 @@ pub mod error;
 pub mod exact;
 pub mod group;
 pub mod inmemory;
+pub mod kinds;
 pub mod levels;
 pub mod optimum;
 pub mod path;

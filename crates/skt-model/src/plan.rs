@@ -23,8 +23,9 @@ use std::ops::RangeInclusive;
 use skt_terms::layout::near_square;
 
 use super::chen::{Code, Network};
-use super::error::{at_least, fraction, non_negative, positive};
+use super::error::{at_least, fraction, non_negative, positive, within};
 use super::inmemory::{Expectation, InMemoryJob};
+use super::kinds::{NodeKinds, padding};
 use super::path::{self, RunParams};
 use super::tang::memory::{MemorySplit, Protocol};
 use super::tang::volume::Saved;
@@ -80,8 +81,12 @@ pub struct PlannedMachine {
     pub node_memory_bytes: f64,
     /// Whether protected runs leave of that the memory for the ranks of one lost node.
     pub leaves_room: bool,
-    /// The seconds per unit of work on a core, with the message times within a node.
+    /// The seconds per unit of work on a core, with the message times within a node; of unequal
+    /// nodes with their mean rate.
     pub core: path::Machine,
+    /// The kinds of nodes, if their cores are unequally fast: process columns then get blocks by
+    /// their rates, and there is no protocol abft.
+    pub kinds: NodeKinds,
     /// The measured rate relative to that of the model of the critical path; 1 if nothing was
     /// measured.
     pub rate_over_model: f64,
@@ -245,6 +250,14 @@ impl PlannedMachine {
         at_least("threads", self.threads, 1, "1 or more")?;
         at_least("nb", self.nb, 1, "1 or more")?;
         positive("node_memory_bytes", self.node_memory_bytes)?;
+        if !self.kinds.are_equal() {
+            within(
+                "nodes",
+                self.nodes,
+                self.kinds.nodes()..=self.kinds.nodes(),
+                "those of all kinds",
+            )?;
+        }
         positive("rate_over_model", self.rate_over_model)?;
         positive("copy_bytes_per_second", self.copy_bytes_per_second)?;
         if let Some(rate) = self.checkpoint_bytes_per_second {
@@ -255,6 +268,33 @@ impl PlannedMachine {
         fraction("finish_probability", self.finish_probability)?;
         self.core.validate()?;
         self.network.validate()
+    }
+
+    /// This machine with cores of `kinds`; of several, each process column gets blocks by its rate.
+    pub fn with_kinds(&self, kinds: NodeKinds) -> Self {
+        if kinds.are_equal() {
+            return Self { kinds, ..*self };
+        }
+        Self { kinds, core: self.core.with_core_flops(kinds.mean_core_flops()), ..*self }
+    }
+
+    /// This machine where all process columns get the same number of blocks, so that all nodes are
+    /// as fast as the slowest.
+    pub fn with_equal_blocks(&self) -> Self {
+        let slowest = self.kinds.slowest_core_flops();
+        let core = slowest.map_or(self.core, |flops| self.core.with_core_flops(flops));
+        Self { kinds: NodeKinds::default(), core, ..*self }
+    }
+
+    /// The rate of a core of each process column on a grid, in flop/s; none if all are equal.
+    pub fn column_core_flops(&self, grid: (usize, usize)) -> Vec<f64> {
+        self.kinds.column_core_flops(self.ranks_per_node, grid)
+    }
+
+    /// The columns for which each rank has memory on a grid, relative to their mean: as the process
+    /// column with the most.
+    pub fn padding(&self, grid: (usize, usize)) -> f64 {
+        padding(&self.column_core_flops(grid))
     }
 
     /// This machine with `encoder` computing the parities; helper cores that it does not use go to
@@ -293,9 +333,12 @@ impl PlannedMachine {
     /// Panels and buffers take 3 NB (N/P + N/Q) elements a rank. Let a node have u bytes left, the
     /// matrix the share f of them, and panels and buffers b N bytes. Then N = sqrt(f u nodes / e)
     /// with elements of e bytes, and u + b N is the node's memory: a quadratic equation in sqrt(u).
-    fn usable_bytes(&self, protocol: Protocol, group: Group, (p, q): (usize, usize)) -> f64 {
-        let (p, q, ranks) = (p as f64, q as f64, self.ranks_per_node as f64);
-        let share = protocol.available_fraction(group);
+    /// On nodes of unequal speed all have memory for w times the mean ([`Self::padding`]), so that
+    /// N = sqrt(f u nodes / (e w)), and a rank has w N/Q columns.
+    fn usable_bytes(&self, protocol: Protocol, group: Group, grid: (usize, usize)) -> f64 {
+        let padding = self.padding(grid);
+        let (p, q, ranks) = (grid.0 as f64, grid.1 as f64 / padding, self.ranks_per_node as f64);
+        let share = protocol.available_fraction(group) / padding;
         let element_bytes = self.element_bytes();
         let panels = element_bytes * ranks * 3.0 * self.nb as f64 * (1.0 / p + 1.0 / q);
         let vectors = if self.is_mxp { 8.0 * ranks * REFINEMENT_VECTORS / q } else { 0.0 };
@@ -339,6 +382,7 @@ impl PlannedMachine {
     /// block per rank.
     pub fn plan(&self) -> Result<Plan, ModelError> {
         self.validate()?;
+        self.validate_kinds()?;
         let sized = self
             .ways()?
             .into_iter()
@@ -347,7 +391,8 @@ impl PlannedMachine {
                 let formed = machine.formed(protocol, group)?;
                 let grid = machine.grid(protocol, group);
                 let memory = protocol.split(formed, machine.usable_bytes(protocol, formed, grid));
-                Ok((protocol, group, memory, self.order(memory.workspace_bytes)?))
+                let n = machine.order(memory.workspace_bytes / machine.padding(grid))?;
+                Ok((protocol, group, memory, n))
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
         let on_all = |way: &&(Protocol, Group, MemorySplit, usize)| way.0 != Protocol::Abft;
@@ -374,6 +419,22 @@ impl PlannedMachine {
             .expect("there is always none");
         let chosen = if keeps_data { self.smallest_group(&candidates, fastest) } else { fastest };
         Ok(Plan { grid: candidates[chosen].grid, candidates, chosen, fastest, keeps_data })
+    }
+
+    /// Refuses more kinds of nodes than there are process columns, which have a rate each.
+    fn validate_kinds(&self) -> Result<(), ModelError> {
+        let kinds = self.kinds.list().len();
+        for machine in [*self, self.running(Protocol::None)] {
+            let (p, q) = near_square(self.nodes * machine.ranks_per_node);
+            if kinds > q {
+                let reason = format!(
+                    "{kinds} kinds of nodes and a {p} x {q} grid, whose process columns have a \
+                     rate each; leave out a kind, or plan more ranks a node (fewer --threads)"
+                );
+                return Err(ModelError::Plan { reason });
+            }
+        }
+        Ok(())
     }
 
     /// The planned run with half of the MTBF and, if the time of a checkpoint was computed, with
@@ -424,7 +485,7 @@ impl PlannedMachine {
                 }
             }
         }
-        for parities in CHECKSUMS.filter(|_| !self.is_mxp) {
+        for parities in CHECKSUMS.filter(|_| !self.is_mxp && self.kinds.are_equal()) {
             for size in self.running(Protocol::Abft).widths().filter(|size| 2 * parities <= *size) {
                 ways.push((Protocol::Abft, Group::new(size, parities)?));
             }
@@ -488,7 +549,7 @@ impl PlannedMachine {
         let (checkpoint_seconds, recovery_seconds) = match protocol {
             Protocol::None => (0.0, 0.0),
             Protocol::Abft => (0.0, step_seconds + self.rebuilding_seconds(group, &memory)?),
-            _ => self.checkpoint_and_recovery(group, n as f64)?,
+            _ => self.checkpoint_and_recovery(group, n as f64, grid)?,
         };
         let ample = InMemoryJob {
             protocol,
@@ -498,7 +559,7 @@ impl PlannedMachine {
             node_mtbf_seconds: self.node_mtbf_seconds,
             work_seconds,
             checkpoint_seconds,
-            overlap_fraction: self.overlap_fraction(protocol, n as f64, checkpoint_seconds),
+            overlap_fraction: self.overlap_fraction(protocol, n as f64, grid, checkpoint_seconds),
             downtime_seconds: self.downtime_seconds,
             recovery_seconds,
         };
@@ -555,7 +616,8 @@ impl PlannedMachine {
     fn walked_efficiency(&self, run: &RunParams) -> Result<f64, ModelError> {
         let core = networked(&self.core, &self.network, self.nodes, self.ranks_per_node);
         let core = self.in_precision(core);
-        let rate = run.flops() / path::estimate_seconds(run, &core)?;
+        let rates = self.kinds.column_rates(self.ranks_per_node, (run.p, run.q));
+        let rate = run.flops() / path::estimate_unequal_seconds(run, &core, &rates)?;
         Ok(self.rate_over_model * rate / (self.node_flops() * self.nodes as f64))
     }
 
@@ -570,27 +632,40 @@ impl PlannedMachine {
 
     /// Seconds of a mean checkpoint, which saves the trailing corner, 3/5 of the matrix on average;
     /// and of a recovery, which encodes all of the matrix again and copies it back.
-    fn checkpoint_and_recovery(&self, group: Group, order: f64) -> Result<(f64, f64), ModelError> {
-        let [mean_bytes, node_bytes] = self.saved_bytes(order);
+    fn checkpoint_and_recovery(
+        &self,
+        group: Group,
+        order: f64,
+        grid: (usize, usize),
+    ) -> Result<(f64, f64), ModelError> {
+        let [mean_bytes, node_bytes] = self.saved_bytes(order, grid);
         Ok((self.saving_seconds(group, mean_bytes)?, self.saving_seconds(group, node_bytes)?))
     }
 
-    /// The bytes of a node's matrix that a checkpoint saves on average, and all of its bytes.
-    fn saved_bytes(&self, order: f64) -> [f64; 2] {
-        let node_bytes = self.element_bytes() * order * order / self.nodes as f64;
+    /// The bytes of a node's matrix that a checkpoint saves on average, and all of its bytes, on
+    /// the node with the most.
+    fn saved_bytes(&self, order: f64, grid: (usize, usize)) -> [f64; 2] {
+        let mean_bytes = self.element_bytes() * order * order / self.nodes as f64;
+        let node_bytes = self.padding(grid) * mean_bytes;
         [node_bytes * Saved::Corner.mean_fraction_by_time(), node_bytes]
     }
 
     /// The share of full speed at which the solver continues during a checkpoint: everything except
     /// the copy, and the core that the encoding takes.
-    fn overlap_fraction(&self, protocol: Protocol, order: f64, checkpoint_seconds: f64) -> f64 {
+    fn overlap_fraction(
+        &self,
+        protocol: Protocol,
+        order: f64,
+        grid: (usize, usize),
+        checkpoint_seconds: f64,
+    ) -> f64 {
         let goes_on = match self.encoder {
             _ if protocol != Protocol::SelfCheckpoint => 0.0,
             Encoder::AtOnce => 0.0,
             Encoder::Overlapped => 1.0 - 1.0 / self.threads as f64,
             Encoder::Helpers => 1.0,
         };
-        let [mean_bytes, _] = self.saved_bytes(order);
+        let [mean_bytes, _] = self.saved_bytes(order, grid);
         let copy_seconds = mean_bytes / self.copy_bytes_per_second;
         // A checkpoint that takes no time overlaps nothing.
         goes_on * (1.0 - copy_seconds / checkpoint_seconds).max(0.0)
@@ -711,6 +786,7 @@ fn best(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::NodeKind;
     use crate::path::{Changes, predict};
     use crate::{HOUR_SECONDS, YEAR_SECONDS};
 
@@ -726,6 +802,7 @@ mod tests {
             node_memory_bytes: 64e9,
             leaves_room: false,
             core: path::Machine::ZEN4_CORE.with_core_flops(50e9),
+            kinds: NodeKinds::default(),
             rate_over_model: 1.0,
             network: Network {
                 latency_seconds: 2e-6,
@@ -907,6 +984,69 @@ mod tests {
                 assert_eq!(left.n, same.candidates[index].n, "{nodes} nodes, {protocol}");
             }
         }
+    }
+
+    fn kinds(list: &[(usize, f64)]) -> NodeKinds {
+        let kind = |&(nodes, gflops): &(usize, f64)| NodeKind { nodes, core_flops: 1e9 * gflops };
+        NodeKinds::new(&list.iter().map(kind).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn equal_kinds_plan_as_equal_nodes() {
+        let machine = cluster(64, YEAR_SECONDS);
+        let same = machine.with_kinds(kinds(&[(60, 50.0), (4, 50.0)]));
+        assert_eq!(same.plan(), machine.plan());
+        assert_eq!(machine.with_equal_blocks(), machine);
+    }
+
+    /// 128 ranks on 8 x 16: twelve process columns of the fast nodes, and four of the slow ones.
+    #[test]
+    fn nodes_of_unequal_speed_by_hand() {
+        let core = path::Machine::ZEN4_CORE.with_core_flops(55e9);
+        let equal = PlannedMachine { core, ..cluster(64, YEAR_SECONDS) };
+        let unequal = equal.with_kinds(kinds(&[(16, 40.0), (48, 60.0)]));
+        let (plan, of_equal) = (unequal.plan().unwrap(), equal.plan().unwrap());
+        let padding = 60.0 / 55.0;
+        assert!((unequal.padding((8, 16)) - padding).abs() < 1e-12);
+        assert_eq!(unequal.padding((8, 16)), unequal.padding(plan.grid));
+        let is_abft = |c: &Candidate| c.job.protocol == Protocol::Abft;
+        assert!(!plan.candidates.iter().any(is_abft));
+        for candidate in &plan.candidates {
+            let n = candidate.n as f64;
+            let padded_bytes = padding * 8.0 * n * n / 64.0;
+            assert!(padded_bytes <= candidate.memory.workspace_bytes);
+            assert!(padded_bytes >= 0.99 * candidate.memory.workspace_bytes, "{candidate:?}");
+        }
+        // Twelve columns of 60 and four of 40 are 55 on average, of which as much is reached as
+        // of 55 everywhere, on a matrix that is smaller by the root of the padding.
+        let (none, of_equal) = (&plan.candidates[0], &of_equal.candidates[0]);
+        assert!((of_equal.n as f64 / none.n as f64 / padding.sqrt() - 1.0).abs() < 0.01);
+        assert!((unequal.node_flops() / (8.0 * 55e9) - 1.0).abs() < 1e-12);
+        let loss = of_equal.hpl_efficiency - none.hpl_efficiency;
+        assert!((0.0..0.01).contains(&loss), "{loss}");
+        // With as many blocks each, all are as fast as the slow ones.
+        let blocks = unequal.with_equal_blocks().plan().unwrap().candidates[0].expected_gflops;
+        let gain = none.expected_gflops / blocks;
+        assert!((1.3..1.4).contains(&gain), "{gain}");
+        // A checkpoint saves as much as the node with the most.
+        let of_self = |plan: &Plan| {
+            let job = |c: &&Candidate| c.job.protocol == Protocol::SelfCheckpoint;
+            let first = plan.candidates.iter().find(job).unwrap();
+            first.job.recovery_seconds / (first.n as f64).powi(2)
+        };
+        let times = of_self(&plan) / of_self(&equal.plan().unwrap());
+        assert!((times / padding - 1.0).abs() < 0.01, "{times}");
+    }
+
+    #[test]
+    fn more_kinds_than_process_columns_are_refused() {
+        let machine = PlannedMachine { ranks_per_node: 1, ..cluster(4, YEAR_SECONDS) };
+        let why = |list: &[(usize, f64)]| machine.with_kinds(kinds(list)).plan().unwrap_err();
+        let refused = why(&[(2, 40.0), (1, 35.0), (1, 30.0)]).to_string();
+        assert!(refused.contains("3 kinds of nodes and a 2 x 2 grid"), "{refused}");
+        assert!(machine.with_kinds(kinds(&[(2, 40.0), (2, 35.0)])).plan().is_ok());
+        let refused = why(&[(2, 40.0), (1, 35.0)]).to_string();
+        assert!(refused.contains("nodes = 4"), "{refused}");
     }
 
     #[test]

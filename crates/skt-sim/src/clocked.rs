@@ -106,6 +106,8 @@ enum Doing {
 
 struct Rank {
     clock: Ticks,
+    /// How many times as fast as the meter the rank works.
+    speed: f64,
     /// The meter's value when the last call returned.
     metered: Ticks,
     /// When the sending and the receiving side of the rank's port are free again.
@@ -220,7 +222,8 @@ impl World {
         let mut state = self.lock();
         let rank = &mut state.ranks[me];
         assert!(metered >= rank.metered, "a rank calls on its own thread alone");
-        rank.clock += (metered - rank.metered).saturating_sub(self.meter_ticks);
+        let work = (metered - rank.metered).saturating_sub(self.meter_ticks);
+        rank.clock += (work as f64 / rank.speed).round() as Ticks;
         rank.metered = metered;
         state.check()?;
         Ok(Turn { world: self, me, state: Some(state) })
@@ -333,8 +336,29 @@ where
     E: Display,
     F: Fn(ClockedComm) -> std::result::Result<T, E>,
 {
-    let rank = |_| Rank {
+    run_at_speeds(&vec![1.0; size], network, meter, body)
+}
+
+/// As [`run`], with a rank for each of `speeds`: rank i takes 1 / `speeds[i]` of the time that the
+/// meter measures for its work. Messages take the same time for all.
+///
+/// # Panics
+/// As [`run`]; also when a speed is not above 0.
+pub fn run_at_speeds<T, E, F>(
+    speeds: &[f64],
+    network: &Network,
+    meter: Meter,
+    body: F,
+) -> Vec<std::result::Result<T, E>>
+where
+    E: Display,
+    F: Fn(ClockedComm) -> std::result::Result<T, E>,
+{
+    assert!(speeds.iter().all(|speed| *speed > 0.0 && speed.is_finite()), "{speeds:?}");
+    let size = speeds.len();
+    let rank = |&speed: &f64| Rank {
         clock: 0,
+        speed,
         metered: 0,
         out_free: 0,
         in_free: 0,
@@ -342,7 +366,7 @@ where
         doing: Doing::Ready,
     };
     let state = State {
-        ranks: (0..size).map(rank).collect(),
+        ranks: speeds.iter().map(rank).collect(),
         ready: (0..size).map(|rank| Reverse((0, rank))).collect(),
         heads: BinaryHeap::new(),
         sent: 0,
@@ -731,6 +755,20 @@ mod tests {
             };
             assert_eq!(all(), all());
         }
+    }
+
+    #[test]
+    fn a_rank_works_at_its_speed() {
+        let ends = run_at_speeds(
+            &[1.0, 0.5, 4.0],
+            &NETWORK,
+            || WORK.get(),
+            |comm| {
+                work(12);
+                Ok::<_, CommError>(seconds(&comm))
+            },
+        );
+        assert_eq!(ends.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [12.0, 24.0, 3.0]);
     }
 
     /// A clock advances by the processor time between the end of one call and the beginning of the

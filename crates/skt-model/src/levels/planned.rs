@@ -173,6 +173,7 @@ fn planned(
 mod tests {
     use super::*;
     use crate::chen::Network;
+    use crate::kinds::NodeKinds;
     use crate::plan::Encoder;
     use crate::{HOUR_SECONDS, YEAR_SECONDS, path};
 
@@ -188,6 +189,7 @@ mod tests {
             node_memory_bytes: 220e9,
             leaves_room: false,
             core: path::Machine::ZEN4_CORE.with_core_flops(40e9),
+            kinds: NodeKinds::default(),
             rate_over_model: 1.0,
             network: Network {
                 latency_seconds: 2e-6,

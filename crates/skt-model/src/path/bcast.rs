@@ -8,7 +8,7 @@
 //! A panel is sent in pieces. The last piece decides when the panel has arrived: it leaves a rank
 //! after the pieces that have arrived since the previous call, all of which leave in the same call.
 
-use skt_terms::panel_edges::{Edge, Pieces};
+use skt_terms::panel_edges::{Edge, Pieces, RowOrder};
 
 use super::clock::{Moment, Part};
 use super::placement::EdgeWeights;
@@ -69,10 +69,10 @@ pub(super) struct Arrivals {
     pub sent: Vec<Moment>,
 }
 
-/// Sends `bytes` from column `root`, which has them at `from`, to all others.
+/// Sends `bytes` from the first column of an `order`, which has them at `from`, to all others.
 pub(super) fn arrivals(
     wire: &Wire,
-    root: usize,
+    order: RowOrder,
     from: Moment,
     bytes: f64,
     windows: &[Window],
@@ -81,7 +81,7 @@ pub(super) fn arrivals(
     let mut all = Arrivals { here: vec![from; q], sent: vec![Moment::default(); q] };
     let part = |pieces| bytes * (pieces as f64 / wire.pieces as f64);
     for edge in wire.edges {
-        let [sender, receiver] = [edge.from, edge.to].map(|relative| (relative + root) % q);
+        let [sender, receiver] = [edge.from, edge.to].map(|relative| order.rank(relative));
         let whole = part(edge.pieces.len(wire.pieces));
         let (start, sent_bytes) = if edge.from == 0 {
             (from, whole)
@@ -124,12 +124,12 @@ impl Wire<'_> {
         (call, ready.min(bytes).max(piece_bytes))
     }
 
-    /// Number of copies of the panel that column `root` of `q` sends before it waits itself, by the
-    /// time of their bytes.
-    pub(super) fn root_copies(&self, root: usize, q: usize) -> f64 {
+    /// Number of copies of the panel that the first column of an `order` sends before it waits
+    /// itself, by the time of their bytes.
+    pub(super) fn root_copies(&self, order: RowOrder) -> f64 {
         let from_root = self.edges.iter().filter(|edge| edge.from == 0);
         let sent = from_root.map(|edge| {
-            self.weight(root, (root + edge.to) % q) * edge.pieces.len(self.pieces) as f64
+            self.weight(order.rank(0), order.rank(edge.to)) * edge.pieces.len(self.pieces) as f64
         });
         sent.sum::<f64>() / self.pieces as f64
     }
@@ -137,7 +137,8 @@ impl Wire<'_> {
     /// Seconds until the last of `q` columns has a panel of `bytes`, if all wait for it.
     pub(super) fn idle_seconds(&self, bytes: f64, q: usize) -> f64 {
         let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
-        let all = arrivals(self, 0, Moment::default(), bytes, &vec![now; q]);
+        let order = RowOrder::new(0, None, q);
+        let all = arrivals(self, order, Moment::default(), bytes, &vec![now; q]);
         all.here.iter().map(|moment| moment.at_seconds).fold(0.0, f64::max)
     }
 }
@@ -157,6 +158,10 @@ mod tests {
         edges: &[],
         pieces: 1,
     };
+
+    fn in_turn(q: usize) -> RowOrder {
+        RowOrder::new(0, None, q)
+    }
 
     fn with_wire<T>(topology: Bcast, q: usize, used: impl Fn(&Wire) -> T) -> T {
         let route = route(topology, q);
@@ -193,8 +198,9 @@ mod tests {
         let busy_until = |seconds| Moment::default().after(Part::Product, seconds);
         let mut windows = [window(Moment::default()); 4];
         windows[0] = window(busy_until(1000.0));
-        let all =
-            with_wire(Bcast::Long, 4, |wire| arrivals(wire, 0, Moment::default(), 100.0, &windows));
+        let all = with_wire(Bcast::Long, 4, |wire| {
+            arrivals(wire, in_turn(4), Moment::default(), 100.0, &windows)
+        });
         assert_eq!(all.here[3].at_seconds, idle(Bcast::Long, 4, 100.0));
     }
 
@@ -204,8 +210,8 @@ mod tests {
             for q in 1..9 {
                 let now = Window { start: Moment::default(), end: Moment::default(), rows: 0.0 };
                 let off = with_wire(topology, q, |wire| {
-                    let all = arrivals(wire, 0, Moment::default(), 840.0, &vec![now; q]);
-                    all.sent[0].at_seconds - 840.0 * wire.root_copies(0, q)
+                    let all = arrivals(wire, in_turn(q), Moment::default(), 840.0, &vec![now; q]);
+                    all.sent[0].at_seconds - 840.0 * wire.root_copies(in_turn(q))
                 });
                 assert!(off.abs() < 1e-9, "{topology:?}, {q}: {off}");
             }
@@ -238,7 +244,7 @@ mod tests {
         let edges = &route(Bcast::OneRing, 3).edges;
         let last = |pieces| {
             let wire = Wire { pieces, edges, ..WIRE };
-            arrivals(&wire, 0, at(0.0), 20.0, &[window; 3]).here[2].at_seconds
+            arrivals(&wire, in_turn(3), at(0.0), 20.0, &[window; 3]).here[2].at_seconds
         };
         assert_eq!(last(1), 30.0 + 20.0 + 1.0);
         assert_eq!(last(4), 30.0 + 5.0 + 1.0);

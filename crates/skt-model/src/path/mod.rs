@@ -38,7 +38,7 @@ use skt_terms::layout::N_MAX;
 use skt_terms::phases::Phases;
 
 use super::ModelError;
-use super::error::{non_negative, within};
+use super::error::{non_negative, positive, within};
 
 pub use clock::{PARTS, Part, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
@@ -220,21 +220,39 @@ pub fn predict(
 ) -> Result<Prediction, ModelError> {
     run.validate()?;
     machine.validate()?;
-    Ok(walked(walk::Walk::new(run, machine, changes, 1)))
+    Ok(walked(walk::Walk::new(run, machine, &[], changes, 1)))
 }
 
 /// Seconds that `run` takes on `machine`, whatever its number of panels: of many panels, only one
 /// of several is walked, but at least `4 Q` of them as far as the limit of steps permits. The
 /// result is within 1 % of [`predict`] for runs that [`predict`] can walk.
 pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, ModelError> {
+    estimate_unequal_seconds(run, machine, &[])
+}
+
+/// As [`estimate_seconds`], where process columns get blocks by their `rates`
+/// ([`skt_terms::columns`]), which are relative to the rate of the machine's cores; none if all are
+/// 1. Solve and panel scale with them, memory and network do not.
+///
+/// # Errors
+/// As [`estimate_seconds`]; also when there are not Q rates, or one is not above 0.
+pub fn estimate_unequal_seconds(
+    run: &RunParams,
+    machine: &Machine,
+    rates: &[f64],
+) -> Result<f64, ModelError> {
     machine.validate()?;
     run.validate_numbers()?;
+    if !rates.is_empty() {
+        within("rates", rates.len(), run.q..=run.q, "one for each process column")?;
+        rates.iter().try_for_each(|&rate| positive("rates", rate).map(drop))?;
+    }
     let wanted = (ESTIMATE_STEPS / (run.p + run.q)).max(4 * run.q);
     let most = (MAX_STEPS / (run.p + run.q + run.depth.min(run.panels()))).max(1);
     let stride = (run.panels() / wanted).max(run.panels().div_ceil(most));
     run.validate_steps(run.panels().div_ceil(stride))?;
     let slowed = machine.slowed(stride as f64);
-    Ok(walked(walk::Walk::new(run, &slowed, &Changes::default(), stride)).time_seconds)
+    Ok(walked(walk::Walk::new(run, &slowed, rates, &Changes::default(), stride)).time_seconds)
 }
 
 fn walked(mut walk: walk::Walk) -> Prediction {

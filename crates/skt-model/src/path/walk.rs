@@ -2,7 +2,7 @@
 
 use skt_terms::columns::ColumnMap;
 use skt_terms::layout::Cyclic;
-use skt_terms::panel_edges::{self, Route};
+use skt_terms::panel_edges::{self, Route, RowOrder};
 use skt_terms::phases::Phases;
 
 use super::bcast::{self, Window, Wire};
@@ -58,7 +58,10 @@ pub(super) struct Walk<'a> {
     /// Number of panels that one step represents: the first of them is walked, on a machine that is
     /// slower by this factor.
     pub(super) stride: usize,
+    /// The machine, with the mean core.
     pub(super) machine: &'a Machine,
+    /// The machine with the cores of each process column.
+    pub(super) columns: Vec<Machine>,
     changes: &'a Changes,
     /// The clock of each process column.
     pub(super) clocks: Vec<Moment>,
@@ -79,23 +82,41 @@ pub(super) struct Walk<'a> {
     unhidden: [f64; PARTS],
     pub(super) counts: PhaseCounts,
     pub(super) cols: ColumnMap,
+    /// The owners of the panels that are walked: with a stride, of a matrix with as few blocks, so
+    /// that each process column has its share of them.
+    owners: ColumnMap,
 }
 
 impl<'a> Walk<'a> {
     pub(super) fn new(
         run: &'a RunParams,
         machine: &'a Machine,
+        rates: &[f64],
         changes: &'a Changes,
         stride: usize,
     ) -> Self {
+        let steps = run.panels().div_ceil(stride);
+        let map = |n: usize| match rates {
+            [] => ColumnMap::cyclic(run.nb, run.q),
+            rates => ColumnMap::with_rates(n, run.nb, rates),
+        };
+        let column = |rate: &f64| machine.with_core_flops(rate / machine.product_flop_seconds);
+        let columns = match rates {
+            [] => vec![*machine; run.q],
+            rates => rates.iter().map(column).collect(),
+        };
+        let cols = map(run.n);
+        let owners = if stride == 1 { cols.clone() } else { map(steps * run.nb) };
         let last = run.n - (run.panels() - 1) * run.nb;
         let row_weights = ColumnWeights::new(run, run.q);
         Self {
             run,
             stride,
             machine,
+            columns,
             changes,
-            cols: ColumnMap::cyclic(run.nb, run.q),
+            cols,
+            owners,
             clocks: vec![Moment::default(); run.q],
             waits: vec![0.0; run.q],
             phases: vec![Phases::default(); run.q],
@@ -155,7 +176,7 @@ impl<'a> Walk<'a> {
                 port_seconds = self.first_sent_seconds(next, clock);
             }
             let product = self.product(below.most, cols, jb, false);
-            let core_seconds = self.machine.seconds(&product);
+            let core_seconds = self.columns[column].seconds(&product);
             let threads = self.run.threads as f64;
             let hides = if self.run.is_in_halves(cols) { core_seconds / threads } else { 0.0 };
             let overlap = Overlap { port_seconds, product_seconds: hides };
@@ -218,7 +239,7 @@ impl<'a> Walk<'a> {
             clock = self.exchange_and_solve(clock, column, k, cols, overlap, team);
             let (below, jb) = (self.below(k), self.width(k) as f64);
             let product = self.product(below.most, cols, jb, true);
-            let seconds = self.machine.seconds(&product) / team;
+            let seconds = self.columns[column].seconds(&product) / team;
             clock = clock.after(Part::Product, seconds);
             self.phases[column].update += seconds;
             self.account_product(column, below, cols, jb, true, team);
@@ -229,7 +250,7 @@ impl<'a> Walk<'a> {
     fn factor(&mut self, clock: Moment, column: usize, k: usize, threads: usize) -> Moment {
         let (below, jb) = (self.below(k), self.width(k) as f64);
         let loss = work::team_panel_loss(threads, self.changes);
-        let compute = self.machine.seconds(&work::panel(below.most, jb, self.run.p))
+        let compute = self.columns[column].seconds(&work::panel(below.most, jb, self.run.p))
             * (1.0 / threads as f64 + loss);
         let pivots = work::pivots(jb, self.run.p, &self.pivot_weights);
         let messages = self.machine.seconds(&pivots);
@@ -256,7 +277,7 @@ impl<'a> Walk<'a> {
         if cols == 0.0 {
             return clock;
         }
-        let (run, machine, jb) = (self.run, self.machine, self.width(k) as f64);
+        let (run, machine, jb) = (self.run, &self.columns[column], self.width(k) as f64);
         let exchange =
             if self.panel(k) + 1 == run.panels() { self.exchange_last } else { self.exchange };
         let threads = if cols < TEAM_GRAIN_COLS { 1.0 } else { threads };
@@ -310,9 +331,10 @@ impl<'a> Walk<'a> {
         whole: bool,
         threads: f64,
     ) {
-        let most = self.machine.seconds(&self.product(below.most, cols, jb, whole));
+        let machine = &self.columns[column];
+        let most = machine.seconds(&self.product(below.most, cols, jb, whole));
         let mean = self.product(below.mean, cols, jb, whole);
-        let waits = (most - self.machine.seconds(&mean)) / threads;
+        let waits = (most - machine.seconds(&mean)) / threads;
         self.phases[column].update -= waits;
         self.waits[column] += waits;
         self.counts.update.add(&mean, 1.0 / self.run.q as f64);
@@ -331,8 +353,7 @@ impl<'a> Walk<'a> {
     fn first_sent_seconds(&self, next: usize, ready: Moment) -> f64 {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let wire = self.wire(bytes);
-        ready.at_seconds
-            + wire.root_copies(self.owner(next), self.run.q) * bytes * wire.byte_seconds
+        ready.at_seconds + wire.root_copies(self.order(next)) * bytes * wire.byte_seconds
     }
 
     /// How a panel of `bytes` is sent.
@@ -352,7 +373,7 @@ impl<'a> Walk<'a> {
         let bytes = work::panel_bytes(self.below(next).most, self.width(next));
         let (wire, q) = (self.wire(bytes), self.run.q);
         let idle_seconds = wire.idle_seconds(bytes, q);
-        let arrivals = bcast::arrivals(&wire, self.owner(next), ready, bytes, windows);
+        let arrivals = bcast::arrivals(&wire, self.order(next), ready, bytes, windows);
         self.unhidden[Part::Bcast as usize] += idle_seconds;
         self.factored.push_back(Factored { k: next, arrivals });
     }
@@ -388,10 +409,14 @@ impl<'a> Walk<'a> {
         self.run.nb.min(self.run.n - self.panel(k) * self.run.nb)
     }
 
-    /// The process column that owns the panel of step `k`. Blocks go in turn, and so do the panels
-    /// that are walked, also with a stride.
+    /// The process column that owns the panel of step `k`.
     fn owner(&self, k: usize) -> usize {
-        self.cols.block_owner(k)
+        self.owners.block_owner(k)
+    }
+
+    /// The order in which the broadcast of the panel of step `k` counts the process columns.
+    fn order(&self, k: usize) -> RowOrder {
+        RowOrder::new(self.owner(k), self.owners.next_owner(k), self.run.q)
     }
 
     fn below(&self, k: usize) -> Below {
@@ -483,7 +508,7 @@ mod tests {
     fn rows_leave_behind_the_panel_that_the_rank_sends() {
         let (wires, none) = (wires(), Changes::default());
         let run = two_panels(2, 2);
-        let mut walk = Walk::new(&run, &wires, &none, 1);
+        let mut walk = Walk::new(&run, &wires, &[], &none, 1);
         let messages = |exchange: RowExchange| {
             wires.seconds(&exchange.messages(run.swap, run.swap_threshold, 1.0))
         };
@@ -501,7 +526,7 @@ mod tests {
     fn on_one_process_row_no_rows_wait() {
         let (wires, none) = (wires(), Changes::default());
         let run = two_panels(1, 2);
-        let mut walk = Walk::new(&run, &wires, &none, 1);
+        let mut walk = Walk::new(&run, &wires, &[], &none, 1);
         walk.walk_panels();
         assert_eq!(walk.phases[0].swap, 0.0);
     }
@@ -510,7 +535,7 @@ mod tests {
     fn a_panel_that_is_not_here_holds_no_rows_up() {
         let (wires, none) = (wires(), Changes::default());
         let run = two_panels(2, 3);
-        let mut walk = Walk::new(&run, &wires, &none, 1);
+        let mut walk = Walk::new(&run, &wires, &[], &none, 1);
         let at = |seconds| Moment::default().after(Part::Panel, seconds);
         let panel = work::panel_bytes(walk.below(0).most, 64);
         walk.start(0, at(1000.0), &walk.idle_windows());

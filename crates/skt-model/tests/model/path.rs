@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use skt_model::path::{
     Changes, Machine, MeasuredTest, Part, Placement, Prediction, RunParams, Unit, closed,
-    estimate_seconds, fit, predict,
+    estimate_seconds, estimate_unequal_seconds, fit, predict,
 };
 use skt_terms::choice::{Bcast, Pmap, Swap};
 
@@ -224,6 +224,60 @@ fn an_estimate_has_no_grid_too_large() {
         let seconds = estimate_seconds(&run, &Machine::ZEN4_CORE).unwrap();
         let products = run.flops() * Machine::ZEN4_CORE.product_flop_seconds / (p * q) as f64;
         assert!(seconds > products && seconds.is_finite(), "{p} x {q}: {seconds}");
+    }
+}
+
+/// `q` rates of which each second one is `faster` times the others; their mean is 1.
+fn alternating(q: usize, faster: f64) -> Vec<f64> {
+    let mean = (1.0 + faster) / 2.0;
+    (0..q).map(|column| if column % 2 == 0 { 1.0 / mean } else { faster / mean }).collect()
+}
+
+#[test]
+fn rates_of_one_are_no_rates() {
+    for (p, q) in [(1, 1), (2, 3), (4, 8)] {
+        let run = run(20_000, 128, p, q);
+        let equal = estimate_seconds(&run, &Machine::ZEN4_CORE).unwrap();
+        assert_eq!(estimate_unequal_seconds(&run, &Machine::ZEN4_CORE, &[]).unwrap(), equal);
+        let ones = estimate_unequal_seconds(&run, &Machine::ZEN4_CORE, &vec![1.0; q]).unwrap();
+        assert_close(ones, equal, 1e-12);
+    }
+}
+
+/// Process columns of unequal rates are as efficient as equal ones of the same total rate; if they
+/// had as many blocks each, all would wait for the slowest.
+#[test]
+fn blocks_by_rate_lose_no_more_than_equal_columns() {
+    for (p, q) in [(1, 8), (4, 8)] {
+        let run = RunParams { bcast: Bcast::OneRingM, ..run(500 * 64, 64, p, q) };
+        let machine = networked(1.5, 12.0);
+        let equal = estimate_seconds(&run, &machine).unwrap();
+        for faster in [1.37, 2.0] {
+            let rates = alternating(q, faster);
+            let by_rate = estimate_unequal_seconds(&run, &machine, &rates).unwrap();
+            assert!(by_rate < 1.01 * equal, "{p} x {q}, {faster}: {by_rate}, {equal}");
+            let slowest = rates.iter().copied().fold(f64::INFINITY, f64::min);
+            let slow = machine.with_core_flops(slowest / machine.product_flop_seconds);
+            assert!(by_rate < 0.9 * estimate_seconds(&run, &slow).unwrap());
+        }
+    }
+}
+
+#[test]
+fn an_estimate_with_a_stride_knows_the_rates() {
+    let (run, rates) = (run(4_000 * 64, 64, 16, 40), alternating(40, 2.0));
+    let walked = run.panels() * (run.p + run.q) > 200_000;
+    assert!(walked, "it has a stride");
+    let equal = estimate_seconds(&run, &COMPUTE_ONLY).unwrap();
+    let by_rate = estimate_unequal_seconds(&run, &COMPUTE_ONLY, &rates).unwrap();
+    assert_close(by_rate, equal, 0.02);
+}
+
+#[test]
+fn each_process_column_has_a_rate_above_zero() {
+    let (run, rates) = (run(1_000, 64, 1, 2), |rates: &[f64]| rates.to_vec());
+    for bad in [rates(&[1.0]), rates(&[1.0; 3]), rates(&[1.0, 0.0]), rates(&[1.0, f64::NAN])] {
+        assert!(estimate_unequal_seconds(&run, &COMPUTE_ONLY, &bad).is_err(), "{bad:?}");
     }
 }
 

@@ -331,7 +331,7 @@ impl<'a> Setup<'a> {
         let idle = pinning.host().map(IdleWatch::start);
         watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
-        let (mut self_test, gflops) = self_test(world, &team, &environment, test_seconds)?;
+        let (mut self_test, mean) = self_test(world, &team, &environment, test_seconds)?;
         let lack = collect::first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let idle_cores = idle.map(|watch| watch.idle_cores(threads));
         let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
@@ -384,7 +384,9 @@ impl<'a> Setup<'a> {
             }
         }
         warn_of_one_store(&places, world.rank());
-        let spec = column_rates::settle(world, spec, kept.as_ref(), gflops)?;
+        let measure = |times: f64| Ok(selftest::dgemm_rates(&team, times * test_seconds)?.mean);
+        let (spec, doubt) = column_rates::settle(world, spec, kept.as_ref(), mean, measure)?;
+        self_test.warnings.extend(doubt);
         let is_as_reference = options.as_reference && !settings.is_on();
         wait.update("memory that processes of earlier starts still have");
         if refusal.is_none() {
@@ -530,7 +532,7 @@ fn self_test_seconds(spec: &RunSpec) -> f64 {
 }
 
 /// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach. Also
-/// returns the Gflop/s of this rank.
+/// returns the mean Gflop/s of this rank.
 fn self_test<C: Comm>(
     world: &C,
     team: &Team,
@@ -538,8 +540,8 @@ fn self_test<C: Comm>(
     seconds: f64,
 ) -> Result<(DgemmSelfTest, f64), JobError> {
     world.barrier()?;
-    let gflops = selftest::dgemm_gflops(team, seconds)?;
-    let rate = gflops / team.threads() as f64;
+    let selftest::Rates { best, mean, .. } = selftest::dgemm_rates(team, seconds)?;
+    let rate = best / team.threads() as f64;
     // NaN where a peak is unknown; the sum is NaN then, too.
     let mut sums = [rate, peak::gflops_per_core(team).unwrap_or(f64::NAN)];
     collect::all_sum(world, &mut sums)?;
@@ -554,7 +556,7 @@ fn self_test<C: Comm>(
         host.has_avx2,
         host.nominal_gigahertz,
     );
-    Ok((DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings }, gflops))
+    Ok((DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings }, mean))
 }
 
 /// Bytes a second at which a rank reads a matrix of these tests, while all ranks do, as the mean

@@ -26,9 +26,10 @@ pub(super) fn state_bytes(ranks: usize) -> usize {
     (36 << 10) + 8 * ranks
 }
 
-/// [`state_bytes`] of a test: with its list of rates, which is in its result.
+/// [`state_bytes`] of a test: with the rate and the wait of each process column, which are in its
+/// result.
 pub(super) fn test_state_bytes(spec: &TestSpec) -> usize {
-    state_bytes(spec.ranks()) + 25 * spec.rates.len()
+    state_bytes(spec.ranks()) + 2 * 25 * spec.rates.len()
 }
 
 /// The shape of the region of every rank: that of the largest part of the matrix or, with

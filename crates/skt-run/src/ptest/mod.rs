@@ -353,6 +353,7 @@ pub fn conclude<C: Comm>(
             record.interruptions = interruptions;
             record.phases = totals.table(record.time_seconds - interruptions.seconds());
             record.detailed = Some(DetailedTiming::new(&totals));
+            record.column_waits = column_waits(grid, spec, &solution.phases)?;
             record.by_messages = solution.by_messages;
             let rated = |reading: EnergyReading| reading.rated(record.gflops, record.time_seconds);
             record.power = solution.power.into_iter().map(rated).collect();
@@ -447,6 +448,23 @@ fn outcome(spec: &TestSpec, norms: Norms) -> Outcome {
 fn phase_totals<C: Comm>(comm: &C, mine: &Phases) -> Result<PhaseTotals, CommError> {
     let [max, mean] = max_and_mean(comm, mine.to_parts())?;
     Ok(PhaseTotals { max, mean })
+}
+
+/// The seconds that each process column waited for panels in this start, as the mean over its
+/// ranks, of which this rank's are in `mine`; none where process columns have equal rates.
+/// Collective.
+fn column_waits<C: Comm>(
+    grid: &Grid<C>,
+    spec: &TestSpec,
+    mine: &Phases,
+) -> Result<Vec<f64>, CommError> {
+    if spec.rates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let mut waits = vec![0.0; grid.q];
+    waits[grid.mycol] = mine.bcast / grid.p as f64;
+    collect::all_sum(&grid.all, &mut waits)?;
+    Ok(waits)
 }
 
 /// The largest and the mean of each number over all ranks. Collective.

@@ -118,6 +118,10 @@ pub struct TestRecord {
     /// where the result was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detailed: Option<DetailedTiming>,
+    /// The seconds that each process column was in the phase `bcast` in the last start, as the mean
+    /// over its ranks; none where process columns have equal rates.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub column_waits: Vec<f64>,
     /// Bytes of the largest rank: matrix, panels, work space.
     pub rank_bytes: u64,
     /// The memory of the largest rank by purpose.
@@ -167,6 +171,7 @@ impl TestRecord {
             phases: PhaseTable::default(),
             interruptions: Interruptions::default(),
             detailed: None,
+            column_waits: Vec::new(),
             rank_bytes: 0,
             memory: MemorySplit::default(),
             progress: Vec::new(),

@@ -8,8 +8,8 @@ use crate::StudyError;
 
 /// One line for each run, with its source and commit.
 const RUNS: &str = include_str!("../../data/published.csv");
-/// The local columns above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`), and on
-/// Stellar.
+/// The local columns above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`), and
+/// those on Stellar.
 const SWAP_THRESHOLD: usize = 128;
 const STELLAR_SWAP_THRESHOLD: usize = 64;
 

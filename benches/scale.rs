@@ -1,6 +1,8 @@
 //! The solver on hundreds of ranks of a simulated machine, compared with the model of its critical
 //! path. `cargo bench --bench scale -- --help`.
 
+mod counted;
+
 use std::cell::Cell;
 use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
@@ -15,7 +17,7 @@ use skt_comm::Comm;
 use skt_config::{
     Bcast, Fact, GemmPrecision, Generator, MxpMatrix, Pmap, Swap, TestSpec, Transport,
 };
-use skt_model::path::{Changes, Counts, Machine, RunParams, UNITS, Unit, predict, work as units};
+use skt_model::path::{Changes, Machine, RunParams, UNITS, predict};
 use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
@@ -28,16 +30,16 @@ use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard, Unguarded};
 use skt_solver::pgesv::{LocalShape, SolveError};
 use skt_solver::team::Team;
-use skt_solver::work::{self, Work, WorkListener};
 use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
-/// with the processor time that it takes here, on a simulated network.
+/// with the processor time that it takes here, on a simulated network. Prints simulated next to
+/// computed times (`skt-hpl path`); of several orders, also a table.
 #[derive(Parser)]
 struct Args {
-    /// Order of the matrix
-    #[arg(long, default_value_t = 16000)]
-    n: usize,
+    /// Orders of the matrix
+    #[arg(long, value_delimiter = ',', default_values_t = [16000])]
+    n: Vec<usize>,
     /// Blocking factor
     #[arg(long, default_value_t = 128)]
     nb: usize,
@@ -93,9 +95,9 @@ impl Args {
         }
     }
 
-    fn spec(&self) -> TestSpec {
+    fn spec(&self, n: usize) -> TestSpec {
         TestSpec {
-            n: self.n,
+            n,
             nb: self.nb,
             p: self.p,
             q: self.q,
@@ -120,15 +122,10 @@ impl Args {
     }
 }
 
-/// The machine of the model, without copies of rows, which are not counted.
-fn counting_machine() -> Machine {
-    Machine { copied_byte_seconds: 0.0, ..Machine::ZEN4_CORE }
-}
-
-/// [`counting_machine`] in single precision: vectors hold twice as many numbers, and entries have
+/// [`counted::machine`] in single precision: vectors hold twice as many numbers, and entries have
 /// half of the bytes.
 fn counting_machine_in_single() -> Machine {
-    let machine = counting_machine();
+    let machine = counted::machine();
     Machine {
         product_flop_seconds: machine.product_flop_seconds / 2.0,
         product_entry_seconds: machine.product_entry_seconds / 2.0,
@@ -145,45 +142,15 @@ fn counting_machine_in_single() -> Machine {
 /// AVX-512: measured 0.11 to 0.19 ns, for all matrices.
 const GENERATED_ENTRY_SECONDS: f64 = 1.5e-10;
 
-thread_local!(static DONE: Cell<Counts> = Cell::new(Counts::default()));
-
-thread_local!(static GENERATED: Cell<usize> = const { Cell::new(0) });
-
-/// Adds a piece of work to what this thread has done, in units of the model.
-fn count(work: Work) {
-    let counts = match work {
-        Work::Product { rows, cols, k } => units::product(rows as f64, cols as f64, k as f64, true),
-        Work::Solve { k, cols } => units::solve(k as f64, cols as f64),
-        Work::Panel { rows, jb, p } => units::panel(rows as f64, jb as f64, p),
-        Work::Read { entries } => {
-            Counts::from_list(&[(Unit::StreamedByte, (entries * size_of::<f64>()) as f64)])
-        }
-        Work::Generate { entries } => {
-            GENERATED.set(GENERATED.get() + entries);
-            return;
-        }
-    };
-    let mut done = DONE.get();
-    done.add(&counts, 1.0);
-    DONE.set(done);
-}
-
-/// The meter of counted work.
-fn counted() -> Ticks {
-    (counting_machine().seconds(&DONE.get()) * 1e12) as Ticks
-}
-
 /// The meter of counted work in single precision.
 fn counted_in_single() -> Ticks {
-    let generated_seconds = GENERATED.get() as f64 * GENERATED_ENTRY_SECONDS;
-    let seconds = counting_machine_in_single().seconds(&DONE.get()) + generated_seconds;
-    (seconds * 1e12) as Ticks
+    counted::ticks(&counting_machine_in_single(), GENERATED_ENTRY_SECONDS)
 }
 
 /// The machine of the model that equals the simulated one; `None` if that is this machine.
 fn machine(args: &Args) -> Option<Machine> {
     let compute = match args.work.as_str() {
-        "counted" => counting_machine(),
+        "counted" => counted::machine(),
         // The model needs a rate.
         "none" => Machine { product_flop_seconds: 1e-30, ..Machine::from_seconds([0.0; UNITS]) },
         _ => return None,
@@ -256,20 +223,20 @@ impl RunEvents for Progress {
 }
 
 /// The record of the run, with simulated times.
-fn simulate(args: &Args) -> Result<TestRecord, String> {
+fn simulate(args: &Args, spec: &TestSpec) -> Result<TestRecord, String> {
     use_one_thread();
-    let (spec, meter): (_, Meter) = match args.work.as_str() {
-        "counted" if args.mxp.is_some() => (args.spec(), counted_in_single),
-        "counted" => (args.spec(), counted),
-        "none" => (args.spec(), clocked::no_work),
-        _ => (args.spec(), clocked::processor_time),
+    let meter: Meter = match args.work.as_str() {
+        "counted" if args.mxp.is_some() => counted_in_single,
+        "counted" => counted::meter,
+        "none" => clocked::no_work,
+        _ => clocked::processor_time,
     };
     let ranks = clocked::run(args.p * args.q, &args.network(), meter, |world| {
-        work::listen(WorkListener { begins: Some(count), ..WorkListener::default() });
+        counted::listen();
         let grid = Grid::new(&world, spec.p, spec.q, spec.pmap)?.expect("all ranks take part");
         let doubles = match spec.mxp {
-            Some(_) => ptest::mxp::shape(&grid, &spec).doubles(),
-            None => ptest::shape(&grid, &spec).doubles(),
+            Some(_) => ptest::mxp::shape(&grid, spec).doubles(),
+            None => ptest::shape(&grid, spec).doubles(),
         };
         let plain = Unguarded::new(doubles)
             .map_err(|why| SolveError::Memory { what: "the matrix", why: why.to_string() })?;
@@ -279,7 +246,7 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
         let events: &mut dyn RunEvents =
             if world.rank() == 0 { &mut progress } else { &mut Silent };
         let team = Team::solo();
-        let test = TestRun { grid: &grid, team: &team, spec: &spec };
+        let test = TestRun { grid: &grid, team: &team, spec };
         ptest::run_any(test, &mut guard, false, events)
     });
     let ranks: Result<Vec<_>, SolveError> = ranks.into_iter().collect();
@@ -287,10 +254,16 @@ fn simulate(args: &Args) -> Result<TestRecord, String> {
     Ok(record.expect("rank 0 has it"))
 }
 
-/// Prints the model's prediction for the run next to the simulation.
-fn compare(args: &Args, record: &TestRecord, halves: bool) -> Result<(), String> {
-    let Some(machine) = machine(args) else { return Ok(()) };
-    let TestSpec { n, nb, p, q, depth, bcast, swap, swap_threshold, .. } = args.spec();
+/// Prints the model's prediction for the run next to the simulation, and returns its time; `None`
+/// if the model has no machine for it.
+fn compare(
+    args: &Args,
+    spec: &TestSpec,
+    record: &TestRecord,
+    halves: bool,
+) -> Result<Option<f64>, String> {
+    let Some(machine) = machine(args) else { return Ok(None) };
+    let &TestSpec { n, nb, p, q, depth, bcast, swap, swap_threshold, .. } = spec;
     let run =
         RunParams { depth, bcast, swap, swap_threshold, halves, ..RunParams::new(n, nb, (p, q)) };
     let model = predict(&run, &machine, &Changes::default()).map_err(|error| error.to_string())?;
@@ -298,15 +271,20 @@ fn compare(args: &Args, record: &TestRecord, halves: bool) -> Result<(), String>
     let simulated = [panel, swap, bcast, update, back];
     let mut rows = vec![("time", record.time_seconds, model.time_seconds)];
     rows.extend(model.mean.named().iter().zip(simulated).map(|(&(name, of), sim)| (name, sim, of)));
-    eprintln!("seconds  simulated     model   (phases: mean over ranks)");
+    eprintln!("seconds  simulated     model   (N = {n}; phases: mean over ranks)");
     for (name, simulated, model) in rows {
         eprintln!("{name:7} {simulated:10.6} {model:10.6}");
     }
-    Ok(())
+    Ok(Some(model.time_seconds))
 }
 
 /// The result as a line of JSON.
-fn line(args: &Args, record: &TestRecord, real_seconds: f64) -> Result<String, String> {
+fn line(
+    args: &Args,
+    spec: &TestSpec,
+    record: &TestRecord,
+    real_seconds: f64,
+) -> Result<serde_json::Value, String> {
     let Outcome::Passed { scaled_residual, .. } = record.outcome else {
         return Err(format!("the solution is wrong: {:?}", record.outcome));
     };
@@ -314,11 +292,10 @@ fn line(args: &Args, record: &TestRecord, real_seconds: f64) -> Result<String, S
     let mean = record.phases.mean;
     let halves = record.by_messages.iter().any(|what| what == ROWS_IN_HALVES);
     // The model is that of HPL.
-    if args.mxp.is_none() {
-        compare(args, record, halves)?;
-    }
+    let model_seconds =
+        if args.mxp.is_none() { compare(args, spec, record, halves)? } else { None };
     let mut line = json!({
-        "label": args.label, "n": args.n, "nb": args.nb, "p": args.p, "q": args.q,
+        "label": args.label, "n": spec.n, "nb": args.nb, "p": args.p, "q": args.q,
         "depth": args.depth, "bcast": args.bcast, "halves": halves, "work": args.work,
         "message_seconds": network.message_seconds, "byte_seconds": network.byte_seconds,
         "call_seconds": network.call_seconds, "time_seconds": record.time_seconds,
@@ -328,6 +305,9 @@ fn line(args: &Args, record: &TestRecord, real_seconds: f64) -> Result<String, S
         "x_fingerprint": format!("{:016x}", record.x_fingerprint),
         "real_seconds": real_seconds,
     });
+    if let Some(seconds) = model_seconds {
+        line["model_seconds"] = seconds.into();
+    }
     if let (Some(matrix), Some(mxp)) = (&args.mxp, &record.mxp) {
         let MxpRecord { factor_seconds, refine_seconds, steps, .. } = mxp;
         line["mxp"] = matrix.clone().into();
@@ -335,24 +315,38 @@ fn line(args: &Args, record: &TestRecord, real_seconds: f64) -> Result<String, S
         line["refine_seconds"] = (*refine_seconds).into();
         line["corrections"] = steps.iter().map(|step| step.corrections).sum::<usize>().into();
     }
-    Ok(line.to_string())
+    Ok(line)
+}
+
+/// Simulates all orders, writes a line for each, and prints a table of several.
+fn run(args: &Args) -> Result<(), String> {
+    let mut table = String::from("| N | simulated s | path s | ratio |\n|---|---|---|---|\n");
+    for &n in &args.n {
+        let (start, spec) = (Instant::now(), args.spec(n));
+        let record = simulate(args, &spec)?;
+        if io::stderr().is_terminal() {
+            eprintln!();
+        }
+        let line = line(args, &spec, &record, start.elapsed().as_secs_f64())?;
+        println!("{line}");
+        if let Some(path) = &args.json {
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            let failed = |why| format!("'{}' cannot be written: {why}", path.display());
+            file.and_then(|mut file| writeln!(file, "{line}")).map_err(failed)?;
+        }
+        if let Some(model) = line["model_seconds"].as_f64() {
+            let simulated = record.time_seconds;
+            table += &format!("| {n} | {simulated:.4} | {model:.4} | {:.3} |\n", model / simulated);
+        }
+    }
+    if args.n.len() > 1 {
+        println!("{table}");
+    }
+    Ok(())
 }
 
 fn main() -> ExitCode {
-    let (args, start) = (Args::parse(), Instant::now());
-    let line =
-        simulate(&args).and_then(|record| line(&args, &record, start.elapsed().as_secs_f64()));
-    if io::stderr().is_terminal() {
-        eprintln!();
-    }
-    let written = line.and_then(|line| {
-        println!("{line}");
-        let Some(path) = &args.json else { return Ok(()) };
-        let file = OpenOptions::new().create(true).append(true).open(path);
-        let failed = |why| format!("'{}' cannot be written: {why}", path.display());
-        file.and_then(|mut file| writeln!(file, "{line}")).map_err(failed)
-    });
-    match written {
+    match run(&Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("scale: {error}");

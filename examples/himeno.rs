@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
-use common::{Block, Client, Drilled, Failure, Flags};
+use common::{Block, Client, Drilled, Failure, Flags, Helper};
 use skt_checkpoint::client::Region;
 use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm as _, CommError, collect};
@@ -135,16 +135,18 @@ impl<'a> Problem<'a> {
 
     /// Does one iteration. Returns gosa, the sum of the squares of all changes: its planes are
     /// added in their order in the grid, so that it has the same bits on any number of ranks.
-    fn iterate(&self, p: &mut [f32], ss: &mut [f32]) -> Result<f64, CommError> {
+    fn iterate(&self, p: &mut [f32], ss: &mut [f32], helper: &mut Helper) -> Result<f64, Failure> {
         let (above, rest) = p.split_at_mut(self.plane());
         let (own, below) = rest.split_at_mut(self.own().len());
         halo::exchange(self.comm, &self.block, own, above, &mut below[..self.plane()])?;
         let lines = || (1..self.lines - 1).map(|j| j * self.width);
-        for plane in self.own().step_by(self.plane()) {
-            for at in lines().map(|line| plane + line) {
-                self.line(p, at, &mut ss[at..at + self.width]);
+        helper.compute(|| {
+            for plane in self.own().step_by(self.plane()) {
+                for at in lines().map(|line| plane + line) {
+                    self.line(p, at, &mut ss[at..at + self.width]);
+                }
             }
-        }
+        })?;
         let mut gosa = Vec::with_capacity(self.block.count);
         for plane in self.own().step_by(self.plane()) {
             let mut sum = 0.0;
@@ -208,8 +210,8 @@ impl Client for Args {
         let (start, before) = (Instant::now(), s.iteration);
         while s.iteration < self.iterations {
             saved.before(s.iteration, &s)?;
-            let [p] = saved.regions();
-            s.gosa = problem.iterate(p, &mut ss)?;
+            let ([p], mut helper) = saved.regions_and_helper();
+            s.gosa = problem.iterate(p, &mut ss, &mut helper)?;
             s.iteration += 1;
             if s.iteration == 1 {
                 s.first_gosa = s.gosa;

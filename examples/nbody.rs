@@ -19,7 +19,7 @@ use std::f64::consts::{PI, TAU};
 use std::process::ExitCode;
 
 use clap::Parser;
-use common::{Block, Client, Drilled, Failure, Flags};
+use common::{Block, Client, Drilled, Failure, Flags, Helper};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::client::Region;
@@ -135,7 +135,7 @@ struct Problem<'a> {
 impl Problem<'_> {
     /// Computes the accelerations of this rank's bodies. Returns their half of the potential energy
     /// of each pair. The sums follow the order of the ring, which is the same after any restart.
-    fn forces(&self, x: &[Vector], a: &mut [Vector]) -> Result<f64, CommError> {
+    fn forces(&self, x: &[Vector], a: &mut [Vector], helper: &mut Helper) -> Result<f64, Failure> {
         let (size, me) = (self.comm.size(), self.comm.rank());
         let (mut theirs, mut next) = (x.to_vec(), x.to_vec());
         let mut potential = 0.0;
@@ -143,9 +143,11 @@ impl Problem<'_> {
         for hop in 0..size {
             let owner = (me + size - hop) % size;
             let others = &theirs[..Block::new(owner, size, self.block.total).count];
-            for (i, a) in a.iter_mut().enumerate() {
-                potential += self.pull(&x[i], (owner == me).then_some(i), others, a);
-            }
+            helper.compute(|| {
+                for (i, a) in a.iter_mut().enumerate() {
+                    potential += self.pull(&x[i], (owner == me).then_some(i), others, a);
+                }
+            })?;
             if hop + 1 < size {
                 let to = (bytemuck::cast_slice(&theirs), (me + 1) % size, TAG_RING);
                 let from = (me + size - 1) % size;
@@ -210,15 +212,16 @@ impl Client for Args {
                 (x[i], v[i]) = plummer(problem.block.first + i);
             }
         }
-        let mut potential = problem.forces(x, &mut a)?;
+        let mut helper = Helper::NONE;
+        let mut potential = problem.forces(x, &mut a, &mut helper)?;
         let begin = || Ok(State { step: 0, first: problem.conserved(v, potential)? });
         let mut s = found.map_or_else(begin, Ok::<_, CommError>)?;
         while s.step < self.steps {
             saved.before(s.step, &s)?;
-            let [x, v] = saved.regions::<Vector, 2>();
+            let ([x, v], mut helper) = saved.regions_and_helper::<Vector, 2>();
             advance(v, 0.5 * self.dt, &a);
             advance(&mut x[..a.len()], self.dt, v);
-            potential = problem.forces(x, &mut a)?;
+            potential = problem.forces(x, &mut a, &mut helper)?;
             advance(v, 0.5 * self.dt, &a);
             s.step += 1;
         }

@@ -18,7 +18,7 @@ mod halo;
 use std::process::ExitCode;
 
 use clap::Parser;
-use common::{Block, Client, Drilled, Failure, Flags};
+use common::{Block, Client, Drilled, Failure, Flags, Helper};
 use skt_checkpoint::client::Region;
 use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm as _, CommError, collect};
@@ -98,20 +98,22 @@ impl Problem<'_> {
     }
 
     /// q := A p. The neighbours send the rows above and below.
-    fn multiply(&self, p: &[f64], q: &mut [f64]) -> Result<(), CommError> {
+    fn multiply(&self, p: &[f64], q: &mut [f64], helper: &mut Helper) -> Result<(), Failure> {
         let (n, rows) = (self.size, self.block.count);
         let (mut above, mut below) = (vec![0.0; n], vec![0.0; n]);
         halo::exchange(self.comm, &self.block, &p[..rows * n], &mut above, &mut below)?;
-        for i in 0..rows {
-            for j in 0..n {
-                let at = i * n + j;
-                let up = if i > 0 { p[at - n] } else { above[j] };
-                let down = if i + 1 < rows { p[at + n] } else { below[j] };
-                let left = if j > 0 { p[at - 1] } else { 0.0 };
-                let right = if j + 1 < n { p[at + 1] } else { 0.0 };
-                q[at] = self.diagonal(at) * p[at] - up - down - left - right;
+        helper.compute(|| {
+            for i in 0..rows {
+                for j in 0..n {
+                    let at = i * n + j;
+                    let up = if i > 0 { p[at - n] } else { above[j] };
+                    let down = if i + 1 < rows { p[at + n] } else { below[j] };
+                    let left = if j > 0 { p[at - 1] } else { 0.0 };
+                    let right = if j + 1 < n { p[at + 1] } else { 0.0 };
+                    q[at] = self.diagonal(at) * p[at] - up - down - left - right;
+                }
             }
-        }
+        })?;
         Ok(())
     }
 
@@ -121,8 +123,9 @@ impl Problem<'_> {
         rho: f64,
         [x, r, p]: [&mut [f64]; 3],
         q: &mut [f64],
-    ) -> Result<f64, CommError> {
-        self.multiply(p, q)?;
+        helper: &mut Helper,
+    ) -> Result<f64, Failure> {
+        self.multiply(p, q, helper)?;
         let alpha = rho / self.sum_over_points(|i| p[i] * q[i])?;
         for i in 0..self.points() {
             x[i] += alpha * p[i];
@@ -164,7 +167,8 @@ impl Client for Args {
         };
         while s.rho > self.tolerance.powi(2) * s.first_rho {
             saved.before(s.iteration, &s)?;
-            let rho = problem.iterate(s.rho, saved.regions(), &mut q)?;
+            let (regions, mut helper) = saved.regions_and_helper();
+            let rho = problem.iterate(s.rho, regions, &mut q, &mut helper)?;
             s = Scalars { iteration: s.iteration + 1, rho, ..s };
         }
         let [x, _, _] = saved.regions::<f64, 3>();

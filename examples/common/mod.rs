@@ -4,15 +4,17 @@
 //! A [`Client`] has regions, which a checkpoint saves whole, and a state of a few numbers, which is
 //! the same on all ranks. It recomputes everything else.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 use clap::Parser;
 use skt_checkpoint::checkpoint::level::settings::Levels;
-use skt_checkpoint::client::{self, Next, Options, Region, Saved, StoreKind};
+use skt_checkpoint::client::{self, CheckpointError, Next, Options, Region, Saved, StoreKind};
 use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm, CommError, collect};
 use skt_run::protect::{FaultInjector, Inject};
@@ -41,6 +43,12 @@ pub struct Flags {
     /// Images on disks, for losses that memory does not survive: local:FOLDER, global:FOLDER.
     #[arg(long)]
     levels: Option<Levels>,
+    /// Encode while the client computes on, from copies.
+    #[arg(long)]
+    overlap: bool,
+    /// With --overlap: encode on another thread, for a core that no rank uses.
+    #[arg(long, requires = "overlap")]
+    helper: bool,
     /// [RANK@]WHAT: a step of the protocol, or column:ITERATION.
     #[arg(long)]
     inject: Vec<Inject>,
@@ -79,27 +87,96 @@ pub trait Client: Parser {
     fn is_right(&self, solved: &Self::Solved) -> bool;
 }
 
+/// Completes a checkpoint that has begun.
+type Completion = Box<dyn FnOnce(&mut Saved<'_, MpiComm>) -> Result<(), CheckpointError>>;
+
 /// The regions of a rank, with a checkpoint every few iterations and with faults on purpose.
 pub struct Drilled<'a> {
     saved: Saved<'a, MpiComm>,
     every: u64,
+    helps: bool,
+    /// What the client computes in while the regions are encoded; empty if it computes in them.
+    own: Vec<Vec<u64>>,
+    under_way: Option<Completion>,
     faults: Arc<FaultInjector>,
     taken: u64,
     taken_seconds: f64,
 }
 
-impl Drilled<'_> {
+impl<'a> Drilled<'a> {
+    fn new(mut saved: Saved<'a, MpiComm>, flags: &Flags, faults: Arc<FaultInjector>) -> Self {
+        let mut own = Vec::new();
+        if flags.overlap {
+            for region in saved.bytes() {
+                let mut words = vec![0u64; region.len().div_ceil(size_of::<u64>())];
+                bytemuck::cast_slice_mut::<u64, u8>(&mut words)[..region.len()]
+                    .copy_from_slice(region);
+                own.push(words);
+            }
+        }
+        let (every, helps) = (flags.every, flags.helper);
+        let (under_way, taken, taken_seconds) = (None, 0, 0.0);
+        Self { saved, every, helps, own, under_way, faults, taken, taken_seconds }
+    }
+
+    /// All regions as values of one type, to be used at once.
+    pub fn regions<T: Pod, const N: usize>(&mut self) -> [&mut [T]; N] {
+        self.regions_and_helper().0
+    }
+
+    /// All regions, and what encodes while the client computes.
+    pub fn regions_and_helper<T: Pod, const N: usize>(
+        &mut self,
+    ) -> ([&mut [T]; N], Helper<'_, 'a>) {
+        let Self { saved, own, under_way, helps, .. } = self;
+        if own.is_empty() {
+            return (saved.regions(), Helper::NONE);
+        }
+        let counts = saved.bytes().into_iter().map(|region| region.len() / size_of::<T>());
+        let counts: Vec<usize> = counts.collect();
+        let own: Vec<&mut [T]> = own
+            .iter_mut()
+            .zip(counts)
+            .map(|(words, count)| &mut bytemuck::cast_slice_mut::<u64, T>(words)[..count])
+            .collect();
+        let own = own.try_into().unwrap_or_else(|all: Vec<_>| panic!("{} regions", all.len()));
+        (own, Helper(under_way.is_some().then_some((saved, *helps))))
+    }
+
     /// Called before each iteration: takes a checkpoint if one is due, and kills this process if
     /// `--inject` requires it.
     pub fn before<S: Pod>(&mut self, iteration: u64, state: &S) -> Result<(), Failure> {
         if iteration > 0 && iteration.is_multiple_of(self.every) {
             let start = Instant::now();
-            self.saved.checkpoint(state)?;
+            self.complete()?;
+            if self.own.is_empty() {
+                self.saved.checkpoint(state)?;
+            } else {
+                self.begin(*state)?;
+            }
             self.taken += 1;
             self.taken_seconds += start.elapsed().as_secs_f64();
         }
         self.faults.columns(iteration as usize);
         Ok(())
+    }
+
+    /// Copies what the client has computed into the regions, and begins their checkpoint.
+    fn begin<S: Pod>(&mut self, state: S) -> Result<(), Failure> {
+        for (region, words) in self.saved.bytes().into_iter().zip(&self.own) {
+            region.copy_from_slice(&bytemuck::cast_slice::<u64, u8>(words)[..region.len()]);
+        }
+        // SAFETY: the client computes in `own`; only this function writes to the regions, and the
+        // checkpoint before is complete.
+        unsafe { self.saved.begin()? };
+        self.under_way = Some(Box::new(move |saved| saved.complete(&state).map(drop)));
+        Ok(())
+    }
+
+    /// Completes the checkpoint that has begun, if one has. Collective.
+    fn complete(&mut self) -> Result<(), Failure> {
+        let completion = self.under_way.take();
+        Ok(completion.map_or(Ok(()), |complete| complete(&mut self.saved))?)
     }
 
     /// Prints, on rank 0, what checkpoints and the recovery took of the time since `start`.
@@ -115,16 +192,51 @@ impl Drilled<'_> {
     }
 }
 
+/// Encodes the checkpoint that has begun, if one has, while the client computes.
+pub struct Helper<'s, 'a>(Option<(&'s mut Saved<'a, MpiComm>, bool)>);
+
+/// A checkpoint that another thread encodes.
+struct Lent<'s, 'a>(&'s mut Saved<'a, MpiComm>);
+
+// SAFETY: one thread uses it at a time, and nothing in it is bound to a thread.
+unsafe impl Send for Lent<'_, '_> {}
+
+impl Lent<'_, '_> {
+    /// Encodes until the work has ended or nothing is left.
+    fn encode(self, has_ended: &AtomicBool) -> Result<(), CheckpointError> {
+        while !has_ended.load(Ordering::Acquire) && !self.0.poll()? {
+            thread::sleep(Duration::from_micros(50));
+        }
+        Ok(())
+    }
+}
+
+impl Helper<'_, '_> {
+    /// No checkpoint has begun.
+    pub const NONE: Self = Self(None);
+
+    /// Computes, without messages: another thread of the process may be sending some.
+    pub fn compute<R>(&mut self, work: impl FnOnce() -> R) -> Result<R, CheckpointError> {
+        match &mut self.0 {
+            None => Ok(work()),
+            Some((saved, false)) => saved.poll().map(|_| work()),
+            Some((saved, true)) => {
+                let (lent, has_ended) = (Lent(saved), AtomicBool::new(false));
+                thread::scope(|scope| {
+                    let helper = scope.spawn(|| lent.encode(&has_ended));
+                    let result = work();
+                    has_ended.store(true, Ordering::Release);
+                    helper.join().expect("it does not panic").map(|()| result)
+                })
+            }
+        }
+    }
+}
+
 impl<'a> Deref for Drilled<'a> {
     type Target = Saved<'a, MpiComm>;
     fn deref(&self) -> &Self::Target {
         &self.saved
-    }
-}
-
-impl DerefMut for Drilled<'_> {
-    fn deref_mut(&mut self) -> &mut Self::Target {
-        &mut self.saved
     }
 }
 
@@ -168,9 +280,9 @@ fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
                 eprintln!("checkpoint {}, rebuilt: {:?}", recovered.epoch, recovered.rebuilt);
             }
             let comm = saved.comm()?;
-            let every = flags.every;
-            let mut drilled = Drilled { saved, every, faults, taken: 0, taken_seconds: 0.0 };
+            let mut drilled = Drilled::new(saved, flags, faults);
             let solved = client.compute(&comm, &mut drilled)?;
+            drilled.complete()?;
             drilled.print_times(start);
             drilled.saved.finish(&solved)?
         }

@@ -1,7 +1,8 @@
 /* Seconds that a group needs to encode its data with MPI_Reduce, as Tang et al. do (section 6): the
  * data of each of n ranks is cut into n - 1 stripes, and each rank is the root of one reduction.
  * Prints, for the bitwise exclusive or and for the sum in floating point, the median over the
- * repeats of the slowest rank's seconds.
+ * repeats of the slowest rank's seconds, from a barrier on. The data are those of
+ * examples/encode.rs.
  *
  *   mpicc -O2 reduce.c -o reduce && mpirun -np 4 ./reduce MIB REPEATS
  */
@@ -16,16 +17,16 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static double encode(uint64_t *data, uint64_t *parity, int count, MPI_Datatype type, MPI_Op op)
+static double encode(double *data, double *parity, int count, MPI_Datatype type, MPI_Op op)
 {
     int ranks, rank;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    uint64_t *zeros = data, *stripe = data + count;
+    double *zeros = data, *stripe = data + count;
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime(), seconds, slowest;
     for (int root = 0; root < ranks; root++) {
-        uint64_t *send = zeros;
+        double *send = zeros;
         if (root != rank) {
             send = stripe;
             stripe += count;
@@ -51,14 +52,14 @@ int main(int argc, char **argv)
     }
     int count = (int)(mib * 1048576.0 / 8.0 / (ranks - 1));
     /* The first stripe stays zero: the root's own part of the sum. */
-    uint64_t *data = calloc((size_t)count * ranks, 8), *parity = calloc(count, 8);
+    double *data = calloc((size_t)count * ranks, 8), *parity = calloc(count, 8);
     double *seconds = malloc(repeats * sizeof *seconds);
     if (!data || !parity || !seconds) {
         fprintf(stderr, "reduce: no memory for %g MiB a rank\n", mib);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
-    for (size_t i = count; i < (size_t)count * ranks; i++)
-        data[i] = (i + rank) * 0x9e3779b97f4a7c15u >> 2;
+    for (size_t i = 0; i < (size_t)count * (ranks - 1); i++)
+        data[count + i] = ((i + rank) * 0x9e3779b97f4a7c15u >> 11) / 9007199254740992.0 - 0.5;
     struct { const char *name; MPI_Datatype type; MPI_Op op; } codes[] = {
         {"xor", MPI_UINT64_T, MPI_BXOR},
         {"sum", MPI_DOUBLE, MPI_SUM},

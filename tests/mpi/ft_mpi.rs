@@ -613,6 +613,21 @@ fn examples_go_on_with_the_same_bits() {
     assert_is_gosa(&text, 24, 50);
 }
 
+/// A checkpoint is encoded from copies while the example computes on, by its own thread or by
+/// another.
+#[test]
+fn examples_that_compute_while_encoding_have_the_same_bits() {
+    let cases = ["--inject 1@column:37", "--inject 0@encode:epoch=3"];
+    let x = |text: &str| text.lines().find(|line| line.starts_with("x: ")).map(str::to_owned);
+    let flags = "--bodies 150 --steps 50 --every 10";
+    let [overlapped, helped] = ["--overlap", "--overlap --helper"]
+        .map(|how| x(&goes_on("nbody", &format!("{flags} {how}"), &cases)));
+    let plain = for_program(&example("nbody"), "nbody-plain", flags).start(&[]);
+    assert!(overlapped == helped && overlapped == x(&plain.text), "{}", plain.text);
+    goes_on("himeno", "--size 24 --iterations 50 --every 10 --overlap --helper", &cases);
+    goes_on("pcg", "--size 120 --every 10 --overlap --helper", &cases);
+}
+
 /// The check of the example detects steps that are too long, and reports it by its exit code.
 #[test]
 fn bodies_in_too_long_steps_fail() {

@@ -7,10 +7,10 @@ use crate::base_spec::base;
 use crate::counted;
 use skt_comm::Comm;
 use skt_config::{Bcast, TestSpec, Transport};
-use skt_model::path::Unit;
+use skt_model::path::{Changes, Machine, RunParams, Unit, predict};
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
-use skt_run::record::{Outcome, TestRecord};
+use skt_run::record::{Outcome, ROWS_IN_HALVES, TestRecord};
 use skt_sim::clocked::{self, Network};
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::comm::threads;
@@ -74,6 +74,36 @@ fn messages_alone_take_the_same_time_twice() {
         assert_eq!(once, phases(), "{spec:?}");
         let [_, mean] = once;
         assert!(mean.panel > 0.0 && mean.swap > 0.0, "{once:?}");
+    }
+}
+
+/// The walk over the critical path, without halves of the rows, next to the solver itself.
+#[test]
+fn path_predicts_the_time_of_simulated_ranks() {
+    use_one_thread();
+    for (n, p, q, depth) in [(768, 4, 4, 0), (768, 4, 4, 1), (1024, 8, 2, 1)] {
+        let transport = Transport::Messages;
+        let spec = TestSpec { depth, bcast: Bcast::OneRingM, transport, ..base(n, 32, p, q) };
+        let ranks = clocked::run(p * q, &NETWORK, counted::meter, |world| {
+            counted::listen();
+            solve(&world, &spec)
+        });
+        let found = record(ranks);
+        let halves = found.by_messages.iter().any(|what| what == ROWS_IN_HALVES);
+        let TestSpec { bcast, swap, swap_threshold, .. } = spec;
+        let run = RunParams::new(n, 32, (p, q));
+        let run = RunParams { depth, bcast, swap, swap_threshold, halves, ..run };
+        let machine = Machine {
+            message_seconds: NETWORK.message_seconds,
+            message_byte_seconds: NETWORK.byte_seconds,
+            ..counted::machine()
+        };
+        let model = predict(&run, &machine, &Changes::default()).unwrap().mean;
+        // The whole time is by the clock of the guard, which is not simulated.
+        let Phases { panel, swap, bcast, update, back, .. } = found.phases.mean;
+        let simulated = panel + swap + bcast + update + back;
+        let ratio = model.named().iter().map(|(_, seconds)| seconds).sum::<f64>() / simulated;
+        assert!((0.93..1.07).contains(&ratio), "{n} on {p} x {q}, DEPTH {depth}: {ratio}");
     }
 }
 

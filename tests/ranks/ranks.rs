@@ -4,6 +4,7 @@
 
 mod abft;
 mod base_spec;
+#[path = "../../benches/counted/mod.rs"]
 mod counted;
 #[path = "../dice/mod.rs"]
 mod dice;

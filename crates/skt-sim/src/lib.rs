@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`fibers`] | ranks under a seeded scheduler that can kill one at every step |
 //! | [`clocked`] | hundreds of ranks with clocks, under a simulated network |
+//! | [`checkpoints`] | checkpoints and recoveries of [`clocked`] ranks |
 //!
 //! `tests/crash` runs the checkpoint protocol on [`fibers`].
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -14,6 +15,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod checkpoints;
 pub mod clocked;
 pub mod fibers;
 mod ranks;

@@ -46,7 +46,7 @@ enum Command {
     Figure(FigureArgs),
     /// List the names and titles of all figures
     List,
-    /// Draw the figures of raw runs that scripts/measure/papers has kept
+    /// Draw the figures of raw runs that scripts/measure/papers and benches/encoding.rs have kept
     Measured(MeasuredArgs),
     /// Print the waste of Bosilca's platforms, at the best period of each protocol
     Waste(WasteArgs),

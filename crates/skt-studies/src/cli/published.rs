@@ -6,30 +6,38 @@ use std::fmt::Write as _;
 use super::output;
 use super::progress_bar::ProgressBar;
 use crate::StudyError;
-use crate::published::gates::{Predicted, error, gates, predict_cofc, predict_dahu};
-use crate::published::runs::published;
+use crate::published::gates::{
+    Predicted, error, gates, predict_cofc, predict_dahu, predict_stellar,
+};
+use crate::published::runs::{Published, published};
 
 pub(super) fn execute() -> Result<(), StudyError> {
     let count = published().filter(|of| of.machine == "dahu").count();
     let bar = ProgressBar::new("runs", count);
     let all = predict_dahu(|done| bar.show(done))?;
     bar.end();
-    output::print(&(table(&all) + &growth()?))
+    let cofc = growth("Cluster of 40 cores a node, EDR InfiniBand, Intel's HPL", &predict_cofc()?);
+    let stellar = "Stellar, 96 cores a node, HPL 2.3, rates of two digits";
+    output::print(&(table(&all) + &cofc + &growth(stellar, &predict_stellar()?)))
 }
 
-fn growth() -> Result<String, StudyError> {
-    let mut text = String::from(
-        "\nCluster of 40 cores a node, EDR InfiniBand, Intel's HPL; the first line is the \
-         calibration\n\n\
-         nodes       N     real  predicted\n",
+/// The runs of a cluster, of which the first is the calibration.
+fn growth(head: &str, runs: &[(Published, f64)]) -> String {
+    let mut text = format!(
+        "\n{head}; the first line is the calibration\n\n\
+         nodes        N   NB    P x Q      real  predicted\n",
     );
-    for (of, gflops) in predict_cofc()? {
-        let off = 100.0 * error(gflops, of.gflops);
-        let (nodes, n, real) = (of.nodes, of.run.n, of.gflops);
-        writeln!(text, "{nodes:5}  {n:6}  {real:7.0}  {gflops:7.0} ({off:+.1})")
-            .expect("a string takes all");
+    for (of, gflops) in runs {
+        let off = 100.0 * error(*gflops, of.gflops);
+        let (nodes, run, real) = (of.nodes, &of.run, of.gflops);
+        writeln!(
+            text,
+            "{nodes:5}  {:7}  {:3}  {:3}x{:<3}  {real:8.0}  {gflops:8.0} ({off:+.1})",
+            run.n, run.nb, run.p, run.q
+        )
+        .expect("a string takes all");
     }
-    Ok(text)
+    text
 }
 
 fn table(all: &[Predicted]) -> String {

@@ -1,5 +1,5 @@
-//! Figures of raw runs of `scripts/measure/papers`: a line `figure,series,x,value` for each run,
-//! after a header.
+//! Figures of raw runs of `scripts/measure/papers` and `benches/encoding.rs`: a line
+//! `figure,series,x,value` for each run, after a header.
 
 use skt_model::plot::{Axis, Body, Figure, Series};
 use skt_terms::median::median;
@@ -65,6 +65,18 @@ const MEASURED: &[Shown] = &[
         title: "PCG: a checkpoint, and a recovery from four losses",
         x: PROCESSES,
         y: ELAPSED,
+    },
+    Shown {
+        name: "chen-08-simulated",
+        title: "Simulated ranks: a checkpoint, and a recovery from several losses",
+        x: PROCESSES,
+        y: ELAPSED,
+    },
+    Shown {
+        name: "chen-chain-simulated",
+        title: "Simulated ranks: chain and trees over the size of the data",
+        x: ("MiB of a rank", "rank_mebibytes"),
+        y: ("seconds of a checkpoint", "checkpoint_seconds"),
     },
     Shown {
         name: "wang-08-residuals",

@@ -1,6 +1,6 @@
 //! What a prediction has to reach, set before the first one was made.
 
-use super::machines::{COFC_CORES, Processors, cofc};
+use super::machines::{COFC_CORES, Processors, STELLAR, cofc};
 use super::runs::{Published, published};
 use crate::StudyError;
 
@@ -41,22 +41,33 @@ pub fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, StudyError> 
     Ok(all)
 }
 
-/// The runs on one node and more of the cluster "cofc", each with the rate that the model predicts
-/// from the first: its cores get the DGEMM rate with which that run takes its time.
-pub fn predict_cofc() -> Result<Vec<(Published, f64)>, StudyError> {
-    let all: Vec<Published> = published().filter(|of| of.machine == "cofc").collect();
+/// The runs on one node and more of a cluster, each with the rate that the model predicts from the
+/// first: its cores get the DGEMM rate with which `rate` predicts that run's rate.
+fn predict_from_one_node(
+    machine: &str,
+    cores: usize,
+    rate: impl Fn(&Published, f64) -> Result<f64, StudyError>,
+) -> Result<Vec<(Published, f64)>, StudyError> {
+    let all: Vec<Published> = published().filter(|of| of.machine == machine).collect();
     let first = &all[0];
-    let mut flops = 1e9 * first.gflops / COFC_CORES as f64;
+    let mut flops = 1e9 * first.gflops / cores as f64;
     for _ in 0..20 {
-        let gflops = first.with_a_rank_a_node(&cofc(flops), COFC_CORES)?;
-        flops *= first.gflops / gflops;
+        flops *= first.gflops / rate(first, flops)?;
     }
-    all.into_iter()
-        .map(|of| {
-            let gflops = of.with_a_rank_a_node(&cofc(flops), COFC_CORES)?;
-            Ok((of, gflops))
-        })
-        .collect()
+    let predicted = |of: Published| rate(&of, flops).map(|gflops| (of, gflops));
+    all.into_iter().map(predicted).collect()
+}
+
+/// The runs of the cluster "cofc", each with the rate that the model predicts from the first.
+pub fn predict_cofc() -> Result<Vec<(Published, f64)>, StudyError> {
+    let rate = |of: &Published, flops| of.with_a_rank_a_node(&cofc(flops), COFC_CORES);
+    predict_from_one_node("cofc", COFC_CORES, rate)
+}
+
+/// The runs of the cluster "stellar", each with the rate that the model predicts from the first.
+pub fn predict_stellar() -> Result<Vec<(Published, f64)>, StudyError> {
+    let rate = |of: &Published, flops| of.with_a_rank_a_core(&cofc(flops), STELLAR);
+    predict_from_one_node("stellar", STELLAR.ranks_per_node, rate)
 }
 
 /// By how much a predicted rate exceeds the real one, relative to that.

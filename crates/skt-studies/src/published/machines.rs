@@ -140,3 +140,9 @@ pub fn cofc(flops: f64) -> Machine {
         ..Machine::ZEN4_CORE.with_core_flops(flops)
     }
 }
+
+/// Which ranks of Stellar share a node: 96 cores of Xeon Platinum 8268, with a rank of HPL 2.3 on
+/// each, MKL and Intel's MPI (github.com/jdh4/hpl_stellar_feb2021, commit 25be5964). That page
+/// states neither the latency nor the rate of its InfiniBand, so the network is assumed to be that
+/// of [`cofc`], and within a node as on Dahu.
+pub const STELLAR: Placement = Placement { ranks_per_node: 96, ..DAHU };

@@ -1,6 +1,6 @@
 //! The published runs of HPL, and the model's run for each.
 
-use skt_model::path::{Changes, Machine, RunParams, predict};
+use skt_model::path::{Changes, Machine, Placement, RunParams, predict};
 use skt_terms::choice::{Bcast, Swap};
 
 use super::machines::{DAHU, Processors, dahu};
@@ -8,8 +8,10 @@ use crate::StudyError;
 
 /// One line for each run, with its source and commit.
 const RUNS: &str = include_str!("../../data/published.csv");
-/// The local columns above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`).
+/// The local columns above which "mix" takes spread-roll (Ezibenroc/hpl, `bin/SMPI/HPL.dat`), and
+/// those on Stellar.
 const SWAP_THRESHOLD: usize = 128;
+const STELLAR_SWAP_THRESHOLD: usize = 64;
 
 /// A run of HPL on a machine of others.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +55,7 @@ fn read(line: &'static str) -> Published {
         depth,
         bcast,
         swap,
-        swap_threshold: SWAP_THRESHOLD,
+        swap_threshold: if machine == "stellar" { STELLAR_SWAP_THRESHOLD } else { SWAP_THRESHOLD },
         halves: false,
         ..RunParams::new(n, nb, (p, q))
     };
@@ -65,8 +67,18 @@ impl Published {
     /// The rate that the model predicts for a run on Dahu.
     pub fn on_dahu(&self, processors: Processors) -> Result<f64, StudyError> {
         assert_eq!(self.machine, "dahu");
-        let run = RunParams { placement: DAHU, ..self.run };
-        Ok(predict(&run, &dahu(processors), &Changes::default())?.gflops)
+        self.with_a_rank_a_core(&dahu(processors), DAHU)
+    }
+
+    /// The rate that the model predicts on `machine` with a rank on each core of its nodes.
+    pub fn with_a_rank_a_core(
+        &self,
+        machine: &Machine,
+        placement: Placement,
+    ) -> Result<f64, StudyError> {
+        assert_eq!(self.run.p * self.run.q, self.nodes * placement.ranks_per_node);
+        let run = RunParams { placement, ..self.run };
+        Ok(predict(&run, machine, &Changes::default())?.gflops)
     }
 
     /// The rate that the model predicts on `machine` with `threads` threads on each node.

@@ -1,9 +1,11 @@
 //! Numbers that the papers print. Where ours differ, the difference is asserted, too, and
 //! docs/model.md gives the reason.
 
-use skt_model::HOUR_SECONDS;
 use skt_model::optimum::root_log;
+use skt_model::path::RunParams;
+use skt_model::tang::memory::Protocol;
 use skt_model::tang::{efficiency, interval};
+use skt_model::{Group, HOUR_SECONDS};
 use skt_studies::bautista;
 use skt_studies::bosilca::{Application, Platform, Scenario, WasteModel};
 use skt_studies::tang::{reliability, top10};
@@ -71,6 +73,53 @@ fn tang_figure_5_method() {
 }
 
 #[test]
+fn tang_table_2_and_section_7_4_shares_of_the_peak() {
+    // Flop/s of a core: 2.93 GHz of 4 operations, 2.2 GHz of 8. The table cuts 140.64.
+    let (tianhe_1a, tianhe_2) = (2.93 * 4.0, 2.2 * 8.0);
+    assert_prints_or_cuts(12.0 * tianhe_1a, "140", 1.0);
+    assert_prints(24.0 * tianhe_2, "422");
+    assert_prints(100.0 * 15_550.0 / (1_536.0 * tianhe_1a), "86.38");
+    // Of 1,024 nodes at the table's 422 Gflop/s; of their 24,576 cores it is 84.86 %.
+    assert_prints(100.0 * 367_040.0 / (1_024.0 * 422.0), "84.94");
+    assert_prints(100.0 * 367_040.0 / (24_576.0 * tianhe_2), "84.86");
+    // What is left with half of the memory.
+    assert_prints(100.0 * 15.21 / 15.55, "97.81");
+    assert_prints(100.0 * 351.60 / 367.04, "95.79");
+}
+
+#[test]
+fn tang_table_3_memory_and_rates() {
+    let flops = |n: usize| RunParams::new(n, 192, (1, 1)).flops() / 1e9;
+    let share = |p: Protocol| p.available_fraction(Group::new(8, 1).unwrap());
+    let [whole, double, selves, abft] = [234_240, 129_280, 154_880, 212_224];
+    // Of 4 GB a process, and the orders that follow: N^2 is proportional to the memory.
+    assert_prints(4.0 * share(Protocol::Double), "1.22");
+    assert_prints(4.0 * share(Protocol::SelfCheckpoint), "1.75");
+    for (n, gigabytes) in [(double, "1.22"), (selves, "1.75"), (abft, "3.28")] {
+        assert_prints(4.0 * (n as f64 / whole as f64).powi(2), gigabytes);
+    }
+    // Gflop/s without a checkpoint; printed are 3,380.02 and 2,885.00.
+    assert_prints(flops(double) / 426.18, "3380.0");
+    assert_prints(flops(abft) / 2_208.55, "2885.3");
+    // Printed are 3,669.81, with which all that follows agrees.
+    assert_prints(flops(whole) / 2_338.64, "3663.8");
+    let original = 3_669.81;
+    for (gflops, percent) in
+        [(3_380.02, "92.10"), (3_467.64, "94.49"), (2_885.00, "78.61"), (2_661.83, "72.53")]
+    {
+        assert_prints(100.0 * gflops / original, percent);
+    }
+    // BLCR with three checkpoints, on hard disks and on SSDs.
+    for (checkpoint_seconds, gflops) in [(295.20, "2661.83"), (111.92, "3209.08")] {
+        let seconds = 2_338.64 + 3.0 * checkpoint_seconds;
+        assert_prints(original * 2_338.64 / seconds, gflops);
+    }
+    // SKT-HPL with one checkpoint: its rate means 4.4 s for it, not the printed 6.21 s.
+    assert_prints(flops(selves) / 3_467.64 - 709.84, "4.4");
+    assert_prints(flops(selves) / (709.84 + 6.21), "3459.1");
+}
+
+#[test]
 fn bautista_inequality_in_one_unit() {
     let costs = bautista::Costs { cores_per_node: 16, copy_seconds: 2.0, encode_seconds: 20.0 };
     let even = costs.break_even_seconds().unwrap();
@@ -79,6 +128,9 @@ fn bautista_inequality_in_one_unit() {
     assert!((hybrid - costs.time_division_overhead(even).unwrap()).abs() < 1e-15);
     // "a cluster with 16 cores per node loses only ... 7%": 1/16 = 6.25 % plus copies.
     assert_prints(100.0 * hybrid, "6.9");
+    // "a cluster with 32 cores per node loses only around 3%", without the copies.
+    let costs = bautista::Costs { cores_per_node: 32, copy_seconds: 0.0, ..costs };
+    assert_prints(100.0 * costs.hybrid_overhead(even).unwrap(), "3");
 }
 
 #[test]
@@ -89,6 +141,28 @@ fn bosilca_table_1_processors() {
     }
     // The paper prints 16,688 processors for Titan: 299,008 / 16 is 18,688.
     assert_eq!(Platform::TITAN.processors, 18_688);
+}
+
+#[test]
+fn bosilca_table_1_bandwidths() {
+    // GB/s of the store and of a port: the fewest processors that saturate the store (eq. 20).
+    for (platform, store, port) in [
+        (Platform::TITAN, 300.0, 20.0),
+        (Platform::K_COMPUTER, 96.0, 20.0),
+        (Platform::EXASCALE_SLIM, 1_000.0, 200.0),
+        (Platform::EXASCALE_FAT, 1_000.0, 400.0),
+    ] {
+        assert_eq!(platform.smallest_group, f64::ceil(store / port) as u64, "{}", platform.name);
+        assert_eq!(platform.port_bytes_per_second, port * 1e9);
+    }
+    // GB of all processors over GB/s; "1 MB/s/core, resulting in 300 GB/s".
+    assert_eq!(Platform::EXASCALE_SLIM.write_seconds, 1e6 * 64.0 / 1e3);
+    assert_eq!(Platform::EXASCALE_FAT.write_seconds, 1e5 * 640.0 / 1e3);
+    assert_prints(Platform::TITAN.cores as f64 / 1e5, "3");
+    // The platform MTBFs at 100 years a processor.
+    let hours = |of: Platform| of.mtbf_seconds(100.0 * skt_model::YEAR_SECONDS) / HOUR_SECONDS;
+    assert_prints(hours(Platform::EXASCALE_SLIM), "0.88");
+    assert_prints(hours(Platform::EXASCALE_FAT), "8.8");
 }
 
 /// Platform, scenario, G, C(q), R(q), and beta of 2D-STENCIL and of MATRIX-PRODUCT.

@@ -2,7 +2,7 @@
 
 use skt_model::path::{Machine, Placement, RunParams, predict};
 use skt_model::tang::efficiency::Efficiency;
-use skt_studies::published::gates::{Predicted, gates, predict_cofc};
+use skt_studies::published::gates::{Predicted, gates, predict_cofc, predict_stellar};
 use skt_studies::published::machines::{DAHU, Processors, dahu};
 use skt_studies::published::runs::{Published, published};
 use skt_terms::choice::{Bcast, Swap};
@@ -19,12 +19,16 @@ fn sizes(from: usize) -> impl Iterator<Item = Published> {
 #[test]
 fn all_published_runs_are_there_once() {
     assert_eq!((count("size", "2018"), count("size", "2019")), (14, 14));
-    assert_eq!((count("geometry", ""), count("parameters", ""), count("nodes", "")), (28, 72, 5));
+    assert_eq!((count("geometry", ""), count("parameters", ""), count("nodes", "")), (28, 72, 29));
     for of in published() {
         let again = published().filter(|other| (other.run, other.date) == (of.run, of.date));
         assert_eq!(again.count(), 1, "{of:?}");
-        let ranks = of.run.p * of.run.q;
-        assert_eq!(ranks, of.nodes * if of.machine == "dahu" { 32 } else { 1 }, "{of:?}");
+        let ranks_per_node = match of.machine {
+            "dahu" => 32,
+            "stellar" => 96,
+            _ => 1,
+        };
+        assert_eq!(of.run.p * of.run.q, of.nodes * ranks_per_node, "{of:?}");
     }
 }
 
@@ -79,6 +83,12 @@ fn frozen_machines_predict_what_performance_md_prints() {
     let nodes = predict_cofc().unwrap();
     let rates: Vec<f64> = nodes.iter().map(|(_, gflops)| gflops.round()).collect();
     assert_eq!(rates, [2_285.0, 4_470.0, 8_959.0, 17_728.0, 22_048.0]);
+    let nodes = predict_stellar().unwrap();
+    let of = |n: usize, nb: usize| {
+        let found = nodes.iter().find(|(of, _)| (of.nodes, of.run.n, of.run.nb) == (21, n, nb));
+        found.expect("it is published").1.round()
+    };
+    assert_eq!([of(100_000, 128), of(1_200_000, 256)], [51_523.0, 81_391.0]);
 }
 
 #[test]

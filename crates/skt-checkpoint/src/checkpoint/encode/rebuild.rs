@@ -83,6 +83,9 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         let holder = |i: usize| geometry.data_member(stripe, i);
         let keeper = |p: usize| geometry.parity_member(stripe, p);
         let exists = |i: &usize| !stripes.block(band, *i).is_empty();
+        // The next stripe's chain begins one member later, so it follows this one at a distance of
+        // one member. In the other order it would begin where this one ends.
+        let along_the_ring = || (0..geometry.data()).rev().filter(exists);
         let lost_data: Vec<usize> =
             (0..geometry.data()).filter(exists).filter(|&i| lost.contains(&holder(i))).collect();
         let lost_parity: Vec<usize> =
@@ -90,7 +93,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         let plan = self.code.rebuild_plan(&lost_data, &lost_parity);
         for rebuild in plan.expect("the protocol has refused what is too much").data {
             let mut chain = Vec::new();
-            for i in (0..geometry.data()).filter(exists) {
+            for i in along_the_ring() {
                 chain.push((holder(i), data(i), rebuild.from_data[i]));
             }
             for (p, &coef) in rebuild.from_parity.iter().enumerate() {
@@ -103,7 +106,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         }
         for p in lost_parity {
             let mut chain = Vec::new();
-            for i in (0..geometry.data()).filter(exists) {
+            for i in along_the_ring() {
                 chain.push((holder(i), data(i), self.code.encode_coef(p, i)));
             }
             let target = (keeper(p), (parities, stripes.parity(band, p)));

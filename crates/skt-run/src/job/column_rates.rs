@@ -25,8 +25,8 @@ pub(super) fn are_measured(spec: &RunSpec) -> bool {
 
 /// The run with the rates of all ranks, if it measures them: those that an earlier start has kept
 /// or, at the first start, those of DGEMM. `first` is this rank's first sample, in Gflop/s, and
-/// `measure` takes another one, so many times as long. Also returns a warning where the samples
-/// differ too much. Collective.
+/// `measure` takes another one, longer by the factor that it gets. Also returns a warning where the
+/// samples differ too much. Collective.
 pub(super) fn settle<C: Comm>(
     world: &C,
     spec: &RunSpec,

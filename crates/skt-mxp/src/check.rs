@@ -41,8 +41,8 @@ pub fn norms<C: Comm>(
 }
 
 /// The norms of a system with these parts on this rank: `b - A x` of its rows, the sums of
-/// magnitudes of A's rows and columns, x, and b. Collective over the grid; the result is the same on
-/// all ranks.
+/// magnitudes of A's rows and columns, x, and b. Collective over the grid; the result is the same
+/// on all ranks.
 ///
 /// # Errors
 /// When a rank cannot be reached.

@@ -87,7 +87,7 @@ fn refine(
             refiner.step(&mut factors)?;
             states.push(refiner.state().clone());
         }
-        let (status, state) = (refiner.status(), refiner.into_state());
+        let (status, state) = (refiner.status(), refiner.state().clone());
         let norms = norms(system, &grid, &team, nb, &state.x, &|| ())?;
         let cols = grid.cols(nb);
         let x = collected(&grid.row, n, |g| (cols.owner(g), cols.local(g)), &state.x)?;

@@ -40,8 +40,8 @@ const GMRES_GAIN: f64 = 2.0;
 /// exceed it for n = 1, where LAPACK's criterion can fail for the best x that exists.
 const CRITERION_ORDER_MIN: usize = 16;
 
-/// Solves `L U d = r` with the factors of a matrix in low precision: gets this rank's rows of r, and
-/// returns its columns of d. An error, the same on all ranks, ends the refinement.
+/// Solves `L U d = r` with the factors of a matrix in low precision: gets this rank's rows of r,
+/// and returns its columns of d. An error, the same on all ranks, ends the refinement.
 pub type Factors<'f> = dyn FnMut(&[f64]) -> Result<Vec<f64>, SolveError> + 'f;
 
 /// Why a refinement ended without a result.
@@ -153,11 +153,6 @@ impl<'o, C: Comm> Refiner<'o, C> {
         &self.state
     }
 
-    /// Ends, with the solution and the steps so far.
-    pub fn into_state(self) -> State {
-        self.state
-    }
-
     /// What follows: the same on all ranks.
     pub fn status(&self) -> Status {
         if self.current.to_criterion <= 1.0 {
@@ -184,17 +179,6 @@ impl<'o, C: Comm> Refiner<'o, C> {
     /// The corrections so far.
     fn corrections(&self) -> usize {
         self.state.steps.iter().map(|step| step.corrections).sum()
-    }
-
-    /// All steps that remain. Returns whether x has converged. Collective over the grid.
-    ///
-    /// # Errors
-    /// See [`Self::step`].
-    pub fn run(&mut self, factors: &mut Factors) -> Result<bool, RefineError> {
-        while self.status() == Status::Unfinished {
-            self.step(factors)?;
-        }
-        Ok(self.has_converged())
     }
 
     /// One step: a correction of classic refinement, or a cycle of GMRES. Does nothing when

@@ -105,6 +105,7 @@ fn a_killed_job_takes_its_library_wherever_it_is() {
         named.job(&name, "self", folders[0].path()).start_timed()
     });
     let want = of_auto.0.x();
+    assert!(of_auto.0.text.contains("auto takes blis: "), "{}", of_auto.0.text);
     assert!(want.is_some() && of_file.0.x() == want, "{}", of_file.0.text);
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     let linked = Job::new(program, 2, "blas-kills-linked", &format!("{FLAGS} --blas linked"));

@@ -7,9 +7,9 @@ use crate::mpirun::shared_library;
 
 /// A BLAS that passes calls on to the one named in place of `REAL`. `FAULT` names what is wrong
 /// with it, on the rank `FAULT_RANK` or on all, unless `FAULT_IS` does so when it is compiled. Such
-/// a product as is timed takes ten times as long in a `SLOW` one, and is left out by a `FAST` one, or
-/// in single precision by a `FAST_SINGLE` one. A `ROUNDING` one computes products in two parts, which
-/// gives other last bits.
+/// a product as is timed takes ten times as long in a `SLOW` one, and is left out by a `FAST` one,
+/// or in single precision by a `FAST_SINGLE` one. A `ROUNDING` one computes products in two parts,
+/// which gives other last bits.
 const PLANTED: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -52,11 +52,11 @@ fn bytes_beyond_64_bits_do_not_fit() {
     }
 }
 
-/// OpenBLAS asks for its work space for ever, and the built-in BLAS ends the process. How much MPI itself takes before, and whether it gets
-/// through its start with less, depends on the MPI: the limit is raised until a run passes, and
-/// then lowered in steps that are smaller than the work space, until a run reports that the BLAS
-/// lacks it. Between that report and a run that passes, down to 1000 KiB, a run reports the limit,
-/// too, whatever it is that does not fit.
+/// OpenBLAS asks for its work space for ever, and the built-in BLAS ends the process. How much MPI
+/// itself takes before, and whether it gets through its start with less, depends on the MPI: the
+/// limit is raised until a run passes, and then lowered in steps that are smaller than the work
+/// space, until a run reports that the BLAS lacks it. Between that report and a run that passes,
+/// down to 1000 KiB, a run reports the limit, too, whatever it is that does not fit.
 #[test]
 fn lack_of_address_space_for_the_blas_is_reported() {
     for (threads, blas, step_kib) in

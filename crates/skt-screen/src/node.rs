@@ -80,8 +80,8 @@ pub(crate) struct Crew<C: Comm> {
 
 impl<C: Comm> Crew<C> {
     /// Divides the ranks of `world` into nodes, one for each host, or for each rank with `by_rank`,
-    /// and starts this rank's threads: its share of the cores that it may use, or `threads`. It calls
-    /// the BLAS `blas`. Collective.
+    /// and starts this rank's threads: its share of the cores that it may use, or `threads`. `blas`
+    /// is what it calls. Collective.
     pub(crate) fn new(
         world: &C,
         blas: &ChosenBlas,

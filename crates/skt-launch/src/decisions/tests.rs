@@ -433,7 +433,7 @@ fn a_node_that_the_job_declines_is_replaced_while_spares_last() {
     lines.has("data of earlier starts is kept").lacks("ask start");
 }
 
-/// It had data before, which one more loss would take.
+/// With too few parities its data would be lost.
 #[test]
 fn a_node_with_data_is_replaced_if_that_can_be_rebuilt() {
     let declined = |options: LaunchOptions| {

@@ -42,9 +42,9 @@ pub struct LibraryId {
 /// The products of a run, in which libraries are checked and timed.
 #[derive(Debug, Clone, Default)]
 pub struct Products {
-    /// Their depths (NB).
+    /// The depths (NB).
     pub depths: Vec<usize>,
-    /// Whether their rate is that of SGEMM, as in HPL-MxP, instead of DGEMM.
+    /// Whether the rate is that of SGEMM, as in HPL-MxP, instead of DGEMM.
     pub is_single: bool,
 }
 
@@ -87,8 +87,8 @@ const MAX_TIMES_PLAIN: f64 = 10.0;
 /// Times that reading a library's file took, after which loading it hangs: it may load others.
 const MAX_TIMES_READ: f64 = 100.0;
 
-/// Makes the library that `--blas` names the BLAS of this process, after a trial; with `auto`, tries
-/// all that there are. Called before MPI and threads.
+/// Makes the library that `--blas` names the BLAS of this process, after a trial; with `auto`,
+/// tries all that there are. Called before MPI and threads.
 pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
     let loaded = match named.as_deref() {
         Some(AUTO) => {

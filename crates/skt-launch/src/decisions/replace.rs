@@ -15,8 +15,8 @@ use skt_terms::exit::Exit;
 impl Decisions {
     /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, the job
     /// has declined them, or the user has taken them from the list. Without them here, the survey
-    /// would not wait for the spares that [`Decisions::replace_ill`] needs, and would be repeated for
-    /// ever.
+    /// would not wait for the spares that [`Decisions::replace_ill`] needs, and would be repeated
+    /// for ever.
     pub(super) fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {

@@ -26,8 +26,9 @@ struct RankKnown {
 /// The library that all ranks are to call, and what reports contain of it.
 type Agreed = (LibraryId, BlasChoice);
 
-/// The BLAS of this rank, if the run names `wanted`, and this process has chosen `before`. If the job is to choose it, all ranks agree on it, and it is loaded; what fails then
-/// is in the result. `kept` is the one of an earlier start. Collective.
+/// The BLAS of this rank, if the run names `wanted`, and this process has chosen `before`. If the
+/// job is to choose it, all ranks agree on it, and it is loaded; what fails then is in the result.
+/// `kept` is the one of an earlier start. Collective.
 pub fn settle<C: Comm>(
     world: &C,
     wanted: Option<&str>,

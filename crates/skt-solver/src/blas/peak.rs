@@ -50,7 +50,7 @@ pub fn load() {
 /// Runs a window of multiply-adds with the best instructions of this processor. Returns the
 /// floating-point operations that it did, if this program has such instructions.
 fn run_window() -> Option<f64> {
-    let lanes = match Vectors::here() {
+    let lanes: usize = match Vectors::here() {
         // SAFETY: the processor has these instructions.
         #[cfg(target_arch = "x86_64")]
         Vectors::Avx512 => unsafe { x86::avx512() },

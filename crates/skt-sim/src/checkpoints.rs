@@ -246,7 +246,8 @@ mod tests {
         Case { ranks, bytes: 1 << 20, code, parities: 4, encoder, message_bytes: 16 << 10 }
     }
 
-    /// Chen and Dongarra, figure 8: a checkpoint that survives k losses takes about k beta m.
+    /// Chen and Dongarra, figure 8: a checkpoint that survives k losses takes about k beta m, and a
+    /// recovery some times that, whatever the number of ranks.
     #[test]
     fn four_losses_take_the_same_time_on_more_ranks() {
         let [few, many] = [15, 60].map(|ranks| times(&four_losses(ranks)));
@@ -254,7 +255,7 @@ mod tests {
         let seconds = 4.0 * (1 << 20) as f64 * NETWORK.byte_seconds;
         for Times { checkpoint_seconds, recovery_seconds } in [few, many] {
             assert!((1.0..1.5).contains(&(checkpoint_seconds / seconds)), "{few:?} {many:?}");
-            assert!(recovery_seconds > seconds, "{few:?} {many:?}");
+            assert!((1.0..4.5).contains(&(recovery_seconds / seconds)), "{few:?} {many:?}");
         }
     }
 

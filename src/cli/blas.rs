@@ -14,6 +14,9 @@ use skt_terms::exit::Exit;
 /// Flags of the trial of a library.
 #[derive(Debug, Args)]
 pub(crate) struct TrialArgs {
+    /// Rows and columns of the products that are timed
+    #[arg(long, value_name = "COUNT")]
+    pub order: Option<usize>,
     /// Depths of the products
     #[arg(long, value_name = "NB,..", value_delimiter = ',')]
     pub depths: Vec<usize>,
@@ -29,8 +32,9 @@ pub(crate) struct TrialArgs {
 
 /// Tries a library in this process.
 pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
-    let TrialArgs { depths, single, known, library } = args;
-    let products = Products { depths: depths.clone(), is_single: *single };
+    let TrialArgs { order, depths, single, known, library } = args;
+    let order = order.unwrap_or(Products::default().order);
+    let products = Products { order, depths: depths.clone(), is_single: *single };
     let has_passed = trial::run(library, &products, known, &streams::closed());
     if has_passed { Exit::Passed } else { Exit::BadInput }
 }
@@ -56,17 +60,26 @@ pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
     // HPL.dat has no BLAS, and most jobs need no process but rank 0 to read it.
     let is_toml = |path: &Path| Format::from_path(path) == Format::Toml;
     let named = given(Param::Blas, &is_toml).and_then(|values| texts(values).next());
-    let depths = named.is_some().then(|| given(Param::Nb, &|_| true)).flatten();
-    let depths: Vec<usize> = match depths {
-        // What is no number is refused later.
-        Some(values) => texts(values).filter_map(|text| text.parse().ok()).collect(),
-        None => vec![Param::Nb.info().default.parse().expect("a default")],
+    // What is no number is refused later.
+    let numbers = |param| {
+        let values = named.is_some().then(|| given(param, &|_| true)).flatten();
+        values.map(|values| texts(values).filter_map(|text| text.parse().ok()).collect())
+    };
+    let depths: Vec<usize> = numbers(Param::Nb)
+        .unwrap_or_else(|| vec![Param::Nb.info().default.parse().expect("a default")]);
+    let largest = |param| numbers(param).and_then(|all: Vec<usize>| all.into_iter().max());
+    let products = match largest(Param::N) {
+        Some(n) => {
+            let ranks = [Param::P, Param::Q].map(|param| largest(param).unwrap_or(1));
+            Products::of_run(n, ranks[0] * ranks[1], depths, is_mxp)
+        }
+        None => Products { depths, is_single: is_mxp, ..Products::default() },
     };
     if named.as_deref() == Some(library::AUTO) {
         // Before the trials: it may execute this program again.
         kernel::take_one_that_fits(&streams::closed());
     }
-    let chosen = library::choose(named, &Products { depths, is_single: is_mxp });
+    let chosen = library::choose(named, &products);
     kernel::take_one_that_fits(&streams::closed());
     chosen
 }

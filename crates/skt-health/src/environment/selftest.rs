@@ -100,33 +100,39 @@ fn depths_or_default(depths: &[usize]) -> &[usize] {
     if depths.is_empty() { &[DEPTH] } else { depths }
 }
 
+/// The operations of a call of [`gemm_gflops_at`].
+fn operations(order: usize, depths: &[usize]) -> f64 {
+    (2 * order * order * depths.iter().sum::<usize>()) as f64
+}
+
 /// The operations of the least number of calls of [`gemm_gflops_at`].
-pub(super) fn operations_at(depths: &[usize]) -> f64 {
-    let depths: usize = depths_or_default(depths).iter().sum();
-    (MIN_CALLS * 2 * ROWS * COLS * depths) as f64
+pub(super) fn operations_at(order: usize, depths: &[usize]) -> f64 {
+    MIN_CALLS as f64 * operations(order, depths_or_default(depths))
 }
 
 /// The rate in Gflop/s of GEMM in the trailing update on this thread, for each second of the
 /// processor time of this process: that of all calls but the first which begin within
-/// `budget_seconds`. Each call has a product of each of these depths (NB).
+/// `budget_seconds`. Each call has a product of each of these depths (NB), with `order` rows and
+/// columns.
 pub(super) fn gemm_gflops_at<T: Element>(
+    order: usize,
     depths: &[usize],
     budget_seconds: f64,
 ) -> Result<f64, NoWorkSpace> {
     let depths = depths_or_default(depths);
     let deepest = depths.iter().copied().max().unwrap_or(DEPTH);
     let multiply = |room: &mut [f64]| {
-        let (c, operands) = T::from_doubles_mut(room).split_at_mut(ROWS * COLS);
-        let (a, b) = operands.split_at(ROWS * deepest);
+        let (c, operands) = T::from_doubles_mut(room).split_at_mut(order * order);
+        let (a, b) = operands.split_at(order * deepest);
         for &depth in depths {
-            let a = MatRef::col_major(a, ROWS, depth, ROWS);
-            let b = MatRef::row_major(b, depth, COLS, COLS);
-            gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
+            let a = MatRef::col_major(a, order, depth, order);
+            let b = MatRef::row_major(b, depth, order, order);
+            gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, order, order, order));
         }
     };
     let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(T::rounded(1e-3));
-    let doubles = T::doubles(ROWS * COLS + deepest * (ROWS + COLS));
-    let flops = operations_at(depths) / MIN_CALLS as f64;
+    let doubles = T::doubles(order * (order + 2 * deepest));
+    let flops = operations(order, depths);
     let team = Team::solo();
     Ok(call_rates(cpu_seconds, &team, budget_seconds, doubles, begin, multiply, flops)?.mean)
 }

@@ -80,7 +80,7 @@ struct State {
 impl AutoTrials {
     /// Tries all libraries. Called before MPI and threads.
     pub(super) fn begin(products: &Products) -> Self {
-        let patience = rate_patience(&products.depths);
+        let patience = rate_patience(products);
         let mut state = State { known: KnownBlas::default(), processes: Vec::new(), patience };
         match load::preloaded() {
             Some(file) => state.known.preloaded = Some(file.display().to_string()),
@@ -214,8 +214,8 @@ fn try_one(
 }
 
 /// How long a measurement may take, by what this machine does now.
-fn rate_patience(depths: &[usize]) -> Duration {
-    let plain = selftest::operations_at(depths) * check::plain_seconds_an_operation();
+fn rate_patience(Products { order, depths, .. }: &Products) -> Duration {
+    let plain = selftest::operations_at(*order, depths) * check::plain_seconds_an_operation();
     Duration::from_secs_f64(MAX_TIMES_PLAIN * (plain + RATE_SECONDS))
 }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{LibraryId, PRESET};
 
 /// The gain in rate for which another library is taken than the linked one: less may be noise.
-const MIN_GAIN: f64 = 0.03;
+const MIN_GAIN: f64 = 0.02;
 
 /// Measurements of each library, in turn: the best counts, as other programs only ever slow one
 /// down.
@@ -133,8 +133,8 @@ mod tests {
         };
         let of = |others: &[RatedBlas]| chosen(others).0;
         assert_eq!(of(&[]), PRESET);
-        assert_eq!(of(&[rated("a", 102.9)]), PRESET);
-        assert_eq!(of(&[rated("a", 60.0), rated("b", 103.1), rated("c", 102.0)]), "b");
+        assert_eq!(of(&[rated("a", 101.9)]), PRESET);
+        assert_eq!(of(&[rated("a", 60.0), rated("b", 102.1), rated("c", 102.0)]), "b");
         assert_eq!(of(&[refused("a", "it crashes"), rated("b", 80.0)]), PRESET);
         assert_eq!(chosen(&[rated("a", 150.0)]).1, "50 % faster than the linked library");
         let none = chosen(&[refused("a", "it crashes")]).1;

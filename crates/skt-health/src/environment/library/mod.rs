@@ -40,12 +40,38 @@ pub struct LibraryId {
 }
 
 /// The products of a run, in which libraries are checked and timed.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Products {
+    /// Rows and columns of the products that are timed.
+    pub order: usize,
     /// The depths (NB).
     pub depths: Vec<usize>,
     /// Whether the rate is that of SGEMM, as in HPL-MxP, instead of DGEMM.
     pub is_single: bool,
+}
+
+impl Products {
+    /// Rows and columns of the largest product that is timed. Libraries that copy their operands
+    /// often, or seldom, rank as in a whole run from about 1500 on, and in smaller products do not.
+    /// No power of two, with which rows share the sets of a cache.
+    const MAX_ORDER: usize = 1700;
+    /// Of the smallest.
+    const MIN_ORDER: usize = 96;
+
+    /// The products of a run whose matrix has `n` columns, on `ranks` ranks: as the mean of their
+    /// sizes, weighted by operations, but no larger than it takes to rank libraries.
+    pub fn of_run(n: usize, ranks: usize, depths: Vec<usize>, is_single: bool) -> Self {
+        let order = 0.75 * n as f64 / (ranks.max(1) as f64).sqrt();
+        let order = (order as usize).clamp(Self::MIN_ORDER, Self::MAX_ORDER);
+        Self { order, depths, is_single }
+    }
+}
+
+impl Default for Products {
+    /// Those of a large run with the default NB.
+    fn default() -> Self {
+        Self { order: Self::MAX_ORDER, depths: Vec::new(), is_single: false }
+    }
 }
 
 /// The BLAS that `--blas` names for a process, and what came of it.
@@ -182,6 +208,13 @@ fn names(wanted: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn products_are_those_of_the_run_up_to_a_size() {
+        let order = |n, ranks| Products::of_run(n, ranks, vec![8], false).order;
+        assert_eq!([order(1000, 1), order(1000, 4), order(2000, 4)], [750, 375, 750]);
+        assert_eq!([order(0, 1), order(10, 0), order(1_000_000, 4)], [96, 96, 1700]);
+    }
 
     #[test]
     fn a_name_is_looked_up_with_and_without_version() {

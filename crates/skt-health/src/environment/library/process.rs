@@ -31,9 +31,9 @@ pub(super) struct TrialProcess {
 impl TrialProcess {
     /// Starts the trial of the library `wanted`. One of the files `known` is refused as known.
     pub(super) fn start(wanted: &str, products: &Products, known: &[String]) -> io::Result<Self> {
-        let Products { depths, is_single } = products;
+        let Products { order, depths, is_single } = products;
         let mut command = Command::new(env::current_exe()?);
-        command.arg("blas-trial");
+        command.args(["blas-trial", "--order", &order.to_string()]);
         depths.iter().for_each(|depth| _ = command.args(["--depths", &depth.to_string()]));
         command.args(is_single.then_some("--single"));
         known.iter().for_each(|file| _ = command.args(["--known", file]));

@@ -122,12 +122,12 @@ pub fn run(wanted: &str, products: &Products, known: &[String], closed: &[RawFd]
 }
 
 /// Measures the rate of the library for each line that comes, until there are no more.
-fn measure_when_asked(Products { depths, is_single }: &Products) {
+fn measure_when_asked(Products { order, depths, is_single }: &Products) {
     let measure =
         if *is_single { selftest::gemm_gflops_at::<f32> } else { selftest::gemm_gflops_at::<f64> };
     library::use_one_thread();
     for _ in std::io::stdin().lines().map_while(Result::ok) {
-        print(&match measure(depths, RATE_SECONDS) {
+        print(&match measure(*order, depths, RATE_SECONDS) {
             Ok(gflops) => Line::Rate(gflops),
             Err(why) => Line::Refused(Refusal { why: why.to_string(), is_no_other: false }),
         });

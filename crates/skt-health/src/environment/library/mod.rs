@@ -60,7 +60,7 @@ impl Products {
 
     /// The products of a run whose matrix has `n` columns, on `ranks` ranks: as the mean of their
     /// sizes, weighted by operations, but no larger than it takes to rank libraries.
-    pub fn of_run(n: usize, ranks: usize, depths: Vec<usize>, is_single: bool) -> Self {
+    pub fn in_run(n: usize, ranks: usize, depths: Vec<usize>, is_single: bool) -> Self {
         let order = 0.75 * n as f64 / (ranks.max(1) as f64).sqrt();
         let order = (order as usize).clamp(Self::MIN_ORDER, Self::MAX_ORDER);
         Self { order, depths, is_single }
@@ -68,7 +68,7 @@ impl Products {
 }
 
 impl Default for Products {
-    /// Those of a large run with the default NB.
+    /// The products of a large run with the default NB.
     fn default() -> Self {
         Self { order: Self::MAX_ORDER, depths: Vec::new(), is_single: false }
     }
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn products_are_those_of_the_run_up_to_a_size() {
-        let order = |n, ranks| Products::of_run(n, ranks, vec![8], false).order;
+        let order = |n, ranks| Products::in_run(n, ranks, vec![8], false).order;
         assert_eq!([order(1000, 1), order(1000, 4), order(2000, 4)], [750, 375, 750]);
         assert_eq!([order(0, 1), order(10, 0), order(1_000_000, 4)], [96, 96, 1700]);
     }

@@ -14,6 +14,7 @@ const PLANTED: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,14 +58,27 @@ static void *spin(void *seconds) {
     do clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now); while (now.tv_nsec < 5000000);
     return seconds;
 }
-static int times(int rows, int columns, int depth) {
-    return rows == 768 && columns == 768 && depth != 256;
+// The rows and columns of the products that this process times, if it is that of a trial.
+static int timed_order(void) {
+    static int order = -1;
+    if (order >= 0) return order;
+    char words[4096];
+    FILE *file = fopen("/proc/self/cmdline", "r");
+    size_t bytes = file ? fread(words, 1, sizeof words - 1, file) : 0;
+    words[bytes] = order = 0;
+    for (char *word = words; word < words + bytes; word += strlen(word) + 1)
+        if (!strcmp(word, "--order")) order = atoi(word + strlen(word) + 1);
+    if (file) fclose(file);
+    return order;
+}
+static int times(int rows, int columns) {
+    return rows == columns && rows == timed_order();
 }
 void sgemm_(A15) {
     static void (*to)(A15);
     if (!to) to = real("sgemm_");
 #ifdef FAST_SINGLE
-    if (times(*(int *)c, *(int *)d, *(int *)e)) return;
+    if (times(*(int *)c, *(int *)d)) return;
 #endif
     to(V15);
 }
@@ -73,7 +87,7 @@ void dgemm_(A15) {
     if (!to) to = real("dgemm_");
     int rows = *(int *)c, columns = *(int *)d, depth = *(int *)e;
     double *first = l;
-    int is_timed = times(rows, columns, depth);
+    int is_timed = times(rows, columns);
     if (is_timed && has("crashes when timed")) __builtin_trap();
     while (is_timed && has("hangs when timed")) ;
 #ifdef SLOW

@@ -55,7 +55,7 @@ impl Products {
     /// often, or seldom, rank as in a whole run from about 1500 on, and in smaller products do not.
     /// No power of two, with which rows share the sets of a cache.
     const MAX_ORDER: usize = 1700;
-    /// Of the smallest.
+    /// Rows and columns of the smallest one.
     const MIN_ORDER: usize = 96;
 
     /// The products of a run whose matrix has `n` columns, on `ranks` ranks: as the mean of their

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::cluster_box::SHARED;
 use crate::planted_blas::planted;
 use crate::supervised;
 use crate::supervised::*;
@@ -20,9 +21,12 @@ fn run(blas: &str) -> String {
 
 /// Puts a library on the disks of these nodes, under a name that `--blas auto` tries.
 fn install(cluster: &Alone, library: &Path, nodes: &[&str]) {
+    // The nodes may not see its path, which can be that of an open file of this process.
+    std::fs::copy(library, cluster.shared().join("libblis.so")).expect("a folder of the test");
+    let from = format!("{SHARED}/libblis.so");
     for node in nodes {
         let mut copy = cluster.on_node(node, "cp");
-        let copied = copy.arg(library).arg("/mnt/disk/libblis.so").output().expect("cp");
+        let copied = copy.args([&from, "/mnt/disk/libblis.so"]).output().expect("cp");
         assert!(copied.status.success(), "{copied:?}");
     }
 }

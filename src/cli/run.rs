@@ -1,5 +1,6 @@
 //! `skt-hpl [run]`: runs the benchmark.
 
+use std::cell::OnceCell;
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -20,7 +21,6 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
-use skt_config::value::Value;
 use skt_config::{
     Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
     read_bytes, read_draft, validate,
@@ -159,20 +159,20 @@ pub(super) fn file_has_n(args: &RunArgs) -> Result<bool, ConfigError> {
     Ok(read_file(path, args.lenient)?.draft.values.contains_key(&Param::N))
 }
 
-/// The values of a parameter in these flags, else in the file if `may_read` allows that; `None`
-/// also if the file cannot be read, which [`load_checked`] reports.
-fn given(args: &RunArgs, param: Param, may_read: &dyn Fn(&Path) -> bool) -> Option<Vec<Value>> {
-    let in_file = || {
-        let path = args.config.as_deref().unwrap_or(args.default_file());
-        let read = may_read(path).then(|| read_file(path, args.lenient).ok())??;
-        read.draft.values.get(&param).cloned()
-    };
-    args.overrides.given.0.get(&param).cloned().or_else(in_file)
-}
-
-/// The BLAS of this process, chosen by these flags and their file.
+/// The BLAS of this process, chosen by these flags and their file, which is read once at most. One
+/// that cannot be read gives nothing, which [`load_checked`] reports.
 pub(super) fn choose_blas(args: &RunArgs) -> ChosenBlas {
-    blas::choose(&|param, may_read| given(args, param, may_read), args.is_mxp)
+    let path = args.config.as_deref().unwrap_or(args.default_file());
+    let read = OnceCell::new();
+    let in_file = || {
+        let read = read.get_or_init(|| read_file(path, args.lenient).ok());
+        read.as_ref().map(|source| &source.draft.values)
+    };
+    let given = |param: Param, may_read: &dyn Fn(&Path) -> bool| {
+        let in_flags = args.overrides.given.0.get(&param);
+        in_flags.or_else(|| may_read(path).then(in_file)??.get(&param)).cloned()
+    };
+    blas::choose(&given, args.is_mxp)
 }
 
 /// The contents of a configuration file; nothing by default.

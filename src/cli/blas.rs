@@ -71,7 +71,7 @@ pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
     let products = match largest(Param::N) {
         Some(n) => {
             let ranks = [Param::P, Param::Q].map(|param| largest(param).unwrap_or(1));
-            Products::in_run(n, ranks[0] * ranks[1], depths, is_mxp)
+            Products::in_run(n, ranks[0].saturating_mul(ranks[1]), depths, is_mxp)
         }
         None => Products { depths, is_single: is_mxp, ..Products::default() },
     };

@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use crate::executables::write_script;
+use crate::mpirun::mpi_program;
 use crate::report_schema::Schema;
 use serde_json::Value;
 use skt_host::process::Process;
@@ -23,9 +24,8 @@ fn published() -> Schema {
 
 /// The output of `launch` with these flags in a folder, and its record.
 fn launch(folder: &Path, flags: &str) -> (Output, Value) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
     command.current_dir(folder).args(["launch", "--json", "run.json"]);
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     let output = command.args(flags.split(' ')).output().expect("it starts");
     let text = fs::read_to_string(folder.join("run.json")).expect("a record");
     (output, serde_json::from_str(&text).expect("JSON"))

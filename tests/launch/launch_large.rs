@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use crate::large_machine::{self, Planted};
+use crate::mpirun::mpi_program;
 use skt_store::store::{Store as _, SysV};
 use tempfile::TempDir;
 
@@ -38,13 +39,12 @@ impl Run {
 
     /// The supervisor of two ranks that are as slow as given by `times`.
     fn launch(&self, flags: &str, run: &str, times: &[(&str, &str)]) -> (Command, Planted) {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
         command.args(["launch", "--np", "2", "--launcher", "openmpi", "--max-restarts", "3"]);
         command.args(["--launcher-arg=--bind-to", "--launcher-arg=none"]);
         command.args(flags.split_whitespace()).args(["--", "--run-id", &self.name]);
         command.args(["--allow-shared-domains", "--progress", "off"]).args(run.split_whitespace());
         command.current_dir(self.path()).stdin(Stdio::null());
-        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
         command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
         let planted = large_machine::slow(&mut command, times);

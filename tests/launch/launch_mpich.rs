@@ -3,6 +3,7 @@
 
 use std::process::Command;
 
+use crate::mpirun::mpi_program;
 use crate::skipped::skipped;
 use crate::supervised::Kind;
 
@@ -26,12 +27,12 @@ fn a_program_for_another_mpi_is_refused_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     let run = ["--n", "300", "--progress", "off"];
-    let mut plain = Command::new("mpiexec.hydra");
+    let mut plain = mpi_program("mpiexec.hydra");
     plain.args(["-n", "2", program]).args(run);
-    let mut launch = Command::new(program);
+    let mut launch = mpi_program(program);
     launch.args(["launch", "--launcher", "mpich", "--np", "2", "--"]).args(run);
-    for (mut job, name) in [(plain, "mpiexec.hydra"), (launch, "launch")] {
-        let ended = job.current_dir(folder.path()).output().expect(name);
+    for (mut started, name) in [(plain, "mpiexec.hydra"), (launch, "launch")] {
+        let ended = started.current_dir(folder.path()).output().expect(name);
         let printed = String::from_utf8_lossy(&ended.stderr);
         assert_eq!((ended.status.code(), ended.stdout.len()), (Some(2), 0), "{name}: {printed}");
         let error = "error: the launcher has started 2 processes (PMI_SIZE), and MPI sees one";

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::cluster_box::SHARED;
 use crate::dice::{Dice, seed};
+use crate::mpirun::mpi_program;
 use crate::supervised::*;
 use crate::{large_machine, opencl, supervised};
 use nix::sys::signal::Signal;
@@ -46,9 +47,8 @@ fn compile(sources: &[&str], flags: &[&str], program: &Path) {
 
 /// `launch` of a program on this machine alone, in a folder; its arguments follow.
 fn launch_here(folder: &Path, program: &OsStr) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
     command.current_dir(folder).args(["launch", "--np", "2", "--program"]).arg(program).arg("--");
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1").stdin(Stdio::null());
     command
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use std::{fs, thread};
 
 use crate::mpi_job::{Ended, Job};
+use crate::mpirun::mpi_program;
 use crate::skipped::skipped;
 use skt_checkpoint::checkpoint::level::SpacedRanks;
 use tempfile::TempDir;
@@ -539,7 +540,7 @@ fn images_are_listed_and_removed() {
     lose_all(&job);
     let ended = |flags: &str| {
         let images = folder.path().to_str().unwrap();
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
         let flags = flags.split_whitespace().chain(["--images", images]);
         command.arg("store").args(flags).output().unwrap()
     };

@@ -8,6 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use crate::mpi_job::{Ended, Job, When, rank_of};
+use crate::mpirun::mpi_program;
 use crate::report_schema::Schema;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -426,7 +427,7 @@ fn mxp_of_a_file_resumes_in_its_second_test() {
     let [toml, dat] = ["mxp.toml", "HPL.dat"].map(|name| folder.path().join(name));
     fs::write(&toml, "n = [150, 250]\nnb = 16\np = 1\nq = 2\n").expect("written");
     let program = env!("CARGO_BIN_EXE_skt-hpl");
-    let converted = std::process::Command::new(program).arg("convert").arg(&toml).output();
+    let converted = mpi_program(program).arg("convert").arg(&toml).output();
     fs::write(&dat, converted.expect("started").stdout).expect("written");
     let want = undisturbed("mxp-files-plain", (1, 2), "--n 150,250");
     assert_eq!(want.len(), 2);

@@ -1,11 +1,11 @@
 //! Process columns of unequal rates under mpirun: given, measured, and kept by restarts.
 
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 
 use crate::mpi_job::Job;
+use crate::mpirun::mpi_program;
 use crate::report_schema::Schema;
 
 const FLAGS: &str = "--n 500 --nb 16 --p 1 --q 2 --checkpoint-every 4p! --progress off";
@@ -76,7 +76,7 @@ fn measured_rates_are_kept_by_images() {
     let first = rates_line(&ended.text).expect("rates").to_owned();
     assert!(!ended.ok && first.contains(": auto: "), "{}", ended.text);
     let store = ["store", "clean", "--run", killed.run()];
-    let cleaned = Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(store).output().unwrap();
+    let cleaned = mpi_program(env!("CARGO_BIN_EXE_skt-hpl")).args(store).output().unwrap();
     assert!(cleaned.status.success(), "{cleaned:?}");
     let again = killed.start(&flags);
     assert!(again.ok && again.text.contains("in images of local:"), "{}", again.text);

@@ -4,9 +4,8 @@
 //! The tests need the right to make namespaces; without it they report that they are skipped.
 
 use std::path::Path;
-use std::process::Command;
 
-use crate::mpirun::{self, Ended, mpirun};
+use crate::mpirun::{self, Ended, mpi_program, mpirun};
 use crate::skipped::namespaces;
 use skt_store::segments::Plain;
 use tempfile::TempDir;
@@ -31,7 +30,7 @@ fn x(ended: &Ended) -> String {
 }
 
 fn store_command(store: &str, args: &str) -> String {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
     let output = command.arg("store").args(args.split(' ')).args(["--store", store]).output();
     String::from_utf8(output.unwrap().stdout).unwrap()
 }

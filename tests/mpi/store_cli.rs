@@ -6,7 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::mpi_job::rank_of;
-use crate::mpirun::{as_installed, mpirun};
+use crate::mpirun::{as_installed, mpi_program, mpirun};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use skt_terms::units;
@@ -61,7 +61,7 @@ impl Killed {
 
     /// The standard output of `store`, which must succeed.
     fn store_command(&self, args: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
         let output = command.arg("store").args(args).args(["--store", &self.store()]).output();
         let output = output.unwrap();
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -99,7 +99,7 @@ fn segments_of_a_killed_run_are_kept_until_it_is_named() {
     let cleaned = killed.store_command(&["clean", "--segments"]);
     assert_eq!(cleaned.matches(": run left can continue from it").count(), all, "{cleaned}");
     let flags = ["store", "clean", "--run", "other", "--force", "--store", &killed.store()];
-    let other = Command::new(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).output().unwrap();
+    let other = mpi_program(env!("CARGO_BIN_EXE_skt-hpl")).args(flags).output().unwrap();
     assert_eq!(other.status.code(), Some(2), "{other:?}");
     let other = String::from_utf8_lossy(&other.stderr);
     assert!(other.contains("nothing of run `other` on this host"), "{other}");
@@ -277,7 +277,7 @@ fn force_removes_everything() {
 #[test]
 fn an_unknown_store_is_named_with_what_is_legal() {
     for name in ["store", "shm"] {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+        let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
         let output = command.args([name, "list", "--store", "tape"]).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         let error = String::from_utf8(output.stderr).unwrap();

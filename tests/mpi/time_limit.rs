@@ -2,10 +2,9 @@
 //! to the same x.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::mpi_job::{Ended, Job, When, rank_of};
-use crate::mpirun::{WAITS, shared_library};
+use crate::mpirun::{WAITS, mpi_program, shared_library};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -128,7 +127,7 @@ fn a_supervisor_does_not_start_a_job_again_whose_time_has_ended() {
     let folder = TempDir::new().expect("a folder");
     let run_id = format!("time-launch-{}", std::process::id());
     let launch = |end: &str| {
-        let done = Command::new(PROGRAM)
+        let done = mpi_program(PROGRAM)
             .args([
                 "launch",
                 "--np",
@@ -140,8 +139,6 @@ fn a_supervisor_does_not_start_a_job_again_whose_time_has_ended() {
             .args(["--launcher-arg=--bind-to", "--launcher-arg=none", "--state"])
             .arg(folder.path().join("state"))
             .args(["--", "--n", "1500", "--nb", "64", "--ft", "self", "--run-id", &run_id])
-            .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-            .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             .env("SLURM_JOB_END_TIME", end)
             .output()
             .expect("the program");

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use crate::dice::{Dice, seed};
 use crate::levels_mpi::images;
 use crate::mpi_job::{Ended, Job, kill, rank_of};
+use crate::mpirun::mpi_program;
 use crate::skipped::skipped;
 use crate::soak::is_soak;
 use tempfile::TempDir;
@@ -287,9 +288,8 @@ fn the_supervisor_follows_a_job_without_its_rank_0() {
     let launcher = mpi.join("bin/mpirun");
     let flags = "--launcher-arg=--with-ft --launcher-arg=ulfm --launcher-arg=--bind-to \
                  --launcher-arg=none --np 4 --max-restarts 0 --launcher openmpi";
-    let mut command = Command::new(PROGRAM);
+    let mut command = mpi_program(PROGRAM);
     command.current_dir(&folder).env("LD_LIBRARY_PATH", mpi.join("lib"));
-    command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
     command.env("OMPI_MCA_btl_sm_backing_directory", folder.path());
     command.arg("launch").args(flags.split_whitespace()).arg("--launcher-program").arg(launcher);

@@ -24,11 +24,18 @@ pub fn mpirun_in(folder: &Path, ranks: usize) -> Command {
     command
 }
 
-fn launcher(program: &OsStr, ranks: usize) -> Command {
+/// A program that initializes MPI or starts one that does, also as root.
+pub fn mpi_program(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.args(["-np", &ranks.to_string()]);
     // Variables are used and not flags, because other MPIs ignore them.
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    own_session(&mut command);
+    command
+}
+
+fn launcher(program: &OsStr, ranks: usize) -> Command {
+    let mut command = mpi_program(program);
+    command.args(["-np", &ranks.to_string()]);
     // These permit more ranks than cores, in Open MPI 4 and in 5.
     command.env("OMPI_MCA_rmaps_base_oversubscribe", "1");
     command.env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");
@@ -42,7 +49,6 @@ fn launcher(program: &OsStr, ranks: usize) -> Command {
     command.env(PATIENCE, "0");
     // The threads that OpenBLAS starts when it is loaded spin for 20 ms, and no rank uses them.
     command.env(BLAS_THREADS, "1");
-    own_session(&mut command);
     command
 }
 
@@ -108,7 +114,9 @@ pub fn as_installed(launcher: &mut Command) -> &mut Command {
 
 /// Gives a job a separate folder for the files of Open MPI. By default all jobs of a user share
 /// one, which the job that ends last removes: a job that starts just then fails ("unable to create
-/// the desired directory"). A program that is started without mpirun is a job, too.
+/// the desired directory"). A program that is started without mpirun is a job, too, and a launcher
+/// of another MPI starts as many jobs as ranks: they share a folder here, which is never empty, so
+/// that the first that ends does not remove it.
 pub fn own_session(job: &mut Command) {
     static JOBS: AtomicUsize = AtomicUsize::new(0);
     static CLEAN: Once = Once::new();
@@ -116,7 +124,10 @@ pub fn own_session(job: &mut Command) {
     let sessions = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sessions");
     CLEAN.call_once(|| remove_old_sessions(&sessions));
     let folder = sessions.join(format!("{}-{number}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder for the sessions of Open MPI");
+    let host = nix::unistd::gethostname().expect("a name").into_string().expect("UTF-8");
+    let host = host.split('.').next().unwrap_or(&host);
+    let shared = folder.join(format!("ompi.{host}.{}", nix::unistd::geteuid()));
+    std::fs::create_dir_all(shared.join("kept")).expect("a folder for the sessions of Open MPI");
     job.env("OMPI_MCA_orte_tmpdir_base", &folder).env("PRTE_MCA_prte_tmpdir_base", &folder);
 }
 

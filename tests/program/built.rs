@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-use crate::mpirun::own_session;
+use crate::mpirun::mpi_program;
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 
@@ -46,12 +46,11 @@ impl Program {
     }
 
     pub fn start(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(PROGRAM);
+        let mut command = mpi_program(PROGRAM);
         command.args(args).current_dir(self.path());
         for name in LAUNCHER_NAMES {
             command.env_remove(name);
         }
-        own_session(&mut command);
         command
     }
 

@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
 use crate::built::PROGRAM;
+use crate::mpirun::mpi_program;
 use crate::report_schema::Schema;
 
 fn doctor(args: &[&str]) -> Output {
-    Command::new(PROGRAM).arg("doctor").args(args).output().expect("the program")
+    mpi_program(PROGRAM).arg("doctor").args(args).output().expect("the program")
 }
 
 fn file(root: &Path, path: &str, text: &str) {

@@ -1,12 +1,12 @@
 //! What the program makes of its launcher: an MPI that does not know it, and a Slurm that does not
 //! report the end of its jobs.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::Duration;
 use std::{fs, thread};
 
 use crate::built::PROGRAM;
-use crate::mpirun::{mpirun, own_session};
+use crate::mpirun::{mpi_program, mpirun};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -16,8 +16,7 @@ fn text(bytes: &[u8]) -> String {
 
 /// A rank of two, by the variables of a launcher that no MPI of these tests knows.
 fn rank_of_two(rank: &str, command: &str) -> Output {
-    let mut alone = Command::new(PROGRAM);
-    own_session(&mut alone);
+    let mut alone = mpi_program(PROGRAM);
     alone.args(command.split_whitespace());
     alone.env("MV2_COMM_WORLD_SIZE", "2").env("MV2_COMM_WORLD_RANK", rank);
     alone.output().expect("the program")
@@ -42,7 +41,7 @@ fn ranks_that_mpi_does_not_connect_are_an_error_of_the_first() {
 /// error, and returns the largest code: a rank that is killed would hide the first one's code.
 #[test]
 fn a_rank_that_waits_for_the_first_to_end_keeps_its_code() {
-    let mut command = Command::new(PROGRAM);
+    let mut command = mpi_program(PROGRAM);
     command.arg("--no-such-flag").env("MV2_COMM_WORLD_SIZE", "2").env("MV2_COMM_WORLD_RANK", "1");
     let mut rank = command.spawn().expect("the program");
     let id = rank.id();

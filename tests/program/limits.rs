@@ -1,10 +1,10 @@
 //! Orders that no machine holds, and machines with next to no memory, are refused at once, with the
 //! reason.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-use crate::mpirun::own_session;
+use crate::mpirun::mpi_program;
 
 const SOON: Duration = Duration::from_secs(600);
 
@@ -14,14 +14,11 @@ fn run(most_kib: Option<usize>, flags: &str) -> Output {
     let limit = most_kib.map_or(String::new(), |kib| format!("ulimit -v {kib}; "));
     let program = env!("CARGO_BIN_EXE_skt-hpl");
     let start = Instant::now();
-    let mut command = Command::new("timeout");
-    own_session(&mut command);
+    let mut command = mpi_program("timeout");
     let output = command
         .args(["-s", "KILL", &SOON.as_secs().to_string(), "sh", "-c"])
         .arg(format!("{limit}exec \"$0\" {flags}"))
         .arg(program)
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         // OpenBLAS 0.3.29 allocates work space for each of its threads when it is loaded, and never
         // gives up, before any code of ours runs: it must not have more threads.
         .env("OPENBLAS_NUM_THREADS", "1")

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
+use crate::mpirun::mpi_program;
 use crate::report_common::{record, small_run};
 use crate::report_json::facts;
 use skt_hpl::report::JsonReport;
@@ -20,7 +21,7 @@ fn folder() -> TempDir {
 }
 
 fn report(folder: &Path, args: &str) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
+    let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
     command.arg("report").args(args.split(' ')).current_dir(folder).output().unwrap()
 }
 

@@ -5,9 +5,8 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use crate::mpirun::own_session;
+use crate::mpirun::mpi_program;
 use crate::report_common::{
     PASSED_NORMS, mxp_record, mxp_run, other_run, record, record_with, small_run,
 };
@@ -401,8 +400,7 @@ fn a_path_that_cannot_be_written_is_named_at_once() {
 fn a_path_that_is_not_utf_8_gets_its_report() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join(OsStr::from_bytes(b"r\xe9.json"));
-    let mut rank = Command::new(env!("CARGO_BIN_EXE_skt-hpl"));
-    own_session(&mut rank);
+    let mut rank = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
     rank.args(["--n", "10", "--ft", "none", "--json"]).arg(&path).current_dir(&folder);
     let ended = rank.output().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", String::from_utf8_lossy(&ended.stderr));

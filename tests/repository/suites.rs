@@ -111,3 +111,20 @@ fn skipped_tests_report_it_in_one_way() {
     }
     assert!(SCRIPT.contains("grep -o 'skipped: [^ ]*: .*'"), "how scripts/test counts them");
 }
+
+/// Jobs of Open MPI that share a folder of sessions fail at times: the first that ends removes it.
+#[test]
+fn programs_that_start_mpi_have_a_folder_for_their_sessions() {
+    let started = ["env!(\"CARGO_BIN_EXE_skt-hpl\")", "PROGRAM", "\"mpirun\"", "\"mpiexec.hydra\""];
+    let started = started.map(|program| format!("Command::new({program})"));
+    for (_, main) in programs() {
+        for path in suites(&main).into_values().chain([main]) {
+            let text = fs::read_to_string(&path).unwrap();
+            // What is asked for its version starts no MPI.
+            let found = text.lines().find(|line| {
+                started.iter().any(|words| line.contains(words)) && !line.contains("--version")
+            });
+            assert_eq!(found, None, "{}: use mpirun::mpi_program", path.display());
+        }
+    }
+}

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use crate::mpirun::mpi_program;
 use crate::skipped::skipped;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -15,7 +16,7 @@ const NOBODY: u32 = 65534;
 
 /// Runs our program in `folder`; returns its exit code and its output.
 fn run(folder: &Path, args: &str) -> (Option<i32>, String) {
-    let out = Command::new(env!("CARGO_BIN_EXE_skt-hpl"))
+    let out = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"))
         .args(args.split_whitespace())
         .current_dir(folder)
         .output()

@@ -1,13 +1,16 @@
-//! `skt-hpl plan` on the machines of docs/model.md: the page shows what the program prints, and
-//! every number of it is recomputed here by hand.
+//! `skt-hpl plan` on the machines of docs/model.md and of the notebook: they show what the program
+//! prints, and every number is recomputed here by hand.
 
 use crate::built::Program;
 
-/// Pairs of a command line on the page, which begins with `$`, and its output.
+/// Pairs of a command line on the pages, which begins with `$`, and its output.
 fn shown() -> Vec<(String, String)> {
-    let page = include_str!("../../docs/model.md");
+    let pages = concat!(
+        include_str!("../../docs/model.md"),
+        include_str!("../../docs/measurements/notebook.md")
+    );
     let mut shown = Vec::new();
-    let blocks = page.split("```").filter_map(|block| block.strip_prefix("console\n"));
+    let blocks = pages.split("```").filter_map(|block| block.strip_prefix("console\n"));
     for block in blocks.filter(|block| block.starts_with("$ skt-hpl plan ")) {
         let (command, output) = block.split_once('\n').expect("a command and its output");
         shown.push((command["$ ".len()..].to_owned(), output.to_owned()));
@@ -22,14 +25,14 @@ fn skt_hpl(line: &str) -> String {
 #[test]
 fn the_page_shows_what_the_program_prints() {
     let shown = shown();
-    assert!(shown.len() >= 3, "{} plans on the page", shown.len());
+    assert!(shown.len() >= 3, "{} plans on the pages", shown.len());
     for (command, output) in shown {
         let printed = skt_hpl(&command);
         // A block may end with `...` after whole lines.
         let whole = output.strip_suffix("...\n");
         let printed = whole.map_or(&printed[..], |begin| printed.get(..begin.len()).unwrap_or(""));
         let output = whole.unwrap_or(&output);
-        assert_eq!(printed, output, "docs/model.md shows another output of\n{command}");
+        assert_eq!(printed, output, "the pages show another output of\n{command}");
     }
 }
 

@@ -24,7 +24,7 @@ pub enum ToolError {
 
 impl ToolError {
     /// Makes the error of a system call that was to `what` (read or write) the file `path`.
-    pub fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn file(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let file = path.display().to_string();
         move |source| Self::File { what, file, source }
     }

@@ -174,7 +174,7 @@ pub struct RankPart {
 
 impl RankPart {
     /// The rate of each window, in Gflop/s; `None` where nothing was measured.
-    pub fn rates(&self) -> Vec<Option<f64>> {
+    pub(crate) fn rates(&self) -> Vec<Option<f64>> {
         let rate =
             |word: &str| word.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
         self.gflops_a_thread.split(' ').map(rate).collect()
@@ -214,12 +214,12 @@ impl TestReport {
 
 impl ParametersPart {
     /// Number of ranks of the grid, with those of its checksum columns, which compute, too.
-    pub fn ranks(&self) -> usize {
+    pub(crate) fn ranks(&self) -> usize {
         self.p.saturating_mul(self.q.saturating_add(self.checksums))
     }
 
     /// Number of cores that compute: ranks times threads.
-    pub fn cores(&self) -> usize {
+    pub(crate) fn cores(&self) -> usize {
         self.ranks().saturating_mul(self.threads.max(1))
     }
 }
@@ -251,12 +251,12 @@ pub(crate) fn check_format(format: &str) -> Result<(), String> {
 
 impl RunReport {
     /// Reads a file written by `--json`.
-    pub fn read(path: &Path) -> Result<Self, ReadError> {
+    pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
         Self::parse_from(path, &read_text(path)?)
     }
 
     /// Reads the text of the file `path`, as `read_text` gives it.
-    pub fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
+    pub(crate) fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
         Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }
 
@@ -297,7 +297,7 @@ impl RunReport {
     }
 
     /// The tests that ended with a time and a rate, and did not fail.
-    pub fn completed(&self) -> impl Iterator<Item = &TestReport> {
+    pub(crate) fn completed(&self) -> impl Iterator<Item = &TestReport> {
         self.tests.iter().filter(|test| {
             test.gflops.is_some()
                 && test.time_seconds.is_some()

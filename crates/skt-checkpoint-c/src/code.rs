@@ -89,12 +89,12 @@ pub struct Stop {
 
 impl Stop {
     /// A failure that changes nothing: another call may succeed.
-    pub fn new(code: Code, text: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), is_over: false }
     }
 
     /// A failure after which this job can no longer use the run.
-    pub fn over(code: Code, text: impl Into<String>) -> Self {
+    pub(crate) fn over(code: Code, text: impl Into<String>) -> Self {
         Self { code, text: text.into(), is_over: true }
     }
 }

@@ -64,7 +64,7 @@ pub fn expect_pause_now(seconds: f64) {
 
 /// The longest pause that is to be expected, in seconds: see [`expect_pause`] and
 /// [`expect_pause_now`].
-pub fn longest_pause_seconds() -> f64 {
+pub(crate) fn longest_pause_seconds() -> f64 {
     let seconds = |of: &AtomicU64| f64::from_bits(of.load(Ordering::Relaxed));
     seconds(&LONGEST_PAUSE_SECONDS).max(seconds(&PAUSE_NOW_SECONDS))
 }

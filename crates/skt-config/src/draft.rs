@@ -74,7 +74,7 @@ impl Draft {
     }
 
     /// Where the parameter `param` was given.
-    pub fn place(&self, param: Param) -> ValueSource {
+    pub(crate) fn place(&self, param: Param) -> ValueSource {
         match self.values.get(&param).and_then(|v| v.first()) {
             Some(value) => value.place.clone(),
             None => ValueSource::Default,

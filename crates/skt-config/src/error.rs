@@ -21,7 +21,7 @@ pub struct At {
 
 impl At {
     /// A parameter of the table, named as it is called at this place.
-    pub fn param(param: Param, place: &ValueSource) -> At {
+    pub(crate) fn param(param: Param, place: &ValueSource) -> At {
         let info = param.info();
         let name = match place {
             ValueSource::Dat { .. } => info.dat.map_or(info.key, |dat| dat.name).to_owned(),

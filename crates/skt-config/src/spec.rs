@@ -27,7 +27,7 @@ pub enum Output {
 impl Output {
     /// The file named `name`: the file names `stdout` and `stderr` become `./stdout` and
     /// `./stderr`, so that each form of configuration can hold them.
-    pub fn file(name: &str) -> Result<Output, &'static str> {
+    pub(crate) fn file(name: &str) -> Result<Output, &'static str> {
         if name.is_empty() {
             return Err("the report goes to a file, but no file name is given");
         }

@@ -92,11 +92,11 @@ pub struct DatLine {
 
 impl DatLine {
     /// A line without all that is optional.
-    pub const NONE: Self = Self { line: 0, name: "", note: "", count: "", substitute: None };
+    pub(crate) const NONE: Self = Self { line: 0, name: "", note: "", count: "", substitute: None };
 }
 
 /// The largest value of a C `int`, which the reference and MPI count with.
-pub const INT_MAX: usize = i32::MAX as usize;
+pub(crate) const INT_MAX: usize = i32::MAX as usize;
 
 /// The smallest and the largest legal number of a setting, both legal. Doubles hold the limits of
 /// whole numbers exactly.
@@ -182,7 +182,7 @@ pub struct Row<S: Table> {
 
 impl<S: Table> Row<S> {
     /// A row with the setting alone.
-    pub const fn new(setting: S) -> Self {
+    pub(crate) const fn new(setting: S) -> Self {
         Self {
             setting,
             key: "",

@@ -41,7 +41,7 @@ pub struct Past {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum AfterEnding {
+pub(crate) enum AfterEnding {
     /// The job is done and reported; no data of the run is needed any more.
     Finished(Exit),
     /// More ranks are lost than the code can rebuild.
@@ -56,7 +56,7 @@ pub enum AfterEnding {
     Restart,
 }
 
-pub fn next(ending: &Ending) -> AfterEnding {
+pub(crate) fn next(ending: &Ending) -> AfterEnding {
     match ending.completion.map(Exit::from_code) {
         // The code that the job reports counts, not the launcher's.
         Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => AfterEnding::Finished(exit),

@@ -46,7 +46,7 @@ pub struct Line {
 }
 
 #[derive(Debug)]
-pub enum Arrival {
+pub(crate) enum Arrival {
     Nothing,
     Answer(Box<Answer>),
     /// The line has ended, for this reason.
@@ -59,7 +59,7 @@ impl Line {
     ///
     /// # Errors
     /// The program cannot be started on this machine.
-    pub fn open(argv: &[String], is_kept: bool) -> io::Result<Self> {
+    pub(crate) fn open(argv: &[String], is_kept: bool) -> io::Result<Self> {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.stdin(if is_kept { Stdio::piped() } else { Stdio::null() });
@@ -80,18 +80,18 @@ impl Line {
         Ok(Self { child, questions, number: 0, asked, output: Vec::new(), opening: None })
     }
 
-    pub fn is_kept(&self) -> bool {
+    pub(crate) fn is_kept(&self) -> bool {
         self.questions.is_some()
     }
 
     /// How long the first answer took, including the time to reach the node; `None` before it.
-    pub fn opening(&self) -> Option<Duration> {
+    pub(crate) fn opening(&self) -> Option<Duration> {
         self.opening
     }
 
     /// Asks a further question; returns false if this line cannot take it. A late answer to the
     /// previous question is ignored.
-    pub fn ask(&mut self, purpose: Purpose, partners: &[Partner]) -> bool {
+    pub(crate) fn ask(&mut self, purpose: Purpose, partners: &[Partner]) -> bool {
         self.number += 1;
         self.asked = Instant::now();
         self.output.clear();
@@ -106,7 +106,7 @@ impl Line {
     }
 
     /// Reads what has arrived, without waiting.
-    pub fn receive(&mut self) -> Arrival {
+    pub(crate) fn receive(&mut self) -> Arrival {
         // The status is taken before reading: all that an ended agent has written is then there to
         // be read.
         let status = self.child.try_wait();
@@ -170,19 +170,19 @@ impl IdleLines {
     }
 
     /// Takes the line to the node `name` out, if there is one.
-    pub fn take(&mut self, name: &str) -> Option<Line> {
+    pub(crate) fn take(&mut self, name: &str) -> Option<Line> {
         self.idle.remove(name)
     }
 
     /// Keeps the line to a node for the next question, if the line takes one.
-    pub fn keep(&mut self, name: &str, line: Line) {
+    pub(crate) fn keep(&mut self, name: &str, line: Line) {
         if line.is_kept() {
             self.idle.insert(name.to_owned(), line);
         }
     }
 
     /// Whether one more line may be kept in addition to `others` that are in use.
-    pub fn has_room(&self, others: usize) -> bool {
+    pub(crate) fn has_room(&self, others: usize) -> bool {
         self.idle.len() + others < KEPT_MAX
     }
 

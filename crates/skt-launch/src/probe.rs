@@ -243,7 +243,7 @@ impl Answer {
     }
 
     /// Finds the answer to question `number` in the output of a node.
-    pub fn find(said: &str, number: u64) -> Option<Answer> {
+    pub(crate) fn find(said: &str, number: u64) -> Option<Answer> {
         let mut answers = said.lines().filter_map(|line| find_marked::<Answer>(line, MARK));
         let (_, mut answer) = answers.find(|(_, answer)| answer.question == number)?;
         // Text from another machine is made safe to show.

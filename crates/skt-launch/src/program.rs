@@ -144,7 +144,7 @@ impl Ends {
     }
 
     /// Whether a rank has ended so that the job cannot continue.
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         self.killed.is_some() || self.interrupted.is_some() || self.refused.is_some()
     }
 

@@ -167,19 +167,19 @@ impl HeartbeatWatch {
         Self { min_timeouts, ..Self::default() }
     }
 
-    pub fn for_program(min_timeouts: MinTimeouts) -> Self {
+    pub(crate) fn for_program(min_timeouts: MinTimeouts) -> Self {
         Self { program: Some(ProgramPace::default()), ..Self::new(min_timeouts) }
     }
 
     /// Notes how long the agent took to reach the slowest node, its handshake included. A launcher
     /// reaches `nodes` nodes in the same way, level by level in a tree.
-    pub fn reached(&mut self, slowest_seconds: f64, nodes: usize) {
+    pub(crate) fn reached(&mut self, slowest_seconds: f64, nodes: usize) {
         let levels = 1.0 + (nodes.max(1) as f64).log2().ceil();
         self.start.reach_seconds = self.start.reach_seconds.max(levels * slowest_seconds);
     }
 
     /// Notes a start of the job. What was learned of its pace stays.
-    pub fn start(&mut self, now_seconds: f64) {
+    pub(crate) fn start(&mut self, now_seconds: f64) {
         (self.last, self.wait_expected_seconds) = (None, None);
         (self.waited_in_step_seconds, self.waited_in_phase_seconds) = (0.0, 0.0);
         self.alive_at_seconds = now_seconds;
@@ -193,7 +193,7 @@ impl HeartbeatWatch {
     /// Notes that an earlier supervisor has started the job at `launched_seconds`. The clock of the
     /// job's ranks began at `begun_seconds`, as far as it is known. The job's heartbeats so far
     /// come next, until [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
-    pub fn replay(&mut self, launched_seconds: f64, begun_seconds: f64) {
+    pub(crate) fn replay(&mut self, launched_seconds: f64, begun_seconds: f64) {
         self.start(launched_seconds);
         let (rank, elapsed_seconds) = (0, 0.0);
         self.replay = Some(Replay { at_seconds: begun_seconds, rank, elapsed_seconds });
@@ -201,7 +201,7 @@ impl HeartbeatWatch {
 
     /// Notes that all heartbeats of an earlier time have been read, if there were any: silence
     /// begins to count now.
-    pub fn replayed(&mut self, now_seconds: f64) {
+    pub(crate) fn replayed(&mut self, now_seconds: f64) {
         if self.replay.take().is_some() {
             self.alive_at_seconds = now_seconds;
             self.column_at_seconds = self.column_at_seconds.min(now_seconds);
@@ -223,7 +223,7 @@ impl HeartbeatWatch {
     }
 
     /// Notes that all ranks of the job are stopped now: the silence begins when they continue.
-    pub fn suspended(&mut self, now_seconds: f64) {
+    pub(crate) fn suspended(&mut self, now_seconds: f64) {
         self.stood_still(now_seconds - self.alive_at_seconds, now_seconds);
     }
 
@@ -382,7 +382,7 @@ impl HeartbeatWatch {
         pace_seconds.map_or(latest, probe)
     }
 
-    pub fn last(&self) -> Option<&Heartbeat> {
+    pub(crate) fn last(&self) -> Option<&Heartbeat> {
         self.last.as_ref()
     }
 

@@ -74,7 +74,7 @@ impl InMemoryJob {
     ///
     /// # Errors
     /// The first parameter that is outside of its range.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         // Without a protocol there are no groups, so any number of nodes is legal.
         let least = if self.protocol == Protocol::None { 1 } else { self.group.size() };
         at_least("nodes", self.nodes, least, "at least one whole group")?;
@@ -88,12 +88,12 @@ impl InMemoryJob {
     }
 
     /// MTBF of all nodes that compute together.
-    pub fn system_mtbf_seconds(&self) -> f64 {
+    pub(crate) fn system_mtbf_seconds(&self) -> f64 {
         self.node_mtbf_seconds / self.nodes as f64
     }
 
     /// Seconds of an outage: detection, relaunch and rebuild.
-    pub fn outage_seconds(&self) -> f64 {
+    pub(crate) fn outage_seconds(&self) -> f64 {
         self.downtime_seconds + self.recovery_seconds
     }
 
@@ -134,13 +134,13 @@ impl InMemoryJob {
 
     /// Seconds of work from one checkpoint to the next: `interval_seconds` of pure computation, and
     /// the work that continues during the checkpoint.
-    pub fn cut_seconds(&self, interval_seconds: f64) -> f64 {
+    pub(crate) fn cut_seconds(&self, interval_seconds: f64) -> f64 {
         interval_seconds + self.overlap_fraction * self.checkpoint_seconds
     }
 
     /// Number of checkpoints of a run without failures: one after each interval but the last. It
     /// need not be whole, because the model counts fractions of intervals, too.
-    pub fn checkpoints(&self, interval_seconds: f64) -> f64 {
+    pub(crate) fn checkpoints(&self, interval_seconds: f64) -> f64 {
         if interval_seconds >= self.work_seconds {
             return 0.0;
         }

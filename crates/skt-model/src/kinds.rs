@@ -21,7 +21,7 @@ pub struct NodeKinds {
 
 impl NodeKinds {
     /// The largest number of kinds.
-    pub const MAX: usize = 8;
+    pub(crate) const MAX: usize = 8;
 
     /// The kinds among `nodes`, in any order, of which several may have the same rate.
     ///

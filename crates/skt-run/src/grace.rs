@@ -85,7 +85,7 @@ pub fn listen(last_message: Option<String>) {
 ///
 /// # Safety
 /// The handler does only what is allowed in signal context.
-pub unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
+pub(crate) unsafe fn handle(signal: Signal, handler: extern "C" fn(libc::c_int)) {
     const LEGAL: &str = "this signal may be handled";
     let ours = SigHandler::Handler(handler);
     let action = SigAction::new(ours, SaFlags::SA_RESTART, SigSet::empty());

@@ -111,7 +111,7 @@ pub fn slow(words: Option<&str>) {
 
 /// Reports that a piece of a step is done, by any thread: some rows of a product or of the matrix.
 /// Rank 0 writes at most once per second.
-pub fn piece() {
+pub(crate) fn piece() {
     beat(|beat| {
         beat.pieces += 1;
         false
@@ -143,7 +143,7 @@ pub fn wait(waited_seconds: f64, operations: u64, expected_seconds: f64) {
 /// Reports that the job enters the phase `name`, such as a step of the checkpoint protocol, or has
 /// done a step of it if it is there already. Rank 0 writes at most once per second, and at once if
 /// the phase is another one than before; the column stays.
-pub fn enter_phase(name: &str) {
+pub(crate) fn enter_phase(name: &str) {
     beat(|beat| beat.enter_phase(name));
 }
 
@@ -168,7 +168,7 @@ pub(crate) fn decline_hosts(unfit: &[UnfitHost]) {
 /// Reports that the report is whole: the job ends with `exit`, whatever happens from now on. All
 /// later records contain that, too, and that standard output has `report_lines` lines of the
 /// report.
-pub fn reported(exit: Exit, report_lines: u64) {
+pub(crate) fn reported(exit: Exit, report_lines: u64) {
     if let Some(writer) = writer() {
         writer.last.lock().expect("never held over a panic").report_lines = Some(report_lines);
     }

@@ -50,12 +50,12 @@ impl Limit {
     }
 
     /// The time that this process has run since the limit was made.
-    pub fn now(&self) -> Duration {
+    pub(crate) fn now(&self) -> Duration {
         self.state().clock.poll()
     }
 
     /// The time `seconds` from now.
-    pub fn after(&self, seconds: f64) -> Duration {
+    pub(crate) fn after(&self, seconds: f64) -> Duration {
         // A day is practically unlimited, and does not overflow.
         self.now() + Duration::from_secs_f64(seconds.clamp(0.0, LONGEST_SECONDS))
     }
@@ -65,7 +65,7 @@ impl Limit {
     }
 
     /// Lets waits end `seconds` from now.
-    pub fn set(&self, seconds: f64) {
+    pub(crate) fn set(&self, seconds: f64) {
         let until = self.after(seconds);
         self.state().until = Some(until);
     }

@@ -417,7 +417,7 @@ fn test(n: usize, ranks: usize, threads: usize) -> TestSpec {
 
 /// The most bytes that one of the `ranks` ranks of a node needs for a system of order `n` that the
 /// node solves alone.
-pub fn bytes_a_rank(n: usize, ranks: usize) -> u64 {
+pub(crate) fn bytes_a_rank(n: usize, ranks: usize) -> u64 {
     ptest::rank_bytes(&test(n, ranks, 1), 0, 0)
 }
 

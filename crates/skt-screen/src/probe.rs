@@ -83,7 +83,7 @@ fn triad(doubles: usize) -> Option<f64> {
 
 /// A link, as both its ends measure it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LinkRate {
+pub(crate) struct LinkRate {
     /// 10^9 bytes a second in each direction, both at once.
     pub gigabytes_a_second: f64,
     /// Microseconds for 8 bytes in one direction.
@@ -92,7 +92,7 @@ pub struct LinkRate {
 
 /// Measures the link to rank `other`; both ranks call this. The messages grow while they are quick,
 /// so a slow link takes about as long as a fast one.
-pub fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
+pub(crate) fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
     let [least, most] = [MESSAGE_BYTES.0, MESSAGE_BYTES.1].map(|bytes| bytes / size_of::<f64>());
     let buffer = || {
         let failed = |why: std::io::Error| CommError::Transport {

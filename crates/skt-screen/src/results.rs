@@ -83,7 +83,7 @@ pub struct Joint {
 }
 
 /// Why a team solves no system where it would take too long: no node is at fault.
-pub const SLOW_LINK: &str = "the link is too slow to solve a system over it in time";
+pub(crate) const SLOW_LINK: &str = "the link is too slow to solve a system over it in time";
 
 /// A link between two nodes, as they measured it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

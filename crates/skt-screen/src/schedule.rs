@@ -14,7 +14,7 @@ pub type Stage = Vec<Vec<usize>>;
 /// four, if there are as many nodes, of nodes that are far apart in the list.
 ///
 /// Every node has two different partners at least if there are three nodes or more.
-pub fn stages(nodes: usize) -> Vec<Stage> {
+pub(crate) fn stages(nodes: usize) -> Vec<Stage> {
     if nodes < 2 {
         return Vec::new();
     }

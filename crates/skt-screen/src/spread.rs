@@ -43,7 +43,7 @@ impl Spread {
     }
 
     /// Whether `rate` is too far below the reference.
-    pub fn is_slow(&self, rate: f64, tolerance: f64) -> bool {
+    pub(crate) fn is_slow(&self, rate: f64, tolerance: f64) -> bool {
         rate < self.reference * (1.0 - self.allowance(tolerance))
     }
 }

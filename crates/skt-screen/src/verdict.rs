@@ -38,9 +38,10 @@ pub enum HostState {
 }
 
 impl HostState {
-    pub const ALL: [Self; 5] = [Self::Ok, Self::Slow, Self::Differ, Self::Wrong, Self::Unreachable];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Ok, Self::Slow, Self::Differ, Self::Wrong, Self::Unreachable];
 
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Slow => "slow",
@@ -381,7 +382,7 @@ fn medians_at_once(links: &[Link]) -> Vec<Option<f64>> {
 }
 
 /// A rate with three digits at least, if it is not very small.
-pub fn digits(rate: f64) -> String {
+pub(crate) fn digits(rate: f64) -> String {
     let digits = if rate < 0.1 {
         5
     } else if rate < 10.0 {
@@ -393,7 +394,7 @@ pub fn digits(rate: f64) -> String {
 }
 
 /// A rate of bytes in 10^9 a second.
-pub fn gigabytes(rate: f64) -> String {
+pub(crate) fn gigabytes(rate: f64) -> String {
     format!("{} GB/s", digits(rate))
 }
 

@@ -87,7 +87,7 @@ pub struct ProgramPoint(u32);
 
 impl ProgramPoint {
     /// The point before the first step.
-    pub const START: Self = Self(0);
+    pub(crate) const START: Self = Self(0);
     /// The point of a rank that has returned.
     pub const ENDED: Self = Self(u32::MAX);
 }

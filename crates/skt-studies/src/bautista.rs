@@ -18,7 +18,7 @@ pub struct Costs {
 
 impl Costs {
     /// Checks the costs.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("cores_per_node", self.cores_per_node, 1, "1 or more")?;
         non_negative("copy_seconds", self.copy_seconds)?;
         non_negative("encode_seconds", self.encode_seconds)?;

@@ -10,7 +10,7 @@ pub const FORMAT: u32 = 5;
 pub const FORMAT_NAME: &str = "format";
 
 /// Names and values, for people to read.
-pub type Parameters = BTreeMap<String, String>;
+pub(crate) type Parameters = BTreeMap<String, String>;
 
 /// Checksum of the name of the run and all parameters.
 pub(crate) fn parameters_fingerprint(run_id: &str, parameters: &Parameters) -> u64 {
@@ -44,7 +44,7 @@ fn shown(value: &str) -> &str {
 }
 
 /// The differences of a segment's parameters from `ours`, in words.
-pub fn differences(theirs: &Parameters, ours: &Parameters) -> String {
+pub(crate) fn differences(theirs: &Parameters, ours: &Parameters) -> String {
     if theirs.get(FORMAT_NAME) != ours.get(FORMAT_NAME) {
         return "it is of another version of this program".to_owned();
     }

@@ -44,7 +44,7 @@ pub const REFUSED: &str = "refused";
 /// each rank begins later than the one before it by the time of one heartbeat.
 const MAX_WAITS_PER_SECOND: f64 = 100.0;
 /// Minimum number of seconds between heartbeats that report only progress.
-pub const INTERVAL_SECONDS: f64 = 1.0;
+pub(crate) const INTERVAL_SECONDS: f64 = 1.0;
 
 /// Formats `record` as a line that [`find_marked`] recognizes among other output: `mark`, which no
 /// other output has, and JSON.

@@ -77,17 +77,17 @@ pub struct RankMeasurement {
 
 impl HostFacts {
     /// The threads of all ranks.
-    pub fn threads(&self) -> usize {
+    pub(crate) fn threads(&self) -> usize {
         self.ranks.iter().map(|rank| rank.threads).sum()
     }
 
     /// The core of each CPU, by its number.
-    pub fn core_of(&self) -> BTreeMap<usize, usize> {
+    pub(crate) fn core_of(&self) -> BTreeMap<usize, usize> {
         self.counters.cpus.iter().map(|cpu| (cpu.id, cpu.core)).collect()
     }
 
     /// The cores that these CPUs belong to.
-    pub fn cores_of(&self, cpus: &[usize]) -> BTreeSet<usize> {
+    pub(crate) fn cores_of(&self, cpus: &[usize]) -> BTreeSet<usize> {
         let core_of = self.core_of();
         cpus.iter().filter_map(|cpu| core_of.get(cpu).copied()).collect()
     }
@@ -103,20 +103,20 @@ impl HostFacts {
     }
 
     /// The measurements of the ranks that have one.
-    pub fn measured(&self) -> impl Iterator<Item = &RankMeasurement> {
+    pub(crate) fn measured(&self) -> impl Iterator<Item = &RankMeasurement> {
         self.ranks.iter().filter_map(|rank| rank.measured.as_ref())
     }
 
     /// The mean of a measured value over the ranks; `None` if a rank has none, or nothing was
     /// measured.
-    pub fn mean(&self, value: impl Fn(&RankMeasurement) -> Option<f64>) -> Option<f64> {
+    pub(crate) fn mean(&self, value: impl Fn(&RankMeasurement) -> Option<f64>) -> Option<f64> {
         let values: Option<Vec<f64>> = self.measured().map(value).collect();
         let values = values.filter(|values| !values.is_empty())?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
     }
 
     /// The nominal clock in GHz, if the host reports it.
-    pub fn nominal_gigahertz(&self) -> Option<f64> {
+    pub(crate) fn nominal_gigahertz(&self) -> Option<f64> {
         let base = self.counters.frequencies.cpus.first().and_then(|clock| clock.base_khz);
         base.or(self.counters.processor.named_khz).map(|khz| khz as f64 / 1e6)
     }
@@ -136,7 +136,7 @@ impl HostFacts {
 
 impl RankMeasurement {
     /// The rate of the vector units of a core, in Gflop/s: measured, or from the measured clock.
-    pub fn units(&self, processor: &Processor) -> Option<f64> {
+    pub(crate) fn units(&self, processor: &Processor) -> Option<f64> {
         self.units_gflops.or_else(|| Some(self.vector_gigahertz? * processor.flops_a_cycle()?))
     }
 }

@@ -80,7 +80,7 @@ pub struct Gain {
 
 impl Gain {
     /// A gain that was measured; `None` if `times` is no number.
-    pub fn measured(times: f64) -> Option<Self> {
+    pub(crate) fn measured(times: f64) -> Option<Self> {
         // JSON, in which ranks send findings, has no infinity.
         times.is_finite().then_some(Self { times, is_measured: true })
     }

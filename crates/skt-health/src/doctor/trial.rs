@@ -15,7 +15,7 @@ use skt_host::counters::processor::Processor;
 use skt_solver::blas::library::{self, NoWorkSpace};
 
 /// The hidden flag that makes `doctor` measure one core and print an [`Answer`].
-pub const FLAG: &str = "--one-trial";
+pub(crate) const FLAG: &str = "--one-trial";
 /// Seconds of processor time of DGEMM in a trial: what else the cores do, and a quota, must not
 /// make one kernel look slower than another.
 const SECONDS: f64 = 0.1;

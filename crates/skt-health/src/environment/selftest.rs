@@ -83,7 +83,7 @@ pub(crate) fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWor
 }
 
 /// The processor time of this process so far.
-pub fn cpu_seconds() -> f64 {
+pub(crate) fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
     time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
 }

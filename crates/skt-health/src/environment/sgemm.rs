@@ -23,7 +23,7 @@ pub struct SgemmSelfTest {
 
 impl SgemmSelfTest {
     /// Whether rounding explains all errors.
-    pub fn is_right(&self) -> bool {
+    pub(crate) fn is_right(&self) -> bool {
         self.error.is_some_and(|error| error <= 1.0)
     }
 }

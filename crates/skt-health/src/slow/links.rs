@@ -58,7 +58,7 @@ pub struct SlowLink {
 
 impl SlowLink {
     /// Whether `host` is at one of its ends.
-    pub fn is_of(&self, host: &str) -> bool {
+    pub(crate) fn is_of(&self, host: &str) -> bool {
         self.host == host || self.other.as_deref() == Some(host)
     }
 

@@ -6,7 +6,7 @@ use super::Root;
 
 /// The version of the kernel's interface of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
+pub(crate) enum Version {
     /// A hierarchy for each controller, or a few of them.
     V1,
     /// One hierarchy for all controllers.

@@ -24,7 +24,8 @@ pub mod topology;
 
 use serde::{Deserialize, Serialize};
 
-pub use root::{Root, parse_cpu_list};
+pub use root::Root;
+pub(crate) use root::parse_cpu_list;
 
 use frequency::Frequencies;
 use memory_errors::MemoryErrors;

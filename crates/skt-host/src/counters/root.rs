@@ -57,7 +57,7 @@ impl Root {
 }
 
 /// Parses `0-3,8,10-11`; `None` for anything else, and for numbers beyond any machine.
-pub fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
+pub(crate) fn parse_cpu_list(text: &str) -> Option<Vec<usize>> {
     /// More CPUs than any kernel knows.
     const MOST: usize = 1 << 20;
     let mut ids = Vec::new();

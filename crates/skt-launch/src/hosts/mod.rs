@@ -15,7 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 pub use batch::{ListedNodes, listed_in};
 pub use file::{HostFile, hydra_file, openmpi_file, parse};
 pub use names::short_names;
-pub use pool::{Health, OutOfUse, Pool, Replacement, SparesSpent, UNLISTED};
+pub use pool::{Health, OutOfUse, Pool, Replacement};
+pub(crate) use pool::{SparesSpent, UNLISTED};
 pub(crate) use share::{Lack, Sharing, Unshared};
 pub use slurm::{expand_slurm, expand_tasks};
 pub(crate) use spares::SparesFile;
@@ -37,7 +38,7 @@ pub struct Host {
 
 impl Host {
     /// Whether this node can replace one with `slots` ranks: a node with 1 slot takes any number.
-    pub fn fits(&self, slots: usize) -> bool {
+    pub(crate) fn fits(&self, slots: usize) -> bool {
         self.slots >= slots || self.slots == 1
     }
 }

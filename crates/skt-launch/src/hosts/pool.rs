@@ -8,7 +8,7 @@ use super::Host;
 use super::names::with_reasons;
 
 /// Why a node is out that the list of nodes lacks. If a later list has it, it is a new node.
-pub const UNLISTED: &str = "is not listed any more";
+pub(crate) const UNLISTED: &str = "is not listed any more";
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutOfUse {
@@ -50,7 +50,7 @@ pub struct Replacement {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} cannot be used, and no spare node is left", with_reasons(lost))]
-pub struct SparesSpent {
+pub(crate) struct SparesSpent {
     /// The lost nodes without a spare, each with the reason.
     pub lost: Vec<(String, String)>,
     /// The lost nodes that have a spare.
@@ -101,7 +101,7 @@ impl Pool {
     }
 
     /// Makes the nodes that are out spares again, and returns their names.
-    pub fn readmit(&mut self) -> Vec<String> {
+    pub(crate) fn readmit(&mut self) -> Vec<String> {
         let back: Vec<Host> = self.out.drain(..).map(|out| out.host).collect();
         let names = back.iter().map(|host| host.name.clone()).collect();
         self.spares.extend(back);
@@ -143,7 +143,7 @@ impl Pool {
     /// the node that it replaces; one that lists 1 is given them. A node that was away and is back
     /// takes the place of a lost one as a spare does, and that one is away instead. Where spares
     /// are too few, the lost nodes keep their places, so that the list is whole when they are back.
-    pub fn replace(
+    pub(crate) fn replace(
         &mut self,
         health: impl Fn(&str) -> Health,
     ) -> Result<Vec<Replacement>, SparesSpent> {

@@ -58,7 +58,7 @@ impl Networks {
     }
 
     /// The addresses in these networks, at most one per network.
-    pub fn choose(&self, addresses: &[Address]) -> Vec<IpAddr> {
+    pub(crate) fn choose(&self, addresses: &[Address]) -> Vec<IpAddr> {
         let of = |network: &Network| addresses.iter().find(|address| network.has(address));
         let mut chosen: Vec<IpAddr> = self.0.iter().filter_map(of).map(|found| found.ip).collect();
         chosen.dedup();

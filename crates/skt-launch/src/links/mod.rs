@@ -7,7 +7,7 @@
 
 pub mod addresses;
 pub mod connect;
-pub mod from_here;
+pub(crate) mod from_here;
 pub mod plan;
 pub mod verdict;
 
@@ -57,7 +57,7 @@ pub struct Link {
 }
 
 impl Link {
-    pub fn has_failed(&self) -> bool {
+    pub(crate) fn has_failed(&self) -> bool {
         matches!(self.found, LinkState::Dead(_))
     }
 }

@@ -18,7 +18,7 @@ const SHIFTS: usize = 4;
 /// 3n/9 + 1 in the list, so that not all are on one switch; since each shift is less than half of
 /// n, no two nodes try each other. A node is tried at its address in each of `networks`, or else by
 /// its name.
-pub fn partners(
+pub(crate) fn partners(
     hosts: &[Host],
     answers: &BTreeMap<String, Answer>,
     networks: &Networks,

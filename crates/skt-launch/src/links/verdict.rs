@@ -19,7 +19,7 @@ pub struct JudgedNodes<'a> {
 
 impl<'a> JudgedNodes<'a> {
     /// The names of the nodes in use and of the spares, of which some are doubted.
-    pub fn new(
+    pub(crate) fn new(
         in_use: impl Iterator<Item = &'a str>,
         spares: impl Iterator<Item = &'a str>,
         doubted: impl Iterator<Item = &'a String>,

@@ -67,14 +67,14 @@ impl StateFolder {
     }
 
     /// The files to which start number `start` writes its standard output and standard error.
-    pub fn outputs(&self, start: usize) -> (PathBuf, PathBuf) {
+    pub(crate) fn outputs(&self, start: usize) -> (PathBuf, PathBuf) {
         (self.file(&format!("start-{start}.out")), self.file(&format!("start-{start}.err")))
     }
 
     /// Reserves space for what start number `start` will write, beyond what it has written, so that
     /// its heartbeats arrive also when the file system is full. A file system that cannot reserve
     /// is left as it is.
-    pub fn reserve(&self, start: usize) {
+    pub(crate) fn reserve(&self, start: usize) {
         let (out, err) = self.outputs(start);
         for path in [err, out] {
             let Ok(file) = unfollowed().write(true).open(path) else { continue };
@@ -89,7 +89,7 @@ impl StateFolder {
     }
 
     /// Frees the space that [`StateFolder::reserve`] reserved, once the start has ended.
-    pub fn release(&self, start: usize) {
+    pub(crate) fn release(&self, start: usize) {
         let (out, err) = self.outputs(start);
         for path in [err, out] {
             let Ok(file) = unfollowed().write(true).open(path) else { continue };
@@ -104,7 +104,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// Another supervisor has the lock, others can write to the folder, or the system refuses.
-    pub fn lock(&self) -> Result<Flock<File>, StateError> {
+    pub(crate) fn lock(&self) -> Result<Flock<File>, StateError> {
         self.lock_by(|| std::thread::sleep(LOCK_PAUSE))
     }
 
@@ -197,7 +197,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// The log cannot be written.
-    pub fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
+    pub(crate) fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });
         unfollowed()
@@ -209,7 +209,7 @@ impl StateFolder {
     }
 
     /// Removes what only a running run needs, and all files of older starts.
-    pub fn tidy(&self) {
+    pub(crate) fn tidy(&self) {
         let Ok(entries) = fs::read_dir(&self.0) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();

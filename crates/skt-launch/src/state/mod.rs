@@ -59,7 +59,7 @@ pub struct Failure {
 
 /// The phases of a failure in seconds (Tang et al., TPDS 2018, figure 15).
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     /// From the last heartbeat until the failure was noticed: an upper bound.
     pub detection_seconds: f64,
     /// From then until the nodes are probed and replaced and the launcher is started.
@@ -72,7 +72,7 @@ pub struct Timeline {
 
 impl Failure {
     /// The durations of the phases of the recovery.
-    pub fn timeline(&self) -> Timeline {
+    pub(crate) fn timeline(&self) -> Timeline {
         let span = |from: Option<f64>, to: Option<f64>| Some(to? - from?);
         Timeline {
             detection_seconds: self.detected_unix - self.last_sign_unix,
@@ -195,7 +195,7 @@ impl SupervisorState {
 
     /// Whether the state is that of the run that a user asks for. The time limit of the benchmark
     /// may differ, as each allocation ends at another time; a program's arguments are its own.
-    pub fn is_of(&self, program: Option<&str>, command: &[String], ranks: usize) -> bool {
+    pub(crate) fn is_of(&self, program: Option<&str>, command: &[String], ranks: usize) -> bool {
         let is_same_command = match program {
             Some(_) => self.command == command,
             None => without_time_limit(&self.command) == without_time_limit(command),
@@ -218,7 +218,7 @@ impl SupervisorState {
     }
 
     /// The heartbeat token of the present start, see [`heartbeat::ENV`](skt_checkpoint::heartbeat).
-    pub fn token(&self) -> String {
+    pub(crate) fn token(&self) -> String {
         format!("{}.{}.{}", self.run, self.start, self.ranks)
     }
 }

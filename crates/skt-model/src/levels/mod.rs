@@ -55,7 +55,7 @@ pub struct Level {
 
 impl Level {
     /// Checks the parameters.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         non_negative("cost_seconds", self.cost_seconds)?;
         non_negative("write_seconds", self.write_seconds)?;
         non_negative("outage_seconds", self.outage_seconds)?;
@@ -78,13 +78,13 @@ impl Level {
     }
 
     /// The share of the time that the level takes, with its failures: `C/T + (V + W + T/2) / M`.
-    pub fn loss_share(&self, period_seconds: f64) -> f64 {
+    pub(crate) fn loss_share(&self, period_seconds: f64) -> f64 {
         self.cost_seconds / period_seconds + self.failure_share(period_seconds)
     }
 
     /// Whether the formula holds: `C <= T`, `W <= T`, and what a failure destroys is at most a
     /// tenth of M.
-    pub fn validity(&self, period_seconds: f64) -> Validity {
+    pub(crate) fn validity(&self, period_seconds: f64) -> Validity {
         let shortest_seconds = self.cost_seconds.max(self.write_seconds);
         if period_seconds < shortest_seconds * (1.0 - 1e-9) {
             return Validity::NoPeriod;

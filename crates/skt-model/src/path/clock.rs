@@ -3,7 +3,7 @@
 use skt_terms::named;
 
 /// Number of [`Part`]s.
-pub const PARTS: usize = Part::ALL.len();
+pub(crate) const PARTS: usize = Part::ALL.len();
 
 /// A part of the critical path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ named!(Part {
 });
 
 /// Seconds by part.
-pub type Parts = [f64; PARTS];
+pub(crate) type Parts = [f64; PARTS];
 
 /// A moment, and the parts of the chain of events that led to it, which always sum up to its time.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

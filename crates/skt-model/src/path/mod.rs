@@ -40,7 +40,8 @@ use skt_terms::phases::Phases;
 use super::ModelError;
 use super::error::{non_negative, positive, within};
 
-pub use clock::{PARTS, Part, Parts};
+pub use clock::Part;
+pub(crate) use clock::{PARTS, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
 pub use measured::MeasuredTest;
 pub use placement::Placement;

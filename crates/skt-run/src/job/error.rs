@@ -128,7 +128,7 @@ impl JobError {
     }
 
     /// Whether the run has stopped because its time ends.
-    pub fn is_time_up(&self) -> bool {
+    pub(crate) fn is_time_up(&self) -> bool {
         matches!(self, Self::Solve(SolveError::TimeUp { .. }))
     }
 

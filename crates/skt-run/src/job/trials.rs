@@ -36,7 +36,7 @@ impl<'a, C: Comm> Trials<'a, C> {
     ///
     /// # Errors
     /// The errors of [`super::run`]; [`JobError::Refused`] on all ranks alike.
-    pub fn open(
+    pub(crate) fn open(
         world: &'a C,
         spec: &'a RunSpec,
         settings: &'a Settings,
@@ -59,23 +59,23 @@ impl<'a, C: Comm> Trials<'a, C> {
     ///
     /// # Errors
     /// When they do not fit: the largest order that does.
-    pub fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
+    pub(crate) fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
         self.setup.check_memory(spec, self.settings)
     }
 
     /// The predicted rate of a test before any has run, in operations a second.
-    pub fn guessed_rate(&self, test: &TestSpec) -> f64 {
+    pub(crate) fn guessed_rate(&self, test: &TestSpec) -> f64 {
         self.setup.guessed_rates(test).flops
     }
 
     /// On rank 0: runs a test on all ranks. What is wrong with the test itself is in its record.
-    pub fn lead(&mut self, test: &TestSpec) -> Result<TestRecord, JobError> {
+    pub(crate) fn lead(&mut self, test: &TestSpec) -> Result<TestRecord, JobError> {
         self.send(Some(test))?;
         Ok(self.run(test)?.expect("rank 0 has a place in each grid"))
     }
 
     /// On all other ranks: runs the tests that rank 0 chooses, until it ends the job.
-    pub fn follow(mut self) -> Result<(), JobError> {
+    pub(crate) fn follow(mut self) -> Result<(), JobError> {
         loop {
             collect::await_broadcast(self.world, 0)?;
             let mut bytes = Vec::new();
@@ -92,7 +92,7 @@ impl<'a, C: Comm> Trials<'a, C> {
     }
 
     /// On rank 0: ends the job on all ranks.
-    pub fn end(self) -> Result<(), JobError> {
+    pub(crate) fn end(self) -> Result<(), JobError> {
         self.send(None)?;
         self.clear()
     }
@@ -127,7 +127,7 @@ impl<'a, C: Comm> Trials<'a, C> {
     }
 
     /// Whether the last test that ran had checkpoints or checksums.
-    pub fn is_protected(&self) -> bool {
+    pub(crate) fn is_protected(&self) -> bool {
         matches!(self.setup.outlooks.first(), Some(Some(Outlook::Due | Outlook::NoneDue)))
     }
 

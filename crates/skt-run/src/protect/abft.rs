@@ -62,7 +62,7 @@ pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 10);
 
 /// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
-pub enum Unsolved {
+pub(crate) enum Unsolved {
     /// Numbers of the matrix are wrong, and have not been corrected.
     #[error(transparent)]
     Wrong(Wrong),
@@ -283,7 +283,11 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     /// # Errors
     /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
     /// [`Unsolved::Wrong`] when numbers are wrong and have not been corrected. When a rank is lost.
-    pub fn run(mut self, team: &Team, events: &mut dyn RunEvents) -> Result<Done<'a, C>, Unsolved> {
+    pub(crate) fn run(
+        mut self,
+        team: &Team,
+        events: &mut dyn RunEvents,
+    ) -> Result<Done<'a, C>, Unsolved> {
         let resumed = self.images_resumed_from();
         match self.solve(team, events) {
             Ok(result) => {

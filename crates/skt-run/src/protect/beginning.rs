@@ -55,7 +55,7 @@ pub struct Beginning<'a> {
 
 impl<'a> Beginning<'a> {
     /// The note about test number `number` of the run with this ledger.
-    pub fn new(ledger: Rc<RefCell<Ledger<'a>>>, number: usize) -> Self {
+    pub(crate) fn new(ledger: Rc<RefCell<Ledger<'a>>>, number: usize) -> Self {
         Self { ledger, number }
     }
 

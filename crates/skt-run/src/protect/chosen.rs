@@ -88,14 +88,14 @@ impl Chosen {
 
 impl RunBlas {
     /// The library, wherever it is.
-    pub fn id(&self) -> LibraryId {
+    pub(crate) fn id(&self) -> LibraryId {
         let unnamed = if self.is_built_in { BUILT_IN } else { LINKED };
         let name = self.named.as_deref().unwrap_or(unnamed).to_owned();
         LibraryId { name, files: self.files.clone() }
     }
 
     /// The library in words, with the name and the checksum of a file.
-    pub fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         if self.is_built_in {
             return self.words.clone();
         }

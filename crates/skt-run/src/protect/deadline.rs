@@ -43,7 +43,7 @@ pub fn listen() {
 }
 
 /// Whether SIGUSR1 has arrived at this process.
-pub fn is_asked() -> bool {
+pub(crate) fn is_asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn remove_left_over<C: Comm>(
 ///
 /// # Errors
 /// When the store refuses; the earlier mark stays.
-pub fn remember(
+pub(crate) fn remember(
     store: &dyn Store,
     run: &str,
     rank: usize,

@@ -350,7 +350,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     }
 
     /// The restart that this start is, if it is one.
-    pub fn restart(&self) -> Option<&Restart> {
+    pub(crate) fn restart(&self) -> Option<&Restart> {
         self.recorder.restart()
     }
 
@@ -439,7 +439,7 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// The result of the test for [`Protected::finish`]: its record, with the samples of this start
     /// and the events since the first one.
-    pub fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
+    pub(crate) fn result(&self, mut record: TestRecord, samples: &[Sample]) -> Vec<u8> {
         let members = self.groups.iter().map(Vec::len).min().unwrap_or(0);
         let smallest = Geometry { members, parities: self.settings.parities };
         record.memory = memory_split(&self.spec, &self.settings, Some(smallest));

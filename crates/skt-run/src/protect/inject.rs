@@ -74,12 +74,12 @@ impl FaultInjector {
     }
 
     /// Called when the back substitution begins.
-    pub fn back(&self) {
+    pub(crate) fn back(&self) {
         self.strike(|what| *what == What::Back);
     }
 
     /// Whether a bit of the matrix flips, now that `done` columns are eliminated.
-    pub fn flips(&self, done: usize) -> bool {
+    pub(crate) fn flips(&self, done: usize) -> bool {
         let is_now = |what: &What| matches!(what, What::Flip(column) if *column <= done);
         self.faults.iter().any(|fault| is_now(&fault.what) && self.takes(fault, "flips a bit"))
     }

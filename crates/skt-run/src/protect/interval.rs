@@ -66,7 +66,7 @@ pub enum Outlook {
 impl CheckpointSchedule {
     /// The schedule of a test predicted to run at these rates, with at most `rank_bytes` of the
     /// matrix on a rank.
-    pub fn guess(
+    pub(crate) fn guess(
         spec: &TestSpec,
         settings: &Settings,
         rates: GuessedRates,
@@ -98,7 +98,7 @@ impl CheckpointSchedule {
     }
 
     /// Operations of the panels in `range`.
-    pub fn flops(&self, range: Range<usize>) -> f64 {
+    pub(crate) fn flops(&self, range: Range<usize>) -> f64 {
         range.map(|k| panel_flops(k, self.n, self.nb)).sum()
     }
 
@@ -172,7 +172,7 @@ impl CheckpointSchedule {
 
     /// The panel before which `seconds` have passed, seen from panel `next`: at least one panel
     /// later, if there is one.
-    pub fn after(&self, next: usize, seconds: f64) -> usize {
+    pub(crate) fn after(&self, next: usize, seconds: f64) -> usize {
         panel_after(next, seconds, self.rate, self.n, self.nb)
     }
 
@@ -201,7 +201,7 @@ impl CheckpointSchedule {
 
     /// What a user should know of the interval that he gives, once a checkpoint is measured: it is
     /// stretched, or checkpoints cost more than the work between them. Seen from panel `next`.
-    pub fn warning(&self, next: usize) -> Option<String> {
+    pub(crate) fn warning(&self, next: usize) -> Option<String> {
         let cost_seconds = self.cost_seconds;
         match self.every {
             Every::Seconds(asked_seconds) => {

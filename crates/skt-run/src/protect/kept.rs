@@ -14,7 +14,7 @@ use skt_store::store::Store;
 
 /// What the last start of the run has chosen, the same on all ranks; none if no start has left
 /// anything, or the run begins from scratch. Collective.
-pub fn kept_choices<C: Comm>(
+pub(crate) fn kept_choices<C: Comm>(
     world: &C,
     store: &(dyn Store + Send + Sync),
     settings: &Settings,

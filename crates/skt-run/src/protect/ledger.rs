@@ -130,7 +130,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Whether this start began the run: it found no ledger of the run on any node.
-    pub fn is_new(&self) -> bool {
+    pub(crate) fn is_new(&self) -> bool {
         self.is_new
     }
 
@@ -146,7 +146,7 @@ impl<'a> Ledger<'a> {
 
     /// The starts whose unreachable segments are left over once this run has ended; empty if all
     /// were always reachable.
-    pub fn left(&self) -> Vec<StartId> {
+    pub(crate) fn left(&self) -> Vec<StartId> {
         let own = (!self.content.left.is_empty()).then(|| self.content.id());
         self.content.left.iter().copied().chain(own).collect()
     }
@@ -198,7 +198,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// The note of an earlier start about the beginning of a test, the same on all ranks.
-    pub fn begun(&self, test: usize) -> Option<&[u8]> {
+    pub(crate) fn begun(&self, test: usize) -> Option<&[u8]> {
         self.content.begun.get(&test).map(Vec::as_slice)
     }
 

@@ -32,21 +32,21 @@ pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedul
 pub use inject::FaultInjector;
 pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
-pub use kept::kept_choices;
+pub(crate) use kept::kept_choices;
 pub use segments::{
     MemoryProgress, NodeCheckpointer, RankProcess, TestSegments, checkpoint_config, doubtful,
-    found_test, left_by_others, store_flag, sweep_tests, tidy,
+    left_by_others,
 };
+pub(crate) use segments::{found_test, store_flag, sweep_tests, tidy};
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_config::protection::{Every, Inject, MAX_MEMBERS, Settings, What, read_domains};
 pub use skt_store::segments::role::is_mark;
 pub use skt_store::segments::{lock as hold, run_bytes, sweep};
 pub use skt_terms::choice::{OnLoss, Overlap, Region};
-pub(crate) use split::test_header_layout;
+pub(crate) use split::{form_groups, format_memory, test_header_layout};
 pub use split::{
-    form_groups, format_memory, header_layout, memory_split, process_rows, segment_bytes,
-    segment_layout, smallest_group,
+    header_layout, memory_split, process_rows, segment_bytes, segment_layout, smallest_group,
 };
 pub use wrong::Wrong;
 

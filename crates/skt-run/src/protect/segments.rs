@@ -154,7 +154,7 @@ impl Process for RankProcess<'_> {
 
 /// Removes from the store what is certainly this user's and useless to any run. Returns a line
 /// about each segment that was damaged.
-pub fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
+pub(crate) fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
     let removed = store.remove_dead_stubs()?;
     let line =
         |stub: &Stub| format!("{} was damaged and is removed: {}", stub.location, stub.why());
@@ -174,13 +174,13 @@ pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
 }
 
 /// The highest test of `run` that has segments on this node.
-pub fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
+pub(crate) fn found_test(store: &dyn Store, run: &str) -> Result<Option<usize>, StoreError> {
     let of_run = store.list_once()?.into_iter().filter(|info| info.name.run() == run);
     Ok(of_run.filter_map(|info| parse_role(info.name.role())).map(|(test, _)| test).max())
 }
 
 /// The flag that names the store to `skt-hpl store`, after a blank; empty for the default store.
-pub fn store_flag(store: &str) -> String {
+pub(crate) fn store_flag(store: &str) -> String {
     match store {
         "sysv" => String::new(),
         store => format!(" --store {}", shell_quoted(store)),
@@ -212,7 +212,7 @@ pub fn left_by_others(
 }
 
 /// Removes what `run` has left on this node of tests that `is_meant` selects.
-pub fn sweep_tests(
+pub(crate) fn sweep_tests(
     store: &dyn Store,
     run: &str,
     is_meant: impl Fn(usize) -> bool,

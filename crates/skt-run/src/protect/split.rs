@@ -87,7 +87,7 @@ pub fn smallest_group<'a>(
 ///
 /// # Errors
 /// When the failure domains of the hosts make groups impossible.
-pub fn form_groups<'a>(
+pub(crate) fn form_groups<'a>(
     settings: &Settings,
     hosts: impl ExactSizeIterator<Item = &'a str>,
 ) -> Result<Groups, PlacementError> {
@@ -242,7 +242,11 @@ pub fn segment_layout(
 
 /// The memory of a test in words, with the share that the method leaves to the matrix in theory
 /// (Tang et al., TPDS 2018, eq. 6 to 8, for any number of parities) and in these bytes.
-pub fn format_memory(settings: &Settings, geometry: Geometry, split: &MemorySplit) -> String {
+pub(crate) fn format_memory(
+    settings: &Settings,
+    geometry: Geometry,
+    split: &MemorySplit,
+) -> String {
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
     if settings.method == Method::Abft {

@@ -9,7 +9,7 @@ pub mod refining;
 use std::time::Instant;
 
 use mxp::RefinementGuard;
-pub use rates::RateWatch;
+pub(crate) use rates::RateWatch;
 use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
 
 use crate::events::{Phase, RunEvents};
@@ -292,7 +292,7 @@ pub fn generate<C: Comm>(test: TestRun<'_, C>, memory: &mut [f64]) -> f64 {
 }
 
 /// The phase in which the system of a test is generated.
-pub fn generating(spec: &TestSpec) -> Phase {
+pub(crate) fn generating(spec: &TestSpec) -> Phase {
     Phase::Generate { total_bytes: (spec.n * (spec.n + 1) * size_of::<f64>()) as u64 }
 }
 
@@ -334,7 +334,7 @@ pub fn run_any<C: Comm>(
 
 /// Checks a test that was `solved`: passes `judge` this rank's part of x. Returns its record on
 /// rank 0 of the grid.
-pub fn conclude<C: Comm>(
+pub(crate) fn conclude<C: Comm>(
     TestRun { grid, spec, .. }: TestRun<'_, C>,
     mut record: TestRecord,
     solved: Result<Solution, SolveError>,

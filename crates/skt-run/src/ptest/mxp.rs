@@ -161,7 +161,7 @@ pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape<f32> {
 }
 
 /// The phase in which the matrix of a test is generated.
-pub fn generating(spec: &TestSpec) -> Phase {
+pub(crate) fn generating(spec: &TestSpec) -> Phase {
     Phase::Generate { total_bytes: (spec.n * spec.n * size_of::<f32>()) as u64 }
 }
 

@@ -22,7 +22,7 @@ const TAG_RATES: Tag = 0x170;
 const N_MIN: usize = 2000;
 
 /// The rates of a test on one rank; on rank 0, of all ranks.
-pub struct RateWatch<'c, C: Comm> {
+pub(crate) struct RateWatch<'c, C: Comm> {
     comm: &'c C,
     threads: usize,
     columns: Vec<usize>,
@@ -44,7 +44,11 @@ pub struct RateWatch<'c, C: Comm> {
 impl<'c, C: Comm> RateWatch<'c, C> {
     /// Prepares to watch a test on the ranks of `comm`, of which this one has the number `number`
     /// in the run. `None`, on all ranks, for a test whose ranks cannot be compared. Collective.
-    pub fn begin(comm: &'c C, number: usize, spec: &TestSpec) -> Result<Option<Self>, CommError> {
+    pub(crate) fn begin(
+        comm: &'c C,
+        number: usize,
+        spec: &TestSpec,
+    ) -> Result<Option<Self>, CommError> {
         if spec.n < N_MIN || comm.size() < 2 {
             return Ok(None);
         }
@@ -80,7 +84,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     /// Sends the windows that are complete in `rates` and have not been sent. Never waits. On rank
     /// 0, when a window has been completed since the last call, returns the ranks that are slow by
     /// what has arrived, and the links that were slow before.
-    pub fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
+    pub(crate) fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
         while self.sends.front_mut().map_or(Ok(false), SendRequest::test)? {
             self.sends.pop_front();
         }
@@ -139,7 +143,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
 
     /// Ends the watch with all `rates` of this rank; `None` if it had no part in the factorization.
     /// Returns the report on rank 0. Collective.
-    pub fn finish(mut self, rates: Option<&Rates>) -> Result<Option<SlowReport>, CommError> {
+    pub(crate) fn finish(mut self, rates: Option<&Rates>) -> Result<Option<SlowReport>, CommError> {
         let windows = rates.map_or(0, |rates| rates.windows().count());
         let windows = (0..windows).map(|window| self.window_rate(rates.expect("counted"), window));
         let windows = windows.flat_map(|Rate { gflops, seconds }| [gflops, seconds]);

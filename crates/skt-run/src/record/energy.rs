@@ -78,7 +78,7 @@ impl EnergyReading {
     }
 
     /// The sum of what two meters measured in the same time, each a part of the whole.
-    pub fn plus(self, other: Self) -> Self {
+    pub(crate) fn plus(self, other: Self) -> Self {
         let watts = self.watts.iter().zip(&other.watts);
         Self {
             joules: self.joules + other.joules,

@@ -19,10 +19,12 @@ use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_health::slow::SlowReport;
 
 pub use mxp::{MxpRecord, RefinementStep};
-pub use outcome::{Counts, MAX_ROUNDING_RESIDUAL, Norms, Outcome};
+pub(crate) use outcome::MAX_ROUNDING_RESIDUAL;
+pub use outcome::{Counts, Norms, Outcome};
 pub use protection::{LevelFacts, Protection, RepairedRank, Stall, Unverified};
 pub use restart::{Replacement, Restart};
-pub use samples::{Sample, Samples};
+pub use samples::Sample;
+pub(crate) use samples::Samples;
 
 /// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
 /// messages while the other half was multiplied.
@@ -42,7 +44,7 @@ pub struct DetailedTiming {
 
 impl DetailedTiming {
     /// The timing of a test whose phases took these `totals`.
-    pub fn new(totals: &PhaseTotals) -> Self {
+    pub(crate) fn new(totals: &PhaseTotals) -> Self {
         let [.., pfact_seconds, mxswp_seconds, update_seconds] = totals.max;
         Self { pfact_seconds, mxswp_seconds, update_seconds }
     }

@@ -38,5 +38,5 @@ pub struct RefinementStep {
 impl MxpRecord {
     /// The most corrections, and so steps, of a refinement: as many as the rules of HPL-MxP allow
     /// for GMRES.
-    pub const MAX_STEPS: usize = 50;
+    pub(crate) const MAX_STEPS: usize = 50;
 }

@@ -40,7 +40,7 @@ pub enum Outcome {
 /// The largest scaled residual that rounding alone leaves. It measures the backward error in units
 /// of N eps: LU with partial pivoting stays below one unit on random matrices, usually between 1e-4
 /// and 1e-1.
-pub const MAX_ROUNDING_RESIDUAL: f64 = 1.0;
+pub(crate) const MAX_ROUNDING_RESIDUAL: f64 = 1.0;
 
 impl Outcome {
     /// Whether a test failed although its residual is that of a correct solution: the threshold is

@@ -159,7 +159,7 @@ impl Stall {
     }
 
     /// The sum of all parts, in seconds.
-    pub fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.parts().iter().sum()
     }
 }

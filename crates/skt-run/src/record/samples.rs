@@ -16,7 +16,7 @@ const MOST: usize = 128;
 
 /// Samples of the progress, evenly spread over the panels.
 #[derive(Debug, Clone)]
-pub struct Samples {
+pub(crate) struct Samples {
     kept: Vec<Sample>,
     latest: Option<Sample>,
     /// One sample is kept for this number of panels.
@@ -32,7 +32,7 @@ impl Default for Samples {
 
 impl Samples {
     /// Adds the sample that `column` columns are factored after `elapsed_seconds`.
-    pub fn push(&mut self, elapsed_seconds: f64, column: usize) {
+    pub(crate) fn push(&mut self, elapsed_seconds: f64, column: usize) {
         let sample = Sample { elapsed_seconds, column };
         self.latest = Some(sample);
         if self.seen.is_multiple_of(self.stride) {
@@ -53,7 +53,7 @@ impl Samples {
     }
 
     /// The samples that are kept, and the latest.
-    pub fn list(&self) -> Vec<Sample> {
+    pub(crate) fn list(&self) -> Vec<Sample> {
         let mut list = self.kept.clone();
         list.extend(self.latest.filter(|latest| list.last() != Some(latest)));
         list

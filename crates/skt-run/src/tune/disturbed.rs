@@ -19,12 +19,12 @@ pub struct Disturbed {
 
 impl Disturbed {
     /// Whether the last trials were all disturbed.
-    pub fn is_lasting(&self) -> bool {
+    pub(crate) fn is_lasting(&self) -> bool {
         self.in_a_row >= LASTING
     }
 
     /// Notes a trial, with its shares if it was disturbed.
-    pub fn add(&mut self, shares: Option<CoreShares>, is_repeated: bool) {
+    pub(crate) fn add(&mut self, shares: Option<CoreShares>, is_repeated: bool) {
         let Some(shares) = shares else {
             self.in_a_row = 0;
             return;

@@ -95,7 +95,7 @@ impl Parameter {
     }
 
     /// The flags that set the parameter to its value in a test.
-    pub fn flags(self, test: &TestSpec) -> String {
+    pub(crate) fn flags(self, test: &TestSpec) -> String {
         match self {
             Self::Grid => format!("--p {} --q {}", test.p, test.q),
             Self::Swap => {
@@ -107,7 +107,7 @@ impl Parameter {
 
     /// Why the values of the parameter make no difference to tests such as `test`, if so.
     /// `by_messages` lists the data that goes from rank to rank by messages in them.
-    pub fn is_idle(self, test: &TestSpec, by_messages: &[String]) -> Option<&'static str> {
+    pub(crate) fn is_idle(self, test: &TestSpec, by_messages: &[String]) -> Option<&'static str> {
         let goes = |what: &str| by_messages.iter().any(|sent| sent == what);
         match self {
             Self::Bcast if test.q + test.checksums == 1 => Some("there is one process column"),
@@ -122,7 +122,12 @@ impl Parameter {
 
     /// The tests to race, which differ in this parameter. The first is `current`, with the default.
     /// If the configuration lists several values, those are tried, else ours.
-    pub fn candidates(self, current: &TestSpec, base: &RunSpec, ranks: usize) -> Vec<TestSpec> {
+    pub(crate) fn candidates(
+        self,
+        current: &TestSpec,
+        base: &RunSpec,
+        ranks: usize,
+    ) -> Vec<TestSpec> {
         let test = || current.clone();
         let others: Vec<TestSpec> = match self {
             Self::Grid => {

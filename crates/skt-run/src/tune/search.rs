@@ -41,7 +41,7 @@ pub struct Comparison {
 
 impl Race {
     /// Whether it was decided, with the challenger no faster than the default.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         let is_slower = |(_, comparison): (usize, Comparison)| comparison.gain <= 0.0;
         self.verdict == RaceVerdict::Kept && self.challenger.is_some_and(is_slower)
     }
@@ -60,7 +60,7 @@ impl Comparison {
     }
 
     /// Whether the candidate is faster beyond the noise.
-    pub fn is_better(&self) -> bool {
+    pub(crate) fn is_better(&self) -> bool {
         self.gain > self.noise
     }
 }

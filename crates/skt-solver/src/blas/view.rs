@@ -83,7 +83,7 @@ macro_rules! shape {
         }
 
         /// Number of columns.
-        pub fn cols(&self) -> usize {
+        pub(crate) fn cols(&self) -> usize {
             self.cols
         }
 
@@ -373,7 +373,7 @@ impl<'a, T: Pod> SharedMat<'a, T> {
     ///
     /// # Panics
     /// When `data` is too short for the shape.
-    pub fn row_major(data: &'a mut [T], rows: usize, cols: usize) -> Self {
+    pub(crate) fn row_major(data: &'a mut [T], rows: usize, cols: usize) -> Self {
         MatMut::row_major(data, rows, cols, cols).share()
     }
 

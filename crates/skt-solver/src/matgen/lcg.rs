@@ -19,7 +19,7 @@ pub struct Lcg {
 
 impl Lcg {
     /// One step.
-    pub const STEP: Self = Self { mul: MULTIPLIER, add: 1 };
+    pub(crate) const STEP: Self = Self { mul: MULTIPLIER, add: 1 };
     const IDENTITY: Self = Self { mul: 1, add: 0 };
 
     /// This step, then `next`.

@@ -58,12 +58,12 @@ pub struct SharedCandidates {
 impl SharedCandidates {
     /// Candidates for panels of up to `nb` columns, in `node`: [`SharedCandidates::doubles`] of
     /// each rank's part, and one flag.
-    pub fn new(node: NodeMemory, nb: usize) -> Self {
+    pub(crate) fn new(node: NodeMemory, nb: usize) -> Self {
         Self { node, nb, count: 0, seen: 0 }
     }
 
     /// Doubles that the candidates take of each rank's part.
-    pub fn doubles(nb: usize) -> usize {
+    pub(crate) fn doubles(nb: usize) -> usize {
         2 * Self::slot_doubles(nb)
     }
 

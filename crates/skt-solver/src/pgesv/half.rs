@@ -32,7 +32,7 @@ enum Rows<C: Comm> {
 
 impl<C: Comm> Half<C> {
     /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time.
-    pub fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
         let rows = Rows::Idle(PageBuf::new(RowBuffers::rows_doubles(nb, cols))?);
         Ok(Self { rows, u: PageBuf::new(nb * cols)? })
     }

@@ -63,7 +63,7 @@ pub struct Layout<T = f64> {
 
 impl<T: Element> Layout<T> {
     /// Panel `k`, of `nb` columns, of a matrix of order `n` on process row `myrow`.
-    pub fn new(k: usize, (n, nb): (usize, usize), rows: Cyclic, myrow: usize) -> Self {
+    pub(crate) fn new(k: usize, (n, nb): (usize, usize), rows: Cyclic, myrow: usize) -> Self {
         let j = k * nb;
         let jb = nb.min(n - j);
         let top = rows.count_before(j, myrow);
@@ -129,7 +129,7 @@ impl<T: Element> Layout<T> {
     }
 
     /// Pivots: the global row exchanged with each row of the diagonal block.
-    pub fn ipiv<'a>(&self, data: &'a [f64]) -> &'a [f64] {
+    pub(crate) fn ipiv<'a>(&self, data: &'a [f64]) -> &'a [f64] {
         &data[LINE..LINE + self.jb]
     }
 
@@ -139,7 +139,7 @@ impl<T: Element> Layout<T> {
     }
 
     /// What the update needs of the panel.
-    pub fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a, T> {
+    pub(crate) fn operands<'a>(&self, data: &'a [f64]) -> Operands<'a, T> {
         Operands { l1: self.l1(data), l2: self.l2(data), ipiv: self.ipiv(data), below: self.below }
     }
 
@@ -154,7 +154,7 @@ impl<T: Element> Layout<T> {
     }
 
     /// This rank's rows of L below the diagonal block.
-    pub fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
+    pub(crate) fn l2<'a>(&self, data: &'a [f64]) -> MatRef<'a, T> {
         MatRef::row_major(
             T::from_doubles(&data[self.l2_start()..]),
             self.rows_below,
@@ -338,7 +338,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
     ///
     /// # Panics
     /// Before [`Self::wait`].
-    pub fn operands(&self) -> Operands<'_, T> {
+    pub(crate) fn operands(&self) -> Operands<'_, T> {
         self.layout.operands(self.data())
     }
 

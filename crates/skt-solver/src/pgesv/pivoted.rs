@@ -23,7 +23,7 @@ pub struct Pivoted {
 
 impl Pivoted {
     /// Work space with `w` for the panel.
-    pub fn new(params: &Params, w: PageBuf, candidates: Option<SharedCandidates>) -> Self {
+    pub(crate) fn new(params: &Params, w: PageBuf, candidates: Option<SharedCandidates>) -> Self {
         Self { w, candidates: Candidates::new(params.widest_panel(), candidates) }
     }
 }

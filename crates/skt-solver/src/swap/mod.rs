@@ -67,7 +67,7 @@ struct Displaced {
 impl Plan {
     /// The plan of a panel that begins at global row `j`, with pivots `ipiv`
     /// (global rows, as doubles), for process row `me`.
-    pub fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
+    pub(crate) fn new(j: usize, ipiv: &[f64], rows: Cyclic, me: usize) -> Self {
         let moves = Moves::from_pivots(j, ipiv);
         let mut plan = Self { me, ..Self::default() };
         for &(from, to) in &moves.displaced {
@@ -208,13 +208,13 @@ impl RowBuffers {
     ///
     /// # Panics
     /// When `u` has another length.
-    pub fn new(nb: usize, cols: usize, u: PageBuf) -> std::io::Result<Self> {
+    pub(crate) fn new(nb: usize, cols: usize, u: PageBuf) -> std::io::Result<Self> {
         assert_eq!(u.len(), nb * cols, "the place for U");
         Ok(Self { rows: PageBuf::new(Self::rows_doubles(nb, cols))?, u })
     }
 
     /// Doubles of both buffers: the rows, and the solved U.
-    pub fn doubles(nb: usize, cols: usize) -> usize {
+    pub(crate) fn doubles(nb: usize, cols: usize) -> usize {
         Self::rows_doubles(nb, cols).saturating_add(nb.saturating_mul(cols))
     }
 

@@ -52,7 +52,7 @@ impl NodeRows {
     /// are in `node`, with [`RowBuffers::rows_doubles`](super::RowBuffers::rows_doubles) in each
     /// rank's part and [`FLAGS`] flags; U is in `u`, with `nb cols` doubles in the part of the
     /// first rank.
-    pub fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
+    pub(crate) fn new(node: NodeMemory, u: NodeMemory, (nb, cols): (usize, usize)) -> Self {
         Self { node, u, nb, cols, count: 0 }
     }
 

@@ -42,7 +42,7 @@ pub enum ProductU<'a, T: Element = f64> {
 
 impl<'a, T: Element> ProductU<'a, T> {
     /// Number of rows.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         match self {
             Self::Solved(u) => u.rows(),
             Self::Packed(_, u) => u.rows(),
@@ -50,7 +50,7 @@ impl<'a, T: Element> ProductU<'a, T> {
     }
 
     /// The products that read it rounded, if these do.
-    pub fn products(&self) -> Option<T::Rounded> {
+    pub(crate) fn products(&self) -> Option<T::Rounded> {
         match self {
             Self::Solved(_) => None,
             Self::Packed(products, _) => Some(*products),
@@ -61,7 +61,7 @@ impl<'a, T: Element> ProductU<'a, T> {
     ///
     /// # Panics
     /// When it has fewer columns.
-    pub fn columns(self, cols: Range<usize>) -> Self {
+    pub(crate) fn columns(self, cols: Range<usize>) -> Self {
         let rows = 0..self.rows();
         match self {
             Self::Solved(u) => Self::Solved(u.block(rows, cols)),
@@ -105,7 +105,7 @@ pub fn multiply<T: Element>(
 
 /// `A2 = A2 + L2 U` on rows `rows` of A2, which takes [`multiply`] back except for rounding; `a2`
 /// is those rows.
-pub fn take_back(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
+pub(crate) fn take_back(panel: &Operands, u: MatRef, rows: Range<usize>, a2: MatMut) {
     let l2 = panel.l2.block(rows, 0..panel.l2.cols());
     gemm(1.0, l2, u, 1.0, a2);
 }

@@ -35,7 +35,7 @@ const LOG: [u8; 256] = {
 };
 
 /// `a * b`.
-pub fn mul(a: u8, b: u8) -> u8 {
+pub(crate) fn mul(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
     }

@@ -14,7 +14,7 @@
 //! mathematics and the measurements.
 
 mod bulk;
-pub mod gf256;
+pub(crate) mod gf256;
 pub mod kernel;
 mod matrix;
 

@@ -7,7 +7,7 @@
 //! | [`mpi_files`] | files that a killed MPI job leaves |
 
 pub mod lock;
-pub mod mpi_files;
+pub(crate) mod mpi_files;
 pub mod node_store;
 mod process;
 pub mod role;

@@ -50,7 +50,7 @@ impl WasteModel {
     }
 
     /// Checks the parameters.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("groups", self.groups, 1, "1 or more")?;
         non_negative("checkpoint_seconds", self.checkpoint_seconds)?;
         non_negative("recovery_seconds", self.recovery_seconds)?;
@@ -91,7 +91,7 @@ impl WasteModel {
     }
 
     /// `WORK = T - (1 - alpha) G C(q)` (eq. 7), in seconds of full speed.
-    pub fn work_seconds(&self, period_seconds: f64) -> f64 {
+    pub(crate) fn work_seconds(&self, period_seconds: f64) -> f64 {
         let checkpoints_seconds =
             self.groups as f64 * self.grown_checkpoint_seconds(period_seconds);
         period_seconds - (1.0 - self.overlap_fraction) * checkpoints_seconds

@@ -29,7 +29,7 @@ pub struct Gate {
 }
 
 /// Predicts all runs on Dahu; `done` gets the number of those that are predicted.
-pub fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, StudyError> {
+pub(crate) fn predict_dahu(done: impl Fn(usize)) -> Result<Vec<Predicted>, StudyError> {
     let mut all = Vec::new();
     for of in published().filter(|of| of.machine == "dahu") {
         let hot = of.date == "2019-03";

@@ -18,7 +18,7 @@ use skt_model::path::{Machine, Placement};
 use skt_terms::choice::Pmap;
 
 /// Ranks of a node: one for each core.
-pub const RANKS_PER_NODE: usize = 32;
+pub(crate) const RANKS_PER_NODE: usize = 32;
 
 /// Seconds of a multiply-add of DGEMM: the median over all calibrations of all processors of
 /// `dgemm_calibration.csv`, whose regression is per call `mnk M N K + intercept`.
@@ -127,13 +127,13 @@ pub const DAHU: Placement = Placement {
 };
 
 /// Cores of a node of the cluster of github.com/hpc-cofc/generic-benchmarks (commit 522ba68f).
-pub const COFC_CORES: usize = 40;
+pub(crate) const COFC_CORES: usize = 40;
 
 /// The cluster `cofc` with cores of `flops` a second: a rank of Intel's HPL with 40 threads on each
 /// node. EDR InfiniBand, measured there with the OSU benchmarks: 1.13 us for small messages, and
 /// 24.12 GB/s in both directions at once for those of 4 MiB (`network/infiniband`). All else is as
 /// fitted on two cores of another processor.
-pub fn cofc(flops: f64) -> Machine {
+pub(crate) fn cofc(flops: f64) -> Machine {
     Machine {
         message_seconds: 1.13e-6,
         message_byte_seconds: 2.0 / 24.12e9,
@@ -145,4 +145,4 @@ pub fn cofc(flops: f64) -> Machine {
 /// each, MKL and Intel's MPI (github.com/jdh4/hpl_stellar_feb2021, commit 25be5964). That page
 /// states neither the latency nor the rate of its InfiniBand, so the network is assumed to be that
 /// of [`cofc`], and within a node as on Dahu.
-pub const STELLAR: Placement = Placement { ranks_per_node: 96, ..DAHU };
+pub(crate) const STELLAR: Placement = Placement { ranks_per_node: 96, ..DAHU };

@@ -71,7 +71,7 @@ impl Published {
     }
 
     /// The rate that the model predicts on `machine` with a rank on each core of its nodes.
-    pub fn with_a_rank_a_core(
+    pub(crate) fn with_a_rank_a_core(
         &self,
         machine: &Machine,
         placement: Placement,
@@ -82,7 +82,11 @@ impl Published {
     }
 
     /// The rate that the model predicts on `machine` with `threads` threads on each node.
-    pub fn with_a_rank_a_node(&self, machine: &Machine, threads: usize) -> Result<f64, StudyError> {
+    pub(crate) fn with_a_rank_a_node(
+        &self,
+        machine: &Machine,
+        threads: usize,
+    ) -> Result<f64, StudyError> {
         assert_eq!(self.run.p * self.run.q, self.nodes);
         let run = RunParams { threads, ..self.run };
         Ok(predict(&run, machine, &Changes::default())?.gflops)

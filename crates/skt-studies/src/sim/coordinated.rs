@@ -102,7 +102,7 @@ impl CoordinatedJob {
     }
 
     /// Checks the parameters.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         positive("work_seconds", self.work_seconds)?;
         if self.interval_seconds != f64::INFINITY {
             positive("interval_seconds", self.interval_seconds)?;

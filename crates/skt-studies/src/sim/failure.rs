@@ -51,7 +51,7 @@ impl Law {
     /// # Errors
     /// A mean, shape or sigma is not above zero, or a shape is so small or a sigma so large that
     /// the scale of a life is no positive number any more.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         match *self {
             Self::Exponential { mtbf_seconds } => {
                 positive("mtbf_seconds", mtbf_seconds)?;
@@ -81,7 +81,7 @@ impl Law {
     ///
     /// # Errors
     /// See [`Law::validate`]; also, there is no node, or a trace names a node beyond `nodes`.
-    pub fn source(
+    pub(crate) fn source(
         &self,
         nodes: usize,
         ages: Ages,
@@ -129,12 +129,12 @@ enum FailureProcess {
 
 impl FailureSource {
     /// Returns the next failure without moving past it.
-    pub fn peek(&self) -> Failure {
+    pub(crate) fn peek(&self) -> Failure {
         self.next
     }
 
     /// Lets time pass from `now` until `duration` is over or a node fails.
-    pub fn pass(&mut self, now: &mut f64, duration: f64) -> Result<(), Failure> {
+    pub(crate) fn pass(&mut self, now: &mut f64, duration: f64) -> Result<(), Failure> {
         let end = *now + duration;
         if self.next.at_seconds >= end {
             *now = end;
@@ -146,7 +146,7 @@ impl FailureSource {
     }
 
     /// Returns the next failure and moves past it.
-    pub fn pop(&mut self) -> Failure {
+    pub(crate) fn pop(&mut self) -> Failure {
         let failure = self.next;
         self.next = match &mut self.kind {
             FailureProcess::Superposed { mtbf_seconds, nodes } => Failure {

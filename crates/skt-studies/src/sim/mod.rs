@@ -9,7 +9,7 @@ pub mod batch;
 pub mod coordinated;
 pub mod failure;
 pub mod hierarchical;
-pub mod levelled;
+pub(crate) mod levelled;
 pub mod random;
 pub mod stats;
 pub mod trace;

@@ -15,7 +15,7 @@ impl Stream {
 
     /// The first `count` streams of a seed; the i-th is the generator after i jumps of 2^128
     /// numbers, so streams never overlap.
-    pub fn streams(seed: u64, count: usize) -> Vec<Self> {
+    pub(crate) fn streams(seed: u64, count: usize) -> Vec<Self> {
         let mut generator = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..count)
             .map(|_| {
@@ -38,7 +38,7 @@ impl Stream {
     }
 
     /// Exponential with mean 1.
-    pub fn exponential(&mut self) -> f64 {
+    pub(crate) fn exponential(&mut self) -> f64 {
         -self.uniform().ln()
     }
 
@@ -50,7 +50,7 @@ impl Stream {
 
     /// Gamma with the given shape, at least 1, and scale 1, by Marsaglia and
     /// Tsang (ACM TOMS 26, 2000).
-    pub fn gamma(&mut self, shape: f64) -> f64 {
+    pub(crate) fn gamma(&mut self, shape: f64) -> f64 {
         debug_assert!(shape >= 1.0);
         let d = shape - 1.0 / 3.0;
         let c = 1.0 / (9.0 * d).sqrt();

@@ -41,7 +41,7 @@ impl Run {
     /// # Errors
     /// The group is below 2 or above the number of processes, a time is negative, or an MTBF or
     /// interval is not above zero.
-    pub fn validate(&self) -> Result<(), ModelError> {
+    pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("group_size", self.group_size, 2, "2 or more")?;
         at_least("processes", self.processes, self.group_size, "at least one whole group")?;
         positive("system_mtbf_seconds", self.system_mtbf_seconds)?;

@@ -15,7 +15,7 @@ pub struct ListedMachine {
 
 impl ListedMachine {
     /// The efficiency, Rmax / Rpeak.
-    pub fn efficiency(&self) -> f64 {
+    pub(crate) fn efficiency(&self) -> f64 {
         self.rmax_tflops / self.rpeak_tflops
     }
 

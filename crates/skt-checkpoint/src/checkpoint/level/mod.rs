@@ -108,7 +108,7 @@ pub enum Writer {
 
 impl Writer {
     /// A thread without a function to call first: it runs where its rank does.
-    pub fn thread() -> Self {
+    pub(crate) fn thread() -> Self {
         Self::Thread(Arc::new(|| ()))
     }
 }

@@ -27,7 +27,7 @@ impl SpacedRanks {
     ///
     /// # Panics
     /// When `ranks` do not rise.
-    pub fn cut(ranks: &[usize]) -> Vec<Self> {
+    pub(crate) fn cut(ranks: &[usize]) -> Vec<Self> {
         assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
         let mut pieces: Vec<Self> = Vec::new();
         for &rank in ranks {

@@ -45,7 +45,7 @@ pub struct Restorable {
 
 impl Restorable {
     /// The generations that stay: the newest `keep`, and the most redundant.
-    pub fn kept(&self, keep: usize) -> Vec<Generation> {
+    pub(crate) fn kept(&self, keep: usize) -> Vec<Generation> {
         let is_kept = |&(i, generation): &(usize, &Generation)| {
             i < keep || Some(*generation) == self.most_redundant
         };

@@ -145,7 +145,7 @@ impl AutoTrials {
 }
 
 /// The libraries of this process, with their rates on one core.
-pub fn rated_here(products: &Products) -> Vec<RatedBlas> {
+pub(crate) fn rated_here(products: &Products) -> Vec<RatedBlas> {
     let trials = AutoTrials::begin(products);
     let libraries = trials.known().tried;
     let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
@@ -231,7 +231,7 @@ impl LibraryId {
 
     /// Whether it is the same library, whatever its name and where it is. Those that are part of
     /// the program have no files of their own.
-    pub fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files && (!self.files.is_empty() || self.name == other.name)
     }
 }

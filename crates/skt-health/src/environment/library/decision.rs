@@ -50,7 +50,7 @@ impl RatedBlas {
 }
 
 /// What a rank has tried, and where it is, in words.
-pub type RankTried = (String, Vec<TriedBlas>);
+pub(crate) type RankTried = (String, Vec<TriedBlas>);
 
 /// The libraries of the first rank, refused if another rank refuses or lacks them.
 pub fn on_all(ranks: &[RankTried]) -> Vec<TriedBlas> {

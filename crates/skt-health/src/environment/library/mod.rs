@@ -24,8 +24,9 @@ use skt_solver::blas::library::{BUILT_IN, PRESET, check_work_space};
 use skt_solver::blas::{check, load};
 
 use super::kernel::VARIABLE;
-pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas, rated_here};
-pub use decision::{ROUNDS, RankTried, RatedBlas, TriedBlas, fastest, on_all};
+pub(crate) use auto::rated_here;
+pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas};
+pub use decision::{ROUNDS, RatedBlas, TriedBlas, fastest, on_all};
 use process::{STARTS, TrialProcess};
 use trial::{Answer, Line};
 

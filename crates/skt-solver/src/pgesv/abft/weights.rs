@@ -176,7 +176,7 @@ impl Weights {
     }
 
     /// Each process column and its weight in checksum `s`.
-    pub fn terms(&self, s: usize) -> Vec<(usize, f64)> {
+    pub(crate) fn terms(&self, s: usize) -> Vec<(usize, f64)> {
         self.checksum(s).iter().copied().enumerate().collect()
     }
 

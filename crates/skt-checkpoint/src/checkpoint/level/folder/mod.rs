@@ -43,7 +43,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
-pub use owner::{FolderOwner, ImageJob, OwnedByAnother, job_at_work};
+pub use owner::{FolderOwner, ImageJob, job_at_work};
 use slot::OpenSlot;
 
 /// The prefix of the names of runs' folders.

@@ -152,7 +152,7 @@ impl fmt::Display for Rival {
      with the same configuration, or one that has not ended yet. Wait for it, name this run with \
      another run id, or give it another folder"
 )]
-pub struct OwnedByAnother {
+pub(crate) struct OwnedByAnother {
     folder: String,
     rival: String,
     /// Whether the supervisor of this job has started that job, too.
@@ -197,7 +197,7 @@ impl FolderOwner {
     ///
     /// # Errors
     /// Any error of the system.
-    pub fn take(
+    pub(crate) fn take(
         open: &dyn Fn() -> io::Result<ImageFolder>,
         job: &ImageJob,
         ended: &[u64],

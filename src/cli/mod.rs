@@ -69,7 +69,6 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
-use skt_health::environment::kernel;
 use skt_host::{launcher_rank, messages, streams};
 use skt_run::heartbeat;
 use skt_run::protect::formats;
@@ -288,59 +287,38 @@ fn refuse(
 }
 
 fn dispatch(cli: Cli) -> ExitCode {
-    let command = match cli.command {
-        None => return run::execute(&cli.run),
-        Some(Command::Run(args)) => return run::execute(&args),
-        Some(Command::Mxp(args)) => return run::execute(&args.into_run()),
-        Some(Command::Auto(args)) => return auto::execute(&args),
-        Some(Command::Rank(args)) => return rank::execute(&args),
-        Some(Command::BlasTrial(args)) => return blas::execute_trial(&args).into(),
-        Some(Command::Tune(args)) => return tune::execute(&args),
-        Some(Command::Doctor(args)) => return doctor::execute(&args),
-        Some(Command::Screen(args)) => return screen::execute(&args),
+    match cli.command {
+        None => run::execute(&cli.run),
+        Some(Command::Run(args)) => run::execute(&args),
+        Some(Command::Mxp(args)) => run::execute(&args.into_run()),
+        Some(Command::Auto(args)) => auto::execute(&args),
+        Some(Command::Rank(args)) => rank::execute(&args),
+        Some(Command::BlasTrial(args)) => blas::execute_trial(&args).into(),
+        Some(Command::Tune(args)) => tune::execute(&args),
+        Some(Command::Doctor(args)) => doctor::execute(&args),
+        Some(Command::Screen(args)) => screen::execute(&args),
         Some(Command::Launch(args)) => {
-            return match launch::execute(&args) {
-                Ok(exit) => exit.into(),
-                Err(error) => failed(&error),
-            };
+            launch::execute(&args).map_or_else(|error| failed(&error), Into::into)
         }
-        Some(command) => command,
-    };
-    // `store` works on each host. The other subcommands write text or files, so one process of a
-    // job does it.
-    if !matches!(command, Command::Store(_)) && !launcher_rank::is_first() {
-        return Exit::Passed.into();
+        // Each host has a store of its own.
+        Some(Command::Store(args)) => write(|| store::execute(&args)),
+        _ if !launcher_rank::is_first() => Exit::Passed.into(),
+        Some(Command::Status(args)) => write(|| status::execute(&args)),
+        Some(Command::Probe(args)) => write(|| probe::execute(&args)),
+        Some(Command::Init(args)) => write(|| init::execute(&args)),
+        Some(Command::Plan(args)) => write(|| plan::execute(&args)),
+        Some(Command::Convert(args)) => write(|| convert::execute(&args)),
+        Some(Command::Path(args)) => write(|| path::execute(&args)),
+        Some(Command::Report(args)) => write(|| report::execute(&args)),
+        Some(Command::Man(args)) => write(|| man::execute(&args)),
+        Some(Command::Completions(args)) => write(|| completions::execute(&args)),
     }
+}
+
+/// Carries out a subcommand that writes text or files, so one process of a job does it.
+fn write<E: std::error::Error>(execute: impl FnOnce() -> Result<(), E>) -> ExitCode {
     streams::die_quietly_on_closed_pipe();
-    if matches!(command, Command::Init(_) | Command::Plan(_)) {
-        // These subcommands measure the rate of a core.
-        kernel::take_one_that_fits(&streams::closed());
-    }
-    let done: Result<(), Box<dyn std::error::Error>> = match command {
-        Command::Run(_)
-        | Command::Mxp(_)
-        | Command::Auto(_)
-        | Command::Launch(_)
-        | Command::Rank(_)
-        | Command::BlasTrial(_)
-        | Command::Tune(_)
-        | Command::Doctor(_)
-        | Command::Screen(_) => unreachable!("handled above"),
-        Command::Status(args) => status::execute(&args).map_err(Into::into),
-        Command::Probe(args) => probe::execute(&args).map_err(Into::into),
-        Command::Init(args) => init::execute(&args).map_err(Into::into),
-        Command::Convert(args) => convert::execute(&args).map_err(Into::into),
-        Command::Plan(args) => plan::execute(&args).map_err(Into::into),
-        Command::Path(args) => path::execute(&args).map_err(Into::into),
-        Command::Report(args) => report::execute(&args).map_err(Into::into),
-        Command::Store(args) => store::execute(&args).map_err(Into::into),
-        Command::Man(args) => man::execute(&args).map_err(Into::into),
-        Command::Completions(args) => completions::execute(&args).map_err(Into::into),
-    };
-    match done {
-        Ok(()) => Exit::Passed.into(),
-        Err(error) => failed(&*error),
-    }
+    execute().map_or_else(|error| failed(&error), |()| Exit::Passed.into())
 }
 
 fn failed(error: &dyn std::error::Error) -> ExitCode {

@@ -263,11 +263,7 @@ impl Auto<'_> {
             return Err(At::flag("--time").error(what));
         }
         if let Some(part) = self.args.memory.filter(|part| !(*part > 0.0 && *part <= 1.0)) {
-            return Err(ConfigError::OutOfRange {
-                at: At::flag("--memory"),
-                value: part.to_string(),
-                legal: "more than 0, at most 1".to_owned(),
-            });
+            return Err(At::flag("--memory").out_of_range(part, "more than 0, at most 1"));
         }
         let places =
             places.into_iter().collect::<Result<Vec<_>, _>>().map_err(ConfigError::Other)?;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
+use super::hosts;
 use crate::report::output;
 use skt_config::{
     Checked, CheckpointDraft, ConfigError, Format, RunSpec, ValidationRules, checkpoint, hpldat,
@@ -55,9 +56,8 @@ pub(crate) fn execute(args: &ConvertArgs) -> Result<(), ConfigError> {
     let rules = ValidationRules { lenient: args.lenient, ranks: None, source: &file, is_mxp };
     let checked = validate(&draft, &rules)?;
     Settings::read(&checked.checkpoint, &checked.spec)?;
-    for warning in warnings.iter().chain(&checked.warnings) {
-        messages::print(format_args!("warning: {warning}"));
-    }
+    hosts::warn(&warnings);
+    hosts::warn(&checked.warnings);
     let named = args.output.as_deref().and_then(Format::named_by);
     let to = args.to.map(Format::from).or(named).unwrap_or(from.other());
     let text = whole_text(&checked, to)?;

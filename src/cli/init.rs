@@ -16,10 +16,11 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_config::value::Value;
 use skt_config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
-    ValidationRules, ValueSource, param::Param, toml, validate,
+    ValidationRules, param::Param, toml, validate,
 };
+use skt_health::environment::kernel;
 use skt_host::starter::Ranks;
-use skt_host::{launcher_rank, messages};
+use skt_host::{launcher_rank, messages, streams};
 use skt_run::protect::{self, MAX_MEMBERS, Outlook, Settings, memory_split, smallest_group};
 use skt_store::store::StoreKind;
 use skt_terms::ranges::above_zero;
@@ -93,6 +94,7 @@ pub(crate) struct InitArgs {
 
 /// Writes the configuration and shows how to run it.
 pub(crate) fn execute(args: &InitArgs) -> Result<(), ConfigError> {
+    kernel::take_one_that_fits(&streams::closed());
     let (path, format) = file(args)?;
     if args.tune {
         can_tune(args, path)?;
@@ -355,31 +357,26 @@ fn command_line(
 }
 
 fn ranks(args: &InitArgs) -> Result<usize, ConfigError> {
-    let out_of_range = |flag: &str, value: String, legal: &str| ConfigError::OutOfRange {
-        at: At::flag(flag),
-        value,
-        legal: legal.to_owned(),
-    };
     if !(args.memory_fraction > 0.0 && args.memory_fraction <= 1.0) {
-        let value = args.memory_fraction.to_string();
-        return Err(out_of_range("--memory-fraction", value, "more than 0, at most 1"));
+        let at = At::flag("--memory-fraction");
+        return Err(at.out_of_range(args.memory_fraction, "more than 0, at most 1"));
     }
     if let Some(gib) = args.memory_gib.filter(|gib| !(*gib > 0.0 && *gib <= 1e9)) {
-        return Err(out_of_range("--memory-gib", gib.to_string(), "more than 0, at most 1e9"));
+        return Err(At::flag("--memory-gib").out_of_range(gib, "more than 0, at most 1e9"));
     }
     if !(1..=4096).contains(&args.threads) {
-        return Err(out_of_range("--threads", args.threads.to_string(), "1 to 4096"));
+        return Err(At::flag("--threads").out_of_range(args.threads, "1 to 4096"));
     }
     match args.ranks {
         Some(ranks) if (1..=1 << 20).contains(&ranks) => Ok(ranks),
-        Some(ranks) => Err(out_of_range("--ranks", ranks.to_string(), "1 to 1048576")),
+        Some(ranks) => Err(At::flag("--ranks").out_of_range(ranks, "1 to 1048576")),
         None => match machine::cores()? {
             cores if cores > args.helper_cores => {
                 Ok(((cores - args.helper_cores) / args.threads).max(1))
             }
             cores => {
                 let legal = format!("less than the cores of this machine, which has {cores}");
-                Err(out_of_range("--helper-cores", args.helper_cores.to_string(), &legal))
+                Err(At::flag("--helper-cores").out_of_range(args.helper_cores, legal))
             }
         },
     }
@@ -521,11 +518,7 @@ pub(super) fn protection(
     let settings = Settings::read(&asked(args), spec)?;
     let method = settings.method_for(ranks);
     if let Some(parities) = args.parities.filter(|_| method == Method::None) {
-        return Err(ConfigError::OutOfRange {
-            at: Setting::Parities.at(&ValueSource::Flag),
-            value: parities.to_string(),
-            legal: "none, without checkpoints".to_owned(),
-        });
+        return Err(At::flag("--parities").out_of_range(parities, "none, without checkpoints"));
     }
     let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
     if method == Method::Abft {

@@ -8,13 +8,13 @@ use skt_terms::exit::Exit;
 use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
-use super::convert;
 use super::flags::one_of;
 use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
 use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs, load_checked};
+use super::{convert, hosts};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -23,8 +23,7 @@ use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
-    At, Checked, CheckpointDraft, ConfigError, Format, MxpMatrix, RunSpec, Setting, ValueSource,
-    checkpoint,
+    At, Checked, CheckpointDraft, ConfigError, Format, MxpMatrix, RunSpec, Setting, checkpoint,
 };
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
@@ -266,22 +265,19 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     }
     args.out.as_deref().map_or(Ok(()), output::must_be_writable)?;
     if args.budget < MIN_BUDGET_SECONDS {
-        return Err(ConfigError::OutOfRange {
-            at: At::named("--budget", &ValueSource::Flag),
-            value: format!("{}s", args.budget),
-            legal: format!("{MIN_BUDGET_SECONDS}s or more"),
-        });
+        let legal = format!("{MIN_BUDGET_SECONDS}s or more");
+        return Err(At::flag("--budget").out_of_range(format!("{}s", args.budget), legal));
     }
     if let Some(idle) = args.only.iter().find(|only| args.mxp && !only.is_of_mxp()) {
         let what = format!(
             "{}: has no effect in HPL-MxP, which factors without pivoting; leave it out",
             idle.name()
         );
-        return Err(ConfigError::BadText { at: At::named("--only", &ValueSource::Flag), what });
+        return Err(At::flag("--only").error(what));
     }
     if let Some(inject) = args.protect.inject.first() {
         let what = format!("{inject}: trials have no faults; give it to a run");
-        return Err(ConfigError::BadText { at: At::named("--inject", &ValueSource::Flag), what });
+        return Err(At::flag("--inject").error(what));
     }
     let with_n = RunArgs { ranks: Some(ranks), ..run_args(args) };
     let mut without_n = with_n.clone();
@@ -302,9 +298,7 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
     } else {
         None
     };
-    for warning in &checked.warnings {
-        messages::print(format_args!("warning: {warning}"));
-    }
+    hosts::warn(&checked.warnings);
     let settings = for_trials(&checked)?;
     let is_asked = |parameter: &Parameter| args.only.is_empty() || args.only.contains(parameter);
     let base = checked.spec.clone();
@@ -317,11 +311,10 @@ fn read_job(args: &TuneArgs, ranks: usize) -> Result<TuneJob, ConfigError> {
 fn order_of_trials(given: &[usize]) -> Result<usize, ConfigError> {
     match given[..] {
         [n] if n >= N_MIN => Ok(n),
-        _ => Err(ConfigError::OutOfRange {
-            at: At::named("--n", &ValueSource::Flag),
-            value: given.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
-            legal: format!("one order for all trials, {N_MIN} or more"),
-        }),
+        _ => Err(At::flag("--n").out_of_range(
+            given.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+            format!("one order for all trials, {N_MIN} or more"),
+        )),
     }
 }
 

@@ -41,6 +41,11 @@ impl At {
         ConfigError::BadText { at: self, what: what.into() }
     }
 
+    /// The error that the `value` given here is out of range.
+    pub fn out_of_range(self, value: impl ToString, legal: impl Into<String>) -> ConfigError {
+        ConfigError::OutOfRange { at: self, value: value.to_string(), legal: legal.into() }
+    }
+
     /// Refuses a text, given here, that is no number in this range.
     pub(crate) fn check(self, range: Range, text: &str) -> Result<(), ConfigError> {
         let legal = match text.parse::<f64>() {
@@ -49,7 +54,7 @@ impl At {
             Ok(number) if number > range.most => format!("{} to {}", range.least, range.most),
             _ => range.to_string(),
         };
-        Err(ConfigError::OutOfRange { at: self, value: shown(text), legal })
+        Err(self.out_of_range(shown(text), legal))
     }
 
     /// A flag, with its dashes.

@@ -113,8 +113,7 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
     {
         // With a look-ahead of two, a column has panels that its checksums do not have yet.
         let at = At::param(Param::Depth, &draft.place(Param::Depth));
-        let legal = "0 or 1, with --ft abft".to_owned();
-        return Err(ConfigError::OutOfRange { at, value: depth.to_string(), legal });
+        return Err(at.out_of_range(depth, "0 or 1, with --ft abft"));
     }
     given_rates::settle(&mut spec, draft)?;
     if rules.is_mxp {
@@ -389,8 +388,7 @@ fn legal_at(info: &Row<Param>, value: &Value) -> String {
 }
 
 fn out_of_range(info: &Row<Param>, value: &Value) -> ConfigError {
-    let at = At::param(info.setting, &value.place);
-    ConfigError::OutOfRange { at, value: shown(&value.text), legal: legal_at(info, value) }
+    At::param(info.setting, &value.place).out_of_range(shown(&value.text), legal_at(info, value))
 }
 
 fn not_understood(info: &Row<Param>, value: &Value, wanted: &'static str) -> ConfigError {

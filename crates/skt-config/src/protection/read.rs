@@ -134,7 +134,7 @@ impl Reader<'_> {
     }
 
     fn out_of_range(&self, setting: Setting, value: String, legal: String) -> ConfigError {
-        ConfigError::OutOfRange { at: setting.at(&self.0[&setting].place), value, legal }
+        setting.at(&self.0[&setting].place).out_of_range(value, legal)
     }
 
     /// The levels, which are legal for methods with images only.

@@ -32,6 +32,8 @@ macro_rules! read_by {
     )*};
 }
 
+pub(super) use read_by;
+
 fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }

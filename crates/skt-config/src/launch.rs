@@ -9,7 +9,7 @@ use skt_terms::named;
 use skt_terms::shown::shown;
 
 use super::error::{At, ConfigError};
-use super::field::Field;
+use super::field::{Field, read_by};
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
 
@@ -161,13 +161,6 @@ pub enum LauncherChoice {
     Slurm,
 }
 
-impl Field for LauncherChoice {
-    fn set(&mut self, texts: &[&str]) -> Option<()> {
-        *self = Self::named(texts.first()?)?;
-        Some(())
-    }
-}
-
 named!(LauncherChoice { Auto: "auto", Openmpi: "openmpi", Mpich: "mpich", Slurm: "slurm" });
 
 /// What follows the loss of a node without a spare.
@@ -182,12 +175,7 @@ pub enum NoSpare {
     Spread,
 }
 
-impl Field for NoSpare {
-    fn set(&mut self, texts: &[&str]) -> Option<()> {
-        *self = Self::named(texts.first()?)?;
-        Some(())
-    }
-}
+read_by!(Self::named => LauncherChoice, NoSpare);
 
 named!(NoSpare { Stop: "stop", Wait: "wait", Spread: "spread" });
 

@@ -38,6 +38,11 @@ fn non_finite(value: f64) -> &'static str {
     }
 }
 
+/// A part of the whole in percent, in the eight characters of a column; `-` of nothing.
+pub(crate) fn percent(part: f64, whole: f64) -> String {
+    if whole > 0.0 { format!("{:>8.1}", 100.0 * part / whole) } else { format!("{:>8}", "-") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::reader::{Bf16Part, ParametersPart, ProcessColumnPart, RunReport, StepPart, TestReport};
+use super::reader::{
+    Bf16Part, ParametersPart, ProcessColumnPart, RunReport, StepPart, TestReport, best_rates,
+};
 use super::{heat_map, mxp};
 use skt_config::GemmPrecision;
 use skt_host::placement;
@@ -96,14 +98,8 @@ fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
     let series: Vec<Series> = runs
         .iter()
         .map(|run| {
-            let mut best = std::collections::BTreeMap::new();
-            for test in run.report.completed() {
-                let gflops = test.gflops.unwrap_or(0.0);
-                let entry = best.entry(test.parameters.n).or_insert(gflops);
-                *entry = gflops.max(*entry);
-            }
-            let points: Vec<_> = best.into_iter().map(|(n, g)| (n as f64, g, 0.0)).collect();
-            Series::measured(run.name.clone(), points)
+            let best = best_rates(run.report.completed());
+            Series::measured(run.name.clone(), best.iter().map(|&(n, gflops)| (n, gflops, 0.0)))
         })
         .filter(|series| !series.points.is_empty())
         .collect();

@@ -5,6 +5,7 @@
 use skt_terms::phases::ChecksumCosts;
 use skt_terms::units::{self, counted};
 
+use super::cformat::percent;
 use super::levels::level_words;
 use super::{mxp, power, process_columns, slow};
 use skt_checkpoint::checkpoint::methods::Method;
@@ -392,10 +393,6 @@ fn phase_lines(record: &TestRecord) -> Vec<String> {
 
 fn has_restarted(record: &TestRecord) -> bool {
     record.protection.as_ref().is_some_and(|protection| !protection.restarts.is_empty())
-}
-
-fn percent(part: f64, whole: f64) -> String {
-    if whole > 0.0 { format!("{:>8.1}", 100.0 * part / whole) } else { format!("{:>8}", "-") }
 }
 
 fn efficiency_line(record: &TestRecord, per_core: f64) -> String {

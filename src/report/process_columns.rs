@@ -1,5 +1,6 @@
 //! The process columns of a test, if their rates are unequal: blocks, rate and wait of each.
 
+use super::cformat::percent;
 use super::reader::ProcessColumnPart;
 use skt_config::TestSpec;
 use skt_run::record::TestRecord;
@@ -40,12 +41,8 @@ pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     for (column, part) in parts.iter().enumerate().take(MAX_LINES) {
         let ProcessColumnPart { blocks, rate, waited_seconds } = *part;
         let waited = waited_seconds.unwrap_or(0.0);
-        let percent = if record.time_seconds > 0.0 {
-            format!("{:.1}", 100.0 * waited / record.time_seconds)
-        } else {
-            "-".to_owned()
-        };
-        lines.push(format!("# {column:>6}{blocks:>8}{rate:>11.4}{waited:>12.4}{percent:>8}"));
+        let percent = percent(waited, record.time_seconds);
+        lines.push(format!("# {column:>6}{blocks:>8}{rate:>11.4}{waited:>12.4}{percent}"));
     }
     if parts.len() > MAX_LINES {
         lines.push(format!("# {} more are in the JSON report", parts.len() - MAX_LINES));

@@ -224,6 +224,16 @@ impl ParametersPart {
     }
 }
 
+/// The orders of these tests, each with the best rate of its tests in Gflop/s.
+pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t TestReport>) -> Vec<(f64, f64)> {
+    let mut best: BTreeMap<usize, f64> = BTreeMap::new();
+    for test in tests {
+        let (rate, entry) = (test.gflops.unwrap_or(0.0), best.entry(test.parameters.n));
+        entry.and_modify(|known| *known = known.max(rate)).or_insert(rate);
+    }
+    best.into_iter().map(|(n, rate)| (n as f64, rate)).collect()
+}
+
 /// The text of a file written by `--json`.
 pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
     fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.to_path_buf(), source })

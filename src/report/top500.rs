@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use super::html::NamedRun;
-use super::reader::{EnvironmentPart, RunReport, TestReport};
+use super::reader::{EnvironmentPart, RunReport, TestReport, best_rates};
 use skt_model::tang::efficiency::Efficiency;
 use skt_run::record::energy::EnergyReading;
 use skt_solver::blas::library;
@@ -232,17 +232,12 @@ fn memory(environment: &EnvironmentPart) -> Option<String> {
 /// else from `E(N) = N/(aN+b)` fitted to the best test of each order.
 fn half_order(runs: &[NamedRun], best: &TestReport) -> Option<Half> {
     let target = 0.5 * best.gflops?;
-    let mut points = std::collections::BTreeMap::new();
     let completed = runs.iter().flat_map(|run| run.report.completed());
-    for test in completed.filter(|test| test.is_of_hpl()) {
+    let is_alike = |test: &&TestReport| {
         let same_size = test.parameters.cores() == best.parameters.cores();
-        if same_size && test.parameters.n > 0 && test.parameters.n <= best.parameters.n {
-            let gflops = test.gflops.unwrap_or(0.0);
-            let entry = points.entry(test.parameters.n).or_insert(gflops);
-            *entry = gflops.max(*entry);
-        }
-    }
-    let points: Vec<(f64, f64)> = points.into_iter().map(|(n, g)| (n as f64, g)).collect();
+        test.is_of_hpl() && same_size && (1..=best.parameters.n).contains(&test.parameters.n)
+    };
+    let points = best_rates(completed.filter(is_alike));
     let bracket = points.windows(2).find(|pair| pair[0].1 < target && pair[1].1 >= target);
     if let Some([(n1, g1), (n2, g2)]) = bracket {
         let n = n1 + (target - g1) / (g2 - g1) * (n2 - n1);

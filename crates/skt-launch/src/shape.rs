@@ -41,11 +41,13 @@ pub fn judge(
         );
         return Shape { summary: String::new(), warnings: vec![text] };
     }
-    let domains = domains(&pool.active, ranks, settings);
-    let (groups, domains) = match form(&domains, settings, rows) {
+    let of_slots = domains(&pool.active, ranks, settings);
+    let Formed { groups, ranks } = match form(&of_slots, settings, rows) {
         Ok(formed) => formed,
-        Err(why) => return Shape { summary: String::new(), warnings: vec![why] },
+        Err(why) => return Shape { summary: String::new(), warnings: vec![why.to_string()] },
     };
+    let mut domains = of_slots.clone();
+    ranks.iter().zip(of_slots).for_each(|(&rank, domain)| domains[rank] = domain);
     let parities = settings.parities;
     let sizes = groups.members.iter().map(Vec::len);
     let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
@@ -82,21 +84,18 @@ pub fn losable(
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
 ) -> Vec<bool> {
-    let none = vec![false; pool.active.len()];
-    let Some(members) = rows.filter(|_| settings.method_for(ranks) != Method::None) else {
-        return none;
-    };
     let domains = domains(&pool.active, ranks, settings);
-    let Settings { parities, allow_shared_domains, .. } = *settings;
-    let Ok(placed) = group::place(&domains, &members, parities, allow_shared_domains) else {
-        return none;
+    let rows = rows.filter(|_| settings.method_for(ranks) != Method::None);
+    let formed = rows.and_then(|rows| form(&domains, settings, Some(rows)).ok());
+    let Some(Formed { groups, ranks: of_slots }) = formed else {
+        return vec![false; pool.active.len()];
     };
     let mut first = 0;
     let is_losable = |host: &Host| {
-        let here = &placed.ranks[first.min(ranks)..(first + host.slots).min(ranks)];
+        let here = &of_slots[first.min(ranks)..(first + host.slots).min(ranks)];
         first += host.slots;
         let lost = |row: &Vec<usize>| row.iter().filter(|rank| here.contains(rank)).count();
-        members.iter().all(|row| lost(row) <= parities)
+        groups.members.iter().all(|row| lost(row) <= settings.parities)
     };
     pool.active.iter().map(is_losable).collect()
 }
@@ -108,20 +107,12 @@ pub fn groups_of_slots(
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
 ) -> Vec<usize> {
-    let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
     let domains = domains(&pool.active, ranks, settings);
-    let (members, of_slot) = match rows {
-        Some(rows) => match group::place(&domains, &rows, parities, allow_shared_domains) {
-            Ok(placed) => (rows, placed.ranks),
-            Err(_) => return Vec::new(),
-        },
-        None => match group::form(&domains, group_size, parities, allow_shared_domains) {
-            Ok(groups) => (groups.members, (0..ranks).collect()),
-            Err(_) => return Vec::new(),
-        },
+    let Ok(Formed { groups, ranks: of_slot }) = form(&domains, settings, rows) else {
+        return Vec::new();
     };
     let mut group_of = vec![0; of_slot.len()];
-    for (group, members) in members.iter().enumerate() {
+    for (group, members) in groups.members.iter().enumerate() {
         members.iter().for_each(|&rank| group_of[rank] = group);
     }
     of_slot.into_iter().map(|rank| group_of[rank]).collect()
@@ -133,23 +124,27 @@ fn domains(hosts: &[Host], ranks: usize, settings: &Settings) -> Vec<String> {
     hosts.iter().flat_map(of_host).take(ranks).collect()
 }
 
-/// The groups, and the failure domain of each rank.
+/// The groups that ranks form.
+struct Formed {
+    groups: Groups,
+    /// The rank of each slot.
+    ranks: Vec<usize>,
+}
+
+/// The groups on slots in these failure domains.
 fn form(
     domains: &[String],
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
-) -> Result<(Groups, Vec<String>), String> {
+) -> Result<Formed, PlacementError> {
     let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
     let Some(members) = rows else {
-        let formed = group::form(domains, group_size, parities, allow_shared_domains);
-        return formed.map(|groups| (groups, domains.to_vec())).map_err(|why| why.to_string());
+        let groups = group::form(domains, group_size, parities, allow_shared_domains)?;
+        return Ok(Formed { groups, ranks: (0..domains.len()).collect() });
     };
-    let placed = group::place(domains, &members, parities, allow_shared_domains);
     let group::Placement { ranks, shared_domains, single_domain } =
-        placed.map_err(|why| why.to_string())?;
-    let mut of_ranks = domains.to_vec();
-    ranks.iter().zip(domains).for_each(|(&rank, domain)| of_ranks[rank].clone_from(domain));
-    Ok((Groups { members, shared_domains, single_domain }, of_ranks))
+        group::place(domains, &members, parities, allow_shared_domains)?;
+    Ok(Formed { groups: Groups { members, shared_domains, single_domain }, ranks })
 }
 
 fn count<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {

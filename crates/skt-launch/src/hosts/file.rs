@@ -1,7 +1,6 @@
 //! Host files: reads those of users, writes those for launchers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 use std::fs;
 use std::net::Ipv6Addr;
 use std::path::Path;
@@ -232,19 +231,11 @@ fn name_and_count(word: &str) -> (&str, Option<&str>) {
 }
 
 pub fn openmpi_file(hosts: &[Host]) -> String {
-    let mut text = String::new();
-    for host in hosts {
-        let _ = writeln!(text, "{} slots={}", host.name, host.slots);
-    }
-    text
+    hosts.iter().map(|host| format!("{} slots={}\n", host.name, host.slots)).collect()
 }
 
 pub fn hydra_file(hosts: &[Host]) -> String {
-    let mut text = String::new();
-    for host in hosts {
-        let _ = writeln!(text, "{}:{}", host.name, host.slots);
-    }
-    text
+    hosts.iter().map(|host| format!("{}:{}\n", host.name, host.slots)).collect()
 }
 
 #[cfg(test)]

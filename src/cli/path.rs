@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
 use skt_terms::phases::Phases;
 
@@ -49,11 +48,11 @@ pub struct PathArgs {
     pub depth: Vec<usize>,
     /// How a panel travels along its process row
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "1ringM")]
-    #[arg(value_parser = PossibleValuesParser::new(Bcast::NAMES).map(|name| Bcast::named(&name).unwrap()))]
+    #[arg(value_parser = flags::one_of(Bcast::NAMES, Bcast::named))]
     pub bcast: Vec<Bcast>,
     /// How rows are exchanged
     #[arg(long, value_name = "NAME,..", value_delimiter = ',', default_value = "mix")]
-    #[arg(value_parser = PossibleValuesParser::new(Swap::NAMES).map(|name| Swap::named(&name).unwrap()))]
+    #[arg(value_parser = flags::one_of(Swap::NAMES, Swap::named))]
     pub swap: Vec<Swap>,
     /// Local columns above which mix takes spread-roll
     #[arg(long, value_name = "COLS", default_value_t = 64)]

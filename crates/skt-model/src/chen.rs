@@ -2,7 +2,7 @@
 //! 2008: the cost of encoding a checkpoint.
 
 use super::ModelError;
-use super::error::{at_least, non_negative, positive};
+use super::error::{at_least, check, non_negative, positive};
 
 /// The network of section 2.2: a message of x bytes takes `alpha + beta x`, summing two arrays
 /// takes `gamma` per byte; a process sends and receives at the same time.
@@ -77,13 +77,9 @@ impl Network {
         code: Code,
     ) -> Result<f64, ModelError> {
         self.check(processes, 3, "3 or more (a pipeline)", 1, bytes)?;
-        if !(segment_bytes > 0.0 && segment_bytes <= bytes) {
-            return Err(ModelError::OutOfRange {
-                parameter: "segment_bytes",
-                value: segment_bytes,
-                expected: "above 0 and at most the checkpoint's bytes",
-            });
-        }
+        let expected = "above 0 and at most the checkpoint's bytes";
+        let is_legal = segment_bytes > 0.0 && segment_bytes <= bytes;
+        check("segment_bytes", segment_bytes, is_legal, expected)?;
         let steps = (processes - 2) as f64 + bytes / segment_bytes;
         Ok(steps * (self.latency_seconds + self.seconds_per_byte(code) * segment_bytes))
     }

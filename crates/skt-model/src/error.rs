@@ -67,7 +67,8 @@ pub fn at_least(
     within(parameter, value, min..=usize::MAX, expected)
 }
 
-fn check(
+/// Returns `value` if it is finite and `legal`; `expected` describes what is.
+pub fn check(
     parameter: &'static str,
     value: f64,
     legal: bool,

@@ -1,7 +1,7 @@
 //! Section 3: how the efficiency of HPL grows with the order of the matrix.
 
 use crate::ModelError;
-use crate::error::{fraction, positive};
+use crate::error::{check, fraction, positive};
 
 /// `E(N) = N / (a N + b)`: Tang et al., TPDS 2018, eq. 2.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -23,13 +23,7 @@ impl Efficiency {
         positive("n", n1)?;
         positive("efficiency_fraction", fraction("efficiency_fraction", e1)?)?;
         positive("a", a)?;
-        if a * e1 > 1.0 {
-            return Err(ModelError::OutOfRange {
-                parameter: "a",
-                value: a,
-                expected: "at most 1/efficiency_fraction",
-            });
-        }
+        check("a", a, a * e1 <= 1.0, "at most 1/efficiency_fraction")?;
         Ok(Self { a, b: (1.0 - a * e1) * n1 / e1 })
     }
 
@@ -105,13 +99,7 @@ pub fn with_memory(e1: f64, memory_fraction: f64, a: f64) -> Result<f64, ModelEr
     fraction("efficiency_fraction", e1)?;
     fraction("memory_fraction", memory_fraction)?;
     positive("a", a)?;
-    if a * e1 > 1.0 {
-        return Err(ModelError::OutOfRange {
-            parameter: "a",
-            value: a,
-            expected: "at most 1/efficiency_fraction",
-        });
-    }
+    check("a", a, a * e1 <= 1.0, "at most 1/efficiency_fraction")?;
     let root = memory_fraction.sqrt();
     Ok(root * e1 / (1.0 - (1.0 - root) * a * e1))
 }

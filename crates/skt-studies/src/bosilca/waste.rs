@@ -1,7 +1,7 @@
 //! Section 3: the waste of coordinated and hierarchical checkpointing.
 
 use skt_model::ModelError;
-use skt_model::error::{at_least, fraction, non_negative, positive};
+use skt_model::error::{at_least, check, fraction, non_negative, positive};
 use skt_model::exact::{Coordinated, coordinated_waste};
 use skt_model::levels::{VALID_PERIOD_SHARE, Validity};
 use skt_model::optimum::{Minimum, minimize_log};
@@ -57,13 +57,8 @@ impl WasteModel {
         non_negative("downtime_seconds", self.downtime_seconds)?;
         fraction("overlap_fraction", self.overlap_fraction)?;
         positive("logging_speed", fraction("logging_speed", self.logging_speed)?)?;
-        if !(self.replay_speed >= 1.0 && self.replay_speed.is_finite()) {
-            return Err(ModelError::OutOfRange {
-                parameter: "replay_speed",
-                value: self.replay_speed,
-                expected: "a finite number, 1 or above",
-            });
-        }
+        let replay = self.replay_speed;
+        check("replay_speed", replay, replay >= 1.0, "a finite number, 1 or above")?;
         non_negative("growth_per_second", self.growth_per_second)?;
         Ok(())
     }

@@ -19,7 +19,7 @@ use super::trace::Failure;
 use super::{Job, RunEnd, RunOutcome};
 use crate::bosilca::WasteModel;
 use skt_model::ModelError;
-use skt_model::error::{at_least, positive};
+use skt_model::error::{at_least, check, positive};
 
 /// A job of whole periods under the hierarchical protocol.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,13 +48,9 @@ impl HierarchicalJob {
         at_least("nodes", self.nodes, self.model.groups, "at least one node a group")?;
         let checkpoints_seconds =
             self.model.groups as f64 * self.model.grown_checkpoint_seconds(self.period_seconds);
-        if checkpoints_seconds > self.period_seconds {
-            return Err(ModelError::OutOfRange {
-                parameter: "period_seconds",
-                value: self.period_seconds,
-                expected: "room for the checkpoints of all groups",
-            });
-        }
+        let has_room = checkpoints_seconds <= self.period_seconds;
+        let expected = "room for the checkpoints of all groups";
+        check("period_seconds", self.period_seconds, has_room, expected)?;
         Ok(())
     }
 }

@@ -13,7 +13,7 @@ use super::failure::{FailureSource, Law};
 use super::trace::Failure;
 use super::{Job, RunEnd, RunOutcome};
 use skt_model::ModelError;
-use skt_model::error::{at_least, non_negative, positive};
+use skt_model::error::{at_least, check, non_negative, positive};
 use skt_model::levels::{Level, Levels, Schedule};
 
 /// Number of nodes to which [`LevelledJob::from_levels`] assigns the failure
@@ -111,13 +111,9 @@ impl LevelledJob {
             non_negative("cost_seconds", level.cost_seconds)?;
             non_negative("outage_seconds", level.outage_seconds)?;
             let free_seconds = level.every as f64 * self.interval_seconds;
-            if !(0.0..=free_seconds).contains(&level.write_seconds) {
-                return Err(ModelError::OutOfRange {
-                    parameter: "write_seconds",
-                    value: level.write_seconds,
-                    expected: "0 or above, and done when the next image of the level is due",
-                });
-            }
+            let is_legal = (0.0..=free_seconds).contains(&level.write_seconds);
+            let expected = "0 or above, and done when the next image of the level is due";
+            check("write_seconds", level.write_seconds, is_legal, expected)?;
         }
         Ok(())
     }

@@ -279,7 +279,6 @@ fn size_and_rate(args: &InitArgs, spec: &RunSpec, pace: &Pace) -> String {
     }
 }
 
-/// What has decided N.
 fn what_decides(spec: &RunSpec, memory_n: usize, limit_seconds: f64) -> String {
     let limit = span(limit_seconds);
     if spec.n[0] < memory_n {

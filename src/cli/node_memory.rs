@@ -4,7 +4,6 @@ use skt_model::ModelError;
 use skt_model::kinds::{NodeKind, NodeKinds};
 use skt_terms::ranges::above_zero;
 
-/// Nodes that are alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Alike {
     pub nodes: usize,

@@ -221,7 +221,6 @@ pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
     Ok(world)
 }
 
-/// Runs the benchmark.
 pub(crate) fn execute(args: &RunArgs) -> ExitCode {
     let blas = choose_blas(args);
     let exit = start_mpi().and_then(|world| {

@@ -220,7 +220,6 @@ pub(crate) fn begin_critical() {
     }
 }
 
-/// Ends a critical section.
 pub(crate) fn end_critical() {
     let is_last = RUNNING.fetch_sub(1, Ordering::SeqCst) == 1;
     if is_last && STOP_SIGNAL.load(Ordering::SeqCst) != 0 {

@@ -17,7 +17,6 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Checks the costs.
     pub(crate) fn validate(&self) -> Result<(), ModelError> {
         at_least("cores_per_node", self.cores_per_node, 1, "1 or more")?;
         non_negative("copy_seconds", self.copy_seconds)?;

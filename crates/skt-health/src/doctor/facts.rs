@@ -76,7 +76,6 @@ pub struct RankMeasurement {
 }
 
 impl HostFacts {
-    /// The threads of all ranks.
     pub(crate) fn threads(&self) -> usize {
         self.ranks.iter().map(|rank| rank.threads).sum()
     }
@@ -102,7 +101,6 @@ impl HostFacts {
         self.ranks.iter().flat_map(|rank| rank.mask.iter().copied()).collect()
     }
 
-    /// The measurements of the ranks that have one.
     pub(crate) fn measured(&self) -> impl Iterator<Item = &RankMeasurement> {
         self.ranks.iter().filter_map(|rank| rank.measured.as_ref())
     }

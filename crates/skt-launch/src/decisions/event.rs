@@ -12,7 +12,6 @@ use skt_checkpoint::heartbeat::Heartbeat;
 use skt_host::process::Process;
 use skt_terms::exit::Exit;
 
-/// What has happened.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// The supervisor begins.

@@ -38,7 +38,6 @@ named!(Part {
     Back: "back substitution",
 });
 
-/// Seconds by part.
 pub(crate) type Parts = [f64; PARTS];
 
 /// A moment, and the parts of the chain of events that led to it, which always sum up to its time.

@@ -24,7 +24,6 @@ pub(crate) struct IdleWatch<'a> {
 }
 
 impl<'a> IdleWatch<'a> {
-    /// Begins to watch.
     pub(crate) fn start(host: &'a HostPlan) -> Self {
         let root = Root::this_machine();
         let before = load::read_cpus(&root);

@@ -18,7 +18,6 @@ pub(crate) struct MeasuredRates {
 }
 
 impl MeasuredRates {
-    /// The predicted rates of a test.
     pub(crate) fn guess(&self, test: &TestSpec) -> GuessedRates {
         let &Self { gflops_per_core, rank_read_bytes } = self;
         GuessedRates { flops: guessed_rate(test, gflops_per_core), rank_read_bytes }

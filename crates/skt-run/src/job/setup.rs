@@ -96,7 +96,6 @@ impl StopWatch {
         Self { since: Instant::now(), parts: Vec::new() }
     }
 
-    /// Ends the part named `name`.
     fn end_part(&mut self, name: &'static str) {
         let now = Instant::now();
         self.parts.push((name, (now - self.since).as_secs_f64()));
@@ -433,7 +432,6 @@ impl<'a> Setup<'a> {
 }
 
 impl Setup<'_> {
-    /// The predicted rates of a test.
     pub(crate) fn guessed_rates(&self, test: &TestSpec) -> GuessedRates {
         self.rates.guess(test)
     }

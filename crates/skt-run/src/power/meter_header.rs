@@ -64,7 +64,6 @@ const SENSORS: [&str; 19] = [
     "instance",
 ];
 
-/// A column of power.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PowerColumn {
     pub index: usize,
@@ -194,7 +193,6 @@ fn recognized_power(fields: &[Field<'_>]) -> Result<Option<PowerColumn>, LineErr
     Ok(found)
 }
 
-/// The columns with these names.
 fn chosen_powers(fields: &[Field<'_>], names: &[String]) -> Result<Vec<PowerColumn>, LineError> {
     let column = |wanted: &String| {
         let is_wanted = |field: &Field<'_>| {

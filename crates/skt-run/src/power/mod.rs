@@ -89,7 +89,6 @@ pub(crate) struct TestPower<'a> {
 }
 
 impl<'a> TestPower<'a> {
-    /// A test of a job.
     pub(crate) fn new(job: &'a JobPower) -> Self {
         Self { job, began: None, ended_unix: 0.0 }
     }

@@ -14,7 +14,6 @@ pub(super) fn is_blank(c: char) -> bool {
     c == ' ' || c == '\t'
 }
 
-/// The watts of a unit.
 pub(super) fn watts_of(unit: &str) -> Option<f64> {
     let any_case = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
     let exact = || EXACT_UNITS.iter().find(|(name, _)| *name == unit);

@@ -156,7 +156,6 @@ struct Cost {
     stall: Stall,
 }
 
-/// A checkpoint that has begun.
 struct BegunCheckpoint {
     at: Instant,
     /// How long the solver has stood still for it so far.

@@ -155,7 +155,6 @@ impl Recorder {
         self.start = Instant::now();
     }
 
-    /// Seconds of the run.
     pub(crate) fn seconds(&self) -> f64 {
         self.before_seconds + self.start.elapsed().as_secs_f64()
     }

@@ -37,7 +37,6 @@ impl Disturbed {
         }
     }
 
-    /// The remark on these trials, if there are any.
     pub(crate) fn remark(&self, trials: usize) -> Option<String> {
         let worst = self.worst.as_ref()?;
         let (all, kept) = (self.repeated + self.kept, self.kept);

@@ -126,7 +126,6 @@ const CATALOGUE: &[(&str, &str, Maker)] = &[
     ("path-parts", "The critical path without the matrix product", path::parts),
 ];
 
-/// Names of all figures.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     CATALOGUE.iter().map(|(name, ..)| *name)
 }

@@ -11,7 +11,6 @@ const NAMES: [&str; 7] =
     ["openblas", "blis-mt", "blis", "mkl_rt", "armpl_lp64", "nvpl_blas_lp64_seq", "flexiblas"];
 /// Variables that name the folder where a vendor's libraries are installed.
 const ROOTS: [&str; 5] = ["MKLROOT", "AOCL_ROOT", "ARMPL_DIR", "NVPL_ROOT", "OPENBLAS_ROOT"];
-/// Folders in there.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/intel64"];
 
 /// The values of `--blas` to try here, what is called by default first. The loader may not find all

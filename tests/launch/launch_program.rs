@@ -17,16 +17,16 @@ use crate::{large_machine, opencl, supervised};
 use nix::sys::signal::Signal;
 
 /// Flags that run heat.c, which saves each fiftieth of its steps.
-const HEAT: &str = "--np 4 --program bin/heat";
+pub const HEAT: &str = "--np 4 --program bin/heat";
 
 /// The number of steps, each of which takes at least two milliseconds (paced.c);
 /// `SKT_PROGRAM_STEPS` sets it.
-fn steps() -> String {
+pub fn steps() -> String {
     std::env::var("SKT_PROGRAM_STEPS").unwrap_or("2000".to_owned())
 }
 
 /// Compiles heat.c onto a box, with paced.c and the library that cargo has built for this test.
-fn install_heat(cluster: &Alone) {
+pub fn install_heat(cluster: &Alone) {
     let sources = ["examples/c/heat.c", "tests/large_machine/paced.c"];
     let flags = ["-Wl,--wrap=MPI_Sendrecv"];
     compile(&sources, &flags, &cluster.shared().join("bin/heat"));
@@ -61,7 +61,7 @@ fn undisturbed(cluster: &Alone, flags: &str, steps: &str) -> Ended {
 }
 
 /// Waits until start `start` of the program has completed `more` checkpoints.
-fn wait_for_checkpoints(cluster: &Alone, start: usize, more: u64) {
+pub fn wait_for_checkpoints(cluster: &Alone, start: usize, more: u64) {
     let numbers = || {
         let computes = |beat: &serde_json::Value| match beat["phase"].as_str() {
             // The sign of a quick one's end is left out.
@@ -177,7 +177,7 @@ fn a_program_on_devices_survives_the_loss_of_a_node() {
 
 /// What the program has printed. Open MPI's `mpirun` writes its own messages to standard output,
 /// too, between rules of 60 hyphens, when it loses a node at certain times.
-fn output(ended: &Ended) -> String {
+pub fn output(ended: &Ended) -> String {
     let rule = "-".repeat(60);
     let mut is_of_mpirun = false;
     let of_program = ended.report.split_inclusive('\n').filter(|line| {

@@ -2,7 +2,9 @@
 //! ranks of lost ones as well as their own.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use crate::launch_program::{HEAT, install_heat, output, steps, wait_for_checkpoints};
 use crate::supervised;
 use crate::supervised::*;
 use nix::sys::signal::Signal;
@@ -69,12 +71,15 @@ fn a_node_that_is_back_runs_its_ranks_from_the_next_start_on() {
 #[derive(Debug)]
 struct Case {
     nodes: usize,
-    /// How it is protected, or HPL-MxP.
+    /// How it is protected, HPL-MxP, or a program in C.
     kind: &'static str,
     /// The step of a checkpoint, or of the run, in which a rank dies and the node is lost; at a
     /// random column otherwise.
     step: &'static str,
     column: u64,
+    /// A program's checkpoints before the loss, and the time after them.
+    checkpoints: u64,
+    pause: Duration,
     victim: usize,
     then: Then,
 }
@@ -89,35 +94,76 @@ enum Then {
     Returns,
 }
 
-const KINDS: [&str; 6] =
-    ["--ft self", "--ft double", "--ft self --level", "mxp", "--ft self", "--ft abft"];
+/// heat.c, under `launch --program`.
+const PROGRAM: &str = "program";
+const KINDS: [&str; 7] =
+    ["--ft self", "--ft double", "--ft self --level", "mxp", "--ft self", "--ft abft", PROGRAM];
 const STEPS: [&str; 6] = ["", "", "encode", "flush", "back", ""];
+
+/// The kind of all runs, if `SKT_HPL_KIND` names one.
+fn named_kind() -> Option<&'static str> {
+    let name = std::env::var("SKT_HPL_KIND").ok()?;
+    let kind = KINDS.into_iter().find(|kind| *kind == name);
+    Some(kind.unwrap_or_else(|| panic!("SKT_HPL_KIND={name}: none of {KINDS:?}")))
+}
 
 impl Case {
     fn from_seed(seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut roll = |sides: usize| (random.next_u64() % sides as u64) as usize;
-        let nodes = [4, 8][roll(2)];
-        let kind = KINDS[roll(KINDS.len())];
+        let (nodes, kind) = ([4, 8][roll(2)], KINDS[roll(KINDS.len())]);
+        let named = named_kind();
+        let kind = named.unwrap_or(kind);
+        // heat.c has four ranks.
+        let nodes = if named.is_some() || kind == PROGRAM { 4 } else { nodes };
         let step = STEPS[roll(STEPS.len())];
         let column = 200 + 64 * roll(24) as u64;
-        let victim = 1 + roll(nodes - 1);
+        let victim = roll(nodes);
         let then = match roll(4) {
             0 => Then::SecondLoss((victim + 1 + roll(nodes - 1)) % nodes),
             1 => Then::Returns,
             _ => Then::Nothing,
         };
+        let (checkpoints, pause) = (1 + roll(24) as u64, Duration::from_millis(roll(100) as u64));
         // A run without checkpoints ends soon after the last columns.
         let column = if kind == "--ft abft" { column / 2 } else { column };
-        let kind = if kind == "mxp" && step == "back" { "--ft self" } else { kind };
         let step = match kind {
-            // It has no checkpoints.
-            "--ft abft" => "",
+            // They have no checkpoints, or no flag that kills a rank.
+            "--ft abft" | PROGRAM => "",
             // Its checkpoints have no flush.
             "--ft double" if step == "flush" => "encode",
             _ => step,
         };
-        Self { nodes, kind, step, column, victim, then }
+        Self { nodes, kind, step, column, checkpoints, pause, victim, then }
+    }
+
+    fn is_program(&self) -> bool {
+        self.kind == PROGRAM
+    }
+
+    /// What is computed, without checkpoints where there are kinds of them.
+    fn problem(&self) -> &'static str {
+        match self.kind {
+            "mxp" | PROGRAM => self.kind,
+            _ => "--ft none",
+        }
+    }
+
+    /// What runs on the nodes, and its own flags.
+    fn launch(&self, cluster: &Alone, flags: &str, kind: &str, inject: &str) -> Launch {
+        if self.is_program() {
+            return launch(cluster, false, &format!("{flags} {HEAT}"), &steps());
+        }
+        launch(cluster, false, flags, &(self.run(kind) + inject))
+    }
+
+    /// What a run that has ended well has computed.
+    fn result(&self, ended: &Ended) -> String {
+        if self.is_program() {
+            assert_eq!(ended.code, Some(0), "{}", ended.printed);
+            return output(ended);
+        }
+        ended.passed().x().to_owned()
     }
 
     fn run(&self, kind: &str) -> String {
@@ -135,29 +181,47 @@ impl Case {
         format!("{mxp}--n {N} --nb 64 --p {p} --q {q} --progress off {ft}")
     }
 
+    /// Loses the victim's node at its moment.
+    fn lose(&self, cluster: &mut Alone) {
+        let node = self.node(self.victim);
+        match self.step {
+            "" if self.is_program() => {
+                wait_for_checkpoints(cluster, 1, self.checkpoints);
+                std::thread::sleep(self.pause);
+                cluster.power_off(&node);
+            }
+            "" => {
+                wait_for_column(cluster, 1, self.column);
+                cluster.power_off(&node);
+            }
+            "back" if self.kind == "mxp" => power_off_at(cluster, 1, "refine", &node),
+            step => power_off_at(cluster, 1, step, &node),
+        }
+    }
+
+    /// The node at a place of the host file, which begins again after its end.
+    fn node(&self, place: usize) -> String {
+        format!("n{}", place % self.nodes + 1)
+    }
+
     /// Plays the case. A panic is a failure.
-    fn play(&self, known: &mut BTreeMap<(usize, bool), String>) -> &'static str {
+    fn play(&self, known: &mut BTreeMap<(usize, &str), String>) -> &'static str {
         let mut cluster = cluster(self.nodes).expect("a box can be made");
-        let x = known.entry((self.nodes, self.kind == "mxp")).or_insert_with(|| {
-            let kind = if self.kind == "mxp" { "mxp" } else { "--ft none" };
-            let plain = launch(&cluster, false, "--state reference", &self.run(kind));
-            plain.end(&cluster).passed().x().to_owned()
+        if self.is_program() {
+            install_heat(&cluster);
+        }
+        let result = known.entry((self.nodes, self.problem())).or_insert_with(|| {
+            let plain = self.launch(&cluster, "--state reference", self.problem(), "");
+            self.result(&plain.end(&cluster))
         });
         std::fs::create_dir_all(cluster.shared().join("images")).expect("a folder");
-        let node = |place: usize| format!("n{}", place % self.nodes + 1);
         let inject = match self.step {
             "" => String::new(),
             "back" => " --inject back".to_owned(),
             step => format!(" --inject {step}:epoch=2"),
         };
-        let job = launch(&cluster, false, SPREAD, &(self.run(self.kind) + &inject));
-        match self.step {
-            "" => {
-                wait_for_column(&cluster, 1, self.column);
-                cluster.power_off(&node(self.victim));
-            }
-            step => power_off_at(&mut cluster, 1, step, &node(self.victim)),
-        }
+        let job = self.launch(&cluster, SPREAD, self.kind, &inject);
+        self.lose(&mut cluster);
         let mut is_second = false;
         if self.then != Then::Nothing && self.step != "back" {
             let is_over = || state(&cluster)["status"] != "running";
@@ -168,17 +232,22 @@ impl Case {
             is_second = !is_over();
         }
         match self.then {
-            Then::SecondLoss(place) if is_second && place > 0 => {
-                cluster.power_off_silently(&node(place));
+            Then::SecondLoss(place) if is_second => {
+                cluster.power_off_silently(&self.node(place));
             }
             Then::Returns if is_second => {
-                cluster.power_on(&node(self.victim)).expect("a node");
-                signal(&cluster.pids("n1", "skt-hpl"), Signal::SIGKILL);
+                cluster.power_on(&self.node(self.victim)).expect("a node");
+                let process = if self.is_program() { "heat" } else { "skt-hpl" };
+                signal(&cluster.pids(&self.node(self.victim + 1), process), Signal::SIGKILL);
             }
             _ => {}
         }
         let ended = job.end(&cluster);
         match (self.then, ended.code) {
+            (Then::SecondLoss(_), Some(2)) if self.is_program() => {
+                ended.prints("with 1 parity a group");
+                return "refused by name";
+            }
             (Then::SecondLoss(_), Some(2)) if self.kind != "--ft abft" => {
                 ended.prints("more is lost than the checkpoint can rebuild");
                 return "refused by name";
@@ -190,7 +259,8 @@ impl Case {
             _ => {}
         }
         // A rebuilt column has other last bits.
-        assert!(ended.passed().x() == *x || self.kind == "--ft abft", "{}", ended.printed);
+        let computed = self.result(&ended);
+        assert!(computed == *result || self.kind == "--ft abft", "{}", ended.printed);
         assert!(ended.failures() > 0, "{}", ended.account);
         assert_clean(&cluster);
         let is_back = ended.printed.contains("to itself") || ended.printed.contains("takes its");

@@ -134,6 +134,8 @@ impl Case {
             "--ft double" if step == "flush" => "encode",
             _ => step,
         };
+        // The memory of rank 0, which dies at a step, records that it has.
+        let victim = if step.is_empty() { victim } else { victim.max(1) };
         Self { nodes, kind, step, column, checkpoints, pause, victim, then }
     }
 

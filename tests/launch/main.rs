@@ -37,5 +37,6 @@ mod launch_screen;
 mod launch_slow_links;
 mod launch_slurm;
 mod launch_spread;
+mod launch_spread_rest;
 mod launch_ssh;
 mod launch_wrong;

@@ -1,7 +1,7 @@
 //! Jobs that call another library than the linked one are killed, most of them when there are
-//! checkpoints, and started again where the library is in another folder: x has the same bits. Where
-//! the library is missing, or is another version, such a start is refused before, or warns, and
-//! loses nothing.
+//! checkpoints, and started again where the library is in another folder: x has the same bits.
+//! Where the library is missing, or is another version, such a start is refused before, or warns,
+//! and loses nothing.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ impl Named {
 #[derive(Debug, Default)]
 struct Counts {
     kills: usize,
-    /// Those at a column by which there is a checkpoint.
+    /// Kills at a column by which there is a checkpoint.
     saved: usize,
     refused: usize,
     warned: usize,

@@ -21,6 +21,8 @@ const MAX_RATIO: f64 = 1.1;
 /// The rest of a run.
 struct Rest {
     seconds: f64,
+    /// The time for which the ranks' threads had a core, which other programs change less.
+    core_seconds: f64,
     x: String,
     /// The machine's load averages at the beginning and at the end.
     load: String,
@@ -29,6 +31,18 @@ struct Rest {
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").expect("Linux");
     text.split(' ').next().expect("a number").to_owned()
+}
+
+/// The time for which threads of processes on the nodes have had a core.
+fn core_seconds(cluster: &Alone) -> f64 {
+    let nodes = cluster.nodes_on();
+    let pids = nodes.iter().flat_map(|node| cluster.pids(node, "skt-hpl"));
+    let tasks = pids.filter_map(|pid| std::fs::read_dir(format!("/proc/{pid}/task")).ok());
+    let nanoseconds = |task: std::fs::DirEntry| {
+        let counters = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        counters.split(' ').next()?.parse::<f64>().ok()
+    };
+    tasks.flatten().flatten().filter_map(nanoseconds).sum::<f64>() / 1e9
 }
 
 /// When a start had eliminated `column` columns, between the signs before and after that.
@@ -59,9 +73,14 @@ fn rest(is_lost: bool) -> Rest {
         wait_for_column(&cluster, 1, LOST);
         cluster.power_off("n2");
     }
-    let mut signs = Vec::new();
+    let (mut signs, mut used) = (Vec::new(), [None, None]);
     while job.child.try_wait().expect("our child").is_none() {
         let now = beats(&cluster, 1 + usize::from(is_lost));
+        let is_past = now.iter().any(|beat| beat["column"].as_u64() >= Some(SINCE));
+        let is_checked = now.iter().any(|beat| beat["phase"] == "check");
+        for (used, _) in used.iter_mut().zip([is_past, is_checked]).filter(|(_, is_so)| *is_so) {
+            used.get_or_insert_with(|| core_seconds(&cluster));
+        }
         // They are removed at the end.
         if now.len() > signs.len() {
             signs = now;
@@ -79,7 +98,8 @@ fn rest(is_lost: bool) -> Rest {
     let end = signs.iter().find(|beat| beat["phase"] == "check").expect("the solution is checked");
     let end = end["elapsed_seconds"].as_f64().expect("a time");
     let seconds = end - time_of(&signs, SINCE);
-    Rest { seconds, x, load: format!("{before} {}", load()) }
+    let [Some(begin), Some(end)] = used else { panic!("not all was seen: {used:?}") };
+    Rest { seconds, core_seconds: end - begin, x, load: format!("{before} {}", load()) }
 }
 
 /// `scripts/dev/soak-node-loss --rest` runs it.
@@ -95,9 +115,14 @@ fn the_rest_of_a_run_takes_as_long_as_if_it_began_there() {
         assert_eq!(lost.x, begun.x);
         let ratio = lost.seconds / begun.seconds;
         eprintln!(
-            "REST {pair}: from column {SINCE} of {ORDER} to the end, lost {:.2} s (load {}), begun \
-             {:.2} s (load {}): {ratio:.3}",
-            lost.seconds, lost.load, begun.seconds, begun.load
+            "REST {pair}: from column {SINCE} of {ORDER} to the end, lost {:.2} s ({:.2} s of cores, \
+             load {}), begun {:.2} s ({:.2} s of cores, load {}): {ratio:.3}",
+            lost.seconds,
+            lost.core_seconds,
+            lost.load,
+            begun.seconds,
+            begun.core_seconds,
+            begun.load
         );
         ratios.push(ratio);
     });

@@ -56,8 +56,9 @@ fn build() -> PathBuf {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--offline", "--quiet"]).current_dir(&heat);
-    // With the profile of the workspace most dependencies are built already.
-    command.env("CARGO_TARGET_DIR", target);
+    // With the profile of the workspace most dependencies are built already; their build scripts
+    // ask for the variable that `scripts/test` sets, and another value would build them again.
+    command.env("CARGO_TARGET_DIR", target).env_remove("RUSTC_BOOTSTRAP");
     let workspace = fs::read_to_string(checkout.join("Cargo.toml")).unwrap();
     let workspace: toml::Table = workspace.parse().unwrap();
     let profile = workspace["profile"]["dev"].as_table().unwrap();

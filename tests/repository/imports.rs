@@ -4,12 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use regex::Regex;
 
 use crate::comments::sources;
 
 const ARCHITECTURE: &str = include_str!("../../docs/architecture.md");
+/// What the paths of imports follow: the crate, or a module relative to the file.
+static IMPORT: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"\bcrate::|(?m:^(?:pub(?:\([^)]*\))? )?use )(self|super(?:::super)*)::").unwrap()
+});
 /// The crates whose modules are listed in the order in which they may import each other.
 const ORDERED: [&str; 3] = ["skt-solver", "skt-run", "skt-health"];
 
@@ -53,9 +58,6 @@ fn paths(tree: &str) -> Vec<String> {
 
 /// The paths of its crate that the code of file `module` names, without its tests.
 fn imported(module: &str, source: &str) -> Vec<String> {
-    let import =
-        Regex::new(r"\bcrate::|(?m:^(?:pub(?:\([^)]*\))? )?use )(self|super(?:::super)*)::")
-            .unwrap();
     let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let code: Vec<&str> = code.lines().map(|line| line.split("//").next().unwrap()).collect();
     let code = code.join("\n");
@@ -70,7 +72,7 @@ fn imported(module: &str, source: &str) -> Vec<String> {
             |path: String| base.iter().copied().chain([&path[..]]).collect::<Vec<_>>().join("::");
         paths(&code[found.get(0).unwrap().end()..]).into_iter().map(full).collect()
     };
-    import.captures_iter(&code).flat_map(of_import).collect()
+    IMPORT.captures_iter(&code).flat_map(of_import).collect()
 }
 
 /// The imports of each file of a crate among its files; `modules` has their paths and sources. A

@@ -9,16 +9,26 @@ use crate::stand_ins::StandIns;
 
 /// A stand-in that logs how it was called, and ends with the next code of the file `codes`. A
 /// number after the code is that of epochs of which it writes images, newer than all that is there.
-const STARTS: &str = "echo \"$(basename \"$0\") $*\" >> \"$HERE/log\"\n\
-    read -r code epochs < \"$HERE/codes\"\n\
-    sed -i 1d \"$HERE/codes\"\n\
-    of=images/skt-hpl-images.0.run\n\
-    mkdir -p $of\n\
-    find $of -type f -exec touch -d 2001-01-01 {} +\n\
-    for epoch in $(seq \"${epochs:-0}\"); do\n\
-    for ranks in 0-7 8-15; do touch -d '1 day' $of/t0.r$ranks.a1.2.e$epoch; done\n\
-    done\n\
-    exit \"$code\"";
+/// It starts few programs, as it is called some hundred times.
+const STARTS: &str = r#"echo "${0##*/} $*" >> "$HERE/log"
+    {
+        read -r code epochs
+        others=
+        while read -r other; do others="$others$other\n"; done
+    } < "$HERE/codes"
+    printf "$others" > "$HERE/codes"
+    of=images/skt-hpl-images.0.run
+    [ -d $of ] || mkdir -p $of
+    set -- $of/*
+    [ ! -e "$1" ] || touch -d 2001-01-01 "$@"
+    epoch=0
+    set --
+    while [ $epoch -lt "${epochs:-0}" ]; do
+        epoch=$((epoch + 1))
+        set -- "$@" $of/t0.r0-7.a1.2.e$epoch $of/t0.r8-15.a1.2.e$epoch
+    done
+    [ $epoch = 0 ] || touch -d '1 day' "$@"
+    exit "$code""#;
 
 /// A stand-in for PBS's, which reports how often the job was started only if `RUN_COUNT` is set.
 const QSTAT: &str = "echo Job Id: 7\n\

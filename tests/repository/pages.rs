@@ -5,12 +5,12 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::skipped::{lacks, skipped};
-use crate::stand_ins::printed;
+use crate::stand_ins::{StandIns, printed};
 
-/// Runs the script on a page with its marks: the exit code and what the script prints. None if
-/// it could not run anything.
+/// Runs the script on a page with its marks, with a program that ends with 2: the exit code and
+/// what the script prints. None if it could not run anything.
 #[track_caller]
-fn verdict(marks: &str, page: &str) -> Option<(i32, String)> {
+fn verdict(program: &Path, marks: &str, page: &str) -> Option<(i32, String)> {
     if lacks(&["python3"]) {
         return None;
     }
@@ -19,7 +19,9 @@ fn verdict(marks: &str, page: &str) -> Option<(i32, String)> {
     fs::write(&path, page).unwrap();
     fs::write(&marks_file, marks.replace("page.md", path.to_str().unwrap())).unwrap();
     let output = Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/dev/test-pages"))
-        .args(["--program", env!("CARGO_BIN_EXE_skt-hpl"), "--marks"])
+        .arg("--program")
+        .arg(program)
+        .arg("--marks")
         .args([&marks_file, &path])
         .output()
         .unwrap();
@@ -33,6 +35,8 @@ fn verdict(marks: &str, page: &str) -> Option<(i32, String)> {
 
 #[test]
 fn a_wrong_command_mark_or_block_is_found() {
+    // The script copies the program for each page, and ours is large.
+    let programs = StandIns::new().with("skt-hpl", "exit 2");
     let prints = |lines: &str| format!("```console\n$ echo a 1; echo b >&2\n{lines}```\n");
     let varies = "page.md\n  numbers vary\n    echo a 1; echo b >&2\n";
     let ls = "```sh\nls\n```\n";
@@ -57,7 +61,7 @@ fn a_wrong_command_mark_or_block_is_found() {
         ("  numbers vary\n", ls, "neither a page"),
         ("page.md\n    ls\n", ls, "neither a page"),
     ] {
-        let Some((code, printed)) = verdict(marks, page) else { return };
+        let Some((code, printed)) = verdict(&programs.at("skt-hpl"), marks, page) else { return };
         assert!(code == 1 && printed.contains(why), "{page}: {printed}");
     }
 }

@@ -128,7 +128,9 @@ mod tests {
             [["sleep", "--", "600"], ["sh", "-c", "while :; do :; done"]]
         {
             let mut child = Command::new(program).args([flag, argument]).spawn().unwrap();
-            let patience = Duration::from_millis(20);
+            // A 64th of it is more than the pause between two polls: with less, one that spins has
+            // almost never been served where others spin, too.
+            let patience = Duration::from_millis(500);
             let in_time = until_while_served(&mut child, patience, || Ok(false)).unwrap();
             assert!(!in_time, "{program}");
             assert!(until_while_served(&mut child, patience, || Ok(true)).unwrap());

@@ -20,6 +20,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("levels.rs", "IMAGES_MTBF_SECONDS"),
     ("process.rs", "DOUBT_SECONDS"),
     ("store/mod.rs", "PROBE_PAUSE"),
+    ("threads.rs", "PROBE_PAUSE"),
     ("waits.rs", "FIRST"),
     ("cli/auto.rs", "DEFAULT_SECONDS"),
     ("cli/auto.rs", "MAX_TUNING_SECONDS"),

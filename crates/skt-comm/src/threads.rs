@@ -1,5 +1,6 @@
 //! Ranks as threads of one process, for tests, with the same [`Comm`] as over MPI.
 
+use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -13,11 +14,23 @@ use super::{Comm, CommError, PageBuf, Result, Tag};
 /// A receive that waits longer than this counts as a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
 
+/// How long a rank that polls waits for any message, once this many probes were in vain: ranks
+/// share few cores, and those that poll would take them from those that work.
+const PROBE_PAUSE: Duration = Duration::from_micros(100);
+const PROBES_AWAKE: u32 = 100;
+
+thread_local! {
+    /// The probes of this thread that were in vain, since the last one that was not.
+    static VAIN_PROBES: Cell<u32> = const { Cell::new(0) };
+}
+
 const TAG_BARRIER: Tag = 0x7f80;
+
+type Messages = HashMap<Key, VecDeque<Vec<u8>>>;
 
 #[derive(Default)]
 struct Inbox {
-    messages: Mutex<HashMap<Key, VecDeque<Vec<u8>>>>,
+    messages: Mutex<Messages>,
     arrived: Condvar,
 }
 
@@ -109,7 +122,7 @@ impl ThreadComm {
         &self.world.inboxes[self.place.me()]
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, VecDeque<Vec<u8>>>> {
+    fn lock(&self) -> MutexGuard<'_, Messages> {
         self.inbox().messages.lock().expect("inbox lock")
     }
 
@@ -204,7 +217,15 @@ impl Comm for ThreadComm {
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
         self.world.check()?;
-        Ok(self.lock().get(&self.place.key(source, tag)).is_some_and(|queue| !queue.is_empty()))
+        let key = self.place.key(source, tag);
+        let has_come = |messages: &Messages| messages.get(&key).is_some_and(|it| !it.is_empty());
+        let (mut messages, vain) = (self.lock(), VAIN_PROBES.get());
+        if vain >= PROBES_AWAKE && !has_come(&messages) {
+            messages = self.inbox().arrived.wait_timeout(messages, PROBE_PAUSE).expect("inbox").0;
+        }
+        let has_come = has_come(&messages);
+        VAIN_PROBES.set(if has_come { 0 } else { vain.saturating_add(1) });
+        Ok(has_come)
     }
 
     fn barrier(&self) -> Result<()> {

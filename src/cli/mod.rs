@@ -300,7 +300,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Launch(args)) => {
             launch::execute(&args).map_or_else(|error| failed(&error), Into::into)
         }
-        // Each host has a store of its own.
+        // Each host has its own store.
         Some(Command::Store(args)) => write(|| store::execute(&args)),
         _ if !launcher_rank::is_first() => Exit::Passed.into(),
         Some(Command::Status(args)) => write(|| status::execute(&args)),

@@ -270,7 +270,7 @@ impl RunReport {
         Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }
 
-    /// Reads the text of a report, as [`RunReport::read`] does with a file.
+    /// Reads the text of a report, as `RunReport::read` does with a file.
     pub fn parse(text: &str) -> Result<Self, String> {
         let report: Self = from_json(text)?;
         check_format(&report.format)?;

@@ -151,7 +151,7 @@ impl InMemoryJob {
     /// [`Protocol::None`].
     ///
     /// # Errors
-    /// See [`InMemoryJob::validate`].
+    /// See `InMemoryJob::validate`.
     pub fn best_interval_seconds(&self) -> Result<f64, ModelError> {
         self.validate()?;
         if self.protocol == Protocol::None {
@@ -186,7 +186,7 @@ impl InMemoryJob {
     /// The expected outcome with one interval.
     ///
     /// # Errors
-    /// See [`InMemoryJob::validate`]; also, the interval is not above zero.
+    /// See `InMemoryJob::validate`; also, the interval is not above zero.
     pub fn expect(&self, interval_seconds: f64) -> Result<Expectation, ModelError> {
         self.validate()?;
         if interval_seconds != f64::INFINITY {

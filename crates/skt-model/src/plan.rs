@@ -136,12 +136,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Number of checkpoints of a run without failures ([`InMemoryJob::checkpoints`]).
+    /// Number of checkpoints of a run without failures (`InMemoryJob::checkpoints`).
     pub fn checkpoints(&self) -> f64 {
         self.job.checkpoints(self.expected.interval_seconds)
     }
 
-    /// Seconds of work from one checkpoint to the next ([`InMemoryJob::cut_seconds`]).
+    /// Seconds of work from one checkpoint to the next (`InMemoryJob::cut_seconds`).
     pub fn cut_seconds(&self) -> f64 {
         self.job.cut_seconds(self.expected.interval_seconds)
     }

@@ -64,7 +64,7 @@ const STOPS: [Signal; 5] =
 
 /// Makes the signals that ask to stop end this process between critical sections, with
 /// `last_message` on standard error, if any, while it is enabled by `enable_last_message`. A
-/// signal that is ignored stays so, see [`handle`].
+/// signal that is ignored stays so, see `handle`.
 pub fn listen(last_message: Option<String>) {
     LISTENER.store(std::process::id(), Ordering::SeqCst);
     let hold = hold_seconds(std::env::var(LAUNCHER_WAITS).ok().as_deref());

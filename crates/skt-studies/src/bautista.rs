@@ -30,7 +30,7 @@ impl Costs {
     /// percentage; both sides are fractions here.
     ///
     /// # Errors
-    /// See [`Costs::validate`]; also, the interval is not above zero.
+    /// See `Costs::validate`; also, the interval is not above zero.
     pub fn hybrid_overhead(&self, interval_seconds: f64) -> Result<f64, ModelError> {
         self.validate()?;
         positive("interval_seconds", interval_seconds)?;

@@ -150,7 +150,7 @@ impl Levels {
         1.0 - (1.0 - free) * (1.0 - failing).max(0.0)
     }
 
-    /// The worst validity of any level, by [`Level::validity`].
+    /// The worst validity of any level, by `Level::validity`.
     ///
     /// # Panics
     /// See [`Levels::periods_seconds`].

@@ -13,7 +13,7 @@ pub struct MxpRecord {
     pub refine_seconds: f64,
     /// How the solution was refined in the end.
     pub refinement: Refinement,
-    /// The steps, in order; at most [`Self::MAX_STEPS`].
+    /// The steps, in order; at most `Self::MAX_STEPS`.
     pub steps: Vec<RefinementStep>,
     /// Whether the last solution is as accurate as one in double precision.
     pub has_converged: bool,

@@ -1,5 +1,5 @@
 //! What the solver adds to [`skt_comm`]: recursive doubling, and the panel broadcasts of HPL.
 
 pub(crate) mod doubling;
-pub(crate) mod panel_bcast;
+pub mod panel_bcast;
 pub mod threads;

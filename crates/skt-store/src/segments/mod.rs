@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`lock`] | the hold of a process on its run, and the wait for a process of an earlier start |
 //! | [`role`] | which segment of a run is for what |
-//! | [`mpi_files`] | files that a killed MPI job leaves |
+//! | `mpi_files` | files that a killed MPI job leaves |
 
 pub mod lock;
 pub(crate) mod mpi_files;

@@ -195,7 +195,7 @@ impl WasteModel {
     /// checkpoints, up to ten MTBFs. The result has whether the formula holds there.
     ///
     /// # Errors
-    /// See [`WasteModel::validate`]; also, the MTBF is not above zero.
+    /// See `WasteModel::validate`; also, the MTBF is not above zero.
     pub fn best_period(&self, platform_mtbf_seconds: f64) -> Result<BestPeriod, ModelError> {
         self.search(platform_mtbf_seconds, 10.0 * platform_mtbf_seconds)
     }

@@ -33,7 +33,7 @@ impl Batch {
     ///
     /// # Errors
     /// There is no run, or the law, the trace or the number of nodes is not legal (see
-    /// [`Law::source`]).
+    /// `Law::source`).
     pub fn run(
         &self,
         job: &impl Job,

@@ -100,8 +100,7 @@ fn print(line: &Line) {
 
 /// How long the check for threads takes.
 const THREADS_SECONDS: f64 = 0.02;
-/// A call on the calling thread alone takes at most so many times the processor time of that
-/// thread.
+/// The most processor time of a call on the calling thread alone, as a multiple of that thread's.
 const MAX_TIMES_OWN: f64 = 4.0 / 3.0;
 
 /// How long the rate of a library is measured.

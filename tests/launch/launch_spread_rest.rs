@@ -6,12 +6,12 @@ use std::time::Duration;
 use crate::supervised;
 use crate::supervised::*;
 
-/// As large as takes about a minute on two busy cores.
-const ORDER: u64 = 8000;
+/// As large as takes about half a minute on two cores.
+const ORDER: u64 = 12000;
 /// The column at which n2 is lost, and that from which times are compared: the job has resumed by
 /// then.
-const LOST: u64 = 2400;
-const SINCE: u64 = 3600;
+const LOST: u64 = 3600;
+const SINCE: u64 = 4800;
 /// The processors are not slowed, as two ranks of a slowed one would not wait for each other.
 const FLAGS: &str =
     "--probe-limit 5s --no-spare spread --launcher-arg=-x --launcher-arg=LD_PRELOAD=";

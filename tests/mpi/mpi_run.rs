@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crate::large_machine;
-use crate::mpirun::{self, Ended};
+use crate::mpirun::{self, Ended, mpi_program};
 use crate::report_common::default_run;
 use crate::report_schema::Schema;
 use serde_json::Value;
@@ -391,7 +391,7 @@ fn progress_is_on_standard_error_alone() {
 fn commands_printed_by_init_and_plan_run_unchanged() {
     let folder = TempDir::with_prefix("a folder ").unwrap();
     let sh = |line: &str| {
-        let mut shell = Command::new("sh");
+        let mut shell = mpi_program("sh");
         // As in a shell in which root may not run MPI.
         shell.env_remove("OMPI_ALLOW_RUN_AS_ROOT").env_remove("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM");
         shell.args(["-c", line]).current_dir(folder.path()).stdin(Stdio::null());

@@ -1,8 +1,9 @@
 //! The experiments of the papers, tiny: each runs to its end and prints its table.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
+use crate::mpirun::mpi_program;
 use crate::skipped::{lacks, namespaces};
 
 /// Runs an experiment of `scripts/measure/papers` with programs that are built as this test is.
@@ -12,13 +13,12 @@ fn table(experiment: &str, flags: &str) -> String {
         (Path::new(env!("CARGO_BIN_EXE_skt-hpl")), tempfile::tempdir().expect("a folder"));
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/measure/papers");
     let raw = folder.path().join("raw.csv");
-    let ended = Command::new(script)
+    let ended = mpi_program(script)
         .args([experiment, "--runs", "1", "--program"])
         .arg(program)
         .arg("--raw")
         .arg(&raw)
         .args(flags.split_whitespace())
-        .envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")])
         .stdin(Stdio::null())
         .output()
         .expect("python3");

@@ -1,7 +1,7 @@
 //! Section 4.3: the four machines of tables 1 and 2.
 //!
-//! Table 1's round figures do not yield table 2; the constants here do.
-//! `docs/measurements/notebook.md` shows how each was found and how far the two are apart.
+//! Table 1's round figures do not yield table 2; the constants here do. `docs/model.md` shows how
+//! each was found and how far the two are apart.
 
 /// A machine of table 1.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -94,6 +94,7 @@ pub(crate) struct InitArgs {
 
 /// Writes the configuration and shows how to run it.
 pub(crate) fn execute(args: &InitArgs) -> Result<(), ConfigError> {
+    // The rate of a core is measured.
     kernel::take_one_that_fits(&streams::closed());
     let (path, format) = file(args)?;
     if args.tune {

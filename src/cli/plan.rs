@@ -136,6 +136,7 @@ pub(crate) struct PlanArgs {
 
 /// Prints the plan and writes the configuration.
 pub(crate) fn execute(args: &PlanArgs) -> Result<(), ToolError> {
+    // The rate of a core is measured.
     kernel::take_one_that_fits(&streams::closed());
     let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {

@@ -6,6 +6,7 @@ pub mod scenarios;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex};
@@ -18,7 +19,7 @@ use crate::report_schema::Schema;
 use crate::skipped::skipped;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{self, SigHandler, Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
@@ -367,6 +368,11 @@ pub fn launch(cluster: &Alone, spares: bool, flags: &str, run: &str) -> Launch {
         command.args(["--overlap", &how]);
     }
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+    // The tests may run under nohup, and a signal that is ignored at the start stays ignored.
+    // SAFETY: one system call, which is allowed between fork and exec, and no handler.
+    unsafe {
+        command.pre_exec(|| Ok(signal::signal(Signal::SIGHUP, SigHandler::SigDfl).map(drop)?))
+    };
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

@@ -135,10 +135,10 @@ mod tests {
             return;
         };
         let is_ignored = role == "ignored";
-        if is_ignored {
-            // SAFETY: no handler.
-            unsafe { signal(Signal::SIGHUP, SigHandler::SigIgn) }.unwrap();
-        }
+        // The tests themselves may run under nohup.
+        let action = if is_ignored { SigHandler::SigIgn } else { SigHandler::SigDfl };
+        // SAFETY: no handler.
+        unsafe { signal(Signal::SIGHUP, action) }.unwrap();
         listen().unwrap();
         raise(Signal::SIGHUP).unwrap();
         assert_eq!(asked(), usize::from(!is_ignored));

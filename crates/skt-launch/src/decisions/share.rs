@@ -95,8 +95,11 @@ impl Decisions {
         if self.state.pool.guests.is_empty() || !self.hollow().is_empty() {
             return;
         }
+        // Under abft a rank that was killed may have torn its memory, which only the job finds.
+        let torn = usize::from(self.options.sharing.is_strict);
+        let movable = self.options.parities.saturating_sub(torn);
         let mut pool = self.state.pool.clone();
-        let moved = pool.unshare(|name| self.health_of(name), self.options.parities);
+        let moved = pool.unshare(|name| self.health_of(name), movable);
         self.state.pool = pool;
         for change in moved {
             let text = format!("{} has the ranks of {} to itself", change.by, change.lost);

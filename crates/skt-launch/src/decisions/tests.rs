@@ -759,6 +759,25 @@ fn ranks_of_a_lost_node_share_another_until_it_is_back() {
     assert_eq!(play.decisions.hollow(), ["n2"]);
 }
 
+/// What dies with a change of its memory under way is lost to abft as well as what moves.
+#[test]
+fn ranks_of_abft_return_if_one_more_may_be_lost() {
+    let returns = |parities| {
+        let mut options = sharing(0);
+        (options.parities, options.sharing.is_strict) = (parities, true);
+        (options.sharing.most, options.sharing.groups) = (parities, vec![0, 1, 2]);
+        let mut play = Play::computing(options, &[]);
+        play.fails();
+        play.answers_but(&["n2"]);
+        play.launches(0.0, "n1 n3 with 2 1 rank(s) --resume require");
+        play.beats(&[("factor", 64), ("factor", 128)]);
+        play.fails();
+        play.answers_but(&[])
+    };
+    returns(1).lacks("unshared");
+    returns(2).has("unshared: n2 has the ranks of n2 to itself");
+}
+
 #[test]
 fn a_node_that_is_back_replaces_the_next_lost_one() {
     let mut play = Play::sharing();

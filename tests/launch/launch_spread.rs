@@ -116,9 +116,16 @@ impl Case {
         let kind = named.unwrap_or(kind);
         // heat.c has four ranks.
         let nodes = if named.is_some() || kind == PROGRAM { 4 } else { nodes };
-        let step = STEPS[roll(STEPS.len())];
+        let step = match (kind, STEPS[roll(STEPS.len())]) {
+            // They have no checkpoints, or no flag that kills a rank.
+            ("--ft abft" | PROGRAM, _) => "",
+            // Its checkpoints have no flush.
+            ("--ft double", "flush") => "encode",
+            (_, step) => step,
+        };
         let column = 200 + 64 * roll(24) as u64;
-        let victim = roll(nodes);
+        // The memory of rank 0, which dies at a step, records that it has.
+        let victim = roll(nodes).max(usize::from(!step.is_empty()));
         let then = match roll(4) {
             0 => Then::SecondLoss((victim + 1 + roll(nodes - 1)) % nodes),
             1 => Then::Returns,
@@ -127,15 +134,6 @@ impl Case {
         let (checkpoints, pause) = (1 + roll(24) as u64, Duration::from_millis(roll(100) as u64));
         // A run without checkpoints ends soon after the last columns.
         let column = if kind == "--ft abft" { column / 2 } else { column };
-        let step = match kind {
-            // They have no checkpoints, or no flag that kills a rank.
-            "--ft abft" | PROGRAM => "",
-            // Its checkpoints have no flush.
-            "--ft double" if step == "flush" => "encode",
-            _ => step,
-        };
-        // The memory of rank 0, which dies at a step, records that it has.
-        let victim = if step.is_empty() { victim } else { victim.max(1) };
         Self { nodes, kind, step, column, checkpoints, pause, victim, then }
     }
 

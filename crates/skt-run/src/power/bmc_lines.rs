@@ -41,6 +41,8 @@ impl BmcLines {
             *self = Self { watts: Some(number * unit_watts), seconds: None };
         } else if TIME.contains(&name) {
             let form = TimeForm { is_of_bmc: true, ..TimeForm::default() };
+            // ipmitool 1.8.19 writes the next line into this one.
+            let value = value.split("Sampling period").next().unwrap_or(value).trim_end();
             match unix_seconds(value, form) {
                 Ok(seconds) => self.seconds = Some(seconds),
                 Err(why) => return error(format!("`{}` is no time: {why}", shown(value))),

@@ -103,6 +103,11 @@ impl SensorLog {
     }
 }
 
+/// Whether this is turbostat's name for all sensors together.
+fn is_total(sensor: &str) -> bool {
+    !sensor.is_empty() && sensor.split(' ').all(|name| name == "-")
+}
+
 impl PowerLog {
     pub(crate) fn new(settings: LogSettings) -> Self {
         let lines = MeterLines::with_columns(&settings.columns);
@@ -140,6 +145,13 @@ impl PowerLog {
                 "`{}` is a second sensor; `report --power-sum` adds all sensors of a log",
                 shown(&reading.sensor)
             ));
+        }
+        if is_other && (is_total(&reading.sensor) || self.sensors.keys().any(|it| is_total(it))) {
+            return Err(
+                "sensors named `-` are the sum of the others: leave these or those out of \
+                        the log (turbostat --Summary)"
+                    .to_owned(),
+            );
         }
         let sensor = self.sensors.entry(reading.sensor).or_default();
         let before = sensor.last;
@@ -378,6 +390,16 @@ mod tests {
         assert!(reading.covers.ends_with("(accelerators only), 2 sensors"), "{reading:?}");
         let why = four_seconds(&log, LogSettings::default()).unwrap_err();
         assert!(why.contains("line 3, column 1: `1` is a second sensor"), "{why}");
+    }
+
+    #[test]
+    fn a_sum_of_sensors_is_not_added_to_them() {
+        let log = "Time_Of_Day_Seconds Package PkgWatt\n0 - 300\n0 0 150\n0 1 150\n";
+        let sum = LogSettings { adds_sensors: true, ..LogSettings::default() };
+        let why = four_seconds(log, sum.clone()).unwrap_err();
+        assert!(why.contains("line 3, column 1: sensors named `-` are the sum of"), "{why}");
+        let why = four_seconds(&log.replace("0 - 300\n", ""), sum).unwrap_err();
+        assert!(why.contains("does not cover"), "{why}");
     }
 
     #[test]

@@ -108,6 +108,17 @@ impl Columns {
         }
     }
 
+    /// Whether a line has as many fields.
+    pub(super) fn fit(&self, line: &str) -> bool {
+        self.separator.is_some_and(|separator| fields(line, separator).len() == self.count)
+    }
+
+    /// Whether readings would be others without the header.
+    pub(super) fn has_other_units(&self) -> bool {
+        let is_other = |unit: Option<f64>| unit.is_some_and(|unit| unit != 1.0);
+        is_other(self.unit_seconds) || self.powers.iter().any(|power| is_other(power.unit_watts))
+    }
+
     /// The columns of power by their names in the header; empty without a header.
     pub(crate) fn power_names(&self) -> Vec<&str> {
         let Some(separator) = self.separator else { return Vec::new() };
@@ -163,7 +174,10 @@ impl Columns {
             .or_else(|| columns.date.take())
             .filter(|_| !columns.powers.is_empty())
             .ok_or_else(|| {
-                let what = format!("neither a reading nor a header; {FORM}; {HEADER}");
+                let what = match columns.powers[..] {
+                    [] => format!("neither a reading nor a header; {FORM}; {HEADER}"),
+                    _ => format!("a header without a column of times; {HEADER}"),
+                };
                 LineError { column: fields.first().map_or(1, |field| field.column), what }
             })?;
         Ok(columns)

@@ -27,6 +27,8 @@ pub(super) struct MeterReading {
 #[derive(Debug, Clone, Default)]
 pub(super) struct MeterLines {
     columns: Option<Columns>,
+    /// Columns that a comment names, until the first reading.
+    commented: Option<Columns>,
     /// Set if the lines are those of a BMC.
     bmc: Option<BmcLines>,
     /// The names of the columns of power, whose sum is read; empty for the one that is known.
@@ -51,10 +53,16 @@ impl MeterLines {
     /// The line has none of the forms that the user guide lists.
     pub(crate) fn read(&mut self, line: &str) -> Result<Option<MeterReading>, LineError> {
         let begin = line.trim_start_matches(is_blank);
-        if begin.trim_end_matches(['\r', '\n']).is_empty() || begin.starts_with('#') {
+        let line = line.trim_end_matches(['\r', '\n']);
+        if let Some(comment) = begin.strip_prefix('#') {
+            let header = comment.trim_start_matches('#').trim();
+            self.commented =
+                Columns::from_header(header, &self.chosen).ok().or(self.commented.take());
             return Ok(None);
         }
-        let line = line.trim_end_matches(['\r', '\n']);
+        if line.trim_matches(is_blank).is_empty() {
+            return Ok(None);
+        }
         if self.columns.is_none() && (self.bmc.is_some() || bmc_lines::is_begin(line)) {
             let reading = self.bmc.get_or_insert_default().read(line)?;
             return Ok(reading.map(|(seconds, watts)| MeterReading {
@@ -63,7 +71,11 @@ impl MeterLines {
                 sensor: String::new(),
             }));
         }
-        let is_header = begin.trim_start_matches('"').starts_with(|c: char| c.is_alphabetic());
+        if self.columns.is_none() {
+            self.columns = self.commented.take_if(|columns| columns.fit(line));
+        }
+        let is_header =
+            begin.trim_start_matches(['"', ',', ';']).starts_with(|c: char| c.is_alphabetic());
         match &self.columns {
             // Tools repeat their header, or begin again at the end of a file.
             Some(columns) if columns.line == line => return Ok(None),
@@ -73,6 +85,10 @@ impl MeterLines {
             }
             None if !self.chosen.is_empty() => {
                 let what = "--power-column needs a header with the names of columns".to_owned();
+                return Err(LineError { column: 1, what });
+            }
+            None if self.commented.as_ref().is_some_and(Columns::has_other_units) => {
+                let what = "its fields are not those that the comment above names".to_owned();
                 return Err(LineError { column: 1, what });
             }
             _ => {}
@@ -191,7 +207,7 @@ mod tests {
             ("timestamp,gpu,power\n5,0,412.5 W", 412.5),
             ("time,power,factor\n5,412.5 W,0.9", 412.5),
             ("time,watts\n5,412.5\ntime,watts\n", 412.5),
-            ("time,power\n5,412.5\n6,\n6,nan\n6,[Not Supported]\n", 412.5),
+            ("time,power\n5,412.5\n6,\n6,nan\n6,--\n6,None\n6,[Not Supported]\n", 412.5),
             ("timestamp, power.draw [W], power.limit [W]\n5, 412.5 W, 700.00 W", 412.5),
             ("Time_Of_Day_Seconds PkgWatt RAMWatt\n5 412.5 20", 412.5),
             ("\"Date\",\"Time\",\"Power (kW)\"\n01.01.1970,00:00:05Z,0.4125", 412.5),
@@ -200,6 +216,10 @@ mod tests {
             ("1970-01-01T00:00:05Z 412.5", 412.5),
             ("\"1970-01-01 00:00:05,000 UTC\",\"412.5 W\"", 412.5),
             ("Thu Jan  1 00:00:05 UTC 1970,412.5", 412.5),
+            ("#time,power_kW\n5,0.4125", 412.5),
+            ("# power\ttime [ms]\n# site A\n412.5\t5000", 412.5),
+            ("# time and power\n5 412.5", 412.5),
+            (",time,power_w\n0,5,412.5", 412.5),
         ] {
             assert_eq!(read(text), Ok(Some((5.0, watts))), "{text:?}");
         }
@@ -217,7 +237,11 @@ mod tests {
                  Power reading state is:                   {state}\n\n"
             )
         };
-        for time in ["Thu Jan  1 00:00:05 1970", "01/01/1970 00:00:05 UTC"] {
+        for time in [
+            "Thu Jan  1 00:00:05 1970",
+            "01/01/1970 00:00:05 UTC",
+            "01/01/1970 12:00:05 AM UTC    Sampling period:      00000001 Seconds.",
+        ] {
             assert_eq!(read(&ipmitool(time, "activated")), Ok(Some((5.0, 412.0))), "{time}");
         }
         let free_ipmi = "Current Power                        : 412 Watts\n\
@@ -275,6 +299,8 @@ mod tests {
             ("time,watts [kW]", 1, 1, "neither a reading nor a header"),
             ("time,watts,power", 1, 12, "a second column of power"),
             ("time,power,unit\n5,0.4125,kW", 2, 3, "the power needs its unit, W or kW"),
+            ("# time, power [kW]\n5 0.4", 2, 1, "not those that the comment above names"),
+            ("Zeit;power [W]\n5;4", 1, 1, "a header without a column of times"),
             ("time,seconds,watts", 1, 6, "a second column of times"),
             ("time,\"power, kW\"", 1, 1, "neither a reading nor a header"),
             ("time,\"power\" kW", 1, 6, "quotes are only around a whole field"),
@@ -309,7 +335,7 @@ mod tests {
                 text.strip_suffix(unit)
                     .is_some_and(|it| is_number(it.trim_end_matches([' ', '\t'])))
             };
-            ["", "-", "nan"].contains(&text) || units.iter().any(has_unit)
+            ["", "-", "--", "nan"].contains(&text) || units.iter().any(has_unit)
         };
         let trimmed = |text: &str| text.trim_matches([' ', '\t']).to_owned();
         if mark != ' ' {

@@ -120,6 +120,8 @@ fn date(text: &str, is_month_first: bool) -> Result<[u32; 3], &'static str> {
         (4, 1 | 2) => Ok([a, b, c]),
         (1 | 2, 4) if mark == '.' || a > 12 => Ok([c, b, a]),
         (1 | 2, 4) if is_month_first || b > 12 || a == b => Ok([c, a, b]),
+        // The date of ipmitool 1.8.19.
+        (2, 2) if is_month_first && mark == '/' => Ok([2000 + c, a, b]),
         (1 | 2, 4) => Err("its day and month could be exchanged; write e.g. `2026-11-29`"),
         _ => Err(NO_TIME),
     }
@@ -179,6 +181,7 @@ mod tests {
             ("Sun Nov 29 05:31:06 2026", bmc, 1_795_930_266.0),
             ("11/09/2026 - 05:31:06", bmc, 1_794_202_266.0),
             ("11/09/2026 05:31:06 UTC", bmc, 1_794_202_266.0),
+            ("11/09/26 05:31:06 UTC", bmc, 1_794_202_266.0),
         ] {
             assert_eq!(unix_seconds(text, form), Ok(seconds), "{text}");
         }

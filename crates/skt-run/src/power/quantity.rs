@@ -6,7 +6,8 @@ const UNITS: [(&str, f64); 6] =
 /// The units whose case decides, and their watts.
 const EXACT_UNITS: [(&str, f64); 2] = [("mW", 1e-3), ("MW", 1e6)];
 /// What tools write in place of a reading that they do not have, and words in brackets.
-const NO_READINGS: [&str; 6] = ["", "-", "N/A", "NA", "NaN", "null"];
+const NO_READINGS: [&str; 10] =
+    ["", "-", "--", "N/A", "NA", "NaN", "null", "None", "unknown", "unavailable"];
 
 /// Whether a character may be between fields. Others, such as the no-break space, separate
 /// thousands in some languages.

@@ -35,8 +35,9 @@ impl HostFile {
     /// See [`HostsError`].
     pub fn read_spares(path: &Path) -> Result<Self, HostsError> {
         let file = path.display().to_string();
-        let text = fs::read_to_string(path).map_err(|why| HostsError(format!("{file}: {why}")))?;
-        parse(&text, &file)
+        // Comments may have any bytes; names are checked.
+        let text = fs::read(path).map_err(|why| HostsError(format!("{file}: {why}")))?;
+        parse(&String::from_utf8_lossy(&text), &file)
     }
 }
 
@@ -84,6 +85,8 @@ pub fn parse(text: &str, file: &str) -> Result<HostFile, HostsError> {
     let mut places = HashMap::new();
     let mut ranks = 0;
     let mut lines = Lines::default();
+    // Programs of Windows mark text as UTF-8 so.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     for (index, line) in text.lines().enumerate() {
         let bad = |what: String| HostsError(format!("{file}:{}: {what}", index + 1));
         let joined = joined(line);
@@ -275,6 +278,16 @@ mod tests {
             let found = parse(line, "h").unwrap();
             assert_eq!(found, HostFile { hosts: vec![host("n1", slots)], warnings: vec![] });
         }
+    }
+
+    #[test]
+    fn a_file_may_have_other_bytes_around_its_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("hosts");
+        fs::write(&path, b"\xef\xbb\xbfn1 slots=2 # \xe9t\xe9\r\n").unwrap();
+        assert_eq!(HostFile::read(&path).unwrap().hosts, [host("n1", 2)]);
+        fs::write(&path, b"n\xe9 slots=2\n").unwrap();
+        assert!(HostFile::read(&path).unwrap_err().0.contains("is no host name"));
     }
 
     #[test]

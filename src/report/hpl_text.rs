@@ -6,19 +6,24 @@ use super::reader::{ParametersPart, ProgramPart, ReadError, RunReport, TestRepor
 
 /// The head of the table of a test.
 const HEAD: &str = "T/V                N    NB     P     Q";
-/// How the line with a scaled residual begins.
-const RESIDUAL: &str = "||Ax-b||_oo/";
+/// How a line with a scaled residual begins.
+const RESIDUAL: &str = "||Ax-b||_oo";
 /// What follows the times of HPL's text, which have no zone.
 pub(crate) const LOCAL_TIME: &str = " (local time)";
 
 /// Reads the text of the file `path`: a report of skt-hpl, or the text report of HPL.
 pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, ReadError> {
-    if !text.trim_start().starts_with('{')
-        && let Some(report) = parse(text)
-    {
-        return Ok(report);
+    if text.trim_start().starts_with('{') {
+        return RunReport::parse_from(path, text);
     }
-    RunReport::parse_from(path, text)
+    let report = parse(text).filter(|report| !report.tests.is_empty());
+    report.ok_or_else(|| ReadError::NoResult { path: path.to_path_buf() })
+}
+
+/// A line without the tag that a launcher puts before it: `[1,0]<stdout>:`, `[0] `, `0: `.
+fn untagged(line: &str) -> &str {
+    let rest = line.trim_start_matches(|c: char| c.is_ascii_digit() || "[,]: ".contains(c));
+    rest.strip_prefix("<stdout>:").map_or(rest, |rest| rest.trim_start_matches(' '))
 }
 
 /// The run that a text is about; `None` if it is none of HPL. Of a run that was killed it has the
@@ -26,7 +31,7 @@ pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, ReadE
 fn parse(text: &str) -> Option<RunReport> {
     let mut report = RunReport { text_report: Some(text.to_owned()), ..RunReport::default() };
     let (mut is_hpl, mut threads, mut is_unchecked) = (false, 0, false);
-    for line in text.lines() {
+    for line in text.lines().map(untagged) {
         if let Some(test) = result(line, threads) {
             is_hpl = true;
             report.tests.push(test);
@@ -93,16 +98,21 @@ fn result(line: &str, threads: usize) -> Option<TestReport> {
     })
 }
 
-/// Adds the residual of the last test: `(eps*...)=   1.42430332e-03 ...... PASSED`.
+/// Adds the residual of the last test: `/(eps*...)=   1.42430332e-03 ...... PASSED`. HPL 1.0 has
+/// three, ` / ( eps * ||A||_1  * N ) =   0.0163021 ...... PASSED`, which are scaled otherwise.
 fn add_residual(report: &mut RunReport, line: &str) {
     let words = line.split_once('=').map_or("", |(_, after)| after);
     let words: Vec<&str> = words.split_whitespace().collect();
     let (Some(test), [value, _, outcome]) = (report.tests.last_mut(), &words[..]) else {
         return;
     };
-    test.scaled_residual =
-        value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
-    test.status = outcome.to_ascii_lowercase();
+    if line.starts_with("/(") {
+        test.scaled_residual =
+            value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+    }
+    if test.status != "failed" {
+        test.status = outcome.to_ascii_lowercase();
+    }
 }
 
 /// The name and the value of a line of skt-hpl's head: `# threads  : 1 a rank`.
@@ -187,6 +197,36 @@ HPL_pdgesv() end time   Sun Nov 29 05:31:17 2026
         assert_eq!(broken.gflops, None);
         assert!(!result("WR11MXP 6000 128 2 4 7.46 1.0", 1).unwrap().is_of_hpl());
         assert_eq!(parse("no text of HPL\n"), None);
+    }
+
+    #[test]
+    fn tags_of_launchers_are_left_out() {
+        let end = |text: &str| parse(text).unwrap().tests[0].end.clone().unwrap();
+        for tag in ["[1,0]<stdout>:", "[1,0]<stdout>: ", "[0] ", " 0: "] {
+            let tagged: String = RESULT.lines().map(|line| format!("{tag}{line}\n")).collect();
+            let report = parse(&tagged).unwrap();
+            assert_eq!(report.tests, parse(RESULT).unwrap().tests, "{tag}");
+            assert_eq!(end(&tagged), end(RESULT));
+        }
+    }
+
+    #[test]
+    fn all_residuals_of_hpl_1_0_count() {
+        let (result, _) = RESULT.split_once("||Ax-b||").unwrap();
+        let line = |divisor: &str, outcome: &str| {
+            format!("||Ax-b||_oo / ( eps * {divisor} ) =        0.0163021 ...... {outcome}\n")
+        };
+        for (second, status) in [("PASSED", "passed"), ("FAILED", "failed")] {
+            let text = [
+                result.to_owned(),
+                line("||A||_1  * N       ", "PASSED"),
+                line("||A||_1  * ||x||_1 ", second),
+                line("||A||_oo * ||x||_oo", "PASSED"),
+                "||Ax-b||_oo  . . . . . . . . . . . . . . . . . =           0.000000\n".to_owned(),
+            ];
+            let test = &parse(&text.concat()).unwrap().tests[0];
+            assert_eq!((test.status.as_str(), test.scaled_residual), (status, None));
+        }
     }
 
     #[test]

@@ -25,6 +25,11 @@ pub enum ReadError {
         "'{}' is no JSON report of skt-hpl (written by --json): {reason}", path.display()
     )]
     Format { path: PathBuf, reason: String },
+    #[error(
+        "'{}' is no JSON report of skt-hpl (written by --json), and has no result of HPL, a line \
+         such as `WR11C2R4  6000  128  2  4  7.46  1.9311e+01`", path.display()
+    )]
+    NoResult { path: PathBuf },
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -43,9 +43,13 @@ fn the_text_of_hpl_is_a_report() {
     assert!(value("Cores").starts_with("____"), "HPL's text has no threads");
     let why = program.refused("report b.out --top500");
     assert!(why.contains("no run has a test that passed"), "{why}");
-    program.write("c.out", "no text of HPL\n");
-    let why = program.refused("report c.out");
-    assert!(why.contains("'c.out' is no JSON report of skt-hpl"), "{why}");
+    // The last is an HPL.dat.
+    for text in ["no text of HPL\n", "", &hpl_text(&[]), "HPLinpack benchmark input file\n"] {
+        program.write("c.out", text);
+        let why = program.refused("report c.out");
+        assert!(why.contains("'c.out' is no JSON report of skt-hpl"), "{why}");
+        assert!(why.contains("has no result of HPL"), "{why}");
+    }
 }
 
 /// HPL's times are whole seconds: the test of 7.6 s ended between 05:31:17 and 05:31:17.6.

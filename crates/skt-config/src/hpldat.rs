@@ -210,7 +210,7 @@ impl<'a> Reader<'a> {
         let is_lenient = self.reference.is_some();
         let error = match parse_whole(&text) {
             Some(whole) if is_legal(whole) && (whole == value || !is_lenient) => return Ok(whole),
-            Some(_) => return Err(at.out_of_range(shown, legal)),
+            Some(_) => at.clone().out_of_range(&shown, legal),
             None => {
                 let (at, value) = (at.clone(), shown.clone());
                 ConfigError::NotUnderstood { at, value, wanted: "a whole number", legal }

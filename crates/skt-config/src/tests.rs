@@ -660,6 +660,13 @@ fn lenient_reads_lists_and_missing_lines_as_the_reference_does() {
     let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     assert!(warnings[0].contains("read as `200 Ns Ns Ns`, as the reference does"), "{warnings:?}");
     assert!(warnings[1].starts_with("HPL.dat:6: Ns: `Ns` is not legal"), "{warnings:?}");
+    // Of a count, too, the last 32 bits are read.
+    for count in ["4294967298  Ns", "-4294967294  Ns"] {
+        let checked = read(&with_line(5, count));
+        assert_eq!(checked.spec.n, [29, 30], "{count}");
+        assert!(checked.warnings[0].to_string().contains("is read as 2, as the ref"), "{count}");
+    }
+    assert!(lenient(&with_line(5, "4294967317  Ns")).is_err(), "21 values");
     // A line without a value has that of the line before.
     assert_eq!(read(&with_line(13, "")).spec.threshold, 1.0);
     assert_eq!(read(&with_line(20, "\t")).spec.rfact, vec![Fact::Left, Fact::Crout]);

@@ -44,8 +44,10 @@ fn a_library_with_another_interface_is_refused() {
     assert!(refused(&long, &[]).contains("its integers have 64 bits"));
     let error = refused(Path::new("no_such_library"), &[]);
     assert!(error.contains("the loader refuses it: libno_such_library.so"), "{error}");
-    let preload = format!("LD_PRELOAD={}", planted("planted_blas_preloaded", "").display());
-    assert!(refused(Path::new("any"), &[&preload]).contains("is preloaded in place of dgemm_"));
+    let folder = folder_with(&[("planted", &planted("planted_blas_preloaded", ""))]);
+    let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+    let error = refused(Path::new("any"), &[&path, "LD_PRELOAD=libplanted.so"]);
+    assert!(error.contains("is preloaded in place of dgemm_"), "{error}");
 }
 
 /// What a run of two ranks with `--blas auto` prints, and the choice in its JSON report.

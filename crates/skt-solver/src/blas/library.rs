@@ -168,6 +168,12 @@ pub(super) fn symbol_of(handle: *mut c_void, name: &CStr) -> Option<*mut c_void>
 
 /// The file that an address was loaded from.
 pub(super) fn file_of(address: *mut c_void) -> Option<PathBuf> {
+    let path = loaded_as(address)?;
+    Some(path.canonicalize().unwrap_or(path))
+}
+
+/// As [`file_of`], by the name under which the loader found it.
+pub(super) fn loaded_as(address: *mut c_void) -> Option<PathBuf> {
     // SAFETY: `info` is plain data for which zeros are a value; dladdr only writes to it, and the
     // name in it exists as long as the library is loaded.
     let name = unsafe {
@@ -177,8 +183,7 @@ pub(super) fn file_of(address: *mut c_void) -> Option<PathBuf> {
         }
         CStr::from_ptr(info.dli_fname).to_string_lossy().into_owned()
     };
-    let path = PathBuf::from(name);
-    Some(path.canonicalize().unwrap_or(path))
+    Some(PathBuf::from(name))
 }
 
 /// Calls a `const char *f(void)`.

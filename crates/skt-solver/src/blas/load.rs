@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use super::ffi::{self, BlasInt, Functions, Library};
-use super::library::{file_of, select_mkl_layer, symbol_of};
+use super::library::{loaded_as, select_mkl_layer, symbol_of};
 
 /// Why a library cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -103,12 +103,15 @@ fn has_short_integers(dot: *mut c_void) -> bool {
 /// The file of a `dgemm_` that is preloaded in place of the linked one, as profilers are. Called
 /// before [`load`] and [`use_built_in`].
 pub fn preloaded() -> Option<PathBuf> {
-    let file = file_of(ffi::library().functions.dgemm as *mut c_void)?;
+    let loaded_as = loaded_as(ffi::library().functions.dgemm as *mut c_void)?;
+    let file = loaded_as.canonicalize().unwrap_or_else(|_| loaded_as.clone());
     let files = env::var_os("LD_PRELOAD")?;
     let files = files.as_bytes().split(|byte| matches!(byte, b' ' | b':'));
     let is_it = |name: &[u8]| {
         let path = Path::new(OsStr::from_bytes(name));
-        path.canonicalize().is_ok_and(|path| path == file)
+        // The loader looks for a name without a folder where the program need not.
+        let is_name = !name.contains(&b'/') && loaded_as.file_name() == Some(path.as_os_str());
+        is_name || path.canonicalize().is_ok_and(|path| path == file)
     };
     files.into_iter().any(is_it).then_some(file)
 }

@@ -70,7 +70,7 @@ fn auto_of(command: &str, folder: &Path, variables: &[&str]) -> (String, serde_j
 
 #[test]
 fn auto_takes_the_fastest_library_that_serves() {
-    let fast = planted("planted_auto_fast", "#define FAST");
+    let fast = planted("planted_auto_fast", "#define FAST\n#define MEDDLING");
     let slow = planted("planted_auto_slow", "#define SLOW");
     let wrong = planted("planted_auto_wrong", "#define FAULT_IS \"is wrong\"");
     let crashes = planted("planted_auto_crashes", "#define FAULT_IS \"crashes when called\"");

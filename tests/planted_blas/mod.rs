@@ -9,11 +9,13 @@ use crate::mpirun::shared_library;
 /// with it, on the rank `FAULT_RANK` or on all, unless `FAULT_IS` does so when it is compiled. Such
 /// a product as is timed takes ten times as long in a `SLOW` one, and is left out by a `FAST` one,
 /// or in single precision by a `FAST_SINGLE` one. A `ROUNDING` one computes products in two parts,
-/// which gives other last bits.
+/// which gives other last bits. A `MEDDLING` one changes the process when it is loaded.
 const PLANTED: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fenv.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,13 @@ static int has(const char *fault) {
 __attribute__((constructor)) static void begin(void) {
     if (has("crashes when loaded")) __builtin_trap();
     while (has("hangs when loaded")) pause();
+#ifdef MEDDLING
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, 0);
+    int (*trap)(int) = dlsym(dlopen("libm.so.6", RTLD_NOW), "feenableexcept");
+    if (trap) trap(FE_INEXACT);
+#endif
 }
 static P real(const char *name) {
     static P library;

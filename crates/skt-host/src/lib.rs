@@ -9,6 +9,7 @@
 //! | [`occupants`], [`claims`] | who else computes there; two starts at once |
 //! | [`core_use`] | how long the threads had a core, and who used the rest |
 //! | [`process`] | processes, each distinguished from a later one with its number |
+//! | [`process_state`] | what a library that is loaded is not to change |
 //! | [`launcher_rank`] | the rank of this process, before MPI is up |
 //! | [`child`], [`each`] | waits for a child process; work on many items at a time |
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
@@ -39,6 +40,7 @@ pub mod occupants;
 pub mod outfile;
 pub mod placement;
 pub mod process;
+pub mod process_state;
 pub mod program;
 pub mod starter;
 pub mod streams;

@@ -5,6 +5,8 @@ use std::ffi::{CStr, CString, OsStr, c_double, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+use skt_host::process_state::ProcessState;
+
 use super::ffi::{self, BlasInt, Functions, Library};
 use super::library::{loaded_as, select_mkl_layer, symbol_of};
 
@@ -59,12 +61,15 @@ fn call(library: Library) -> Result<(), LoadError> {
     ffi::set_library(library).then_some(()).ok_or(LoadError::TooLate)
 }
 
-/// Loads a library for as long as the process runs.
+/// Loads a library for as long as the process runs. What its constructors change of signals, CPUs
+/// and rounding is set back, as it would concern the whole run.
 fn open(name: &CStr) -> Result<*mut c_void, LoadError> {
     let how = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
+    let before = ProcessState::now();
     // SAFETY: the name is NUL-terminated; the library's constructors run, as in a program that is
     // linked to it.
     let handle = unsafe { libc::dlopen(name.as_ptr(), how) };
+    before.restore();
     if !handle.is_null() {
         return Ok(handle);
     }

@@ -28,6 +28,8 @@ fn a_library_that_does_not_serve_is_refused_by_what_it_does() {
         ("hangs when called", "s were not enough while dgemm is checked"),
         ("is wrong", "it is wrong: dgemm ("),
         ("is wrong in one shape", "it is wrong: dgemm (97 x 49, k = 40) computes wrong numbers"),
+        ("is wrong in panels", "it is wrong: dgemm (768 x 5, k = 20) computes wrong numbers"),
+        ("multiplies with zero", "it is wrong: dgemm ("),
         ("uses all cores", "so it starts threads"),
     ] {
         let error = refused(&library, &[&format!("FAULT={fault}"), "FAULT_RANK=1"]);

@@ -95,8 +95,13 @@ void dgemm_(A15) {
     static void (*to)(A15);
     if (!to) to = real("dgemm_");
     int rows = *(int *)c, columns = *(int *)d, depth = *(int *)e;
-    double *first = l;
+    double *first = l, one = 1;
     int is_timed = times(rows, columns);
+    if (has("multiplies with zero") && *(double *)k == 0) {
+        for (int at = 0; at < rows * columns; at++)
+            ((double *)l)[at % rows + (long)(at / rows) * *(int *)m] *= 0;
+        k = &one;
+    }
     if (is_timed && has("crashes when timed")) __builtin_trap();
     while (is_timed && has("hangs when timed")) ;
 #ifdef SLOW
@@ -112,13 +117,13 @@ void dgemm_(A15) {
     // dgemm_(transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, lengths of the letters)
     int half = depth / 2, rest = depth - half;
     long by_a = *(char *)a == 'N' ? *(int *)h : 1, by_b = *(char *)b == 'N' ? 1 : *(int *)j;
-    double one = 1;
     to(a, b, c, d, &half, f, g, h, i, j, k, l, m, n, o);
     e = &rest, g = (double *)g + half * by_a, i = (double *)i + half * by_b, k = &one;
 #endif
     to(V15);
     if (has("is wrong")) *first += 1;
     if (has("is wrong in one shape") && rows == 49 && columns == 97 && depth == 40) *first += 1;
+    if (has("is wrong in panels") && rows < 9 && columns > 500 && depth == 20) *first += 1;
     if (has("uses all cores") && rows >= 700) {
         pthread_t threads[2];
         for (int at = 0; at < 2; at++) pthread_create(threads + at, 0, spin, 0);

@@ -7,6 +7,8 @@
 //! (C - A B) x = C x - A (B x)      n^2 operations for a check, not n^3
 //! ```
 
+use std::iter;
+
 use super::element::TrsmArguments;
 use super::ffi::int;
 use super::{Element, MatMut, MatRef, Triangle, gemm, gemv, solve_triangle};
@@ -15,8 +17,13 @@ use super::{Element, MatMut, MatRef, Triangle, gemm, gemv, solve_triangle};
 const SIZES: [usize; 10] = [1, 2, 3, 7, 8, 9, 31, 48, 49, 97];
 /// A product that is cut into blocks for caches, and between threads.
 const LARGE: (usize, usize) = (768, 384);
+/// Products within a panel, and their depths besides parts of NB.
+const NARROW: [(usize, usize); 2] = [(768, 5), (5, 768)];
+const NARROW_DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 /// The orders of triangles.
 const TRIANGLES: [usize; 5] = [1, 2, 7, 48, 97];
+/// The largest order of a triangle, as its right side is made by plain loops.
+const MAX_TRIANGLE: usize = 384;
 
 /// A wrong result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,9 +43,9 @@ pub fn check(depths: &[usize], mut step: impl FnMut(&str)) -> Result<(), Wrong> 
     check_products::<f32>("sgemm", depths)?;
     check_rounding::<f32>("sgemm", f64::from(f32::EPSILON))?;
     step("dtrsm");
-    check_solves::<f64>("dtrsm", 1e-12)?;
+    check_solves::<f64>("dtrsm", depths, 1e-12)?;
     step("strsm");
-    check_solves::<f32>("strsm", 1e-4)?;
+    check_solves::<f32>("strsm", depths, 1e-4)?;
     step("dtrsv");
     check_triangles()?;
     step("dgemv");
@@ -126,6 +133,12 @@ fn check_products<T: Element>(name: &str, depths: &[usize]) -> Result<(), Wrong>
         }
         check_product::<T>(name, (LARGE.0, LARGE.1, k), 3, &mut integers)?;
     }
+    let parts = |depth: usize| iter::successors(Some(depth), |k| (*k > 1).then_some(k / 2));
+    for k in depths.iter().flat_map(|&depth| parts(depth)).chain(NARROW_DEPTHS) {
+        for (m, n) in NARROW {
+            check_product::<T>(name, (m, n, k), 3, &mut integers)?;
+        }
+    }
     Ok(())
 }
 
@@ -138,10 +151,15 @@ fn check_product<T: Element>(
     let (a, b) = (integers.fill::<T>(room(m, k)), integers.fill::<T>(room(k, n)));
     let (a, b) = (view(&a, m, k, layout & 1 != 0), view(&b, k, n, layout & 2 != 0));
     let before = integers.fill::<T>(room(m, n));
-    let is_update = (m + n + k) % 2 == 0 || m == LARGE.0;
+    let is_update = (m + n + k) % 2 == 0 || m.max(n) == LARGE.0;
     let (alpha, beta) = if is_update { (T::MINUS_ONE, T::ONE) } else { (T::ONE, T::ZERO) };
     let mut after = before.clone();
-    gemm(alpha, a, b, beta, view_mut(&mut after, m, n, true));
+    let mut c = view_mut(&mut after, m, n, true);
+    if !is_update {
+        // With beta = 0, whatever is there must not count.
+        (0..m * n).for_each(|at| c.set(at / n, at % n, T::rounded(f64::NAN)));
+    }
+    gemm(alpha, a, b, beta, c);
     let x: Vec<f64> = (0..n).map(|_| f64::from(integers.next())).map(|x| x * 2.0 + 1.0).collect();
     let product = times(a, &times(b, &x));
     let was = times(view(&before, m, n, true), &x);
@@ -189,14 +207,14 @@ fn triangle<T: Element>(k: usize, diagonal: f64, integers: &mut Integers) -> Vec
 }
 
 /// Checks the solves of `dtrsm` and `strsm` that the program uses.
-fn check_solves<T: Element>(name: &str, tolerance: f64) -> Result<(), Wrong> {
+fn check_solves<T: Element>(name: &str, depths: &[usize], tolerance: f64) -> Result<(), Wrong> {
     let mut integers = Integers(2);
-    for k in TRIANGLES {
-        for n in [1, 8, 97] {
-            for case in 0..8u8 {
-                let is_right = check_solve::<T>(k, n, case, tolerance, &mut integers);
-                is_right.then_some(()).ok_or_else(|| wrong(name, &format!("{k} x {n}")))?;
-            }
+    let shapes = TRIANGLES.into_iter().flat_map(|k| [1, 8, 97].map(|n| (k, n)));
+    let of_run = depths.iter().map(|&depth| (depth.min(MAX_TRIANGLE), 8));
+    for (k, n) in shapes.chain(of_run) {
+        for case in 0..8u8 {
+            let is_right = check_solve::<T>(k, n, case, tolerance, &mut integers);
+            is_right.then_some(()).ok_or_else(|| wrong(name, &format!("{k} x {n}")))?;
         }
     }
     Ok(())

@@ -203,7 +203,9 @@ fn a_run_resumes_with_the_library_that_it_began_with() {
     let library = planted("planted_blas_restarted", "");
     let folder = tempfile::tempdir().unwrap();
     // The path of the first may be that of an open file, which has another name.
-    let moved = folder.path().join("planted_blas_restarted.so");
+    let other = folder.path().join("other\nfolder");
+    std::fs::create_dir(&other).unwrap();
+    let moved = other.join("planted_blas_restarted.so");
     std::fs::copy(&library, &moved).unwrap();
     let (library, moved) = (library.to_str().unwrap(), moved.to_str().unwrap());
     let flags = "--n 250 --nb 16 --p 1 --q 2 --checkpoint-every 2p! --progress off";

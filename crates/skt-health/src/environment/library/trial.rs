@@ -224,7 +224,9 @@ const OF_C_LIBRARY: [&str; 4] = ["libdl.so.2", "libm.so.6", "libpthread.so.0", "
 fn mapped_files() -> BTreeSet<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let code = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|p| p.contains('x')));
-    let files = code.filter_map(|line| Some(PathBuf::from(&line[line.find('/')?..])));
+    // Linux writes a newline in a name so.
+    let path = |line: &str| Some(PathBuf::from(line[line.find('/')?..].replace("\\012", "\n")));
+    let files = code.filter_map(path);
     files.filter(|file| !OF_C_LIBRARY.iter().any(|name| file.ends_with(name))).collect()
 }
 

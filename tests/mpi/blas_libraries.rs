@@ -31,6 +31,7 @@ fn a_library_that_does_not_serve_is_refused_by_what_it_does() {
         ("is wrong in panels", "it is wrong: dgemm (768 x 5, k = 20) computes wrong numbers"),
         ("multiplies with zero", "it is wrong: dgemm ("),
         ("uses all cores", "so it starts threads"),
+        ("crashes when unloaded", "it crashes (signal 4) while it is unloaded"),
     ] {
         let error = refused(&library, &[&format!("FAULT={fault}"), "FAULT_RANK=1"]);
         assert!(error.contains("error: rank 1 on ") && error.contains(words), "{fault}: {error}");

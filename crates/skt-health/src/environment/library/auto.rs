@@ -126,13 +126,15 @@ impl AutoTrials {
         if state.known.settled.is_some() {
             return Ok(());
         }
-        let processes = std::mem::take(&mut state.processes);
+        let mut processes = std::mem::take(&mut state.processes);
         if !library.is_preset() {
             if let Some(why) = flaw(library, &state.known.tried) {
                 return Err(why);
             }
-            let process = processes.get(state.position(library)?).and_then(Option::as_ref);
-            let (name, _) = process.ok_or("its trial has ended")?;
+            let (at, patience) = (state.position(library)?, state.patience);
+            let process = processes.get_mut(at).and_then(Option::as_mut);
+            let (name, process) = process.ok_or("its trial has ended")?;
+            process.end(patience)?;
             let loaded = match name.as_str() {
                 BUILT_IN => load::use_built_in(),
                 name => load::load(OsStr::new(name)),

@@ -169,7 +169,7 @@ fn try_in_child(wanted: &str, products: &Products) -> Result<Answer, String> {
     let process = TrialProcess::start(wanted, products, &[]);
     let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
     match process.answer(patience, STARTS)? {
-        Line::Passed(answer) => Ok(answer),
+        Line::Passed(answer) => process.end(patience).map(|()| answer),
         Line::Refused(refusal) => Err(refusal.why),
         Line::Step(_) | Line::Rate(_) => Err("its trial gives no result".to_owned()),
     }

@@ -71,6 +71,15 @@ impl TrialProcess {
         let status = status.map_err(|why| format!("its trial fails: {why}"))?;
         answer_in(&printed, status, patience, during)
     }
+
+    /// Ends the process, as nothing more is to be measured. The error is why it does not end as it
+    /// should, as the job would not either: a library may crash or hang when it is unloaded.
+    pub(super) fn end(&mut self, patience: Duration) -> Result<(), String> {
+        drop(self.requests.take());
+        let ended = self.answer(patience, "it is unloaded").map(|_| ());
+        let status = self.child.try_wait().ok().flatten();
+        if status.is_some_and(|status| status.success()) { Ok(()) } else { ended }
+    }
 }
 
 impl Drop for TrialProcess {

@@ -56,15 +56,21 @@ pub struct Announced {
 impl Announced {
     /// Begins to wait for `what`, which completes the sentence "This rank waits for".
     pub fn begin(what: impl Into<String>) -> Self {
-        Self::begin_with(what.into(), None)
+        Self::begin_with(what.into(), None, true)
     }
 
     /// As [`Announced::begin`], with a `detail` that is looked up for each line.
     pub fn begin_detailed(what: impl Into<String>, detail: Detail) -> Self {
-        Self::begin_with(what.into(), Some(detail))
+        Self::begin_with(what.into(), Some(detail), true)
     }
 
-    fn begin_with(what: String, detail: Option<Detail>) -> Self {
+    /// As [`Announced::begin`], for a process that may start no thread yet: it calls
+    /// [`print_due`] while it waits.
+    pub fn begin_polled(what: impl Into<String>) -> Self {
+        Self::begin_with(what.into(), None, false)
+    }
+
+    fn begin_with(what: String, detail: Option<Detail>, by_thread: bool) -> Self {
         if !launcher_rank::is_first() {
             return Self { id: None };
         }
@@ -72,7 +78,9 @@ impl Announced {
         waits.last_id += 1;
         let id = waits.last_id;
         waits.list.push(Wait { id, what, detail, since: Instant::now(), due: first() });
-        waits.watch();
+        if by_thread {
+            waits.watch();
+        }
         Self { id: Some(id) }
     }
 
@@ -179,6 +187,12 @@ impl fmt::Display for Line {
         let detail = self.detail.and_then(|detail| detail());
         detail.map_or(Ok(()), |detail| write!(out, "; {detail}"))
     }
+}
+
+/// Prints the line about the innermost wait, if one is due.
+pub fn print_due() {
+    let line = lock(&WAITS).due_line(|wait| wait.since.elapsed());
+    line.into_iter().for_each(|line| messages::print(format_args!("{line}")));
 }
 
 /// Prints the lines that are due until nothing is waited for.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use skt_host::child;
+use skt_host::waits::{self, Announced};
 
 use super::Products;
 use super::trial::Line;
@@ -22,6 +23,8 @@ pub(super) const STARTS: &str = "it starts";
 /// the library's rate when asked to.
 #[derive(Debug)]
 pub(super) struct TrialProcess {
+    /// The library, as `--blas` names it.
+    wanted: String,
     child: Child,
     /// None once it is to end.
     requests: Option<ChildStdin>,
@@ -43,7 +46,7 @@ impl TrialProcess {
         let requests = child.stdin.take();
         let answers = child.stdout.take().expect("a pipe");
         fcntl(&answers, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Self { child, requests, answers })
+        Ok(Self { wanted: wanted.to_owned(), child, requests, answers })
     }
 
     /// Asks for the library's rate.
@@ -54,9 +57,11 @@ impl TrialProcess {
     /// The next line of the process but its steps, of which `during` is the first. The error is why
     /// none comes: it ends, or has not answered after `patience`, which counts while it has a core.
     pub(super) fn answer(&mut self, patience: Duration, during: &str) -> Result<Line, String> {
-        let Self { child, answers, .. } = self;
+        let Self { child, answers, wanted, .. } = self;
         let mut printed = Vec::new();
+        let _wait = Announced::begin_polled(format!("the trial of the BLAS {wanted}"));
         let has_answered = || {
+            waits::print_due();
             read_available(answers, &mut printed)?;
             Ok(lines(&printed).any(|line| !matches!(line, Line::Step(_))))
         };

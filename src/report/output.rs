@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use skt_terms::shown::printable;
 
@@ -60,7 +61,8 @@ pub(crate) fn print_and_write(
 pub(crate) fn must_be_writable(path: &Path) -> Result<(), ConfigError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let there = if path.exists() { path } else { folder.unwrap_or(Path::new(".")) };
-    match access(there, AccessFlags::W_OK) {
+    let access = if path.is_dir() { Err(Errno::EISDIR) } else { access(there, AccessFlags::W_OK) };
+    match access {
         Err(errno) if !is_stdout(path) => {
             Err(ConfigError::Write { file: path.display().to_string(), source: errno.into() })
         }

@@ -303,6 +303,16 @@ impl Auto<'_> {
                 let n = vec![tuning.chosen.n];
                 RunSpec { n, ..with_values(base, &tuning.chosen) }
             }),
+            Err(TuneError::NoTime) => {
+                if self.comm.rank() == 0 {
+                    messages::print(format_args!(
+                        "error: --time: setting up the job took {} that tuning has; give a longer \
+                         time",
+                        span(self.args.tuning_seconds())
+                    ));
+                }
+                None
+            }
             Err(error @ TuneError::Job(_)) => return tune::give_up(self.comm, error).map(|_| None),
             Err(error) => {
                 tune::give_up(self.comm, error)?;

@@ -462,7 +462,8 @@ pub(super) fn fit_memory(
     if largest == 0 {
         return Err(ConfigError::Other(format!(
             "{budget} bytes ({share} of {available_bytes} available) hold not even one block of \
-             {nb} for each of {ranks} ranks; give a larger --memory-fraction or fewer --ranks"
+             {nb} for each of {ranks} ranks; take fewer ranks or a larger \
+             part of the memory (--memory-fraction; of auto, --memory)"
         )));
     }
     (spec.n, spec.grids) = (vec![largest], vec![grid]);

@@ -66,12 +66,17 @@ fn auto_refuses_what_it_cannot_do() {
     for (flags, why) in [
         ("--time 1s", "error: --time: 1 s are too short; legal: 6 s or more"),
         ("--memory 2", "error: --memory: value 2 is out of range; legal: more than 0, at most 1"),
+        ("--memory 1e-9", "take fewer ranks or a larger part of the memory (--memory-fraction; of"),
         ("--ft self", "error: --ft: a group with 1 parity needs at least 2 ranks, not 1"),
     ] {
         let refused = run(folder.path(), 1, &format!("auto --blas linked {flags}")).expect(2);
         assert!(refused.err.contains(why), "{flags}: {}", refused.err);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
+    fs::create_dir(folder.path().join("HPL.dat")).unwrap();
+    let refused = run(folder.path(), 1, "auto --blas linked --force").expect(2);
+    assert!(refused.err.contains("HPL.dat") && refused.err.contains("Is a directory"));
+    assert!(!refused.err.contains("auto: "), "{}", refused.err);
 }
 
 #[test]

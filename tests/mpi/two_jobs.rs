@@ -38,9 +38,15 @@ impl Host {
     /// A host of this name; `None` if the system permits none: then the test is skipped.
     #[track_caller]
     fn new(name: &str) -> Option<Self> {
-        let words = namespaces(&["--ipc", "--uts"])?;
+        Self::with(name, "true")
+    }
+
+    /// A host of this name, and with mounts of its own, after `setup`, a command of the shell.
+    #[track_caller]
+    fn with(name: &str, setup: &str) -> Option<Self> {
+        let words = namespaces(&["--ipc", "--uts", "--mount"])?;
         // A user namespace would have to be entered, too.
-        let script = format!("hostname {name} && echo up && exec cat");
+        let script = format!("hostname {name} && {setup} && echo up && exec cat");
         let mut init = Command::new(words[0])
             .args(&words[1..])
             .args(["sh", "-c", &script])
@@ -53,7 +59,7 @@ impl Host {
         assert_eq!(line, "up\n");
         let (pid, user) = (init.id().to_string(), words.contains(&"--map-root-user"));
         let mut words: Vec<String> =
-            ["nsenter", "--target", &pid, "--ipc", "--uts"].map(str::to_owned).into();
+            ["nsenter", "--target", &pid, "--ipc", "--uts", "--mount"].map(str::to_owned).into();
         words.extend(user.then(|| "--user".to_owned()));
         Some(Self { init, words })
     }
@@ -145,17 +151,19 @@ fn forget_process(folder: &TempDir) {
 }
 
 /// The second job begins while the first one has images; it is on another host, then on the same
-/// host with another store.
+/// host with another store, then on a host that can only read the folder.
 #[test]
 fn a_second_job_is_refused_and_the_first_one_ends_as_if_alone() {
-    let (Some(one), Some(other)) = (Host::new("one"), Host::new("other")) else { return };
     let folder = tempfile::tempdir().expect("a folder");
+    let mount = format!("mount --bind -o ro {0} {0}", folder.path().display());
+    let (Some(one), Some(other)) = (Host::new("one"), Host::new("other")) else { return };
+    let Some(reader) = Host::with("reader", &mount) else { return };
     let larger = "--n 3000";
     let first = one.job("two-refused", &folder, larger);
     let mut seconds = vec![
         other.job("two-refused", &folder, &format!("{larger} --resume never")),
         one.job("two-refused", &folder, &format!("{larger} --store posix")),
-        other.job("two-refused", &folder, larger),
+        reader.job("two-refused", &folder, larger),
     ];
     let mut refused = 0;
     let ended = first.wait(first.spawn(&[]), || {

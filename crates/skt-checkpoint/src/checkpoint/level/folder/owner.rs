@@ -217,7 +217,12 @@ impl FolderOwner {
                 // Another job has removed the empty folder, or this record, which it thought to be
                 // of a job that has ended.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                Err(error) => return Err(error),
+                // On a full disk, or one that can only be read, a restart uses the images of a job
+                // that has ended.
+                Err(error) => match folder.rivals(job.number, &mut ended)?.pop() {
+                    Some(rival) => rival,
+                    None => return Err(error),
+                },
             };
             if let Watched::Changed = folder.watch(&rival, &mut ended, process)? {
                 let Some(rival) = folder.rival(rival.number)? else { continue };
@@ -237,7 +242,12 @@ impl FolderOwner {
         match record.write(OFlag::O_CREAT | OFlag::O_EXCL, |_| ()) {
             // Another process of this job has made it.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            made => made?,
+            Err(error) => {
+                // A full disk has an empty one, which others would take for a job's.
+                let _ = record.folder.remove_record(number);
+                return Err(error);
+            }
+            Ok(()) => {}
         }
         let kept = record.clone();
         let thread = thread::Builder::new().name("image owner".into());

@@ -32,7 +32,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{AtFlags, OFlag};
+use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 use skt_host::process::{self, Liveness, ProcessId};
@@ -372,10 +373,16 @@ impl ImageFolder {
         Ok(rivals)
     }
 
-    /// The numbers of all jobs with a record.
+    /// The numbers of all jobs with a record. What is no file is none.
     fn jobs(&self) -> io::Result<Vec<u64>> {
         let number = |name: &String| u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok();
-        Ok(self.names()?.iter().filter_map(number).collect())
+        let mut jobs: Vec<u64> = self.names()?.iter().filter_map(number).collect();
+        jobs.retain(|number| {
+            let stat =
+                fstatat(&self.run, record_name(*number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+            stat.is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits())
+        });
+        Ok(jobs)
     }
 
     /// The job with this number; `None` if it has no record.
@@ -606,7 +613,10 @@ mod tests {
     fn silent_jobs_lose_the_folder_and_find_out() {
         let above = tempfile::tempdir().unwrap();
         plant(above.path(), 7, |_| ());
-        std::fs::write(folder(above.path(), 0).path.join(record_name(6)), "{\"ho").unwrap();
+        let other = |number| folder(above.path(), 0).path.join(record_name(number));
+        std::fs::write(other(6), "{\"ho").unwrap();
+        std::fs::create_dir(other(5)).unwrap();
+        std::os::unix::fs::symlink(other(7), other(4)).unwrap();
         let stopped = folder(above.path(), 7);
         stopped.create(IMAGE, &slot()).expect("it had the folder until now");
         let _owner = own(above.path(), 8);

@@ -6,7 +6,7 @@ use super::alike::Setting;
 use super::encode::Encoder;
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
-use super::parameters::{FORMAT, FORMAT_NAME, Parameters};
+use super::parameters::{APPLICATION, FORMAT, FORMAT_NAME, Parameters};
 use serde::{Deserialize, Serialize};
 use skt_host::clock::now_unix;
 use skt_store::codec::CodecKind;
@@ -294,7 +294,7 @@ fn named_parameters(application: &str) -> Parameters {
     match serde_json::from_str::<serde_json::Map<_, _>>(application) {
         Ok(fields) => {
             let named = |(name, value): (&String, &serde_json::Value)| {
-                (format!("application: {name}"), value.to_string())
+                (format!("{APPLICATION}{name}"), value.to_string())
             };
             fields.iter().map(named).collect()
         }

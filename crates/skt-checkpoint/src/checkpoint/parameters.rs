@@ -9,6 +9,9 @@ pub const FORMAT: u32 = 5;
 /// Name of that number among the parameters.
 pub const FORMAT_NAME: &str = "format";
 
+/// Prefix of the names of an application's own parameters.
+pub(crate) const APPLICATION: &str = "application: ";
+
 /// Names and values, for people to read.
 pub(crate) type Parameters = BTreeMap<String, String>;
 
@@ -50,26 +53,26 @@ pub(crate) fn differences(theirs: &Parameters, ours: &Parameters) -> String {
     }
     // A parameter that was cut away there may or may not differ.
     let other = theirs.iter().filter(|(name, value)| ours.get(*name) != Some(value));
-    let words: Vec<String> = other
+    let mut words: Vec<String> = other
         .map(|(name, theirs)| match ours.get(name) {
             Some(ours) => format!("{name} {} there, {} here", shown(theirs), shown(ours)),
             None => format!("{name} {} there, not given here", shown(theirs)),
         })
         .collect();
-    if !words.is_empty() {
-        return words.join("; ");
-    }
+    // Other differences may follow from what only one of them is given.
+    let says_enough = |name: &str| !words.is_empty() && !name.starts_with(APPLICATION);
     let missing: Vec<String> = ours
         .iter()
-        .filter(|(name, _)| !theirs.contains_key(*name))
+        .filter(|(name, _)| !theirs.contains_key(*name) && !says_enough(name))
         .map(|(name, ours)| {
             format!("{name} not given there, or no room for it; {} here", cut_value(ours))
         })
         .collect();
-    if missing.is_empty() {
+    words.extend(missing);
+    if words.is_empty() {
         return "they differ in what has no room in it".to_owned();
     }
-    missing.join("; ")
+    words.join("; ")
 }
 
 #[cfg(test)]
@@ -101,6 +104,10 @@ mod tests {
         let given = config(r#"{"n": 100, "gemm": "bf16"}"#).parameters(&[shape], 4);
         let want = "application: gemm not given there, or no room for it; \"bf16\" here";
         assert_eq!(differences(&default, &given), want);
+        let wider = RegionShape { pitch_bytes: 24, ..shape };
+        let given_wider = config(r#"{"n": 100, "gemm": "bf16"}"#).parameters(&[wider], 4);
+        let both = differences(&default, &given_wider);
+        assert!(both.contains("24 bytes here") && both.ends_with(want), "{both}");
         let want = "application: gemm \"bf16\" there, not given here";
         assert_eq!(differences(&given, &default), want);
         assert_eq!(differences(&given, &given), "they differ in what has no room in it");

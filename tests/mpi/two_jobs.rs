@@ -41,7 +41,7 @@ impl Host {
         Self::with(name, "true")
     }
 
-    /// A host of this name, and with mounts of its own, after `setup`, a command of the shell.
+    /// A host of this name in a separate mount namespace, after `setup`, a command of the shell.
     #[track_caller]
     fn with(name: &str, setup: &str) -> Option<Self> {
         let words = namespaces(&["--ipc", "--uts", "--mount"])?;

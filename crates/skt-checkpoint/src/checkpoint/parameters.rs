@@ -60,10 +60,10 @@ pub(crate) fn differences(theirs: &Parameters, ours: &Parameters) -> String {
         })
         .collect();
     // Other differences may follow from what only one of them is given.
-    let says_enough = |name: &str| !words.is_empty() && !name.starts_with(APPLICATION);
+    let is_explained = |name: &str| !words.is_empty() && !name.starts_with(APPLICATION);
     let missing: Vec<String> = ours
         .iter()
-        .filter(|(name, _)| !theirs.contains_key(*name) && !says_enough(name))
+        .filter(|(name, _)| !theirs.contains_key(*name) && !is_explained(name))
         .map(|(name, ours)| {
             format!("{name} not given there, or no room for it; {} here", cut_value(ours))
         })

@@ -373,14 +373,15 @@ impl ImageFolder {
         Ok(rivals)
     }
 
-    /// The numbers of all jobs with a record. What is no file is none.
+    /// The numbers of all jobs with a record. What is known to be no file is none.
     fn jobs(&self) -> io::Result<Vec<u64>> {
         let number = |name: &String| u64::from_str_radix(name.strip_prefix(PREFIX)?, 16).ok();
         let mut jobs: Vec<u64> = self.names()?.iter().filter_map(number).collect();
         jobs.retain(|number| {
-            let stat =
-                fstatat(&self.run, record_name(*number).as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
-            stat.is_ok_and(|stat| stat.st_mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits())
+            let name = record_name(*number);
+            let stat = fstatat(&self.run, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
+            let is_file = |mode| mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
+            stat.map_or(true, |stat| is_file(stat.st_mode))
         });
         Ok(jobs)
     }

@@ -123,7 +123,7 @@ fn unverified_line(unverified: &Unverified) -> String {
 /// The blocks of process columns of unequal rates, and what they cost: each rank has memory for the
 /// most blocks.
 fn blocks_line(spec: &TestSpec) -> Option<String> {
-    if spec.rates.is_empty() {
+    if spec.rates.is_empty() || spec.n == 0 {
         return None;
     }
     let (cols, blocks) = (spec.columns(), process_columns::blocks(spec));
@@ -680,6 +680,13 @@ mod tests {
             assert!(hint.contains("# unverified: process row 1"), "{hint}");
             assert!(!hints(residual, threshold, "abft").contains("# hint"));
         }
+    }
+
+    #[test]
+    fn an_empty_system_has_no_line_of_blocks() {
+        let spec = |n| TestSpec { n, q: 2, rates: vec![2.0, 1.0], ..record().spec };
+        assert_eq!(blocks_line(&spec(0)), None);
+        assert!(blocks_line(&spec(1000)).is_some());
     }
 
     #[test]

@@ -189,4 +189,7 @@ fn a_signal_that_a_library_has_taken_ends_the_time() {
     let text = words(&ended);
     assert!(text.contains("a library of this process keeps SIGUSR1 for itself"), "{text}");
     job.assert_nothing_is_left();
+    // Where nothing can be saved, the run ends.
+    let ended = self::job(2, "bare", "--n 1500 --ft none").within(&["env", &preload]).start(&[]);
+    assert_eq!(ended.code, Some(128 + Signal::SIGUSR1 as i32), "{}", ended.text);
 }

@@ -79,6 +79,14 @@ pub fn listen(last_message: Option<String>) {
     }
 }
 
+/// Makes the signals that ask to stop end this process, and SIGUSR1 too, as nothing can be saved.
+/// Libraries that MPI loads may have taken them.
+pub(crate) fn listen_unprotected() {
+    listen(None);
+    // SAFETY: the handler does only what is allowed in signal context.
+    unsafe { handle(Signal::SIGUSR1, handle_stop) };
+}
+
 /// Installs `handler` for a signal, unless that is ignored, as `nohup` does. A process begins
 /// without handlers, so one that is there is of a library, and is replaced: MPI loads drivers
 /// through hwloc, and LLVM, which some contain, takes SIGTERM, SIGINT and SIGUSR1 for itself.

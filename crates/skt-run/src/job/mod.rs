@@ -32,11 +32,11 @@ use std::fmt::Display;
 use skt_terms::exit::Exit;
 
 use crate::events::{ReportError, RunEvents, Silent};
-use crate::heartbeat;
 use crate::power::JobPower;
 use crate::power::meter::Meter;
 use crate::protect::{self, Settings};
 use crate::record::{Counts, RunFacts};
+use crate::{grace, heartbeat};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::{Comm, CommError, collect};
 use skt_config::RunSpec;
@@ -109,6 +109,8 @@ pub fn run<C: Comm>(
             warnings::print(&time_warnings(settings));
             warnings::print(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
         }
+    } else {
+        grace::listen_unprotected();
     }
     let mut tests = Tests::new(spec, settings, &setup, events);
     (tests.lost_at, tests.rank_in_run) = (options.lost_at, options.rank_in_run.clone());

@@ -214,11 +214,18 @@ impl Auto<'_> {
         let places: Vec<Result<Place, String>> = collect::all_gather_json(self.comm, &place)?;
         let first = self.on_rank0(|| self.first(places))?;
         let Some((base, shares)) = first else { return Ok(Exit::BadInput) };
-        let Some(tuned) = self.tune(&base)? else { return Ok(Exit::BadInput) };
-        let Some(short) = self.measure(&tuned)? else { return Ok(Exit::BadInput) };
+        let tuned = match self.tune(&base)? {
+            Ok(tuned) => tuned,
+            Err(exit) => return Ok(exit),
+        };
+        let short = match self.measure(&tuned)? {
+            Ok(short) => short,
+            Err(exit) => return Ok(exit),
+        };
         let n = self.longer(&tuned, &shares, &short)?;
-        let Some(longer) = self.measure(&RunSpec { n: vec![n], ..tuned.clone() })? else {
-            return Ok(Exit::BadInput);
+        let longer = match self.measure(&RunSpec { n: vec![n], ..tuned.clone() })? {
+            Ok(longer) => longer,
+            Err(exit) => return Ok(exit),
         };
         let costs = || Costs::by(&tuned, &short, &longer);
         let chosen = self.on_rank0(|| self.choose(&tuned, &shares, &costs()))?;
@@ -283,8 +290,9 @@ impl Auto<'_> {
         Ok((RunSpec { blas: Some(self.args.blas.clone()), ..spec }, shares))
     }
 
-    /// Tunes the parameters of `base`. The run of a trial with the chosen values.
-    fn tune(&self, base: &RunSpec) -> Result<Option<RunSpec>, JobError> {
+    /// Tunes the parameters of `base`. The run of a trial with the chosen values, or how the job
+    /// ends, whose reason is printed.
+    fn tune(&self, base: &RunSpec) -> Result<Result<RunSpec, Exit>, JobError> {
         let parameters = Parameter::all_of(&base.tests()[0]).collect();
         let budget_seconds = self.args.tuning_seconds();
         let task = TuningTask { base: base.clone(), parameters, n: None, budget_seconds };
@@ -297,6 +305,7 @@ impl Auto<'_> {
             &self.options(),
             &mut RunOutput::new(OutputOptions::default(), self.args.progress.progress()),
         );
+        let mut exit = Exit::BadInput;
         let tuned = match tuned {
             Ok(tuning) => tuning.map(|tuning| {
                 print_choices(&tuning);
@@ -313,13 +322,13 @@ impl Auto<'_> {
                 }
                 None
             }
-            Err(error @ TuneError::Job(_)) => return tune::give_up(self.comm, error).map(|_| None),
+            Err(error @ TuneError::Job(_)) => return tune::give_up(self.comm, error).map(Err),
             Err(error) => {
-                tune::give_up(self.comm, error)?;
+                exit = tune::give_up(self.comm, error)?;
                 None
             }
         };
-        Ok(collect::broadcast_json(self.comm, &tuned, 0)?)
+        Ok(collect::broadcast_json(self.comm, &tuned, 0)?.ok_or(exit))
     }
 
     fn options(&self) -> JobOptions {
@@ -327,20 +336,29 @@ impl Auto<'_> {
         JobOptions { blas: self.blas.clone(), mpi_library, ..JobOptions::default() }
     }
 
-    /// Runs `spec` without a report; `None` if that fails, and its reason is printed.
-    fn measure(&self, spec: &RunSpec) -> Result<Option<Measured>, JobError> {
+    /// Runs `spec` without a report. The error is how the job ends, whose reason is printed.
+    fn measure(&self, spec: &RunSpec) -> Result<Result<Measured, Exit>, JobError> {
         let began = Instant::now();
         let mut last = LastTest::default();
         let ran = job::run(self.comm, spec, &trial_settings(spec), &self.options(), &mut last);
         match ran {
             Ok(done) if done.exit == Exit::Passed => {}
-            Ok(_) => return Ok(None),
+            Ok(done) => {
+                if done.exit == Exit::ResidualFailed && self.comm.rank() == 0 {
+                    messages::print(format_args!(
+                        "error: FAILED: the residual of a run of N = {} to measure the rate; \
+                         `skt-hpl screen` compares the ranks' numbers",
+                        spec.n[0]
+                    ));
+                }
+                return Ok(Err(done.exit));
+            }
             // The others wait for this rank, or for one that is gone: all must end.
-            Err(error) => return tune::give_up(self.comm, error.into()).map(|_| None),
+            Err(error) => return tune::give_up(self.comm, error.into()).map(Err),
         }
         let timed_seconds = last.0.map_or(0.0, |test| test.time_seconds);
         let seconds = began.elapsed().as_secs_f64();
-        Ok(Some(Measured { n: spec.n[0], seconds, timed_seconds }))
+        Ok(Ok(Measured { n: spec.n[0], seconds, timed_seconds }))
     }
 
     /// The order of the longer of the short runs, on all ranks.

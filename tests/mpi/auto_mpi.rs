@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::mpirun::{self, Ended};
+use crate::planted_blas::planted;
 use skt_config::{Format, RunSpec, parse};
 use tempfile::TempDir;
 
@@ -77,6 +78,14 @@ fn auto_refuses_what_it_cannot_do() {
     let refused = run(folder.path(), 1, "auto --blas linked --force").expect(2);
     assert!(refused.err.contains("HPL.dat") && refused.err.contains("Is a directory"));
     assert!(!refused.err.contains("auto: "), "{}", refused.err);
+
+    let library =
+        planted("planted_auto_wrong_late", "#define FAULT_IS \"is wrong in large calls\"");
+    let flags = format!("auto --time 12s --force --blas {}", library.display());
+    fs::remove_dir(folder.path().join("HPL.dat")).unwrap();
+    let failed = run(folder.path(), 1, &flags).expect(1);
+    assert!(failed.err.contains("error: FAILED: "), "{}", failed.err);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
 }
 
 #[test]

@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, openat};
-use nix::sys::stat::{Mode, SFlag, fstatat, mkdirat};
+use nix::sys::stat::{FileStat, Mode, SFlag, fstatat, mkdirat};
 use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
@@ -81,6 +81,10 @@ fn refused(path: &Path, what: &str) -> io::Error {
 fn open_folder<F: AsFd>(parent: F, name: &OsStr) -> io::Result<OwnedFd> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(openat(parent, name, flags, Mode::empty())?)
+}
+
+fn file_type(stat: &FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT
 }
 
 /// Adds the path to an error.
@@ -158,8 +162,7 @@ impl ImageFolder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 let stat = fstatat(above, name, AtFlags::AT_SYMLINK_NOFOLLOW);
-                let kind = |mode| SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
-                return match stat.map(|stat| (stat.st_uid == own, kind(stat.st_mode))) {
+                return match stat.map(|stat| (stat.st_uid == own, file_type(&stat))) {
                     // Another user can give a file of this user a second name.
                     Ok((false, _) | (true, SFlag::S_IFREG)) | Err(Errno::ENOENT) => Ok(None),
                     Ok((true, SFlag::S_IFLNK)) => Err(refused(&path, "is a link, not a folder")),

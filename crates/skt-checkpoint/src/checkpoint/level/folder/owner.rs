@@ -40,7 +40,7 @@ use skt_host::process::{self, Liveness, ProcessId};
 use skt_host::wait_clock::WaitClock;
 use skt_host::{launcher_rank, messages};
 
-use super::{ImageFolder, Remover, at, folders_of, remove_empty};
+use super::{ImageFolder, Remover, at, file_type, folders_of, remove_empty};
 use skt_store::segments::{Plain, Process};
 
 /// The prefix of the names of records; the rest is the number of the job.
@@ -380,8 +380,7 @@ impl ImageFolder {
         jobs.retain(|number| {
             let name = record_name(*number);
             let stat = fstatat(&self.run, name.as_str(), AtFlags::AT_SYMLINK_NOFOLLOW);
-            let is_file = |mode| mode & SFlag::S_IFMT.bits() == SFlag::S_IFREG.bits();
-            stat.map_or(true, |stat| is_file(stat.st_mode))
+            stat.map_or(true, |stat| file_type(&stat) == SFlag::S_IFREG)
         });
         Ok(jobs)
     }

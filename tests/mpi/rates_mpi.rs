@@ -59,6 +59,10 @@ fn measured_rates_are_kept_by_restarts() {
     let ended = killed.start(&["--rates", "auto", "--inject", "1@encode:epoch=4"]);
     let first = rates_line(&ended.text).expect("rates").to_owned();
     assert!(!ended.ok && first.contains(": auto: "), "{}", ended.text);
+    let mut larger = Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), 3, "rates-auto", FLAGS);
+    larger.flags.iter_mut().filter(|flag| *flag == "2").for_each(|q| *q = "3".to_owned());
+    let refused = larger.start(&["--rates", "auto"]);
+    assert!(!refused.ok && refused.text.contains("application: q 2 there, 3"), "{}", refused.text);
     let again = killed.start(&["--rates", "auto"]);
     assert!(again.ok && again.text.contains("# restart: from checkpoint 3"), "{}", again.text);
     assert_eq!(rates_line(&again.text), Some(first.as_str()), "{}", again.text);

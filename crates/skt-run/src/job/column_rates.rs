@@ -37,7 +37,9 @@ pub(super) fn settle<C: Comm>(
     if !are_measured(spec) {
         return Ok((spec.clone(), None));
     }
-    if let Some(kept) = kept {
+    // A run that began without rates, or with fewer ranks, has none for these: its data is compared
+    // with those of this start, and refused by their name.
+    if let Some(kept) = kept.filter(|kept| kept.rates.len() >= spec.max_ranks()) {
         return Ok((with_rates(spec, RateSource::Measured(kept.rates.clone())), None));
     }
     let (mut last, mut samples) = (first, 1);
@@ -113,6 +115,14 @@ mod tests {
 
     /// What two ranks with these samples settle on, how many of them they take, and the warning.
     fn settled(samples: [&[f64]; 2]) -> (Vec<f64>, usize, Option<String>) {
+        settled_after(None, samples)
+    }
+
+    fn settled_after(
+        kept: Option<Vec<u32>>,
+        samples: [&[f64]; 2],
+    ) -> (Vec<f64>, usize, Option<String>) {
+        let kept = kept.map(|rates| Chosen { rates, ..Chosen::default() });
         let text = b"n = 100\nnb = 8\np = 1\nq = 2\nrates = \"auto\"\n";
         let spec = parse(text, "t", Format::Toml, false).unwrap().spec;
         let mut ranks = threads::run(2, |world| {
@@ -124,7 +134,7 @@ mod tests {
                 assert_eq!(longer, times);
                 Ok(left.next().expect("no more are taken"))
             };
-            let (spec, warning) = settle(&world, &spec, None, first, measure)?;
+            let (spec, warning) = settle(&world, &spec, kept.as_ref(), first, measure)?;
             let taken = samples[world.rank()].len() - left.len();
             Ok::<_, JobError>((spec.tests().remove(0).rates, taken, warning))
         });
@@ -135,6 +145,21 @@ mod tests {
     fn two_samples_that_agree_are_enough() {
         assert_eq!(settled([&[50.0, 50.5], &[25.0, 25.1]]), (vec![1.0, 0.5], 2, None));
         assert_eq!(settled([&[50.0, 50.5], &[50.1, 49.9]]), (vec![], 2, None));
+    }
+
+    #[test]
+    fn kept_rates_of_too_few_ranks_are_not_used() {
+        let samples: [&[f64]; 2] = [&[50.0, 50.5], &[25.0, 25.1]];
+        for (kept, want, taken) in [
+            (vec![64, 64], vec![], 1),
+            (vec![64, 16, 64], vec![1.0, 0.25], 1),
+            // The run began with one rank, or without rates.
+            (vec![64], vec![1.0, 0.5], 2),
+            (vec![], vec![1.0, 0.5], 2),
+        ] {
+            let settled = settled_after(Some(kept.clone()), samples);
+            assert_eq!(settled, (want, taken, None), "{kept:?}");
+        }
     }
 
     /// Something else has the core of a rank for its first sample.

@@ -15,6 +15,7 @@
 //! | [`program`], [`starter`] | files of programs; the flags of launchers |
 //! | [`messages`] | messages on standard error |
 //! | [`outfile`] | files in folders that others may write to |
+//! | [`infile`] | files that a user names, to be read |
 //! | [`streams`] | whether standard output or standard error was closed before the start |
 //! | [`vectors`] | the vector instructions that have kernels |
 //! | [`clock`] | points in time, as numbers and as text |
@@ -33,6 +34,7 @@ pub mod counters;
 pub mod each;
 pub mod helper_cores;
 pub mod host;
+pub mod infile;
 pub mod launcher_rank;
 pub mod memory;
 pub mod messages;

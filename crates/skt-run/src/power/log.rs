@@ -1,10 +1,12 @@
 //! The readings of a meter of the site: lines with a time and watts.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 
+use skt_host::infile;
 use skt_terms::shown::shown;
+use skt_terms::units;
 
 use super::curve::{Curve, LONGEST_BETWEEN, PowerPiece};
 use super::meter_lines::{MeterLines, MeterReading};
@@ -16,6 +18,8 @@ use crate::record::energy::{EnergyReading, METER};
 const TOLERANCE: f64 = 0.01;
 /// More than any site takes.
 const WATTS_MAX: f64 = 1e9;
+/// The longest line of a file, in bytes: a header may name all nodes.
+const LONGEST_LINE: u64 = 1 << 20;
 
 /// How the lines of a meter are read.
 #[derive(Debug, Clone, Default)]
@@ -51,6 +55,43 @@ struct SensorLog {
     /// Whether a line since the last reading was wrong: power around it is unknown.
     is_cut: bool,
     groups: Groups,
+    /// One for each column.
+    growth: Vec<Growth>,
+}
+
+/// How the readings of a column grow.
+#[derive(Debug)]
+struct Growth {
+    /// The time and the value of the first reading, and of the last.
+    first: [f64; 2],
+    last: [f64; 2],
+    rises: usize,
+    has_fallen: bool,
+    /// The integral over time of what is above the first value.
+    area: f64,
+}
+
+impl Growth {
+    fn new(seconds: f64, value: f64) -> Self {
+        let first = [seconds, value];
+        Self { first, last: first, rises: 0, has_fallen: false, area: 0.0 }
+    }
+
+    fn add(&mut self, seconds: f64, value: f64) {
+        let ([_, first], [before, last]) = (self.first, self.last);
+        self.rises += usize::from(value > last);
+        self.has_fallen |= value < last;
+        self.area += 0.5 * (last - first + value - first) * (seconds - before);
+        self.last = [seconds, value];
+    }
+
+    /// Whether the readings never fall, and rise during the whole time, as those of a counter. The
+    /// mean of a power that rises to its level, or at last, is near an end of its range.
+    fn is_of_counter(&self) -> bool {
+        let ([from, first], [to, last]) = (self.first, self.last);
+        let mean = self.area / (to - from) / (last - first);
+        self.rises > 1 && !self.has_fallen && (0.25..0.75).contains(&mean)
+    }
 }
 
 /// Groups of readings that are close together in time, as of several sensors without names.
@@ -85,7 +126,8 @@ impl Groups {
 }
 
 impl SensorLog {
-    fn add(&mut self, seconds: f64, watts: f64) -> Result<(), &'static str> {
+    fn add(&mut self, seconds: f64, columns: &[f64]) -> Result<(), &'static str> {
+        let watts: f64 = columns.iter().sum();
         let is_cut = std::mem::take(&mut self.is_cut);
         if let Some((before, last_watts)) = self.last {
             let between = seconds - before;
@@ -99,6 +141,12 @@ impl SensorLog {
             self.groups.add(between);
         }
         self.last = Some((seconds, watts));
+        if self.growth.is_empty() {
+            self.growth = columns.iter().map(|value| Growth::new(seconds, *value)).collect();
+        }
+        for (growth, value) in self.growth.iter_mut().zip(columns) {
+            growth.add(seconds, *value);
+        }
         Ok(())
     }
 }
@@ -136,7 +184,7 @@ impl PowerLog {
             self.missing += 1;
             return Ok(());
         };
-        if !(0.0..=WATTS_MAX).contains(&watts) || !seconds.is_finite() {
+        if !(0.0..=WATTS_MAX).contains(&watts.iter().sum()) || !seconds.is_finite() {
             return Err("this is no power in watts".to_owned());
         }
         let is_other = !self.sensors.is_empty() && !self.sensors.contains_key(&reading.sensor);
@@ -155,7 +203,7 @@ impl PowerLog {
         }
         let sensor = self.sensors.entry(reading.sensor).or_default();
         let before = sensor.last;
-        sensor.add(seconds, watts)?;
+        sensor.add(seconds, &watts)?;
         if let Some((before, _)) = before {
             let between = seconds - before;
             self.longest_between = Some(self.longest_between.unwrap_or(0.0).max(between));
@@ -194,11 +242,27 @@ impl PowerLog {
         ))
     }
 
+    /// What is wrong if a column is a counter of energy.
+    fn counter(&self) -> Option<String> {
+        // A BMC prints its watts as such.
+        let names = self.lines.columns()?.power_names();
+        let mut all = self.sensors.values().flat_map(|sensor| sensor.growth.iter().enumerate());
+        let (index, growth) = all.find(|(_, growth)| growth.is_of_counter())?;
+        Some(format!(
+            "column {} only grows, from {} to {}, as a counter of energy does, and readings of \
+             power are needed",
+            names.get(index).map_or("2".to_owned(), |name| format!("`{}`", shown(name))),
+            growth.first[1],
+            growth.last[1]
+        ))
+    }
+
     /// The energy of a test of `seconds` seconds that ended at `end`, as far as it is known; `None`
     /// if nothing is. `covers` describes what the meter covers.
     ///
     /// # Errors
-    /// Several sensors without names seem to have written the readings.
+    /// Several sensors without names seem to have written the readings, or a column is a counter of
+    /// energy.
     pub(crate) fn over(
         &self,
         end: f64,
@@ -212,6 +276,9 @@ impl PowerLog {
                  one reading for each time"
                     .to_owned(),
             );
+        }
+        if let Some(why) = self.counter() {
+            return Err(why);
         }
         let of_sensor = |sensor: &SensorLog| sensor.curve.reading(end, seconds, METER, covers);
         let readings: Option<Vec<_>> = self.sensors.values().map(of_sensor).collect();
@@ -234,9 +301,9 @@ impl LogFile {
     /// reading.
     pub fn read(path: &Path, settings: LogSettings) -> Result<Self, String> {
         let name = path.display().to_string();
-        let text = fs::read_to_string(path)
+        let log = infile::open(path)
             .map_err(|why| format!("cannot read the power log '{name}': {why}"))?;
-        let log = parse(&text, settings).map_err(|why| format!("'{name}', {why}"))?;
+        let log = parse(BufReader::new(log), settings).map_err(|why| format!("'{name}', {why}"))?;
         if log.span.is_none() {
             return Err(format!(
                 "'{name}' has no reading: a line is a time and a power, e.g. `1700000000.5,412.5`"
@@ -286,12 +353,22 @@ impl LogFile {
     }
 }
 
-/// Reads the text of a log, which may have no reading. An error has the number of the line.
-fn parse(text: &str, settings: LogSettings) -> Result<PowerLog, String> {
-    // Programs of Windows mark text as UTF-8 so.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut log = PowerLog::new(settings);
-    for (number, line) in (1..).zip(text.lines()) {
+/// Reads a log line by line, of which none may be a reading. An error has the number of the line.
+fn parse(mut text: impl BufRead, settings: LogSettings) -> Result<PowerLog, String> {
+    let (mut log, mut bytes) = (PowerLog::new(settings), Vec::new());
+    for number in 1.. {
+        bytes.clear();
+        let read = text.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut bytes);
+        let read = read.map_err(|why| format!("line {number}: {why}"))?;
+        if read as u64 == LONGEST_LINE {
+            return Err(format!("line {number}: longer than {}", units::bytes(LONGEST_LINE)));
+        }
+        if read == 0 {
+            break;
+        }
+        let line = String::from_utf8_lossy(&bytes);
+        // Programs of Windows mark text as UTF-8 so.
+        let line = line.strip_prefix('\u{feff}').filter(|_| number == 1).unwrap_or(&line);
         log.read(line).map_err(|why| format!("line {number}, {why}"))?;
     }
     Ok(log)
@@ -299,6 +376,8 @@ fn parse(text: &str, settings: LogSettings) -> Result<PowerLog, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use proptest::prelude::*;
 
     use super::*;
@@ -314,9 +393,10 @@ mod tests {
         file_with(text, LogSettings { offset_seconds, ..LogSettings::default() })
     }
 
-    /// Power rises by 10 W a second from 1000 W at the time 5000 of the meter.
+    /// Power rises by 10 W a second from 1000 W at the time 5000 of the meter, and ends with 0 W.
     fn log(seconds: usize) -> String {
-        let line = |second: usize| format!("{}, {}\n", 5000 + second, 1000 + 10 * second);
+        let watts = |second: usize| if second + 1 < seconds { 1000 + 10 * second } else { 0 };
+        let line = |second: usize| format!("{}, {}\n", 5000 + second, watts(second));
         "# Acme meter 3\ntime,power\n".to_owned() + &(0..seconds).map(line).collect::<String>()
     }
 
@@ -442,12 +522,52 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_column_that_only_grows_is_a_counter_of_energy() {
+        let of = |text: &str, columns: &[&str]| {
+            let columns = columns.iter().map(|&name| name.to_owned()).collect();
+            four_seconds(text, LogSettings { columns, ..LogSettings::default() })
+        };
+        let log = |watts: &[f64]| -> String {
+            let times = (0..watts.len()).map(|it| 4.0 * it as f64 / (watts.len() - 1) as f64);
+            times.zip(watts).map(|(time, watts)| format!("{time} {watts}\n")).collect()
+        };
+        let joules = log(&[4_582_913.0, 4_583_215.0, 4_583_517.0]);
+        let why = of(&joules, &[]).unwrap_err();
+        let want = "log.csv' column 2 only grows, from 4582913 to 4583517, as a counter of energy";
+        assert!(why.contains(want), "{why}");
+        // In watt hours, from zero, and before a node computes.
+        for watts in [
+            &[7.0, 7.0, 7.0, 8.0, 8.0, 8.0, 9.0, 9.0, 9.0][..],
+            &[0.0, 300.0, 600.0, 900.0],
+            &[500.0, 600.0, 700.0, 800.0, 900.0, 1000.0, 1500.0, 2000.0],
+        ] {
+            assert!(of(&log(watts), &[]).is_err(), "{watts:?}");
+        }
+        for watts in [
+            &[300.0; 9][..],
+            &[300.0, 300.0, 301.0, 301.0],
+            &[100.0, 250.0, 300.0, 300.0, 300.0],
+            &[100.0, 200.0, 250.0, 275.0, 288.0, 294.0, 297.0, 299.0, 300.0],
+            &[100.0, 100.0, 100.0, 100.0, 100.0, 200.0, 300.0],
+            &[300.0, 301.0, 302.0, 303.0, 302.0],
+        ] {
+            assert!(of(&log(watts), &[]).is_ok(), "{watts:?}");
+        }
+        let line = |it: u32| format!("{it},{},{}\n", 300 + it % 2, 1_750_000 + it / 2);
+        let of_pdu = "time,a,b\n".to_owned() + &(0..9).map(line).collect::<String>();
+        assert!(of(&of_pdu, &["a"]).is_ok());
+        assert!(of("time,energy meter [W]\n0,300\n4,300\n", &["energy meter"]).is_ok());
+        let why = of(&of_pdu, &["a", "b"]).unwrap_err();
+        assert!(why.contains("column `b` only grows, from 1750000 to 1750004"), "{why}");
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
 
         #[test]
         fn any_text_is_a_log_or_an_error(text in "(\\PC{0,8}|[0-9.,; e+-]{0,12}\n){0,12}") {
-            if let Ok(log) = parse(&text, LogSettings::default()) {
+            if let Ok(log) = parse(text.as_bytes(), LogSettings::default()) {
                 let _ = log.over(10.0, 5.0, "all");
             }
         }

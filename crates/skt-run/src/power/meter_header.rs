@@ -4,7 +4,7 @@ use skt_terms::shown::shown;
 
 use super::meter_text::{FORM, Field, LineError, Separator, fields, header_separator};
 use super::meter_time::seconds_of;
-use super::quantity::{is_blank, watts_of};
+use super::quantity::{is_blank, is_of_energy, watts_of};
 
 /// The form of a header, for messages.
 const HEADER: &str = "a header names the columns `time` and `power`, e.g. `time,power [kW],volts`; \
@@ -162,6 +162,10 @@ impl Columns {
             [] => recognized_power(&fields)?.into_iter().collect(),
             _ => chosen_powers(&fields, chosen)?,
         };
+        if let ([], Some(field)) = (&columns.powers[..], fields.iter().find(|it| names_energy(it)))
+        {
+            return Err(field.energy());
+        }
         let lower = |index: usize| name_and_unit(fields[index].text).0.to_ascii_lowercase();
         let of_gpus = columns.sensors.iter().any(|&index| lower(index).starts_with("gpu"));
         let is_of_accelerators = |power: &PowerColumn| {
@@ -192,11 +196,11 @@ fn bad(field: &Field<'_>, what: &str) -> LineError {
 fn recognized_power(fields: &[Field<'_>]) -> Result<Option<PowerColumn>, LineError> {
     let mut found = None;
     for (index, field) in fields.iter().enumerate() {
-        let (name, unit) = name_and_unit(field.text);
+        let (name, _) = name_and_unit(field.text);
         if !POWERS.contains(&name.to_ascii_lowercase().as_str()) {
             continue;
         }
-        let unit_watts = known_unit(name, unit).map_err(|what| bad(field, what))?;
+        let unit_watts = known_unit(field)?;
         if found.is_some() {
             let what = "a second column of power; --power-column chooses one, or several to add";
             return Err(bad(field, what));
@@ -219,18 +223,28 @@ fn chosen_powers(fields: &[Field<'_>], names: &[String]) -> Result<Vec<PowerColu
             let what = format!("not one column has the name `{}` (--power-column)", shown(wanted));
             return Err(LineError { column: 1, what });
         };
-        let (name, unit) = name_and_unit(fields[index].text);
-        let unit_watts = known_unit(name, unit).map_err(|what| bad(&fields[index], what))?;
+        let unit_watts = known_unit(&fields[index])?;
         Ok(PowerColumn { index, unit_watts, needs_unit: false })
     };
     names.iter().map(column).collect()
 }
 
+/// Whether a column has energy, by its unit or, without one, its name.
+fn names_energy(field: &Field<'_>) -> bool {
+    let (name, unit) = name_and_unit(field.text);
+    unit.map_or_else(|| name.to_ascii_lowercase().contains("energy"), is_of_energy)
+}
+
 /// Watts of a column's unit: that after its name, or that within its name.
-fn known_unit(name: &str, unit: Option<&str>) -> Result<Option<f64>, &'static str> {
+fn known_unit(field: &Field<'_>) -> Result<Option<f64>, LineError> {
+    let (name, unit) = name_and_unit(field.text);
     let in_name = name.to_ascii_lowercase();
     match unit {
-        Some(unit) => watts_of(unit).map(Some).ok_or("the unit of power is W, kW, mW or MW"),
+        _ if names_energy(field) => Err(field.energy()),
+        Some(unit) => {
+            let watts = watts_of(unit).map(Some);
+            watts.ok_or_else(|| bad(field, "the unit of power is W, kW, mW or MW"))
+        }
         // amd-smi writes watts, and has no unit.
         None if in_name.ends_with("watt") || in_name.ends_with("watts") || in_name == AMD_SMI => {
             Ok(Some(1.0))
@@ -245,7 +259,8 @@ fn name_and_unit(text: &str) -> (&str, Option<&str>) {
         return ("power", Some(text));
     }
     let within = |open: char, close: char| text.strip_suffix(close)?.split_once(open);
-    let is_unit = |unit: &str| seconds_of(unit).is_some() || watts_of(unit).is_some();
+    let is_unit =
+        |unit: &str| seconds_of(unit).is_some() || watts_of(unit).is_some() || is_of_energy(unit);
     let at_end = || text.rsplit_once([' ', '_']).filter(|(_, unit)| is_unit(unit));
     match within('[', ']').or_else(|| within('(', ')')).or_else(at_end) {
         Some((name, unit)) => (name.trim_end_matches(is_blank), Some(unit)),

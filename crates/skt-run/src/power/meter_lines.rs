@@ -10,15 +10,15 @@ use super::bmc_lines::{self, BmcLines};
 use super::meter_header::{Columns, PowerColumn};
 use super::meter_text::{FORM, Field, LineError, Separator, fields, separator};
 use super::meter_time::{TimeForm, unix_seconds};
-use super::quantity::{Power, is_blank, power};
+use super::quantity::{Power, is_blank, is_of_energy, number_and_unit, power};
 
 /// A line with a time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MeterReading {
     /// Since 1970, by the clock of the meter.
     pub seconds: f64,
-    /// `None` if the meter had no reading.
-    pub watts: Option<f64>,
+    /// The watts of each column of power; `None` if the meter had no reading.
+    pub watts: Option<Vec<f64>>,
     /// The name of the sensor; empty if the lines have none.
     pub sensor: String,
 }
@@ -67,7 +67,7 @@ impl MeterLines {
             let reading = self.bmc.get_or_insert_default().read(line)?;
             return Ok(reading.map(|(seconds, watts)| MeterReading {
                 seconds,
-                watts: Some(watts),
+                watts: Some(vec![watts]),
                 sensor: String::new(),
             }));
         }
@@ -101,18 +101,20 @@ fn reading(line: &str, columns: &Columns) -> Result<MeterReading, LineError> {
     let separator = columns.separator.unwrap_or_else(|| separator(line));
     let fields = fields(line, separator);
     if fields.len() != columns.count {
+        let energy = fields.iter().find(|field| is_of_energy(field.text));
+        if let Some(field) = energy {
+            return Err(field.energy());
+        }
         let column = fields.get(columns.count).map_or(line.chars().count() + 1, |it| it.column);
         let what =
             format!("{} in place of {}; {FORM}", counted(fields.len(), "field"), columns.count);
         return Err(LineError { column, what });
     }
     let seconds = time(&fields, columns, separator)?;
-    let mut watts = Some(0.0);
-    for column in &columns.powers {
-        let of_column = watts_in(&fields[column.index], column, separator)?;
-        watts = watts.zip(of_column).map(|(sum, watts)| sum + watts);
-    }
+    let of_column = |column: &PowerColumn| watts_in(&fields[column.index], column, separator);
+    let watts: Vec<Option<f64>> = columns.powers.iter().map(of_column).collect::<Result<_, _>>()?;
     let sensor: Vec<&str> = columns.sensors.iter().map(|&index| fields[index].text).collect();
+    let watts = watts.into_iter().collect();
     Ok(MeterReading { seconds, watts, sensor: sensor.join(" ") })
 }
 
@@ -141,6 +143,7 @@ fn watts_in(
     let (number, unit_watts) = match power(field.text, separator.leaves_commas()) {
         Some(Power::Missing) => return Ok(None),
         Some(Power::Number(number, unit_watts)) => (number, unit_watts),
+        None if is_of_energy(number_and_unit(field.text).1) => return Err(field.energy()),
         None => {
             let shown = shown(field.text);
             return error(format!("`{shown}` is no power in W, kW, mW or MW; {FORM}"));
@@ -169,7 +172,7 @@ mod tests {
         let mut last = None;
         for (line, text) in (1..).zip(text.lines()) {
             let reading = lines.read(text).map_err(|why| (line, why.column, why.what))?;
-            last = reading.and_then(|it| Some((it.seconds, it.watts?))).or(last);
+            last = reading.and_then(|it| Some((it.seconds, it.watts?.iter().sum()))).or(last);
         }
         Ok(last)
     }
@@ -289,6 +292,14 @@ mod tests {
             ("Acme meter 3\ntime,power", 1, 1, "neither a reading nor a header"),
             ("time,power\ntime,watts", 2, 1, "`time` is no time"),
             ("5,412\ntime,power", 2, 1, "is no time"),
+            ("5,302 J", 1, 3, "`302 J` is energy, and readings of power are needed"),
+            ("5 302 kJ", 1, 3, "`302 kJ` is energy"),
+            ("5,0.302 kWh", 1, 3, "`0.302 kWh` is energy"),
+            ("5,302.15,Joules,power/energy-pkg/", 1, 10, "`Joules` is energy"),
+            ("time,power [J]\n5,302", 1, 6, "`power [J]` is energy"),
+            ("time energy_uj\n5 302", 1, 6, "`energy_uj` is energy"),
+            ("Time_Of_Day_Seconds Pkg_J\n5 302", 1, 21, "`Pkg_J` is energy"),
+            ("time,Energy\n5,302", 1, 6, "`Energy` is energy"),
             ("time,power\n5,412,5", 2, 7, "3 fields in place of 2"),
             ("time;power\n5,412", 2, 6, "1 field in place of 2"),
             ("time,watts,volts\n5,412", 2, 6, "2 fields in place of 3"),
@@ -373,7 +384,7 @@ mod tests {
             let watts = f64::from(milliwatts) / 1e3;
             let line = format!("{time}{mark}{}{unit}", watts);
             let reading = MeterLines::default().read(&line).unwrap().unwrap();
-            let (seconds, read) = (reading.seconds, reading.watts.unwrap());
+            let (seconds, read) = (reading.seconds, reading.watts.unwrap()[0]);
             prop_assert_eq!(seconds, f64::from(time));
             prop_assert_eq!(read, if kilo { watts * 1000.0 } else { watts });
         }

@@ -1,6 +1,7 @@
 //! The fields of a line, and what can be wrong with one.
 
-use super::quantity::{is_blank, watts_of};
+use super::quantity::{is_blank, is_of_energy, watts_of};
+use skt_terms::shown::shown;
 
 /// The form of a reading, for messages.
 pub(super) const FORM: &str = "a reading is a time and a power: `1700000000.5 412.5`, \
@@ -22,6 +23,17 @@ pub(super) struct Field<'a> {
     pub text: &'a str,
     /// The place of the first character, from 1.
     pub column: usize,
+}
+
+impl Field<'_> {
+    /// The error that this field is, or names, energy.
+    pub(crate) fn energy(&self) -> LineError {
+        let what = format!(
+            "`{}` is energy, and readings of power are needed, in W, kW, mW or MW",
+            shown(self.text)
+        );
+        LineError { column: self.column, what }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +93,8 @@ fn is_part(before: &str, word: &str) -> bool {
     let is_zone = before.contains(':')
         && (word.starts_with(['+', '-']) || ["AM", "PM", "UTC", "GMT"].contains(&word));
     // A word such as `watts` is the name of a column, too.
-    let is_unit = watts_of(word).is_some() && (has_digit(before) || word.len() <= 2);
+    let is_unit =
+        (watts_of(word).is_some() || is_of_energy(word)) && (has_digit(before) || word.len() <= 2);
     is_time_of_day || is_zone || is_unit || word.starts_with(['[', '('])
 }
 

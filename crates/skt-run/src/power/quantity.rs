@@ -15,6 +15,13 @@ pub(super) fn is_blank(c: char) -> bool {
     c == ' ' || c == '\t'
 }
 
+/// Whether this is a unit of energy: J, kJ, Joules, Wh, kWh.
+pub(super) fn is_of_energy(unit: &str) -> bool {
+    let unit = unit.to_lowercase();
+    let without_prefix = unit.strip_prefix(['k', 'm', 'g', 'u', 'µ', 'n']).unwrap_or(&unit);
+    ["j", "wh"].contains(&without_prefix) || unit.contains("joule")
+}
+
 pub(super) fn watts_of(unit: &str) -> Option<f64> {
     let any_case = UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit));
     let exact = || EXACT_UNITS.iter().find(|(name, _)| *name == unit);
@@ -40,16 +47,22 @@ pub(super) enum Power {
     Number(f64, Option<f64>),
 }
 
+/// The number at the beginning of a text, and the unit after it.
+pub(super) fn number_and_unit(text: &str) -> (&str, &str) {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
+    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    (digits, unit.trim_start_matches(is_blank))
+}
+
 /// Reads a power; `None` if the text is none.
 pub(super) fn power(text: &str, has_commas: bool) -> Option<Power> {
     let is_in_brackets = text.starts_with('[') && text.ends_with(']');
     if is_in_brackets || NO_READINGS.iter().any(|no| no.eq_ignore_ascii_case(text)) {
         return Some(Power::Missing);
     }
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != ',');
-    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let (digits, unit) = number_and_unit(text);
     let number = number(digits, has_commas)?;
-    match unit.trim_start_matches(is_blank) {
+    match unit {
         "" => Some(Power::Number(number, None)),
         unit => Some(Power::Number(number, Some(watts_of(unit)?))),
     }

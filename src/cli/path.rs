@@ -2,7 +2,6 @@
 //! and which changes would make it faster.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -14,6 +13,7 @@ use super::tool_error::ToolError;
 use crate::report::output;
 use crate::report::{self, reader};
 use skt_config::{Bcast, Swap};
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::messages;
 use skt_model::path::{
     Changes, Machine, MeasuredTest, Part, Prediction, RunParams, closed, fit, measured, predict,
@@ -210,7 +210,7 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, ToolError> {
 pub(super) fn read_machine(path: Option<&Path>) -> Result<Machine, ToolError> {
     let Some(path) = path else { return Ok(Machine::ZEN4_CORE) };
     let file = path.display().to_string();
-    let text = fs::read_to_string(path).map_err(ToolError::file("read", path))?;
+    let text = infile::read_text(path, LIST_BYTES_MAX).map_err(ToolError::file("read", path))?;
     reader::from_json(&text).map_err(|error| {
         ToolError::Usage(format!("'{file}' is no machine as --save-machine writes it: {error}"))
     })

@@ -4,8 +4,8 @@
 //! versions can be compared.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::PhaseTable;
@@ -14,8 +14,12 @@ use skt_terms::shown::{shown, shown_message};
 use skt_config::ConfigText;
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
+use skt_host::infile;
 use skt_run::record::Event;
 use skt_run::record::energy::EnergyReading;
+
+/// More than a report of the largest machine has.
+const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
@@ -241,7 +245,8 @@ pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t TestReport>) -> Vec
 
 /// The text of a file written by `--json`.
 pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
-    fs::read_to_string(path).map_err(|source| ReadError::Io { path: path.to_path_buf(), source })
+    infile::read_text(path, BYTES_MAX)
+        .map_err(|source| ReadError::Io { path: path.to_path_buf(), source })
 }
 
 /// Parses JSON text, or returns what is wrong with it.

@@ -25,10 +25,29 @@ fn a_named_configuration_that_is_missing_or_no_file_is_an_error() {
     let program = Program::new();
     let error = program.refused("--config other.dat --n 10");
     assert!(error.starts_with("error: other.dat: cannot be read: No such file"), "{error}");
-    let error = program.refused("--config .");
-    assert!(error.starts_with("error: .: cannot be read: "), "{error}");
-    let error = program.refused("--config /dev/zero");
-    assert!(error.starts_with("error: /dev/zero: larger than 1 MiB"), "{error}");
+    for file in ["/dev/null", "/dev"] {
+        let kind = if file == "/dev" { "it is a folder" } else { "it is a device" };
+        for line in [
+            "--config FILE",
+            "--n 9 --nb 3 --rates FILE",
+            "launch --dry-run --np 2 -- --n 99 --nb 9 --p 1 --q 2 --ft self --domains FILE",
+            "convert FILE",
+            "report FILE",
+            "report run.json --power-csv FILE",
+            "path --n 99 --machine FILE",
+            "path --fit FILE",
+            "launch --dry-run --hosts FILE -- --n 9 --nb 3",
+            "launch --dry-run --hosts hosts --spares FILE -- --n 9 --nb 3",
+        ] {
+            program.write("hosts", "n1\n");
+            program.write("run.json", r#"{"format": "skt-hpl report", "tests": []}"#);
+            let error = program.refused(&line.replace("FILE", file));
+            assert!(error.contains(file) && error.contains(kind), "{line}: {error}");
+        }
+    }
+    program.write("large.dat", &" ".repeat((1 << 20) + 1));
+    let error = program.refused("--config large.dat");
+    assert!(error.contains("large.dat: cannot be read: it is larger than 1"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! What the options of a run mean: a program gives them, and environment variables override them.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use skt_checkpoint::checkpoint::parameters::cut_value;
 use skt_checkpoint::client;
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::Comm;
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_store::codec::CodecKind;
 use skt_store::store::{SegmentName, StoreKind};
 
@@ -261,7 +261,7 @@ fn flag(text: &str) -> Parsed<bool> {
 
 /// Reads one host and its failure domain per line; what follows a `#` is a comment.
 fn read_domains(file: &str) -> Parsed<BTreeMap<String, String>> {
-    let text = fs::read_to_string(Path::new(file)).map_err(|why| why.to_string())?;
+    let text = infile::read_text(Path::new(file), LIST_BYTES_MAX).map_err(|why| why.to_string())?;
     let mut domains = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default();
@@ -276,6 +276,8 @@ fn read_domains(file: &str) -> Parsed<BTreeMap<String, String>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::code::Code;
     use crate::given::{NAMES, read_toml};

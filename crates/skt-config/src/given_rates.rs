@@ -1,12 +1,13 @@
 //! Decides which rates of process columns are legal (`--rates`), and reads their file.
 
-use std::fs;
+use std::path::Path;
 
 use super::draft::Draft;
 use super::error::{At, ConfigError};
 use super::param::Param;
 use super::rates::RateSource;
 use super::spec::RunSpec;
+use skt_host::infile::{self, LIST_BYTES_MAX};
 
 /// Reads the file of rates, if there is one, and checks that rates are positive and as many as the
 /// grids need.
@@ -45,7 +46,7 @@ pub(super) fn settle(spec: &mut RunSpec, draft: &Draft) -> Result<(), ConfigErro
 
 /// The numbers in a file, one a line; what follows `#` is a comment.
 fn read_file(file: &str) -> Result<Vec<f64>, String> {
-    let text = fs::read_to_string(file).map_err(|why| {
+    let text = infile::read_text(Path::new(file), LIST_BYTES_MAX).map_err(|why| {
         format!("`{file}` is no list of numbers, and no file that can be read: {why}")
     })?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
@@ -58,6 +59,8 @@ fn read_file(file: &str) -> Result<Vec<f64>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::{Format, parse};
 

@@ -36,8 +36,6 @@ pub mod value;
 #[cfg(test)]
 mod tests;
 
-use std::fs::File;
-use std::io::Read as _;
 use std::path::Path;
 
 pub use checkpoint::{CheckpointDraft, Setting};
@@ -46,6 +44,7 @@ pub use error::{At, ConfigError, Misplaced, Warning};
 pub use launch::{LaunchDraft, LaunchSettings, Launching};
 pub use rates::{EQUAL_WITHIN, RateSource};
 use serde::{Deserialize, Serialize};
+use skt_host::infile;
 pub use source::ValueSource;
 pub use spec::{
     Bcast, Fact, Form, GemmPrecision, Generator, MxpMatrix, Output, Pin, Pmap, Refinement, RunSpec,
@@ -93,16 +92,8 @@ impl Format {
 
 /// Reads a file of at most 1 MiB.
 pub fn read_bytes(path: &Path) -> Result<Vec<u8>, ConfigError> {
-    let name = path.display().to_string();
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|source| ConfigError::Read { file: name.clone(), source })?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        let what = "larger than 1 MiB; this is no HPL.dat and no configuration".to_owned();
-        return Err(ConfigError::NotAConfig { file: name, what });
-    }
-    Ok(bytes)
+    infile::read(path, MAX_FILE_BYTES)
+        .map_err(|source| ConfigError::Read { file: path.display().to_string(), source })
 }
 
 /// The text of a configuration, for the record of a run.

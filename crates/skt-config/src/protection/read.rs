@@ -1,7 +1,7 @@
 //! Turns the configuration into [`Settings`]: the only file that decides which protection is legal.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::Path;
 
 use skt_terms::shown::shown;
 
@@ -15,6 +15,7 @@ use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::WhenBusy;
 use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_solver::pgesv::abft::{CheckEvery, MAX_CHECKSUMS};
 use skt_store::codec::{CodecKind, checksum};
 use skt_store::store::{SegmentName, StoreKind};
@@ -278,7 +279,7 @@ impl Reader<'_> {
 pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>, ConfigError> {
     let Some(value) = draft.get(&Setting::Domains) else { return Ok(BTreeMap::new()) };
     let file = value.text.clone();
-    let text = fs::read_to_string(&file)
+    let text = infile::read_text(Path::new(&file), LIST_BYTES_MAX)
         .map_err(|source| ConfigError::Read { file: file.clone(), source })?;
     let mut domains = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
@@ -313,6 +314,8 @@ fn default_run_id(spec: &RunSpec) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::Every;
+    use std::fs;
+
     use super::*;
     use crate::tests::split_case;
     use crate::toml::write_checkpoint;

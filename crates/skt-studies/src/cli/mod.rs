@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::{launcher_rank, messages, outfile, streams};
 use skt_model::plot::Figure;
 use skt_model::{HOUR_SECONDS, YEAR_SECONDS};
@@ -169,7 +170,8 @@ fn write_both(folder: &Path, figure: &Figure) -> Result<(), StudyError> {
 }
 
 fn draw_measured(args: &MeasuredArgs) -> Result<(), StudyError> {
-    let text = fs::read_to_string(&args.file).map_err(StudyError::file("read", &args.file))?;
+    let text = infile::read_text(&args.file, LIST_BYTES_MAX)
+        .map_err(StudyError::file("read", &args.file))?;
     let figures = figures::measured(&text)?;
     let Some(folder) = &args.out else {
         return output::print(&figures.iter().map(Figure::csv).collect::<Vec<_>>().join("\n"));

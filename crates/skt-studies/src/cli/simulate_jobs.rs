@@ -1,7 +1,5 @@
 //! What `skt-studies simulate` simulates, and what the formulas predict for it.
 
-use std::fs;
-
 use super::simulate_args::{LawName, ProtocolName, SimulateArgs};
 use super::stated_levels::StatedLevels;
 use crate::StudyError;
@@ -9,6 +7,7 @@ use crate::bosilca::WasteModel;
 use crate::sim::coordinated::Protection;
 use crate::sim::trace::Trace;
 use crate::sim::{CoordinatedJob, HierarchicalJob, Law, LevelledJob};
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_model::error::{at_least, positive};
 use skt_model::inmemory::InMemoryJob;
 use skt_model::levels::{Level, Levels, Schedule};
@@ -17,7 +16,8 @@ use skt_model::{Group, HOUR_SECONDS, optimum};
 
 pub(super) fn law(args: &SimulateArgs) -> Result<Law, StudyError> {
     if let Some(path) = &args.trace {
-        let text = fs::read_to_string(path).map_err(StudyError::file("read", path))?;
+        let text =
+            infile::read_text(path, LIST_BYTES_MAX).map_err(StudyError::file("read", path))?;
         let span_seconds = args.trace_hours.map(|hours| hours * HOUR_SECONDS);
         return Ok(Law::Trace(Trace::parse(&text, span_seconds)?));
     }

@@ -30,6 +30,8 @@ const LSF: &str = "LSB_DJOB_HOSTFILE";
 /// Set where IBM's Cluster System Manager allocates the nodes of LSF jobs, besides a launch node.
 const CSM: &str = "CSM_ALLOCATION_ID";
 const SLURM: [&str; 2] = ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"];
+/// The number of components of a heterogeneous Slurm job. The other variables are of the first.
+const SLURM_COMPONENTS: &str = "SLURM_HET_SIZE";
 /// The batch systems with files of nodes. A job without its system's file is refused, except where
 /// the system gives none to a job of one node.
 const SYSTEMS: [System; 8] = [
@@ -160,6 +162,15 @@ fn launch_node(list: &str, hosts: &[Host], env: &dyn Fn(&str) -> Option<String>)
 
 fn slurm_nodes(env: &dyn Fn(&str) -> Option<String>) -> Result<ListedNodes, HostsError> {
     let [job, variable] = SLURM;
+    if let Some(components) = env(SLURM_COMPONENTS) {
+        // srun takes the nodes of SLURM_HOSTFILE, or a node to ask by --nodelist, from one of them.
+        return Err(HostsError(format!(
+            "{SLURM_COMPONENTS}={}: `launch` does not start on several components of a Slurm job; \
+             reach their nodes by ssh: `env -u SLURM_JOBID skt-hpl launch --hosts FILE ...`, with \
+             lines `NAME slots=COUNT` for the nodes of all components",
+            shown(&components)
+        )));
+    }
     let list = env(variable).ok_or_else(|| no_list(job, &format!("{variable} is not")))?;
     let names = expand_slurm(&list)?;
     let per_node = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
@@ -322,6 +333,11 @@ mod tests {
             ),
             (&[("COBALT_JOBID", "7")], "", "COBALT_JOBID is set, as in a job with its own nodes"),
             (&[("SLURM_JOB_ID", "7")], "", "SLURM_JOB_ID is set"),
+            (
+                &[("SLURM_JOB_ID", "7"), ("SLURM_JOB_NODELIST", "n1"), ("SLURM_HET_SIZE", "2")],
+                "",
+                "SLURM_HET_SIZE=2: `launch` does not start on several components",
+            ),
             (&[("AWS_BATCH_JOB_NUM_NODES", "2")], "", "AWS_BATCH_JOB_NUM_NODES is set"),
         ] {
             let why = listed(variables, text).expect_err(want);

@@ -1,11 +1,11 @@
 //! Host files: reads those of users, writes those for launchers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
-use super::{Host, HostsError, RANKS_MAX, check_name};
+use super::{Host, HostsError, RANKS_MAX, check_name, expand_slurm};
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_terms::shown::shown;
 
 /// A host file that was read.
@@ -36,7 +36,8 @@ impl HostFile {
     pub fn read_spares(path: &Path) -> Result<Self, HostsError> {
         let file = path.display().to_string();
         // Comments may have any bytes; names are checked.
-        let text = fs::read(path).map_err(|why| HostsError(format!("{file}: {why}")))?;
+        let text = infile::read(path, LIST_BYTES_MAX);
+        let text = text.map_err(|why| HostsError(format!("{file}: {why}")))?;
         parse(&String::from_utf8_lossy(&text), &file)
     }
 }
@@ -91,7 +92,7 @@ pub fn parse(text: &str, file: &str) -> Result<HostFile, HostsError> {
         let bad = |what: String| HostsError(format!("{file}:{}: {what}", index + 1));
         let joined = joined(line);
         let Some(line) = read_line(&joined).map_err(bad)? else { continue };
-        check_name(line.name).map_err(bad)?;
+        check_name(line.name).map_err(|why| bad(expansion_of_list(line.name).unwrap_or(why)))?;
         let slots = match line.slots.or(line.max_slots) {
             None => 1,
             Some(count) => match count.parse() {
@@ -120,6 +121,13 @@ pub fn parse(text: &str, file: &str) -> Result<HostFile, HostsError> {
     }
     let warnings = lines.warnings(&hosts, file);
     Ok(HostFile { hosts, warnings })
+}
+
+/// How to expand what is no name, but a list of nodes as Slurm and Flux write it.
+fn expansion_of_list(name: &str) -> Option<String> {
+    expand_slurm(name).ok()?;
+    let name = shown(name);
+    Some(format!("'{name}' is a list; `scontrol show hostnames '{name}'` prints a node a line"))
 }
 
 /// The line without its comment and without blanks around `=`.
@@ -153,6 +161,11 @@ fn read_line(line: &str) -> Result<Option<Line<'_>>, String> {
                 if words.peek().is_some_and(|queue| queue.contains('@')) {
                     break;
                 }
+            }
+            Some(_) if first == "rank" => {
+                return Err(
+                    "this is a rankfile, and a host file has lines `NAME slots=COUNT`".into()
+                );
             }
             _ => {
                 return Err(format!(
@@ -243,6 +256,8 @@ pub fn hydra_file(hosts: &[Host]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn host(name: &str, slots: usize) -> Host {
@@ -347,6 +362,14 @@ mod tests {
             ("n1 2 slots=2", "h:1: 'slots=2' is a second number of ranks"),
             ("n1 slots", "h:1: 'slots' is not understood; a line is `NAME slots=COUNT`"),
             ("n1 slots =", "h:1: '' is no number of ranks (1 to 16777216)"),
+            (
+                "rank 0=n1 slot=0-3",
+                "h:1: this is a rankfile, and a host file has lines `NAME slots=COUNT`",
+            ),
+            (
+                "n[1-4],m slots=2",
+                "h:1: 'n[1-4],m' is a list; `scontrol show hostnames 'n[1-4],m'` prints a node a line",
+            ),
             ("[n1]:2", "h:1: '[n1]' is no host name"),
             ("[::1]x", "h:1: '[' is no host name"),
             ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),

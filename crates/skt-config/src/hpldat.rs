@@ -308,8 +308,11 @@ fn too_short(info: &Row<Param>, at: &At, count: Count, words: &[String]) -> Opti
     }
     let found = words.get(got);
     let error = at.clone().error(format!(
-        "{got} of {want} values found (line {line} gives {want}); `{}` is not a number",
-        found.map_or("end of line".to_owned(), |found| shown(found))
+        "{got} of {want} values found (line {line} gives {want}); {}",
+        found.map_or("then the line ends".to_owned(), |it| format!(
+            "`{}` is not a number",
+            shown(it)
+        ))
     ));
     // At the end of a line, the reference takes the last value again.
     let used = atoi(found.or(later.last()).unwrap_or(first)).to_string();

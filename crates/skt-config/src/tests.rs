@@ -144,7 +144,7 @@ const BAD_LINES: &str = "\
 5 | many | 5: # of problem sizes (N): `many` is not a whole number; legal: 1 to 20
 5 |  | 5: # of problem sizes (N): no value is given; legal: 1 to 20
 6 | 29 30 Ns | 6: Ns: 2 of 4 values found (line 5 gives 4); `Ns` is not a number
-6 | 29 30 | 6: Ns: 2 of 4 values found (line 5 gives 4); `end of line` is not a number
+6 | 29 30 | 6: Ns: 2 of 4 values found (line 5 gives 4); then the line ends
 6 |  | 6: Ns: no value is given; legal: 0 to 4294967295
 6 | 29 30 34 -1 | 6: Ns: value -1 is out of range; legal: 0 to 4294967295
 6 | 1 2 3 4294967296 | 6: Ns: value 4294967296 is out of range; legal: 0 to 4294967295

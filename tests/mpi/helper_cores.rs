@@ -137,7 +137,7 @@ fn helper_cores_that_cannot_be_had_are_refused_with_the_reason() {
         return;
     }
     let text = refused("--bind-to core", "--helper-cores 1");
-    assert!(text.contains("has bound its ranks to different cores"), "{text}");
+    assert!(text.contains("the ranks are bound to different cores"), "{text}");
     assert!(text.contains("--bind-to none"), "{text}");
     let text = refused("--bind-to none", "--helper-cores 4096");
     assert!(text.contains("2 rank(s) of 1 thread(s) and 4096 helper core(s) take 4098"), "{text}");

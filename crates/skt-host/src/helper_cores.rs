@@ -2,6 +2,7 @@
 //! and the one that encodes while the solver computes.
 
 use crate::placement::{HostCpus, cores_in, divide, share};
+use crate::starter::UNBOUND;
 
 /// The placement of a rank's threads on a host with helper cores.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +21,8 @@ pub struct HelperCores {
 pub enum NotGiven {
     /// The ranks may not use the same CPUs.
     #[error(
-        "the launcher has bound its ranks to different cores; start them unbound (Open MPI: \
-         --bind-to none; srun: --cpu-bind=none), and skt-hpl pins their threads"
+        "the ranks are bound to different cores; start them unbound ({UNBOUND}), and skt-hpl pins \
+         their threads"
     )]
     Bound,
     /// Other processes are pinned to cores that are needed.
@@ -41,8 +42,8 @@ pub enum NotGiven {
 fn format_cores(cores: usize, is_bound: bool) -> String {
     if is_bound {
         format!(
-            "they may use {cores} of those that it has; if the launcher has bound them, start them \
-             unbound (Open MPI: --bind-to none; srun: --cpu-bind=none)"
+            "they may use {cores} of those that it has; if they are bound, start them unbound \
+             ({UNBOUND})"
         )
     } else {
         format!("it has {cores}")

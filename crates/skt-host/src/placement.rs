@@ -85,7 +85,7 @@ pub enum WhyNot {
     )]
     InUse { ranks: usize, threads: usize, free: usize, cores: usize, users: String },
     /// The launcher gave this rank as many cores as it has threads.
-    #[error("not pinned: the launcher has bound each rank to the {0} core(s) it needs")]
+    #[error("not pinned: each rank is bound to the {0} core(s) it needs")]
     LauncherDid(usize),
     /// The launcher gave this rank fewer cores than it has threads.
     #[error("not pinned: this rank may use {cores} core(s), but it runs {threads} threads")]

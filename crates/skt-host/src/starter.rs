@@ -9,6 +9,11 @@
 use std::env;
 use std::process::Command;
 
+/// How ranks are started that skt-hpl is to pin.
+pub const UNBOUND: &str = "Open MPI: --bind-to none; srun: --cpu-bind=none; no taskset";
+/// What Open MPI 4 sets to the value of `--bind-to`.
+const OPENMPI_BINDING: &str = "OMPI_MCA_hwloc_base_binding_policy";
+
 /// A program that starts ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Starter {
@@ -93,11 +98,6 @@ impl Starter {
         }
     }
 
-    /// The launcher of this process.
-    pub fn from_this_process() -> Option<Self> {
-        Self::from_environment(|name| env::var(name).ok())
-    }
-
     /// The arguments with which ranks share cores, and one that waits leaves its core to others.
     pub fn shared_cores(self) -> Vec<String> {
         match self {
@@ -167,18 +167,26 @@ impl Starter {
         parts.concat()
     }
 
-    /// Advice for a rank that has fewer cores than threads.
-    pub fn advice(this: Option<Self>, threads: usize) -> String {
-        let all = [("Open MPI", Self::Openmpi), ("Slurm", Self::Slurm)];
+    /// Advice for this process, a rank that has fewer cores than threads.
+    pub fn advice(threads: usize) -> String {
+        Self::advice_in(|name| env::var(name).ok(), threads)
+    }
+
+    fn advice_in(get: impl Fn(&str) -> Option<String>, threads: usize) -> String {
         let of = |starter: Self| starter.cores(threads.max(2), 0).join(" ");
-        match this {
-            Some(Self::Mpich) => "start mpiexec without -bind-to".to_owned(),
-            Some(Self::Openmpi) => format!("start it with `mpirun {}`", of(Self::Openmpi)),
-            Some(Self::Slurm) => format!("start it with `srun {}`", of(Self::Slurm)),
-            None => {
-                let words = all.map(|(name, starter)| format!("{name}: {}", of(starter)));
-                format!("set the cores per rank in the launcher ({})", words.join("; "))
-            }
+        let (openmpi, slurm) = (of(Self::Openmpi), of(Self::Slurm));
+        if get(OPENMPI_BINDING).is_some_and(|policy| policy == "none") {
+            return "mpirun binds no rank: lift the limit of taskset, numactl or a cpuset"
+                .to_owned();
+        }
+        match Self::from_environment(get) {
+            Some(Self::Mpich) => "start mpiexec without -bind-to, and without taskset".to_owned(),
+            Some(Self::Openmpi) => format!("start it with `mpirun {openmpi}`, without taskset"),
+            Some(Self::Slurm) => format!("start it with `srun {slurm}`, without taskset"),
+            None => format!(
+                "start it without taskset, or set the cores per rank in the launcher (Open MPI: \
+                 {openmpi}; Slurm: {slurm})"
+            ),
         }
     }
 }
@@ -250,15 +258,27 @@ mod tests {
 
     #[test]
     fn advice_is_for_the_launcher_in_use() {
-        let of = |starter| Starter::advice(starter, 4);
-        assert_eq!(of(Some(Starter::Openmpi)), "start it with `mpirun --bind-to none`");
-        assert_eq!(of(Some(Starter::Slurm)), "start it with `srun --cpus-per-task=4`");
-        assert_eq!(of(Some(Starter::Mpich)), "start mpiexec without -bind-to");
-        assert_eq!(
-            of(None),
-            "set the cores per rank in the launcher (Open MPI: --bind-to none; Slurm: \
-             --cpus-per-task=4)"
-        );
+        const RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
+        for (variables, want) in [
+            (&[(RANK, "0")][..], "start it with `mpirun --bind-to none`, without taskset"),
+            (
+                &[(RANK, "0"), (OPENMPI_BINDING, "none")],
+                "mpirun binds no rank: lift the limit of taskset, numactl or a cpuset",
+            ),
+            (&[("SLURM_PROCID", "0")], "start it with `srun --cpus-per-task=4`, without taskset"),
+            (&[("MPI_LOCALRANKID", "0")], "start mpiexec without -bind-to, and without taskset"),
+            (
+                &[],
+                "start it without taskset, or set the cores per rank in the launcher (Open MPI: \
+                 --bind-to none; Slurm: --cpus-per-task=4)",
+            ),
+        ] {
+            let get = |name: &str| {
+                let found = variables.iter().find(|(variable, _)| *variable == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            assert_eq!(Starter::advice_in(get, 4), want);
+        }
     }
 
     #[test]

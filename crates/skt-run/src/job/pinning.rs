@@ -9,7 +9,7 @@ use skt_host::claims::CoreClaims;
 use skt_host::helper_cores::{self, HelperCores, NotGiven};
 use skt_host::occupants;
 use skt_host::placement::{self, CpuPlacement, HostCpus, WhyNot};
-use skt_host::starter::Starter;
+use skt_host::starter::{Starter, UNBOUND};
 use skt_solver::blas::library;
 use skt_solver::team::Team;
 
@@ -228,7 +228,7 @@ impl Pinning {
         match (solver, &self.plan.shared_with) {
             (Some(CpuPlacement::Leave(WhyNot::LauncherTooTight { cores, threads })), _) => format!(
                 "on {host} a rank of {threads} threads may use {cores} core(s): {}",
-                Starter::advice(Starter::from_this_process(), *threads)
+                Starter::advice(*threads)
             ),
             (Some(CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores })), _) => {
                 format!(
@@ -243,8 +243,8 @@ impl Pinning {
             ),
             (_, Some(others)) => format!(
                 "on {host} a rank is bound to cores that are in use by {others}: the rates of both \
-                 suffer. Bind the jobs to different cores, or not at all (Open MPI: --bind-to \
-                 none; srun: --cpu-bind=none), and skt-hpl takes free ones"
+                 suffer. Bind the jobs to different cores, or not at all ({UNBOUND}), and skt-hpl \
+                 takes free ones"
             ),
             _ => String::new(),
         }

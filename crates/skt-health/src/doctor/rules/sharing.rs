@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::super::facts::HostFacts;
 use super::super::finding::{Finding, FindingKind, Gain};
 use super::{finding, list};
+use skt_host::starter::Starter;
 
 /// Ranks whose cores overlap.
 #[derive(Debug, Default)]
@@ -61,8 +62,7 @@ pub(crate) fn crowded(host: &HostFacts) -> Option<Finding> {
     let gain = (could > cores).then(|| Gain::computed(could as f64 / cores as f64)).flatten();
     if worst.ranks == 1 {
         let what = "a rank has more threads than the launcher gives it cores";
-        let remedy = "Open MPI: mpirun --bind-to none; srun: --cpus-per-task with the threads of a \
-                      rank; otherwise fewer --threads";
+        let remedy = format!("{}; or fewer --threads", Starter::advice(threads));
         return Some(finding(host, FindingKind::TooFewCores, what, measured, remedy, gain));
     }
     let fit = host.threads().min(usable);

@@ -321,7 +321,10 @@ fn resume_never_and_require() {
     let require = Settings { resume: Resume::Require, ..settings.clone() };
     let never = Settings { resume: Resume::Never, ..settings.clone() };
     let cluster = Cluster::new(4, 1);
-    assert_eq!(refused(cluster.start(&spec, &require, &[])), Refusal::NothingFound { bare: 0 });
+    assert_eq!(
+        refused(cluster.start(&spec, &require, &[])),
+        Refusal::NothingFound { bare: 0, images: 0 }
+    );
     assert_eq!(cluster.segments(), 0);
     let back = [Fault { process: 3, when: When::Back }];
     died(cluster.start(&spec, &settings, &back));

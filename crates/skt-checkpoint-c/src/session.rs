@@ -725,8 +725,8 @@ mod tests {
             Refusal::Damaged { epoch: 3, level: None, damage: vec![], lost: vec![], parities: 1 },
             Refusal::OtherShape { process: 1, rank: 0, differences: text("rows 2, not 3") },
             Refusal::LevelFails { level, failure, why },
-            Refusal::NothingFound { bare: 0 },
-            Refusal::NothingFound { bare: 2 },
+            Refusal::NothingFound { bare: 0, images: 0 },
+            Refusal::NothingFound { bare: 2, images: 1 },
             Refusal::OfNoUse { why: "x".to_owned() },
         ];
         for refusal in refusals {

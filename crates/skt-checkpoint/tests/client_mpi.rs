@@ -36,8 +36,9 @@ fn as_a_rank() {
             });
         }
         Ok("refused") => {
-            let code =
-                on_mpi(|_| Err(CheckpointError::Refused(Refusal::NothingFound { bare: 0 }).into()));
+            let code = on_mpi(|_| {
+                Err(CheckpointError::Refused(Refusal::NothingFound { bare: 0, images: 0 }).into())
+            });
             assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::from(2)));
         }
         Ok("own-mpi") => own_mpi(),

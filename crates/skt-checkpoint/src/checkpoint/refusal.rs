@@ -75,6 +75,8 @@ pub enum Refusal {
     NothingFound {
         /// How many segments of the run were found, all without a checkpoint.
         bare: usize,
+        /// How many images of the run were found, of no whole checkpoint.
+        images: usize,
     },
     /// Processes were started with different settings.
     Disagree(Difference),
@@ -158,10 +160,10 @@ impl Refusal {
                 "ranks {lost:?} are lost, and the others cannot continue without them: the same \
                  command, on all ranks, resumes the run, or starts it if it had not begun"
             ),
-            Self::NothingFound { bare } => format!(
+            Self::NothingFound { bare, images } => format!(
                 "{}, but no checkpoint of this run was found{}",
                 surface.resume("require"),
-                without(*bare, surface)
+                without(*bare, *images, surface)
             ),
             Self::Disagree(Difference { process, name, here, there }) => format!(
                 "rank {process} has {name} {here}, rank 0 has {there}: start all ranks with the same"
@@ -233,8 +235,17 @@ impl From<PlacementError> for Refusal {
     }
 }
 
-/// Why no checkpoint is found where `bare` segments without one are.
-fn without(bare: usize, surface: Surface) -> String {
+/// Why no checkpoint is found where `bare` segments without one are, and images of no whole one.
+fn without(bare: usize, images: usize, surface: Surface) -> String {
+    if images > 0 {
+        return format!(
+            ": what is here ({}, {}) is not the whole of one. If no disk or node is missing, its \
+             start ended before any was complete: start with {}",
+            counted(bare, "segment"),
+            counted(images, "image"),
+            surface.resume("auto")
+        );
+    }
     if bare == 0 {
         return format!(
             ". If an earlier start had one, the run has ended with its report, or its segments are \

@@ -133,10 +133,15 @@ fn with_images(
     choose::refuse_without(given_up, rules, &why)?;
     match rules.rotten.last() {
         Some(last) => Err(last.refusal.clone()),
-        None => memory.map(|plan| {
-            let unusable = plan.unusable + choose::images(offers);
-            OpeningPlan { restorable, unusable, ..plan }
-        }),
+        None => match (memory, choose::images(offers)) {
+            (Err(Refusal::NothingFound { bare, .. }), images) => {
+                Err(Refusal::NothingFound { bare, images })
+            }
+            (memory, images) => memory.map(|plan| {
+                let unusable = plan.unusable + images;
+                OpeningPlan { restorable, unusable, ..plan }
+            }),
+        },
     }
 }
 
@@ -184,7 +189,7 @@ fn plan(offers: &[Offer], rules: &Rules) -> Result<OpeningPlan, Refusal> {
             return Err(Refusal::CannotContinue { lost: lost.collect() });
         }
         if rules.config.resume == Resume::Require {
-            return Err(Refusal::NothingFound { bare: current.len() });
+            return Err(Refusal::NothingFound { bare: current.len(), images: 0 });
         }
         return fresh(offers, rules, start);
     }

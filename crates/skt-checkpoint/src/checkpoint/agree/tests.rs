@@ -284,10 +284,10 @@ fn resume_option_decides_what_happens_to_found_data() {
     assert!(plan.discard.iter().all(|list| list.len() == 1));
     assert_eq!(planned(&found, &require).expect("there is one").epoch, 4);
     let nothing = offers([vec![], vec![], vec![], vec![]]);
-    assert_eq!(planned(&nothing, &require), Err(Refusal::NothingFound { bare: 0 }));
+    assert_eq!(planned(&nothing, &require), Err(Refusal::NothingFound { bare: 0, images: 0 }));
     assert_eq!(planned(&nothing, &RULES).expect("afresh").epoch, 0);
     let refused = planned(&one_each([(0, 0); 4]), &require).expect_err("no checkpoint");
-    assert_eq!(refused, Refusal::NothingFound { bare: 4 });
+    assert_eq!(refused, Refusal::NothingFound { bare: 4, images: 0 });
     assert!(!refused.to_string().contains("gone"), "{refused}");
 }
 
@@ -404,8 +404,7 @@ fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
     found
 }
 
-#[test]
-fn images_of_a_later_start_make_finished_memory_stale() {
+fn with_a_level() -> Config {
     let level = Level {
         name: "global:/scratch".to_owned(),
         disk: Arc::new(Unopened(ErrorKind::Unsupported.into())),
@@ -415,7 +414,26 @@ fn images_of_a_later_start_make_finished_memory_stale() {
         when_busy: WhenBusy::Wait,
         max_bytes_per_second: None,
     };
-    let rules = Config { levels: vec![level], ..RULES.clone() };
+    Config { levels: vec![level], ..RULES.clone() }
+}
+
+#[test]
+fn unfinished_images_are_named_where_nothing_is_found() {
+    let require = Config { resume: Resume::Require, ..with_a_level() };
+    for bare in [0, 4] {
+        let found = if bare == 0 { offers([const { vec![] }; 4]) } else { one_each([(0, 0); 4]) };
+        let mut found = with_images_of(BASE, found);
+        found.iter_mut().for_each(|offer| offer.images[0][0].content = None);
+        let refused = planned(&found, &require).expect_err("no checkpoint");
+        assert_eq!(refused, Refusal::NothingFound { bare, images: 4 });
+        let want = format!("was found: what is here ({bare} segments, 4 images) is not the whole");
+        assert!(refused.to_string().contains(&want), "{refused}");
+    }
+}
+
+#[test]
+fn images_of_a_later_start_make_finished_memory_stale() {
+    let rules = with_a_level();
     let later = StartId { number: BASE.number + 1, nonce: 8 };
     for is_done in [false, true] {
         let mut found = one_each([(5, 5); 4]);

@@ -282,22 +282,27 @@ pub fn read_domains(draft: &CheckpointDraft) -> Result<BTreeMap<String, String>,
     let text = infile::read_text(Path::new(&file), LIST_BYTES_MAX)
         .map_err(|source| ConfigError::Read { file: file.clone(), source })?;
     let mut domains = BTreeMap::new();
-    for (number, line) in text.lines().enumerate() {
+    for (index, line) in text.lines().enumerate() {
+        let bad = |what: String| {
+            let what = format!("line {}: {what}", index + 1);
+            ConfigError::NotAConfig { file: file.clone(), what }
+        };
         let line = line.split('#').next().unwrap_or_default();
-        match line.split_whitespace().collect::<Vec<_>>()[..] {
-            [] => {}
-            [host, domain] => match domains.insert(host.to_owned(), domain.to_owned()) {
-                Some(other) if other != domain => {
-                    let (host, other) = (shown(host), shown(&other));
-                    let what = format!("line {}: {host} is in {other} already", number + 1);
-                    return Err(ConfigError::NotAConfig { file, what });
-                }
-                _ => {}
-            },
-            _ => {
-                let what = format!("line {}: a host and its domain are expected", number + 1);
-                return Err(ConfigError::NotAConfig { file, what });
+        let (host, domain) = match line.split_whitespace().collect::<Vec<_>>()[..] {
+            [] => continue,
+            [host, _] if host.contains('[') => {
+                let list = shown(host);
+                return Err(bad(format!(
+                    "'{list}' is a list; `scontrol show hostnames '{list}'` prints a host a line"
+                )));
             }
+            [host, domain] => (host.to_owned(), domain.to_owned()),
+            _ => return Err(bad("a host and its domain are expected".to_owned())),
+        };
+        if let Some(other) = domains.insert(host.clone(), domain.clone())
+            && other != domain
+        {
+            return Err(bad(format!("{} is in {} already", shown(&host), shown(&other))));
         }
     }
     Ok(domains)
@@ -561,6 +566,9 @@ region = ["side"] | 6: region: `this array` is not a value; legal: corner, side,
         fs::write(&file, "a r1\nb\n").unwrap();
         let error = read_domains(&draft).unwrap_err().to_string();
         assert!(error.ends_with("racks: line 2: a host and its domain are expected"), "{error}");
+        fs::write(&file, "n[1-4] r1\n").unwrap();
+        let error = read_domains(&draft).unwrap_err().to_string();
+        assert!(error.contains("racks: line 1: 'n[1-4]' is a list"), "{error}");
         fs::write(&file, "a r1\na r1\na r2\n").unwrap();
         let error = read_domains(&draft).unwrap_err().to_string();
         assert!(error.ends_with("racks: line 3: a is in r1 already"), "{error}");

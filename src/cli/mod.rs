@@ -230,7 +230,14 @@ fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
 /// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
-    if let Some(args) = xhpl::as_mxp(&args) {
+    let mxp = xhpl::as_mxp(&args);
+    if mxp.is_some() || xhpl::is_named(&args) {
+        messages::mark();
+        if launcher_rank::is_first() {
+            messages::hold_warnings();
+        }
+    }
+    if let Some(args) = mxp {
         return match parse(&args) {
             Ok(Cli { command: Some(Command::Mxp(mxp)), .. }) => {
                 run::execute(&xhpl::as_drop_in(mxp.into_run()))
@@ -240,10 +247,6 @@ pub fn main() -> ExitCode {
         };
     }
     if xhpl::is_named(&args) {
-        messages::mark();
-        if launcher_rank::is_first() {
-            messages::hold_warnings();
-        }
         return match xhpl::parse(&args) {
             Ok(run) => run::execute(&run),
             Err(error) => refuse(error, &Xhpl::command(), &args, Exit::reference_code).into(),

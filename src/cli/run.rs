@@ -99,6 +99,9 @@ pub(crate) struct RunArgs {
     /// Whether the program was called `xhpl`, see [`super::xhpl`].
     #[arg(skip)]
     pub as_reference: bool,
+    /// Whether the text report has the reference's lines alone, see [`super::xhpl`].
+    #[arg(skip)]
+    pub are_lines_alone: bool,
     /// Messages about arguments that are ignored, as the reference ignores its own.
     #[arg(skip)]
     pub ignored: Vec<String>,
@@ -345,7 +348,7 @@ pub(super) fn run_on(
         verbose: args.verbose,
         progress_report: args.progress_report,
         detailed_timing: args.detailed_timing,
-        as_reference: args.as_reference,
+        are_lines_alone: args.are_lines_alone,
     };
     // The output ends here, so that no line of progress is in the way of an error.
     let ran = job::run(

@@ -3,8 +3,10 @@
 //! There are no subcommands, and no flag is needed: HPL.dat in the current folder has all settings.
 //! The reference ignores its arguments, so those that are not ours are ignored. Nothing is
 //! protected unless `--ft` is given, as checkpoints in memory would need half of what a reference's
-//! N fills. Illegal values are replaced as in the reference, nothing is written but the report, and
-//! the exit code is 0 once all tests are reported, whatever their residuals, and 1 for bad input.
+//! N fills. Illegal values are replaced as in the reference, nothing is written but the report,
+//! which has the reference's lines alone, and the exit code is 0 once all tests are reported,
+//! whatever their residuals, and 1 for bad input. Warnings go to standard error after the report:
+//! with both streams in one file they would move the lines that programs count.
 //!
 //! Names of HPL-MxP (`xhpl_mxp`, `xhpl-ai_intel64`, `hpl-ai`, `rochplmxp`) run `skt-hpl mxp`, with
 //! the input read and unprotected as under `xhpl`; its programs have flags, so none is ignored.
@@ -83,10 +85,11 @@ fn is_of_mxp(name: &str) -> bool {
     rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphabetic()))
 }
 
-/// Sets what a user of another program of that name expects: the reference's reading of HPL.dat, no
-/// protection, and the number of threads from the variables.
+/// Sets what a user of another program of that name expects: the reference's reading of HPL.dat and
+/// its lines, no protection, and the number of threads from the variables.
 pub(crate) fn as_drop_in(mut run: RunArgs) -> RunArgs {
     run.lenient = true;
+    run.are_lines_alone = true;
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
     let is_toml = run.config.as_ref().is_some_and(|path| Format::from_path(path) == Format::Toml);
     let given = &mut run.overrides.given.0;

@@ -135,9 +135,9 @@ fn add_environment(report: &mut RunReport, name: &str, value: &str) {
     }
 }
 
-/// The program of a banner: `HPLinpack 2.3  --  High-Performance ...  --  run by skt-hpl 0.1.0`.
+/// The program of a banner: `HPLinpack 2.3  --  High-Performance ...  --  by skt-hpl 0.1.0`.
 fn program(line: &str) -> Option<ProgramPart> {
-    let words = line.split_once("run by ").map_or(line, |(_, by)| by);
+    let words = line.split_once(" by ").map_or(line, |(_, by)| by);
     let mut words = words.split_whitespace();
     let (name, version) = (words.next()?.to_owned(), words.next()?.to_owned());
     Some(ProgramPart { name, version, compiler: None })

@@ -27,9 +27,25 @@ pub(crate) struct OutputOptions {
     pub(crate) progress_report: bool,
     /// Whether the text report has the reference's detailed timing.
     pub detailed_timing: bool,
-    /// Whether our own lines do not come before the first result, as in the reference.
-    pub as_reference: bool,
+    /// Whether the text report has the reference's lines alone.
+    pub are_lines_alone: bool,
 }
+
+/// Our own lines that warn, by their first words: they go to standard error where the text report
+/// has the reference's lines alone.
+const WARNINGS: [&str; 11] = [
+    "warning",
+    "skipped",
+    "the factorization stopped",
+    "cores",
+    "slow",
+    "slow link",
+    "wrong",
+    "repaired",
+    "clock",
+    "unverified",
+    "hint",
+];
 
 /// Prints and writes what happens in a run.
 pub(crate) struct RunOutput {
@@ -52,25 +68,50 @@ struct Reports {
 /// The output of the text report, of which the JSON report gets a copy.
 struct Copied {
     out: Box<dyn Write + Send>,
+    /// Where lines of our own go to standard error: whether all do, or warnings alone.
+    apart: Option<bool>,
     /// What has been written since the copy was last taken.
     copy: Vec<u8>,
+    /// How much of it has been passed on.
+    passed: usize,
 }
 
 impl Copied {
     fn take(&mut self) -> String {
+        self.passed = 0;
         String::from_utf8(std::mem::take(&mut self.copy)).expect("reports are text")
     }
 }
 
 impl Write for Copied {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.out.write(bytes)?;
-        self.copy.extend_from_slice(&bytes[..written]);
-        Ok(written)
+        self.copy.extend_from_slice(bytes);
+        Ok(bytes.len())
     }
 
+    /// Passes on what has been written, which is whole lines.
     fn flush(&mut self) -> io::Result<()> {
+        let text = String::from_utf8_lossy(&self.copy[self.passed..]);
+        for line in text.split_inclusive('\n') {
+            match (self.apart, line.strip_prefix('#')) {
+                (Some(all), Some(own)) => print_own(own.trim_end(), all),
+                _ => self.out.write_all(line.as_bytes())?,
+            }
+        }
+        self.passed = self.copy.len();
         self.out.flush()
+    }
+}
+
+/// Prints a line of our own to standard error, where `all` are meant or it warns.
+fn print_own(line: &str, all: bool) {
+    let line = line.strip_prefix(' ').unwrap_or(line);
+    let (name, words) = line.split_once(':').unwrap_or((line, ""));
+    match name.trim() {
+        "warning" => messages::print(format_args!("warning:{words}")),
+        name if WARNINGS.contains(&name) => messages::print(format_args!("warning: {line}")),
+        _ if all => messages::print(format_args!("{line}")),
+        _ => {}
     }
 }
 
@@ -167,18 +208,14 @@ impl RunEvents for RunOutput {
         } else {
             None
         };
-        let out = Copied { out: text::open(&spec.output)?, copy: Vec::new() };
-        if matches!(spec.output, Output::File(_)) {
-            // They cannot get between the report's lines.
-            messages::print_held();
-        }
+        let apart = self.options.are_lines_alone.then_some(self.options.verbose);
+        let out = Copied { out: text::open(&spec.output)?, apart, copy: Vec::new(), passed: 0 };
         // A process has one run, so its description may live as long as the process.
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
         let options = TextOptions {
             dgemm_gflops_per_core: dgemm,
             detailed_timing: self.options.detailed_timing,
             notes,
-            are_notes_late: self.options.as_reference,
         };
         let mut text = TextReport::new(out, spec, options);
         text.header()?;
@@ -192,7 +229,6 @@ impl RunEvents for RunOutput {
 
     fn test_ends(&mut self, record: &TestRecord) -> Result<(), ReportError> {
         let Reports { text, json, is_json_behind, .. } = self.reports();
-        text.warn(&messages::take_held());
         text.test(record)?;
         let lines = text.out().take();
         // The text report comes first; the JSON document is written whole each time, so the next

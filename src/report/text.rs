@@ -93,9 +93,6 @@ pub struct TextOptions {
     pub detailed_timing: bool,
     /// Our own lines for the header: the environment, warnings.
     pub notes: Vec<String>,
-    /// Whether these lines follow the first result, so that programs that count lines find it where
-    /// the reference has it.
-    pub are_notes_late: bool,
 }
 
 /// Writes the report, test by test. Each call ends with a flush, so that a run that is killed
@@ -128,9 +125,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         let banner = if self.spec.mxp.is_some() { mxp::banner() } else { banner() };
         writeln!(self.out, "{rule}\n{banner}\n{rule}")?;
         write!(self.out, "{EXPLANATION}\n{}", echo(self.spec))?;
-        if !self.options.are_notes_late {
-            self.header_notes()?;
-        }
+        self.due_notes()?;
         writeln!(self.out)?;
         if self.spec.threshold > 0.0 {
             write!(self.out, "{}", check_text(self.spec))?;
@@ -144,11 +139,7 @@ impl<'a, W: Write> TextReport<'a, W> {
         if let Outcome::Skipped { reason } = &record.outcome {
             write!(self.out, "{}", skip_text(&record.spec))?;
             self.options.notes.push(skip_note(&record.spec, reason));
-            return if self.options.are_notes_late {
-                self.out.flush()
-            } else {
-                self.header_notes()
-            };
+            return self.due_notes();
         }
         self.head(record.spec.threshold)?;
         write!(self.out, "{}", wr_line(record))?;
@@ -156,22 +147,10 @@ impl<'a, W: Write> TextReport<'a, W> {
             write!(self.out, "{}", detailed::text(record))?;
         }
         self.residual(record)?;
-        self.options.are_notes_late = false;
         for line in phases::table(record, self.options.dgemm_gflops_per_core) {
             writeln!(self.out, "{line}")?;
         }
-        self.header_notes()
-    }
-
-    /// Adds warnings to the lines for the header that are not written yet.
-    pub(crate) fn warn(&mut self, warnings: &[String]) {
-        let notes = &mut self.options.notes;
-        for line in warnings.iter().flat_map(|warning| warning.lines()) {
-            let note = line.replacen("warning: ", "warning  : ", 1);
-            if !notes.contains(&note) {
-                notes.push(note);
-            }
-        }
+        self.out.flush()
     }
 
     pub(crate) fn note(&mut self, note: &str) -> io::Result<()> {
@@ -183,7 +162,6 @@ impl<'a, W: Write> TextReport<'a, W> {
     /// numbers.
     pub fn summary(&mut self) -> io::Result<Counts> {
         let (double, single) = ("=".repeat(80), "-".repeat(80));
-        self.header_notes()?;
         let Counts { passed, failed, skipped } = self.counts;
         let out = &mut self.out;
         // Without checks, each detailed timing ends with this line.
@@ -206,8 +184,8 @@ impl<'a, W: Write> TextReport<'a, W> {
         Ok(self.counts)
     }
 
-    /// Writes our own lines for the header, unless they are written already.
-    fn header_notes(&mut self) -> io::Result<()> {
+    /// Writes our own lines that are due.
+    fn due_notes(&mut self) -> io::Result<()> {
         for note in self.options.notes.drain(..) {
             write_note(&mut self.out, &note)?;
         }
@@ -271,14 +249,14 @@ pub fn variant_name(spec: &TestSpec) -> String {
     )
 }
 
-/// As many lines as the reference's banner. Programs look for `HPLinpack` and a version in it; it
-/// must not pass this program off as the work of the reference's authors.
+/// The reference's banner, by bytes and by words, with this program in place of its date: programs
+/// look for `HPLinpack` and a version in it. Only the wording is that of the reference's authors.
 fn banner() -> String {
     format!(
-        "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   run by skt-hpl {}\n\
-         skt-hpl is another program, with the input, matrix and report of HPL 2.3, which\n\
-         was written by A. Petitet and R. Clint Whaley and modified by Piotr Luszczek,\n\
-         Innovative Computing Laboratory, UTK, and Julien Langou, UC Denver",
+        "HPLinpack 2.3  --  High-Performance Linpack benchmark  --   by skt-hpl {}\n\
+         Wording of A. Petitet and R. Clint Whaley,  Innovative Computing Laboratory, UTK\n\
+         Modified by Piotr Luszczek, Innovative Computing Laboratory, UTK\n\
+         Modified by Julien Langou, University of Colorado Denver",
         env!("CARGO_PKG_VERSION")
     )
 }

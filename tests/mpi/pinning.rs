@@ -268,7 +268,7 @@ fn variables_of_a_blas_give_xhpl_its_threads() {
     assert!(!text.contains("MKL_NUM_THREADS"), "a flag makes them void: {text}");
     let script = format!("OMP_NUM_THREADS=2 MKL_NUM_THREADS=many ./xhpl {SHORT}");
     let Some((_, text)) = output_of(&cores, &script) else { return };
-    assert!(text.contains("# warning  : MKL_NUM_THREADS=\"many\" is ignored"), "{text}");
+    assert!(text.contains("# warning: MKL_NUM_THREADS=\"many\" is ignored"), "{text}");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn ranks_with_different_variables_are_reported() {
     let of_rank = |threads: usize| format!("-np 1 env OMP_NUM_THREADS={threads} ./xhpl {SHORT}");
     let script = format!("mpirun --bind-to none {} : {}", of_rank(1), of_rank(2));
     let Some((_, text)) = output_of(&cores, &script) else { return };
-    let line = text.lines().find(|line| line.starts_with("# warning  : rank 0 on ")).expect(&text);
+    let line = text.lines().find(|line| line.starts_with("# warning: rank 0 on ")).expect(&text);
     let both =
         ["OMP_NUM_THREADS=1, and rank 1 on ", "OMP_NUM_THREADS=2: all ranks run 1 thread(s)"];
     assert!(both.iter().all(|part| line.contains(part)), "{line}");

@@ -24,7 +24,7 @@ pub fn mark() {
     ARE_MARKED.store(true, Ordering::Relaxed);
 }
 
-/// Warnings that wait for the first result; `None`: they do not wait.
+/// Warnings that wait for the end of the report; `None`: they do not wait.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 /// The held warnings, as bytes to print when the process is asked to end.
 static HELD_BYTES: AtomicPtr<Vec<u8>> = AtomicPtr::new(ptr::null_mut());
@@ -33,8 +33,8 @@ fn held() -> MutexGuard<'static, Option<Vec<String>>> {
     HELD.lock().expect("no code panics while it holds this lock")
 }
 
-/// Holds warnings back from now on, until [`take_held`] or an error: with both streams in one file
-/// they would move the first result. SIGTERM prints them before it ends the process.
+/// Holds warnings back from now on, until [`print_held`] or an error: with both streams in one file
+/// they would move the lines of the report. SIGTERM prints them before it ends the process.
 pub fn hold_warnings() {
     *held() = Some(Vec::new());
     let handler = SigHandler::Handler(print_held_and_end);
@@ -57,15 +57,11 @@ extern "C" fn print_held_and_end(_: i32) {
     let _ = raise(Signal::SIGTERM);
 }
 
-/// The warnings that were held back, without a mark. Later ones are printed at once.
-pub fn take_held() -> Vec<String> {
-    HELD_BYTES.store(ptr::null_mut(), Ordering::Release);
-    held().take().unwrap_or_default()
-}
-
-/// Prints the warnings that were held back.
+/// Prints the warnings that were held back. Later ones are printed at once.
 pub fn print_held() {
-    take_held().iter().for_each(|text| write(text));
+    HELD_BYTES.store(ptr::null_mut(), Ordering::Release);
+    let texts = held().take().unwrap_or_default();
+    texts.iter().for_each(|text| write(text));
 }
 
 /// Prints a message to standard error, [`printable`] and cut to 100 lines of 1000 characters. A

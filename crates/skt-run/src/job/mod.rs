@@ -207,10 +207,6 @@ fn begin_report<C: Comm>(
             dgemm_self_test: Some(setup.self_test.clone()),
             start_unix_seconds,
         };
-        if options.as_reference {
-            // In the report they come after the first test, which this start may not reach.
-            warnings::print(&setup.self_test.warnings);
-        }
         if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
             messages::print(format_args!("error: {why}"));
             has_begun = 0;

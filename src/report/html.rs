@@ -1,6 +1,7 @@
 //! An HTML page from the JSON reports of one run or several, with everything in one file.
 
 use std::fmt::Write as _;
+use std::ptr;
 
 use super::reader::{
     Bf16Part, ParametersPart, ProcessColumnPart, RunReport, StepPart, TestReport, best_rates,
@@ -11,16 +12,20 @@ use skt_host::placement;
 use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
 use skt_run::record::Event;
 use skt_run::record::energy::{EnergyReading, over_time};
+use skt_terms::units::counted;
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\
 display:block;overflow-x:auto}th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;\
-text-align:right}th:first-child,td:first-child{text-align:left}.words th:last-child,.words td:last-child{text-align:left}img{max-width:100%;height:auto}\
+text-align:right}th:first-child,td:first-child{text-align:left}.words th:last-child,.words td:last-child{text-align:left}svg{display:block;max-width:100%;height:auto}\
 section{border-top:2px solid #ddd;margin-top:2.5rem}.bad{color:#a40000;font-weight:bold}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
 
-/// Number of tests in a chart; with more it is not readable. The table has all of them.
+/// Number of tests or runs in a chart; with more it is not readable. The table has all of them.
 const MAX_TESTS_IN_A_CHART: usize = 12;
+
+/// Most bytes of the figures of a run: a page may have a thousand runs.
+const MAX_BYTES_OF_FIGURES: usize = 20_000;
 
 /// A run with its name on the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,7 +48,7 @@ pub fn page(runs: &[NamedRun]) -> String {
         comparison(&mut page, runs);
     }
     if let Some(figure) = rates_by_order(runs) {
-        embed(&mut page, &figure);
+        page.push_str(&figure.svg());
     }
     for run in runs {
         section(&mut page, run);
@@ -93,16 +98,20 @@ fn comparison(page: &mut String, runs: &[NamedRun]) {
     table(page, "", heads, runs.iter().map(row));
 }
 
-/// A chart of the best rate at every order, one line per run; `None` if it would have one point.
+/// A chart of the best rate at every order, a series for each run, if there are not too many;
+/// `None` if it would have one point.
 fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
-    let series: Vec<Series> = runs
-        .iter()
-        .map(|run| {
-            let best = best_rates(run.report.completed());
-            Series::measured(run.name.clone(), best.iter().map(|&(n, gflops)| (n, gflops, 0.0)))
-        })
-        .filter(|series| !series.points.is_empty())
-        .collect();
+    let series = |name: &str, runs: &[NamedRun]| {
+        let best = runs.iter().flat_map(|run| best_rates(run.report.completed()));
+        Series::measured(name, best.map(|(n, gflops)| (n, gflops, 0.0)))
+    };
+    let mut series: Vec<Series> = match runs.len() {
+        ..=MAX_TESTS_IN_A_CHART => {
+            runs.iter().map(|run| series(&run.name, std::slice::from_ref(run))).collect()
+        }
+        _ => vec![series("runs", runs)],
+    };
+    series.retain(|series| !series.points.is_empty());
     let points: usize = series.iter().map(|series| series.points.len()).sum();
     (points > 1).then(|| Figure {
         id: "rates",
@@ -126,16 +135,49 @@ fn section(page: &mut String, run: &NamedRun) {
     }
     environment(page, report);
     test_table(page, report);
+    let mut figures = Figures { bytes_left: MAX_BYTES_OF_FIGURES, left_out: 0 };
     if let Some(figure) = phases(report) {
-        embed(page, &figure);
+        figures.add(page, &figure.svg());
     }
     if let Some(figure) = timeline(report) {
-        page.push_str(&figure);
+        figures.add(page, &figure);
     }
-    for (index, test) in report.tests.iter().enumerate() {
+    // The fastest test is drawn first, should not all fit.
+    let tests = &report.tests;
+    let is_best = |index: &usize| best_test(report).is_some_and(|it| ptr::eq(it, &tests[*index]));
+    let (best, others): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(is_best);
+    let mut charts = vec![String::new(); tests.len()];
+    for index in best.into_iter().chain(others) {
+        let test = &tests[index];
+        charts_over_time(&mut charts[index], &heading(index + 1, test), test, &mut figures);
+    }
+    for (index, test) in tests.iter().enumerate() {
+        page.push_str(&charts[index]);
         details(page, &heading(index + 1, test), test);
     }
+    if figures.left_out > 0 {
+        let count = counted(figures.left_out, "figure");
+        let _ = writeln!(page, "<p>Not shown, for the size of the page: {count}.</p>");
+    }
     page.push_str("</section>\n");
+}
+
+/// Adds the figures of a run to the page as far as they fit.
+struct Figures {
+    bytes_left: usize,
+    left_out: usize,
+}
+
+impl Figures {
+    fn add(&mut self, page: &mut String, figure: &str) {
+        match self.bytes_left.checked_sub(figure.len()) {
+            Some(left) => {
+                self.bytes_left = left;
+                page.push_str(figure);
+            }
+            None => self.left_out += 1,
+        }
+    }
 }
 
 fn environment(page: &mut String, report: &RunReport) {
@@ -331,31 +373,28 @@ fn strip(svg: &mut String, numbered: &(usize, &TestReport), top: f64, scale: f64
     let (_, test) = numbered;
     let _ = writeln!(svg, "<text x=\"0\" y=\"{:.1}\">{}</text>", top + 15.0, short_name(numbered));
     let mut left = STRIP_LEFT;
-    for (name, seconds, colour) in parts(test) {
+    let middle = top + 11.0;
+    for (name, seconds, colour) in parts(test).into_iter().filter(|part| part.1 > 0.0) {
         let width = seconds * scale;
         let _ = writeln!(
             svg,
-            "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"16\" \
-             fill=\"{colour}\"><title>{name}: {seconds:.2} s</title></rect>",
-            top + 3.0
+            "<path d=\"M{left:.1} {middle}h{width:.1}\" stroke=\"{colour}\" stroke-width=\"16\">\
+             <title>{name}: {seconds:.2} s</title></path>"
         );
         left += width;
     }
     let timed_left = STRIP_LEFT + test.generate_seconds.unwrap_or(0.0) * scale;
-    for event in drawn(test) {
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" fill=\"{}\">\
-             <title>{} at {:.1} s, {:.2} s: {}</title></rect>",
-            timed_left + event.start_seconds * scale,
-            top + 1.0,
-            (event.seconds * scale).max(1.5),
-            event_colour(&event.kind),
-            escape(&event.kind),
-            event.start_seconds,
-            event.seconds,
-            escape(&event.detail)
-        );
+    let mut events: Vec<&Event> = drawn(test).collect();
+    let place = |event: &Event| (event.start_seconds * scale / 2.0) as i64;
+    events.dedup_by(|next, last| next.kind == last.kind && place(next) == place(last));
+    for alike in events.chunk_by(|a, b| a.kind == b.kind) {
+        let mark = |event: &&Event| {
+            let x = timed_left + event.start_seconds * scale;
+            format!("M{x:.0} {middle}h{:.1}", (event.seconds * scale).max(1.5))
+        };
+        let path: String = alike.iter().map(mark).collect();
+        let colour = event_colour(&alike[0].kind);
+        let _ = writeln!(svg, "<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"20\"/>");
     }
     let _ = writeln!(
         svg,
@@ -450,8 +489,8 @@ fn refinement_table(page: &mut String, heading: &str, test: &TestReport) {
     table(page, "", heads, (1..).zip(&mxp.steps).map(row));
 }
 
-/// Shows the progress and the memory of one test, if the report has them.
-fn details(page: &mut String, heading: &str, test: &TestReport) {
+/// Draws the progress and the ranks of one test, if the report has them.
+fn charts_over_time(page: &mut String, heading: &str, test: &TestReport, figures: &mut Figures) {
     if !test.progress.is_empty() {
         let over = |f: fn(&super::reader::ProgressPart) -> f64| {
             test.progress.iter().map(move |p| (p.elapsed_seconds, f(p)))
@@ -484,12 +523,16 @@ fn details(page: &mut String, heading: &str, test: &TestReport) {
             caption: "Progress, rate and power over time.".into(),
             body: Body::Panels { columns: panels.len(), panels },
         };
-        embed(page, &figure);
+        figures.add(page, &figure.svg());
     }
-    power_table(page, heading, test);
     if let Some(map) = test.slow.as_ref().and_then(heat_map::svg) {
-        let _ = writeln!(page, "<h3>Ranks over time, {}</h3>\n{map}", escape(heading));
+        figures.add(page, &format!("<h3>Ranks over time, {}</h3>\n{map}\n", escape(heading)));
     }
+}
+
+/// Shows what is known of one test, but its charts.
+fn details(page: &mut String, heading: &str, test: &TestReport) {
+    power_table(page, heading, test);
     slow_links(page, test);
     process_columns_table(page, heading, test);
     refinement_table(page, heading, test);
@@ -594,43 +637,6 @@ fn best_test(report: &RunReport) -> Option<&TestReport> {
     report.completed().max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
-/// Embeds a figure as an image, so that its names cannot clash with those of other figures.
-fn embed(page: &mut String, figure: &Figure) {
-    let _ = writeln!(
-        page,
-        "<p><img alt=\"{}\" src=\"data:image/svg+xml,{}\"></p>",
-        escape(&figure.title),
-        percent_encoded(&figure.svg())
-    );
-}
-
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 3 / 2);
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z'
-            | b'a'..=b'z'
-            | b'0'..=b'9'
-            | b' '
-            | b'-'
-            | b'_'
-            | b'.'
-            | b'~'
-            | b'/'
-            | b':'
-            | b'='
-            | b','
-            | b';'
-            | b'('
-            | b')' => encoded.push(char::from(byte)),
-            _ => {
-                let _ = write!(encoded, "%{byte:02X}");
-            }
-        }
-    }
-    encoded
-}
-
 fn number(value: Option<f64>, decimals: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.decimals$}"))
 }
@@ -669,7 +675,53 @@ mod tests {
         }
         assert!(some.contains("<h3>Timeline</h3>") && !some.contains("the first"));
         assert!(many.contains("<h3>Timeline, the first 12 of 14 tests</h3>"));
-        assert!(many.contains("without update (99 %25), the first 12 of 14 tests"));
+        assert!(many.contains("without update (99 %), the first 12 of 14 tests"));
+    }
+
+    /// Twelve tests with as many samples and windows as a run has, and many checkpoints and ranks.
+    #[test]
+    fn figures_of_a_run_have_few_bytes() {
+        let list = |count: usize, one: &dyn Fn(usize) -> String| {
+            (0..count).map(one).collect::<Vec<_>>().join(",")
+        };
+        let events = list(100, &|at| {
+            format!(r#"{{"kind": "checkpoint", "start_seconds": {at}, "seconds": 0.2}}"#)
+        });
+        let progress = list(128, &|at| {
+            let fraction = at as f64 / 128.0;
+            format!(r#"{{"elapsed_seconds": {at}, "fraction": {fraction}, "gflops": {at}}}"#)
+        });
+        let watts = list(100, &|at| (100 + at % 2).to_string());
+        let rates = |rank: usize| (0..64).map(|at| ["90 ", "50 "][(at * rank) % 3 / 2]).collect();
+        let ranks = list(300, &|rank| {
+            let rates: String = rates(rank);
+            format!(r#"{{"host": "n", "rank": {rank}, "gflops_a_thread": "{}"}}"#, rates.trim())
+        });
+        let columns = list(65, &|column| column.to_string());
+        let test = |gflops: usize| {
+            format!(
+                r#"{{"variant": "W{gflops}", "status": "passed", "gflops": {gflops},
+                    "parameters": {{"n": 100, "nb": 8}}, "time_seconds": 128,
+                    "phases_seconds": {{"max": {{"panel": 1, "update": 2}}}}, "events": [{events}],
+                    "power": [{{"source": "RAPL", "watts": [{watts}]}}], "progress": [{progress}],
+                    "slow": {{"columns": [{columns}], "ranks": [{ranks}]}}}}"#
+            )
+        };
+        let shown = |tests: usize| {
+            let tests = list(tests, &test);
+            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{tests}]}}"#);
+            page(&[NamedRun { name: "a".into(), report: RunReport::parse(&text).unwrap() }])
+        };
+        let bytes = |page: &str| -> usize {
+            let figures = page.split("<svg xmlns").skip(1);
+            figures.map(|it| it.find("</svg>\n<").map_or(it.len(), |end| end)).sum()
+        };
+        let (one, many) = (shown(1), shown(12));
+        assert!(one.contains("<h3>Ranks over time") && !one.contains("Not shown"), "{one}");
+        assert!(bytes(&one) < MAX_BYTES_OF_FIGURES, "{}", bytes(&one));
+        assert!(bytes(&many) < MAX_BYTES_OF_FIGURES, "{}", bytes(&many));
+        assert!(many.contains("<title>test 12: ") && !many.contains("<title>test 1: "));
+        assert!(many.contains("<p>Not shown, for the size of the page: 23 figures.</p>"));
     }
 
     #[test]

@@ -421,7 +421,7 @@ fn page_shows_tests_events_memory_and_is_self_contained() {
         "Timeline",
         "<td>matrix</td><td>1.0</td>",
         "<td>90.00</td><td>2000</td>",
-        "data:image/svg+xml,",
+        "<title>Where the time went",
         "<h3>Memory of a rank, test 2: ",
         "<h3>Memory of a rank, test 3: ",
     ] {

@@ -64,7 +64,7 @@ fn one_chart(page: &mut String, lines: &LineChart) -> (f64, f64) {
         height: CHART_HEIGHT - 100.0,
     };
     let names: Vec<&str> = lines.series.iter().map(|s| s.name.as_str()).collect();
-    draw_lines(page, lines, area, &names, 0);
+    draw_lines(page, lines, area, &names);
     let top = area.top + area.height + 62.0;
     let legend = draw_line_legend(page, &names, lines.series.iter(), (CHART_WIDTH, top));
     (CHART_WIDTH, top + legend)
@@ -86,7 +86,7 @@ fn panel_grid(page: &mut String, columns: usize, panels: &[LineChart]) -> (f64, 
             width: PANEL_WIDTH - 82.0,
             height: PANEL_HEIGHT - 84.0,
         };
-        draw_lines(page, panel, area, &names, index);
+        draw_lines(page, panel, area, &names);
     }
     let width = columns as f64 * PANEL_WIDTH;
     let rows = panels.len().div_ceil(columns);
@@ -97,7 +97,7 @@ fn panel_grid(page: &mut String, columns: usize, panels: &[LineChart]) -> (f64, 
 }
 
 /// Draws one chart of lines with its frame; `names` gives each series its look.
-fn draw_lines(page: &mut String, lines: &LineChart, area: Area, names: &[&str], id: usize) {
+fn draw_lines(page: &mut String, lines: &LineChart, area: Area, names: &[&str]) {
     let points = || lines.series.iter().flat_map(|s| &s.points);
     let x = ruler(&lines.x, points().map(|p| p.x));
     let y = ruler(
@@ -112,20 +112,19 @@ fn draw_lines(page: &mut String, lines: &LineChart, area: Area, names: &[&str], 
     }
     draw_x_axis(page, &x, lines.x.label, area);
     draw_y_axis(page, &y, lines.y.label, area);
+    // An inner document cuts what is outside of it, without a name that another figure might have.
+    let (left, top) = (area.left - 6.0, area.top - 4.0);
+    let (width, height) = (area.width + 12.0, area.height + 8.0);
     let _ = writeln!(
         page,
-        "<clipPath id=\"c{id}\"><rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\"/>\
-         </clipPath>\n<g clip-path=\"url(#c{id})\">",
-        area.left - 6.0,
-        area.top - 4.0,
-        area.width + 12.0,
-        area.height + 8.0
+        "<svg x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" \
+         viewBox=\"{left:.1} {top:.1} {width:.1} {height:.1}\">"
     );
     for series in &lines.series {
         let look = names.iter().position(|n| *n == series.name).unwrap_or(0);
         draw_series(page, series, look, area, &x, &y);
     }
-    page.push_str("</g>\n");
+    page.push_str("</svg>\n");
     draw_frame(page, area);
 }
 
@@ -145,19 +144,21 @@ fn draw_series(page: &mut String, series: &Series, look: usize, area: Area, x: &
     };
     match series.style {
         Style::Line => {
-            let path: Vec<String> = series
-                .points
-                .iter()
-                .filter_map(|p| at(p.x, p.y))
-                .map(|(px, py)| format!("{px:.1},{py:.1}"))
-                .collect();
+            let mut path: Vec<(f64, f64)> =
+                series.points.iter().filter_map(|p| at(p.x, p.y)).collect();
+            // A line is two pixels wide.
+            path.dedup_by(|next, last| (next.0 - last.0).hypot(next.1 - last.1) < 2.0);
+            let path: Vec<String> =
+                path.iter().map(|(px, py)| format!("{px:.1},{py:.1}")).collect();
             let _ = writeln!(page, "<polyline points=\"{}\" {}/>", path.join(" "), stroke(look));
         }
         Style::Markers => {
             for point in &series.points {
                 let error = point.error.unwrap_or(0.0);
                 let ends = (at(point.x, point.y - error), at(point.x, point.y + error));
-                if let (Some((px, low)), Some((_, high))) = ends {
+                if let (Some((px, low)), Some((_, high))) = ends
+                    && error > 0.0
+                {
                     let _ = writeln!(
                         page,
                         "<path d=\"M{px:.1} {low:.1}V{high:.1}M{:.1} {low:.1}h8M{:.1} {high:.1}h8\" \
@@ -202,14 +203,28 @@ fn stroke(look: usize) -> String {
 
 fn draw_x_axis(page: &mut String, ruler: &Ruler, label: &str, area: Area) {
     let bottom = area.top + area.height;
-    for tick in ruler.ticks() {
-        let Some(place) = ruler.place(tick) else { continue };
-        let x = area.left + place * area.width;
-        let top = area.top;
-        let _ = write!(page, "<path d=\"M{x:.1} {top:.1}V{bottom:.1}\" stroke=\"{FAINT}\"/>");
-        draw_text(page, (x, bottom + 17.0), MIDDLE, &tick_label(tick));
-    }
+    let ticks = ruler.ticks().into_iter().filter_map(|tick| {
+        let x = area.left + ruler.place(tick)? * area.width;
+        let line = format!("M{x:.1} {:.1}V{bottom:.1}", area.top);
+        Some((line, (x, bottom + 17.0), tick_label(tick)))
+    });
+    draw_ticks(page, MIDDLE, ticks);
     draw_x_label(page, label, area);
+}
+
+/// Draws the grid lines and the labels of an axis, each with its place.
+fn draw_ticks(
+    page: &mut String,
+    attributes: &str,
+    ticks: impl Iterator<Item = (String, (f64, f64), String)>,
+) {
+    let (mut grid, mut labels) = (String::new(), String::new());
+    for (line, place, label) in ticks {
+        grid += &line;
+        draw_text(&mut labels, place, "", &label);
+    }
+    let _ = writeln!(page, "<path d=\"{grid}\" stroke=\"{FAINT}\"/>");
+    let _ = writeln!(page, "<g{attributes}>\n{labels}</g>");
 }
 
 fn draw_x_label(page: &mut String, label: &str, area: Area) {
@@ -225,13 +240,12 @@ fn draw_text(page: &mut String, (x, y): (f64, f64), attributes: &str, text: &str
 }
 
 fn draw_y_axis(page: &mut String, ruler: &Ruler, label: &str, area: Area) {
-    for tick in ruler.ticks() {
-        let Some(place) = ruler.place(tick) else { continue };
-        let y = area.top + (1.0 - place) * area.height;
-        let Area { left, width, .. } = area;
-        let _ = write!(page, "<path d=\"M{left:.1} {y:.1}h{width:.1}\" stroke=\"{FAINT}\"/>");
-        draw_text(page, (left - 6.0, y + 4.0), " text-anchor=\"end\"", &tick_label(tick));
-    }
+    let ticks = ruler.ticks().into_iter().filter_map(|tick| {
+        let y = area.top + (1.0 - ruler.place(tick)?) * area.height;
+        let line = format!("M{:.1} {y:.1}h{:.1}", area.left, area.width);
+        Some((line, (area.left - 6.0, y + 4.0), tick_label(tick)))
+    });
+    draw_ticks(page, " text-anchor=\"end\"", ticks);
     let (x, y) = (area.left - 52.0, area.top + area.height / 2.0);
     let turned = format!("{MIDDLE} transform=\"rotate(-90 {x:.1} {y:.1})\"");
     draw_text(page, (x, y), &turned, label);
@@ -316,22 +330,19 @@ fn bar_chart(page: &mut String, bars: &Bars) -> (f64, f64) {
     let group_width = area.width / bars.categories.len() as f64;
     let bar_width = (group_width - 14.0) / bars.series.len() as f64;
     let bottom = area.top + area.height;
+    let left = |index: usize| area.left + index as f64 * group_width;
+    for (look, (_, values)) in bars.series.iter().enumerate() {
+        let bar = |(index, value): (usize, &f64)| {
+            let up = y.place(*value).unwrap_or(0.0) * area.height;
+            let x = left(index) + 7.0 + look as f64 * bar_width;
+            format!("M{x:.1} {bottom:.1}V{:.1}h{bar_width:.1}V{bottom:.1}z", bottom - up)
+        };
+        let path: String = values.iter().enumerate().map(bar).collect();
+        let _ = writeln!(page, "<path d=\"{path}\" fill=\"{}\" stroke=\"#fff\"/>", colour(look));
+    }
+    let small = format!("{MIDDLE} font-size=\"11\"");
     for (index, category) in bars.categories.iter().enumerate() {
-        let left = area.left + index as f64 * group_width;
-        for (look, (_, values)) in bars.series.iter().enumerate() {
-            let up = y.place(values[index]).unwrap_or(0.0) * area.height;
-            let _ = writeln!(
-                page,
-                "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{up:.1}\" fill=\"{}\" \
-                 stroke=\"#fff\"/>",
-                left + 7.0 + look as f64 * bar_width,
-                bottom - up,
-                bar_width,
-                colour(look)
-            );
-        }
-        let small = format!("{MIDDLE} font-size=\"11\"");
-        draw_text(page, (left + group_width / 2.0, bottom + 17.0), &small, category);
+        draw_text(page, (left(index) + group_width / 2.0, bottom + 17.0), &small, category);
     }
     draw_x_label(page, bars.category_label, area);
     draw_frame(page, area);

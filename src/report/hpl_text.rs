@@ -4,8 +4,9 @@ use std::path::Path;
 
 use super::reader::{ParametersPart, ProgramPart, ReadError, RunReport, TestReport};
 
-/// The head of the table of a test.
-const HEAD: &str = "T/V                N    NB     P     Q";
+/// The columns that are read, by their names in the head of a table. AMD's program has one more,
+/// SWP, before them, others have more after them.
+const COLUMNS: [&str; 6] = ["N", "NB", "P", "Q", "Time", "Gflops"];
 /// How a line with a scaled residual begins.
 const RESIDUAL: &str = "||Ax-b||_oo";
 /// What follows the times of HPL's text, which have no zone.
@@ -31,8 +32,10 @@ fn untagged(line: &str) -> &str {
 fn parse(text: &str) -> Option<RunReport> {
     let mut report = RunReport { text_report: Some(text.to_owned()), ..RunReport::default() };
     let (mut is_hpl, mut threads, mut is_unchecked) = (false, 0, false);
+    // Those of a result without a head.
+    let mut places = [1, 2, 3, 4, 5, 6];
     for line in text.lines().map(untagged) {
-        if let Some(test) = result(line, threads) {
+        if let Some(test) = result(line, places, threads) {
             is_hpl = true;
             report.tests.push(test);
         } else if let Some(residual) = line.strip_prefix(RESIDUAL) {
@@ -55,8 +58,9 @@ fn parse(text: &str) -> Option<RunReport> {
             if let Some(test) = report.tests.last_mut() {
                 test.end = line.split_once("time").map(|(_, time)| local(time));
             }
+        } else if let Some(of_head) = column_places(line) {
+            (is_hpl, places) = (true, of_head);
         } else {
-            is_hpl |= line.starts_with(HEAD);
             report.finished |= line.starts_with("End of Tests.");
         }
     }
@@ -67,14 +71,22 @@ fn parse(text: &str) -> Option<RunReport> {
     is_hpl.then_some(report)
 }
 
+/// The places of the [`COLUMNS`] in the head of a table; `None` if the line is none.
+fn column_places(line: &str) -> Option<[usize; 6]> {
+    let words: Vec<&str> = line.strip_prefix("T/V ")?.split_whitespace().collect();
+    let places = COLUMNS.map(|name| words.iter().position(|word| *word == name));
+    places.iter().all(Option::is_some).then(|| places.map(|place| 1 + place.unwrap_or(0)))
+}
+
 /// The test of a line such as `WR11C2R4  35  4  1  1  0.00  2.5368e-01`, which other programs
 /// continue.
-fn result(line: &str, threads: usize) -> Option<TestReport> {
+fn result(line: &str, places: [usize; 6], threads: usize) -> Option<TestReport> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let [variant, n, nb, p, q, seconds, gflops, ..] = words[..] else { return None };
-    // `W`, the mapping of ranks to the grid, and the digit of DEPTH.
-    let is_variant =
-        matches!(variant.as_bytes(), [b'W', b'R' | b'C', digit, ..] if digit.is_ascii_digit());
+    let values = places.map(|place| words.get(place).copied().unwrap_or(""));
+    let (variant, [n, nb, p, q, seconds, gflops]) = (*words.first()?, values);
+    // `W`, the mapping of ranks to the grid, and numbers.
+    let is_variant = matches!(variant.as_bytes(), [b'W', b'R' | b'C', rest @ ..]
+        if rest.iter().any(u8::is_ascii_digit));
     let quantity = |text: &str| text.parse::<f64>().ok().filter(|it| it.is_finite() && *it >= 0.0);
     let number = |text: &str| text.parse().ok();
     // Values that are not numbers, as of a singular matrix, are read as none.
@@ -180,6 +192,31 @@ HPL_pdgesv() end time   Sun Nov 29 05:31:17 2026
         assert!(test.end.is_some() && !report.finished && test.is_of_hpl());
     }
 
+    const PLACES: [usize; 6] = [1, 2, 3, 4, 5, 6];
+
+    /// The heads are those of HPL, of NVIDIA and of AMD.
+    #[test]
+    fn columns_are_found_by_the_head() {
+        for (head, result) in [
+            ("T/V  N  NB  P  Q  Time  Gflops", "WR11C2R4 6000 128 2 4 7.46 1.9e+01"),
+            (
+                "T/V  N  NB  P  Q  Time  Gflops (   per GPU)",
+                "WC0 6000 128 2 4 7.46 1.9e+01 ( 9.5e+00)",
+            ),
+            (
+                "T/V         SWP           N    NB     P     Q            Time             Gflops",
+                "WRC06R3C38c 211        6000   128     2     4            7.46         1.9000e+01",
+            ),
+        ] {
+            let report = parse(&format!("{head}\n-----\n{result}\n")).unwrap();
+            let [test] = &report.tests[..] else { panic!("{head}: {report:?}") };
+            let p = &test.parameters;
+            assert_eq!((p.n, p.nb, p.p, p.q), (6000, 128, 2, 4), "{head}");
+            assert_eq!((test.time_seconds, test.gflops), (Some(7.46), Some(19.0)), "{head}");
+        }
+        assert_eq!(column_places("T/V    : Wall time / encoded variant."), None);
+    }
+
     #[test]
     fn lines_of_other_forms_are_no_results() {
         for line in [
@@ -188,14 +225,15 @@ HPL_pdgesv() end time   Sun Nov 29 05:31:17 2026
             "WR11C2R4 6000 128 2 4 7.46",
             "WR11C2R4 -1 128 2 4 7.46 19.3",
         ] {
-            assert_eq!(result(line, 1), None, "{line}");
+            assert_eq!(result(line, PLACES, 1), None, "{line}");
         }
         // HPL of NVIDIA adds the rate of each of its accelerators.
-        let more = result("WC0C2R4 90112 1024 1 1 33.14 1.472e+04 ( 1.472e+04)", 1).unwrap();
+        let more =
+            result("WC0C2R4 90112 1024 1 1 33.14 1.472e+04 ( 1.472e+04)", PLACES, 1).unwrap();
         assert_eq!(more.gflops, Some(14720.0));
-        let broken = result("WR11C2R4 6000 128 2 4 7.46 nan", 1).unwrap();
+        let broken = result("WR11C2R4 6000 128 2 4 7.46 nan", PLACES, 1).unwrap();
         assert_eq!(broken.gflops, None);
-        assert!(!result("WR11MXP 6000 128 2 4 7.46 1.0", 1).unwrap().is_of_hpl());
+        assert!(!result("WR11MXP 6000 128 2 4 7.46 1.0", PLACES, 1).unwrap().is_of_hpl());
         assert_eq!(parse("no text of HPL\n"), None);
     }
 

@@ -52,11 +52,7 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn execute(args: &ReportArgs) -> Result<(), ToolError> {
-    let named = |path: &PathBuf| {
-        let report = hpl_text::parse_any_from(path, &reader::read_text(path)?)?;
-        Ok(NamedRun { name: path.display().to_string(), report })
-    };
-    let mut runs = args.reports.iter().map(named).collect::<Result<Vec<_>, ToolError>>()?;
+    let mut runs = read_runs(&args.reports)?;
     if let Some(path) = &args.power_csv {
         let log = LogFile::read(path, args.power_log.settings()).map_err(usage)?;
         if let Some(lack) = log.lack() {
@@ -75,6 +71,24 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), ToolError> {
         messages::print(format_args!("{} written", out.display()));
     }
     Ok(())
+}
+
+/// The runs of these files but for those without a result, which are reported; refused if all are.
+fn read_runs(files: &[PathBuf]) -> Result<Vec<NamedRun>, ToolError> {
+    let (mut runs, mut left_out) = (Vec::new(), Vec::new());
+    for path in files {
+        match hpl_text::parse_any_from(path, &reader::read_text(path)?) {
+            Ok(report) => runs.push(NamedRun { name: path.display().to_string(), report }),
+            Err(why) => left_out.push(why),
+        }
+    }
+    if runs.is_empty() {
+        return Err(left_out.swap_remove(0).into());
+    }
+    for why in left_out {
+        messages::print(format_args!("warning: left out: {why}"));
+    }
+    Ok(runs)
 }
 
 fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, ToolError> {

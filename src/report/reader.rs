@@ -243,10 +243,11 @@ pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t TestReport>) -> Vec
     best.into_iter().map(|(n, rate)| (n as f64, rate)).collect()
 }
 
-/// The text of a file written by `--json`.
+/// The text of a report; a launcher may have put anything between its lines.
 pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
-    infile::read_text(path, BYTES_MAX)
-        .map_err(|source| ReadError::Io { path: path.to_path_buf(), source })
+    let bytes = infile::read(path, BYTES_MAX);
+    let bytes = bytes.map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Parses JSON text, or returns what is wrong with it.

@@ -43,12 +43,18 @@ fn the_text_of_hpl_is_a_report() {
     assert!(value("Cores").starts_with("____"), "HPL's text has no threads");
     let why = program.refused("report b.out --top500");
     assert!(why.contains("no run has a test that passed"), "{why}");
-    // The last is an HPL.dat.
+    // The last is an HPL.dat. Such files are left out, but not all.
     for text in ["no text of HPL\n", "", &hpl_text(&[]), "HPLinpack benchmark input file\n"] {
         program.write("c.out", text);
         let why = program.refused("report c.out");
         assert!(why.contains("'c.out' is no JSON report of skt-hpl"), "{why}");
         assert!(why.contains("has no result of HPL"), "{why}");
+        let command = "report c.out a.out b.out c.out --out some.html --force";
+        let output = program.command(command).output().unwrap();
+        let warnings = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{warnings}");
+        assert_eq!(warnings.matches("warning: left out: 'c.out' is no JSON").count(), 2);
+        assert_eq!(program.read("some.html").matches("<section>").count(), 2);
     }
 }
 

@@ -4,8 +4,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use skt_config::{Bcast, Fact, Pmap, RunSpec, hpldat};
 use tempfile::TempDir;
 
@@ -372,6 +376,23 @@ fn readers_of_the_reference_read_the_same() {
             assert!(theirs.0 == Some(0) && !theirs.1.is_empty(), "{what}: {theirs:?}");
         }
     }
+}
+
+/// Batch systems end runs that take too long so.
+#[test]
+fn a_terminated_run_prints_its_warnings() {
+    let (folder, bin) = (folder(&RunSpec { n: vec![20_000], ..two_tests() }), link("xhpl"));
+    let mut xhpl = Command::new(bin.path().join("xhpl"));
+    xhpl.envs(mpirun(1).get_envs().filter_map(|(name, value)| Some((name, value?))));
+    xhpl.args("--what --p 1 --q 1 --json run.json".split(' ')).current_dir(folder.path());
+    let mut run = xhpl.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let json = folder.path().join("run.json");
+    while !json.exists() && run.try_wait().unwrap().is_none() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let err = String::from_utf8(run.wait_with_output().unwrap().stderr).unwrap();
+    assert!(err.contains("# warning: ignored, as HPL ignores its arguments: --what"), "{err}");
 }
 
 /// In a separate namespace, where nothing else leaves any shared memory.

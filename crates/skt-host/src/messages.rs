@@ -34,7 +34,8 @@ fn held() -> MutexGuard<'static, Option<Vec<String>>> {
 }
 
 /// Holds warnings back from now on, until [`print_held`] or an error: with both streams in one file
-/// they would move the lines of the report. SIGTERM prints them before it ends the process.
+/// they would move the lines of the report. SIGTERM prints them before it ends the process; another
+/// handler of it is to call [`print_held_in_handler`].
 pub fn hold_warnings() {
     *held() = Some(Vec::new());
     let handler = SigHandler::Handler(print_held_and_end);
@@ -46,12 +47,17 @@ pub fn hold_warnings() {
     }
 }
 
-extern "C" fn print_held_and_end(_: i32) {
+/// Prints the warnings that were held back. Allowed in signal context.
+pub fn print_held_in_handler() {
     let bytes = HELD_BYTES.load(Ordering::Acquire);
     if !bytes.is_null() {
         // SAFETY: what is stored there is never freed or changed, and `write` is allowed here.
         unsafe { libc::write(libc::STDERR_FILENO, (*bytes).as_ptr().cast(), (*bytes).len()) };
     }
+}
+
+extern "C" fn print_held_and_end(_: i32) {
+    print_held_in_handler();
     // SAFETY: no handler is installed, and both calls are allowed here.
     let _ = unsafe { signal(Signal::SIGTERM, SigHandler::SigDfl) };
     let _ = raise(Signal::SIGTERM);

@@ -183,6 +183,7 @@ fn end() {
     if ENDS.swap(true, Ordering::SeqCst) {
         return;
     }
+    messages::print_held_in_handler();
     if let (true, Some(words)) = (IS_ENABLED.load(Ordering::Relaxed), LAST_MESSAGE.get()) {
         // SAFETY: `write` is allowed in signal context; the words never change, and an error is
         // ignored.

@@ -42,9 +42,11 @@ pub fn judge(
         return Shape { summary: String::new(), warnings: vec![text] };
     }
     let of_slots = domains(&pool.active, ranks, settings);
-    let Formed { groups, ranks } = match form(&of_slots, settings, rows) {
-        Ok(formed) => formed,
-        Err(why) => return Shape { summary: String::new(), warnings: vec![why.to_string()] },
+    let refused = form(&of_slots, settings, rows.clone(), settings.allow_shared_domains).err();
+    let mut warnings: Vec<String> = refused.map(|why| why.to_string()).into_iter().collect();
+    // A run that had begun continues there.
+    let Ok(Formed { groups, ranks }) = form(&of_slots, settings, rows, true) else {
+        return Shape { summary: String::new(), warnings };
     };
     let mut domains = of_slots.clone();
     ranks.iter().zip(of_slots).for_each(|(&rank, domain)| domains[rank] = domain);
@@ -60,7 +62,6 @@ pub fn judge(
         by_domain.len(),
         pool.spares.len()
     );
-    let mut warnings = Vec::new();
     if groups.single_domain {
         warnings.push(
             "all ranks are in one failure domain: the run survives the death of a process, but not \
@@ -86,7 +87,7 @@ pub fn losable(
 ) -> Vec<bool> {
     let domains = domains(&pool.active, ranks, settings);
     let rows = rows.filter(|_| settings.method_for(ranks) != Method::None);
-    let formed = rows.and_then(|rows| form(&domains, settings, Some(rows)).ok());
+    let formed = rows.and_then(|rows| form(&domains, settings, Some(rows), true).ok());
     let Some(Formed { groups, ranks: of_slots }) = formed else {
         return vec![false; pool.active.len()];
     };
@@ -108,7 +109,7 @@ pub fn groups_of_slots(
     rows: Option<Vec<Vec<usize>>>,
 ) -> Vec<usize> {
     let domains = domains(&pool.active, ranks, settings);
-    let Ok(Formed { groups, ranks: of_slot }) = form(&domains, settings, rows) else {
+    let Ok(Formed { groups, ranks: of_slot }) = form(&domains, settings, rows, true) else {
         return Vec::new();
     };
     let mut group_of = vec![0; of_slot.len()];
@@ -136,15 +137,16 @@ fn form(
     domains: &[String],
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
+    allow_shared_domains: bool,
 ) -> Result<Formed, PlacementError> {
-    let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
+    let Settings { group_size, parities, .. } = *settings;
     let Some(members) = rows else {
         let groups = group::form(domains, group_size, parities, allow_shared_domains)?;
         return Ok(Formed { groups, ranks: (0..domains.len()).collect() });
     };
-    let group::Placement { ranks, shared_domains, single_domain } =
+    let group::Placement { ranks, single_domain } =
         group::place(domains, &members, parities, allow_shared_domains)?;
-    Ok(Formed { groups: Groups { members, shared_domains, single_domain }, ranks })
+    Ok(Formed { groups: Groups { members, single_domain }, ranks })
 }
 
 fn count<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
@@ -262,8 +264,7 @@ mod tests {
         let rows = vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
         let losable = |slots: usize, active: &str, parities: usize| {
             let settings = Settings { method: Method::Abft, ..settings(parities, &[]) };
-            let shared = Settings { allow_shared_domains: true, ..settings };
-            losable(&Pool::new(hosts(active, slots), vec![]), 8, &shared, Some(rows.clone()))
+            losable(&Pool::new(hosts(active, slots), vec![]), 8, &settings, Some(rows.clone()))
         };
         // Two ranks of a node go to two process rows.
         assert_eq!(losable(2, "a b c d", 1), [true; 4]);
@@ -293,9 +294,10 @@ mod tests {
             warnings[0].starts_with("failure domain a has ") && warnings[0].contains("can lose 1"),
             "{warnings:?}"
         );
-        // Where shared domains are not allowed, the list is refused with the reason.
-        let refused = judged("n1 n2 n3 n4", "s1", 1, &settings(1, &racks));
-        assert!(refused.summary.is_empty() && refused.warnings.len() == 1, "{refused:?}");
+        // Where shared domains are not allowed, a first start is refused with the reason.
+        let refused = judged("n1 n2 n3 n4", "s1 s2 s3", 1, &settings(1, &racks)).warnings;
+        assert!(refused[0].contains("`a` holds 3 of 4 ranks"), "{refused:?}");
+        assert_eq!(refused[1..], warnings);
     }
 
     #[test]

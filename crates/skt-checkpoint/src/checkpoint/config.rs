@@ -188,6 +188,12 @@ impl Config {
         sets.map_or(processes, |sets| sets.iter().map(Vec::len).sum())
     }
 
+    /// The number of ranks of a group that a failure domain may hold and not count as shared. A
+    /// group that the application defines survives as many losses at once as it has parities.
+    pub(super) fn most_in_a_domain(&self) -> usize {
+        if self.groups.is_some() { self.parities } else { 1 }
+    }
+
     /// What all processes must have alike, with the `shapes` of their regions.
     pub(super) fn settings(&self, shapes: &[RegionShape]) -> Vec<Setting> {
         // Without `..`: a new field does not compile until it is listed here.

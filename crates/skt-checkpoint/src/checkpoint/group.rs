@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use skt_terms::units::counted;
 
 /// Why no groups could be formed.
@@ -51,9 +52,6 @@ pub enum PlacementError {
 pub struct Groups {
     /// Ranks of each group, in rising order.
     pub members: Vec<Vec<usize>>,
-    /// Whether some group has two members in one failure domain, whose loss the group may not
-    /// survive.
-    pub shared_domains: bool,
     /// Whether all ranks are in one failure domain: then the groups protect against the death of
     /// processes only.
     pub single_domain: bool,
@@ -85,18 +83,13 @@ pub fn form(
     let by_domain = ranks_by_domain(domains);
     if by_domain.len() == 1 {
         let groups = deal(&(0..ranks).collect::<Vec<_>>(), count(ranks, members, least));
-        return Ok(Groups { members: groups, shared_domains: true, single_domain: true });
+        return Ok(Groups { members: groups, single_domain: true });
     }
     let formed = match neighbours(&by_domain, members, least) {
         Some(groups) => groups,
         None => anywhere(domains, &by_domain, members, least, allow_shared_domains)?,
     };
-    let shared_domains = formed.iter().any(|group| {
-        let names: std::collections::BTreeSet<_> = group.iter().map(|&r| &domains[r]).collect();
-        names.len() < group.len()
-    });
-    debug_assert!(allow_shared_domains || !shared_domains);
-    Ok(Groups { members: formed, shared_domains, single_domain: false })
+    Ok(Groups { members: formed, single_domain: false })
 }
 
 /// The placement of ranks whose groups the application defines.
@@ -104,8 +97,6 @@ pub fn form(
 pub struct Placement {
     /// The rank of each process.
     pub ranks: Vec<usize>,
-    /// Whether some domain holds more of a group than the group may lose.
-    pub shared_domains: bool,
     /// Whether all ranks are in one failure domain.
     pub single_domain: bool,
 }
@@ -131,16 +122,15 @@ pub fn place(
     let by_domain = ranks_by_domain(domains);
     let single_domain = by_domain.len() == 1;
     let own: Vec<usize> = (0..domains.len()).collect();
-    if single_domain || max_in_a_domain(domains, groups, &own) <= parities {
-        return Ok(Placement { ranks: own, shared_domains: single_domain, single_domain });
+    if single_domain || shared_domain(domains, groups, &own, parities).is_none() {
+        return Ok(Placement { ranks: own, single_domain });
     }
     // Neighbours in this order, among them the ranks of a domain, go to different groups.
     let mut ranks = own;
     for (i, process) in by_domain.concat().into_iter().enumerate() {
         ranks[process] = groups[i % groups.len()][i / groups.len()];
     }
-    let shared_domains = max_in_a_domain(domains, groups, &ranks) > parities;
-    if shared_domains && !allow_shared_domains {
+    if !allow_shared_domains && shared_domain(domains, groups, &ranks, parities).is_some() {
         let crowd = by_domain.iter().max_by_key(|list| list.len()).expect("two domains or more");
         return Err(PlacementError::CrowdedGroups {
             domain: domains[crowd[0]].clone(),
@@ -151,17 +141,36 @@ pub fn place(
             most: parities * groups.len(),
         });
     }
-    Ok(Placement { ranks, shared_domains, single_domain })
+    Ok(Placement { ranks, single_domain })
 }
 
-/// The most ranks of one group in one domain. `ranks` has the rank of each process.
-pub(crate) fn max_in_a_domain(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
-    let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
-    for (domain, rank) in domains.iter().zip(ranks) {
-        let group = groups.iter().position(|group| group.contains(rank));
-        *held.entry((domain, group.expect("every rank has a group"))).or_default() += 1;
+/// A failure domain that holds several ranks of one group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedDomain {
+    /// The name of the domain.
+    pub name: String,
+    /// The number of ranks of one group that it holds.
+    pub ranks: usize,
+}
+
+/// The domain that holds the most ranks of one group, if these are more than `most`. `ranks` has
+/// the rank of each process.
+pub(crate) fn shared_domain(
+    domains: &[String],
+    groups: &[Vec<usize>],
+    ranks: &[usize],
+    most: usize,
+) -> Option<SharedDomain> {
+    let mut group_of = vec![0; groups.iter().map(Vec::len).sum()];
+    for (group, members) in groups.iter().enumerate() {
+        members.iter().for_each(|&rank| group_of[rank] = group);
     }
-    held.into_values().max().unwrap_or(0)
+    let mut held: BTreeMap<(&String, usize), usize> = BTreeMap::new();
+    for (domain, &rank) in domains.iter().zip(ranks) {
+        *held.entry((domain, group_of[rank])).or_default() += 1;
+    }
+    let ((name, _), ranks) = held.into_iter().max_by_key(|(_, ranks)| *ranks)?;
+    (ranks > most).then(|| SharedDomain { name: name.clone(), ranks })
 }
 
 /// Ranks of each domain; domains in the order of their first rank.
@@ -247,6 +256,11 @@ mod tests {
 
     use super::*;
 
+    /// The most ranks of one group in a domain.
+    fn most(domains: &[String], groups: &[Vec<usize>], ranks: &[usize]) -> usize {
+        shared_domain(domains, groups, ranks, 0).expect("there are ranks").ranks
+    }
+
     fn names(counts: &[usize]) -> Vec<String> {
         counts
             .iter()
@@ -278,9 +292,9 @@ mod tests {
             let mut all = placed.ranks.clone();
             all.sort_unstable();
             assert_eq!(all, (0..domains.len()).collect::<Vec<_>>(), "each rank once");
-            assert!(max_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+            assert!(most(&domains, &groups, &placed.ranks) <= parities);
             assert_eq!(placed.ranks != all, moves, "{counts:?}");
-            assert!(!placed.shared_domains && !placed.single_domain);
+            assert!(!placed.single_domain);
         }
     }
 
@@ -290,9 +304,10 @@ mod tests {
         let refused = place(&domains, &groups, 1, false).unwrap_err().to_string();
         assert!(refused.contains("`node1` holds 3 of 6 ranks in 2 groups"), "{refused}");
         assert!(refused.contains("at most 2 in each"), "{refused}");
-        assert!(place(&domains, &groups, 1, true).expect("allowed").shared_domains);
+        let placed = place(&domains, &groups, 1, true).expect("allowed");
+        assert_eq!(most(&domains, &groups, &placed.ranks), 2);
         let one = place(&names(&[6]), &groups, 1, false).expect("one host is always allowed");
-        assert!(one.single_domain && one.shared_domains);
+        assert!(one.single_domain);
     }
 
     proptest! {
@@ -313,7 +328,7 @@ mod tests {
             let fits = counts.iter().all(|&count| count <= parities * p);
             match place(&domains, &groups, parities, false) {
                 Ok(placed) if !placed.single_domain => {
-                    prop_assert!(max_in_a_domain(&domains, &groups, &placed.ranks) <= parities);
+                    prop_assert!(most(&domains, &groups, &placed.ranks) <= parities);
                 }
                 Ok(_) => {}
                 Err(_) => prop_assert!(!fits),
@@ -328,7 +343,7 @@ mod tests {
             groups.members,
             [[0, 2, 4, 6], [1, 3, 5, 7], [8, 10, 12, 14], [9, 11, 13, 15]].map(Vec::from)
         );
-        assert!(!groups.shared_domains && !groups.single_domain);
+        assert!(!groups.single_domain);
     }
 
     #[test]
@@ -350,7 +365,7 @@ mod tests {
             panic!("{error}");
         };
         assert_eq!((domain.as_str(), held, ranks, groups), ("node1", 5, 7, 3));
-        assert!(form(&names(&[1, 5, 1]), 2, 1, true).expect("allowed").shared_domains);
+        assert_eq!(form(&names(&[1, 5, 1]), 2, 1, true).expect("allowed").members.len(), 3);
     }
 
     #[test]
@@ -383,19 +398,18 @@ mod tests {
             let n = 2 * m + extra;
             match form(&domains, n, m, shared) {
                 Ok(groups) => {
+                    // No other groups of that size would have fewer ranks of a domain in one.
+                    let held = most(&domains, &groups.members, &(0..len).collect::<Vec<_>>());
+                    let crowd = *counts.iter().max().unwrap();
+                    let spread = crowd.div_ceil(len / (2 * m));
+                    prop_assert!(groups.single_domain || held <= spread, "{} {}", held, spread);
                     let mut all = groups.members.concat();
                     all.sort_unstable();
                     prop_assert_eq!(all, (0..len).collect::<Vec<_>>());
                     let sizes: Vec<usize> = groups.members.iter().map(Vec::len).collect();
                     let (low, high) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
                     prop_assert!(high - low <= 1 && *low >= 2 * m, "{:?}", sizes);
-                    let apart = groups.members.iter().all(|group| {
-                        let mut names: Vec<_> = group.iter().map(|&r| &domains[r]).collect();
-                        names.sort();
-                        names.windows(2).all(|pair| pair[0] != pair[1])
-                    });
-                    prop_assert_eq!(apart, !groups.shared_domains);
-                    prop_assert!(apart || shared || groups.single_domain);
+                    prop_assert!(held == 1 || shared || groups.single_domain);
                 }
                 Err(PlacementError::TooFewRanks { .. }) => prop_assert!(len < 2 * m),
                 Err(PlacementError::Crowded { .. }) => {

@@ -7,6 +7,7 @@ use crate::protect::{self, Done, Opened, Protected, Settings, TestContext};
 use crate::ptest::{self, TestRun};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
+use skt_checkpoint::checkpoint::group::SharedDomain;
 use skt_checkpoint::checkpoint::level::Load;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::{Comm, collect};
@@ -46,6 +47,10 @@ pub(super) fn run_protected<'a, C: Comm>(
         Opened::Done(done) => return Ok((done, true)),
     };
     warn_of_levels(ranks, settings, &found, watcher);
+    if let (0, Some(loss)) = (ranks.rank(), unsurvivable(settings.parities, &found)) {
+        watcher.events.clear();
+        messages::print(format_args!("warning: {loss}"));
+    }
     opening_lines(&guard, &found).iter().for_each(|line| watcher.announce(line));
     let resumed = guard.is_resumed();
     let grid = ptest::grid(guard.comm(), test)?.expect("a place for each");
@@ -91,14 +96,24 @@ fn placement_line(test: &TestSpec, found: &OpeningPlan) -> String {
     let survives = format!("each process row survives the loss of {} {many}", test.checksums);
     if found.single_domain {
         format!("{survives}; all are on one host: protected against the death of processes only")
-    } else if found.shared_domains {
-        format!("{survives}; a failure domain holds more of some row: its loss is not survivable")
+    } else if let Some(loss) = unsurvivable(test.checksums, found) {
+        format!("{survives}; {loss}")
     } else {
         format!(
             "{survives}, so the run survives the loss of any {} failure domain(s)",
             test.checksums
         )
     }
+}
+
+/// The failure domain among several whose loss takes more ranks of a group than `parities`, in
+/// words.
+fn unsurvivable(parities: usize, found: &OpeningPlan) -> Option<String> {
+    let shared = found.shared_domain.as_ref().filter(|_| !found.single_domain)?;
+    let SharedDomain { name, ranks } = shared;
+    (*ranks > parities).then(|| {
+        format!("failure domain {name} has {ranks} ranks of one group: its loss is not survivable")
+    })
 }
 
 /// The lines about what a start has found.

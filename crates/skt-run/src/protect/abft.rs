@@ -154,7 +154,7 @@ pub fn open<'a, C: Comm>(
     let test = AbftTest {
         settings: settings.clone(),
         spec: spec.clone(),
-        survives_nodes: !found.single_domain && !found.shared_domains,
+        survives_nodes: !found.single_domain && found.shared_domain.is_none(),
         start_id: found.start.number as u32,
         hosts,
         level: found.load.as_ref().map(|load| settings.levels.0[load.level].name()),

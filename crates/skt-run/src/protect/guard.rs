@@ -253,7 +253,7 @@ pub fn open<'a, C: Comm>(
         spec: spec.clone(),
         columns: spec.columns(),
         groups: found.groups.clone(),
-        survives_nodes: !found.single_domain && !found.shared_domains,
+        survives_nodes: !found.single_domain && found.shared_domain.is_none(),
         is_resumed: recovered.is_some(),
         recorder: Recorder::new(started, clock, end_unix, context.chosen),
         saved_panel: 0,

@@ -161,7 +161,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::checkpoint::group::max_in_a_domain;
+    use crate::checkpoint::group::shared_domain;
 
     /// The ranks of the processes, of which those without one get the lost ranks.
     fn given(
@@ -188,7 +188,7 @@ mod tests {
         // In rising order rank 2 would join rank 1 of its group, and rank 5 rank 4.
         let ranks = given(ranks, &groups, &domains, 1);
         assert_eq!(ranks, [0, 1, 5, 4, 2, 3]);
-        assert_eq!(max_in_a_domain(&domains, &groups, &ranks), 1);
+        assert_eq!(shared_domain(&domains, &groups, &ranks, 1), None);
     }
 
     #[test]

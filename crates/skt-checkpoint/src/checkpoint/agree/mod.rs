@@ -236,17 +236,17 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
     let (groups, ranks) = match (&rules.config.groups, rules.config.method) {
         (Some(groups), _) => {
             let placed = group::place(&domains, groups, parities, allow_shared_domains)?;
-            let group::Placement { ranks, shared_domains, single_domain } = placed;
-            let members = groups.clone();
-            (group::Groups { members, shared_domains, single_domain }, ranks)
+            let group::Placement { ranks, single_domain } = placed;
+            (group::Groups { members: groups.clone(), single_domain }, ranks)
         }
         // No rank protects another.
         (None, Method::None) => {
-            let members = vec![own.clone()];
-            (group::Groups { members, shared_domains: false, single_domain: false }, own)
+            (group::Groups { members: vec![own.clone()], single_domain: false }, own)
         }
         (None, _) => (group::form(&domains, members, parities, allow_shared_domains)?, own),
     };
+    let is_protected = rules.config.method != Method::None;
+    let most = if is_protected { rules.config.most_in_a_domain() } else { usize::MAX };
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
     let base = lineage(offers);
@@ -257,8 +257,8 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         epoch: 0,
         holder: None,
         state: Vec::new(),
+        shared_domain: group::shared_domain(&domains, &groups.members, &ranks, most),
         groups: groups.members,
-        shared_domains: groups.shared_domains,
         single_domain: groups.single_domain,
         ranks,
         attach,

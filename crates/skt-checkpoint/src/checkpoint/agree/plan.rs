@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::offer::Holder;
 use crate::checkpoint::config::Config;
+use crate::checkpoint::group::SharedDomain;
 use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::level::{EpochSource, Generation, Load, Restorable, Rotten};
 use crate::checkpoint::record::StartId;
@@ -53,8 +54,9 @@ pub struct OpeningPlan {
     pub state: Vec<u8>,
     /// Ranks of each group.
     pub groups: Vec<Vec<usize>>,
-    /// Whether some group has two members in one failure domain.
-    pub shared_domains: bool,
+    /// The failure domain with the most members of one group, if these are several or, with groups
+    /// that the application defines, more than such a group may lose.
+    pub shared_domain: Option<SharedDomain>,
     /// Whether all ranks are in one failure domain.
     pub single_domain: bool,
     /// Logical rank of each process.

@@ -42,13 +42,12 @@ pub(in super::super) fn resume(
     rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
-    // A group that the application defines survives as many losses at once as it has parities.
-    let most = if rules.config.groups.is_some() { rules.config.parities } else { 1 };
+    let most = rules.config.most_in_a_domain();
     if rules.config.may_lose.is_none() {
         give_lost_ranks(&mut ranks, &lost);
         separate_lost_ranks(&mut ranks, &lost, &groups, &domains, most);
     }
-    let shared_domains = group::max_in_a_domain(&domains, &groups, &ranks) > most;
+    let shared_domain = group::shared_domain(&domains, &groups, &ranks, most);
     let is_memory = std::ptr::eq(offers, found);
     let nothing = vec![None; processes];
     let discard = discards(offers, if is_memory { &attach } else { &nothing });
@@ -59,7 +58,7 @@ pub(in super::super) fn resume(
         epoch,
         holder,
         state: Vec::new(),
-        shared_domains,
+        shared_domain,
         single_domain: domains.iter().all(|domain| *domain == domains[0]),
         groups,
         unusable: discard.iter().map(Vec::len).sum(),

@@ -2,6 +2,7 @@ use std::io::ErrorKind;
 use std::sync::{Arc, LazyLock};
 
 use super::*;
+use crate::checkpoint::group::SharedDomain;
 use crate::checkpoint::header::{Identity, SegmentId};
 use crate::checkpoint::level::{
     FoundImage, Generation, ImageId, ImagesEvery, Level, Reach, Unopened, WhenBusy,
@@ -218,13 +219,28 @@ fn two_processes_of_one_node_share_what_they_both_find() {
     found[1].domain = "node0".into();
     let plan = planned(&found, &RULES).expect("nothing lost");
     assert_eq!(plan.ranks, [0, 1, 2, 3]);
-    assert!(plan.lost.is_empty() && plan.shared_domains);
+    assert!(plan.lost.is_empty() && plan.shared_domain.is_some());
     assert!(plan.discard.iter().all(Vec::is_empty), "what the other takes is not removed");
     // Two segments on a node with only one process: one of them is lost.
     let found = offers([both(), vec![], vec![segment(2, 4, 4)], vec![segment(3, 4, 4)]]);
     let plan = planned(&found, &RULES).expect("one loss");
     assert_eq!(plan.lost, [1]);
     assert_eq!(plan.discard[0], [SegmentId { rank: 1, start: 3 }]);
+}
+
+/// Three of four processes run on one node, as after a loss: two groups are the most there can be.
+#[test]
+fn ranks_of_a_group_share_a_domain_only_if_allowed() {
+    let mut found = offers([const { Vec::new() }; 4]);
+    found[1..3].iter_mut().for_each(|offer| offer.domain = "node0".into());
+    let refused = planned(&found, &RULES).expect_err("not allowed").to_string();
+    assert!(refused.contains("`node0` holds 3 of 4 ranks"), "{refused}");
+    let shares = Config { allow_shared_domains: true, ..RULES.clone() };
+    let plan = planned(&found, &shares).expect("allowed");
+    assert_eq!(plan.groups, [[0, 2], [1, 3]]);
+    assert_eq!(plan.shared_domain, Some(SharedDomain { name: "node0".into(), ranks: 2 }));
+    found[2].domain = "node3".into();
+    assert_eq!(planned(&found, &shares).expect("two each").shared_domain, None);
 }
 
 #[test]

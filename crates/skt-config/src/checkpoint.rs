@@ -141,7 +141,8 @@ settings! {
     }
     AllowSharedDomains {
         key: "allow_shared_domains", written: Written::Flag, legal: "true, false", default: "false",
-        help: "whether two ranks of a group may be in one failure domain",
+        help: "whether two ranks of a group may be in one failure domain at the first start; later \
+               ones may have lost nodes",
         field: Some(|settings| &mut settings.allow_shared_domains),
     }
     Store {

@@ -374,8 +374,16 @@ impl<'a, 'e> Tests<'a, 'e> {
         };
         let tests = self.spec.tests();
         let short = tests.iter().enumerate().filter(|(index, _)| is_short(*index));
-        let why = short.map(|(_, test)| self.setup.lack_of_groups(test, self.settings));
+        let allowed = self.allows_shared_domains();
+        let why = short.map(|(_, test)| self.setup.lack_of_groups(test, self.settings, allowed));
         why.flatten().next().map_or(Ok(()), |why| Err(JobError::Refused(why.to_string())))
+    }
+
+    /// Whether two ranks of a group may be in one failure domain: if the user allows it, or in a run
+    /// that had begun on other nodes, of which some may be lost.
+    fn allows_shared_domains(&self) -> bool {
+        let has_begun = |ledger: &Rc<RefCell<Ledger>>| !ledger.borrow().is_new();
+        self.settings.allow_shared_domains || self.ledger.as_ref().is_some_and(has_begun)
     }
 
     /// Whether earlier starts left no images of tests after `first`, so that a level failing later
@@ -517,6 +525,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         let is_protected = self.is_protected(turn.index, turn.resume);
         let (team, injector) = (&setup.team, setup.injector.clone());
         let Turn { index, tests, resume, nothing_hidden } = turn;
+        let allow_shared_domains = self.allows_shared_domains();
+        let settings = Settings { resume, allow_shared_domains, ..self.settings.clone() };
         let mut watcher = Watcher {
             events: &mut *self.events,
             test,
@@ -547,7 +557,6 @@ impl<'a, 'e> Tests<'a, 'e> {
             return Ok(Reported { is_written, result, cores, done: None });
         }
         let ranks = ranks.comm.as_ref().expect("a rank of the grid");
-        let settings = Settings { resume, ..self.settings.clone() };
         let process = RankProcess(team, Some(&setup.memory_progress));
         setup.memory_progress.show_by(watcher.stepper());
         let context = TestContext {

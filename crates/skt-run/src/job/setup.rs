@@ -461,9 +461,10 @@ impl Setup<'_> {
         &self,
         test: &TestSpec,
         settings: &Settings,
+        allow_shared_domains: bool,
     ) -> Option<PlacementError> {
         let hosts = self.places[..test.ranks()].iter().map(|place| place.host.as_str());
-        protect::form_groups(settings, hosts).err()
+        protect::form_groups(settings, hosts, allow_shared_domains).err()
     }
 
     /// The lines about the setup in the head of the report.

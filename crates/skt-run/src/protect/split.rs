@@ -66,7 +66,8 @@ pub fn process_rows(spec: &TestSpec) -> Vec<Vec<usize>> {
 }
 
 /// The geometry of the smallest group of a test on these hosts, whose members need the most memory;
-/// `None` without protection. Errors in the groups are reported when they are formed.
+/// `None` without protection. Errors in the groups, and in their failure domains, are reported when
+/// they are formed.
 pub fn smallest_group<'a>(
     spec: &TestSpec,
     settings: &Settings,
@@ -77,21 +78,22 @@ pub fn smallest_group<'a>(
         Method::None => return None,
         Method::Abft => spec.q + spec.checksums,
         Method::SelfCheckpoint | Method::Double | Method::Single => {
-            form_groups(settings, hosts).ok()?.members.iter().map(Vec::len).min()?
+            form_groups(settings, hosts, true).ok()?.members.iter().map(Vec::len).min()?
         }
     };
     Some(Geometry { members, parities })
 }
 
-/// The groups of ranks on these hosts at the first start of a run that has checkpoints.
+/// The groups of ranks on these hosts at the beginning of a test that has checkpoints.
 ///
 /// # Errors
 /// When the failure domains of the hosts make groups impossible.
 pub(crate) fn form_groups<'a>(
     settings: &Settings,
     hosts: impl ExactSizeIterator<Item = &'a str>,
+    allow_shared_domains: bool,
 ) -> Result<Groups, PlacementError> {
-    let Settings { group_size, parities, allow_shared_domains, .. } = *settings;
+    let Settings { group_size, parities, .. } = *settings;
     let domains: Vec<String> = hosts.map(|host| settings.domain_of(host)).collect();
     group::form(&domains, group_size, parities, allow_shared_domains)
 }

@@ -20,7 +20,11 @@ pub(crate) struct StartContext<'a> {
 
 pub(crate) fn start_command(options: &LaunchOptions, context: &StartContext) -> LauncherCommand {
     let command = match &options.program_of_user {
-        Some(program) => program::command(&options.program_file, program, &options.command),
+        Some(program) => {
+            let command = program::command(&options.program_file, program, &options.command);
+            let shares = context.start.shares.then(|| ["env", SHARES].map(str::to_owned));
+            shares.into_iter().flatten().chain(command).collect()
+        }
         None => benchmark_words(options, context.start),
     };
     let job = JobSpec {
@@ -58,11 +62,17 @@ pub fn first_start_command(options: &LaunchOptions) -> LauncherCommand {
     start_command(options, &context)
 }
 
+/// Lets ranks of one group share a node, in a program that uses the checkpoint library.
+const SHARES: &str = "SKT_ALLOW_SHARED_DOMAINS=true";
+
 fn benchmark_words(options: &LaunchOptions, start: &Start) -> Vec<String> {
     let mut command = vec![options.program_file.display().to_string()];
     command.extend(subcommand_words(&options.command).map(str::to_owned));
     if let Some(resume) = start.resume {
         command.extend(["--resume".into(), resume.into()]);
+    }
+    if start.shares {
+        command.push("--allow-shared-domains".into());
     }
     if let Some(end) = options.end_unix {
         // The limit is a point in time, so that a new job does not start it again.

@@ -344,7 +344,7 @@ fn a_node_without_a_spare_is_waited_for() {
     let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run());
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
-    wait_for("the wait for n2", || status(&cluster).contains("waiting for it to answer"));
+    wait_for("the wait for n2", || status(&cluster).contains("waiting for it"));
     cluster.power_on("n2").unwrap();
     let ended = running.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
@@ -360,7 +360,7 @@ fn a_spare_that_is_added_while_the_run_waits_takes_the_place() {
     let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run());
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
-    wait_for("the wait for n2", || status(&cluster).contains("waiting for it to answer"));
+    wait_for("the wait for n2", || status(&cluster).contains("waiting for it"));
     cluster.write("spares", "n5\n");
     let ended = running.end(&cluster);
     ended.passed_with_the_same_x(&cluster);

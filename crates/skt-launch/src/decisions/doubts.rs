@@ -1,18 +1,29 @@
 //! Nodes that the launcher or the ranks have named although they answer the agent. Suspicions add
 //! up over all starts since the job last computed, since one start may name one of several nodes
-//! that are cut off, and the next another.
+//! that are cut off, and the next another. A node that the launcher has not reached in two starts
+//! is lost, whatever it answers.
 
 use std::collections::BTreeSet;
+
+use crate::hosts::Host;
 
 #[derive(Debug)]
 struct Doubt {
     node: String,
     /// The last start in which the node was named.
     start: usize,
-    /// Whether the launcher does not reach the node; else ranks have lost a connection to it.
-    is_cut_off: bool,
+    /// The starts in which the launcher has not reached the node; if there are none, ranks have lost
+    /// a connection to it.
+    unreached_in: BTreeSet<usize>,
     /// Whether the links of the node were tested since, and are alive.
     is_refuted: bool,
+}
+
+impl Doubt {
+    /// One start may name a node whose link is back in the next one.
+    fn is_lost(&self) -> bool {
+        self.unreached_in.len() > 1
+    }
 }
 
 /// The nodes that were named, the last one last.
@@ -23,9 +34,10 @@ impl Doubts {
     /// Notes that start number `start` has named a node.
     pub(crate) fn note(&mut self, node: &str, start: usize, is_cut_off: bool) {
         let before = self.0.iter().position(|doubt| doubt.node == node);
-        let before = before.map(|index| self.0.remove(index));
-        let is_cut_off = is_cut_off || before.is_some_and(|before| before.is_cut_off);
-        self.0.push(Doubt { node: node.to_owned(), start, is_cut_off, is_refuted: false });
+        let before = before.map(|index| self.0.remove(index).unreached_in);
+        let mut unreached_in = before.unwrap_or_default();
+        unreached_in.extend(is_cut_off.then_some(start));
+        self.0.push(Doubt { node: node.to_owned(), start, unreached_in, is_refuted: false });
     }
 
     /// Notes the nodes whose links are alive.
@@ -36,29 +48,51 @@ impl Doubts {
     }
 
     /// Notes that start number `start` computes: what was named before was not the reason for
-    /// failures, or is not used any more.
-    pub(crate) fn forget_before(&mut self, start: usize) {
-        self.0.retain(|doubt| doubt.start >= start);
+    /// failures, or is not used any more. Nodes that are lost, and not `in_use`, stay lost: that
+    /// they answer shows nothing.
+    pub(crate) fn forget_before(&mut self, start: usize, in_use: &[Host]) {
+        for doubt in &mut self.0 {
+            if in_use.iter().any(|host| host.name == doubt.node) {
+                doubt.unreached_in.retain(|other| *other >= start);
+            }
+        }
+        self.0.retain(|doubt| doubt.start >= start || doubt.is_lost());
+    }
+
+    /// The nodes that are lost are tried once more: the next start that does not reach them decides.
+    pub(crate) fn try_again(&mut self) {
+        for doubt in &mut self.0 {
+            while doubt.is_lost() {
+                doubt.unreached_in.pop_first();
+            }
+        }
     }
 
     /// All nodes that were named: those that the launcher does not reach first, and of these the
     /// last one first.
     pub(crate) fn all(&self) -> Vec<String> {
         let mut all: Vec<&Doubt> = self.0.iter().rev().collect();
-        all.sort_by_key(|doubt| !doubt.is_cut_off);
+        all.sort_by_key(|doubt| doubt.unreached_in.is_empty());
         all.into_iter().map(|doubt| doubt.node.clone()).collect()
     }
 
-    /// The nodes that the launcher does not reach, the last one first; without `refuted`, only
-    /// those of which no test has shown that their links are alive.
-    pub(crate) fn cut_off(&self, refuted: bool) -> Vec<String> {
-        let is_one = |doubt: &&Doubt| doubt.is_cut_off && (refuted || !doubt.is_refuted);
-        self.0.iter().rev().filter(is_one).map(|doubt| doubt.node.clone()).collect()
+    fn of(&self, node: &str) -> Option<&Doubt> {
+        self.0.iter().find(|doubt| doubt.node == node)
     }
 
     /// Whether the launcher does not reach a node, and no test has shown the contrary.
     pub(crate) fn is_cut_off(&self, node: &str) -> bool {
-        self.0.iter().any(|doubt| doubt.node == node && doubt.is_cut_off && !doubt.is_refuted)
+        self.of(node).is_some_and(|doubt| !doubt.unreached_in.is_empty() && !doubt.is_refuted)
+    }
+
+    /// Whether the launcher has not reached a node in two starts.
+    pub(crate) fn is_lost(&self, node: &str) -> bool {
+        self.of(node).is_some_and(Doubt::is_lost)
+    }
+
+    /// Whether the launcher has named a node that it did not reach in this start.
+    pub(crate) fn explains(&self, start: usize) -> bool {
+        self.0.iter().any(|doubt| doubt.unreached_in.contains(&start))
     }
 }
 
@@ -73,14 +107,40 @@ mod tests {
         doubts.note("n3", 1, false);
         doubts.note("n4", 2, true);
         assert_eq!(doubts.all(), ["n4", "n2", "n3"]);
-        assert_eq!(doubts.cut_off(false), ["n4", "n2"]);
+        assert_eq!(["n2", "n3", "n4"].map(|node| doubts.is_cut_off(node)), [true, false, true]);
         doubts.refute(&["n2".to_owned(), "n1".to_owned()].into());
-        assert_eq!((doubts.cut_off(false), doubts.is_cut_off("n2")), (vec!["n4".into()], false));
-        assert_eq!(doubts.cut_off(true), ["n4", "n2"]);
+        assert!(!doubts.is_cut_off("n2"));
         doubts.note("n2", 2, false);
         assert!(doubts.is_cut_off("n2"), "it is named again");
         doubts.note("n4", 3, true);
-        doubts.forget_before(3);
+        doubts.forget_before(3, &hosts(&["n2", "n3", "n4"]));
         assert_eq!(doubts.all(), ["n4"]);
+    }
+
+    #[test]
+    fn node_that_two_starts_do_not_reach_is_lost() {
+        let mut doubts = Doubts::default();
+        for (node, start, is_cut_off) in
+            [("n2", 1, true), ("n2", 1, true), ("n3", 1, true), ("n3", 2, false), ("n4", 1, true)]
+        {
+            doubts.note(node, start, is_cut_off);
+            assert!(!doubts.is_lost(node), "{node} {start}");
+        }
+        ["n2", "n4"].iter().for_each(|node| doubts.note(node, 2, true));
+        // Whatever a test of its link shows.
+        doubts.refute(&["n2".to_owned()].into());
+        assert!(doubts.is_lost("n2") && doubts.is_lost("n4") && doubts.explains(2));
+        // The job computes with n4, and not with n2.
+        doubts.forget_before(3, &hosts(&["n1", "n4"]));
+        assert_eq!(doubts.all(), ["n2"]);
+        assert!(doubts.is_lost("n2"));
+        doubts.try_again();
+        assert!(!doubts.is_lost("n2"));
+        doubts.note("n2", 5, true);
+        assert!(doubts.is_lost("n2"));
+    }
+
+    fn hosts(names: &[&str]) -> Vec<Host> {
+        names.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 }).collect()
     }
 }

@@ -1,18 +1,14 @@
-//! Trials where nodes answer, but starts send no heartbeat: sets of nodes are left out in turn,
-//! replaced by spares, until a start lives.
-//!
-//! A start in vain shows that one of its nodes is at fault, not which one. The nodes that the
-//! launcher has named come first, all of them at once, since each start names only some of several.
+//! Trials where nodes answer, and starts send no heartbeat although the launcher names no node that
+//! it does not reach: sets of nodes are left out in turn, replaced by spares, until a start lives. A
+//! start in vain shows that one of its nodes is at fault, not which one.
 
 use std::collections::BTreeSet;
 
 use super::Decisions;
-use super::running::CUT_OFF;
 use crate::hosts::{Health, Host, OutOfUse, Replacement, short_names};
 use skt_terms::exit::Exit;
 
 const WHY: &str = "is left out on trial: no start with it has given a sign of life";
-const WHY_CUT_OFF: &str = "is left out on trial: it is out of the launcher's reach";
 
 /// The trials after a start without a heartbeat.
 #[derive(Debug)]
@@ -30,18 +26,12 @@ type Swap = (usize, Host);
 /// What is known of the nodes in use, by their indices, and what leaving them out may cost.
 #[derive(Debug, Default)]
 struct Choices {
-    /// Nodes that the launcher does not reach.
-    cut_off: Vec<usize>,
-    /// Other nodes without data, which cost nothing, the most doubted ones first.
+    /// Nodes without data, which cost nothing, the most doubted ones first.
     hollow: Vec<usize>,
     /// Other nodes, the most doubted ones first.
     others: Vec<usize>,
-    /// Nodes without data among all.
-    is_hollow: BTreeSet<usize>,
     /// Number of nodes with data that may be left out at a time, since it has to be rebuilt.
     max_rebuilt: usize,
-    /// Whether only nodes that the launcher does not reach are left out.
-    only_cut_off: bool,
     /// Whether every set is tried, and not only enough sets for each node to be left out once.
     every_set: bool,
 }
@@ -62,44 +52,9 @@ fn subsets(places: Vec<usize>, size: usize) -> impl Iterator<Item = Vec<usize>> 
 }
 
 impl Choices {
-    /// Whether the nodes that the launcher does not reach explain failures: not if it reaches none.
-    fn is_explained(&self) -> bool {
-        !self.cut_off.is_empty() && self.hollow.len() + self.others.len() > 0
-    }
-
-    /// Whether the nodes that the launcher does not reach can all be left out at once.
-    fn can_leave_out(&self, spares: usize) -> bool {
-        let has_data = |place: &&usize| !self.is_hollow.contains(place);
-        let with_data = self.cut_off.iter().filter(has_data).count();
-        self.cut_off.len() <= spares && with_data <= self.max_rebuilt
-    }
-
-    /// Sets of nodes that the launcher does not reach, in the order in which they are left out. If
-    /// it cannot be all at once, but all but one, these sets come first, since a launcher may name
-    /// one too many. Then come all, since images may restore more than checkpoints do.
-    fn cut_off_sets(&self, spares: usize) -> Box<dyn Iterator<Item = Vec<usize>> + '_> {
-        if !self.is_explained() {
-            return Box::new(std::iter::empty());
-        }
-        let count = self.cut_off.len();
-        let whole = (count <= spares).then(|| self.cut_off.clone()).into_iter();
-        if self.can_leave_out(spares) {
-            return Box::new(whole);
-        }
-        let (hollow, others) = self.split(&self.cut_off);
-        let some = self.mixed(hollow, others, count - 1);
-        Box::new(some.filter(move |set| set.len() == count - 1 && count - 1 <= spares).chain(whole))
-    }
-
-    /// Sets of any nodes, with at most `spares` nodes each, in the order in which they are left out
-    /// once those that the launcher does not reach were left out in vain.
-    fn other_sets(&self, spares: usize) -> Box<dyn Iterator<Item = Vec<usize>> + '_> {
-        if self.only_cut_off || (self.is_explained() && !self.can_leave_out(spares)) {
-            return Box::new(std::iter::empty());
-        }
-        let (hollow, others) = self.split(&self.cut_off);
-        let hollow = [hollow, self.hollow.clone()].concat();
-        let others = [others, self.others.clone()].concat();
+    /// Sets of nodes, with at most `spares` nodes each, in the order in which they are left out.
+    fn sets(&self, spares: usize) -> impl Iterator<Item = Vec<usize>> {
+        let (hollow, others) = (self.hollow.clone(), self.others.clone());
         let max_size = spares.min((hollow.len() + others.len()).div_ceil(2));
         let chunks = [(&hollow, max_size), (&others, max_size.min(self.max_rebuilt))]
             .into_iter()
@@ -109,11 +64,7 @@ impl Choices {
         let max_size = if self.every_set { max_size } else { 0 };
         let sizes = (1..=max_size).rev();
         let every = sizes.flat_map(move |size| self.mixed(hollow.clone(), others.clone(), size));
-        Box::new(chunks.into_iter().chain(every))
-    }
-
-    fn split(&self, places: &[usize]) -> (Vec<usize>, Vec<usize>) {
-        places.iter().partition(|place| self.is_hollow.contains(place))
+        chunks.into_iter().chain(every)
     }
 
     /// The sets of `size` nodes, of which no more than can be rebuilt have data, or the largest
@@ -146,22 +97,9 @@ impl ExclusionTrials {
     /// left out with several sets of spares, because a spare may be at fault, too. `None` when all
     /// have been tried.
     fn next(&self, spares: &[Host], choices: &Choices) -> Option<Vec<Swap>> {
-        let turns = || 0..spares.len();
         let is_new = |swaps: &[Swap]| !self.tried.contains(&names_of(swaps));
-        if choices.is_explained() && !choices.can_leave_out(spares.len()) {
-            // Hardly any hope is left: each set is left out once.
-            let places = |set: &BTreeSet<(usize, String)>| -> BTreeSet<usize> {
-                set.iter().map(|(place, _)| *place).collect()
-            };
-            let tried: BTreeSet<BTreeSet<usize>> = self.tried.iter().map(places).collect();
-            let is_new = |swaps: &[Swap]| !tried.contains(&places(&names_of(swaps)));
-            return self.next_of(choices.cut_off_sets(spares.len()), 0, spares, &is_new);
-        }
-        let of_cut_off =
-            |turn| self.next_of(choices.cut_off_sets(spares.len()), turn, spares, &is_new);
-        let of_others =
-            |turn| self.next_of(choices.other_sets(spares.len()), turn, spares, &is_new);
-        turns().find_map(of_cut_off).or_else(|| turns().find_map(of_others))
+        let of_turn = |turn| self.next_of(choices.sets(spares.len()), turn, spares, &is_new);
+        (0..spares.len()).find_map(of_turn)
     }
 
     /// The first of these sets that is new with the spares that are its turn.
@@ -247,46 +185,24 @@ impl Decisions {
         }
     }
 
-    /// Nodes in use without data: each is a loss that the next start has to rebuild.
-    pub(super) fn hollow(&self) -> Vec<String> {
-        let names = self.state.pool.active.iter().map(|host| &host.name);
-        names.filter(|name| self.state.hollow.contains(*name)).cloned().collect()
-    }
-
-    /// The nodes in use that the launcher does not reach, and of which no test has shown that their
-    /// links are alive.
-    pub(super) fn cut_off_in_use(&self) -> Option<String> {
-        let placed = self.state.pool.placed();
-        let names = placed.active.iter().map(|host| host.name.as_str());
-        let names: Vec<&str> = names.filter(|name| self.doubts.is_cut_off(name)).collect();
-        (!names.is_empty()).then(|| short_names(names))
-    }
-
-    fn choices(&self, is_unreached: bool) -> Choices {
+    fn choices(&self) -> Choices {
         let active = &self.state.pool.active;
-        // Each node with data of a checkpoint that is left out is a loss to rebuild.
-        let has_data = self.options.is_protected && self.has_lived();
-        let hollow = if has_data { self.hollow() } else { Vec::new() };
-        let parities = if has_data { self.options.parities } else { usize::MAX };
-        let (doubted, cut_off) = (self.doubts.all(), self.doubts.cut_off(is_unreached));
-        let away = self.state.pool.away();
+        let hollow = if self.has_data() { self.hollow() } else { Vec::new() };
+        let max_rebuilt = if self.has_data() {
+            self.options.parities.saturating_sub(hollow.len())
+        } else {
+            usize::MAX
+        };
+        let (doubted, away) = (self.doubts.all(), self.state.pool.away());
+        // A node that shares has more than one rank to lose.
+        let shares = |place: &usize| self.state.pool.guests.values().any(|at| at == place);
         let mut places: Vec<usize> =
-            (0..active.len()).filter(|place| !away.contains(place)).collect();
+            (0..active.len()).filter(|place| !away.contains(place) && !shares(place)).collect();
         let doubt = |place: &usize| doubted.iter().position(|name| *name == active[*place].name);
         places.sort_by_key(|place| doubt(place).unwrap_or(usize::MAX));
         let is_hollow = |place: &usize| hollow.contains(&active[*place].name);
-        let (cut_off, others): (Vec<usize>, Vec<usize>) =
-            places.iter().partition(|place| cut_off.contains(&active[**place].name));
-        let (of_spares, others) = others.into_iter().partition(is_hollow);
-        Choices {
-            cut_off,
-            hollow: of_spares,
-            others,
-            is_hollow: places.into_iter().filter(is_hollow).collect(),
-            max_rebuilt: parities.saturating_sub(hollow.len()),
-            only_cut_off: !is_unreached,
-            every_set: self.has_lived(),
-        }
+        let (hollow, others) = places.into_iter().partition(is_hollow);
+        Choices { hollow, others, max_rebuilt, every_set: self.has_lived() }
     }
 
     /// The spares that may take a place on trial: first those that are well, then those that were
@@ -307,23 +223,23 @@ impl Decisions {
         spares.into_iter().cloned().collect()
     }
 
-    /// Leaves out nodes on trial. If a start has sent heartbeats, these are only nodes that the
-    /// launcher does not reach.
-    pub(super) fn exclude(&mut self, is_unreached: bool) -> Exclusion {
-        let (choices, spares) = (self.choices(is_unreached), self.spares_for_trials());
+    /// Leaves out nodes on trial.
+    pub(super) fn exclude(&mut self) -> Exclusion {
+        let (choices, spares) = (self.choices(), self.spares_for_trials());
         let pool = &self.state.pool;
-        // A launcher that reaches no node has lost its own link, which may be back soon.
-        let reaches_none = !choices.cut_off.is_empty() && !choices.is_explained();
-        if reaches_none || (spares.is_empty() && self.trials.is_none()) {
+        if spares.is_empty() && self.trials.is_none() {
             return Exclusion::Of(Vec::new());
         }
         let new = || ExclusionTrials::new(pool.active.clone(), pool.spares.clone());
         let trials = self.trials.get_or_insert_with(new);
         let Some(swaps) = trials.next(&spares, &choices) else {
-            if !is_unreached || (choices.max_rebuilt == 0 && !choices.is_explained()) {
+            if choices.max_rebuilt == 0 {
                 return Exclusion::Of(Vec::new());
             }
-            self.give_up_trials(&choices, spares.len());
+            self.trials = None;
+            let why = "no start gave a sign of life, with each of the nodes left out in turn, and \
+                       all of them answer: see what the launcher printed";
+            self.give_up(why, Exit::BadInput);
             return Exclusion::GivenUp;
         };
         if swaps.iter().any(|(_, spare)| self.health_of(&spare.name) == Health::Unknown) {
@@ -342,35 +258,10 @@ impl Decisions {
             let slots = pool.active[place].slots;
             let by = spare.name.clone();
             let host = std::mem::replace(&mut pool.active[place], Host { slots, ..spare });
-            let why = if choices.cut_off.contains(&place) { WHY_CUT_OFF } else { WHY }.to_owned();
-            done.push(Replacement { lost: host.name.clone(), why: why.clone(), by });
-            pool.out.push(OutOfUse { host, why });
+            done.push(Replacement { lost: host.name.clone(), why: WHY.to_owned(), by });
+            pool.out.push(OutOfUse { host, why: WHY.to_owned() });
         }
         Exclusion::Of(done)
-    }
-
-    /// Gives the run up after the last trial.
-    fn give_up_trials(&mut self, choices: &Choices, spares: usize) {
-        self.trials = None;
-        if choices.cut_off.is_empty() {
-            let why = "no start gave a sign of life, with each of the nodes left out in turn, and \
-                       all of them answer: see what the launcher printed";
-            return self.give_up(why, Exit::BadInput);
-        }
-        let active = &self.state.pool.active;
-        let names: Vec<&str> =
-            choices.cut_off.iter().map(|place| active[*place].name.as_str()).collect();
-        let (needed, names) = (names.len(), short_names(names));
-        if needed > spares {
-            let why = format!("{names}: {CUT_OFF}; spare nodes needed: {needed}, left: {spares}");
-            self.give_up(&why, Exit::Interrupted);
-        } else {
-            let why = format!(
-                "{names}: {CUT_OFF}; no start without them gave a sign of life either: see what \
-                 the launcher printed"
-            );
-            self.give_up(&why, Exit::BadInput);
-        }
     }
 }
 
@@ -447,32 +338,10 @@ mod tests {
     }
 
     #[test]
-    fn cut_off_nodes_are_left_out_at_once() {
-        let places = |spares, cut_off: &[usize], max_rebuilt| {
-            let others = (0..4).filter(|place| !cut_off.contains(place)).collect();
-            let cut_off = cut_off.to_vec();
-            let choices = Choices { cut_off, others, max_rebuilt, ..Choices::default() };
-            let set = |swaps: &Vec<(usize, String)>| swaps.iter().map(|swap| swap.0).collect();
-            all(4, spares, &choices).iter().map(set).collect::<Vec<Vec<usize>>>()
-        };
-        assert_eq!(places(2, &[1, 3], 2)[0], [1, 3]);
-        assert_eq!(places(2, &[3], 2)[..2], [[3], [3]], "with the other spare");
-        // More than the checkpoint can rebuild: some of them, then all, and no others.
-        assert_eq!(places(2, &[1, 3], 1)[..3], [vec![1], vec![3], vec![1, 3]]);
-        let mut some = places(2, &[1, 3], 1).into_iter().flatten();
-        assert!(some.all(|place| [1, 3].contains(&place)));
-        assert_eq!(places(1, &[1, 3], 2), [[1], [3]], "too few spares");
-        assert_eq!(places(2, &[1, 3], 0), [[1, 3]]);
-        assert_eq!(places(1, &[0, 1, 3], 2), [[0; 0]; 0], "far too few spares");
-    }
-
-    #[test]
     fn nodes_without_data_are_left_out_first_in_any_number() {
         let places = |max_rebuilt: usize, every_set| {
             let (hollow, others) = (vec![1, 3], vec![0, 2]);
-            let is_hollow = hollow.iter().copied().collect();
-            let choices =
-                Choices { hollow, others, is_hollow, max_rebuilt, every_set, ..Choices::default() };
+            let choices = Choices { hollow, others, max_rebuilt, every_set };
             let set = |swaps: &Vec<(usize, String)>| swaps.iter().map(|swap| swap.0).collect();
             all(4, 2, &choices).iter().map(set).collect::<Vec<Vec<usize>>>()
         };

@@ -100,7 +100,7 @@ impl Decisions {
         if advances {
             // What was lost is rebuilt now; a start that ends early may have a result before that.
             state.hollow.clear();
-            self.doubts.forget_before(state.start);
+            self.doubts.forget_before(state.start, &state.pool.placed().active);
             self.ended_trials = None;
         }
         let mut back = None;

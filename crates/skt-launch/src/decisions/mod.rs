@@ -308,13 +308,17 @@ impl Decisions {
         let Some(why) = after_ending::give_up(&past, place, resolution_columns, most) else {
             return false;
         };
+        let names = self.cut_off_in_use();
+        if past.len() <= most && names.iter().any(|name| self.doubts.is_lost(name)) {
+            // The next start leaves it out, or waits.
+            return false;
+        }
         let has_lived = past.last().is_none_or(|failure| failure.lived);
         if has_lived || past.len() > most {
             self.give_up(&why, Exit::BadInput);
-        } else if let Some(names) = self.cut_off_in_use() {
-            let is_spent = self.state.pool.spares.is_empty();
-            let none = if is_spent { ", and no spare node is left" } else { "" };
-            self.give_up(&format!("{names}: {CUT_OFF}{none}"), Exit::Interrupted);
+        } else if !names.is_empty() {
+            let names = short_names(names.iter().map(String::as_str));
+            self.give_up(&format!("{names}: {CUT_OFF}"), Exit::Interrupted);
         } else if self.links.none_reached {
             let none = "but no two of them reach each other: their network is down, or filtered";
             self.give_up(&format!("{why}, {none}"), Exit::BadInput);

@@ -106,7 +106,8 @@ impl Decisions {
     pub(super) fn finish_if_refused(&mut self) -> bool {
         let Some((code, words)) = self.pending_refusal.take() else { return false };
         let is_well = |name: &str| self.health_of(name) == Health::Well;
-        if !self.state.pool.placed().active.iter().all(|host| is_well(&host.name)) {
+        let nodes = self.state.pool.placed().active;
+        if self.doubts.explains(self.state.start) || !nodes.iter().all(|it| is_well(&it.name)) {
             return self.has_failed_too_often();
         }
         let why = format!("{words}, and all nodes are well; data of earlier starts is kept");

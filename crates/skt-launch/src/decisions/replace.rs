@@ -1,26 +1,30 @@
-//! Replaces nodes before a start: those that a probe, their links or the checks of the matrix show
+//! Replaces nodes before a start: those that a probe, their links, the launcher or the checks of the matrix show
 //! to be ill, in place by spares. Where nothing shows which node is ill, nodes are left out on
 //! trial (`exclusion`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::exclusion::Exclusion;
+use super::running::CUT_OFF;
 use super::{Action, AfterProbe, Decisions, Phase};
 use crate::after_ending;
 use crate::hosts::{Health, Host, Pool, Replacement, SparesSpent, short_names};
 use crate::state::Failure;
 use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
+use skt_terms::units::counted;
 
 impl Decisions {
-    /// Nodes that are lost whatever they answer: their links are dead, they compute wrong, the job
-    /// has declined them, or the user has taken them from the list. Without them here, the survey
+    /// Nodes that are lost whatever they answer: their links are dead, two starts have not reached
+    /// them, they compute wrong, the job has declined them, or the user has taken them from the
+    /// list. Without them here, the survey
     /// would not wait for the spares that [`Decisions::replace_ill`] needs, and would be repeated
     /// for ever.
     pub(super) fn known_lost(&self) -> BTreeSet<String> {
         let all = self.state.pool.active.iter().chain(&self.state.pool.spares);
         let is_lost = |name: &&String| {
             self.links.dead.contains_key(*name)
+                || self.doubts.is_lost(name)
                 || self.to_replace(name).is_some()
                 || self.unfit.contains_key(*name)
                 || !self.listed.contains(*name)
@@ -28,13 +32,89 @@ impl Decisions {
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
 
-    /// What the checks of the matrix, the links, the job and the probe show of a node.
+    /// What the checks of the matrix, the links, the job, the probe and the launcher show of a node.
     pub(super) fn health_of(&self, name: &str) -> Health {
         let is_out = || self.links.dead.get(name).or(self.unfit.get(name)).cloned();
-        match self.to_replace(name).or_else(is_out) {
-            Some(why) => Health::Ill(why),
-            None => self.health.get(name).cloned().unwrap_or(Health::Unknown),
+        if let Some(why) = self.to_replace(name).or_else(is_out) {
+            return Health::Ill(why);
         }
+        match self.health.get(name) {
+            Some(Health::Well) if self.doubts.is_lost(name) => Health::Ill(CUT_OFF.to_owned()),
+            known => known.cloned().unwrap_or(Health::Unknown),
+        }
+    }
+
+    /// Whether nodes may have data that a start needs: of an earlier start, or of another command.
+    pub(super) fn has_data(&self) -> bool {
+        let is_there = || self.answers.values().any(|answer| answer.run_bytes > 0);
+        self.options.is_protected && (self.has_lived() || is_there())
+    }
+
+    /// Nodes in use without data: each is a loss that the next start has to rebuild.
+    pub(super) fn hollow(&self) -> Vec<String> {
+        let names = self.state.pool.active.iter().map(|host| &host.name);
+        names.filter(|name| self.state.hollow.contains(*name)).cloned().collect()
+    }
+
+    /// Notes that a node in use has no data: neither that of its own ranks nor that of the ranks that
+    /// it runs for nodes which are away.
+    pub(super) fn note_hollow(&mut self, name: &str) {
+        let place = self.state.pool.active.iter().position(|host| host.name == name);
+        let homes = place.into_iter().flat_map(|place| self.state.pool.homes(place));
+        let homes: Vec<String> = homes.map(str::to_owned).collect();
+        self.state.hollow.extend(homes);
+    }
+
+    /// The nodes in use that the launcher does not reach, and of which no test has shown that their
+    /// links are alive.
+    pub(super) fn cut_off_in_use(&self) -> Vec<String> {
+        let names = self.state.pool.placed().active.into_iter().map(|host| host.name);
+        names.filter(|name| self.doubts.is_cut_off(name)).collect()
+    }
+
+    /// Why nodes that answer and have data, and that the launcher does not reach, are not left out:
+    /// with all that is lost, more ranks of a group could be without data than the checkpoint can
+    /// rebuild.
+    fn too_many_cut_off(&self) -> Option<String> {
+        let (pool, away) = (&self.state.pool, self.state.pool.away());
+        let mut lost = BTreeSet::from_iter(self.hollow());
+        let (mut cut_off, mut kept) = (Vec::new(), Vec::new());
+        for (place, Host { name, .. }) in pool.active.iter().enumerate() {
+            let homes = || pool.homes(place).map(str::to_owned);
+            match self.health_of(name) {
+                Health::Ill(why) if why == CUT_OFF && !away.contains(&place) => {
+                    cut_off.push(name.as_str());
+                    kept.extend(homes());
+                }
+                Health::Ill(_) if !away.contains(&place) => lost.extend(homes()),
+                _ => {}
+            }
+        }
+        let before = lost.len();
+        lost.extend(kept);
+        let most: usize = lost.iter().map(|name| self.most_of_a_group(name)).sum();
+        let parities = self.options.parities;
+        (lost.len() > before && self.has_data() && most > parities).then(|| {
+            format!(
+                "{}: {CUT_OFF}; not left out, as the checkpoint can rebuild {} of a group, and up \
+                 to {most} would be lost",
+                short_names(cut_off),
+                counted(parities, "rank")
+            )
+        })
+    }
+
+    /// The most ranks of one group among those of a node in use.
+    fn most_of_a_group(&self, name: &str) -> usize {
+        let groups = &self.options.sharing.groups;
+        let mut held: BTreeMap<Option<&usize>, usize> = BTreeMap::new();
+        let place = self.state.pool.active.iter().position(|host| host.name == name);
+        for slot in place.into_iter().flat_map(|place| self.state.pool.slots()[place].clone()) {
+            *held.entry(groups.get(slot)).or_default() += 1;
+        }
+        // Of unknown groups no two ranks share a node.
+        held.remove(&None);
+        held.into_values().max().unwrap_or(1)
     }
 
     /// Replaces the nodes that are ill. Returns `None` if the spares that have answered are too few
@@ -71,6 +151,9 @@ impl Decisions {
         if self.finish_if_refused() {
             return;
         }
+        if let Some(why) = self.too_many_cut_off() {
+            return self.wait_or_give_up(now_unix, &why);
+        }
         match self.replace_ill() {
             None => return self.ask_then(AfterProbe::Start),
             Some(Ok(replaced)) if replaced.is_empty() => {}
@@ -88,8 +171,8 @@ impl Decisions {
             }
         }
         self.unshare();
-        if self.running.is_unreached || self.cut_off_in_use().is_some() {
-            match self.exclude(self.running.is_unreached) {
+        if self.running.is_unreached && !self.doubts.explains(self.state.start) {
+            match self.exclude() {
                 Exclusion::Of(left_out) => self.note_replaced(left_out),
                 Exclusion::NeedsSpares => return self.ask_then(AfterProbe::Start),
                 Exclusion::GivenUp => return,
@@ -116,14 +199,15 @@ impl Decisions {
             let why = format!("{spent}, and the time ends");
             return self.give_up(&why, Exit::Interrupted);
         }
-        let text = format!("{spent}: waiting for it to answer");
+        let text = format!("{spent}: waiting for it");
         if self.state.reason.as_ref() != Some(&text) {
             self.notify("waiting", text.clone());
             self.state.reason = Some(text);
             self.act(Action::Save);
         }
-        // A link is tested again once its ends answer.
+        // A link is tested again once its ends answer, by the launcher if nothing else can.
         self.links.dead.clear();
+        self.doubts.try_again();
         self.phase = Phase::Waiting { until_unix };
     }
 
@@ -149,7 +233,7 @@ impl Decisions {
             self.notify("replaced", text);
             // Before the first start no node has data.
             if self.state.start > 0 {
-                self.state.hollow.insert(change.by.clone());
+                self.note_hollow(&change.by);
             }
         }
         self.note_losses(replaced);

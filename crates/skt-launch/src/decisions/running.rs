@@ -17,7 +17,7 @@ pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
 /// The most of these that counts of a time in which the supervisor did not watch.
 const SIMULTANEOUS_SECONDS_MAX: f64 = 0.2;
 
-/// What is wrong with a node that the launcher has named, and whose link cannot be tested.
+/// What is wrong with a node that the launcher does not reach.
 pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answers the agent";
 
 #[derive(Debug, Default)]
@@ -140,8 +140,8 @@ impl Decisions {
         }
         if survey.links.is_some() && self.watch.last().is_none() && !self.options.is_of_program() {
             // The start waits for ever for a node that its launcher does not reach.
-            let mut named = self.suspects.iter();
-            if let Some(name) = named.find(|name| self.doubts.is_cut_off(name)).cloned() {
+            let is_out = |name: &&String| self.doubts.is_cut_off(name) || self.doubts.is_lost(name);
+            if let Some(name) = self.suspects.iter().find(is_out).cloned() {
                 self.running.is_unreached = true;
                 self.kill_for_lost(&name, CUT_OFF);
             }

@@ -54,12 +54,12 @@ impl Decisions {
         let mut pool = self.state.pool.clone();
         let shared = pool.share(|name| self.health_of(name), &sharing);
         let shared = shared.map_err(|why| format!("{spent}; {}", unshared(&why, &limits)))?;
-        self.state.pool = pool;
         for change in &shared {
             let text = format!("{} {}; {} runs its ranks, too", change.lost, change.why, change.by);
             self.notify("shared", text);
-            self.state.hollow.insert(change.lost.clone());
+            self.note_hollow(&change.lost);
         }
+        self.state.pool = pool;
         self.note_losses(shared);
         // These nodes explain the failure.
         self.trials = None;

@@ -261,7 +261,8 @@ impl Play {
     /// All nodes answer but for what `change` changes, and then try their links.
     fn answers(&mut self, change: impl FnOnce(&mut Survey), dead: &[&str]) -> Lines {
         let inquiry = self.asked.take().expect("nodes are asked");
-        let mut survey = survey(&inquiry.pool, 4096);
+        let bytes = if self.decisions.has_lived() { 4096 } else { 0 };
+        let mut survey = survey(&inquiry.pool, bytes);
         change(&mut survey);
         try_links(&mut survey, &inquiry, |a, b| dead.contains(&a) || dead.contains(&b));
         self.on(Event::Answers(survey))
@@ -1476,115 +1477,160 @@ fn run_that_no_trial_helps_is_given_up() {
     }
 }
 
-const CUT_OFF_TRIAL: &str = "is left out on trial: it is out of the launcher's reach";
+const CUT_OFF: &str = "out of the launcher's reach, although it answers the agent";
+
+impl Play {
+    /// A computing job of which two starts do not reach these nodes, whatever a test of links finds.
+    fn unreached_twice(options: LaunchOptions, spares: &[&str], nodes: &[&str]) -> (Self, Lines) {
+        let mut play = Play::computing(options, spares);
+        play.ends_without(nodes);
+        // A link may be back soon.
+        play.links_dead(&[]).lacks("replaced").lacks("shared").lacks("waiting");
+        play.launches(1.0, "n1 n2 n3 --resume require");
+        nodes.iter().for_each(|node| play.starts_in_vain(node));
+        play.fails();
+        let lines = play.links_untested();
+        (play, lines)
+    }
+}
+
+#[test]
+fn node_that_two_starts_do_not_reach_is_replaced() {
+    let (mut play, lines) = Play::unreached_twice(options(), &["s1"], &["n2"]);
+    lines.has(&format!("replaced: n2 {CUT_OFF}; s1 takes its place"));
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    // Without a spare the run ends by its name, and the same command tries it again.
+    let (play, lines) = Play::unreached_twice(options(), &[], &["n2"]);
+    lines.has(&format!("n2 ({CUT_OFF}) cannot be used, and no spare node is left")).ends(75);
+    let mut next = play.next(options());
+    next.links_untested();
+    next.launches(2.0, "n1 n2 n3 --resume require");
+    // A program of which ranks fail with any code.
+    let mut play = Play::for_program(&["s1"]);
+    play.line("  Remote daemon: [[47992,0],2] on node n2");
+    play.rank_ends(0, ProcessEnd::Code(1));
+    play.fails();
+    play.links_untested().lacks("giving up");
+}
+
+#[test]
+fn ranks_of_an_unreached_node_share_until_it_is_readmitted() {
+    let (mut play, lines) = Play::unreached_twice(sharing(0), &[], &["n2"]);
+    lines.has(&format!("shared: n2 {CUT_OFF}; n1 runs its ranks, too"));
+    play.launches(0.0, "n1 n3 with 2 1 rank(s) --resume require");
+    play.beats(&[("factor", 64), ("factor", 128)]);
+    // That it answers shows nothing.
+    play.fails();
+    play.links_untested().lacks("unshared");
+    play.launches(1.0, "n1 n3 with 2 1 rank(s) --resume require");
+    // n1 runs two ranks of a group, which survives the loss of one.
+    for pause in [2.0, 4.0] {
+        play.starts_in_vain("n1");
+        play.fails();
+        if pause == 2.0 {
+            play.links_untested();
+            play.launches(pause, "n1 n3 with 2 1 rank(s) --resume require");
+        }
+    }
+    play.links_untested().has("giving up: n1: out of").has("and up to 2 would be lost").ends(75);
+}
+
+#[test]
+fn an_unreached_node_without_a_spare_is_waited_for_and_tried_again() {
+    let (mut play, lines) = Play::unreached_twice(waiting(), &[], &["n2"]);
+    lines.has(&format!("waiting: n2 ({CUT_OFF}) cannot be used")).lacks("pause");
+    for pause in [2.0, 4.0, 8.0, 16.0] {
+        play.tick_after(play.decisions.options.settings.probe_limit_seconds).has("ask start ");
+        play.links_untested().lacks("waiting");
+        play.launches(pause, "n1 n2 n3 --resume require");
+        play.starts_in_vain("n2");
+        play.fails();
+        play.links_untested().lacks("pause");
+    }
+}
+
+/// More nodes with data are never left out than the checkpoint can rebuild.
+#[test]
+fn unreached_nodes_beyond_the_parities_are_kept() {
+    let spares = ["s1", "s2"];
+    let why = "n2, n3: out of the launcher's reach";
+    for (options, end) in [(options(), true), (sharing(0), true), (waiting(), false)] {
+        let (play, lines) = Play::unreached_twice(options, &spares, &["n2", "n3"]);
+        lines.has(why).has("rebuild 1 rank of a group, and up to 2 would be lost");
+        lines.lacks("replaced").lacks("shared").has(if end { "giving up: " } else { "waiting: " });
+        assert_eq!(play.decisions.state.pool, Pool::new(hosts(&NODES), hosts(&spares)));
+    }
+    let (mut play, lines) = Play::unreached_twice(two_parities(), &spares, &["n2", "n3"]);
+    lines.counts("replaced: ", 2);
+    play.launches(0.0, "n1 s1 s2 --resume require");
+    // A node that does not answer counts as well, and one without data.
+    let mut play = Play::computing(options(), &spares);
+    play.fails();
+    play.answers_but(&["n1"]);
+    play.launches(0.0, "s1 n2 n3 --resume require");
+    for pause in [1.0, 2.0] {
+        play.starts_in_vain("n2");
+        play.fails();
+        if pause == 1.0 {
+            play.links_untested();
+            play.launches(pause, "s1 n2 n3 --resume require");
+        }
+    }
+    play.links_untested().has("giving up: n2: out of").ends(75);
+    // That node itself has nothing to lose.
+    let mut play = Play::computing(options(), &spares);
+    play.fails();
+    play.answers_but(&["n1"]);
+    play.launches(0.0, "s1 n2 n3 --resume require");
+    play.starts_in_vain("s1");
+    play.fails();
+    play.links_untested();
+    play.launches(1.0, "s1 n2 n3 --resume require");
+    play.starts_in_vain("s1");
+    play.fails();
+    play.links_untested().has("replaced: s1 out of").has("s2 takes its place");
+}
 
 #[test]
 fn suspicions_add_up_where_links_cannot_be_tested() {
     let mut play = Play::computing(two_parities(), &["s1", "s2"]);
     play.ends_without(&["n2"]);
-    let lines = play.links_untested();
-    lines.has(&format!("replaced: n2 {CUT_OFF_TRIAL}; s1 takes its place")).counts("replaced", 1);
-    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.links_untested();
+    play.launches(1.0, "n1 n2 n3 --resume require");
     play.starts_in_vain("n3");
     play.tick_after(0.1).has("ask look ");
     let lines = play.links_untested();
     lines.has("kill: a connection broke, and n3 is lost: out of the launcher's reach, although it");
     play.ended("the launcher was killed by signal 9");
-    let lines = play.links_untested();
-    lines.has(&format!("replaced: n3 {CUT_OFF_TRIAL}; s1 takes its place"));
-    lines.has(&format!("replaced: n2 {CUT_OFF_TRIAL}; s2 takes its place")).counts("replaced", 2);
-    play.launches(0.0, "n1 s2 s1 --resume require");
-    let lines = play.on(beat("start", 0, None));
-    lines.has("excluded: the job starts without n2, n3, which stays out");
+    play.links_untested().lacks("replaced");
+    play.launches(2.0, "n1 n2 n3 --resume require");
+    play.starts_in_vain("n2");
+    play.fails();
+    // A spare that was not waited for is needed now.
+    let lost = &play.asked.as_ref().unwrap().lost;
+    assert_eq!(*lost, ["n2".to_owned()].into());
+    play.links_untested().has("replaced: n2 out of").counts("replaced", 1);
+    play.launches(0.0, "n1 s1 n3 --resume require");
+    play.starts_in_vain("n3");
+    play.fails();
+    play.links_untested().has("replaced: n3 out of").counts("replaced", 1);
+    play.launches(0.0, "n1 s1 s2 --resume require");
+    play.on(beat("start", 0, None));
     play.beats(&[("factor", 512)]);
     // What was named before the job computed counts no more.
     play.fails();
     play.links_untested().has("pause: 1 s before the next start").lacks("replaced");
 }
 
+/// A start that is slow is not killed for what an earlier one has named.
 #[test]
-fn a_named_node_whose_link_is_alive_stays() {
-    let mut play = Play::computing(options(), &["s1"]);
-    play.ends_without(&["n2"]);
-    play.links_dead(&[]).lacks("replaced");
-    play.launches(1.0, "n1 n2 n3 --resume require");
-    // The test of links does not see what the launcher uses.
-    play.starts_in_vain("n2");
-    play.fails();
-    play.links_dead(&[]).has("replaced: n2 is left out on trial");
-    play.launches(0.0, "n1 s1 n3 --resume require");
-}
-
-#[test]
-fn silent_spares_are_probed_again_for_trials() {
-    let mut play = Play::computing(two_parities(), &["s1", "s2"]);
-    play.ends_without(&["n2", "n3"]);
-    let lines = play.answers_as(&["s2"], &Health::Unknown, &ALL);
-    lines.has("ask start n1 n2 n3 + s1 s2").has("lost? n2 n3");
-    assert_eq!(play.asked.as_ref().unwrap().leaving, ["n2".to_owned(), "n3".to_owned()].into());
-    play.links_untested().counts("replaced: ", 2);
-    play.launches(0.0, "n1 s2 s1 --resume require");
-}
-
-#[test]
-fn cut_off_nodes_without_a_spare_are_tried_again() {
-    // A link may be back soon.
-    let mut play = Play::computing(options(), &[]);
-    play.ends_without(&["n2"]);
-    for pause in [1.0, 2.0, 4.0] {
-        play.links_untested();
-        play.launches(pause, "n1 n2 n3 --resume require");
-        play.starts_in_vain("n2");
-        let lines = play.fails();
-        if pause == 4.0 {
-            lines.has("giving up: n2: out of the launcher's reach");
-            lines.has("answers the agent, and no spare node is left").ends(75);
-        }
-    }
-    // A start that is slow is not killed for what an earlier one has named.
+fn a_slow_start_is_not_killed_for_a_node_named_before() {
     let mut play = Play::computing(options(), &[]);
     play.ends_without(&["n2"]);
     play.links_untested();
     play.launches(1.0, "n1 n2 n3 --resume require");
     play.tick_after(15.0).has("ask look ");
     play.links_untested().none();
-}
-
-/// A computing job of which the launcher does not reach n2 and n3, and its trials, each of which
-/// names a node once more.
-fn cut_off_in_trials(mut play: Play, trials: [(&str, &str); 2]) -> Play {
-    play.ends_without(&["n2", "n3"]);
-    for (trial, named) in trials {
-        play.links_untested();
-        play.launches(0.0, &format!("{trial} --resume require"));
-        play.starts_in_vain(named);
-        play.fails();
-    }
-    play
-}
-
-#[test]
-fn cut_off_nodes_beyond_the_spares_end_the_run_by_name() {
-    let play = Play::computing(two_parities(), &["s1"]);
-    let mut play = cut_off_in_trials(play, [("n1 n2 s1", "n2"), ("n1 s1 n3", "n3")]);
-    let lines = play.links_untested();
-    lines.has("giving up: n3, n2: out of the launcher's reach");
-    lines.has("; spare nodes needed: 2, left: 1").ends(75);
-}
-
-#[test]
-fn cut_off_nodes_beyond_the_parities_end_the_run_by_name() {
-    let play = Play::computing(options(), &["s1", "s2"]);
-    let mut play = cut_off_in_trials(play, [("n1 n2 s1", "n2"), ("n1 s1 n3", "n3")]);
-    play.links_untested();
-    // Images may have what the checkpoint lacks: the ranks decide.
-    play.launches(0.0, "n1 s2 s1 --resume require");
-    play.beats(&[("start", 0)]);
-    play.on(beat("refused", 0, Some(2)));
-    let lines = play.fails();
-    lines.has("giving up: more is lost than the checkpoint can rebuild");
-    lines.has("n2 (is left out").has("n3 (is left out").ends(2);
-    assert_eq!(names(&play.decisions.state.pool.active), "n1 n2 n3", "they may come back");
 }
 
 /// The probe of a silent job finds that a signal has stopped the ranks on this number of nodes.

@@ -46,7 +46,7 @@ pub(crate) enum Unshared {
 
 impl Pool {
     /// The slots of each node in `active`.
-    fn slots(&self) -> Vec<Range<usize>> {
+    pub(crate) fn slots(&self) -> Vec<Range<usize>> {
         let mut next = 0_usize;
         let slots = |host: &Host| {
             let first = next;
@@ -71,6 +71,16 @@ impl Pool {
     /// The nodes that are away: lost, while their ranks run on other nodes.
     pub fn hosts_away(&self) -> Vec<Host> {
         self.away().into_iter().map(|place| self.active[place].clone()).collect()
+    }
+
+    /// The nodes whose ranks run at a place of `active`: the one that is there, and those that are
+    /// away and have ranks there.
+    pub(crate) fn homes(&self, place: usize) -> impl Iterator<Item = &str> {
+        let slots = self.slots();
+        let of_guests = self.guests.iter().filter(move |(_, at)| **at == place);
+        let home = move |slot: &usize| slots.iter().position(|of| of.contains(slot));
+        let places = of_guests.filter_map(move |(slot, _)| home(slot));
+        std::iter::once(place).chain(places).map(|place| &*self.active[place].name)
     }
 
     /// What runs where: `active` without the nodes that are away, with the ranks that each node

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::cluster_box::OPENMPI_ARGUMENTS;
 use crate::launch_program::{HEAT, install_heat, output, steps, wait_for_checkpoints};
 use crate::supervised;
 use crate::supervised::*;
@@ -67,21 +68,108 @@ fn a_node_that_is_back_runs_its_ranks_from_the_next_start_on() {
     assert!(ended.failures() >= 2, "{}", ended.account);
 }
 
+/// The lines about x of the last start's report, one for each test.
+fn all_x(report: &str) -> Vec<&str> {
+    let last = report.rsplit("what follows is the report of start").next().expect("a part");
+    last.lines().filter(|line| line.starts_with("# x: ")).collect()
+}
+
+/// Three nodes with a rank each: without one of them, the three ranks make one group, of which a
+/// node has two.
+const THREE: &str = "--n 2400 --nb 64 --p 1 --q 3 --progress off";
+
+/// Groups are formed without the lost node: nothing was kept before it was lost, or a test begins.
+#[test]
+fn groups_are_formed_without_a_lost_node() {
+    for tests in ["--checkpoint-every 20p!", "--checkpoint-every 4p! --nb 64,48"] {
+        let Some(mut cluster) = cluster(3) else { return };
+        let run = format!("{THREE} {tests}");
+        let plain = launch(&cluster, false, "--state reference", &format!("{run} --ft none"));
+        let plain = plain.end(&cluster);
+        let running = launch(&cluster, false, SPREAD, &run);
+        wait_for_column(&cluster, 1, 600);
+        cluster.power_off("n2");
+        let ended = running.end(&cluster);
+        ended.passed().replaced(0, "n2", "n1");
+        assert_eq!(all_x(&ended.report), all_x(&plain.passed().report), "{}", ended.printed);
+        ended.prints("warning: failure domain n1 has 2 ranks of one group: its loss is not");
+        assert_eq!(ended.failures(), 1);
+        assert_clean(&cluster);
+    }
+}
+
+/// As above, by hand: a run that had begun may continue on fewer nodes, and a new one may not begin
+/// there.
+#[test]
+fn run_that_had_begun_continues_by_hand_on_fewer_nodes() {
+    let Some(mut cluster) = cluster(3) else { return };
+    let start = |cluster: &Alone, flags: &str| {
+        let mut command = cluster.on_head("mpirun");
+        command.args(["--mca", "plm_rsh_agent", "/mnt/bin/agent", "--hostfile", "hosts"]);
+        command.args(OPENMPI_ARGUMENTS).args(["-np", "3", "bin/skt-hpl"]);
+        command.args(THREE.split(' ')).args(flags.split(' '));
+        command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        let output = command.output().expect("mpirun");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    let flags = "--checkpoint-every 20p! --run-id hand";
+    let (plain, _) = start(&cluster, "--ft none");
+    start(&cluster, &format!("{flags} --inject column:640"));
+    cluster.power_off("n2");
+    cluster.write("hosts", "n1 slots=2\nn3 slots=1\n");
+    let (_, refused) = start(&cluster, "--checkpoint-every 20p! --run-id other");
+    assert!(refused.contains("failure domain `n1` holds 2 of 3 ranks"), "{refused}");
+    let (report, printed) = start(&cluster, flags);
+    assert!(report.contains("PASSED"), "{printed}\n{report}");
+    assert_eq!(all_x(&report), all_x(&plain));
+    assert!(printed.contains("n1 has 2 ranks of one group: its loss is not"), "{printed}");
+}
+
+/// A node answers the agent, and neither the launcher nor a test reaches it.
+#[test]
+fn ranks_of_a_node_that_the_launcher_does_not_reach_run_elsewhere() {
+    let Some(cluster) = cluster(4) else { return };
+    cluster.nodes_on().iter().for_each(|node| cluster.block_link_tests(node));
+    undisturbed_x(&cluster);
+    let running = launch(&cluster, false, SPREAD, &run());
+    wait_for_column(&cluster, 1, 800);
+    cluster.cut_network_of_the_job("n3");
+    let ended = running.end(&cluster);
+    ended.passed().prints("n3 out of the launcher's reach, although it answers the agent; n1 runs");
+    assert!(ended.failures() <= 3, "{}", ended.account);
+    cluster.heal("n3");
+    ended.passed_with_the_same_x(&cluster);
+}
+
 /// What a random run is like.
 #[derive(Debug)]
 struct Case {
     nodes: usize,
+    slots: usize,
     /// How it is protected, HPL-MxP, or a program in C.
     kind: &'static str,
     /// The step of a checkpoint, or of the run, in which a rank dies and the node is lost; at a
-    /// random column otherwise.
+    /// random column otherwise, before any checkpoint, or in a second test.
     step: &'static str,
+    loss: Loss,
     column: u64,
     /// A program's checkpoints before the loss, and the time after them.
     checkpoints: u64,
     pause: Duration,
     victim: usize,
     then: Then,
+}
+
+/// How a node is lost at a random column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Loss {
+    PowerOff,
+    SilentPowerOff,
+    /// The node's link is dead, and it answers.
+    DeadLink,
+    /// As above, and no test shows it.
+    UntestedLink,
 }
 
 /// What follows once the job computes without the node.
@@ -98,7 +186,13 @@ enum Then {
 const PROGRAM: &str = "program";
 const KINDS: [&str; 7] =
     ["--ft self", "--ft double", "--ft self --level", "mxp", "--ft self", "--ft abft", PROGRAM];
-const STEPS: [&str; 6] = ["", "", "encode", "flush", "back", ""];
+const STEPS: [&str; 6] = ["", "encode", "flush", "back", FIRST, SECOND];
+/// Before the first checkpoint.
+const FIRST: &str = "first";
+/// In the second of two tests.
+const SECOND: &str = "second";
+/// The order of that test.
+const SECOND_N: u64 = 2000;
 
 /// The kind of all runs, if `SKT_HPL_KIND` names one.
 fn named_kind() -> Option<&'static str> {
@@ -111,30 +205,46 @@ impl Case {
     fn from_seed(seed: u64) -> Self {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut roll = |sides: usize| (random.next_u64() % sides as u64) as usize;
-        let (nodes, kind) = ([4, 8][roll(2)], KINDS[roll(KINDS.len())]);
-        let named = named_kind();
-        let kind = named.unwrap_or(kind);
-        // heat.c has four ranks.
-        let nodes = if named.is_some() || kind == PROGRAM { 4 } else { nodes };
+        let (nodes, slots) = (3 + roll(4), 1 + roll(2));
+        let kind = KINDS[roll(KINDS.len())];
+        let kind = named_kind().unwrap_or(kind);
+        let (nodes, slots) = match kind {
+            // heat.c has four ranks.
+            PROGRAM => (4, 1),
+            // A node has no rank of every second process row.
+            "--ft abft" => ([4, 6][roll(2)], 1),
+            _ => (nodes, slots),
+        };
         let step = match (kind, STEPS[roll(STEPS.len())]) {
+            ("--ft abft", SECOND) => SECOND,
             // They have no checkpoints, or no flag that kills a rank.
             ("--ft abft" | PROGRAM, _) => "",
+            ("mxp", SECOND) => "",
             // Its checkpoints have no flush.
             ("--ft double", "flush") => "encode",
             (_, step) => step,
         };
-        let column = 200 + 64 * roll(24) as u64;
+        let column = match (step, roll(24) as u64) {
+            (FIRST, roll) => 64 + 8 * roll,
+            (_, roll) => 200 + 64 * roll,
+        };
+        let is_at_column = ["", FIRST, SECOND].contains(&step);
         // The memory of rank 0, which dies at a step, records that it has.
-        let victim = roll(nodes).max(usize::from(!step.is_empty()));
+        let victim = roll(nodes).max(usize::from(!is_at_column));
+        use Loss::{DeadLink, PowerOff, SilentPowerOff, UntestedLink};
+        let loss = match [PowerOff, SilentPowerOff, DeadLink, UntestedLink][roll(4)] {
+            loss if is_at_column => loss,
+            _ => PowerOff,
+        };
         let then = match roll(4) {
             0 => Then::SecondLoss((victim + 1 + roll(nodes - 1)) % nodes),
-            1 => Then::Returns,
+            1 if [PowerOff, SilentPowerOff].contains(&loss) => Then::Returns,
             _ => Then::Nothing,
         };
         let (checkpoints, pause) = (1 + roll(24) as u64, Duration::from_millis(roll(100) as u64));
         // A run without checkpoints ends soon after the last columns, and may report none of them.
         let column = if kind == "--ft abft" { column / 3 } else { column };
-        Self { nodes, kind, step, column, checkpoints, pause, victim, then }
+        Self { nodes, slots, kind, step, loss, column, checkpoints, pause, victim, then }
     }
 
     fn is_program(&self) -> bool {
@@ -163,12 +273,12 @@ impl Case {
             assert_eq!(ended.code, Some(0), "{}", ended.printed);
             return output(ended);
         }
-        ended.passed().x().to_owned()
+        all_x(&ended.passed().report).join("\n")
     }
 
     fn run(&self, kind: &str) -> String {
-        // A node has no more than one rank of each process row.
-        let (p, q) = if kind == "--ft abft" { (2, self.nodes / 2 - 1) } else { (1, self.nodes) };
+        let ranks = self.nodes * self.slots;
+        let (p, q) = if kind == "--ft abft" { (2, ranks / 2 - 1) } else { (1, ranks) };
         let (mxp, ft) = match kind {
             "mxp" => ("mxp --matrix scaled ", "--checkpoint-every 6p!"),
             "--ft self --level" => {
@@ -178,21 +288,33 @@ impl Case {
             "--ft double" => ("", "--ft double --checkpoint-every 6p!"),
             ft => ("", ft),
         };
-        format!("{mxp}--n {N} --nb 64 --p {p} --q {q} --progress off {ft}")
+        let second = if self.step == SECOND { format!(",{SECOND_N}") } else { String::new() };
+        format!("{mxp}--n {N}{second} --nb 64 --p {p} --q {q} --progress off {ft}")
     }
 
     /// Loses the victim's node at its moment.
     fn lose(&self, cluster: &mut Alone) {
         let node = self.node(self.victim);
         match self.step {
-            "" if self.is_program() => {
-                wait_for_checkpoints(cluster, 1, self.checkpoints);
-                std::thread::sleep(self.pause);
-                cluster.power_off(&node);
-            }
-            "" => {
-                wait_for_column(cluster, 1, self.column);
-                cluster.power_off(&node);
+            "" | FIRST | SECOND => {
+                match self.step {
+                    "" if self.is_program() => {
+                        wait_for_checkpoints(cluster, 1, self.checkpoints);
+                        std::thread::sleep(self.pause);
+                    }
+                    SECOND => wait_for("the second test", || {
+                        let is_there = |beat: &serde_json::Value| {
+                            beat["n"] == SECOND_N && beat["column"].as_u64() >= Some(self.column)
+                        };
+                        beats(cluster, 1).iter().any(is_there)
+                    }),
+                    _ => wait_for_column(cluster, 1, self.column),
+                }
+                match self.loss {
+                    Loss::PowerOff => cluster.power_off(&node),
+                    Loss::SilentPowerOff => cluster.power_off_silently(&node),
+                    Loss::DeadLink | Loss::UntestedLink => cluster.cut_network_of_the_job(&node),
+                }
             }
             "back" if self.kind == "mxp" => power_off_at(cluster, 1, "refine", &node),
             step => power_off_at(cluster, 1, step, &node),
@@ -205,18 +327,25 @@ impl Case {
     }
 
     /// Plays the case. A panic is a failure.
-    fn play(&self, known: &mut BTreeMap<(usize, &str), String>) -> &'static str {
+    fn play(&self, known: &mut BTreeMap<(usize, bool, &str), String>) -> &'static str {
         let mut cluster = cluster(self.nodes).expect("a box can be made");
+        let hosts =
+            (0..self.nodes).map(|place| format!("{} slots={}\n", self.node(place), self.slots));
+        cluster.write("hosts", &hosts.collect::<String>());
+        if self.loss == Loss::UntestedLink {
+            cluster.nodes_on().iter().for_each(|node| cluster.block_link_tests(node));
+        }
         if self.is_program() {
             install_heat(&cluster);
         }
-        let result = known.entry((self.nodes, self.problem())).or_insert_with(|| {
+        let of_result = (self.nodes * self.slots, self.step == SECOND, self.problem());
+        let result = known.entry(of_result).or_insert_with(|| {
             let plain = self.launch(&cluster, "--state reference", self.problem(), "");
             self.result(&plain.end(&cluster))
         });
         std::fs::create_dir_all(cluster.shared().join("images")).expect("a folder");
         let inject = match self.step {
-            "" => String::new(),
+            "" | FIRST | SECOND => String::new(),
             "back" => " --inject back".to_owned(),
             step => format!(" --inject {step}:epoch=2"),
         };
@@ -252,6 +381,9 @@ impl Case {
                 ended.prints("more is lost than the checkpoint can rebuild");
                 return "refused by name";
             }
+            (Then::SecondLoss(_), Some(75)) if ended.printed.contains("; not left out, as") => {
+                return "no more may be left out";
+            }
             (Then::SecondLoss(_), Some(75)) if self.kind == "--ft abft" => {
                 ended.prints("of its process row already");
                 return "no node may run its ranks";
@@ -262,6 +394,7 @@ impl Case {
         let computed = self.result(&ended);
         assert!(computed == *result || self.kind == "--ft abft", "{}", ended.printed);
         assert!(ended.failures() > 0, "{}", ended.account);
+        cluster.nodes_on().iter().for_each(|node| cluster.heal(node));
         assert_clean(&cluster);
         let is_back = ended.printed.contains("to itself") || ended.printed.contains("takes its");
         if is_back { "passed, the node was back" } else { "passed" }

@@ -128,7 +128,7 @@ fn run_that_had_begun_continues_by_hand_on_fewer_nodes() {
 
 /// A node answers the agent, and neither the launcher nor a test reaches it.
 #[test]
-fn ranks_of_a_node_that_the_launcher_does_not_reach_run_elsewhere() {
+fn ranks_of_a_node_out_of_reach_run_elsewhere() {
     let Some(cluster) = cluster(4) else { return };
     cluster.nodes_on().iter().for_each(|node| cluster.block_link_tests(node));
     undisturbed_x(&cluster);

@@ -190,7 +190,7 @@ impl Config {
 
     /// The number of ranks of a group that a failure domain may hold and not count as shared. A
     /// group that the application defines survives as many losses at once as it has parities.
-    pub(super) fn most_in_a_domain(&self) -> usize {
+    pub(super) fn max_in_a_domain(&self) -> usize {
         if self.groups.is_some() { self.parities } else { 1 }
     }
 

@@ -12,8 +12,8 @@ struct Doubt {
     node: String,
     /// The last start in which the node was named.
     start: usize,
-    /// The starts in which the launcher has not reached the node; if there are none, ranks have lost
-    /// a connection to it.
+    /// The starts in which the launcher has not reached the node; if there are none, ranks have
+    /// lost a connection to it.
     unreached_in: BTreeSet<usize>,
     /// Whether the links of the node were tested since, and are alive.
     is_refuted: bool,
@@ -59,7 +59,7 @@ impl Doubts {
         self.0.retain(|doubt| doubt.start >= start || doubt.is_lost());
     }
 
-    /// The nodes that are lost are tried once more: the next start that does not reach them decides.
+    /// The nodes that are lost are tried once more: they are lost again if a start misses them.
     pub(crate) fn try_again(&mut self) {
         for doubt in &mut self.0 {
             while doubt.is_lost() {
@@ -76,18 +76,18 @@ impl Doubts {
         all.into_iter().map(|doubt| doubt.node.clone()).collect()
     }
 
-    fn of(&self, node: &str) -> Option<&Doubt> {
+    fn known(&self, node: &str) -> Option<&Doubt> {
         self.0.iter().find(|doubt| doubt.node == node)
     }
 
     /// Whether the launcher does not reach a node, and no test has shown the contrary.
     pub(crate) fn is_cut_off(&self, node: &str) -> bool {
-        self.of(node).is_some_and(|doubt| !doubt.unreached_in.is_empty() && !doubt.is_refuted)
+        self.known(node).is_some_and(|doubt| !doubt.unreached_in.is_empty() && !doubt.is_refuted)
     }
 
     /// Whether the launcher has not reached a node in two starts.
     pub(crate) fn is_lost(&self, node: &str) -> bool {
-        self.of(node).is_some_and(Doubt::is_lost)
+        self.known(node).is_some_and(Doubt::is_lost)
     }
 
     /// Whether the launcher has named a node that it did not reach in this start.

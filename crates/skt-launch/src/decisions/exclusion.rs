@@ -1,6 +1,7 @@
 //! Trials where nodes answer, and starts send no heartbeat although the launcher names no node that
-//! it does not reach: sets of nodes are left out in turn, replaced by spares, until a start lives. A
-//! start in vain shows that one of its nodes is at fault, not which one.
+//! it does not reach: sets of nodes are left out in turn, replaced by spares, until a start lives.
+//!
+//! A start in vain shows that one of its nodes is at fault, not which one.
 
 use std::collections::BTreeSet;
 

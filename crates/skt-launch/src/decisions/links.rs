@@ -14,7 +14,7 @@ use crate::survey::Survey;
 #[derive(Debug, Default)]
 pub(super) struct LinkRecord {
     addresses: BTreeMap<String, Vec<Address>>,
-    /// Nodes whose links were found to be dead since the last start, each with the reason.
+    /// Nodes whose links were found to be dead since they were last used, each with the reason.
     pub dead: BTreeMap<String, String>,
     /// Whether the last tries of links failed between all nodes.
     pub none_reached: bool,
@@ -57,6 +57,7 @@ impl Decisions {
         let known = &mut self.links;
         let counts = |name: &String| !(has_lived && known.tried_anyway.contains(name));
         let counted: Vec<_> = dead.into_iter().filter(|(name, _)| counts(name)).collect();
+        known.dead.retain(|name, _| !alive.contains(name));
         known.dead.extend(counted);
     }
 

@@ -455,7 +455,9 @@ impl Decisions {
         state.last_beat = None;
         self.suspects.clear();
         self.leaving.clear();
-        self.links.dead.clear();
+        // The links of nodes that are away are dead until a test shows the contrary.
+        let used = state.pool.placed().active;
+        self.links.dead.retain(|name, _| used.iter().all(|host| host.name != *name));
         state.reason = None;
         // Without `require`, a job whose checkpoint is lost as a whole would start over silently.
         let must_find = self.options.is_protected

@@ -1,6 +1,6 @@
-//! Replaces nodes before a start: those that a probe, their links, the launcher or the checks of the matrix show
-//! to be ill, in place by spares. Where nothing shows which node is ill, nodes are left out on
-//! trial (`exclusion`).
+//! Replaces nodes before a start: those that a probe, their links, the launcher or the checks of
+//! the matrix show to be ill, in place by spares. Where nothing shows which node is ill, nodes are
+//! left out on trial (`exclusion`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,7 @@ impl Decisions {
         all.map(|host| &host.name).filter(is_lost).cloned().collect()
     }
 
-    /// What the checks of the matrix, the links, the job, the probe and the launcher show of a node.
+    /// What the checks of the matrix, links, the job, the probe and the launcher show of a node.
     pub(super) fn health_of(&self, name: &str) -> Health {
         let is_out = || self.links.dead.get(name).or(self.unfit.get(name)).cloned();
         if let Some(why) = self.to_replace(name).or_else(is_out) {
@@ -56,8 +56,8 @@ impl Decisions {
         names.filter(|name| self.state.hollow.contains(*name)).cloned().collect()
     }
 
-    /// Notes that a node in use has no data: neither that of its own ranks nor that of the ranks that
-    /// it runs for nodes which are away.
+    /// Notes that a node in use has no data: neither of the ranks of its slots nor of those that it
+    /// runs for nodes which are away.
     pub(super) fn note_hollow(&mut self, name: &str) {
         let place = self.state.pool.active.iter().position(|host| host.name == name);
         let homes = place.into_iter().flat_map(|place| self.state.pool.homes(place));
@@ -92,7 +92,7 @@ impl Decisions {
         }
         let before = lost.len();
         lost.extend(kept);
-        let most: usize = lost.iter().map(|name| self.most_of_a_group(name)).sum();
+        let most: usize = lost.iter().map(|name| self.max_of_a_group(name)).sum();
         let parities = self.options.parities;
         (lost.len() > before && self.has_data() && most > parities).then(|| {
             format!(
@@ -105,7 +105,7 @@ impl Decisions {
     }
 
     /// The most ranks of one group among those of a node in use.
-    fn most_of_a_group(&self, name: &str) -> usize {
+    fn max_of_a_group(&self, name: &str) -> usize {
         let groups = &self.options.sharing.groups;
         let mut held: BTreeMap<Option<&usize>, usize> = BTreeMap::new();
         let place = self.state.pool.active.iter().position(|host| host.name == name);

@@ -1480,7 +1480,7 @@ fn run_that_no_trial_helps_is_given_up() {
 const CUT_OFF: &str = "out of the launcher's reach, although it answers the agent";
 
 impl Play {
-    /// A computing job of which two starts do not reach these nodes, whatever a test of links finds.
+    /// A computing job of which two starts do not reach these nodes, whatever tests of links find.
     fn unreached_twice(options: LaunchOptions, spares: &[&str], nodes: &[&str]) -> (Self, Lines) {
         let mut play = Play::computing(options, spares);
         play.ends_without(nodes);
@@ -1536,7 +1536,7 @@ fn ranks_of_an_unreached_node_share_until_it_is_readmitted() {
 }
 
 #[test]
-fn an_unreached_node_without_a_spare_is_waited_for_and_tried_again() {
+fn an_unreached_node_is_waited_for_and_tried_again() {
     let (mut play, lines) = Play::unreached_twice(waiting(), &[], &["n2"]);
     lines.has(&format!("waiting: n2 ({CUT_OFF}) cannot be used")).lacks("pause");
     for pause in [2.0, 4.0, 8.0, 16.0] {

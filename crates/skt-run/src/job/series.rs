@@ -379,8 +379,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         why.flatten().next().map_or(Ok(()), |why| Err(JobError::Refused(why.to_string())))
     }
 
-    /// Whether two ranks of a group may be in one failure domain: if the user allows it, or in a run
-    /// that had begun on other nodes, of which some may be lost.
+    /// Whether two ranks of a group may be in one failure domain: if the user allows it, or in a
+    /// run that an earlier start had begun, as nodes may be lost since then.
     fn allows_shared_domains(&self) -> bool {
         let has_begun = |ledger: &Rc<RefCell<Ledger>>| !ledger.borrow().is_new();
         self.settings.allow_shared_domains || self.ledger.as_ref().is_some_and(has_begun)

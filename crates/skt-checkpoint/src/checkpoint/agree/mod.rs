@@ -246,7 +246,7 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         (None, _) => (group::form(&domains, members, parities, allow_shared_domains)?, own),
     };
     let is_protected = rules.config.method != Method::None;
-    let most = if is_protected { rules.config.most_in_a_domain() } else { usize::MAX };
+    let most = if is_protected { rules.config.max_in_a_domain() } else { usize::MAX };
     let attach = vec![None; offers.len()];
     let discard = discards(offers, &attach);
     let base = lineage(offers);

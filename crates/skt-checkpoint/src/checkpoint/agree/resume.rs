@@ -42,7 +42,7 @@ pub(in super::super) fn resume(
     rules.refuse_lost(&lost, processes)?;
     let groups = stored_groups(size, usable, taken.keys().copied(), &lost, rules, epoch)?;
     let domains: Vec<String> = offers.iter().map(|offer| offer.domain.clone()).collect();
-    let most = rules.config.most_in_a_domain();
+    let most = rules.config.max_in_a_domain();
     if rules.config.may_lose.is_none() {
         give_lost_ranks(&mut ranks, &lost);
         separate_lost_ranks(&mut ranks, &lost, &groups, &domains, most);

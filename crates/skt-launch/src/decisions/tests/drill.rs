@@ -1,6 +1,7 @@
 //! A simulated cluster whose nodes lose their links one after the other while they still answer:
-//! whatever dies when, the run survives it as long as the spares and the checkpoint allow, and else
-//! it ends by the names of the nodes.
+//! whatever dies when, the run survives it as long as the spares, or nodes that share, and the
+//! checkpoint allow, and else it ends by the names of the nodes. Where only the launcher names
+//! them, no start is without more data than can be rebuilt.
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
@@ -8,6 +9,7 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use super::{beat, hosts, options, survey, try_links};
 use crate::decisions::*;
 use crate::hosts::expand_slurm;
+use skt_config::launch::NoSpare;
 
 struct Drill {
     decisions: Decisions,
@@ -19,8 +21,8 @@ struct Drill {
     naming: usize,
     deaths: usize,
     dead: BTreeSet<String>,
-    /// Nodes with the data of the last step that was computed.
-    data: BTreeSet<String>,
+    /// The node that has the data of each rank, of the last step that was computed.
+    data: Vec<String>,
     parities: usize,
     end: Option<u8>,
     log: Vec<String>,
@@ -42,6 +44,7 @@ impl Drill {
         let mut options = LaunchOptions { ranks: nodes.len(), parities, ..options() };
         options.pool = pool.clone();
         options.settings.max_restarts = 1000;
+        options.settings.no_spare = [NoSpare::Stop, NoSpare::Spread][below(2)];
         let state = SupervisorState::new("run", &[], nodes.len(), pool, me);
         Self {
             decisions: Decisions::new(options, state),
@@ -51,7 +54,7 @@ impl Drill {
             naming,
             deaths,
             dead: BTreeSet::new(),
-            data: BTreeSet::new(),
+            data: Vec::new(),
             parities,
             end: None,
             log: Vec::new(),
@@ -122,6 +125,13 @@ impl Drill {
         self.feed(Event::Answers(survey));
     }
 
+    /// The node that runs each rank; all nodes of the list have one slot.
+    fn nodes_of_ranks(&self) -> Vec<String> {
+        let Pool { active, guests, .. } = &self.decisions.state.pool;
+        let node = |rank| &active[guests.get(&rank).copied().unwrap_or(rank)];
+        (0..active.len()).map(|rank| node(rank).name.clone()).collect()
+    }
+
     /// The job fails if the link of a node in use is dead. Returns whether it has failed.
     fn fails(&mut self, start: &Start) -> bool {
         self.may_lose();
@@ -168,8 +178,12 @@ impl Drill {
         if self.fails(start) {
             return;
         }
-        let is_lost = in_use.difference(&self.data).count() > self.parities;
-        if is_lost && !self.data.is_empty() {
+        // A node has data of more ranks than it runs once one of them has moved.
+        let held = |name: &String| self.data.iter().filter(|node| *node == name).count();
+        let found = |host: &Host| held(&host.name).min(host.slots);
+        let found: usize = start.hosts.iter().map(found).sum();
+        if self.data.len() > found + self.parities {
+            assert!(!self.is_only_named(), "{:#?}", self.log);
             self.feed(beat("refused", 0, Some(2)));
             return self.feed(Event::Ended { how: "refused".into(), succeeded: false });
         }
@@ -183,13 +197,18 @@ impl Drill {
         {
             self.now += 1.0;
             self.feed(beat(phase, column, None));
-            self.data.clone_from(&in_use);
+            self.data = self.nodes_of_ranks();
             if self.fails(start) {
                 return;
             }
         }
         self.feed(beat("done", 1000, Some(0)));
         self.feed(Event::Ended { how: "done".into(), succeeded: true });
+    }
+
+    /// Whether nothing but the launcher shows which links are dead, and it does so each time.
+    fn is_only_named(&self) -> bool {
+        self.is_blind && self.naming == 10
     }
 
     fn play(mut self, seed: u64) {
@@ -209,13 +228,15 @@ impl Drill {
         );
         let out = |name: &String| state.pool.out.iter().any(|out| out.host.name == *name);
         let well = state.pool.everyone().filter(|host| !self.dead.contains(&host.name)).count();
-        let lost = self.data.intersection(&self.dead).count();
+        let lost = self.data.iter().filter(|node| self.dead.contains(*node)).count();
+        let shares = self.decisions.options.settings.no_spare == NoSpare::Spread && well > 0;
         // Fewer than two nodes cannot test their links.
         let is_named = self.naming == 10 || (!self.is_blind && well > 1);
         if self.end == Some(0) {
-            assert!(state.pool.active.iter().all(|host| !self.dead.contains(&host.name)), "{what}");
+            let placed = state.pool.placed().active;
+            assert!(placed.iter().all(|host| !self.dead.contains(&host.name)), "{what}");
         } else if is_named {
-            let is_survivable = well >= state.ranks && lost <= self.parities;
+            let is_survivable = (well >= state.ranks || shares) && lost <= self.parities;
             assert!(!is_survivable, "{what}");
             let reason = state.reason.as_ref().expect("given up");
             assert!(!reason.contains("all nodes well"), "{what}");
@@ -223,7 +244,8 @@ impl Drill {
             let words = reason.split_whitespace().map(|word| word.trim_end_matches([',', ':']));
             let mut named = words.filter_map(|word| expand_slurm(word).ok()).flatten();
             assert!(named.any(|name| self.dead.contains(&name)), "{what}");
-            assert!(self.end == Some(75) || lost > self.parities, "{what}");
+            let may_refuse = lost > self.parities && !self.is_only_named();
+            assert!(self.end == Some(75) || may_refuse, "{what}");
         }
         if is_named && self.end == Some(0) {
             let names = state.pool.everyone().map(|host| host.name.clone());

@@ -59,6 +59,19 @@ impl Doubts {
         self.0.retain(|doubt| doubt.start >= start || doubt.is_lost());
     }
 
+    /// Notes that start number `start` has not reached its nodes. If it names none, those of them
+    /// that earlier starts have named are still out of reach.
+    pub(crate) fn confirm(&mut self, start: usize, in_use: &[Host]) {
+        if self.explains(start) {
+            return;
+        }
+        for doubt in self.0.iter_mut().filter(|doubt| !doubt.unreached_in.is_empty()) {
+            if in_use.iter().any(|host| host.name == doubt.node) {
+                doubt.unreached_in.insert(start);
+            }
+        }
+    }
+
     /// The nodes that are lost are tried once more: they are lost again if a start misses them.
     pub(crate) fn try_again(&mut self) {
         for doubt in &mut self.0 {
@@ -134,10 +147,13 @@ mod tests {
         doubts.forget_before(3, &hosts(&["n1", "n4"]));
         assert_eq!(doubts.all(), ["n2"]);
         assert!(doubts.is_lost("n2"));
+        doubts.confirm(4, &hosts(&["n1", "n4"]));
         doubts.try_again();
         assert!(!doubts.is_lost("n2"));
-        doubts.note("n2", 5, true);
-        assert!(doubts.is_lost("n2"));
+        // The launcher need not name the node again.
+        doubts.note("n1", 5, false);
+        doubts.confirm(5, &hosts(&["n1", "n2"]));
+        assert!(doubts.is_lost("n2") && !doubts.is_cut_off("n1"));
     }
 
     fn hosts(names: &[&str]) -> Vec<Host> {

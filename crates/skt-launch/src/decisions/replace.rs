@@ -151,6 +151,9 @@ impl Decisions {
         if self.finish_if_refused() {
             return;
         }
+        if self.running.is_unreached {
+            self.doubts.confirm(self.state.start, &self.state.pool.placed().active);
+        }
         if let Some(why) = self.too_many_cut_off() {
             return self.wait_or_give_up(now_unix, &why);
         }

@@ -1511,6 +1511,9 @@ fn node_that_two_starts_do_not_reach_is_replaced() {
     play.rank_ends(0, ProcessEnd::Code(1));
     play.fails();
     play.links_untested().lacks("giving up");
+    play.launches(1.0, "n1 n2 n3");
+    play.reaches_none();
+    play.links_untested().has("replaced: n2 out of");
 }
 
 #[test]

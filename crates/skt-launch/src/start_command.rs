@@ -80,3 +80,36 @@ fn benchmark_words(options: &LaunchOptions, start: &Start) -> Vec<String> {
     }
     command
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hosts::{Host, Pool};
+    use crate::launcher::Launcher;
+    use crate::program::Program;
+    use skt_config::{LaunchDraft, LaunchSettings};
+    use skt_host::starter::Starter;
+
+    #[test]
+    fn only_starts_that_share_nodes_share_failure_domains() {
+        let settings = LaunchSettings::read(&LaunchDraft::new()).expect("the defaults are legal");
+        let hosts = vec![Host { name: "n1".to_owned(), slots: 3 }];
+        let pool = Pool::new(hosts.clone(), Vec::new());
+        let starter = Launcher::Starter(Starter::Openmpi);
+        let benchmark = LaunchOptions::new(settings, starter, pool, 3, "/bin/skt-hpl".into());
+        let program = Some(Program { file: "/bin/heat".into(), checksum: 7 });
+        let program = LaunchOptions { program_of_user: program, ..benchmark.clone() };
+        for (options, words) in [
+            (&benchmark, "/bin/skt-hpl run --resume never --allow-shared-domains"),
+            (&program, "env SKT_ALLOW_SHARED_DOMAINS=true /bin/skt-hpl rank /bin/heat"),
+        ] {
+            for shares in [true, false] {
+                let start = &Start { hosts: hosts.clone(), resume: Some("never"), shares };
+                let hostfile = Path::new("hosts");
+                let context = StartContext { start, hostfile, has_input: false, token: "r.1" };
+                let line = start_command(options, &context).argv.join(" ");
+                assert_eq!(line.ends_with(words), shares, "{line}");
+            }
+        }
+    }
+}

@@ -119,7 +119,8 @@ fn with_images(
             why.push("all memory in reach is of an earlier start".to_owned());
         }
         Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, ..memory? }),
-        Ok(_) | Err(Refusal::NothingFound { .. }) if why.is_empty() => {
+        // Images have the groups that were formed when there were more nodes.
+        Ok(_) | Err(Refusal::NothingFound { .. } | Refusal::Placement(_)) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
         }
         Err(refusal @ Refusal::Unrecoverable { .. }) if why.is_empty() => why.push(refusal.what()),

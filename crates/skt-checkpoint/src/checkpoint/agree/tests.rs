@@ -478,6 +478,15 @@ fn images_of_a_later_start_make_finished_memory_stale() {
         let decision = decide(&few, &Rules { config: &rules, rotten: &[] }).expect("memory");
         assert_eq!(matches!(decision, Decision::Finished(_)), is_done);
     }
+    // Without memory, on nodes where no groups can be formed.
+    let mut found = with_images_of(BASE, offers([const { Vec::new() }; 4]));
+    found.iter_mut().for_each(|offer| offer.domain = "node0".into());
+    found[3].domain = "node3".into();
+    let plan = planned(&found, &rules).expect("images");
+    assert_eq!((plan.epoch, plan.groups), (4, vec![vec![0, 1, 2, 3]]));
+    found.iter_mut().for_each(|offer| offer.images[0].clear());
+    let refused = planned(&found, &rules).expect_err("nothing is there").to_string();
+    assert!(refused.contains("`node0` holds 3 of 4 ranks"), "{refused}");
 }
 
 #[test]

@@ -1580,6 +1580,14 @@ fn unreached_nodes_beyond_the_parities_are_kept() {
         }
     }
     play.links_untested().has("giving up: n2: out of").ends(75);
+    // A node that has lost its memory while no job ran is one of the losses.
+    let mut play = Play::computing(options(), &spares);
+    play.ends_without(&["n2"]);
+    let empty = |survey: &mut Survey| survey.answers.get_mut("n1").unwrap().run_bytes = 0;
+    play.answers(empty, &ALL);
+    play.launches(1.0, "n1 n2 n3 --resume require");
+    play.reaches_none();
+    play.links_untested().has("giving up: n2: out of").ends(75);
     // That node itself has nothing to lose.
     let mut play = Play::computing(options(), &spares);
     play.fails();

@@ -1,29 +1,46 @@
-//! Checks what a BLAS computes, in awkward shapes and in those of a run.
+//! Checks what a BLAS computes, in all small sizes and in those of a run.
 //!
-//! Libraries have computed wrong numbers on processors newer than they are. Matrices of small
-//! integers have exact products in any order of the sums, so each wrong element shows:
+//! Libraries have computed wrong numbers on processors newer than they are, and where rows or
+//! columns are left over that fill no kernel. So each size of a side up to that of any kernel is
+//! checked, next to a wide side. Matrices of small integers have exact products in any order of the
+//! sums, so each wrong element shows:
 //!
 //! ```text
 //! (C - A B) x = C x - A (B x)      n^2 operations for a check, not n^3
 //! ```
 
 use std::iter;
+use std::ops::RangeInclusive;
 
 use super::element::TrsmArguments;
 use super::ffi::int;
 use super::{Element, MatMut, MatRef, Triangle, gemm, gemv, solve_triangle};
 
-/// Rows and columns of products: around the sizes of the kernels of all libraries.
-const SIZES: [usize; 10] = [1, 2, 3, 7, 8, 9, 31, 48, 49, 97];
+/// What depends on the checks that a library has passed: another number, other checks.
+pub const VERSION: u32 = 1;
+
+/// The sizes of a side that are checked one by one: all remainders of the sizes of kernels, which
+/// are at most 48.
+const SIZES: RangeInclusive<usize> = 1..=49;
+/// The other side: one less than a multiple of the sizes of most kernels, so that what is left over
+/// there needs all kernels for remainders, too.
+const MEDIUM: usize = 95;
+/// The other side in the layouts of the trailing matrix: such that libraries do not take products
+/// of more than some tens of rows for small ones, which have other kernels.
+const WIDE: usize = 767;
 /// A product that is cut into blocks for caches, and between threads.
 const LARGE: (usize, usize) = (768, 384);
-/// Products within a panel, and their depths besides parts of NB.
-const NARROW: [(usize, usize); 2] = [(768, 5), (5, 768)];
-const NARROW_DEPTHS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// The orders of triangles.
-const TRIANGLES: [usize; 5] = [1, 2, 7, 48, 97];
-/// The largest order of a triangle, as its right side is made by plain loops.
+/// Rows of a product within a panel.
+const NARROW: usize = 5;
+/// The deepest product that is checked, so that no depth that a user gives takes too long; beyond
+/// it libraries cut products.
+const MAX_DEPTH: usize = 1024;
+/// The depth of products if no run is known.
+const DEPTH: usize = 192;
+/// The largest order of a triangle.
 const MAX_TRIANGLE: usize = 384;
+/// What TRSM is called with: side, triangle, transposition and diagonal.
+const SOLVES: [[u8; 4]; 6] = [*b"RLTU", *b"RUNU", *b"LLNU", *b"LUTU", *b"LUTN", *b"LLNN"];
 
 /// A wrong result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,11 +60,11 @@ pub fn check(depths: &[usize], mut step: impl FnMut(&str)) -> Result<(), Wrong> 
     check_products::<f32>("sgemm", depths)?;
     check_rounding::<f32>("sgemm", f64::from(f32::EPSILON))?;
     step("dtrsm");
-    check_solves::<f64>("dtrsm", depths, 1e-12)?;
+    check_solves::<f64>("dtrsm", depths, 1e-10)?;
     step("strsm");
-    check_solves::<f32>("strsm", depths, 1e-4)?;
+    check_solves::<f32>("strsm", depths, 0.05)?;
     step("dtrsv");
-    check_triangles()?;
+    check_triangles(depths)?;
     step("dgemv");
     check_vectors()
 }
@@ -55,19 +72,54 @@ pub fn check(depths: &[usize], mut step: impl FnMut(&str)) -> Result<(), Wrong> 
 /// Operations for which making and checking an element of a product counts.
 const OWN: usize = 100;
 /// The operations of the solves, about.
-const SOLVES: f64 = 1e8;
+const OF_SOLVES: f64 = 1e9;
 
 /// The operations of a [`check`], about, with those that make and check the matrices.
 pub fn operations(depths: &[usize]) -> f64 {
-    let shapes = SIZES.into_iter().flat_map(|m| SIZES.map(|n| (4 * m, n)));
-    let elements: usize = shapes.chain([LARGE]).map(|(m, n)| m * n).sum();
-    let of_depth = |k: usize| 2.0 * (elements * (k + OWN)) as f64;
-    2.0 * depths_with(depths).map(of_depth).sum::<f64>() + SOLVES
+    let of = |Products { rows, cols, depth, layouts }: Products| {
+        2.0 * (rows.sum::<usize>() * cols * (depth + OWN) * layouts.len()) as f64
+    };
+    2.0 * products(depths).into_iter().map(of).sum::<f64>() + OF_SOLVES
 }
 
-/// Short depths, and those of the run.
-fn depths_with(depths: &[usize]) -> impl Iterator<Item = usize> {
-    [1, 8].into_iter().chain(depths.iter().copied())
+/// Products with each of these numbers of rows, in these layouts.
+struct Products {
+    rows: RangeInclusive<usize>,
+    cols: usize,
+    depth: usize,
+    layouts: &'static [u8],
+}
+
+/// The bits of a layout: whether A, B and C are row-major.
+const LAYOUTS: [u8; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+/// The layouts in which a BLAS, to which all matrices are column-major, transposes nothing, as in
+/// the trailing matrix: its rows are few, or its columns.
+const PLAIN: [u8; 2] = [0, 7];
+
+/// The products of a check.
+fn products(depths: &[usize]) -> Vec<Products> {
+    let mut all = Vec::new();
+    let mut add = |rows, cols, depth, layouts| all.push(Products { rows, cols, depth, layouts });
+    for depth in checked(depths) {
+        add(SIZES, WIDE, depth, &PLAIN);
+        add(SIZES, MEDIUM, depth, &LAYOUTS[1..7]);
+        add(LARGE.0..=LARGE.0, LARGE.1, depth, &PLAIN[1..]);
+    }
+    for depth in SIZES {
+        add(MEDIUM..=MEDIUM, MEDIUM, depth, &LAYOUTS);
+    }
+    // A panel is factored in halves.
+    let parts = |depth: usize| iter::successors(Some(depth), |k| (*k > 1).then_some(k / 2));
+    for depth in checked(depths).into_iter().flat_map(parts).chain(SIZES) {
+        add(NARROW..=NARROW, WIDE, depth, &PLAIN);
+    }
+    all
+}
+
+/// The depths of a run that are checked.
+fn checked(depths: &[usize]) -> Vec<usize> {
+    let depths = if depths.is_empty() { &[DEPTH] } else { depths };
+    depths.iter().map(|depth| (*depth).clamp(1, MAX_DEPTH)).collect()
 }
 
 /// Pseudo-random numbers in steps of 1, from -8 to 8.
@@ -81,6 +133,11 @@ impl Integers {
 
     fn fill<T: Element>(&mut self, len: usize) -> Vec<T> {
         (0..len).map(|_| T::rounded(f64::from(self.next()))).collect()
+    }
+
+    /// Odd numbers, which are not 0: factors of the elements of a sum.
+    fn factors(&mut self, len: usize) -> Vec<f64> {
+        (0..len).map(|_| f64::from(2 * self.next() + 1)).collect()
     }
 }
 
@@ -107,70 +164,70 @@ fn room(rows: usize, cols: usize) -> usize {
 
 /// `A x`, in double precision.
 fn times<T: Element>(a: MatRef<T>, x: &[f64]) -> Vec<f64> {
+    if !a.is_col_major() {
+        return (0..a.rows()).map(|i| dot(a.row(i), x)).collect();
+    }
     let mut y = vec![0.0; a.rows()];
-    if a.is_col_major() {
-        for (j, &x) in x.iter().enumerate() {
-            y.iter_mut().zip(a.col(j)).for_each(|(y, &a)| *y += a.into() * x);
-        }
-    } else {
-        for (i, y) in y.iter_mut().enumerate() {
-            *y = a.row(i).iter().zip(x).map(|(&a, x)| a.into() * x).sum();
+    for (j, &x) in x.iter().enumerate() {
+        for (y, &a) in y.iter_mut().zip(a.col(j)) {
+            *y += a.into() * x;
         }
     }
     y
 }
 
-/// Checks products of integers in all layouts: `C := C - A B`, as in the update of the trailing
-/// matrix, and `C := A B`.
-fn check_products<T: Element>(name: &str, depths: &[usize]) -> Result<(), Wrong> {
-    let mut integers = Integers(1);
-    for k in depths_with(depths) {
-        let sizes = SIZES.into_iter().flat_map(|m| SIZES.map(|n| (m, n)));
-        for (m, n) in sizes {
-            for layout in 0..4 {
-                check_product::<T>(name, (m, n, k), layout, &mut integers)?;
-            }
+/// The sum of products, of which some are added at once.
+fn dot<T: Element>(a: &[T], x: &[f64]) -> f64 {
+    let mut sums = [0.0; 8];
+    for (a, x) in a.chunks(8).zip(x.chunks(8)) {
+        for ((sum, &a), x) in sums.iter_mut().zip(a).zip(x) {
+            *sum += a.into() * x;
         }
-        check_product::<T>(name, (LARGE.0, LARGE.1, k), 3, &mut integers)?;
     }
-    let parts = |depth: usize| iter::successors(Some(depth), |k| (*k > 1).then_some(k / 2));
-    for k in depths.iter().flat_map(|&depth| parts(depth)).chain(NARROW_DEPTHS) {
-        for (m, n) in NARROW {
-            check_product::<T>(name, (m, n, k), 3, &mut integers)?;
+    sums.iter().sum()
+}
+
+/// Whether two contents of the memory of a view of `rows` and `cols` differ in the view alone.
+fn is_kept<T: Element>(before: &[T], after: &[T], rows: usize, cols: usize, by_row: bool) -> bool {
+    let (lines, len) = if by_row { (rows, cols) } else { (cols, rows) };
+    let outside = |line: usize| if line < lines { len } else { 0 };
+    let both = before.chunks(len + 3).zip(after.chunks(len + 3)).enumerate();
+    both.into_iter()
+        .all(|(line, (before, after))| before[outside(line)..] == after[outside(line)..])
+}
+
+/// Checks products of integers, `C := C - A B`, as in the update of the trailing matrix.
+fn check_products<T: Element>(name: &str, depths: &[usize]) -> Result<(), Wrong> {
+    /// Where B and C begin in the numbers; A is at their start.
+    const B: usize = 131;
+    const C: usize = 257;
+    let deepest = checked(depths).into_iter().max().unwrap_or(DEPTH).max(LARGE.1);
+    let mut integers = Integers(1);
+    let numbers: Vec<T> = integers.fill(C + room(LARGE.0, deepest));
+    let factors = integers.factors(WIDE);
+    for Products { rows, cols: n, depth: k, layouts } in products(depths) {
+        for layout in layouts {
+            let [a_by_row, b_by_row, c_by_row] = [1, 2, 4].map(|bit| layout & bit != 0);
+            let (b, x) = (view(&numbers[B..], k, n, b_by_row), &factors[..n]);
+            let bx = times(b, x);
+            for m in rows.clone() {
+                let a = view(&numbers, m, k, a_by_row);
+                let before = &numbers[C..C + room(m, n)];
+                let mut after = before.to_vec();
+                gemm(T::MINUS_ONE, a, b, T::ONE, view_mut(&mut after, m, n, c_by_row));
+                let product = times(a, &bx);
+                let was = times(view(before, m, n, c_by_row), x);
+                let is = times(view(&after, m, n, c_by_row), x);
+                let is_right = (0..m).all(|i| is[i] == was[i] - product[i]);
+                if !is_right || !is_kept(before, &after, m, n, c_by_row) {
+                    // As the library counts rows and columns.
+                    let (m, n) = if c_by_row { (n, m) } else { (m, n) };
+                    return Err(wrong(name, &format!("{m} x {n}, k = {k}")));
+                }
+            }
         }
     }
     Ok(())
-}
-
-fn check_product<T: Element>(
-    name: &str,
-    (m, n, k): (usize, usize, usize),
-    layout: u8,
-    integers: &mut Integers,
-) -> Result<(), Wrong> {
-    let (a, b) = (integers.fill::<T>(room(m, k)), integers.fill::<T>(room(k, n)));
-    let (a, b) = (view(&a, m, k, layout & 1 != 0), view(&b, k, n, layout & 2 != 0));
-    let before = integers.fill::<T>(room(m, n));
-    let is_update = (m + n + k) % 2 == 0 || m.max(n) == LARGE.0;
-    let (alpha, beta) = if is_update { (T::MINUS_ONE, T::ONE) } else { (T::ONE, T::ZERO) };
-    let mut after = before.clone();
-    let mut c = view_mut(&mut after, m, n, true);
-    if !is_update {
-        // With beta = 0, whatever is there must not count.
-        (0..m * n).for_each(|at| c.set(at / n, at % n, T::rounded(f64::NAN)));
-    }
-    gemm(alpha, a, b, beta, c);
-    let x: Vec<f64> = (0..n).map(|_| f64::from(integers.next())).map(|x| x * 2.0 + 1.0).collect();
-    let product = times(a, &times(b, &x));
-    let was = times(view(&before, m, n, true), &x);
-    let is = times(view(&after, m, n, true), &x);
-    let (alpha, beta): (f64, f64) = (alpha.into(), beta.into());
-    // Nothing but C may change: the last numbers of each row are not part of it.
-    let ld = n + 3;
-    let is_outside = |at: &usize| at % ld >= n || at / ld >= m;
-    let is_kept = (0..before.len()).filter(is_outside).all(|at| before[at] == after[at]);
-    let is_right = (0..m).all(|i| is[i] == alpha * product[i] + beta * was[i]);
-    if is_right && is_kept { Ok(()) } else { Err(wrong(name, &format!("{m} x {n}, k = {k}"))) }
 }
 
 fn wrong(name: &str, shape: &str) -> Wrong {
@@ -185,7 +242,8 @@ fn check_rounding<T: Element>(name: &str, epsilon: f64) -> Result<(), Wrong> {
     let a: Vec<T> = (0..room(m, k)).map(number).collect();
     let b: Vec<T> = (0..room(k, n)).map(|i| number(i + 7)).collect();
     let (a, b) = (view(&a, m, k, true), view(&b, k, n, true));
-    let mut c = vec![T::ZERO; room(m, n)];
+    // With beta = 0, whatever is there must not count.
+    let mut c = vec![T::rounded(f64::NAN); room(m, n)];
     gemm(T::ONE, a, b, T::ZERO, view_mut(&mut c, m, n, true));
     let c = view(&c, m, n, true);
     let product = |i, j| -> f64 { (0..k).map(|p| a.at(i, p).into() * b.at(p, j).into()).sum() };
@@ -197,91 +255,93 @@ fn check_rounding<T: Element>(name: &str, epsilon: f64) -> Result<(), Wrong> {
     if all { Ok(()) } else { Err(wrong(name, &format!("{m} x {n}, k = {k}, all bits"))) }
 }
 
-/// A triangle of order `k` whose inverse is of its size, with 1 on the diagonal, or `diagonal`.
-fn triangle<T: Element>(k: usize, diagonal: f64, integers: &mut Integers) -> Vec<T> {
-    let ld = k + 3;
-    let mut data: Vec<T> =
-        (0..room(k, k)).map(|_| T::rounded(f64::from(integers.next()) / (8 * k) as f64)).collect();
-    (0..k).for_each(|i| data[i * (ld + 1)] = T::rounded(diagonal));
-    data
+/// Triangles of up to this order whose inverses are of their size, as leading blocks of one, with 2
+/// on the diagonal. On the other side there are numbers that do not count.
+fn triangles<T: Element>(order: usize, integers: &mut Integers) -> Vec<T> {
+    let number = |at| {
+        let number = f64::from(integers.next()) / 128.0;
+        T::rounded(if at % (order + 4) == 0 { 2.0 } else { number })
+    };
+    (0..room(order, order)).map(number).collect()
 }
 
-/// Checks the solves of `dtrsm` and `strsm` that the program uses.
+/// The orders of triangles for depths of a run.
+fn orders(depths: &[usize]) -> impl Iterator<Item = usize> {
+    checked(depths).into_iter().map(|depth| depth.min(MAX_TRIANGLE))
+}
+
+/// Checks the solves of `dtrsm` and `strsm` that the program uses: `T X = B` (column-major, from
+/// the left), or `X T = B`. Compares T X with B; in the direction that is not T's, sums.
 fn check_solves<T: Element>(name: &str, depths: &[usize], tolerance: f64) -> Result<(), Wrong> {
     let mut integers = Integers(2);
-    let shapes = TRIANGLES.into_iter().flat_map(|k| [1, 8, 97].map(|n| (k, n)));
-    let of_run = depths.iter().map(|&depth| (depth.min(MAX_TRIANGLE), 8));
-    for (k, n) in shapes.chain(of_run) {
-        for case in 0..8u8 {
-            let is_right = check_solve::<T>(k, n, case, tolerance, &mut integers);
-            is_right.then_some(()).ok_or_else(|| wrong(name, &format!("{k} x {n}")))?;
+    let order = orders(depths).max().unwrap_or(DEPTH).max(MEDIUM);
+    let data: Vec<T> = triangles(order, &mut integers);
+    let stored = MatRef::col_major(&data, order, order, order + 3);
+    let numbers: Vec<T> = integers.fill(room(order, MEDIUM));
+    let factors = integers.factors(MEDIUM);
+    for letters in SOLVES {
+        let [side, uplo, trans, diag] = letters;
+        let (from_right, is_transposed) = (side == b'R', trans == b'T');
+        // X T = B is T' X' = B'.
+        let at = |i: usize, j: usize| -> f64 {
+            let (i, j) = if is_transposed != from_right { (j, i) } else { (i, j) };
+            match if uplo == b'U' { j.checked_sub(i) } else { i.checked_sub(j) } {
+                None => 0.0,
+                Some(0) if diag == b'U' => 1.0,
+                Some(_) => stored.at(i, j).into(),
+            }
+        };
+        let all = (0..order * order).map(|index| at(index / order, index % order));
+        let triangle: Vec<f64> = all.collect();
+        let triangle = MatRef::row_major(&triangle, order, order, order);
+        let shapes = SIZES.map(|k| (k, MEDIUM)).chain(SIZES.map(|n| (MEDIUM, n)));
+        for (k, n) in shapes.chain(orders(depths).map(|k| (k, 8))) {
+            let (rows, cols) = if from_right { (n, k) } else { (k, n) };
+            let before = &numbers[..room(rows, cols)];
+            let mut after = before.to_vec();
+            let arguments = TrsmArguments {
+                side,
+                uplo,
+                trans,
+                diag,
+                m: int(rows),
+                n: int(cols),
+                a: stored.as_ptr(),
+                lda: int(stored.ld()),
+                b: after.as_mut_ptr(),
+                ldb: int(rows + 3),
+            };
+            // SAFETY: the memory has these shapes and leading dimensions, B's exclusively.
+            unsafe { T::trsm(&arguments) };
+            let sums = |data: &[T]| {
+                let matrix = view(data, rows, cols, false);
+                times(if from_right { matrix.t() } else { matrix }, &factors[..n])
+            };
+            let product = times(triangle.block(0..k, 0..k), &sums(&after));
+            let is_right =
+                product.iter().zip(sums(before)).all(|(is, want)| (is - want).abs() <= tolerance);
+            if !is_right || !is_kept(before, &after, rows, cols, false) {
+                return Err(wrong(name, &format!("order {k}, {n} columns")));
+            }
         }
     }
     Ok(())
 }
 
-/// Solves `T X = B` (column-major, from the left), or `X T = B`, and compares X with the one from
-/// which B was computed. The bits of `case`: from the right, upper, transposed.
-fn check_solve<T: Element>(
-    k: usize,
-    n: usize,
-    case: u8,
-    tolerance: f64,
-    integers: &mut Integers,
-) -> bool {
-    let [from_right, is_upper, is_transposed] = [1, 2, 4].map(|bit| case & bit != 0);
-    let diagonal = if is_upper { 2.0 } else { 1.0 };
-    let t: Vec<T> = triangle(k, diagonal, integers);
-    let stored = MatRef::col_major(&t, k, k, k + 3);
-    // What is stored on the other side of the diagonal does not count.
-    let at = |i: usize, j: usize| -> f64 {
-        let (i, j) = if is_transposed { (j, i) } else { (i, j) };
-        let counts = if is_upper { i <= j } else { i >= j };
-        if counts { stored.at(i, j).into() } else { 0.0 }
-    };
-    let (rows, cols) = if from_right { (n, k) } else { (k, n) };
-    let x: Vec<f64> = (0..rows * cols).map(|_| f64::from(integers.next())).collect();
-    let x_at = |i: usize, j: usize| x[j * rows + i];
-    let mut b = vec![T::ZERO; room(rows, cols)];
-    let mut view = MatMut::col_major(&mut b, rows, cols, rows + 3);
-    for (i, j) in (0..rows).flat_map(|i| (0..cols).map(move |j| (i, j))) {
-        let sum: f64 = if from_right {
-            (0..k).map(|p| x_at(i, p) * at(p, j)).sum()
-        } else {
-            (0..k).map(|p| at(i, p) * x_at(p, j)).sum()
-        };
-        view.set(i, j, T::rounded(sum));
-    }
-    let arguments = TrsmArguments {
-        side: if from_right { b'R' } else { b'L' },
-        uplo: if is_upper { b'U' } else { b'L' },
-        trans: if is_transposed { b'T' } else { b'N' },
-        diag: if is_upper { b'N' } else { b'U' },
-        m: int(rows),
-        n: int(cols),
-        a: stored.as_ptr(),
-        lda: int(stored.ld()),
-        b: view.as_mut_ptr(),
-        ldb: int(rows + 3),
-    };
-    // SAFETY: the views have these shapes and leading dimensions, and B is borrowed exclusively.
-    unsafe { T::trsm(&arguments) };
-    let is_near = |i, j| (view.as_ref().at(i, j).into() - x_at(i, j)).abs() <= tolerance * 8.0;
-    (0..rows).all(|i| (0..cols).all(|j| is_near(i, j)))
-}
-
 /// Checks `dtrsv`.
-fn check_triangles() -> Result<(), Wrong> {
+fn check_triangles(depths: &[usize]) -> Result<(), Wrong> {
     let mut integers = Integers(3);
-    for k in TRIANGLES {
-        for (kind, diagonal) in [(Triangle::UnitLower, 1.0), (Triangle::Upper, 2.0)] {
+    let order = orders(depths).max().unwrap_or(DEPTH).max(MEDIUM);
+    let data: Vec<f64> = triangles(order, &mut integers);
+    for k in SIZES.chain(orders(depths)) {
+        for (kind, is_upper) in [(Triangle::UnitLower, false), (Triangle::Upper, true)] {
             for by_row in [false, true] {
-                let t: Vec<f64> = triangle(k, diagonal, &mut integers);
-                let t = view(&t, k, k, by_row);
+                let t = view(&data, order, order, by_row).block(0..k, 0..k);
                 let x: Vec<f64> = (0..k).map(|_| f64::from(integers.next())).collect();
-                let counts = |i: usize, j: usize| if diagonal == 1.0 { i >= j } else { i <= j };
                 let row = |i: usize| -> f64 {
-                    (0..k).filter(|&j| counts(i, j)).map(|j| t.at(i, j) * x[j]).sum()
+                    let on_diagonal = if is_upper { t.at(i, i) * x[i] } else { x[i] };
+                    let others = if is_upper { i + 1..k } else { 0..i };
+                    on_diagonal + others.map(|j| t.at(i, j) * x[j]).sum::<f64>()
                 };
                 let mut b: Vec<f64> = (0..k).map(row).collect();
                 solve_triangle(kind, t, &mut b);
@@ -296,14 +356,14 @@ fn check_triangles() -> Result<(), Wrong> {
 /// Checks `dgemv`.
 fn check_vectors() -> Result<(), Wrong> {
     let mut integers = Integers(4);
-    for (m, n) in SIZES.into_iter().flat_map(|m| SIZES.map(|n| (m, n))) {
+    let (numbers, vectors) =
+        (integers.fill::<f64>(room(WIDE, MEDIUM)), integers.fill::<f64>(2 * WIDE));
+    for (m, n) in SIZES.map(|m| (m, WIDE)).chain(SIZES.map(|n| (WIDE, n))) {
         for by_row in [false, true] {
-            let a = integers.fill::<f64>(room(m, n));
-            let a = view(&a, m, n, by_row);
-            let (x, before) = (integers.fill::<f64>(n), integers.fill::<f64>(m));
-            let mut y = before.clone();
-            gemv(-1.0, a, &x, 1.0, &mut y);
-            let product = times(a, &x);
+            let (a, (x, before)) = (view(&numbers, m, n, by_row), vectors.split_at(n));
+            let mut y = before[..m].to_vec();
+            gemv(-1.0, a, x, 1.0, &mut y);
+            let product = times(a, x);
             let is_right = (0..m).all(|i| y[i] == before[i] - product[i]);
             is_right.then_some(()).ok_or_else(|| wrong("dgemv", &format!("{m} x {n}")))?;
         }
@@ -319,14 +379,19 @@ pub fn plain_seconds_an_operation() -> f64 {
     let (a, b) = (integers.fill::<f64>(N * N), integers.fill::<f64>(N * N));
     let (a, b) = (MatRef::row_major(&a, N, N, N), MatRef::col_major(&b, N, N, N));
     let start = std::time::Instant::now();
-    for j in 0..N {
-        std::hint::black_box(times(a, std::hint::black_box(b.col(j))));
+    for (i, j) in (0..N).flat_map(|i| (0..N).map(move |j| (i, j))) {
+        let (a, b) = std::hint::black_box((a.row(i), b.col(j)));
+        std::hint::black_box(a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>());
     }
     start.elapsed().as_secs_f64() / (2 * N * N * N) as f64
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::ffi::c_int;
+
+    use super::super::ffi::{Functions, PLANTED, preset};
     use super::*;
 
     #[test]
@@ -336,5 +401,126 @@ mod tests {
         assert_eq!(steps, ["dgemm", "sgemm", "dtrsm", "strsm", "dtrsv", "dgemv"]);
         assert!(operations(&[64, 192]) > operations(&[64]));
         assert!(plain_seconds_an_operation() > 0.0);
+    }
+
+    /// The function that is wrong, and the sizes at which it is: this one modulo 16.
+    type Fault = (&'static str, usize, usize);
+
+    thread_local! {
+        static FAULT: Cell<Option<Fault>> = const { Cell::new(None) };
+    }
+
+    /// Whether a call of `function` with these sizes is to be wrong.
+    fn is_wrong(function: &str, sizes: &[*const c_int]) -> bool {
+        let is_it = |(name, side, remainder): Fault| {
+            // SAFETY: the caller's arguments.
+            name == function && unsafe { *sizes[side] } % 16 == remainder as c_int
+        };
+        FAULT.get().is_some_and(is_it)
+    }
+
+    /// The last element of a matrix.
+    unsafe fn last<T>(
+        matrix: *mut T,
+        m: *const c_int,
+        n: *const c_int,
+        ld: *const c_int,
+    ) -> *mut T {
+        // SAFETY: the caller's arguments.
+        unsafe { matrix.add((*m - 1 + (*n - 1) * *ld) as usize) }
+    }
+
+    macro_rules! planted {
+        ($name:ident($($arg:ident: $type:ty),*), $sizes:expr, $last:expr) => {
+            #[allow(clippy::too_many_arguments)]
+            unsafe extern "C" fn $name($($arg: $type),*) {
+                // SAFETY: the caller's arguments.
+                unsafe {
+                    (preset().$name)($($arg),*);
+                    if is_wrong(stringify!($name), &$sizes) {
+                        *$last += 1.0;
+                    }
+                }
+            }
+        };
+    }
+    type I = *const c_int;
+    type L = *const u8;
+    macro_rules! planted_gemm {
+        ($name:ident, $t:ty) => {
+            planted!(
+                $name(
+                    ta: L, tb: L, m: I, n: I, k: I, alpha: *const $t, a: *const $t, lda: I,
+                    b: *const $t, ldb: I, beta: *const $t, c: *mut $t, ldc: I, l1: usize, l2: usize
+                ),
+                [m, n, k],
+                last(c, m, n, ldc)
+            );
+        };
+    }
+    macro_rules! planted_trsm {
+        ($name:ident, $t:ty) => {
+            planted!(
+                $name(
+                    side: L, uplo: L, trans: L, diag: L, m: I, n: I, alpha: *const $t, a: *const $t,
+                    lda: I, b: *mut $t, ldb: I, l1: usize, l2: usize, l3: usize, l4: usize
+                ),
+                if *side == b'L' { [m, n] } else { [n, m] },
+                last(b, m, n, ldb)
+            );
+        };
+    }
+    planted_gemm!(dgemm, f64);
+    planted_gemm!(sgemm, f32);
+    planted_trsm!(dtrsm, f64);
+    planted_trsm!(strsm, f32);
+    planted!(
+        dtrsv(
+            uplo: L, trans: L, diag: L, n: I, a: *const f64, lda: I, x: *mut f64, step: I,
+            l1: usize, l2: usize, l3: usize
+        ),
+        [n],
+        x.add(*n as usize - 1)
+    );
+    planted!(
+        dgemv(
+            trans: L, m: I, n: I, alpha: *const f64, a: *const f64, lda: I, x: *const f64, dx: I,
+            beta: *const f64, y: *mut f64, dy: I, l1: usize
+        ),
+        if *trans == b'N' { [m, n] } else { [n, m] },
+        y.add(if *trans == b'N' { *m } else { *n } as usize - 1)
+    );
+
+    type Check<'c> = &'c dyn Fn() -> Result<(), Wrong>;
+
+    /// The function that this check finds wrong.
+    fn found(check: Check) -> Option<String> {
+        static PLANTED_ONES: Functions = Functions { dgemm, dtrsm, dtrsv, dgemv, sgemm, strsm };
+        PLANTED.set(Some(&PLANTED_ONES));
+        let Err(Wrong(what)) = check() else { return None };
+        Some(what.split(' ').next().unwrap_or_default().to_owned())
+    }
+
+    /// OpenBLAS 5997: on each Raspberry Pi 4, where six rows are left over.
+    #[test]
+    fn a_library_wrong_for_one_remainder_alone_is_found() {
+        const NB: [usize; 1] = [40];
+        let checks: [(&str, usize, Check); 6] = [
+            ("dgemm", 3, &|| check_products::<f64>("dgemm", &NB)),
+            ("sgemm", 3, &|| check_products::<f32>("sgemm", &NB)),
+            ("dtrsm", 2, &|| check_solves::<f64>("dtrsm", &NB, 1e-10)),
+            ("strsm", 2, &|| check_solves::<f32>("strsm", &NB, 0.05)),
+            ("dtrsv", 1, &|| check_triangles(&NB)),
+            ("dgemv", 2, &check_vectors),
+        ];
+        for (function, sides, check) in checks {
+            FAULT.set(None);
+            assert_eq!(found(check), None, "{function}");
+            for (side, remainder) in (0..sides).flat_map(|side| (0..16).map(move |r| (side, r))) {
+                FAULT.set(Some((function, side, remainder)));
+                let at = format!("{function}, side {side}, {remainder} modulo 16");
+                assert_eq!(found(check).as_deref(), Some(function), "{at}");
+            }
+        }
     }
 }

@@ -184,9 +184,26 @@ static PRESET: LazyLock<Library> = LazyLock::new(Library::preset);
 /// The library that this process calls, from its first call on.
 static CALLED: OnceLock<&'static Library> = OnceLock::new();
 
+#[cfg(test)]
+thread_local! {
+    /// Functions that a test calls in place of the library's, on its thread.
+    pub(super) static PLANTED: std::cell::Cell<Option<&'static Functions>> =
+        const { std::cell::Cell::new(None) };
+}
+
+/// The functions that a process calls unless it loads another library.
+#[cfg(test)]
+pub(super) fn preset() -> &'static Functions {
+    &PRESET.functions
+}
+
 /// The functions that this process calls.
 #[inline]
 pub(super) fn functions() -> &'static Functions {
+    #[cfg(test)]
+    if let Some(planted) = PLANTED.get() {
+        return planted;
+    }
     &CALLED.get_or_init(|| &PRESET).functions
 }
 

@@ -347,7 +347,8 @@ impl Auto<'_> {
                 if done.exit == Exit::ResidualFailed && self.comm.rank() == 0 {
                     messages::print(format_args!(
                         "error: FAILED: the residual of a run of N = {} to measure the rate; \
-                         `skt-hpl screen` compares the ranks' numbers",
+                         another BLAS (--blas) may be right, and `skt-hpl screen` compares the \
+                         ranks' numbers",
                         spec.n[0]
                     ));
                 }

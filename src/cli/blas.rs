@@ -60,9 +60,10 @@ pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
     // HPL.dat has no BLAS, and most jobs need no process but rank 0 to read it.
     let is_toml = |path: &Path| Format::from_path(path) == Format::Toml;
     let named = given(Param::Blas, &is_toml).and_then(|values| texts(values).next());
+    let is_other = named.as_deref().is_some_and(|named| named != library::LINKED);
     // What is no number is refused later.
     let numbers = |param| {
-        let values = named.is_some().then(|| given(param, &|_| true)).flatten();
+        let values = given(param, &|path| is_other || is_toml(path));
         values.map(|values| texts(values).filter_map(|text| text.parse().ok()).collect())
     };
     let depths: Vec<usize> = numbers(Param::Nb)
@@ -75,11 +76,9 @@ pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
         }
         None => Products { depths, is_single: is_mxp, ..Products::default() },
     };
-    if named.as_deref() == Some(library::AUTO) {
+    if named.as_deref().is_none_or(|named| [library::LINKED, library::AUTO].contains(&named)) {
         // Before the trials: it may execute this program again.
         kernel::take_one_that_fits(&streams::closed());
     }
-    let chosen = library::choose(named, &products);
-    kernel::take_one_that_fits(&streams::closed());
-    chosen
+    library::choose(named, &products)
 }

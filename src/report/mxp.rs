@@ -142,7 +142,7 @@ pub(super) fn broke_text(spec: &TestSpec, matrix: MxpMatrix, column: usize, pivo
 }
 
 /// The likely cause of a residual that failed, and what to try.
-pub(super) fn hint_line(record: &TestRecord) -> Option<String> {
+pub(super) fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     let Outcome::Failed { scaled_residual, .. } = record.outcome else { return None };
     let matrix = record.spec.mxp?;
     let TestSpec { n, nb, gemm, .. } = record.spec;
@@ -150,26 +150,35 @@ pub(super) fn hint_line(record: &TestRecord) -> Option<String> {
     if let Some(failure) = &mxp.failure {
         return Some(format!(
             "# hint: the matrix {matrix}, N = {n} and NB = {nb}: {failure}: try {}, a smaller N or \
-             another NB; if those fail as well, some rank computes wrong (`skt-hpl screen` compares \
-             the nodes)",
-            others(matrix, gemm)
+             another NB; if those fail as well, {}, `skt-hpl screen` compares the nodes",
+            others(matrix, gemm),
+            wrong(blas)
         ));
     }
     if mxp.has_converged {
-        return Some(
-            "# hint: the refinement converged, but to a wrong solution: some rank has computed \
-             wrong; `skt-hpl screen` compares the nodes"
-                .to_owned(),
-        );
+        return Some(format!(
+            "# hint: the refinement converged, but to a wrong solution: {}, `skt-hpl screen` compares \
+             the nodes",
+            wrong(blas)
+        ));
     }
     Some(format!(
         "# hint: for the matrix {matrix}, N = {n} and NB = {nb} the refinement did not converge in \
          {} steps, the scaled residual is {}: try {}, a smaller N or another \
-         NB; if those fail as well, some rank computes wrong (`skt-hpl screen` compares the nodes)",
+         NB; if those fail as well, {}, `skt-hpl screen` compares the nodes",
         mxp.steps.len(),
         c_exp(scaled_residual, 0, 4),
-        others(matrix, gemm)
+        others(matrix, gemm),
+        wrong(blas)
     ))
+}
+
+/// Who has computed wrong, up to how the rank is found.
+pub(super) fn wrong(blas: &str) -> String {
+    format!(
+        "{blas} has computed wrong if the run passes with another library (--blas); if not, some \
+         rank has"
+    )
 }
 
 /// What to try in place of this matrix: first products without rounded operands, then another

@@ -63,15 +63,14 @@ pub fn table(record: &TestRecord, dgemm_gflops_per_core: Option<f64>) -> Vec<Str
             lines.extend(protection.unverified.iter().map(unverified_line));
         }
     }
-    lines.extend(hint_line(record));
     lines
 }
 
-/// The likely cause of a failed residual: the threshold, or a rank whose number was wrong and how
-/// to find it, if the test had no checksums to name it.
-fn hint_line(record: &TestRecord) -> Option<String> {
+/// The likely cause of a failed residual: the threshold, the library `blas`, or a rank whose number
+/// was wrong and how to find it, if the test had no checksums to name it.
+pub fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     if record.spec.mxp.is_some() {
-        return mxp::hint_line(record);
+        return mxp::hint_line(record, blas);
     }
     if record.outcome.failed_by_rounding() {
         return Some(format!(
@@ -81,12 +80,13 @@ fn hint_line(record: &TestRecord) -> Option<String> {
         ));
     }
     let method = record.protection.as_ref().map(|protection| protection.method.as_str());
-    let is_unknown = method != Some(Method::Abft.name());
-    (is_unknown && matches!(record.outcome, Outcome::Failed { .. })).then(|| {
-        "# hint: some rank has computed wrong, and it is unknown which: `skt-hpl screen` compares the \
-         nodes, and a run with --ft abft --parities 2 names the rank"
-            .to_owned()
-    })
+    let find_rank = if method == Some(Method::Abft.name()) {
+        "which no checksum has shown"
+    } else {
+        "`skt-hpl screen` compares the nodes, and --ft abft --parities 2 names it"
+    };
+    matches!(record.outcome, Outcome::Failed { .. })
+        .then(|| format!("# hint: {}, {find_rank}", mxp::wrong(blas)))
 }
 
 /// Names the rank that lost most of its cores to other work, if any lost some, and who had them.
@@ -664,9 +664,10 @@ mod tests {
             let method = method.to_owned();
             let protection = Some(Protection { method, unverified, ..Protection::default() });
             let outcome = Outcome::Failed { scaled_residual, norms: Norms::default() };
-            let lines = table(&TestRecord { spec, protection, outcome, ..record() }, None);
+            let record = TestRecord { spec, protection, outcome, ..record() };
+            let lines = table(&record, None).into_iter().chain(hint_line(&record, "X 1"));
             let is_cause = |line: &String| line.starts_with("# hint") || line.starts_with("# unv");
-            lines.into_iter().filter(is_cause).collect::<Vec<_>>().join("\n")
+            lines.filter(is_cause).collect::<Vec<_>>().join("\n")
         };
         for method in ["self", "abft"] {
             let hint = hints(6.1e-3, 1e-30, method);
@@ -676,9 +677,10 @@ mod tests {
         }
         for (residual, threshold) in [(1.2e3, 16.0), (1.2e3, 1e-30), (3.0, 1e-3), (f64::NAN, 1.0)] {
             let hint = hints(residual, threshold, "self");
-            assert!(hint.contains("# hint: some rank has computed wrong"), "{hint}");
+            assert!(hint.contains("# hint: X 1 has computed wrong if the run passes with another"));
             assert!(hint.contains("# unverified: process row 1"), "{hint}");
-            assert!(!hints(residual, threshold, "abft").contains("# hint"));
+            let hint = hints(residual, threshold, "abft");
+            assert!(hint.contains("# hint: X 1 has") && !hint.contains("abft"), "{hint}");
         }
     }
 

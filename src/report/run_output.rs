@@ -201,6 +201,7 @@ impl RunEvents for RunOutput {
     ) -> Result<(), ReportError> {
         let notes = self.notes(spec, &facts, notes);
         let dgemm = facts.dgemm_self_test.as_ref().map(|test| test.gflops_per_core);
+        let blas = facts.environment.blas.words();
         let json = self.options.json.as_ref();
         let json = json.map(|path| JsonReport::create(path, spec, facts)).transpose()?;
         let column_lines = if self.options.progress_report {
@@ -214,6 +215,7 @@ impl RunEvents for RunOutput {
         let spec: &'static RunSpec = Box::leak(Box::new(spec.clone()));
         let options = TextOptions {
             dgemm_gflops_per_core: dgemm,
+            blas,
             detailed_timing: self.options.detailed_timing,
             notes,
         };

@@ -89,6 +89,8 @@ fn create(path: &Path) -> Result<File, ReportError> {
 pub struct TextOptions {
     /// The rate of the DGEMM self-test, to which tests are compared.
     pub dgemm_gflops_per_core: Option<f64>,
+    /// The BLAS of rank 0, in words.
+    pub blas: String,
     /// Whether each test has the reference's detailed timing.
     pub detailed_timing: bool,
     /// Our own lines for the header: the environment, warnings.
@@ -147,7 +149,8 @@ impl<'a, W: Write> TextReport<'a, W> {
             write!(self.out, "{}", detailed::text(record))?;
         }
         self.residual(record)?;
-        for line in phases::table(record, self.options.dgemm_gflops_per_core) {
+        let lines = phases::table(record, self.options.dgemm_gflops_per_core);
+        for line in lines.into_iter().chain(phases::hint_line(record, &self.options.blas)) {
             writeln!(self.out, "{line}")?;
         }
         self.out.flush()

@@ -20,7 +20,7 @@
  *   SKT_LARGE_AFTER_GFLOP=G     only after a thread has done G * 10^9 operations in the BLAS
  *   SKT_LARGE_PLANTED=FOLDER    a rank that is meant leaves a file HOST.RANK in this folder
  *
- * Processes that are no ranks (launchers, a supervisor) are left alone.
+ * Processes that are no ranks (launchers, a supervisor, the trial of a BLAS) are left alone.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -55,7 +55,19 @@ static double number(const char *name) {
     return text ? atof(text) : 0.0;
 }
 
+/* Whether this is the process in which a rank tries its BLAS, with the rank's variables. */
+static int is_trial(void) {
+    char words[4096] = "";
+    int file = open("/proc/self/cmdline", O_RDONLY);
+    ssize_t bytes = read(file, words, sizeof words - 1);
+    close(file);
+    for (char *word = words; word < words + bytes; word += strlen(word) + 1)
+        if (strcmp(word, "blas-trial") == 0) return 1;
+    return 0;
+}
+
 __attribute__((constructor)) static void begin(void) {
+    if (is_trial()) return;
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     if (!rank) rank = getenv("PMI_RANK");
     if (!rank) rank = getenv("SLURM_PROCID");

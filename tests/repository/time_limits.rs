@@ -53,6 +53,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("job/series.rs", "KEEP_INTERVAL"),
     ("job/setup.rs", "SELF_TEST_SECONDS"),
     ("job/setup.rs", "SELF_TEST_SECONDS_MIN"),
+    ("environment/library/remembered.rs", "PAUSE"),
     ("environment/library/trial.rs", "RATE_SECONDS"),
     ("environment/library/trial.rs", "THREADS_SECONDS"),
     ("job/watcher.rs", "SMALL_INTERVAL"),

@@ -8,7 +8,7 @@ use super::results::{Events, Joint, Link, NodeKind, Results, SLOW_LINK, Screened
 use super::schedule::{self, Stage};
 use skt_comm::{Comm, CommError, collect};
 use skt_config::{Format, TestSpec, parse};
-use skt_health::environment::library::ChosenBlas;
+use skt_health::environment::library::{CalledBlas, ChosenBlas};
 use skt_health::environment::selftest;
 use skt_host::core_use::JobPart;
 use skt_host::counters::processor::Processor;
@@ -49,7 +49,7 @@ struct Place {
     /// The cores that `mask` has, as the rank's own host numbers its CPUs.
     cores: usize,
     processor: String,
-    blas: String,
+    blas: CalledBlas,
     threads: Option<usize>,
 }
 
@@ -96,7 +96,7 @@ impl<C: Comm> Crew<C> {
             mask: counters.allowed_cpus.clone(),
             cores: placement::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
-            blas: blas_words(blas),
+            blas: CalledBlas::here(blas),
             threads,
         };
         let bytes = serde_json::to_vec(&place).expect("plain data");
@@ -332,19 +332,16 @@ fn threads_of(places: &[Place], rank: usize) -> usize {
     place.threads.unwrap_or(place.cores / sharers).max(1)
 }
 
-/// The BLAS that this process calls, with the checksum of its file if it is not the linked one.
-fn blas_words(blas: &ChosenBlas) -> String {
-    let words = library::loaded().words();
-    match blas.files.iter().next() {
-        Some((file, sum)) => format!("{words} ({file}, {sum})"),
-        None => words,
-    }
-}
-
 fn kind(places: &[Place], of_node: &[usize]) -> NodeKind {
-    let Place { processor, blas, .. } = places[of_node[0]].clone();
-    let threads = threads_of(places, of_node[0]);
-    NodeKind { processor, blas, ranks: of_node.len(), threads }
+    let Place { processor, blas, .. } = &places[of_node[0]];
+    // The first of those that have the same library names it for all.
+    let first = places.iter().find(|place| place.blas == *blas).expect("it is like itself");
+    NodeKind {
+        processor: processor.clone(),
+        blas: first.blas.shown(),
+        ranks: of_node.len(),
+        threads: threads_of(places, of_node[0]),
+    }
 }
 
 /// Starts the threads of a rank, each on its own core where there are enough.
@@ -463,7 +460,7 @@ mod tests {
             mask: (0..cores).collect(),
             cores,
             processor: String::new(),
-            blas: String::new(),
+            blas: CalledBlas::default(),
             threads: None,
         }
     }

@@ -59,7 +59,7 @@ pub fn settle<C: Comm>(
         let loaded = own.map_or(Ok(()), |own| own.settle(&library, &choice));
         loaded.map_err(|why| refusal(&library, kept, &why))
     });
-    blas.failure = settled.err();
+    blas.failure = before.failure.clone().or(settled.err());
     Ok(blas)
 }
 
@@ -70,7 +70,7 @@ fn refusal(library: &LibraryId, kept: Option<&RunBlas>, why: &str) -> String {
         Some(kept) => format!(
             "this run was computed with the BLAS {}: {why}. Install the same library there, or \
              continue with other last bits of x by another --blas",
-            kept.shown()
+            kept.called.shown()
         ),
     }
 }

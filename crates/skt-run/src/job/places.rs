@@ -10,11 +10,11 @@ use crate::heartbeat::UnfitHost;
 use crate::protect::{Chosen, RunBlas};
 use skt_comm::{Comm, CommError, collect};
 use skt_health::environment::HostRanks;
-use skt_health::environment::library::ChosenBlas;
+use skt_health::environment::library::{CalledBlas, ChosenBlas};
 use skt_health::environment::preflight::HostShare;
 use skt_host::core_use::JobPart;
 use skt_host::{claims, memory, waits};
-use skt_solver::blas::library::{self, PRESET};
+use skt_solver::blas::library::{BUILT_IN, PRESET};
 use skt_store::store::StoreId;
 
 /// The most hosts that a heartbeat names, as its line must not grow without bound.
@@ -34,10 +34,8 @@ pub(crate) struct RankLocation {
     pub thread_variables: Option<String>,
     /// The BLAS that `--blas` names for the rank.
     pub blas: ChosenBlas,
-    /// The BLAS that the rank calls, with its version and kernel, in words.
-    pub blas_words: String,
-    /// Whether that is the built-in one.
-    pub is_blas_built_in: bool,
+    /// The BLAS that the rank calls.
+    pub called: CalledBlas,
     /// CPUs that the rank may use.
     pub mask: Vec<usize>,
     /// The store that outlives the rank, if the job is protected.
@@ -66,8 +64,7 @@ pub(crate) fn gather<C: Comm>(
         process: std::process::id(),
         thread_variables: options.thread_variables.clone(),
         blas: options.blas.clone(),
-        blas_words: library::loaded().words(),
-        is_blas_built_in: library::is_built_in(),
+        called: CalledBlas::here(&options.blas),
         mask,
         store,
         available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
@@ -81,7 +78,9 @@ pub(crate) fn gather<C: Comm>(
 impl RankLocation {
     /// Whether the rank has the library of an earlier start, which is not a part of the program.
     fn has_kept(&self, kept: Option<&RunBlas>) -> bool {
-        kept.is_some_and(|kept| !kept.files.is_empty() && self.blas.files == kept.files)
+        kept.is_some_and(|kept| {
+            !kept.called.files.is_empty() && self.called.files == kept.called.files
+        })
     }
 
     /// The memory of the rank's store, if the job is protected.
@@ -132,10 +131,9 @@ pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) ->
 /// What the job has chosen: the library of rank 0, as that of all ranks has its files, and the
 /// measured `rates`.
 pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
-    let RankLocation { blas, blas_words, is_blas_built_in, .. } = &places[0];
-    let (named, files) = (blas.library().map(str::to_owned), blas.files.clone());
-    let (by_auto, is_built_in) = (blas.choice.is_some(), *is_blas_built_in);
-    let blas = RunBlas { named, by_auto, words: blas_words.clone(), files, is_built_in };
+    let RankLocation { blas, called, .. } = &places[0];
+    let (named, by_auto) = (blas.library().map(str::to_owned), blas.choice.is_some());
+    let blas = RunBlas { named, by_auto, called: called.clone() };
     Chosen { blas, rates: rates.to_vec() }
 }
 
@@ -151,9 +149,10 @@ pub(crate) fn refused_blas(
     let of = |(rank, place): (usize, &RankLocation)| {
         let at = format!("rank {rank} on {}", place.host);
         if let Some(why) = &place.blas.failure {
+            let failed = place.blas.named.as_deref().unwrap_or(shown);
+            let other = if failed == PRESET { BUILT_IN } else { PRESET };
             return Some(format!(
-                "{at}: --blas {}: {why}. Name another library, or --blas {PRESET}",
-                place.blas.named.as_deref().unwrap_or(shown)
+                "{at}: --blas {failed}: {why}. Name another library, or --blas {other}"
             ));
         }
         if place.blas.named.as_deref() != named {
@@ -163,8 +162,7 @@ pub(crate) fn refused_blas(
             ));
         }
         let (ours, theirs) = (&first.blas.files, &place.blas.files);
-        let is_other = |name: &&String| ours.get(*name) != theirs.get(*name);
-        let other = ours.keys().chain(theirs.keys()).find(is_other)?;
+        let other = ours.first_not_in(theirs).or_else(|| theirs.first_not_in(ours))?;
         Some(format!(
             "{at}: --blas {shown} is another library there than on {}: they differ in {other}. \
              Install the same on all hosts, or name a file that they share",
@@ -182,7 +180,9 @@ fn without_blas(places: &[RankLocation], kept: Option<&RunBlas>) -> Vec<UnfitHos
     let lack = |place: &RankLocation| match (&place.blas.failure, kept) {
         (Some(why), _) => Some(format!("cannot call the BLAS of this run: {why}")),
         (None, Some(_)) if place.has_kept(kept) => None,
-        (None, kept) => Some(format!("has another BLAS than {}, of this run", kept?.shown())),
+        (None, kept) => {
+            Some(format!("has another BLAS than {}, of this run", kept?.called.shown()))
+        }
     };
     let mut unfit: Vec<UnfitHost> = Vec::new();
     for place in places {
@@ -199,12 +199,15 @@ fn without_blas(places: &[RankLocation], kept: Option<&RunBlas>) -> Vec<UnfitHos
 /// rank.
 pub(crate) fn other_blas(places: &[RankLocation]) -> Option<String> {
     let first = places.first()?;
-    let rank = places.iter().position(|place| place.blas_words != first.blas_words)?;
+    let rank = places.iter().position(|place| place.called != first.called)?;
     let place = &places[rank];
     Some(format!(
         "rank 0 on {} calls {}, and rank {rank} on {} {}: the last bits of x depend on which rank \
          computes what",
-        first.host, first.blas_words, place.host, place.blas_words
+        first.host,
+        first.called.shown(),
+        place.host,
+        place.called.shown()
     ))
 }
 
@@ -280,8 +283,7 @@ mod tests {
             process: 0,
             thread_variables: None,
             blas: ChosenBlas::default(),
-            blas_words: String::new(),
-            is_blas_built_in: false,
+            called: CalledBlas::default(),
             mask: Vec::new(),
             store,
             available_bytes: None,
@@ -313,16 +315,17 @@ mod tests {
 
     #[test]
     fn hosts_that_lack_the_library_are_unfit_while_others_have_it() {
-        let files = |sum: &str| [("libx.so".to_owned(), sum.to_owned())].into();
+        let called =
+            |sum: &str| CalledBlas { files: [("libx.so", sum)].into(), ..CalledBlas::default() };
         let with = |(host, sum): &(&str, Option<&str>)| {
             let failure = sum.is_none().then(|| "it is not found".to_owned());
-            let files = sum.map(files).unwrap_or_default();
-            let blas =
-                ChosenBlas { named: Some("x".into()), files, failure, ..ChosenBlas::default() };
-            RankLocation { blas, ..place(host, "m", "k") }
+            let called = sum.map(called).unwrap_or_default();
+            let (named, files) = (Some("x".into()), called.files.clone());
+            let blas = ChosenBlas { named, files, failure, ..ChosenBlas::default() };
+            RankLocation { blas, called, ..place(host, "m", "k") }
         };
         let refused = |ranks: &[(&str, Option<&str>)], kept: Option<&str>| {
-            let kept = kept.map(|sum| RunBlas { files: files(sum), ..RunBlas::default() });
+            let kept = kept.map(|sum| RunBlas { called: called(sum), ..RunBlas::default() });
             let places: Vec<_> = ranks.iter().map(with).collect();
             let Refused { why, unfit, .. } = refused_blas(&places, Some("x"), kept.as_ref())?;
             let names: Vec<_> = unfit.iter().map(|unfit| unfit.host.clone()).collect();
@@ -344,6 +347,21 @@ mod tests {
             why.starts_with("rank 0 on a: --blas x is another library there than on b"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn a_rank_with_another_library_is_named_a_copy_is_none() {
+        let with = |name: &str, sum: &str| {
+            let (words, files) = (name.to_owned(), [(name, sum)].into());
+            let called = CalledBlas { words, files, ..CalledBlas::default() };
+            RankLocation { called, ..place("n", "m", "k") }
+        };
+        let first = with("libx.so", "77");
+        assert_eq!(other_blas(&[first.clone(), with("liby.so", "77")]), None);
+        let why = other_blas(&[first.clone(), first, with("libx.so", "78")]).expect("another one");
+        let words =
+            "rank 0 on n calls libx.so (libx.so, 77), and rank 2 on n libx.so (libx.so, 78)";
+        assert!(why.starts_with(words), "{why}");
     }
 
     #[test]

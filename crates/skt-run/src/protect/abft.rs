@@ -799,7 +799,8 @@ mod tests {
             r#""lost_seconds":1.5,"down_seconds":0.5,"recover_seconds":0.125,"is_by_wall_clock":false,"#,
             r#""wall_clock_step_seconds":0.0,"repair_seconds":2.5,"undone_ranks":2,"#,
             r#""replacement":{"process_column":1,"decoded_bytes":4096,"#,
-            r#""decode_seconds":0.25}}],"chosen":{"blas":{"words":"X 1"}}}"#,
+            r#""decode_seconds":0.25}}],"chosen":{"blas":{"called":{"words":"X 1","#,
+            r#""kernel":null,"files":{},"is_built_in":true}}}}"#,
         );
         let state = read_state(json.as_bytes());
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);

@@ -3,11 +3,9 @@
 //! It is a part of the state of each checkpoint, in memory and in images, so it is that of the
 //! start which computed the data. A restart compares it before it computes.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_health::environment::library::LibraryId;
+use skt_health::environment::library::{CalledBlas, LibraryId};
 use skt_solver::blas::library::{BUILT_IN, LINKED, PRESET};
 
 /// The choices of a start, the same on all ranks.
@@ -29,15 +27,8 @@ pub struct RunBlas {
     /// Whether this start chose it (`--blas auto`).
     #[serde(skip)]
     pub by_auto: bool,
-    /// The library with its version and kernel on rank 0, in words.
-    pub words: String,
-    /// Checksums of the library's files, by their names; none if it is the linked or the built-in
-    /// one.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub files: BTreeMap<String, String>,
-    /// Whether it is the built-in one.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub is_built_in: bool,
+    /// The library on rank 0.
+    pub called: CalledBlas,
 }
 
 /// The choices in the state of a checkpoint, whose other parts depend on the method.
@@ -62,19 +53,20 @@ impl Chosen {
         let kept: StateOfAnyMethod =
             serde_json::from_slice(state).expect("a state that this program wrote");
         let (there, here) = (kept.chosen.blas, &self.blas);
-        let is_other = (&there.files, there.is_built_in) != (&here.files, here.is_built_in);
-        if !is_other && there.words == here.words {
+        if there.called == here.called {
             return Ok(None);
         }
         let what = format!(
             "this test was computed with the BLAS {}, and this start has {}",
-            there.shown(),
-            here.shown()
+            there.called.shown(),
+            here.called.shown()
         );
+        // Another kernel may be all that this host has, and so may another linked library.
+        let library = |blas: &RunBlas| (blas.called.files.clone(), blas.called.is_built_in);
+        let is_other = library(&there) != library(here);
         let is_asked_for = here.named.is_some() && !here.by_auto;
-        if is_other && !is_asked_for {
-            let unnamed = if there.is_built_in { BUILT_IN } else { LINKED };
-            let before = there.named.as_deref().unwrap_or(unnamed);
+        let (before, after) = (there.value(), here.value());
+        if is_other && !is_asked_for && (before, after) != (LINKED, LINKED) {
             return Err(Refusal::OtherChoice {
                 why: format!(
                     "{what}. Install the same library on all hosts and add --blas {before}, or \
@@ -87,21 +79,17 @@ impl Chosen {
 }
 
 impl RunBlas {
-    /// The library, wherever it is.
-    pub(crate) fn id(&self) -> LibraryId {
-        let unnamed = if self.is_built_in { BUILT_IN } else { LINKED };
-        let name = self.named.as_deref().unwrap_or(unnamed).to_owned();
-        LibraryId { name, files: self.files.clone() }
+    /// The value of `--blas` that names it.
+    fn value(&self) -> &str {
+        let unnamed = if self.called.is_built_in { BUILT_IN } else { LINKED };
+        self.named.as_deref().unwrap_or(unnamed)
     }
 
-    /// The library in words, with the name and the checksum of a file.
-    pub(crate) fn shown(&self) -> String {
-        if self.is_built_in {
-            return self.words.clone();
-        }
-        let file = self.files.iter().next();
-        let file = file.map_or(LINKED.to_owned(), |(name, sum)| format!("{name}, {sum}"));
-        format!("{} ({file})", self.words)
+    /// The library, wherever it is.
+    pub(crate) fn id(&self) -> LibraryId {
+        let name = self.value().to_owned();
+        let is_own = [LINKED, BUILT_IN].contains(&&*name);
+        LibraryId { name, files: if is_own { [].into() } else { self.called.files.clone() } }
     }
 }
 
@@ -109,17 +97,19 @@ impl RunBlas {
 mod tests {
     use super::*;
 
-    fn chosen(named: Option<&str>, words: &str, sum: Option<&str>) -> Chosen {
-        let files = sum.map(|sum| ("libx.so".to_owned(), sum.to_owned())).into_iter().collect();
-        let named = named.map(str::to_owned);
-        let words = words.to_owned();
-        let blas = RunBlas { named, by_auto: false, words, files, is_built_in: false };
+    /// Words end with the kernel.
+    fn chosen(named: Option<&str>, words: &str, sum: &str) -> Chosen {
+        let kernel = words.split_once(", kernel ").map(|(_, kernel)| kernel.to_owned());
+        let (named, words) = (named.map(str::to_owned), words.to_owned());
+        let files = [("libx.so", sum)].into();
+        let called = CalledBlas { words, kernel, files, is_built_in: false };
+        let blas = RunBlas { named, by_auto: false, called };
         Chosen { blas, rates: Vec::new() }
     }
 
     fn built_in(named: Option<&str>) -> Chosen {
-        let mut chosen = chosen(named, "built-in BLAS 0, kernel AVX2", None);
-        chosen.blas.is_built_in = true;
+        let mut chosen = chosen(named, "built-in BLAS 0, kernel AVX2", "");
+        (chosen.blas.called.files, chosen.blas.called.is_built_in) = ([].into(), true);
         chosen
     }
 
@@ -129,31 +119,34 @@ mod tests {
 
     #[test]
     fn the_same_library_under_another_name_is_the_same() {
-        let first = state(&chosen(Some("/a/libx.so"), "X 1", Some("77")));
-        assert_eq!(chosen(Some("/b/libx.so"), "X 1", Some("77")).check(&first), Ok(None));
+        let first = state(&chosen(Some("/a/libx.so"), "X 1", "77"));
+        assert_eq!(chosen(Some("/b/libx.so"), "X 1", "77").check(&first), Ok(None));
+        let mut copied = chosen(None, "liby.so", "77");
+        copied.blas.called.files = [("liby.so", "77")].into();
+        assert_eq!(copied.check(&first), Ok(None));
     }
 
     #[test]
     fn another_library_is_refused_unless_it_is_named() {
-        let first = state(&chosen(Some("x"), "X 1", Some("77")));
-        let why = chosen(None, "Y", None).check(&first).unwrap_err().to_string();
-        let want = "computed with the BLAS X 1 (libx.so, 77), and this start has Y (linked)";
+        let first = state(&chosen(Some("x"), "X 1", "77"));
+        let why = chosen(None, "Y", "1").check(&first).unwrap_err().to_string();
+        let want = "computed with the BLAS X 1 (libx.so, 77), and this start has Y (libx.so, 1)";
         assert!(why.contains(want) && why.contains("add --blas x"), "{why}");
-        let mut by_auto = chosen(Some("y"), "Y", Some("78"));
+        let mut by_auto = chosen(Some("y"), "Y", "78");
         by_auto.blas.by_auto = true;
         assert!(by_auto.check(&first).unwrap_err().to_string().contains("add --blas x"));
-        for other in [chosen(Some("linked"), "Y", None), chosen(Some("x"), "X 1", Some("78"))] {
+        for other in [chosen(Some("linked"), "Y", "1"), chosen(Some("x"), "X 1", "78")] {
             let warning = other.check(&first).unwrap().expect("a warning");
             assert!(warning.contains("last bits of x may differ"), "{warning}");
         }
-        let linked = state(&chosen(None, "Y", None));
-        assert!(chosen(Some("x"), "X 1", Some("77")).check(&linked).unwrap().is_some());
+        let linked = state(&chosen(None, "Y", "1"));
+        assert!(chosen(Some("x"), "X 1", "77").check(&linked).unwrap().is_some());
+        assert!(chosen(None, "Y", "2").check(&linked).unwrap().is_some(), "another linked one");
     }
 
-    /// Neither has files.
     #[test]
     fn the_built_in_library_is_another_than_the_linked_one() {
-        let linked = || chosen(None, "Y", None);
+        let linked = || chosen(None, "Y", "1");
         let (of_linked, of_built_in) = (state(&linked()), state(&built_in(Some("built-in"))));
         assert_eq!(built_in(None).check(&of_built_in), Ok(None));
         let why = linked().check(&of_built_in).unwrap_err().to_string();
@@ -166,8 +159,8 @@ mod tests {
 
     #[test]
     fn another_kernel_is_a_warning_that_names_both() {
-        let first = state(&chosen(None, "Y, kernel Zen", None));
-        let warning = chosen(None, "Y, kernel Haswell", None).check(&first).unwrap();
+        let first = state(&chosen(None, "Y, kernel Zen", "1"));
+        let warning = chosen(None, "Y, kernel Haswell", "1").check(&first).unwrap();
         let warning = warning.expect("a warning");
         assert!(warning.contains("kernel Zen") && warning.contains("kernel Haswell"), "{warning}");
     }

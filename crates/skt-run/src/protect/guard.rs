@@ -952,7 +952,8 @@ mod tests {
             r#""level":"disk"}],"earlier":{"totals":{"max":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9],"#,
             r#""mean":[0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9]},"interruptions":{"#,
             r#""lost_seconds":1.0,"down_seconds":2.0,"recovery_seconds":3.0}},"#,
-            r#""chosen":{"blas":{"named":"x","words":"X 1","files":{"libx.so":"77"}}}}"#,
+            r#""chosen":{"blas":{"named":"x","called":{"words":"X 1","kernel":"Zen","#,
+            r#""files":{"libx.so":"77"},"is_built_in":false}}}}"#,
         );
         let state: TestState = serde_json::from_str(json).expect("a state of this format");
         assert_eq!(serde_json::to_string(&state).expect("plain data"), json);

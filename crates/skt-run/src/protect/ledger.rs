@@ -478,6 +478,7 @@ mod tests {
     use super::super::chosen::RunBlas;
     use super::super::segments::found_test;
     use super::*;
+    use skt_health::environment::library::CalledBlas;
     use skt_solver::comm::threads;
     use skt_store::store::Files;
 
@@ -587,10 +588,10 @@ mod tests {
     fn what_earlier_starts_have_chosen_is_known() {
         let mut nodes = folders(2);
         let chosen = |name: Option<&str>, rate: u32| {
-            let files = name.filter(|name| *name != "linked");
-            let files = files.map(|name| ("lib.so".to_owned(), name.to_owned()));
+            let files = name.map_or([].into(), |name| [("lib.so", name)].into());
             let named = name.map(str::to_owned);
-            let blas = RunBlas { named, files: files.into_iter().collect(), ..RunBlas::default() };
+            let called = CalledBlas { files, ..CalledBlas::default() };
+            let blas = RunBlas { named, called, ..RunBlas::default() };
             Chosen { blas, rates: vec![rate; 2] }
         };
         let noted = |nodes: &[tempfile::TempDir], is_afresh, note: Chosen| {

@@ -3,8 +3,11 @@
 //! The libraries describe themselves by functions that only they have; these are looked up at run
 //! time, in the library whose functions are called, so that one binary works with any library.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::collections::BTreeSet;
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
@@ -52,7 +55,8 @@ pub fn is_built_in() -> bool {
 }
 
 /// Libraries that describe themselves, each with a function that no other library has.
-const KNOWN: [(&str, &CStr); 3] = [
+const KNOWN: [(&str, &CStr); 4] = [
+    ("FlexiBLAS", c"flexiblas_current_backend"),
     ("OpenBLAS", c"openblas_get_config"),
     ("oneMKL", c"MKL_Get_Version_String"),
     ("BLIS", c"bli_info_get_version_str"),
@@ -85,31 +89,103 @@ pub fn loaded() -> BlasInfo {
             kernel: Some(Vectors::here().name().to_owned()),
         };
     }
-    let path = file_of(ffi::library().functions.dgemm as *mut c_void);
-    let present: Vec<_> =
-        KNOWN.iter().filter_map(|(library, marker)| Some((*library, symbol(marker)?))).collect();
-    let serves = |(_, address): &&(&str, *mut c_void)| path.is_some() && file_of(*address) == path;
-    // A library may consist of several files: dgemm_ in one, the rest in others. A profiler may
-    // have a dgemm_ that calls the library's.
-    let chosen = present.iter().find(serves).or(match present.as_slice() {
-        [only] => Some(only),
-        _ => None,
-    });
-    let (version, kernel) = match chosen {
-        Some(("OpenBLAS", _)) => {
-            (text_from(c"openblas_get_config"), text_from(c"openblas_get_corename"))
+    let path = dgemm_file();
+    let known = known(path.as_deref());
+    let handle = path.as_deref().and_then(handle_of).or(ffi::library().handle);
+    let (version, kernel) = match known.zip(handle) {
+        Some((("FlexiBLAS", _), handle)) => (flexiblas_backend(handle), backend_kernel()),
+        Some((("OpenBLAS", _), handle)) => {
+            (text_from(handle, c"openblas_get_config"), kernel_of(handle))
         }
-        Some(("oneMKL", _)) => (mkl_version(), None),
-        Some(("BLIS", _)) => (text_from(c"bli_info_get_version_str"), blis_kernel()),
+        Some((("oneMKL", _), _)) => (mkl_version(), mkl_kernel()),
+        Some((("BLIS", _), handle)) => {
+            (text_from(handle, c"bli_info_get_version_str"), kernel_of(handle))
+        }
         _ => (None, None),
     };
     let file = path.as_deref().and_then(Path::file_name);
-    let library = match (chosen, file) {
-        (Some((library, _)), _) => (*library).to_string(),
+    let library = match (known, file) {
+        (Some((library, _)), _) => library.to_owned(),
         (None, Some(file)) => file.to_string_lossy().into_owned(),
-        (None, None) => "unknown".to_string(),
+        (None, None) => "unknown".to_owned(),
     };
     BlasInfo { library, path, version, kernel }
+}
+
+/// The library of which this file is a part, if it describes itself, and where its function is: in
+/// the file, in one that it needs, as that of an interface does, or in another part of a library
+/// whose parts are loaded by whoever needs them, as MKL's are.
+fn known(file: Option<&Path>) -> Option<(&'static str, *mut c_void)> {
+    let handle = file.and_then(handle_of);
+    let is_part = |address: &*mut c_void| {
+        let other = file_of(*address);
+        file.zip(other.as_deref()).is_some_and(|(file, other)| is_of_family(file, other))
+    };
+    let address = |marker: &CStr| match handle {
+        Some(handle) => symbol_of(handle, marker).or_else(|| symbol(marker).filter(is_part)),
+        // A static library.
+        None => symbol(marker),
+    };
+    KNOWN.into_iter().find_map(|(library, marker)| Some((library, address(marker)?)))
+}
+
+/// The file that has the `dgemm_` which this process calls; none if that is the built-in one.
+fn dgemm_file() -> Option<PathBuf> {
+    ffi::library().handle?;
+    file_of(ffi::library().functions.dgemm as *mut c_void)
+}
+
+/// The files of the library that this process calls, of those that are `mapped`: that of its
+/// `dgemm_`, that by which it describes itself, those that belong to it by their names, as MKL's
+/// kernels do, and those to which FlexiBLAS passes calls on. The program itself if the library is a
+/// part of it.
+pub fn files(mapped: impl IntoIterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
+    let Some(called) = dgemm_file() else { return ["/proc/self/exe".into()].into() };
+    let known = known(Some(&called));
+    let passes_on = known.is_some_and(|(library, _)| library == "FlexiBLAS");
+    let has_dgemm = |file: &Path| {
+        let address = handle_of(file).and_then(|handle| symbol_of(handle, c"dgemm_"));
+        address.and_then(file_of).is_some_and(|its| its == file)
+    };
+    let is_part = |file: &PathBuf| is_of_family(file, &called) || (passes_on && has_dgemm(file));
+    let described = known.and_then(|(_, address)| file_of(address));
+    mapped.into_iter().filter(is_part).chain(described).chain([called.clone()]).collect()
+}
+
+/// The files that are mapped into this process as code.
+pub fn mapped_files() -> BTreeSet<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let code = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|p| p.contains('x')));
+    // Linux writes a newline in a name so.
+    let path = |line: &str| Some(PathBuf::from(line[line.find('/')?..].replace("\\012", "\n")));
+    code.filter_map(path).collect()
+}
+
+/// Multiplies two numbers if the library is oneMKL, which loads its kernel at the first call.
+pub fn load_parts() {
+    if mkl_symbol(c"MKL_Get_Version_String").is_some() {
+        let mut product = [0.0];
+        let one = super::MatRef::row_major(&[1.0], 1, 1, 1);
+        super::gemm(1.0, one, one, 1.0, super::MatMut::row_major(&mut product, 1, 1, 1));
+    }
+}
+
+/// Whether the names of two files begin alike, as those of all parts of a library do: with `libmkl`
+/// as `libmkl_avx512.so.2`.
+fn is_of_family(one: &Path, other: &Path) -> bool {
+    let family = |file: &Path| {
+        let name = file.file_name()?.to_str()?.split(['_', '-', '.']).next()?;
+        name.starts_with("lib").then(|| name.to_owned())
+    };
+    family(one).is_some_and(|name| Some(name) == family(other))
+}
+
+/// The handle of a file that is loaded.
+fn handle_of(file: &Path) -> Option<*mut c_void> {
+    let name = CString::new(file.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the name is NUL-terminated, and nothing is loaded.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    (!handle.is_null()).then_some(handle)
 }
 
 /// Makes the BLAS use one thread in a call, as we call it from our own threads. Applies to all
@@ -186,9 +262,9 @@ pub(super) fn loaded_as(address: *mut c_void) -> Option<PathBuf> {
     Some(PathBuf::from(name))
 }
 
-/// Calls a `const char *f(void)`.
-fn text_from(name: &CStr) -> Option<String> {
-    let address = symbol(name)?;
+/// Calls a `const char *f(void)` of the library with this handle.
+fn text_from(handle: *mut c_void, name: &CStr) -> Option<String> {
+    let address = symbol_of(handle, name)?;
     // SAFETY: all names passed here are functions of that type in their libraries' headers, and
     // return a static NUL-terminated text or NULL.
     unsafe {
@@ -224,8 +300,42 @@ fn mkl_version() -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-fn blis_kernel() -> Option<String> {
-    let (query, name) = (symbol(c"bli_arch_query_id")?, symbol(c"bli_arch_string")?);
+/// The kernel that an MKL has loaded, by its file; that for vector mathematics has another name.
+fn mkl_kernel() -> Option<String> {
+    const KERNELS: [&str; 8] = ["def", "mc", "mc3", "avx", "avx2", "avx512", "avx512_mic", "avx10"];
+    let files = mapped_files();
+    let names = files.iter().filter_map(|file| file.file_name()?.to_str()?.split('.').next());
+    let mut parts = names.filter_map(|name| name.strip_prefix("libmkl_"));
+    parts.find(|part| KERNELS.contains(part)).map(str::to_owned)
+}
+
+/// The library to which FlexiBLAS passes calls on.
+fn flexiblas_backend(handle: *mut c_void) -> Option<String> {
+    let address = symbol_of(handle, c"flexiblas_current_backend")?;
+    let mut buffer = [0u8; 256];
+    // SAFETY: `int flexiblas_current_backend(char *name, size_t max_len)`; the length is one byte
+    // less than the buffer's, so that the text ends.
+    unsafe {
+        let function: extern "C" fn(*mut c_char, usize) -> c_int = std::mem::transmute(address);
+        function(buffer.as_mut_ptr().cast(), buffer.len() - 1);
+    }
+    let name = CStr::from_bytes_until_nul(&buffer).ok()?.to_string_lossy().trim().to_owned();
+    (!name.is_empty()).then(|| format!("with {name}"))
+}
+
+/// The kernel of the library to which FlexiBLAS passes calls on.
+fn backend_kernel() -> Option<String> {
+    files(mapped_files()).iter().filter_map(|file| handle_of(file)).find_map(kernel_of)
+}
+
+/// The kernel of the OpenBLAS or BLIS with this handle.
+fn kernel_of(handle: *mut c_void) -> Option<String> {
+    text_from(handle, c"openblas_get_corename").or_else(|| blis_kernel(handle))
+}
+
+fn blis_kernel(handle: *mut c_void) -> Option<String> {
+    let query = symbol_of(handle, c"bli_arch_query_id")?;
+    let name = symbol_of(handle, c"bli_arch_string")?;
     // SAFETY: `arch_t bli_arch_query_id(void)` and
     // `const char *bli_arch_string(arch_t)`, where arch_t is a C enum.
     unsafe {

@@ -231,8 +231,8 @@ impl LibraryId {
         self.files.is_empty() && self.name == PRESET
     }
 
-    /// Whether it is the same library, whatever its name and where it is. Those that are part of
-    /// the program have no files of their own.
+    /// Whether it is the same library, whatever its name and where it is. The linked and the
+    /// built-in one have no files.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files && (!self.files.is_empty() || self.name == other.name)
     }

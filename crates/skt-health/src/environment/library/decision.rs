@@ -152,8 +152,8 @@ mod tests {
     }
 
     fn tried(name: &str, sum: &str, refused: Option<&str>) -> TriedBlas {
-        let files = (!sum.is_empty()).then(|| ("lib.so".to_owned(), sum.to_owned()));
-        let id = LibraryId { name: name.to_owned(), files: files.into_iter().collect() };
+        let files = if sum.is_empty() { [].into() } else { [("lib.so", sum)].into() };
+        let id = LibraryId { name: name.to_owned(), files };
         TriedBlas { id, refused: refused.map(str::to_owned) }
     }
 

@@ -1,16 +1,20 @@
-//! Calling another BLAS than the linked one (`--blas`).
+//! The BLAS that a process calls: its check, and calling another one than the linked one
+//! (`--blas`).
 //!
 //! A library can crash, hang or compute wrong numbers on a processor that is newer than it is. So
 //! each process first tries it in a child process, before MPI starts, as many networks forbid a
-//! fork afterwards; then it loads what has passed. The built-in BLAS is checked in the process.
+//! fork afterwards; then it calls what has passed. Its numbers are checked once for each file and
+//! host (`passed`).
 
 mod auto;
 mod candidates;
 mod decision;
+mod files;
+mod passed;
 mod process;
+mod remembered;
 pub mod trial;
 
-use std::collections::BTreeMap;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -20,13 +24,14 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 pub use skt_solver::blas::library::LINKED;
-use skt_solver::blas::library::{BUILT_IN, PRESET, check_work_space};
-use skt_solver::blas::{check, load};
+use skt_solver::blas::library::{BUILT_IN, PRESET};
+use skt_solver::blas::{check, library, load};
 
 use super::kernel::VARIABLE;
 pub(crate) use auto::rated_here;
 pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas};
 pub use decision::{ROUNDS, RatedBlas, TriedBlas, fastest, on_all};
+pub use files::{CalledBlas, LibraryFiles};
 use process::{STARTS, TrialProcess};
 use trial::{Answer, Line};
 
@@ -35,9 +40,8 @@ use trial::{Answer, Line};
 pub struct LibraryId {
     /// The value of `--blas` that names it.
     pub name: String,
-    /// Checksums of the files that were mapped with it, by their names; none if it is the linked
-    /// or the built-in one.
-    pub files: BTreeMap<String, String>,
+    /// The files; none if it is the linked or the built-in one.
+    pub files: LibraryFiles,
 }
 
 /// The products of a run, in which libraries are checked and timed.
@@ -80,9 +84,8 @@ impl Default for Products {
 pub struct ChosenBlas {
     /// The value of `--blas`, if there is one.
     pub named: Option<String>,
-    /// Checksums of the files that were mapped with the library, by their names; none if it is the
-    /// linked or the built-in one.
-    pub files: BTreeMap<String, String>,
+    /// The library's files; none if it is the linked or the built-in one.
+    pub files: LibraryFiles,
     /// Why the process must not compute with it.
     pub failure: Option<String>,
     /// What `--blas auto` has chosen, once all ranks have.
@@ -117,19 +120,46 @@ const MAX_TIMES_READ: f64 = 100.0;
 /// Makes the library that `--blas` names the BLAS of this process, after a trial; with `auto`,
 /// tries all that there are. Called before MPI and threads.
 pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
-    let loaded = match named.as_deref() {
+    let none = LibraryFiles::default;
+    let (mut trials, mut loaded) = (None, Ok(none()));
+    match named.as_deref() {
         Some(AUTO) => {
-            let trials = Some(Arc::new(AutoTrials::begin(products)));
-            return ChosenBlas { named, trials, ..ChosenBlas::default() };
+            let begun = AutoTrials::begin(products);
+            if begun.known().preloaded.is_some() {
+                loaded = check_called(PRESET, products).map(|()| none());
+            }
+            trials = Some(Arc::new(begun));
         }
-        None => Ok(BTreeMap::new()),
-        Some(LINKED) if PRESET == LINKED => Ok(BTreeMap::new()),
-        Some(LINKED) => Err("this program was built without a linked one".to_owned()),
-        Some(BUILT_IN) => use_built_in(&products.depths).map(|()| BTreeMap::new()),
-        Some(wanted) => load_after_trial(wanted, products),
-    };
+        Some(LINKED) if PRESET != LINKED => {
+            loaded = Err("this program was built without a linked one".to_owned());
+        }
+        None | Some(LINKED) => loaded = check_called(PRESET, products).map(|()| none()),
+        Some(BUILT_IN) => loaded = use_built_in(products).map(|()| none()),
+        Some(wanted) => loaded = load_after_trial(wanted, products),
+    }
     let failure = loaded.as_ref().err().cloned();
-    ChosenBlas { files: loaded.unwrap_or_default(), named, failure, ..ChosenBlas::default() }
+    let files = loaded.unwrap_or_default();
+    ChosenBlas { named, files, failure, trials, ..ChosenBlas::default() }
+}
+
+/// Checks the library that this process calls already, by this name for a trial.
+fn check_called(name: &str, products: &Products) -> Result<(), String> {
+    let blas = library::loaded();
+    let at = blas.path.as_ref().map_or(blas.library.clone(), |path| path.display().to_string());
+    let tried = || try_in_child(name, products).map(|_| ());
+    let checked = match LibraryFiles::called_in(library::mapped_files()) {
+        Ok(files) => {
+            let patience = || patience(name, &products.depths);
+            passed::once(&passed::name(&files, &products.depths), patience, tried)
+        }
+        // What cannot be read cannot be recognized.
+        Err(_) => tried(),
+    };
+    checked.map_err(|why| {
+        // Nothing may call it until the job is refused.
+        let _ = load::use_built_in();
+        format!("{at}: {why}")
+    })
 }
 
 /// Refuses another library where a profiler would not notice it.
@@ -144,15 +174,14 @@ fn refuse_preloaded() -> Result<(), String> {
 }
 
 /// Takes the built-in BLAS, once its results are right.
-fn use_built_in(depths: &[usize]) -> Result<(), String> {
+fn use_built_in(products: &Products) -> Result<(), String> {
     refuse_preloaded()?;
     load::use_built_in().map_err(|why| why.to_string())?;
-    check_work_space(1).map_err(|why| why.to_string())?;
-    check::check(depths, |_| ()).map_err(|why| format!("it is wrong: {why}"))
+    check_called(BUILT_IN, products)
 }
 
 /// Loads the library `wanted`, and returns its files.
-fn load_after_trial(wanted: &str, products: &Products) -> Result<BTreeMap<String, String>, String> {
+fn load_after_trial(wanted: &str, products: &Products) -> Result<LibraryFiles, String> {
     refuse_preloaded()?;
     let Answer { name, files, kernel_variable, .. } = try_in_child(wanted, products)?;
     if let Some(kernel) = kernel_variable {

@@ -10,8 +10,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use skt_host::child;
 use skt_host::waits::{self, Announced};
 
-use super::Products;
-use super::trial::Line;
+use super::trial::{Answer, Line};
+use super::{Products, passed};
 
 /// How long the process of a trial may take to end, after which it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -29,6 +29,8 @@ pub(super) struct TrialProcess {
     /// None once it is to end.
     requests: Option<ChildStdin>,
     answers: ChildStdout,
+    /// The check that the library has passed, which is remembered once the process has ended well.
+    passed: Option<String>,
 }
 
 impl TrialProcess {
@@ -46,7 +48,7 @@ impl TrialProcess {
         let requests = child.stdin.take();
         let answers = child.stdout.take().expect("a pipe");
         fcntl(&answers, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
-        Ok(Self { wanted: wanted.to_owned(), child, requests, answers })
+        Ok(Self { wanted: wanted.to_owned(), child, requests, answers, passed: None })
     }
 
     /// Asks for the library's rate.
@@ -74,7 +76,11 @@ impl TrialProcess {
             child.try_wait()
         });
         let status = status.map_err(|why| format!("its trial fails: {why}"))?;
-        answer_in(&printed, status, patience, during)
+        let answer = answer_in(&printed, status, patience, during);
+        if let Ok(Line::Passed(Answer { check, .. })) = &answer {
+            self.passed = check.clone();
+        }
+        answer
     }
 
     /// Ends the process, as nothing more is to be measured. The error is why it does not end as it
@@ -92,7 +98,10 @@ impl Drop for TrialProcess {
         // It ends when there are no more requests, if it has not yet. Where it is killed, an OpenMP
         // library leaves files in /dev/shm.
         drop(self.requests.take());
-        let _ = child::wait(&mut self.child, END_PATIENCE);
+        let ended = child::wait(&mut self.child, END_PATIENCE).ok().flatten();
+        if let Some(check) = self.passed.as_ref().filter(|_| ended.is_some_and(|it| it.success())) {
+            passed::keep(check);
+        }
     }
 }
 

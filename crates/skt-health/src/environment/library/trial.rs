@@ -1,25 +1,24 @@
 //! The trial of a library, in a separate process: it is loaded and its results are checked, as
 //! are the threads that it uses. Then the process measures its rate whenever it is asked to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsStr;
 use std::fmt;
-use std::fs;
 use std::io::Write as _;
 use std::os::fd::RawFd;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use skt_host::thread_clock::thread_cpu_seconds;
+use skt_solver::blas::check;
+use skt_solver::blas::library::{self, check_work_space};
 use skt_solver::blas::load::{self, LoadError};
-use skt_solver::blas::{check, library};
 use skt_solver::team::Team;
-use skt_store::codec::checksum;
 
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
-use super::{BUILT_IN, PRESET, Products, names};
+use super::files::LibraryFiles;
+use super::{BUILT_IN, PRESET, Products, names, passed};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,8 +27,10 @@ pub(super) struct Answer {
     pub name: String,
     /// The file that has its DGEMM.
     pub path: Option<String>,
-    /// Checksums of the files that were mapped with it, by their names.
-    pub files: BTreeMap<String, String>,
+    /// The files; none if it is the linked or the built-in one.
+    pub files: LibraryFiles,
+    /// The check that it has passed ([`passed::name`]); none if a file cannot be read.
+    pub check: Option<String>,
     /// The kernel that OpenBLAS has to be given by its variable.
     pub kernel_variable: Option<String>,
 }
@@ -141,7 +142,7 @@ fn try_here(
     closed: &[RawFd],
 ) -> Result<Answer, Refusal> {
     let refused = |why: String| Refusal { why, is_no_other: false };
-    let before = mapped_files();
+    let before = library::mapped_files();
     print(&Line::Step("it is loaded".to_owned()));
     let is_own = [PRESET, BUILT_IN].contains(&wanted);
     if wanted == BUILT_IN {
@@ -154,25 +155,33 @@ fn try_here(
         return Err(Refusal { why, is_no_other: true });
     }
     kernel::take_one_that_fits(closed);
-    let step = |function: &str| print(&Line::Step(format!("{function} is checked")));
     // As on a thread of a team, where some libraries keep another number of threads.
     let checked = std::thread::scope(|scope| {
         let check = || {
             library::use_one_thread();
-            check::check(depths, step).map_err(|why| format!("it is wrong: {why}"))?;
-            check_threads()
+            check_work_space(1).map_err(|why| why.to_string())?;
+            library::load_parts();
+            let mapped = library::mapped_files();
+            // What the linked library maps later is part of it.
+            let before = if is_own { BTreeSet::new() } else { before };
+            let files = LibraryFiles::called_in(mapped.difference(&before).cloned());
+            let name = files.as_ref().ok().map(|files| passed::name(files, depths));
+            if !name.as_deref().is_some_and(passed::is_kept) {
+                let step = |function: &str| print(&Line::Step(format!("{function} is checked")));
+                check::check(depths, step).map_err(|why| format!("it is wrong: {why}"))?;
+            }
+            // The threads of the library that is called by default only cost time.
+            if !is_own {
+                check_threads()?;
+            }
+            Ok((files, name))
         };
         scope.spawn(check).join().expect("a check does not panic")
     });
-    checked.map_err(refused)?;
+    let (files, check) = checked.map_err(refused)?;
     let kernel_variable = env::var(VARIABLE).ok();
-    let mut files = BTreeMap::new();
-    // What the linked library maps later is part of it.
-    if !is_own {
-        let new = mapped_files().difference(&before).map(contents).collect::<Result<_, _>>();
-        files = new.map_err(refused)?;
-    }
-    Ok(Answer { name, path, files, kernel_variable })
+    let files = if is_own { LibraryFiles::default() } else { files.map_err(refused)? };
+    Ok(Answer { name, path, files, check, kernel_variable })
 }
 
 /// Loads the first of these names that the loader finds.
@@ -215,24 +224,4 @@ fn check_threads() -> Result<(), String> {
         "a call takes {times:.1} times the processor time of the thread that calls it, so it starts \
          threads: set its variable to 1, e.g. OMP_NUM_THREADS=1"
     ))
-}
-
-/// Parts of the C library, whose updates change no result.
-const OF_C_LIBRARY: [&str; 4] = ["libdl.so.2", "libm.so.6", "libpthread.so.0", "librt.so.1"];
-
-/// The files that are mapped into this process as code, without those of the C library.
-fn mapped_files() -> BTreeSet<PathBuf> {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let code = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|p| p.contains('x')));
-    // Linux writes a newline in a name so.
-    let path = |line: &str| Some(PathBuf::from(line[line.find('/')?..].replace("\\012", "\n")));
-    let files = code.filter_map(path);
-    files.filter(|file| !OF_C_LIBRARY.iter().any(|name| file.ends_with(name))).collect()
-}
-
-/// The name of a file and the checksum of its contents.
-fn contents(file: &PathBuf) -> Result<(String, String), String> {
-    let bytes = fs::read(file).map_err(|why| format!("reading {}: {why}", file.display()))?;
-    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok((name, format!("{:016x}", checksum(&bytes))))
 }

@@ -1,0 +1,78 @@
+//! The libraries whose numbers have been checked on this host.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+use std::{env, fs};
+
+use skt_solver::blas::{check, library};
+use skt_store::codec::checksum;
+
+use super::files::LibraryFiles;
+use super::remembered;
+
+/// How the variables begin by which users name kernels and parts of a library, or sizes of blocks.
+const PREFIXES: [&str; 9] =
+    ["OPENBLAS_", "GOTO_", "MKL_", "BLIS_", "FLEXIBLAS", "AOCL_", "ARMPL_", "NVPL_", "BLAS_"];
+
+/// The lines of `/proc/cpuinfo` by which libraries choose their kernel.
+const OF_PROCESSOR: [&str; 14] = [
+    "vendor_id",
+    "cpu family",
+    "model",
+    "model name",
+    "stepping",
+    "flags",
+    "CPU implementer",
+    "CPU architecture",
+    "CPU variant",
+    "CPU part",
+    "CPU revision",
+    "Features",
+    "cpu",
+    "isa",
+];
+
+/// Names the check of the library that this process calls, of these files, by what it depends on:
+/// the files, and the kernel that they choose for this processor.
+pub(super) fn name(files: &LibraryFiles, depths: &[usize]) -> String {
+    let is_named = |name: &str| PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+    let mut variables: Vec<_> =
+        env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_named)).collect();
+    variables.sort();
+    format!(
+        "check {} of a BLAS: files {:?}, kernel {:?}, processor {:016x}, depths {depths:?}, \
+         variables {variables:?}",
+        check::VERSION,
+        files.sums(),
+        library::loaded().kernel,
+        checksum(processor().as_bytes()),
+    )
+}
+
+fn processor() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let is_of_it = |line: &&str| {
+        line.split_once(':').is_some_and(|(name, _)| OF_PROCESSOR.contains(&name.trim()))
+    };
+    let lines: BTreeSet<&str> = text.lines().filter(is_of_it).collect();
+    lines.into_iter().collect::<Vec<_>>().join("\n")
+}
+
+/// Whether the library has passed this check.
+pub(super) fn is_kept(name: &str) -> bool {
+    remembered::value(name).is_some()
+}
+
+/// Remembers that the library has passed this check.
+pub(super) fn keep(name: &str) {
+    remembered::keep(name, "passed");
+}
+
+/// Does this `check`, as [`remembered::once`].
+pub(super) fn once<T>(
+    name: &str,
+    patience: impl FnOnce() -> Duration,
+    check: impl FnOnce() -> Result<T, String>,
+) -> Result<(), String> {
+    remembered::once(name, patience, || check().map(|_| "passed".to_owned())).map(|_| ())
+}

@@ -71,8 +71,9 @@ fn benchmark_words(options: &LaunchOptions, start: &Start) -> Vec<String> {
     if let Some(resume) = start.resume {
         command.extend(["--resume".into(), resume.into()]);
     }
-    if start.shares {
-        command.push("--allow-shared-domains".into());
+    let allows = "--allow-shared-domains";
+    if start.shares && !command.iter().any(|word| word == allows) {
+        command.push(allows.to_owned());
     }
     if let Some(end) = options.end_unix {
         // The limit is a point in time, so that a new job does not start it again.
@@ -99,8 +100,12 @@ mod tests {
         let benchmark = LaunchOptions::new(settings, starter, pool, 3, "/bin/skt-hpl".into());
         let program = Some(Program { file: "/bin/heat".into(), checksum: 7 });
         let program = LaunchOptions { program_of_user: program, ..benchmark.clone() };
+        let allows = vec!["--allow-shared-domains".to_owned()];
+        let allowed = LaunchOptions { command: allows, ..benchmark.clone() };
         for (options, words) in [
             (&benchmark, "/bin/skt-hpl run --resume never --allow-shared-domains"),
+            // A flag may be given once.
+            (&allowed, "/bin/skt-hpl run --allow-shared-domains --resume never"),
             (&program, "env SKT_ALLOW_SHARED_DOMAINS=true /bin/skt-hpl rank /bin/heat"),
         ] {
             for shares in [true, false] {
@@ -108,7 +113,8 @@ mod tests {
                 let hostfile = Path::new("hosts");
                 let context = StartContext { start, hostfile, has_input: false, token: "r.1" };
                 let line = start_command(options, &context).argv.join(" ");
-                assert_eq!(line.ends_with(words), shares, "{line}");
+                let is_allowed = shares || !options.command.is_empty();
+                assert_eq!(line.ends_with(words), is_allowed, "{line}");
             }
         }
     }

@@ -150,14 +150,14 @@ pub(super) fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     if let Some(failure) = &mxp.failure {
         return Some(format!(
             "# hint: the matrix {matrix}, N = {n} and NB = {nb}: {failure}: try {}, a smaller N or \
-             another NB; if those fail as well, {}, `skt-hpl screen` compares the nodes",
+             another NB; if those fail as well, {} `skt-hpl screen` compares the nodes",
             others(matrix, gemm),
             wrong(blas)
         ));
     }
     if mxp.has_converged {
         return Some(format!(
-            "# hint: the refinement converged, but to a wrong solution: {}, `skt-hpl screen` compares \
+            "# hint: the refinement converged, but to a wrong solution: {} `skt-hpl screen` compares \
              the nodes",
             wrong(blas)
         ));
@@ -165,7 +165,7 @@ pub(super) fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     Some(format!(
         "# hint: for the matrix {matrix}, N = {n} and NB = {nb} the refinement did not converge in \
          {} steps, the scaled residual is {}: try {}, a smaller N or another \
-         NB; if those fail as well, {}, `skt-hpl screen` compares the nodes",
+         NB; if those fail as well, {} `skt-hpl screen` compares the nodes",
         mxp.steps.len(),
         c_exp(scaled_residual, 0, 4),
         others(matrix, gemm),
@@ -177,7 +177,7 @@ pub(super) fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
 pub(super) fn wrong(blas: &str) -> String {
     format!(
         "{blas} has computed wrong if the run passes with another library (--blas); if not, some \
-         rank has"
+         rank has:"
     )
 }
 

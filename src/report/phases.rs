@@ -81,12 +81,12 @@ pub fn hint_line(record: &TestRecord, blas: &str) -> Option<String> {
     }
     let method = record.protection.as_ref().map(|protection| protection.method.as_str());
     let find_rank = if method == Some(Method::Abft.name()) {
-        "which no checksum has shown"
+        "no checksum has shown which"
     } else {
         "`skt-hpl screen` compares the nodes, and --ft abft --parities 2 names it"
     };
     matches!(record.outcome, Outcome::Failed { .. })
-        .then(|| format!("# hint: {}, {find_rank}", mxp::wrong(blas)))
+        .then(|| format!("# hint: {} {find_rank}", mxp::wrong(blas)))
 }
 
 /// Names the rank that lost most of its cores to other work, if any lost some, and who had them.

@@ -82,19 +82,24 @@ fn a_library_wrong_for_one_remainder_is_refused_however_it_came() {
 
 #[test]
 fn the_default_library_is_checked_once_for_its_contents() {
-    let cache = tempfile::tempdir().unwrap();
-    let cache = format!("XDG_CACHE_HOME={}", cache.path().join("new").display());
+    let folder = tempfile::tempdir().unwrap();
+    let trials = folder.path().join("trials");
+    let count = || std::fs::read_to_string(&trials).unwrap_or_default().lines().count();
+    let counted = format!("TRIALS={}", trials.display());
+    let cache = format!("XDG_CACHE_HOME={}", folder.path().join("new").display());
     // No part of HPL, so that a run passes.
     const WRONG: &str = "WRONG=strsm 0 6";
     let code = |cache: &str, name: &str, variables: &[&str]| {
         let preload = format!("LD_PRELOAD={}", planted(name, "").display());
-        let ended = ended(&[&[cache, &preload], variables].concat(), &[]);
+        let ended = ended(&[&[cache, &preload, &counted], variables].concat(), &[]);
         assert_eq!(ended.err.contains("it is wrong: strsm (order 6, "), ended.code != Some(0));
         ended.code
     };
     assert_eq!(code(&cache, "planted_blas_once", &[WRONG]), Some(2), "what fails is not kept");
+    let refused = count();
     assert_eq!(code(&cache, "planted_blas_once", &[]), Some(0));
     assert_eq!(code(&cache, "planted_blas_once", &[WRONG]), Some(0), "it has passed");
+    assert_eq!(count(), refused + 1, "one of the ranks tries it for all");
     assert_eq!(code(&cache, "planted_blas_twice", &[WRONG]), Some(2), "it has other contents");
     assert_eq!(code(&cache, "planted_blas_once", &[WRONG, "BLIS_X=1"]), Some(2), "another kernel");
     assert_eq!(code(NO_CACHE, "planted_blas_once", &[]), Some(0));

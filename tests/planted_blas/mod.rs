@@ -11,7 +11,7 @@ use crate::mpirun::shared_library;
 /// or in single precision by a `FAST_SINGLE` one. With `WRONG=FUNCTION SIDE REMAINDER` results are
 /// wrong whose side (rows, columns, depth; order, columns; from 0) is that modulo 16. A `ROUNDING`
 /// one computes products in two parts, which gives other last bits. A `MEDDLING` one changes the
-/// process when it is loaded.
+/// process when it is loaded. Each process of a trial adds a line to the file that `TRIALS` names.
 const PLANTED: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -34,7 +34,10 @@ static int has(const char *fault) {
     const char *here = getenv("OMPI_COMM_WORLD_RANK");
     return this && !strcmp(this, fault) && (!rank || (here && !strcmp(rank, here)));
 }
+static int timed_order(void);
 __attribute__((constructor)) static void begin(void) {
+    FILE *trials = getenv("TRIALS") && timed_order() ? fopen(getenv("TRIALS"), "a") : 0;
+    if (trials) fputs("a trial\n", trials), fclose(trials);
     if (has("crashes when loaded")) __builtin_trap();
     while (has("hangs when loaded")) pause();
 #ifdef MEDDLING

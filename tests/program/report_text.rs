@@ -20,7 +20,9 @@ fn write(
 ) -> (String, Counts) {
     let mut out = Vec::new();
     let notes = notes.iter().map(|note| (*note).to_string()).collect();
-    let options = TextOptions { dgemm_gflops_per_core: dgemm, notes, ..TextOptions::default() };
+    let blas = "X 1".to_owned();
+    let options =
+        TextOptions { dgemm_gflops_per_core: dgemm, blas, notes, ..TextOptions::default() };
     let mut report = TextReport::new(&mut out, spec, options);
     report.header().unwrap();
     for record in records {

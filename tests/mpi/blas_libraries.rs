@@ -105,6 +105,18 @@ fn the_default_library_is_checked_once_for_its_contents() {
     assert_eq!(code(NO_CACHE, "planted_blas_once", &[]), Some(0));
 }
 
+/// It has no subcommands under that name.
+#[test]
+fn a_copy_named_xhpl_tries_its_library() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("xhpl");
+    std::fs::copy(env!("CARGO_BIN_EXE_skt-hpl"), &copy).unwrap();
+    let mut job = mpirun(1);
+    job.args(["env", NO_CACHE]).arg(copy).args("--n 200 --nb 40 --p 1 --q 1".split(' '));
+    let ended = run(&mut job).expect(0);
+    assert!(ended.out.contains("PASSED"), "{}{}", ended.out, ended.err);
+}
+
 #[test]
 fn the_library_is_what_is_called_and_its_copy_is_the_same() {
     let library = planted("planted_blas_called", "");

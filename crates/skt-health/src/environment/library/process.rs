@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -38,6 +38,8 @@ impl TrialProcess {
     pub(super) fn start(wanted: &str, products: &Products, known: &[String]) -> io::Result<Self> {
         let Products { order, depths, is_single } = products;
         let mut command = Command::new(env::current_exe()?);
+        // A copy that is named xhpl has no subcommands.
+        command.arg0("skt-hpl");
         command.args(["blas-trial", "--order", &order.to_string()]);
         depths.iter().for_each(|depth| _ = command.args(["--depths", &depth.to_string()]));
         command.args(is_single.then_some("--single"));

@@ -120,6 +120,56 @@ fn a_job_without_time_stops_at_its_first_cut() {
     }
 }
 
+/// Products become many times slower during the tests: seconds after the limit are at most a panel
+/// and a checkpoint as slowed. A test judged too short for checkpoints keeps nothing.
+#[test]
+fn slowed_run_is_late_by_one_panel_and_one_checkpoint() {
+    const N: usize = 1500;
+    // A rank computes 10^9 operations a second, and then becomes slower.
+    let panel_seconds = |column: usize, ranks: usize, slower: f64| {
+        128.0 * ((N - column) as f64).powi(2) / ranks as f64 / 1e9 * slower
+    };
+    let kept = "and is kept in memory alone";
+    let nothing = "and nothing of it is kept, as it has no checkpoints";
+    for (name, limit_seconds, flags, says) in [
+        ("off", 4, "--p 1 --q 2 --ft self --overlap off", kept),
+        ("on", 4, "--p 1 --q 2 --ft self --overlap on", kept),
+        ("abft", 4, "--p 1 --q 1 --ft abft", kept),
+        ("none", 4, "--p 2 --q 1 --ft none", nothing),
+        // Ten times its predicted time is within the limit.
+        ("short", 15, "--p 1 --q 2", nothing),
+    ] {
+        for (slower, slow) in [(4.0, "0.25"), (40.0, "0.025")] {
+            // The test of DGEMM at the start takes some of these operations.
+            let slow = [("ALL_GFLOPS", "1"), ("AFTER_GFLOP", "1.3"), ("GFLOPS", slow)];
+            let name = format!("slowed-{name}-{slower}");
+            let job = job(2, &name, &format!("--n {N} {flags}")).slowed(&slow);
+            let ended = job.start(&["--time-limit", &format!("{limit_seconds}s")]);
+            let text = words(&ended);
+            println!("{name}: {:?}: {text}", ended.code);
+            if ended.code == Some(0) {
+                assert!(slower < 10.0, "{name} had to be stopped: {text}");
+                continue;
+            }
+            assert_eq!(ended.code, Some(75), "{text}");
+            assert!(text.contains(says), "{text}");
+            let number = |before: &str, after: &str| -> Option<f64> {
+                text.split(before).nth(1)?.split(after).next()?.parse().ok()
+            };
+            let late_seconds = number("the time ended ", " s ago").unwrap_or(0.0);
+            let (_, column) = text.split_once(" at column ").expect("a column");
+            let column: usize = column.split(',').next().and_then(|it| it.parse().ok()).unwrap();
+            let ranks = if flags.contains("abft") { 1 } else { 2 };
+            let panel = panel_seconds(column.saturating_sub(64), ranks, slower);
+            // What is not slowed: a checkpoint of 11 MB, and ranks that wait for a core.
+            assert!(
+                late_seconds <= panel + 1.0,
+                "{late_seconds} s, a panel takes {panel} s: {text}"
+            );
+        }
+    }
+}
+
 /// Slurm reports when a job ends. `launch` passes the time on to ranks that may not get it, starts
 /// the job once, and ends with 75.
 #[test]

@@ -163,8 +163,9 @@ settings! {
         legal: "auto, never, a time (90 or 90s, 10min, 24h, 3d), or @SECONDS since 1970",
         default: "auto", example: "2h",
         help: "time that the job has. A run that does not end by then is saved, also on all \
-               levels, and the job ends with exit code 75. auto: until the end of the Slurm job \
-               (SLURM_JOB_END_TIME, from Slurm 23.02 on). SIGUSR1 ends the time at once",
+               levels, if it has checkpoints, and the job ends with exit code 75. auto: until the \
+               end of the Slurm job (SLURM_JOB_END_TIME, from Slurm 23.02 on). SIGUSR1 ends the \
+               time at once",
         field: Some(|settings| &mut settings.time_limit),
     }
 }

@@ -129,7 +129,7 @@ impl JobError {
 
     /// Whether the run has stopped because its time ends.
     pub(crate) fn is_time_up(&self) -> bool {
-        matches!(self, Self::Solve(SolveError::TimeUp { .. }))
+        matches!(self, Self::Solve(SolveError::TimeUp(_)))
     }
 
     /// Whether only this rank knows of the error, so that it must end the other ranks. Refusals are

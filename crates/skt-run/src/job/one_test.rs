@@ -3,7 +3,9 @@
 use super::error::JobError;
 use super::watcher::Watcher;
 use crate::events::RunEvents as _;
-use crate::protect::{self, Done, Opened, Protected, Settings, TestContext};
+use crate::protect::{
+    self, Done, GuessedRates, Opened, Protected, Settings, TestContext, Unprotected,
+};
 use crate::ptest::{self, TestRun};
 use crate::record::TestRecord;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
@@ -146,6 +148,8 @@ pub(super) fn run_plain<C: Comm>(
     grid: &Grid<C>,
     team: &Team,
     test: &TestSpec,
+    settings: &Settings,
+    rates: GuessedRates,
     lack: Option<DoesNotFit>,
     watcher: &mut Watcher,
 ) -> Result<Option<TestRecord>, JobError> {
@@ -155,7 +159,8 @@ pub(super) fn run_plain<C: Comm>(
     let guard = Unguarded::new(ptest::matrix_memory(test, grid.myrow, grid.mycol).doubles);
     let is_lacking = collect::any(&grid.all, guard.is_err())?;
     match guard {
-        Ok(mut guard) if !is_lacking => {
+        Ok(memory) if !is_lacking => {
+            let mut guard = Unprotected::new(memory, &grid.all, test, settings, rates);
             Ok(ptest::run_any(TestRun { grid, team, spec: test }, &mut guard, false, watcher)?)
         }
         _ => Ok(ptest::skipped(grid, test, None)?),

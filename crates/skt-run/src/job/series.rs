@@ -544,7 +544,9 @@ impl<'a, 'e> Tests<'a, 'e> {
         };
         if !is_protected {
             let lack = setup.lack_of_skipped(test, self.settings);
-            let mut record = run_plain(ranks.grid(test)?, team, test, lack, &mut watcher)?;
+            let (settings, rates) = (self.settings, setup.guessed_rates(test));
+            let grid = ranks.grid(test)?;
+            let mut record = run_plain(grid, team, test, settings, rates, lack, &mut watcher)?;
             if let Some(record) = &mut record {
                 record.memory = protect::memory_split(test, self.settings, None);
                 record.progress = watcher.samples.list();

@@ -652,30 +652,45 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         Ok(Some(longest).filter(|&seconds| seconds >= 0.0))
     }
 
-    /// Whether the run should stop at the next cut, as far as this rank knows: by rank 0's clock,
-    /// or by a signal on any rank.
-    fn is_time_up(&self) -> bool {
+    /// The predicted times of the run from the present panel on, which is as slow as the last one,
+    /// or as it has shown so far.
+    fn ahead(&self) -> Ahead {
         let (step_seconds, rest_seconds) = self.test.schedule.seconds_ahead(self.next);
-        // Images are written at the next cut, one step later.
-        let save_seconds = self.test.recorder.image_seconds + step_seconds;
-        let ahead = Ahead { step_seconds, rest_seconds, save_seconds };
-        let is_over = || self.test.recorder.is_over(&ahead);
+        let step_seconds = step_seconds.max(self.step_at.elapsed().as_secs_f64());
+        let save_seconds = self.test.recorder.image_seconds;
+        Ahead { step_seconds, rest_seconds, save_seconds }
+    }
+
+    /// Whether the run should stop at this cut, as far as this rank knows: by rank 0's clock, or by
+    /// a signal on any rank.
+    fn is_time_up(&self) -> bool {
+        let is_over = || self.test.recorder.is_over(&self.ahead());
         deadline::is_asked() || self.test.checkpointer.comm().rank() == 0 && is_over()
+    }
+
+    /// Whether rank 0's clock has to be read at the next cut, where all ranks have come.
+    fn checks_time(&self) -> bool {
+        let ahead = self.ahead();
+        let is_near = || self.test.recorder.look_after(&ahead) < ahead.step_seconds;
+        deadline::is_asked() || self.test.checkpointer.comm().rank() == 0 && is_near()
     }
 
     /// Whether a start with limited time should write its first images now, to measure their time.
     fn is_time_to_learn(&self) -> bool {
-        let (step_seconds, rest_seconds) = self.test.schedule.seconds_ahead(self.next);
-        let ahead = Ahead { step_seconds, rest_seconds, save_seconds: 0.0 };
         let here_seconds = self.test.recorder.start.elapsed().as_secs_f64();
-        let is_time = || here_seconds >= self.test.recorder.look_after(&ahead, true);
+        let is_time = || here_seconds >= self.test.recorder.learn_after();
         self.test.recorder.is_limited() && !self.has_learnt && is_time()
     }
 
-    /// Keeps the cut before panel `cut`. If the time is up, also makes its images complete, where
-    /// that is possible, and returns the error that stops the run, on all ranks. Collective.
+    /// Keeps the cut before panel `cut`, if some rank wants images of it or the time is up. In that
+    /// case, also makes its images complete, where that is possible, and returns the error that
+    /// stops the run, on all ranks. Collective.
     fn keep(&mut self, cut: usize) -> Result<Option<SolveError>, CheckpointError> {
-        let stops = collect::any(self.test.checkpointer.comm(), self.is_time_up())?;
+        let mine = [self.is_time_up(), self.test.checkpointer.wants_images()];
+        let [stops, wants_images] = collect::any_of(self.test.checkpointer.comm(), mine)?;
+        if !stops && !wants_images {
+            return Ok(None);
+        }
         if stops {
             self.test.checkpointer.make_images_due();
         }
@@ -724,10 +739,7 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
             images.iter().for_each(|images| self.events.saved(images));
         }
         let next = done.div_ceil(self.test.spec.nb);
-        let (flops, took) = (self.test.schedule.flops(self.next..next), self.step_at.elapsed());
-        if flops > 0.0 && !took.is_zero() {
-            self.test.schedule.rate = flops / took.as_secs_f64();
-        }
+        self.test.schedule.measure(self.next..next, self.step_at.elapsed().as_secs_f64());
         (self.next, self.step_at) = (next, Instant::now());
         self.events.columns(done, self.test.spec.n, seconds);
         Ok(())
@@ -738,7 +750,7 @@ impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
             self.test.checkpointer.make_images_due();
             self.has_learnt = true;
         }
-        self.test.checkpointer.wants_images() || self.is_time_up()
+        self.test.checkpointer.wants_images() || self.checks_time()
     }
 
     fn keep_image(&mut self, cut: usize, phases: &Phases) -> Result<(), SolveError> {

@@ -5,6 +5,10 @@
 //! those that this start has taken; so a start with a time limit takes the first ones early. Only
 //! the wall clock of rank 0 decides. SIGUSR1 on any rank means that the time ends now.
 //!
+//! All ranks agree at a cut on whether to stop. A cut costs little, but not nothing. So there is one
+//! before each panel only when little time is left; until then the next cut is so near that the
+//! time does not end before it even if the run becomes [`SLOWDOWN`] times slower at once.
+//!
 //! ```text
 //! now             last cut               end
 //!  |--- panels ----|-- checkpoint, images --|-- spare --|
@@ -22,8 +26,9 @@ use skt_terms::checkpoint_times::SPARE;
 /// A run continues to its end if the rest is predicted to take less than the time left, divided by
 /// this.
 const DOUBT: f64 = 1.5;
-/// The share of the time up to the last cut after which a run checks its time again.
-const LOOK_AGAIN: f64 = 0.8;
+/// How many times slower a run may become at once, and still reads its clock before the time up to
+/// the last cut has passed, or at the end of the panel in which it passes.
+const SLOWDOWN: f64 = 100.0;
 /// The share of the time left after which a start takes its first checkpoint, to measure its time.
 const LEARN: f64 = 1.0 / 8.0;
 
@@ -79,26 +84,51 @@ impl Deadline {
         left < SPARE * (save_seconds + step_seconds) && DOUBT * rest_seconds > left
     }
 
-    /// Seconds after which the run checks its time again; with `learns`, after which it takes a
-    /// checkpoint.
-    pub(crate) fn look_after(&self, now_unix: f64, ahead: &Ahead, learns: bool) -> f64 {
+    /// Seconds after which the run checks its time again, if it continues at the pace so far.
+    pub(crate) fn look_after(&self, now_unix: f64, ahead: &Ahead) -> f64 {
         let left = self.seconds_left(now_unix);
-        let up_to_cut = LOOK_AGAIN * (left - SPARE * (ahead.save_seconds + ahead.step_seconds));
-        if learns { up_to_cut.min(LEARN * left) } else { up_to_cut }
+        (left - SPARE * (ahead.save_seconds + ahead.step_seconds)) / SLOWDOWN
     }
-}
 
-/// The error of a run that stops at `column` because its time ends in `left` seconds. `whole` has
-/// whether its images on each level are complete.
-pub(super) fn time_up(column: usize, levels: &Levels, whole: &[bool], left: f64) -> SolveError {
-    let names = levels.0.iter().map(LevelSettings::name);
-    let levels: Vec<_> = names.zip(whole.iter().copied()).collect();
-    let when = match left {
-        f64::INFINITY => "the time ends".to_owned(),
-        0.0.. => format!("the time ends in {left:.1} s"),
-        _ => format!("the time ended {:.1} s ago", -left),
-    };
-    SolveError::TimeUp { column, kept: format_kept(&levels), when }
+    /// Seconds after which a start takes its first checkpoint, to measure its time.
+    pub(crate) fn learn_after(&self, now_unix: f64) -> f64 {
+        LEARN * self.seconds_left(now_unix)
+    }
+
+    /// When the time ends, in words.
+    fn format_end(&self, now_unix: f64) -> String {
+        match self.seconds_left(now_unix) {
+            f64::INFINITY => "the time ends".to_owned(),
+            left @ 0.0.. => format!("the time ends in {left:.1} s"),
+            left => format!("the time ended {:.1} s ago", -left),
+        }
+    }
+
+    /// The error of a run that stops at `column` because its time ends. `whole` has whether its
+    /// images on each level are complete.
+    pub(crate) fn time_up(
+        &self,
+        now_unix: f64,
+        column: usize,
+        levels: &Levels,
+        whole: &[bool],
+    ) -> SolveError {
+        let (when, names) = (self.format_end(now_unix), levels.0.iter().map(LevelSettings::name));
+        let kept = format_kept(&names.zip(whole.iter().copied()).collect::<Vec<_>>());
+        SolveError::TimeUp(format!(
+            "{when}: the run stands at column {column}, and is kept {kept}; the same command \
+             resumes from there"
+        ))
+    }
+
+    /// The error of a test without checkpoints that stops at `column` because its time ends.
+    pub(crate) fn time_up_unsaved(&self, now_unix: f64, column: usize) -> SolveError {
+        let when = self.format_end(now_unix);
+        SolveError::TimeUp(format!(
+            "{when}: the test stops at column {column}, and nothing of it is kept, as it has no \
+             checkpoints; give the job more time"
+        ))
+    }
 }
 
 /// Describes what is kept of a run that stops because its time ends. `levels` has their names, and
@@ -138,14 +168,45 @@ mod tests {
                     break;
                 }
                 // The pace is that of the last stretch; the next one is slower.
-                let seconds = deadline.look_after(now, &ahead, false);
+                let seconds = deadline.look_after(now, &ahead);
                 now += ((seconds / step_seconds).ceil().max(1.0) * step_seconds) * slower.min(1.2);
                 looks += 1;
             }
             let whole = now + slower * save_seconds;
             assert!(whole <= 7200.0, "{step_seconds} s a step: whole at {whole}");
-            assert!(now > 7200.0 - 2.0 * (save_seconds + 3.0 * step_seconds) - 300.0, "{now}");
-            assert!(looks < 100, "{looks} looks");
+            assert!(now > 7200.0 - 2.0 * (save_seconds + 3.0 * step_seconds), "{now}");
+            assert!(looks < 1500, "{looks} looks");
+        }
+    }
+
+    /// From some moment on all takes many times longer, in a run that would end within its time or
+    /// would not.
+    #[test]
+    fn slowed_run_is_late_by_one_panel_and_one_checkpoint_at_most() {
+        let deadline = Deadline { end_unix: Some(100.0) };
+        let cases = (0..1000).flat_map(|from| [4.0, 40.0, 100.0].map(|slower| (from, slower)));
+        let cases = cases.flat_map(|case| [1000, 5000].map(|panels| (case, panels)));
+        for (((from, slower), panels), save_seconds) in
+            cases.flat_map(|case| [0.0, 0.5].map(|save| (case, save)))
+        {
+            let (from, step_seconds) = (0.1 * f64::from(from), 0.05);
+            let (mut now, mut pace, mut done) = (0.0, step_seconds, 0);
+            while done < panels {
+                let rest_seconds = f64::from(panels - done) * pace;
+                let ahead = Ahead { step_seconds: pace, rest_seconds, save_seconds };
+                if deadline.is_over(now, &ahead) {
+                    break;
+                }
+                let (begun, look) = (now, deadline.look_after(now, &ahead));
+                let steps = ((look / pace).ceil() as i32).clamp(1, panels - done);
+                for _ in 0..steps {
+                    now += if now < from { step_seconds } else { slower * step_seconds };
+                }
+                (pace, done) = ((now - begun) / f64::from(steps), done + steps);
+            }
+            let late = now + slower * save_seconds - 100.0;
+            let most = slower * (step_seconds + save_seconds);
+            assert!(late <= most + 1e-6, "{slower} times from {from} s on: {late} s late");
         }
     }
 
@@ -158,8 +219,8 @@ mod tests {
         assert!(!deadline.is_over(800.0, &ahead(1e9)), "there is time for another step");
         let unlimited = Deadline { end_unix: None };
         assert!(!unlimited.is_over(1e12, &ahead(1e9)));
-        assert_eq!(deadline.look_after(0.0, &ahead(1e9), true), 125.0);
-        assert!(unlimited.look_after(0.0, &ahead(1e9), true).is_infinite());
+        assert_eq!(deadline.learn_after(0.0), 125.0);
+        assert!(unlimited.look_after(0.0, &ahead(1e9)).is_infinite());
     }
 
     #[test]

@@ -120,9 +120,11 @@ pub struct Protected<'a, C: Comm> {
     earlier: PhaseTotals,
     /// The phases of all starts up to the last cut; the same on all ranks.
     totals: PhaseTotals,
-    /// The time of the last cut, to measure the pace.
+    /// The time of the last cut, and the stall by the checkpoint that had begun, to measure the
+    /// pace.
     cut_at: Instant,
     cut_panel: usize,
+    cut_stall_seconds: f64,
     schedule: CheckpointSchedule,
     /// The panel before which the next checkpoint is due.
     due: usize,
@@ -263,6 +265,7 @@ pub fn open<'a, C: Comm>(
         totals: PhaseTotals::default(),
         cut_at: started,
         cut_panel: 0,
+        cut_stall_seconds: 0.0,
         schedule,
         due: 0,
         has_taken: false,
@@ -501,12 +504,14 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// Measures the pace between two cuts.
     fn measure(&mut self, next: usize) {
-        let flops = self.schedule.flops(self.cut_panel..next);
-        let stall_seconds = self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds());
+        let stall_seconds = self.stall_seconds() - self.cut_stall_seconds;
         let seconds = self.cut_at.elapsed().as_secs_f64() - stall_seconds;
-        if flops > 0.0 && seconds > 0.0 {
-            self.schedule.rate = flops / seconds;
-        }
+        self.schedule.measure(self.cut_panel..next, seconds);
+    }
+
+    /// Seconds that the solver has stood still for the checkpoint that has begun.
+    fn stall_seconds(&self) -> f64 {
+        self.begun.as_ref().map_or(0.0, |begun| begun.stall.seconds())
     }
 
     /// Takes a checkpoint before panel `next`, or completes the one that has begun.
@@ -611,9 +616,10 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Whether all ranks take a checkpoint before panel `panel`, as rank 0 decides.
     fn decide(&mut self, panel: usize) -> Result<bool, CheckpointError> {
         let saved = self.saved_panel;
-        let is_due = panel > saved && panel >= self.due;
-        let is_worth_it = self.learns() || self.schedule.is_worth_it(saved, panel);
-        let takes = u8::from(is_due && is_worth_it);
+        if panel <= saved || panel < self.due {
+            return Ok(false);
+        }
+        let takes = u8::from(self.learns() || self.schedule.is_worth_it(saved, panel));
         Ok(collect::broadcast_one(self.checkpointer.comm(), takes, 0)? != 0)
     }
 
@@ -632,15 +638,17 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// Sets the panel before which the next checkpoint may be due, seen from panel `panel`. Returns
     /// the panel of the next cut: that one, or an earlier one before which to check the time.
     fn plan_next_cut(&mut self, panel: usize) -> Result<usize, CheckpointError> {
-        let due = if panel < self.due && !self.overlaps {
+        let mut due = if panel < self.due {
             // The last cut was made only to check the time.
             self.due
         } else {
             self.warn_of_interval(panel);
             self.schedule.next_due(panel)
         };
+        if self.learns() {
+            due = due.min(self.schedule.after(panel, self.recorder.learn_after()));
+        }
         let look = self.next_look(panel);
-        let due = if self.overlaps || self.learns() { due.min(look) } else { due };
         let [due, look] = collect::broadcast_one(self.checkpointer.comm(), [due, look], 0)?;
         self.due = due;
         Ok(due.min(look))
@@ -667,13 +675,10 @@ impl<'a, C: Comm> Protected<'a, C> {
         Ahead { step_seconds, rest_seconds, save_seconds }
     }
 
-    /// The panel before which to check the time again, seen from panel `next`. With overlap each
-    /// such check is at a checkpoint, so none is made only to see a signal soon.
+    /// The panel before which to check the time again, seen from panel `next`.
     fn next_look(&self, next: usize) -> usize {
         let ahead = self.ahead(self.schedule.seconds_ahead(next));
-        let seconds = self.recorder.look_after(&ahead, self.learns());
-        let for_signals = TUNING.look_for_signals_seconds as f64;
-        let seconds = if self.overlaps { seconds } else { seconds.min(for_signals) };
+        let seconds = self.recorder.look_after(&ahead).min(TUNING.look_for_signals_seconds as f64);
         self.schedule.after(next, seconds)
     }
 
@@ -758,12 +763,16 @@ impl<'a, C: Comm> Protected<'a, C> {
         };
         self.note_images();
         (self.cut_panel, self.cut_at) = (next, Instant::now());
+        self.cut_stall_seconds = self.stall_seconds();
         Ok(to)
     }
 
     /// With overlap, a checkpoint begins as soon as the next one is scheduled, and is encoded
     /// during all updates until then.
     fn cut_ahead(&mut self, next: usize) -> Result<usize, CheckpointError> {
+        if self.begun.is_some() && next < self.due {
+            return self.plan_next_cut(next);
+        }
         if self.begun.is_some() {
             if self.learns() {
                 self.checkpointer.make_images_due();
@@ -805,6 +814,10 @@ pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
 unsafe impl<C: Comm> Background for Protected<'_, C> {
     fn is_active(&self) -> bool {
         self.begun.is_some()
+    }
+
+    fn end(&self) -> usize {
+        if self.begun.is_some() { self.due } else { 0 }
     }
 
     fn progress(&mut self, done: Final) -> Result<Remaining, SolveError> {

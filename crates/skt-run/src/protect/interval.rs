@@ -97,6 +97,14 @@ impl CheckpointSchedule {
         self.n.div_ceil(self.nb)
     }
 
+    /// Notes that the panels in `range` took these seconds.
+    pub(crate) fn measure(&mut self, range: Range<usize>, seconds: f64) {
+        let flops = self.flops(range);
+        if flops > 0.0 && seconds > 0.0 {
+            self.rate = flops / seconds;
+        }
+    }
+
     /// Operations of the panels in `range`.
     pub(crate) fn flops(&self, range: Range<usize>) -> f64 {
         range.map(|k| panel_flops(k, self.n, self.nb)).sum()

@@ -21,6 +21,7 @@ pub mod result;
 mod segments;
 mod split;
 mod times;
+mod unprotected;
 mod wrong;
 
 use skt_checkpoint::checkpoint::parameters::{FORMAT, FORMAT_NAME};
@@ -48,6 +49,7 @@ pub(crate) use split::{form_groups, format_memory, test_header_layout};
 pub use split::{
     header_layout, memory_split, process_rows, segment_bytes, segment_layout, smallest_group,
 };
+pub use unprotected::Unprotected;
 pub use wrong::Wrong;
 
 /// The names and numbers of the formats of checkpoints, as a refusal to read another format prints

@@ -8,7 +8,7 @@ use skt_terms::phases::Interruptions;
 
 use super::chosen::Chosen;
 use super::clock::{Clock, ClockReading, Origin};
-use super::deadline::{self, Ahead, Deadline};
+use super::deadline::{Ahead, Deadline};
 use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
 use super::segments::NodeCheckpointer;
@@ -207,8 +207,13 @@ impl Recorder {
     }
 
     /// Seconds after which to check the time again: see [`Deadline::look_after`].
-    pub(crate) fn look_after(&self, ahead: &Ahead, learns: bool) -> f64 {
-        self.deadline.look_after(self.now_unix(), ahead, learns)
+    pub(crate) fn look_after(&self, ahead: &Ahead) -> f64 {
+        self.deadline.look_after(self.now_unix(), ahead)
+    }
+
+    /// Seconds after which to take the first checkpoint: see [`Deadline::learn_after`].
+    pub(crate) fn learn_after(&self) -> f64 {
+        self.deadline.learn_after(self.now_unix())
     }
 
     /// Waits until the images of all levels are complete. Returns the error that stops the run
@@ -220,8 +225,7 @@ impl Recorder {
         column: usize,
     ) -> Result<SolveError, CheckpointError> {
         let whole = checkpointer.finish_images()?;
-        let left = self.deadline.seconds_left(self.now_unix());
-        Ok(deadline::time_up(column, &settings.levels, &whole, left))
+        Ok(self.deadline.time_up(self.now_unix(), column, &settings.levels, &whole))
     }
 
     /// The facts that every protection reports; all others are as without checkpoints.

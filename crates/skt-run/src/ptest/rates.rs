@@ -180,7 +180,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         rates: Option<&Rates>,
     ) -> Result<Option<SlowReport>, CommError> {
         match (watch, result) {
-            (Some(watch), Ok(_) | Err(SolveError::Pivot { .. } | SolveError::TimeUp { .. })) => {
+            (Some(watch), Ok(_) | Err(SolveError::Pivot { .. } | SolveError::TimeUp(_))) => {
                 watch.finish(rates)
             }
             // The job ends with any other error, and takes no further message.

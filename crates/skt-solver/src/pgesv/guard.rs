@@ -36,6 +36,11 @@ pub unsafe trait Background {
     /// Whether any work is in progress.
     fn is_active(&self) -> bool;
 
+    /// The panel before which the work is to be complete, if that is after the next cut.
+    fn end(&self) -> usize {
+        0
+    }
+
     /// Does a small part of the work, on the part of the matrix that is `done`. Never waits.
     ///
     /// # Errors
@@ -98,7 +103,7 @@ pub trait Guard<T = f64> {
     fn seconds(&self) -> f64;
 }
 
-/// A guard without checkpoints: plain memory, one cut at the end.
+/// A guard without checkpoints or a limit of time: plain memory, one cut at the end.
 pub struct Unguarded {
     memory: PageBuf,
     background: Nothing,

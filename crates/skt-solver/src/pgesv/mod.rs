@@ -145,19 +145,10 @@ pub enum SolveError {
     /// memory.
     #[error("{0}")]
     Wrong(Box<WrongNumbers>),
-    /// The time of the job ends, and the state of the run is saved. All ranks return this error.
-    #[error(
-        "{when}: the run stands at column {column}, and is kept {kept}; the same command resumes \
-         from there"
-    )]
-    TimeUp {
-        /// Eliminated columns.
-        column: usize,
-        /// Where the state is kept.
-        kept: String,
-        /// How much time is left, in words.
-        when: String,
-    },
+    /// The time of the job ends: how far the run has come, and what of it is kept. All ranks return
+    /// this error.
+    #[error("{0}")]
+    TimeUp(String),
     /// No memory for the work space.
     #[error("no memory for {what}: {why}")]
     Memory {
@@ -404,7 +395,8 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
 
     /// Factors panels `range`, from one cut to another. The look-ahead continues across cuts. Calls
     /// [`SolverEvents::columns`] after each panel, and passes `background` the part of the matrix
-    /// that will not change before the end of `range`. The calls down to DGEMM:
+    /// that will not change before the end of `range`, or of its work if that is later. The calls
+    /// down to DGEMM:
     ///
     /// ```text
     /// BackgroundWork::run_overlapped_with, Workspace::apply, Product::compute_overlapped_with
@@ -423,7 +415,8 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
     ) -> Result<(), SolveError> {
         let (local, work, end) = (&self.local, &mut *self.work, range.end);
         let depth = local.params.depth;
-        let background = &mut local.background_work(background, end);
+        let end_of_work = end.max(background.end());
+        let background = &mut local.background_work(background, end_of_work);
         work.look_ahead.begin(local, range.start, background, &mut work.phases)?;
         for k in range {
             // P, L1, L2: panel k leaves the look-ahead, and panel k + DEPTH joins it.

@@ -119,7 +119,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
                 self.relay.wait_all()?;
                 self.report_noticed(column / self.local.params.nb)?;
             }
-            Err(SolveError::TimeUp { .. } | SolveError::Wrong(_)) => self.relay.wait_all()?,
+            Err(SolveError::TimeUp(_) | SolveError::Wrong(_)) => self.relay.wait_all()?,
             Ok(()) | Err(_) => {}
         }
         factored

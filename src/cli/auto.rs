@@ -24,15 +24,17 @@ use skt_terms::shown::shell_quoted;
 use skt_terms::units::{counted, parse_seconds, span};
 
 use super::convert::text;
-use super::flags::{self, Names};
+use super::flags::{self, Flags, Names};
 use super::init::{self, Fitted, InitArgs};
 use super::losses::KeptJob;
 use super::pace::{Pace, operations};
 use super::progress::ProgressArgs;
+use super::protect::ProtectArgs;
 use super::run::{self, RunArgs};
 use super::{blas, machine, tune};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm as _, collect};
 use skt_config::value::Value;
@@ -74,6 +76,10 @@ pub(crate) struct AutoArgs {
     /// as long as it takes with --memory]
     #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
     pub time: Option<f64>,
+    /// Time after which the job ends, finished or not, as for a run [default: until the end of the
+    /// Slurm job]
+    #[arg(long, value_name = "TIME", default_value = "auto", hide_default_value = true)]
+    pub time_limit: TimeLimit,
     /// Part of the available memory that the matrix and its work space may take [default: 0.8]
     #[arg(long, value_name = "0..1")]
     pub memory: Option<f64>,
@@ -189,7 +195,8 @@ pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
     let blas = blas::choose_by_flag(Some(&args.blas));
     let exit = run::start_mpi().and_then(|world| {
         let comm = world.comm()?;
-        let mine = Auto { world: &world, comm: &comm, args, blas, began }.run()?;
+        let time_limit = collect::broadcast_json(&comm, &args.time_limit.settled(), 0)?;
+        let mine = Auto { world: &world, comm: &comm, args, blas, began, time_limit }.run()?;
         // What only rank 0 was refused, only it knows.
         let exit = Exit::from_code(collect::broadcast_one(&comm, mine.code(), 0)?);
         heartbeat::done(exit);
@@ -205,6 +212,8 @@ struct Auto<'a> {
     args: &'a AutoArgs,
     blas: ChosenBlas,
     began: Instant,
+    /// The end of the job's time by rank 0's clock.
+    time_limit: TimeLimit,
 }
 
 impl Auto<'_> {
@@ -230,8 +239,11 @@ impl Auto<'_> {
         let costs = || Costs::by(&tuned, &short, &longer);
         let chosen = self.on_rank0(|| self.choose(&tuned, &shares, &costs()))?;
         let Some(config) = chosen else { return Ok(Exit::BadInput) };
+        let time_limit = vec![Value::flag(self.time_limit.to_string())];
+        let settings = Flags([(Setting::TimeLimit, time_limit)].into());
         let run = RunArgs {
             config: Some(config),
+            protect: ProtectArgs { settings, ..ProtectArgs::default() },
             out: self.args.out.clone(),
             json: self.args.json.clone(),
             progress: self.args.progress,
@@ -296,7 +308,7 @@ impl Auto<'_> {
         let parameters = Parameter::all_of(&base.tests()[0]).collect();
         let budget_seconds = self.args.tuning_seconds();
         let task = TuningTask { base: base.clone(), parameters, n: None, budget_seconds };
-        let settings = trial_settings(base);
+        let settings = self.trial_settings(base);
         // The output ends here, so that no line of progress is in the way of an error.
         let tuned = skt_run::tune::tune(
             self.comm,
@@ -322,7 +334,6 @@ impl Auto<'_> {
                 }
                 None
             }
-            Err(error @ TuneError::Job(_)) => return tune::give_up(self.comm, error).map(Err),
             Err(error) => {
                 exit = tune::give_up(self.comm, error)?;
                 None
@@ -340,7 +351,7 @@ impl Auto<'_> {
     fn measure(&self, spec: &RunSpec) -> Result<Result<Measured, Exit>, JobError> {
         let began = Instant::now();
         let mut last = LastTest::default();
-        let ran = job::run(self.comm, spec, &trial_settings(spec), &self.options(), &mut last);
+        let ran = job::run(self.comm, spec, &self.trial_settings(spec), &self.options(), &mut last);
         match ran {
             Ok(done) if done.exit == Exit::Passed => {}
             Ok(done) => {
@@ -362,6 +373,18 @@ impl Auto<'_> {
         Ok(Ok(Measured { n: spec.n[0], seconds, timed_seconds }))
     }
 
+    /// The protection of tuning and of short runs: none, or the checksums of the grid. Their
+    /// segments have a name of their own, so that those of a run stay as they are.
+    fn trial_settings(&self, spec: &RunSpec) -> Settings {
+        let method = if spec.checksums > 0 { Method::Abft } else { Method::None };
+        let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
+        if spec.checksums > 0 {
+            draft.insert(Setting::Parities, Value::number(spec.checksums));
+        }
+        let settings = Settings::read(&draft, spec).expect("the grid was made for this protection");
+        tune::apart("auto", Settings { time_limit: self.time_limit, ..settings })
+    }
+
     /// The order of the longer of the short runs, on all ranks.
     fn longer(
         &self,
@@ -372,7 +395,7 @@ impl Auto<'_> {
         let all_seconds = self.args.seconds().unwrap_or(MAX_TUNING_SECONDS / TUNING_PART);
         let over = SHORT_RUN_PART * all_seconds / short.timed_seconds.max(1e-3);
         let n = (short.n as f64 * over.cbrt()) as usize;
-        let memory_n = self.memory_n(tuned, shares, &trial_settings(tuned));
+        let memory_n = self.memory_n(tuned, shares, &self.trial_settings(tuned));
         Ok(collect::broadcast_json(self.comm, &n.min(memory_n).max(short.n), 0)?)
     }
 
@@ -458,18 +481,6 @@ impl Auto<'_> {
         let title = ["HPLinpack benchmark input file".into(), format!("skt-hpl auto: {ranks}")];
         Ok(Fitted { spec: RunSpec { n: vec![n], title, ..tuned.clone() }, protection, memory_n })
     }
-}
-
-/// The protection of tuning and of short runs: none, or the checksums of the grid. Their segments
-/// have a name of their own, so that those of a run stay as they are.
-fn trial_settings(spec: &RunSpec) -> Settings {
-    let method = if spec.checksums > 0 { Method::Abft } else { Method::None };
-    let mut draft = CheckpointDraft::from([(Setting::Method, Value::text(method.to_string()))]);
-    if spec.checksums > 0 {
-        draft.insert(Setting::Parities, Value::number(spec.checksums));
-    }
-    let settings = Settings::read(&draft, spec).expect("the grid was made for this protection");
-    tune::apart("auto", settings)
 }
 
 /// Prints what was chosen, and why, a line for each parameter.

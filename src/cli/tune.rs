@@ -172,11 +172,12 @@ pub(super) fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError
             Err(comm.abort(&error.to_string(), code).into())
         }
         error => {
+            let exit = error.exit();
             if comm.rank() == 0 {
-                messages::print(format_args!("error: {error}"));
+                let label = if exit == Exit::Interrupted { "" } else { "error: " };
+                messages::print(format_args!("{label}{error}"));
             }
-            let is_wrong = matches!(error, TuneError::Wrong { .. });
-            Ok(if is_wrong { Exit::ResidualFailed } else { Exit::BadInput })
+            Ok(exit)
         }
     }
 }
@@ -333,6 +334,7 @@ pub(super) fn apart(prefix: &str, settings: Settings) -> Settings {
         resume: Resume::Never,
         on_loss: OnLoss::Restart,
         levels: Default::default(),
+        time_limit: settings.time_limit.settled(),
         run_id: format!("{prefix}-{:016x}", checksum(settings.run_id.as_bytes())),
         ..settings
     }

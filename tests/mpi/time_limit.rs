@@ -3,8 +3,9 @@
 
 use std::path::Path;
 
+use crate::large_machine;
 use crate::mpi_job::{Ended, Job, When, rank_of};
-use crate::mpirun::{WAITS, mpi_program, shared_library};
+use crate::mpirun::{WAITS, mpi_program, mpirun, shared_library};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
@@ -167,6 +168,29 @@ fn slowed_run_is_late_by_one_panel_and_one_checkpoint() {
                 "{late_seconds} s, a panel takes {panel} s: {text}"
             );
         }
+    }
+}
+
+/// The limit holds in trials, too.
+#[test]
+fn tune_and_auto_end_with_the_time_of_the_job() {
+    let folder = TempDir::new().expect("a folder");
+    let slow = [("ALL_GFLOPS", "1"), ("AFTER_GFLOP", "1.3"), ("GFLOPS", "0.1")];
+    let tune = "--budget 20s --n 1000 --p 1 --q 2 --nb 64 --ft none --progress off";
+    for (subcommand, flags) in [("tune", tune), ("auto", "--time 30s --force --progress off")] {
+        let mut command = mpirun(2);
+        let planted = large_machine::slow(&mut command, &slow);
+        let done = command
+            .args(["--bind-to", "none", PROGRAM, subcommand, "--time-limit", "5s"])
+            .args(flags.split(' '))
+            .current_dir(folder.path())
+            .output()
+            .expect("mpirun, of Open MPI");
+        planted.assert();
+        let text = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
+        println!("{subcommand}: {text}");
+        assert_eq!(done.status.code(), Some(75), "{text}");
+        assert!(text.contains("nothing of it is kept"), "{text}");
     }
 }
 

@@ -148,7 +148,7 @@ impl JobError {
     }
 
     /// The exit code of a job whose ranks all return this error.
-    pub(super) fn exit(&self) -> Exit {
+    pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::Ended(exit) => *exit,
             Self::Checkpoint(CheckpointError::Refused(Refusal::CannotContinue { .. }))

@@ -12,6 +12,8 @@ pub mod table;
 
 use std::time::Instant;
 
+use skt_terms::exit::Exit;
+
 use bench::OnRanks;
 use disturbed::Disturbed;
 use parameter::{Parameter, with_values};
@@ -120,6 +122,17 @@ pub enum TuneError {
         /// The smallest sufficient budget, in seconds.
         seconds_min: f64,
     },
+}
+
+impl TuneError {
+    /// The exit code of a job whose ranks all know of this error.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Job(error) => error.exit(),
+            Self::Wrong { .. } => Exit::ResidualFailed,
+            Self::NoTime | Self::TooLong { .. } => Exit::BadInput,
+        }
+    }
 }
 
 /// The smallest order of a trial.

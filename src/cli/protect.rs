@@ -28,8 +28,9 @@ impl Flag for Setting {
         match self {
             Self::Every | Self::Mtbf => arg.allow_hyphen_values(true),
             Self::Level => arg.action(ArgAction::Append),
-            // A supervisor appends the time that is left to the user's flags.
-            Self::TimeLimit => arg.overrides_with(self.info().key),
+            // A supervisor appends the time that is left, and how a later start resumes, to the
+            // user's flags.
+            Self::TimeLimit | Self::Resume => arg.overrides_with(self.info().key),
             _ => arg,
         }
     }

@@ -72,7 +72,7 @@ impl Options {
             return Err(bad("option codec: more than one parity needs reed-solomon"));
         }
         let encoder = all.one_of("encoder", Encoder::Auto, Encoder::named, &Encoder::NAMES)?;
-        let resume = all.one_of("resume", Resume::Auto, Resume::named, &Resume::NAMES)?;
+        let resume = all.plain("resume", Resume::Auto, resume)?;
         let store = all.plain("store", StoreKind::SysV { huge_pages: false }, store)?;
         // A file of failure domains may name other hosts on each of them.
         let domains = all.read(
@@ -248,6 +248,11 @@ fn levels(text: &str) -> Parsed<Levels> {
     let legal = "legal: local:FOLDER or global:FOLDER, each followed by every=TIME or TIME!, \
                  mtbf=TIME, keep=N, when-busy=wait or skip, max-rate=200MB/s, with commas between all";
     text.parse().map_err(|why| format!("{why}. {legal}"))
+}
+
+fn resume(text: &str) -> Parsed<Resume> {
+    let legal = "legal: auto, never, require, or the number of a checkpoint";
+    text.parse().map_err(|()| legal.to_owned())
 }
 
 fn time_limit(text: &str) -> Parsed<TimeLimit> {

@@ -14,7 +14,6 @@ use super::field::Field;
 use super::protection::Settings;
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
-use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
@@ -55,9 +54,12 @@ settings! {
         field: Some(|settings| &mut settings.mtbf_seconds),
     }
     Resume {
-        key: "resume", metavar: "HOW", choices: Resume::CHOICES, default: "auto", example: "require",
+        key: "resume", metavar: "HOW",
+        legal: "auto, never, require, or by flag the number of a checkpoint", default: "auto",
+        example: "require",
         help: "what a start does with the data of an earlier one. auto: continues from it, if \
-               there is any; never: starts from the beginning; require: fails without it",
+               there is any; never: starts from the beginning; require: fails without it; the \
+               number of a checkpoint, as `skt-hpl store list` prints it: goes back to that one",
         field: Some(|settings| &mut settings.resume),
     }
     RunId {

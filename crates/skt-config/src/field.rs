@@ -38,9 +38,9 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
     text.parse().ok()
 }
 
-read_by!(parsed => usize, bool, PathBuf, Every, CheckEvery, TimeLimit);
+read_by!(parsed => usize, bool, PathBuf, Every, CheckEvery, Resume, TimeLimit);
 read_by!(|text| parsed(text).map(Some) => Option<usize>, Option<String>, Option<PathBuf>);
-read_by!(Self::named => Method, Resume, Region, CodecKind, Encoder, Overlap, OnLoss);
+read_by!(Self::named => Method, Region, CodecKind, Encoder, Overlap, OnLoss);
 // Times are in seconds.
 read_by!(|text| parse_seconds(text).ok() => f64);
 

@@ -1,6 +1,8 @@
 //! The settings of an application's checkpoints.
 
+use std::fmt;
 use std::io;
+use std::str::FromStr;
 
 use super::alike::Setting;
 use super::encode::Encoder;
@@ -12,7 +14,6 @@ use skt_host::clock::now_unix;
 use skt_store::codec::CodecKind;
 use skt_store::layout::{BANDS, CELL_BYTES, RegionShape};
 use skt_store::segments::{Process, RunSegments};
-use skt_terms::named;
 
 /// What to do with the segments and images that are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,9 +25,33 @@ pub enum Resume {
     Never,
     /// Resume from what is found, or fail.
     Require,
+    /// Resume from the checkpoint of this number (its epoch), or fail.
+    At(u64),
 }
 
-named!(Resume { Auto: "auto", Never: "never", Require: "require" });
+impl FromStr for Resume {
+    type Err = ();
+
+    fn from_str(text: &str) -> std::result::Result<Self, ()> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "never" => Ok(Self::Never),
+            "require" => Ok(Self::Require),
+            number => number.parse().ok().filter(|&epoch| epoch > 0).map(Self::At).ok_or(()),
+        }
+    }
+}
+
+impl fmt::Display for Resume {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Never => f.write_str("never"),
+            Self::Require => f.write_str("require"),
+            Self::At(epoch) => write!(f, "{epoch}"),
+        }
+    }
+}
 
 /// The settings of checkpoints. All but `host`, `domain`, `node`, `rank_in_run`, `clock` and
 /// `nonce` must be the same on all ranks.

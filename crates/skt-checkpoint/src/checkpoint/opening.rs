@@ -16,9 +16,10 @@ use super::config::Config;
 use super::error::{CheckpointError, Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::level::failed::remove_images;
+use super::level::failed::{level_error, remove_images};
+use super::level::format::encode_choice;
 use super::level::probe::{ImageQuery, Seen};
-use super::level::{FileId, Level, Rotten};
+use super::level::{FileId, IMAGE_PAGE_BYTES, Level, Reach, Rotten, Slot, SpacedRanks};
 use super::memory::Memory;
 use super::methods::Method;
 use super::parameters::{Parameters, differences, parameters_fingerprint};
@@ -40,6 +41,8 @@ pub(super) struct Opening<M: Memory> {
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
     pub lock: Option<M::Lock>,
+    /// The number of this process on its node.
+    index: usize,
     pub fingerprint: u64,
     /// The parameters of the fingerprint, for people to read.
     pub parameters: Parameters,
@@ -77,6 +80,7 @@ impl<M: Memory> Opening<M> {
             header,
             hook,
             lock,
+            index: 0,
             fingerprint,
             parameters,
             segments,
@@ -88,6 +92,7 @@ impl<M: Memory> Opening<M> {
         };
         let mut wait = Announced::begin("all ranks to open the run");
         let index = number_on_node(comm, &config.node)?;
+        this.index = index;
         wait.update("all ranks to take hold of the run and to find its segments and images");
         let is_lasting = config.method != Method::None;
         let held = if is_lasting && this.lock.is_none() { this.hold(index)? } else { None };
@@ -164,6 +169,34 @@ impl<M: Memory> Opening<M> {
             remove_images(level, &files, &before)?;
         }
         Ok(())
+    }
+
+    /// Notes on all levels which checkpoint this start has to resume from, before anything is
+    /// removed: later starts pass over newer ones, until this one or a later one has some.
+    /// Collective.
+    pub(crate) fn note_choice<C: Comm>(&self, comm: &C, plan: &OpeningPlan) -> Result<()> {
+        let note = plan.note.as_deref().and_then(|note| Some((note.name, note.chosen?)));
+        let Some((name, chosen)) = note else { return Ok(()) };
+        let rank = plan.ranks[comm.rank()];
+        let slot = Slot { rank, ranks: SpacedRanks::alone(rank), bytes: IMAGE_PAGE_BYTES as u64 };
+        for (level, given_up) in self.levels.iter().zip(&plan.given_up) {
+            let writes = match level.reach {
+                Reach::Local => self.index == 0,
+                Reach::Global => comm.rank() == 0,
+            };
+            if !writes || given_up.is_some() {
+                continue;
+            }
+            let write = || {
+                let mut file = level.disk.create(name, &slot)?;
+                level.disk.sync_names()?;
+                file.write_at(0, &encode_choice(chosen))?;
+                file.sync()
+            };
+            write().map_err(level_error("noting the chosen checkpoint", level))?;
+        }
+        // No process removes anything before all notes are safe.
+        Ok(comm.barrier()?)
     }
 
     /// Takes hold of the run on this node, as its process number `index`. Returns the reason if

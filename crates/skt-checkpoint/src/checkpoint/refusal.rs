@@ -78,6 +78,13 @@ pub enum Refusal {
         /// How many images of the run were found, of no whole checkpoint.
         images: usize,
     },
+    /// The checkpoint that a user has chosen cannot be resumed from.
+    NotChoosable {
+        number: u64,
+        why: String,
+        /// The numbers of those that can.
+        found: Vec<u64>,
+    },
     /// Processes were started with different settings.
     Disagree(Difference),
     /// Segments of this run were made with other settings.
@@ -165,6 +172,23 @@ impl Refusal {
                 surface.resume("require"),
                 without(*bare, *images, surface)
             ),
+            Self::NotChoosable { number, why, found } => {
+                let why = if why.is_empty() { String::new() } else { format!(" ({why})") };
+                let found: Vec<String> = found.iter().map(u64::to_string).collect();
+                let found = match &found[..] {
+                    [] => "none can".to_owned(),
+                    numbers => {
+                        format!(
+                            "those that can: {}; name one ({})",
+                            numbers.join(", "),
+                            surface.resume("NUMBER")
+                        )
+                    }
+                };
+                format!(
+                    "checkpoint {number} cannot be resumed: it is not whole on enough ranks{why}; {found}"
+                )
+            }
             Self::Disagree(Difference { process, name, here, there }) => format!(
                 "rank {process} has {name} {here}, rank 0 has {there}: start all ranks with the same"
             ),

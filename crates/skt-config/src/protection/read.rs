@@ -9,7 +9,7 @@ use super::Settings;
 use crate::checkpoint::SETTINGS;
 use crate::validate::parse_whole;
 use crate::value::{Form, Range, Written};
-use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec};
+use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec, ValueSource};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::WhenBusy;
@@ -47,6 +47,7 @@ impl Settings {
             }
         }
         from.legal(Setting::Domains, |text| !text.is_empty())?;
+        from.refuse_numbers(&settings)?;
         from.refuse_losses(&settings)?;
         if settings.method == Method::Abft {
             from.refuse_checkpoints()?;
@@ -174,6 +175,17 @@ impl Reader<'_> {
                 .at(&value.place)
                 .error("has no meaning with --ft abft, which takes no checkpoints; leave it out")),
             None => Ok(()),
+        }
+    }
+
+    /// Refuses the number of a checkpoint in a file, by which each start would go back to it.
+    fn refuse_numbers(&self, settings: &Settings) -> Result<(), ConfigError> {
+        let place = self.0.get(&Setting::Resume).map(|value| &value.place);
+        match (settings.resume, place) {
+            (Resume::At(_), Some(place)) if *place != ValueSource::Flag => Err(Setting::Resume
+                .at(place)
+                .error("each start would go back to this checkpoint: give it to one, by --resume")),
+            _ => Ok(()),
         }
     }
 

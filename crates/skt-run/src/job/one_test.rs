@@ -87,7 +87,7 @@ fn warn_of_levels<C: Comm>(
 /// The lines about a start that resumes from the images of a level.
 fn image_lines(load: &Load, level: &str, epoch: u64) -> [String; 2] {
     [
-        format!("memory is not enough to continue: {}", load.why),
+        format!("memory is not used: {}", load.why),
         format!("taking the images of checkpoint {epoch} from {level}"),
     ]
 }

@@ -61,14 +61,17 @@ pub(crate) fn outlooks<C: Comm>(
     Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
 }
 
-/// Refuses `--resume require` for a job without protection, which can have left nothing.
+/// Refuses a job without protection, which can have left nothing, that is to resume.
 pub(crate) fn nothing_to_resume(spec: &RunSpec, settings: &Settings) -> Option<String> {
     let tests = spec.tests();
     let is_protected = |test: &TestSpec| settings.method_for(test.ranks()) != Method::None;
-    (settings.resume == Resume::Require && !tests.iter().any(is_protected)).then(|| {
-        "--resume require: no test of this job is protected, so there is nothing to resume; leave \
-         it out, or protect the job (--ft)"
-            .to_owned()
+    let resume = settings.resume;
+    let must_resume = matches!(resume, Resume::Require | Resume::At(_));
+    (must_resume && !tests.iter().any(is_protected)).then(|| {
+        format!(
+            "--resume {resume}: no test of this job is protected, so there is nothing to resume; \
+             leave it out, or protect the job (--ft)"
+        )
     })
 }
 

@@ -195,6 +195,8 @@ impl<'a, 'e> Tests<'a, 'e> {
                 let is_later = index > first || self.done() > 0;
                 let resume = match self.settings.resume {
                     Resume::Require if is_later => Resume::Auto,
+                    // It holds for one test, and for one attempt of the job.
+                    Resume::At(_) if index > first || self.lost_at.is_some() => Resume::Auto,
                     resume => resume,
                 };
                 let nothing_hidden = index > first && nothing_later;
@@ -454,7 +456,7 @@ impl<'a, 'e> Tests<'a, 'e> {
             None => false,
             Some(Outlook::TooShort) => {
                 let has_data = self.found == Some(index) || self.with_images.contains(&index);
-                resume == Resume::Require || has_data
+                matches!(resume, Resume::Require | Resume::At(_)) || has_data
             }
             Some(Outlook::Due | Outlook::NoneDue) => true,
         }

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
-use skt_checkpoint::checkpoint::level::{Reach, WhenBusy};
+use skt_checkpoint::checkpoint::level::{Generation, Reach, WhenBusy};
 use skt_checkpoint::checkpoint::methods::Method;
 
 use crate::cluster::Setup;
@@ -1055,4 +1055,132 @@ fn damage_is_repaired_or_an_older_image_is_used() {
     println!("{count:?}");
     assert!(!count.0.contains_key("refused as damaged"), "an older image was there");
     assert!(!count.0.contains_key("from the beginning"), "nothing was lost beyond the parities");
+}
+
+/// A start that goes back to an older checkpoint, by its number, is killed at each of its steps,
+/// and all memory, some or none is lost with it. Until that start has complete images the newer
+/// ones stay; the next start resumes from the chosen one or, before that choice is noted, from the
+/// newest one as if nothing had been chosen.
+#[test]
+fn older_checkpoint_is_chosen_and_never_lost_nor_mixed() {
+    let mut counts = std::collections::BTreeMap::<String, usize>::new();
+    let cases = [
+        (Setup::small(3, 1), Reach::Local, 2),
+        (Setup::small(3, 1), Reach::Global, 3),
+        (Setup { method: Method::Double, ..Setup::small(2, 1) }, Reach::Local, 2),
+        (abft(3, 1), Reach::Local, 2),
+    ];
+    for (setup, reach, keep) in cases {
+        let n = setup.ranks;
+        let mut world = World::new(&setup, &[level(reach, keep)]);
+        world.start(&How { stops: true, ..How::none(1, 5) });
+        let newest = world.promise().expect("images");
+        assert_eq!(newest.epoch, 5);
+        let (chosen, until) = (4, 6);
+        let back = |seed| How { resume: Resume::At(chosen), ..How::none(seed, until) };
+        // Undisturbed, from memory that is newer, and from images alone.
+        for lost in [0, n] {
+            let mut world = world.clone();
+            world.power_off(0..lost, Cut::All);
+            let came = check_came(&world.start(&back(2)));
+            let Came::Resumed(state, Some((0, generation))) = &came else { panic!("{came:?}") };
+            assert_eq!((state.len(), generation.epoch, generation.start), (4, 4, newest.start));
+            let (mut again, mut gone) = (world.clone(), world);
+            let own = check_came(&again.start(&How::none(3, 7)));
+            assert!(matches!(&own, Came::Resumed(state, None) if state[..5] == [1, 1, 1, 1, 2]));
+            gone.power_off(0..n, Cut::All);
+            let came = check_came(&gone.start(&How::none(3, 7)));
+            let Came::Resumed(state, Some((0, generation))) = &came else { panic!("{came:?}") };
+            // Its own images, where they were sealed in time, or the chosen ones.
+            assert_eq!(state[..4], [1; 4]);
+            assert!(generation.epoch == 4 || state[4] == 2, "{came:?}");
+        }
+        let steps = if is_soak() { 1 } else { 7 };
+        for step in (1..).step_by(steps) {
+            let mut dead = world.clone();
+            let killed = How {
+                kills: How::killed(step, until, step, step as usize % n).kills,
+                ..back(step)
+            };
+            let ran = dead.start(&killed);
+            let rank = step as usize % n;
+            for lost in [0..0, rank..rank + 1, 0..n] {
+                let mut dead = dead.clone();
+                let is_gone = lost.len() == n;
+                dead.power_off(lost, CUTS[step as usize % CUTS.len()]);
+                let noted = dead.noted();
+                let promise = dead.promise().expect("images");
+                let stays = |promise: Generation| promise == newest || promise.start > newest.start;
+                assert!(stays(promise), "{promise:?}");
+                // The next start, undisturbed or killed in its turn.
+                for then in [None, Some(3 + step % 40)] {
+                    let mut next = dead.clone();
+                    if let Some(then) = then {
+                        next.start(&How::killed(step + 1, until + 1, then, (rank + 1) % n));
+                        next.power_off(0..n, CUTS[then as usize % CUTS.len()]);
+                    }
+                    let promise = next.promise().expect("images");
+                    assert!(stays(promise), "{promise:?}");
+                    let came = check_came(&next.start(&How::none(step + 2, until + 1)));
+                    let Came::Resumed(state, from) = &came else { panic!("step {step}: {came:?}") };
+                    let is_of_newest = state.len() >= 5 && state[..5] == [1; 5];
+                    assert!(is_of_newest || state[..4] == [1; 4], "{state:?}");
+                    assert!(!(is_of_newest && noted), "step {step}: {came:?}");
+                    assert!(noted || is_of_newest || state.len() < 5, "{came:?}");
+                    assert!(!is_gone || from.is_some() || then.is_some(), "{came:?}");
+                    let name = format!(
+                        "{} {}",
+                        if noted { "noted" } else { "before" },
+                        match (is_of_newest, from) {
+                            (true, None) => "newest from memory",
+                            (true, Some(_)) => "newest from images",
+                            (false, None) => "chosen from memory",
+                            (false, Some(_)) => "chosen from images",
+                        }
+                    );
+                    *counts.entry(name).or_default() += 1;
+                }
+            }
+            if ran.killed == 0 {
+                break;
+            }
+        }
+    }
+    println!("{counts:?}");
+}
+
+/// What all processes of an undisturbed start came to.
+fn check_came(ran: &crate::levels::Ran) -> Came {
+    check_kept(ran, None, false)
+}
+
+/// A checkpoint that cannot be chosen is refused by its number, with those that can; nothing has
+/// changed.
+#[test]
+fn checkpoint_that_is_not_whole_is_refused_with_those_that_are() {
+    let setup = Setup::small(3, 1);
+    let mut world = World::new(&setup, &[level(Reach::Local, 2)]);
+    world.start(&How { stops: true, ..How::none(1, 5) });
+    let before = world.fingerprint();
+    for number in [1, 9] {
+        let ran = world.start(&How { resume: Resume::At(number), ..How::none(2, 6) });
+        let came = check_came(&ran);
+        let Came::Refused(Refusal::NotChoosable { number: named, found, .. }) = &came else {
+            panic!("{came:?}")
+        };
+        assert_eq!((*named, &found[..]), (number, &[2, 3, 4, 5][..]));
+    }
+    assert_eq!(world.fingerprint(), before);
+    // Two of three images of it are lost.
+    (0..2).for_each(|rank| world.rot_image(0, rank, 4));
+    let ran = world.start(&How { resume: Resume::At(4), ..How::none(3, 6) });
+    let came = check_came(&ran);
+    let Came::Refused(Refusal::NotChoosable { number: 4, found, why }) = &came else {
+        panic!("{came:?}")
+    };
+    assert_eq!(found, &[2, 3, 5], "{why}");
+    assert!(why.contains("damaged"), "{why}");
+    // What is left can be chosen, and the run continues.
+    let came = check_came(&world.start(&How { resume: Resume::At(5), ..How::none(4, 6) }));
+    assert!(matches!(&came, Came::Resumed(state, Some(_)) if state == &[1; 5]), "{came:?}");
 }

@@ -23,6 +23,7 @@ use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_comm::collect::all_reduce;
 use skt_comm::{Comm, CommError};
 use skt_sim::fibers::{Kill, Point, SimComm, SimOptions, SimOutcome, run};
+use skt_store::codec::checksum;
 use twox_hash::XxHash3_64;
 
 use super::cluster::{Book, Node, NodeMemory, Setup, fingerprint};
@@ -246,6 +247,19 @@ impl World {
             all.map(|(generation, _)| *generation).next_back()
         };
         self.sealed.iter().filter_map(of).max()
+    }
+
+    /// Whether a disk has the whole note of a checkpoint that was chosen.
+    pub fn noted(&self) -> bool {
+        let is_whole = |bytes: &[u8]| {
+            let sum = bytes.get(32..40).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+            bytes.starts_with(b"SKTCHSN1") && sum == Some(checksum(&bytes[..32]))
+        };
+        let has_note = |platter: &Platter| {
+            let mut platter = platter.clone();
+            platter.images().into_iter().any(|id| is_whole(platter.bytes_mut(id)))
+        };
+        self.disks.iter().flatten().any(has_note)
     }
 
     /// Checks that the ranks of a node share a file where all see it, and that no level has more

@@ -36,6 +36,7 @@ use offer::{
     contents, counts, current_segments, has_rotten_images, holder, left, lineage,
     refuse_other_shapes, segments,
 };
+use plan::Note;
 pub use plan::OpeningPlan;
 pub(crate) use plan::{Decision, Finished, Rules};
 use resume::{resume, this_start};
@@ -43,7 +44,7 @@ use resume::{resume, this_start};
 use super::config::Config;
 pub use super::config::Resume;
 use super::group;
-use super::level::{EpochSource, Restorable, choose};
+use super::level::{EpochSource, Generation, Restorable, choose};
 use super::methods::Method;
 use super::record::{Holds, StartId};
 pub(crate) use super::refusal::Damage;
@@ -72,7 +73,15 @@ pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusa
         choose::refuse_without(&given_up, rules, "this start is to remove what is there")?;
     }
     if rules.config.levels.is_empty() || rules.config.resume == Resume::Never {
-        return memory.map(|plan| Decision::Work(OpeningPlan { given_up, ..plan }));
+        let plan = memory?;
+        let found: Vec<u64> =
+            in_memory(offers, rules, &plan).map(|it| it.epoch).into_iter().collect();
+        return match rules.config.resume {
+            Resume::At(number) if !found.contains(&number) => {
+                Err(Refusal::NotChoosable { number, why: String::new(), found })
+            }
+            _ => Ok(Decision::Work(OpeningPlan { given_up, ..plan })),
+        };
     }
     let sealed = |level| choose::generations(offers, level).into_iter().collect();
     let sealed = (0..rules.config.levels.len()).map(sealed).collect();
@@ -84,6 +93,77 @@ pub(crate) fn decide(offers: &[Offer], rules: &Rules) -> Result<Decision, Refusa
         plan.has_rotten_images = true;
     }
     Ok(Decision::Work(OpeningPlan { sealed, given_up, ..plan }))
+}
+
+/// The checkpoint that memory resumes from by this plan, if it has one that stands still.
+fn in_memory(offers: &[Offer], rules: &Rules, plan: &OpeningPlan) -> Option<Generation> {
+    let is_kept = plan.epoch > 0 && rules.config.method != Method::Abft;
+    is_kept.then(|| Generation { start: lineage(offers), epoch: plan.epoch })
+}
+
+/// The checkpoints that a start may resume from.
+#[derive(Clone, Copy)]
+enum Wanted {
+    /// All.
+    Any,
+    /// All of this number, which the user names in this start.
+    Number(u64),
+    /// The user has named `chosen` in the start `by`: newer ones of the starts before it are passed
+    /// over, until that start or a later one has some.
+    Chosen { by: StartId, chosen: Generation },
+}
+
+impl Wanted {
+    fn new(offers: &[Offer], rules: &Rules) -> Self {
+        match (rules.config.resume, choose::note(offers)) {
+            (Resume::At(number), _) => Self::Number(number),
+            (_, Some((name, chosen))) => Self::Chosen { by: name.start, chosen },
+            (_, None) => Self::Any,
+        }
+    }
+
+    fn allows(&self, checkpoint: Generation) -> bool {
+        match *self {
+            Self::Any => true,
+            Self::Number(number) => checkpoint.epoch == number,
+            Self::Chosen { by, chosen } => {
+                checkpoint.start.number >= by.number || checkpoint <= chosen
+            }
+        }
+    }
+
+    /// The number that is wanted.
+    fn number(&self) -> Option<u64> {
+        match *self {
+            Self::Any => None,
+            Self::Number(number)
+            | Self::Chosen { chosen: Generation { epoch: number, .. }, .. } => Some(number),
+        }
+    }
+
+    /// The plan to resume from `checkpoint`, with what of the `restorable` images is to stay.
+    fn note_in(
+        &self,
+        offers: &[Offer],
+        plan: OpeningPlan,
+        checkpoint: Generation,
+        mut restorable: Vec<Restorable>,
+    ) -> OpeningPlan {
+        let all = || restorable.iter().flat_map(|level| &level.generations);
+        let has_newer = |by: StartId| all().any(|it| it.start.number >= by.number);
+        let stays = match *self {
+            Self::Any => None,
+            Self::Number(_) => Some(checkpoint),
+            Self::Chosen { by, chosen } => Some(chosen).filter(|_| !has_newer(by)),
+        };
+        restorable.iter_mut().for_each(|level| level.chosen = stays);
+        let own = Generation { start: plan.start, epoch: plan.epoch };
+        let note = match self {
+            Self::Number(_) => Some(Note { name: own, chosen: Some(checkpoint) }),
+            _ => choose::note(offers).map(|(name, _)| Note { name, chosen: None }),
+        };
+        OpeningPlan { restorable, note: note.map(Box::new), ..plan }
+    }
 }
 
 /// Whether images that can be restored are of a later start than every segment. That start had all
@@ -113,12 +193,24 @@ fn with_images(
         offer.images.iter().flatten().map(|image| (image.id.rank, &image.other))
     })?;
     let restorable = choose::restorable(offers, rules);
+    let wanted = Wanted::new(offers, rules);
+    let mut found: Vec<u64> =
+        restorable.iter().flat_map(|level| &level.generations).map(|it| it.epoch).collect();
     let mut why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
     match &memory {
         Ok(plan) if plan.epoch > 0 && is_older(lineage(offers), &restorable) => {
             why.push("all memory in reach is of an earlier start".to_owned());
         }
-        Ok(plan) if plan.epoch > 0 => return Ok(OpeningPlan { restorable, ..memory? }),
+        Ok(plan) if plan.epoch > 0 => {
+            let kept = in_memory(offers, rules, plan);
+            let here = Generation { start: lineage(offers), epoch: plan.epoch };
+            let is_named = matches!(wanted, Wanted::Number(_));
+            match wanted.number().filter(|_| !wanted.allows(here) || is_named && kept.is_none()) {
+                None => return Ok(wanted.note_in(offers, memory?, here, restorable)),
+                Some(number) => why.push(format!("checkpoint {number} was chosen")),
+            }
+            found.extend(kept.map(|here| here.epoch));
+        }
         // Images have the groups that were formed when there were more nodes.
         Ok(_) | Err(Refusal::NothingFound { .. } | Refusal::Placement(_)) if why.is_empty() => {
             why.push("no node has memory of a checkpoint".to_owned());
@@ -128,10 +220,19 @@ fn with_images(
         _ => {}
     }
     let why = why.join("; ");
-    if let Some(plan) = choose::from_images(offers, rules, &restorable, &why) {
-        return Ok(OpeningPlan { restorable, ..plan });
+    let mut allowed = restorable.clone();
+    allowed.iter_mut().for_each(|level| level.generations.retain(|it| wanted.allows(*it)));
+    if let Some(plan) = choose::from_images(offers, rules, &allowed, &why) {
+        let loaded = plan.load.as_ref().expect("images are loaded").generation;
+        return Ok(wanted.note_in(offers, plan, loaded, restorable));
     }
     choose::refuse_without(given_up, rules, &why)?;
+    if let Some(number) = wanted.number() {
+        found.sort_unstable();
+        found.dedup();
+        let why: Vec<String> = rules.rotten.iter().map(|rotten| rotten.refusal.what()).collect();
+        return Err(Refusal::NotChoosable { number, why: why.join("; "), found });
+    }
     match rules.rotten.last() {
         Some(last) => Err(last.refusal.clone()),
         None => match (memory, choose::images(offers)) {
@@ -269,6 +370,7 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         load: None,
         restorable: vec![Restorable::default(); rules.config.levels.len()],
         has_rotten_images: false,
+        note: None,
         sealed: vec![Vec::new(); rules.config.levels.len()],
         given_up: vec![None; rules.config.levels.len()],
     })

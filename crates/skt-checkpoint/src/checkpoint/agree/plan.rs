@@ -80,8 +80,19 @@ pub struct OpeningPlan {
     pub has_rotten_images: bool,
     /// The generations of each level of which some image is sealed.
     pub sealed: Vec<Vec<Generation>>,
+    /// The note of the checkpoint that was chosen last, if one was.
+    pub note: Option<Box<Note>>,
     /// For each level, why this start neither writes nor removes images there, if it does not.
     pub given_up: Vec<Option<String>>,
+}
+
+/// The note of a checkpoint that a user has chosen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// The name of its files on the levels.
+    pub name: Generation,
+    /// The checkpoint, if it was chosen for this start, which has to write the note.
+    pub chosen: Option<Generation>,
 }
 
 impl OpeningPlan {
@@ -113,6 +124,7 @@ pub(crate) struct Finished {
 
 /// What a start is to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(clippy::large_enum_variant, reason = "a process makes one")]
 pub(crate) enum Decision {
     Work(OpeningPlan),
     Finished(Finished),

@@ -69,6 +69,7 @@ pub(in super::super) fn resume(
         load: None,
         restorable: vec![Restorable::default(); rules.config.levels.len()],
         has_rotten_images: false,
+        note: None,
         sealed: vec![Vec::new(); rules.config.levels.len()],
         given_up: vec![None; rules.config.levels.len()],
     })

@@ -414,7 +414,7 @@ fn with_images_of(start: StartId, mut found: Vec<Offer>) -> Vec<Offer> {
     for (rank, offer) in found.iter_mut().enumerate() {
         let id = ImageId { generation: Generation { start, epoch: 4 }, rank };
         let content = content(rank, &record(start, 4, 4));
-        offer.images = vec![vec![FoundImage { id, content, other: None }]];
+        offer.images = vec![vec![FoundImage { id, content, chosen: None, other: None }]];
         offer.failures = vec![None];
     }
     found

@@ -31,6 +31,7 @@ pub(crate) fn restorable(offers: &[Offer], rules: &Rules) -> Vec<Restorable> {
             generations: all.iter().map(|(generation, _)| *generation).collect(),
             is_lacking: all.first().is_some_and(|(_, lost)| !lost.is_empty()),
             most_redundant: most_redundant(&all),
+            chosen: None,
         }
     };
     (0..rules.config.levels.len()).map(of_level).collect()
@@ -77,6 +78,12 @@ pub(crate) fn from_images(
     }));
     plan.attach.fill(None);
     Some(plan)
+}
+
+/// The note of the checkpoint that was chosen last: its own name, and the checkpoint.
+pub(crate) fn note(offers: &[Offer]) -> Option<(Generation, Generation)> {
+    let images = offers.iter().flat_map(|offer| offer.images.iter().flatten());
+    images.filter_map(|image| Some((image.id.generation, image.chosen?))).max()
 }
 
 /// For each level, why this start gives it up, if it does: the failure of the first process on

@@ -17,13 +17,16 @@ use std::ops::Range;
 
 use super::super::header::{HeaderLayout, Identity};
 use super::super::methods::Method;
-use super::super::record::Record;
-use super::disk::ImageFile;
+use super::super::record::{Record, StartId};
+use super::disk::{Generation, ImageFile};
 use skt_store::codec::checksum;
 use skt_store::layout::SegmentLayout;
 
 /// Begins every image. The last byte is the version.
 const MAGIC: [u8; 8] = *b"SKTIMAG2";
+/// Begins a file in place of an image: the note of the checkpoint that a user has chosen for a
+/// start.
+const CHOICE_MAGIC: [u8; 8] = *b"SKTCHSN1";
 /// Bytes before the seal's text.
 const FIXED_BYTES: usize = 40;
 /// The longest text of a seal that is read: no group and no state makes a longer one.
@@ -110,10 +113,21 @@ pub(in super::super) fn encode_seal(
     bytes
 }
 
+/// The note of a `chosen` checkpoint, as stored in a file.
+pub(in super::super) fn encode_choice(chosen: Generation) -> Vec<u8> {
+    let Generation { start: StartId { number, nonce }, epoch } = chosen;
+    let words = [u64::from_le_bytes(CHOICE_MAGIC), number, nonce, epoch];
+    let mut bytes = words.map(u64::to_le_bytes).concat();
+    bytes.extend(checksum(&bytes).to_le_bytes());
+    bytes
+}
+
 /// The seal of an image, as far as it can be read.
 #[derive(Debug)]
 pub(in super::super) enum SealState {
     Sealed(Box<Seal>),
+    /// The note of a chosen checkpoint, and no image.
+    Choice(Generation),
     OtherVersion,
     Nothing,
 }
@@ -129,14 +143,18 @@ pub(in super::super) fn read_seal(
         return Ok(SealState::Nothing);
     }
     file.read_at(0, &mut fixed)?;
-    if !fixed.starts_with(&MAGIC) {
-        let is_other = fixed.starts_with(&MAGIC[..MAGIC.len() - 1]);
-        return Ok(if is_other { SealState::OtherVersion } else { SealState::Nothing });
-    }
     let word = |at: usize| {
         let bytes = fixed[at..at + 8].try_into().expect("eight bytes");
         u64::from_le_bytes(bytes)
     };
+    if fixed.starts_with(&CHOICE_MAGIC) && checksum(&fixed[..32]) == word(32) {
+        let start = StartId { number: word(8), nonce: word(16) };
+        return Ok(SealState::Choice(Generation { start, epoch: word(24) }));
+    }
+    if !fixed.starts_with(&MAGIC) {
+        let is_other = fixed.starts_with(&MAGIC[..MAGIC.len() - 1]);
+        return Ok(if is_other { SealState::OtherVersion } else { SealState::Nothing });
+    }
     let (text_bytes, body_bytes, body_sum, sum) = (word(8), word(16), word(24), word(32));
     let end = FIXED_BYTES as u64 + text_bytes.min(MAX_TEXT_BYTES as u64);
     if text_bytes > MAX_TEXT_BYTES as u64 || end > bytes {

@@ -12,7 +12,7 @@ mod disk;
 mod due;
 pub(super) mod failed;
 pub mod folder;
-mod format;
+pub(super) mod format;
 mod helper;
 mod images;
 pub mod owners;

@@ -64,10 +64,13 @@ impl ImageQuery<'_> {
     fn found(&self, level: &Level, id: ImageId, file: FileId) -> io::Result<(FoundImage, Vec<u8>)> {
         let mut file = level.disk.open(file, id.rank)?;
         let state = read_seal(self.header, &mut *file)?;
-        let nothing = FoundImage { id, content: None, other: None };
+        let nothing = FoundImage { id, content: None, chosen: None, other: None };
         let differs = |theirs: &Parameters| differences(theirs, self.parameters);
         Ok(match state {
             SealState::Nothing => (nothing, Vec::new()),
+            SealState::Choice(chosen) => {
+                (FoundImage { chosen: Some(chosen), ..nothing }, Vec::new())
+            }
             SealState::OtherVersion => {
                 let other = Some(differs(&Parameters::new()));
                 (FoundImage { other, ..nothing }, Vec::new())

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::agree::Refusal;
+use super::super::agree::{OpeningPlan, Refusal};
 use super::super::error::Result;
-use super::disk::Slot;
+use super::disk::{FileId, Slot};
 use super::probe::Seen;
 use super::ranks::SpacedRanks;
 use super::{Level, Reach};
@@ -32,7 +32,7 @@ struct Request {
 
 /// For each level, the slot that this rank writes to, and a [`Refusal::NoRoom`] if the level has no
 /// room for the images of all ranks; the refusals are the same on all processes. `seen` has what
-/// this process has seen of the levels. Collective.
+/// this process has seen of the levels, and `plan` what stays there. Collective.
 pub(crate) fn slots_with_room<C: Comm>(
     comm: &C,
     levels: &[Level],
@@ -40,15 +40,25 @@ pub(crate) fn slots_with_room<C: Comm>(
     (rank, node, host): (usize, &str, &str),
     image_bytes: u64,
     align_bytes: u64,
+    plan: &OpeningPlan,
 ) -> Result<(Vec<Slot>, Vec<Option<Refusal>>)> {
     let (mut slots, mut lacking) = (Vec::new(), Vec::new());
-    for (level, &Seen { ref listed, free_bytes, .. }) in levels.iter().zip(seen) {
-        let images = listed.iter().filter(|file| file.ranks.contains(rank)).count();
+    let levels = levels.iter().zip(&plan.restorable);
+    for ((level, restorable), &Seen { ref listed, free_bytes, .. }) in levels.zip(seen) {
+        let is_image = |file: &&FileId| {
+            file.ranks.contains(rank)
+                && plan.note.as_ref().is_none_or(|note| note.name != file.generation)
+        };
+        let images = listed.iter().filter(is_image).count();
+        let keep = match restorable.chosen {
+            Some(_) => restorable.kept(level.keep).len().max(level.keep),
+            None => level.keep,
+        };
         let (node, host) = (node.to_owned(), host.to_owned());
         let request = Request { rank, node, host, image_bytes, images, free_bytes };
         let all = all_gather_json(comm, &request)?;
         let of_all = slots_of_all(level.reach, &all, align_bytes);
-        lacking.push(too_little(level, &all, &of_all));
+        lacking.push(too_little(level, keep, &all, &of_all));
         slots.push(of_all[comm.rank()]);
     }
     Ok((slots, lacking))
@@ -80,8 +90,8 @@ fn slots_of_all(reach: Reach, all: &[Request], align_bytes: u64) -> Vec<Slot> {
 }
 
 /// The refusal of a level without room for the images of all ranks that share it, or `None`.
-fn too_little(level: &Level, all: &[Request], slots: &[Slot]) -> Option<Refusal> {
-    let images = level.keep + SPARE_IMAGES;
+fn too_little(level: &Level, keep: usize, all: &[Request], slots: &[Slot]) -> Option<Refusal> {
+    let images = keep + SPARE_IMAGES;
     let shared = |request: &Request| (level.reach == Reach::Local).then(|| request.node.clone());
     let mut need_bytes: BTreeMap<Option<String>, u64> = BTreeMap::new();
     for (request, slot) in all.iter().zip(slots) {

@@ -26,6 +26,9 @@ pub(crate) struct FoundImage {
     pub id: ImageId,
     /// Contents of its seal; `None` if it has no seal, or one of other parameters.
     pub content: Option<Content>,
+    /// The checkpoint that a user has chosen for the start of this name, if this is no image but
+    /// the note of that.
+    pub chosen: Option<Generation>,
     /// The differences of its parameters from those of this start, in words, if there are any.
     pub other: Option<String>,
 }
@@ -41,15 +44,29 @@ pub struct Restorable {
     /// A generation that survives every loss that the last complete one survives: that one, or a
     /// newer one that lacks no image which older ones have.
     pub most_redundant: Option<Generation>,
+    /// The generation that the run continues from, if a user has chosen it, until the run has newer
+    /// ones.
+    pub chosen: Option<Generation>,
 }
 
 impl Restorable {
-    /// The generations that stay: the newest `keep`, and the most redundant.
+    /// The generations that stay: the newest `keep`, the most redundant, and the chosen one with
+    /// all that are newer.
     pub(crate) fn kept(&self, keep: usize) -> Vec<Generation> {
         let is_kept = |&(i, generation): &(usize, &Generation)| {
-            i < keep || Some(*generation) == self.most_redundant
+            i < keep
+                || Some(*generation) == self.most_redundant
+                || self.chosen.is_some_and(|chosen| *generation >= chosen)
         };
         self.generations.iter().enumerate().filter(is_kept).map(|(_, kept)| *kept).collect()
+    }
+
+    /// The part of [`Self::kept`] that the run continues from: generations newer than the chosen
+    /// one go as soon as this start has complete images.
+    pub(crate) fn continued(&self, keep: usize) -> Vec<Generation> {
+        let mut kept = self.kept(keep);
+        kept.retain(|generation| self.chosen.is_none_or(|chosen| *generation <= chosen));
+        kept
     }
 }
 

@@ -84,7 +84,7 @@ pub(super) fn slots_of_levels<C: Comm, M: Memory>(
     let align_bytes = config.image_align_bytes;
     let place = (rank, &config.node[..], &config.host[..]);
     let (slots, lacking) =
-        slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes)?;
+        slots_with_room(comm, &config.levels, &opening.seen, place, bytes, align_bytes, plan)?;
     for (given_up, lacking) in plan.given_up.iter_mut().zip(lacking) {
         match lacking {
             Some(refusal) if plan.epoch == 0 && !config.nothing_hidden => {

@@ -116,6 +116,9 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         let segment = opening.take(comm, plan.attach[process].as_slice())?.pop();
         let slots = slots_of_levels(comm, &opening, &mut plan, &config, shapes)?;
 
+        // From here on a restart passes over checkpoints newer than a chosen one.
+        opening.note_choice(comm, &plan)?;
+
         // 2 discard: room is freed on all nodes before anything new is created there.
         let mut wait = Announced::begin("all ranks to remove what cannot be used");
         opening.discard(&plan.discard[process], plan.epoch)?;

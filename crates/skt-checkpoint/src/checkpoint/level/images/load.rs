@@ -7,7 +7,7 @@ use super::super::failed::remove_images;
 use super::super::format::{ImageLayout, Seal, SealState, read_seal};
 use super::super::source::Restorable;
 use super::{Images, Level};
-use crate::checkpoint::agree::OpeningPlan;
+use crate::checkpoint::agree::plan::{Note, OpeningPlan};
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::{Step, StepName};
@@ -15,16 +15,21 @@ use crate::checkpoint::memory::Memory;
 use crate::checkpoint::segment::{Loaded, OwnSegment};
 
 /// The `files` that no start needs: those of generations that cannot be restored, or are not kept.
-/// While no generation can be restored, all generations with a `sealed` image stay.
+/// While no generation can be restored, all generations with a `sealed` image stay. The `note` of a
+/// chosen checkpoint stays.
 fn unneeded(
     level: &Level,
     files: &[FileId],
     restorable: &Restorable,
     sealed: &[Generation],
+    note: Option<&Note>,
 ) -> Vec<FileId> {
     let kept = restorable.kept(level.keep);
     let needed = if kept.is_empty() { sealed } else { &kept };
-    files.iter().filter(|file| !needed.contains(&file.generation)).copied().collect()
+    let is_needed = |file: &&FileId| {
+        needed.contains(&file.generation) || note.is_some_and(|note| note.name == file.generation)
+    };
+    files.iter().filter(|file| !is_needed(file)).copied().collect()
 }
 
 fn open(level: &Level, id: ImageId) -> io::Result<Box<dyn ImageFile>> {
@@ -83,11 +88,12 @@ impl Images {
         segment: &OwnSegment<M>,
         plan: &OpeningPlan,
     ) -> Result<()> {
-        let OpeningPlan { restorable, sealed, epoch, .. } = plan;
+        let OpeningPlan { restorable, sealed, epoch, note, .. } = plan;
         let step = Step::new(StepName::Discard, *epoch);
         for (number, files) in mem::take(&mut self.seen_files).iter().enumerate() {
             let level = &self.levels[number];
-            let files = unneeded(level, files, &restorable[number], &sealed[number]);
+            let files =
+                unneeded(level, files, &restorable[number], &sealed[number], note.as_deref());
             match remove_images(level, &files, &|| segment.step(step)) {
                 Err(CheckpointError::Level { source, .. }) => {
                     self.shelves.fail(number, source.to_string());

@@ -48,7 +48,7 @@ impl Images {
         let (levels, seen, rank) = (&config.levels, &opening.seen, plan.ranks[comm.rank()]);
         let is_own = |file: &&FileId| file.ranks.contains(rank);
         let own = seen.iter().map(|seen| seen.listed.iter().filter(is_own).copied().collect());
-        let kept = |(all, level): (&Restorable, &Level)| all.kept(level.keep);
+        let kept = |(all, level): (&Restorable, &Level)| all.continued(level.keep);
         let kept: Vec<_> = plan.restorable.iter().zip(levels).map(kept).collect();
         let newest_seconds = newest_seconds(comm, config, plan, seen)?;
         let mut shelves = Shelves::new(
@@ -60,8 +60,13 @@ impl Images {
             &plan.given_up,
             config.state_seconds,
         );
-        // Images that are incomplete survive fewer losses: new ones are due at once.
-        let lacking = (0..levels.len()).filter(|&level| plan.restorable[level].is_lacking);
+        // Images that are incomplete survive fewer losses, and those of a run that has gone back
+        // are of a past that was given up: new ones are due at once.
+        let is_lacking = |level: &usize| {
+            let restorable = &plan.restorable[*level];
+            restorable.is_lacking || restorable.chosen.is_some()
+        };
+        let lacking = (0..levels.len()).filter(is_lacking);
         lacking.for_each(|level| shelves.make_due(level));
         let helper = match levels.first() {
             None => Helper::None,

@@ -15,7 +15,7 @@ use skt_checkpoint::checkpoint::level::folder::{
 use skt_config::{ConfigError, Setting, ValueSource};
 use skt_host::host::this_host;
 use skt_host::launcher_rank;
-use skt_run::protect::is_mark;
+use skt_run::protect::{column_in, is_mark, stored_checkpoints};
 use skt_store::store::{
     Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
 };
@@ -51,6 +51,10 @@ With --segments, `list` prints one line per segment, which is one of these:
 
 `clean` removes segments that are ended, incomplete, unnamed or damaged; with --run also the \
 waiting ones of that run, which then cannot continue; with --force all, also those in use.
+
+The checkpoints of a run, in memory and in images, are those that this host has data of, each \
+with the columns that were factored: 7(448). A start goes back to one with --resume 7, if enough \
+hosts have it.
 
 With --images FOLDER, the folder of a level (local:FOLDER or global:FOLDER), images of checkpoints \
 in it are listed, too, one line per run with the age of its newest image, or with --segments one \
@@ -216,7 +220,11 @@ pub struct Cleaned {
 }
 
 /// Writes one line per run that has segments here, or one per segment.
-pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), StoreCommandError> {
+pub fn list(
+    store: &(dyn Store + Send + Sync),
+    lines: Lines,
+    out: &mut dyn Write,
+) -> Result<(), StoreCommandError> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
     let now = host::now_unix_seconds();
     if segments.is_empty() && stubs.is_empty() {
@@ -224,7 +232,10 @@ pub fn list(store: &dyn Store, lines: Lines, out: &mut dyn Write) -> Result<(), 
         return Ok(());
     }
     match lines {
-        Lines::Runs => runs::write(&runs::from_segments(&segments, &stubs), now, out)?,
+        Lines::Runs => {
+            let checkpoints = stored_checkpoints(store)?;
+            runs::write(&runs::from_segments(&segments, &stubs, &checkpoints), now, out)?;
+        }
         Lines::Segments => list_segments(segments, stubs, now, out)?,
     }
     Ok(())
@@ -295,15 +306,17 @@ fn list_images(
         }
         writeln!(
             out,
-            "{:<20} {:>6} {:>10} {:>6} {:>14} {:>8}  IMAGES IN",
-            "RUN", "TEST", "CHECKPOINT", "RANKS", "BYTES", "AGE"
+            "{:<20} {:>6} {:>10} {:>10} {:>6} {:>14} {:>8}  IMAGES IN",
+            "RUN", "TEST", "CHECKPOINT", "COLUMN", "RANKS", "BYTES", "AGE"
         )?;
         for images in all {
-            let StoredImages { run, test, generation, ranks, bytes, changed_unix_seconds } = images;
+            let StoredImages { run, test, generation, ranks, bytes, changed_unix_seconds, state } =
+                images;
+            let column = runs::format_column(state.as_deref().and_then(column_in));
             let age = age(now.saturating_sub(changed_unix_seconds));
             writeln!(
                 out,
-                "{run:<20} {test:>6} {:>10} {ranks:>6} {bytes:>14} {age:>8}  {}",
+                "{run:<20} {test:>6} {:>10} {column:>10} {ranks:>6} {bytes:>14} {age:>8}  {}",
                 generation.epoch,
                 folder.display()
             )?;

@@ -573,3 +573,61 @@ fn images_are_listed_and_removed() {
     assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     assert!(store("list").ends_with(&format!("no images in {}\n", folder.path().display())));
 }
+
+/// The checkpoints of a run in `folder`, as `store list` prints them: number and column.
+fn listed(job: &Job, folder: &TempDir) -> Vec<(String, String)> {
+    let mut command = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
+    let done = command.args(["store", "list", "--images"]).arg(folder.path()).output();
+    let text = String::from_utf8(done.expect("the program").stdout).expect("text");
+    let of_run = |line: &&str| {
+        line.starts_with(job.run()) && line.ends_with(&*folder.path().to_string_lossy())
+    };
+    let line = text.lines().find(of_run).expect(&text);
+    let all = line.split_whitespace().nth(4).expect(&text).split(',');
+    let words = |one: &str| {
+        let (number, column) = one.strip_suffix(')')?.split_once('(')?;
+        Some((number.to_owned(), column.to_owned()))
+    };
+    all.map(|one| words(one).expect(&text)).collect()
+}
+
+/// A run goes back to a checkpoint that is not the newest, by the number that `store list` prints
+/// with its column, whether memory has a newer one or is lost. The next start does not come back to
+/// the newer ones. A number that is not there is refused, with those that are.
+#[test]
+fn run_goes_back_to_an_older_checkpoint_by_its_number() {
+    for (name, make) in [("self", hpl as fn(&str, &str) -> Job), ("abft", abft)] {
+        let want = make(&format!("older-want-{name}"), "").start(&[]).x();
+        assert!(want.is_some());
+        for is_lost in [false, true] {
+            let folder = folder();
+            let level = format!("--level local:{},{OFTEN},keep=3", folder.path().display());
+            let job = make(&format!("older-{name}-{is_lost}"), &level);
+            killed(&job, &["--inject", "1@column:200"]);
+            if is_lost {
+                lose_all(&job);
+            }
+            let found = listed(&job, &folder);
+            println!("{name}: {found:?}");
+            let refused = job.start(&["--resume", "999"]);
+            assert_eq!(refused.code, Some(2), "{}", refused.text);
+            let why = "checkpoint 999 cannot be resumed";
+            assert!(refused.text.contains(why) && refused.text.contains(&found[0].0));
+            assert_eq!(listed(&job, &folder), found, "nothing has changed");
+            let (number, column) = &found[found.len() - 2];
+            // It dies before it has taken its next checkpoint.
+            let step = if name == "self" { "1@recover-copy" } else { "1@recover-stamp" };
+            killed(&job, &["--resume", number, "--inject", step]);
+            let left = listed(&job, &folder);
+            let newer = &found[found.len() - 2..];
+            assert!(newer.iter().all(|it| left.contains(it)), "{newer:?} of {left:?}");
+            lose_all(&job);
+            let ended = job.start(&[]);
+            assert_eq!(ended.x(), want, "{}", ended.text);
+            let is_from = format!("at column {column}");
+            assert!(ended.text.contains(&is_from), "{is_from}: {}", ended.text);
+            job.assert_nothing_is_left();
+            assert_eq!(files(&folder), [] as [PathBuf; 0]);
+        }
+    }
+}

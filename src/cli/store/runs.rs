@@ -1,10 +1,12 @@
 //! `store list`: one line per run.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
 use super::{age, state, state_of_stub};
 use skt_checkpoint::checkpoint::level::folder::StoredImages;
+use skt_run::protect::{StoredCheckpoint, column_in};
 use skt_store::store::{SegmentInfo, Stub};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -27,16 +29,23 @@ pub(crate) struct RunLine<'a> {
     bytes: u64,
     /// When the oldest segment was created, in Unix time.
     created_unix_seconds: u64,
+    /// The newest checkpoint of each test.
+    checkpoints: Vec<StoredCheckpoint>,
 }
 
 /// The lines of all runs in the order of their names, then one per state of stubs.
-pub(crate) fn from_segments<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> Vec<RunLine<'a>> {
+pub(crate) fn from_segments<'a>(
+    segments: &'a [SegmentInfo],
+    stubs: &[Stub],
+    checkpoints: &BTreeMap<String, Vec<StoredCheckpoint>>,
+) -> Vec<RunLine<'a>> {
     let line = |of_run: &'a [SegmentInfo]| RunLine {
         run: of_run[0].name.run(),
         state: state_of_run(of_run),
         segments: of_run.len(),
         bytes: of_run.iter().map(|segment| segment.bytes as u64).sum(),
         created_unix_seconds: oldest(of_run.iter().map(|segment| segment.created_unix_seconds)),
+        checkpoints: checkpoints.get(of_run[0].name.run()).cloned().unwrap_or_default(),
     };
     let by_run = segments.chunk_by(|a, b| a.name.run() == b.name.run());
     let mut lines: Vec<RunLine> = by_run.map(line).collect();
@@ -51,6 +60,7 @@ pub(crate) fn from_segments<'a>(segments: &'a [SegmentInfo], stubs: &[Stub]) -> 
             segments: of_state().count(),
             bytes: of_state().map(|stub| stub.bytes).sum(),
             created_unix_seconds: oldest(of_state().map(|stub| stub.created_unix_seconds)),
+            checkpoints: Vec::new(),
         });
     }
     lines
@@ -63,17 +73,39 @@ fn state_of_run(segments: &[SegmentInfo]) -> &'static str {
     found.expect("a segment, which is in one of the states").0
 }
 
+/// Checkpoints by their numbers, each with its column, and with its test if there are several.
+fn format_checkpoints(checkpoints: &[StoredCheckpoint]) -> String {
+    let has_several = checkpoints.iter().any(|it| it.test != checkpoints[0].test);
+    let one = |&StoredCheckpoint { test, epoch, column }: &_| {
+        let of_test = if has_several { format!("t{test}:") } else { String::new() };
+        format!("{of_test}{epoch}({})", format_column(column))
+    };
+    match checkpoints {
+        [] => "-".to_owned(),
+        all => all.iter().map(one).collect::<Vec<_>>().join(","),
+    }
+}
+
+pub(super) fn format_column(column: Option<usize>) -> String {
+    column.map_or("-".to_owned(), |column| column.to_string())
+}
+
 fn oldest(created_unix_seconds: impl Iterator<Item = u64>) -> u64 {
     created_unix_seconds.min().expect("a line has a segment")
 }
 
 /// Writes a title and the lines.
 pub(crate) fn write(lines: &[RunLine], now: u64, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{:<20} {:<10} {:>8} {:>12} {:>8}", "RUN", "STATE", "SEGMENTS", "GiB", "AGE")?;
-    for RunLine { run, state, segments, bytes, created_unix_seconds } in lines {
+    writeln!(
+        out,
+        "{:<20} {:<10} {:>8} {:>12} {:>8}  CHECKPOINT(COLUMN)",
+        "RUN", "STATE", "SEGMENTS", "GiB", "AGE"
+    )?;
+    for RunLine { run, state, segments, bytes, created_unix_seconds, checkpoints } in lines {
+        let checkpoints = format_checkpoints(checkpoints);
         let age = age(now.saturating_sub(*created_unix_seconds));
         let gib = *bytes as f64 / GIB;
-        writeln!(out, "{run:<20} {state:<10} {segments:>8} {gib:>12.3} {age:>8}")?;
+        writeln!(out, "{run:<20} {state:<10} {segments:>8} {gib:>12.3} {age:>8}  {checkpoints}")?;
     }
     Ok(())
 }
@@ -87,17 +119,24 @@ pub(crate) fn write_images(
 ) -> io::Result<()> {
     writeln!(
         out,
-        "{:<20} {:>11} {:>8} {:>12} {:>8}  IMAGES IN",
-        "RUN", "CHECKPOINTS", "IMAGES", "GiB", "AGE"
+        "{:<20} {:>8} {:>12} {:>8}  CHECKPOINTS(COLUMNS)  IMAGES IN",
+        "RUN", "IMAGES", "GiB", "AGE"
     )?;
     for of_run in all.chunk_by(|a, b| a.run == b.run) {
-        let (run, checkpoints) = (&of_run[0].run, of_run.len());
+        let run = &of_run[0].run;
+        let checkpoint = |images: &StoredImages| StoredCheckpoint {
+            test: images.test,
+            epoch: images.generation.epoch,
+            column: images.state.as_deref().and_then(column_in),
+        };
+        let whole = of_run.iter().filter(|images| images.state.is_some());
+        let checkpoints = format_checkpoints(&whole.map(checkpoint).collect::<Vec<_>>());
         let images: usize = of_run.iter().map(|images| images.ranks).sum();
         let gib = of_run.iter().map(|images| images.bytes).sum::<u64>() as f64 / GIB;
         let newest = of_run.iter().map(|images| images.changed_unix_seconds).max();
         let age = age(now.saturating_sub(newest.expect("a run has images here")));
         let folder = folder.display();
-        writeln!(out, "{run:<20} {checkpoints:>11} {images:>8} {gib:>12.3} {age:>8}  {folder}")?;
+        writeln!(out, "{run:<20} {images:>8} {gib:>12.3} {age:>8}  {checkpoints}  {folder}")?;
     }
     Ok(())
 }

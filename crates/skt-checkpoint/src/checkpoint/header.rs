@@ -10,7 +10,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::memory::Memory;
 pub use super::memory::SegmentId;
+use super::methods::Method;
 use super::parameters::{Parameters, cut_to};
 use super::record::Record;
 use skt_store::codec::checksum;
@@ -53,10 +55,32 @@ pub struct HeaderLayout {
     copy_bytes: usize,
 }
 
+/// The most members of a group.
+const MAX_MEMBERS: usize = 255;
+
+/// The newest checkpoint of a segment: its epoch, and the state of the application. `None` if the
+/// segment cannot be read, or has none; with method `abft`, which changes its data in place.
+pub fn newest_checkpoint(memory: &mut impl Memory, id: SegmentId) -> Option<(u64, Vec<u8>)> {
+    let any = HeaderLayout::new("", MAX_MEMBERS, 0);
+    let mut bytes = vec![0; 2 * any.bytes()];
+    memory.read_header(id, &mut bytes).ok()?;
+    let Identity { run_id, parameters, .. } = any.decode_identity(&bytes)?;
+    if parameters.get("method")? == Method::Abft.name() {
+        return None;
+    }
+    let number = |name: &str| parameters.get(name)?.parse().ok();
+    let header = HeaderLayout::new(&run_id, number("ranks")?, number("bytes of state")?);
+    let mut bytes = vec![0; header.bytes()];
+    memory.read_header(id, &mut bytes).ok()?;
+    let record = header.decode_record(&bytes)?;
+    let has_one = record.committed() > 0 && !record.is_hollow();
+    has_one.then(|| (record.committed(), record.state().to_vec()))
+}
+
 impl HeaderLayout {
     /// A header for groups of up to `ranks` (at most 255) members.
     pub fn new(run_id: &str, ranks: usize, state_capacity_bytes: usize) -> Self {
-        let identity = 256 + PARAMETERS_BYTES + 2 * run_id.len() + 12 * ranks.min(255);
+        let identity = 256 + PARAMETERS_BYTES + 2 * run_id.len() + 12 * ranks.min(MAX_MEMBERS);
         let copy = Record::bytes_with(state_capacity_bytes);
         Self {
             identity_bytes: identity.next_multiple_of(64),

@@ -58,7 +58,7 @@ use skt_store::layout::{Active, Geometry};
 
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
 /// only its own format.
-pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 10);
+pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 11);
 
 /// Why a test with checksums was not completed.
 #[derive(Debug, thiserror::Error)]
@@ -573,7 +573,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
             }
         }
         self.keep_times(&Phases::default());
-        self.keep_state()
+        self.keep_state(beginning.panel)
     }
 
     /// Keeps the times so far, of which `phases` are those of this start, and returns the seconds
@@ -586,11 +586,12 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         seconds
     }
 
-    /// Keeps the state on all ranks and, if one is due and this is not the first call in this
-    /// start, an image. Collective, at a cut.
-    fn keep_state(&mut self) -> Result<(), CheckpointError> {
+    /// Keeps the state before panel `cut` on all ranks and, if one is due and this is not the first
+    /// call in this start, an image. Collective, at that cut.
+    fn keep_state(&mut self, cut: usize) -> Result<(), CheckpointError> {
         let capacity_bytes = state_bytes(self.test.spec.ranks());
         let mut kept = std::mem::take(&mut self.test.recorder.kept);
+        kept.column = (cut * self.test.spec.nb).min(self.test.spec.n);
         kept.elapsed_seconds = self.test.recorder.seconds();
         let (kept, bytes) = result::fit(kept, capacity_bytes, |kept| &mut kept.restarts);
         self.test.recorder.kept = kept;
@@ -694,9 +695,9 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
         if stops {
             self.test.checkpointer.make_images_due();
         }
-        self.keep_state()?;
+        self.keep_state(cut)?;
         if stops {
-            let column = (cut * self.test.spec.nb).min(self.test.spec.n);
+            let column = self.test.recorder.kept.column;
             return self
                 .test
                 .recorder
@@ -803,9 +804,9 @@ mod tests {
     /// next number.
     #[test]
     fn bytes_of_a_state_match_its_format() {
-        assert_eq!(STATE_FORMAT.1, 10, "and other bytes here");
+        assert_eq!(STATE_FORMAT.1, 11, "and other bytes here");
         let json = concat!(
-            r#"{"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#"{"column":512,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"restarts":[{"epoch":0,"#,
             r#""column":512,"rebuilt_ranks":[],"damaged_blocks":0,"start_seconds":7.25,"#,
             r#""lost_seconds":1.5,"down_seconds":0.5,"recover_seconds":0.125,"is_by_wall_clock":false,"#,

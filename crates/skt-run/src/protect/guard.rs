@@ -50,14 +50,14 @@ use skt_store::layout::{Active, Geometry};
 
 /// Increased when the bytes of [`TestState`] or of the result of a test change: a program reads
 /// only its own format, whichever version of it wrote them.
-pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 5);
+pub(super) const STATE_FORMAT: (&str, u32) = ("state_format", 6);
 
 /// What a checkpoint has besides the matrix. Ranks differ in the bytes that they saved; that of
 /// rank 0 is kept.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct TestState {
-    /// Panels that are factored and applied.
-    panel: usize,
+    /// Columns that are factored and applied; `skt-hpl store list` prints them.
+    column: usize,
     /// Seconds of the timed part, over all starts, when this checkpoint was taken.
     elapsed_seconds: f64,
     /// The clocks when the timed part began.
@@ -359,21 +359,25 @@ impl<'a, C: Comm> Protected<'a, C> {
     /// What a checkpoint of this moment would have besides the matrix, except for the panel and the
     /// time.
     fn state(&self) -> TestState {
-        let KeptClock { elapsed_seconds, origin, restarts, interruptions, chosen } =
+        let KeptClock { elapsed_seconds, origin, restarts, interruptions, chosen, .. } =
             self.recorder.kept.clone();
-        let (panel, costs, refined) = (self.saved_panel, self.costs.clone(), self.refined.clone());
+        let column = self.column(self.saved_panel);
+        let (costs, refined) = (self.costs.clone(), self.refined.clone());
         let earlier = EarlierStarts { totals: self.totals, interruptions };
-        TestState { panel, elapsed_seconds, origin, costs, restarts, earlier, chosen, refined }
+        TestState { column, elapsed_seconds, origin, costs, restarts, earlier, chosen, refined }
     }
 
     /// Continues from the state of a checkpoint, with the choices of this start.
     fn take_state(&mut self, state: TestState) {
-        let TestState { panel, elapsed_seconds, origin, costs, restarts, earlier, refined, .. } =
-            state;
+        let TestState {
+            column, elapsed_seconds, origin, costs, restarts, earlier, refined, ..
+        } = state;
         let chosen = std::mem::take(&mut self.recorder.kept.chosen);
         let EarlierStarts { totals, interruptions } = earlier;
-        (self.saved_panel, self.costs, self.totals, self.refined) = (panel, costs, totals, refined);
-        self.recorder.kept = KeptClock { elapsed_seconds, origin, restarts, interruptions, chosen };
+        self.saved_panel = column.div_ceil(self.spec.nb);
+        (self.costs, self.totals, self.refined) = (costs, totals, refined);
+        self.recorder.kept =
+            KeptClock { column, elapsed_seconds, origin, restarts, interruptions, chosen };
     }
 
     /// Notes that this start resumes from a checkpoint, or begins with only the clock of earlier
@@ -392,7 +396,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             seconds_min = seconds_min.max(known.seconds_min());
             (kept.origin, kept.restarts) = (known.origin, known.restarts);
         }
-        let column = (self.saved_panel * self.spec.nb).min(self.spec.n);
+        let column = self.column(self.saved_panel);
         let epoch = recovered.map_or(0, |recovered| recovered.epoch);
         if epoch > 0 {
             // The time of a checkpoint is known only once it is complete, so the checkpoint does
@@ -467,7 +471,7 @@ impl<'a, C: Comm> Protected<'a, C> {
 
     /// What may have changed since the last checkpoint, the same on all ranks.
     fn active(&self) -> Active {
-        let done = (self.saved_panel * self.spec.nb).min(self.spec.n);
+        let done = self.column(self.saved_panel);
         let from = self.corner(done, done);
         match (self.costs.checkpoints, self.settings.region) {
             (0, _) | (_, Region::Whole) => Active::ALL,
@@ -518,7 +522,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     fn checkpoint(&mut self, next: usize) -> Result<(), CheckpointError> {
         let (start, active) = (Instant::now(), self.active());
         let mut state = self.state();
-        state.panel = next;
+        state.column = self.column(next);
         state.elapsed_seconds = self.recorder.seconds();
         state.costs.checkpoints += 1;
         let capacity_bytes = test_state_bytes(&self.spec);
@@ -578,6 +582,7 @@ impl<'a, C: Comm> Protected<'a, C> {
         collect::all_max(self.checkpointer.comm(), doubles)?;
         self.take_state(state);
         self.recorder.kept.elapsed_seconds = cost.elapsed_seconds;
+        let column = self.column(self.saved_panel);
         let costs = &mut self.costs;
         costs.checkpoint_seconds += cost.seconds;
         costs.skew_seconds += cost.skew_seconds;
@@ -590,7 +595,7 @@ impl<'a, C: Comm> Protected<'a, C> {
             start_seconds: cost.elapsed_seconds,
             seconds: cost.stall_seconds,
             epoch: self.checkpointer.epoch(),
-            column: (self.saved_panel * self.spec.nb).min(self.spec.n),
+            column,
             bytes: stats.encoded_bytes as u64,
         };
         self.saved.borrow_mut().push(Saved::Checkpoint {
@@ -713,12 +718,17 @@ impl<'a, C: Comm> Protected<'a, C> {
             self.checkpointer.make_images_due();
             self.checkpoint(next)?;
         }
-        let column = (next * self.spec.nb).min(self.spec.n);
+        let column = self.column(next);
         self.recorder.stop(&mut self.checkpointer, &self.settings, column)
     }
 
     fn panels(&self) -> usize {
         Params::from(&self.spec).panels()
+    }
+
+    /// The first column of a panel, or the number of columns.
+    fn column(&self, panel: usize) -> usize {
+        (panel * self.spec.nb).min(self.spec.n)
     }
 
     /// Whether the last checkpoint is from before what the refinement has `reached`.
@@ -950,9 +960,9 @@ mod tests {
     /// next number.
     #[test]
     fn bytes_of_a_state_match_its_format() {
-        assert_eq!(STATE_FORMAT.1, 5, "and other bytes here");
+        assert_eq!(STATE_FORMAT.1, 6, "and other bytes here");
         let json = concat!(
-            r#"{"panel":8,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
+            r#"{"column":512,"elapsed_seconds":9.1,"origin":{"unix_seconds":1700000000.5,"#,
             r#""uptimes":[[7,12.5],[18446744073709551615,0.1]]},"checkpoints":3,"#,
             r#""checkpoint_seconds":0.3,"stall_seconds":0.2,"stall":{"begin_seconds":0.01,"#,
             r#""turn_seconds":0.02,"encode_seconds":0.03,"agree_seconds":0.04,"#,

@@ -20,6 +20,7 @@ mod recorder;
 pub mod result;
 mod segments;
 mod split;
+mod stored;
 mod times;
 mod unprotected;
 mod wrong;
@@ -49,6 +50,7 @@ pub(crate) use split::{form_groups, format_memory, test_header_layout};
 pub use split::{
     header_layout, memory_split, process_rows, segment_bytes, segment_layout, smallest_group,
 };
+pub use stored::{StoredCheckpoint, column_in, stored_checkpoints};
 pub use unprotected::Unprotected;
 pub use wrong::Wrong;
 

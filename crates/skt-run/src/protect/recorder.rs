@@ -21,6 +21,8 @@ use skt_solver::pgesv::SolveError;
 /// What checkpoints keep of a run's clock; the same on all ranks.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct KeptClock {
+    /// Columns that are eliminated; `skt-hpl store list` prints them. With `abft` alone.
+    pub column: usize,
     /// Seconds of the timed part, over all starts, when this was kept.
     pub elapsed_seconds: f64,
     /// The clocks when the timed part began.

@@ -35,7 +35,7 @@ use nix::unistd::{Uid, UnlinkatFlags, unlinkat};
 
 use super::super::header::HeaderLayout;
 use super::super::record::StartId;
-use super::disk::{Disk, FileId, Generation, ImageFile, Slot};
+use super::disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 use super::format::{SealState, read_seal};
 
 mod owner;
@@ -232,6 +232,8 @@ pub struct StoredImages {
     pub bytes: u64,
     /// When the newest of them was last written to, in seconds since 1970.
     pub changed_unix_seconds: u64,
+    /// The state of the application in one of them that is whole, if any is.
+    pub state: Option<Vec<u8>>,
 }
 
 /// The names in `parent` of what look like folders of this user's runs, each with its run, sorted.
@@ -257,11 +259,19 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
     let above = File::open(parent).map_err(at(parent))?;
     let mut all: BTreeMap<(String, usize, Generation), StoredImages> = BTreeMap::new();
     for (name, run) in runs_in(parent)? {
-        let Some(folder) = ImageFolder::enter(&above, parent.join(&name), &name, 0)? else {
+        let Some(mut folder) = ImageFolder::enter(&above, parent.join(&name), &name, 0)? else {
             continue;
         };
+        let header = HeaderLayout::new(&run, 1, 0);
         for name in folder.names().map_err(at(&folder.path))? {
-            let Some((test, FileId { generation, ranks })) = parse_name(&name) else { continue };
+            let Some((test, file)) = parse_name(&name) else { continue };
+            let FileId { generation, ranks } = file;
+            folder.test = test;
+            let state = match folder.seal_in(file, &header) {
+                Some(SealState::Sealed(seal)) => Some(seal.record.state().to_vec()),
+                Some(SealState::Choice(_)) => continue,
+                _ => None,
+            };
             let meta = match folder.file(&name, OFlag::O_RDONLY) {
                 // The run may have removed it in the meantime.
                 Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -275,7 +285,9 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
                 ranks: 0,
                 bytes: 0,
                 changed_unix_seconds: 0,
+                state: None,
             });
+            images.state = images.state.take().or(state);
             images.ranks += ranks.count();
             images.bytes += meta.len();
             let changed_unix_seconds = u64::try_from(meta.mtime()).unwrap_or(0);
@@ -324,12 +336,9 @@ pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> 
     let header = HeaderLayout::new(run, 1, 0);
     for (test, file) in all {
         for folder in folders_of(&above, parent, run, test)? {
-            for id in file.images() {
-                let Ok(mut slot) = folder.open(file, id.rank) else { continue };
-                if let Ok(SealState::Sealed(seal)) = read_seal(&header, &mut *slot) {
-                    let at = (test, file.generation);
-                    return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
-                }
+            if let Some(SealState::Sealed(seal)) = folder.seal_in(file, &header) {
+                let at = (test, file.generation);
+                return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
             }
         }
     }
@@ -398,6 +407,14 @@ fn remove_empty(path: &Path) -> io::Result<()> {
 }
 
 impl ImageFolder {
+    /// The first whole seal, or note, in a file.
+    fn seal_in(&self, file: FileId, header: &HeaderLayout) -> Option<SealState> {
+        let read = |id: ImageId| read_seal(header, &mut *self.open(file, id.rank).ok()?).ok();
+        let is_whole =
+            |seal: &SealState| matches!(seal, SealState::Sealed(_) | SealState::Choice(_));
+        file.images().filter_map(read).find(is_whole)
+    }
+
     /// Removes the images of tests for which `is_meant` holds. Returns their number and their
     /// bytes.
     fn remove_images(&self, is_meant: &impl Fn(usize) -> bool) -> io::Result<(usize, u64)> {

@@ -14,6 +14,7 @@ use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command, hosts, machine, mistakes};
 use crate::report::output;
+use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::launch::{LauncherChoice, NoSpare, RANKS_MAX, START, WATCH};
@@ -209,6 +210,10 @@ fn options_of_benchmark(
         },
         here_bytes: machine::available_bytes()?,
     };
+    let checkpoint = match settings.resume {
+        Resume::At(number) => Some(number),
+        _ => None,
+    };
     let options = LaunchOptions {
         command,
         threads: checked.spec.threads,
@@ -220,7 +225,8 @@ fn options_of_benchmark(
         run_id: settings.run_id,
         keeps: Some(keeps),
         parities: settings.parities,
-        says_resume: run.protect.draft().contains_key(&Setting::Resume),
+        says_resume: checkpoint.is_none() && run.protect.draft().contains_key(&Setting::Resume),
+        checkpoint,
         end_unix: settings.time_limit.end_unix(now_unix(), env(SLURM_END).as_deref()),
         ..options
     };

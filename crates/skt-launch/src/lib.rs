@@ -89,6 +89,8 @@ pub struct LaunchOptions {
     pub is_protected: bool,
     /// Whether the arguments choose what to do with data of earlier starts.
     pub says_resume: bool,
+    /// The checkpoint that the first start is to resume from, if the arguments name one.
+    pub checkpoint: Option<u64>,
     /// Whether the machine of an earlier supervisor is gone for good, so that its launcher is not
     /// waited for.
     pub head_lost: bool,
@@ -130,6 +132,7 @@ impl LaunchOptions {
             parities: 1,
             is_protected: true,
             says_resume: false,
+            checkpoint: None,
             head_lost: false,
             end_unix: None,
         }

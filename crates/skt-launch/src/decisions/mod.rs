@@ -464,10 +464,16 @@ impl Decisions {
             && !self.options.is_of_program()
             && !self.options.says_resume
             && state.has_checkpoint;
+        let is_named = std::mem::take(&mut state.goes_back) && self.options.checkpoint.is_some();
         let resume = if state.is_refused && self.options.starts_over() {
             Some("never")
+        } else if is_named {
+            // By the user's own flag, which later starts must not follow.
+            None
+        } else if must_find {
+            Some("require")
         } else {
-            must_find.then_some("require")
+            self.options.checkpoint.map(|_| "auto")
         };
         let hosts = state.pool.used(self.options.ranks);
         self.phase = Phase::Starting;

@@ -964,6 +964,19 @@ fn run_with_a_resume_flag_is_not_started_over() {
     play.launches(1.0, "n1 n2 n3");
 }
 
+/// The checkpoint that the run's flags name is that of the first start alone, whatever it came to.
+#[test]
+fn only_the_first_start_goes_back_to_a_named_checkpoint() {
+    for (how, beats) in [("auto", &[][..]), ("require", &[("commit", 512), ("stamp", 512)])] {
+        let mut play = Play::running(LaunchOptions { checkpoint: Some(5), ..options() }, &[]);
+        play.beats(&[("generate", 0), ("factor", 0)]);
+        play.beats(beats);
+        play.fails().has("failure: start 1 failed");
+        play.answers_but(&[]);
+        play.launches(1.0, &format!("n1 n2 n3 --resume {how}"));
+    }
+}
+
 #[test]
 fn job_that_met_an_earlier_process_is_started_again() {
     let mut play = Play::computing(options(), &[]);

@@ -116,6 +116,9 @@ pub struct SupervisorState {
     /// Whether that program has opened several runs: when it reports one, that is not all.
     pub has_several_runs: bool,
     pub command: Vec<String>,
+    /// Whether the next start resumes from the checkpoint that the command names, if it names one.
+    #[serde(default)]
+    pub goes_back: bool,
     pub ranks: usize,
     pub pool: Pool,
     /// Whether the run is running, or how it ended.
@@ -168,6 +171,7 @@ impl SupervisorState {
             keeps: None,
             has_several_runs: false,
             command: command.to_vec(),
+            goes_back: true,
             ranks,
             pool,
             status: Status::Running,
@@ -194,11 +198,12 @@ impl SupervisorState {
     }
 
     /// Whether the state is that of the run that a user asks for. The time limit of the benchmark
-    /// may differ, as each allocation ends at another time; a program's arguments are its own.
+    /// may differ, as each allocation ends at another time, and the checkpoint that it goes back
+    /// to; a program's arguments are its own.
     pub(crate) fn is_of(&self, program: Option<&str>, command: &[String], ranks: usize) -> bool {
         let is_same_command = match program {
             Some(_) => self.command == command,
-            None => without_time_limit(&self.command) == without_time_limit(command),
+            None => split(&self.command).0 == split(command).0,
         };
         self.program.as_deref() == program && is_same_command && self.ranks == ranks
     }
@@ -210,6 +215,7 @@ impl SupervisorState {
         if self.status != Status::Running {
             self.pardoned = self.failures.len();
         }
+        self.goes_back = split(&self.command).1 != split(command).1;
         self.command = command.to_vec();
         self.pool = self.pool.with_new(pool);
         (self.supervisor, self.status) = (me, Status::Running);
@@ -223,18 +229,27 @@ impl SupervisorState {
     }
 }
 
-/// The arguments of the benchmark but for its time limit.
-fn without_time_limit(command: &[String]) -> Vec<&str> {
-    let flag = format!("--{}", Setting::TimeLimit.info().flag());
-    let (mut words, mut others) = (command.iter().map(String::as_str), Vec::new());
+/// The arguments of the benchmark but for its time limit and the checkpoint that it goes back to,
+/// and that checkpoint.
+fn split(command: &[String]) -> (Vec<&str>, Option<&str>) {
+    let [time_limit, resume] =
+        [Setting::TimeLimit, Setting::Resume].map(|it| format!("--{}", it.info().flag()));
+    let (mut words, mut others, mut checkpoint) =
+        (command.iter().map(String::as_str).peekable(), Vec::new(), None);
     while let Some(word) = words.next() {
-        match word.strip_prefix(&flag) {
-            Some("") => _ = words.next(),
-            Some(value) if value.starts_with('=') => {}
-            _ => others.push(word),
+        let (flag, value) = word.split_once('=').map_or((word, None), |(f, v)| (f, Some(v)));
+        let value = value.or_else(|| words.peek().copied());
+        let number = value.filter(|value| flag == resume && value.parse::<u64>().is_ok());
+        if flag != time_limit && number.is_none() {
+            others.push(word);
+            continue;
+        }
+        checkpoint = number.or(checkpoint);
+        if !word.contains('=') {
+            words.next();
         }
     }
-    others
+    (others, checkpoint)
 }
 
 #[cfg(test)]
@@ -253,6 +268,9 @@ mod tests {
             ("--n 9 --time-limit @2 --json f", 4, true),
             ("--n 9 --json f --time-limit=1h", 4, true),
             ("--n 9 --json f", 4, true),
+            ("--n 9 --resume 5 --json f", 4, true),
+            ("--n 9 --json f --resume=5", 4, true),
+            ("--n 9 --json f --resume never", 4, false),
             ("--n 8 --time-limit @1 --json f", 4, false),
             ("--n 9 --time-limit @1 --json f", 5, false),
             ("--n 9 --time-limits @1 --json f", 4, false),

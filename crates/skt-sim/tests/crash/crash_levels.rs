@@ -7,7 +7,7 @@ use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::level::{Generation, Reach, WhenBusy};
 use skt_checkpoint::checkpoint::methods::Method;
 
-use crate::cluster::Setup;
+use crate::cluster::{Setup, fingerprint};
 use crate::disks::{Cut, Fault};
 use crate::is_soak;
 use crate::levels::{Came, Count, EPOCH_SECONDS, How, LevelSetup, World, check_kept};
@@ -1103,6 +1103,7 @@ fn older_checkpoint_is_chosen_and_never_lost_nor_mixed() {
                 ..back(step)
             };
             let ran = dead.start(&killed);
+            assert!(dead.noted() || memory(&dead) == memory(&world), "{step}: not noted");
             let rank = step as usize % n;
             for lost in [0..0, rank..rank + 1, 0..n] {
                 let mut dead = dead.clone();
@@ -1147,6 +1148,11 @@ fn older_checkpoint_is_chosen_and_never_lost_nor_mixed() {
         }
     }
     println!("{counts:?}");
+}
+
+/// The checksums of the data and parities in each node's memory.
+fn memory(world: &World) -> Vec<u64> {
+    world.nodes.iter().map(|node| fingerprint(&node.segments)).collect()
 }
 
 /// What all processes of an undisturbed start came to.

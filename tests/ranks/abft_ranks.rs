@@ -877,7 +877,7 @@ fn a_contradiction_is_known_to_all_before_any_memory_goes() {
         };
         is_wrong(memory) && !is_wrong(&without(memory, &[3]))
     };
-    let mut left = (noticed + 1..).map(|step| start(vec![Kill { step, rank: 0 }]).memory).take(9);
+    let mut left = (noticed + 1..).map(|step| start(vec![Kill { step, rank: 0 }]).memory).take(40);
     let mut memory = left.find(is_known_to_3_alone).expect("a death before it is told");
     assert!(matches!(refusal(&job, &mut memory), Some(AbftRefusal::Wrong { rank: 3 })));
     for rank in 0..job.ranks() {

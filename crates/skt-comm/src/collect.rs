@@ -107,32 +107,54 @@ pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| a + b)
 }
 
-/// Collects each rank's bytes, of any length, on `root` (`None` elsewhere).
+/// Collects each rank's bytes, of any length, on `root` (`None` elsewhere), along a binomial tree.
 pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
+    let flat = gather_flat(comm, data, root)?;
     if comm.rank() != root {
-        comm.send(&[data.len() as u64], root, TAG_GATHER)?;
-        comm.send(data, root, TAG_GATHER)?;
         return Ok(None);
     }
-    let mut all = Vec::with_capacity(comm.size());
-    for source in 0..comm.size() {
-        if source == root {
-            all.push(data.to_vec());
-            continue;
-        }
+    let mut all = split(&flat);
+    all.rotate_right(root);
+    Ok(Some(all))
+}
+
+/// Collects the bytes of this rank and of those below it in the tree of `root`, each after its
+/// length, in the order of the tree. A rank that waits is the parent of the one that is missing.
+fn gather_flat<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Vec<u8>> {
+    let (size, rank) = (comm.size(), comm.rank());
+    let relative = (rank + size - root) % size;
+    let mut flat = [&(data.len() as u64).to_le_bytes(), data].concat();
+    for child in Tree::Binomial.children(relative, size) {
+        let source = (child + root) % size;
         let mut len = [0u64];
         let missing = Missing::rank(source);
         comm.recv(&mut len, source, TAG_GATHER)?;
         drop(missing);
-        let mut bytes = vec![0u8; len[0] as usize];
-        comm.recv(&mut bytes, source, TAG_GATHER)?;
-        all.push(bytes);
+        let begin = flat.len();
+        flat.resize(begin + len[0] as usize, 0);
+        comm.recv(&mut flat[begin..], source, TAG_GATHER)?;
     }
-    Ok(Some(all))
+    if let Some(parent) = Tree::Binomial.parent(relative) {
+        let dest = (parent + root) % size;
+        comm.send(&[flat.len() as u64], dest, TAG_GATHER)?;
+        comm.send(&flat, dest, TAG_GATHER)?;
+    }
+    Ok(flat)
 }
 
-/// Returns when all ranks have come, as a barrier does. Rank 0 knows which rank has not, at the
-/// price of a message from each: for the few barriers of a start.
+/// The parts of what [`gather_flat`] has collected.
+fn split(mut flat: &[u8]) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while let Some((len, rest)) = flat.split_first_chunk::<8>() {
+        let (bytes, rest) = rest.split_at(u64::from_le_bytes(*len) as usize);
+        all.push(bytes.to_vec());
+        flat = rest;
+    }
+    all
+}
+
+/// Returns when all ranks have come, as a barrier does. Its parent in the tree knows of a rank that
+/// has not: for the few barriers of a start.
 pub fn roll_call<C: Comm>(comm: &C) -> Result<()> {
     gather_bytes(comm, &[], 0)?;
     broadcast::<_, u8>(comm, &mut [], 0)
@@ -194,26 +216,9 @@ pub fn first_text<C: Comm>(comm: &C, text: &str) -> Result<Option<String>> {
 
 /// Collects each rank's bytes, of any length, on every rank.
 pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let gathered = gather_bytes(comm, data, 0)?;
-    let mut flat = gathered
-        .map(|all| {
-            let mut flat = Vec::new();
-            for bytes in all {
-                flat.extend((bytes.len() as u64).to_le_bytes());
-                flat.extend(bytes);
-            }
-            flat
-        })
-        .unwrap_or_default();
+    let mut flat = gather_flat(comm, data, 0)?;
     broadcast_bytes(comm, &mut flat, 0)?;
-    let mut rest = &flat[..];
-    let mut all = Vec::with_capacity(comm.size());
-    while let Some((head, tail)) = rest.split_first_chunk::<8>() {
-        let (bytes, tail) = tail.split_at(u64::from_le_bytes(*head) as usize);
-        all.push(bytes.to_vec());
-        rest = tail;
-    }
-    Ok(all)
+    Ok(split(&flat))
 }
 
 /// Collects each rank's value on every rank.
@@ -226,4 +231,27 @@ pub fn all_gather<C: Comm, T: Pod>(comm: &C, mine: &T) -> Result<Vec<T>> {
 pub fn all_gather_slices<C: Comm, T: Pod>(comm: &C, mine: &[T]) -> Result<Vec<Vec<T>>> {
     let all = all_gather_bytes(comm, bytemuck::cast_slice(mine))?;
     Ok(all.iter().map(|bytes| bytemuck::allocation::pod_collect_to_vec(bytes)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::threads;
+
+    #[test]
+    fn bytes_of_all_ranks_come_in_order_on_any_root() {
+        for size in 1..=19 {
+            let of = |rank: usize| vec![rank as u8; rank % 5 * 3];
+            let wanted: Vec<_> = (0..size).map(of).collect();
+            let ranks = threads::run(size, |comm| {
+                assert_eq!(all_gather_bytes(&comm, &of(comm.rank()))?, wanted);
+                for root in 0..size {
+                    let all = gather_bytes(&comm, &of(comm.rank()), root)?;
+                    assert_eq!(all.as_ref(), (comm.rank() == root).then_some(&wanted));
+                }
+                roll_call(&comm)
+            });
+            ranks.into_iter().for_each(|rank: Result<()>| rank.expect("all come"));
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! Waits that take long at a start are announced on standard error, at growing intervals: a start
 //! that waits for a busy machine looks like one that hangs.
 //!
-//! Code that may wait holds an [`Announced`]. Only the job's first process prints, so that 10,000
-//! ranks do not print 10,000 lines; where it waits for others, it knows which rank has not come
-//! ([`Missing`]). A thread prints, as the one that waits cannot. It exists only during such waits.
+//! Code that may wait holds an [`Announced`]. Only the job's first process prints, and those that
+//! know which rank has not come ([`Missing`]): of 10,000 ranks that collect from each other along
+//! a tree 14 at most. A thread prints, as the one that waits cannot. It exists only during such
+//! waits.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -71,14 +72,14 @@ impl Announced {
     }
 
     fn begin_with(what: String, detail: Option<Detail>, by_thread: bool) -> Self {
-        if !launcher_rank::is_first() {
+        if !by_thread && !launcher_rank::is_first() {
             return Self { id: None };
         }
         let mut waits = lock(&WAITS);
         waits.last_id += 1;
         let id = waits.last_id;
         waits.list.push(Wait { id, what, detail, since: Instant::now(), due: first() });
-        if by_thread {
+        if by_thread && launcher_rank::is_first() {
             waits.watch();
         }
         Self { id: Some(id) }
@@ -109,6 +110,10 @@ impl Missing {
     /// This process needs a message of `rank` next.
     pub fn rank(rank: usize) -> Self {
         MISSING.store(rank, Ordering::Relaxed);
+        let mut waits = lock(&WAITS);
+        if !waits.list.is_empty() {
+            waits.watch();
+        }
         Self(())
     }
 }
@@ -163,7 +168,8 @@ impl Waits {
         while wait.due <= waited {
             wait.due *= 2;
         }
-        Some(Line { what: wait.what.clone(), detail: wait.detail, waited })
+        let prints = launcher_rank::is_first() || MISSING.load(Ordering::Relaxed) != NO_RANK;
+        prints.then(|| Line { what: wait.what.clone(), detail: wait.detail, waited })
     }
 }
 

@@ -283,14 +283,16 @@ fn clear<C: Comm>(
         world.barrier()?;
         // The run needs none of its segments any more; those out of reach must be recognized when
         // they come back.
-        if setup.is_first_on_host && !ran.left.is_empty() {
+        if setup.is_keeper && !ran.left.is_empty() {
             protect::ended::remember(setup.store, &settings.run_id, world.rank(), &ran.left)?;
         }
         if world.rank() == 0 && !ran.left.is_empty() {
             messages::print(format_args!("{MARKS_STAY}"));
         }
         remove_images(world, settings, setup, |_| true)?;
-        protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
+        if setup.is_keeper {
+            protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
+        }
         settings.levels.close(&settings.run_id);
         interrupt::keep(false);
         // All ranks have unmapped their segments.

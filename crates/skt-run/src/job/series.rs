@@ -247,7 +247,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         let tests = self.spec.tests();
         let header =
             |part: usize| tests.get(part).map(|it| protect::test_header_layout(run, part, it));
-        let is_keeper = setup.is_first_on_host;
+        let is_keeper = setup.is_keeper;
         let removed = protect::ended::remove_left_over(world, setup.store, run, is_keeper, header)?;
         if removed > 0 && world.rank() == 0 {
             messages::print(format_args!(
@@ -266,7 +266,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         is_meant: impl Fn(usize) -> bool,
     ) -> Result<(), JobError> {
         remove_images(world, self.settings, self.setup, &is_meant)?;
-        if self.setup.is_first_on_host {
+        if self.setup.is_keeper {
             protect::sweep_tests(self.setup.store, &self.settings.run_id, is_meant)?;
         }
         Ok(world.barrier()?)
@@ -280,7 +280,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         let run = &self.settings.run_id;
         let is_afresh = self.settings.resume == Resume::Never;
-        let is_keeper = self.setup.is_first_on_host;
+        let is_keeper = self.setup.is_keeper;
         let mut ledger = Ledger::open(world, self.setup.store, run, is_keeper, is_afresh)?;
         let is_of_another = |(test, record): &(usize, Option<TestRecord>)| {
             let spec = record.as_ref().map(|record| &record.spec);
@@ -307,7 +307,9 @@ impl<'a, 'e> Tests<'a, 'e> {
         if !self.settings.is_on() || self.settings.resume == Resume::Never {
             return Ok(0);
         }
-        let found = protect::found_test(self.setup.store, &self.settings.run_id)?;
+        let is_keeper = self.setup.is_keeper;
+        let found = is_keeper.then(|| protect::found_test(self.setup.store, &self.settings.run_id));
+        let found = found.transpose()?.flatten();
         // The number of the test plus 1, or 0 if none is found.
         let mut found = [found.map_or(0, |test| 1 + test as u64)];
         collect::all_reduce(world, &mut found, u64::max)?;

@@ -65,6 +65,9 @@ pub(crate) struct Setup<'a> {
     pub memory_progress: MemoryProgress,
     /// Whether this process is the first of its host.
     pub is_first_on_host: bool,
+    /// Whether this process is the first of those that share its store, and keeps for them what the
+    /// run has there.
+    pub is_keeper: bool,
     /// On the first rank of a host: the job's processes there, and their CPUs.
     pub job_here: Option<JobPart>,
     /// Faults to inject into this process.
@@ -417,6 +420,7 @@ impl<'a> Setup<'a> {
             store,
             memory_progress: MemoryProgress::default(),
             is_first_on_host: index_on_host == 0,
+            is_keeper: index == 0,
             job_here: (index_on_host == 0).then(|| places::job_part(&places, &here)),
             injector,
             lock,

@@ -83,7 +83,7 @@ pub enum LedgerError {
 impl<'a> Ledger<'a> {
     /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
     /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
-    /// `is_keeper`. Collective.
+    /// `is_keeper`, and looks for them. Collective.
     pub fn open<C: Comm>(
         world: &C,
         store: &'a (dyn Store + Send + Sync),
@@ -91,7 +91,7 @@ impl<'a> Ledger<'a> {
         is_keeper: bool,
         is_afresh: bool,
     ) -> Result<Self, LedgerError> {
-        let found = found(store, run, ROLE)?;
+        let found = if is_keeper { found(store, run, ROLE)? } else { Vec::new() };
         let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
         let contents: Vec<Content> =
             found.into_iter().filter_map(|(_, _, content)| content).collect();

@@ -5,9 +5,9 @@
 //! those that this start has taken; so a start with a time limit takes the first ones early. Only
 //! the wall clock of rank 0 decides. SIGUSR1 on any rank means that the time ends now.
 //!
-//! All ranks agree at a cut on whether to stop. A cut costs little, but not nothing. So there is one
-//! before each panel only when little time is left; until then the next cut is so near that the
-//! time does not end before it even if the run becomes [`SLOWDOWN`] times slower at once.
+//! All ranks agree at a cut on whether to stop. A cut costs little, but not nothing. So there is
+//! one before each panel only when little time is left; until then the next cut is so near that the
+//! time does not end before it even if the run becomes `SLOWDOWN` times slower at once.
 //!
 //! ```text
 //! now             last cut               end

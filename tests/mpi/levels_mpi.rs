@@ -552,7 +552,7 @@ fn images_are_listed_and_removed() {
     let files = images(&folder).len();
     let listed = store("list --segments");
     let (_, table) = listed.split_once("IMAGES IN\n").expect("a table");
-    let ranks = |line: &str| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap();
+    let ranks = |line: &str| line.split_whitespace().nth(4).unwrap().parse::<usize>().unwrap();
     assert_eq!(table.lines().map(ranks).sum::<usize>(), files * RANKS, "{listed}");
     let run = table.split_whitespace().next().unwrap();
     // Without --segments, the sum of these in one line.
@@ -560,8 +560,14 @@ fn images_are_listed_and_removed() {
     let (_, of_run) = listed.split_once("IMAGES IN\n").expect("a table");
     assert_eq!(of_run.lines().count(), 1, "{listed}");
     let words: Vec<&str> = of_run.split_whitespace().collect();
-    let (checkpoints, ranks) = (table.lines().count().to_string(), (files * RANKS).to_string());
-    assert_eq!(words[..3], [run, &checkpoints, &ranks], "{listed}");
+    assert_eq!(words[..2], [run, &(files * RANKS).to_string()], "{listed}");
+    // Each whole one by its number, with its column.
+    let whole = |line: &str| match line.split_whitespace().collect::<Vec<_>>()[2..4] {
+        [_, "-"] => None,
+        [number, column] => Some(format!("{number}({column})")),
+        _ => panic!("{line}"),
+    };
+    assert_eq!(words[4], table.lines().filter_map(whole).collect::<Vec<_>>().join(","), "{listed}");
     assert_eq!(words.last(), Some(&folder.path().to_str().unwrap()), "{listed}");
     assert!(store("clean").contains("it can continue from them"));
     let of_another = ended("clean --run another");

@@ -78,7 +78,8 @@ fn start_without(job: &Job, named: Named, counts: &mut Counts) -> bool {
     let words = match named {
         Named::Auto => [
             "--blas auto: this run was computed with the BLAS libblis.so (libblis.so, ",
-            "it is not found there. Install the same library there, or continue with other",
+            // It is not found, or the system's BLIS is.
+            " there. Install the same library there, or continue with other",
         ],
         Named::File => ["libblis.so: the loader refuses it", "Name another library, or --blas"],
     };

@@ -105,7 +105,7 @@ fn the_default_library_is_checked_once_for_its_contents() {
     assert_eq!(code(NO_CACHE, "planted_blas_once", &[]), Some(0));
 }
 
-/// It has no subcommands under that name.
+/// The program has no subcommands under that name.
 #[test]
 fn a_copy_named_xhpl_tries_its_library() {
     let folder = tempfile::tempdir().unwrap();

@@ -122,7 +122,9 @@ impl Decisions {
             return;
         }
         self.note_links(survey);
-        if let Some((name, why)) = self.links.dead.first_key_value() {
+        let used = self.state.pool.placed().active;
+        let dead = used.iter().find_map(|host| self.links.dead.get_key_value(&host.name));
+        if let Some((name, why)) = dead {
             let (name, why) = (name.clone(), why.clone());
             return self.kill_for_lost(&name, &why);
         }

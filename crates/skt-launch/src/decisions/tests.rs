@@ -1354,6 +1354,9 @@ fn a_node_whose_link_is_dead_is_replaced_although_it_answers() {
     let why = "its link is dead: 6 of 6 tries failed (no answer)";
     play.links_dead(&["n3"]).has(&format!("replaced: n3 {why}; s1 takes its place"));
     play.launches(0.0, "n1 n2 s1 --resume require");
+    // The nodes in use are well.
+    play.tick_after(15.0).has("ask look ");
+    play.answers_but(&[]).lacks("kill");
 }
 
 #[test]

@@ -4,17 +4,17 @@
 //! A file holds one value, after its whole key. Nothing depends on the folder: what is not
 //! remembered is found out again.
 
-use std::fs::{self, DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{ErrorKind, Read as _};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use std::{env, io, process, thread};
+use std::{env, io, thread};
 
 use skt_host::process::user_id;
-use skt_host::{host, waits};
+use skt_host::{host, outfile, waits};
 use skt_store::codec::checksum;
 
 /// The longest file that is read.
@@ -102,18 +102,15 @@ fn value_in(folder: &Path, key: &str) -> Option<String> {
 
 fn keep_in(folder: &Path, key: &str, value: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let draft = folder.join(format!(".{}.{}", name(key), process::id()));
-    let kept = || {
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-        writeln!(file, "{}{value}", head(key))?;
-        fs::rename(&draft, folder.join(name(key)))
-    };
-    kept().inspect_err(|_| _ = fs::remove_file(&draft))
+    outfile::replace(&folder.join(name(key)), 0o600, false, |out| {
+        writeln!(out, "{}{value}", head(key))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::{fs, process};
 
     use super::*;
 

@@ -60,6 +60,7 @@ fn a_library_that_does_not_serve_is_refused_by_what_it_does() {
 fn a_library_wrong_for_one_remainder_is_refused_however_it_came() {
     let library = planted("planted_blas_remainders", "");
     let preload = format!("LD_PRELOAD={}", library.display());
+    let file = library.canonicalize().unwrap();
     for (wrong, words) in [
         ("dgemm 0 6", "it is wrong: dgemm (6 x "),
         ("sgemm 2 10", "it is wrong: sgemm ("),
@@ -70,7 +71,7 @@ fn a_library_wrong_for_one_remainder_is_refused_however_it_came() {
         let error = refused(&library, &[&variable]);
         assert!(error.contains(words) && error.contains("--blas linked"), "{wrong}: {error}");
         let error = ended(&[NO_CACHE, &preload, &variable], &[]).expect(2).err;
-        let at = format!("--blas linked: {}: {words}", library.display());
+        let at = format!("--blas linked: {}: {words}", file.display());
         assert!(error.contains(&at) && error.contains("--blas built-in"), "{wrong}: {error}");
     }
     for fault in ["crashes when called", "hangs when called"] {
@@ -136,7 +137,8 @@ fn the_library_is_what_is_called_and_its_copy_is_the_same() {
         };
         job.args(rank(&library)).args([":", "-np", "1"]).args(rank(&in_folder(second)));
         let text = run(&mut job).expect(0).out;
-        let path = format!("# blas     : planted_blas_called.so, {}", library.display());
+        let file = library.canonicalize().unwrap();
+        let path = format!("# blas     : planted_blas_called.so, {}", file.display());
         assert!(text.contains(&path), "{text}");
         let warning = "the last bits of x depend on which rank computes what";
         assert_eq!(text.contains(warning), differs, "{text}");

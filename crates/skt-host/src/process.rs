@@ -6,6 +6,7 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
@@ -199,9 +200,13 @@ pub fn ending_processes() -> usize {
 
 /// The id of the running kernel's boot, which no other boot of any machine has; empty if the system
 /// has none.
-pub fn boot_id() -> String {
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    text.trim().to_owned()
+pub fn boot_id() -> &'static str {
+    // Asked for each segment of a store.
+    static BOOT: LazyLock<String> = LazyLock::new(|| {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        text.trim().to_owned()
+    });
+    &BOOT
 }
 
 fn padded_boot_id() -> [u8; 64] {
@@ -216,8 +221,8 @@ fn padded_boot_id() -> [u8; 64] {
 /// name of the host.
 pub fn kernel() -> String {
     match boot_id() {
-        id if id.is_empty() => host::name().unwrap_or_else(|| "unknown".into()),
-        id => id,
+        "" => host::name().unwrap_or_else(|| "unknown".into()),
+        id => id.to_owned(),
     }
 }
 
@@ -247,7 +252,12 @@ impl Process {
     /// The process that has the id `pid` now, if one runs.
     pub fn from_pid(pid: i32) -> Option<Self> {
         let start_ticks = running_since(pid as u32)?;
-        Some(Self { pid, start_ticks, boot: boot_id(), host: host::name().unwrap_or_default() })
+        Some(Self {
+            pid,
+            start_ticks,
+            boot: boot_id().to_owned(),
+            host: host::name().unwrap_or_default(),
+        })
     }
 
     /// Whether the process still runs on this machine. A zombie does not run.

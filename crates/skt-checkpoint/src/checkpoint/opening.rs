@@ -26,9 +26,11 @@ use super::parameters::{Parameters, differences, parameters_fingerprint};
 use super::vault::Backing;
 use skt_comm::Comm;
 use skt_comm::collect::{
-    all_gather_bytes, all_gather_json, all_reduce, broadcast, broadcast_bytes, gather_bytes,
+    all_gather, all_gather_json, all_reduce, broadcast, broadcast_bytes, broadcast_json,
+    gather_bytes,
 };
 use skt_host::waits::{self, Announced};
+use skt_store::codec::checksum;
 use skt_terms::units;
 
 /// More than any identity has: 255 members, and the parameters in words.
@@ -46,10 +48,11 @@ pub(super) struct Opening<M: Memory> {
     pub fingerprint: u64,
     /// The parameters of the fingerprint, for people to read.
     pub parameters: Parameters,
-    /// The segments that this process has found on its node.
+    /// The segments that the first process of this node has found there.
     segments: Vec<FoundSegment>,
+    /// Their states, on that process.
     states: BTreeMap<SegmentId, Vec<u8>>,
-    /// The largest progress that these segments note.
+    /// The largest progress that they note, on that process.
     pub progress: u64,
     pub levels: Vec<Level>,
     /// What this process sees of each level.
@@ -91,7 +94,8 @@ impl<M: Memory> Opening<M> {
             rotten,
         };
         let mut wait = Announced::begin("all ranks to open the run");
-        let index = number_on_node(comm, &config.node)?;
+        let node = processes_of_node(comm, &config.node)?;
+        let index = node.rank();
         this.index = index;
         wait.update("all ranks to take hold of the run and to find its segments and images");
         let is_lasting = config.method != Method::None;
@@ -101,7 +105,7 @@ impl<M: Memory> Opening<M> {
             // A job with fewer processes than ranks ignores the segments of lost ranks, which no
             // process will take over.
             let is_short = config.may_lose.is_some();
-            this.find_segments(|rank| !is_short || config.rank_in_run == Some(rank))?;
+            this.find_segments(&node, is_short, config.rank_in_run)?;
             this.probe_images(comm, is_short);
         }
         let rules = Rules { config, rotten: &this.rotten };
@@ -132,7 +136,7 @@ impl<M: Memory> Opening<M> {
             node: config.node.clone(),
             rank_in_run: config.rank_in_run,
             held,
-            segments: self.segments.clone(),
+            segments: if self.index == 0 { self.segments.clone() } else { Vec::new() },
             images: (self.seen.iter())
                 .map(|seen| seen.images.iter().map(|(image, _)| image.clone()).collect())
                 .collect(),
@@ -149,7 +153,9 @@ impl<M: Memory> Opening<M> {
             let _wait = Announced::begin(format!("level {} to list its images", level.name));
             let is_ours =
                 |rank: usize| !is_short && level.is_managed_by(rank, comm.rank(), comm.size());
-            self.seen.push(wanted.probe(level, is_ours));
+            // Of a disk that all processes of the node see, one of them reads the images.
+            let is_reader = level.reach == Reach::Global || self.index == 0;
+            self.seen.push(wanted.probe(level, is_ours, is_reader));
         }
     }
 
@@ -212,8 +218,25 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// Finds the segments of the `wanted` ranks on this node.
-    fn find_segments(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
+    /// Finds the segments on this node, in a job that `is_short` only those of its processes' ranks.
+    /// One process reads them for all: their number grows with that of the processes, and a segment
+    /// that is being read may seem in use to others. Collective over the `node`.
+    fn find_segments<C: Comm>(
+        &mut self,
+        node: &C,
+        is_short: bool,
+        rank_in_run: Option<usize>,
+    ) -> Result<()> {
+        let ranks = all_gather(node, &rank_in_run.map_or(u64::MAX, |rank| rank as u64))?;
+        if self.index == 0 {
+            self.read_segments(|rank| !is_short || ranks.contains(&(rank as u64)))?;
+        }
+        self.segments = broadcast_json(node, &self.segments, 0)?;
+        Ok(())
+    }
+
+    /// Reads the segments of the `wanted` ranks.
+    fn read_segments(&mut self, wanted: impl Fn(usize) -> bool) -> Result<()> {
         let mut ids = self.memory.list().map_err(|source| CheckpointError::Memory {
             what: "listing the segments of this node".into(),
             source,
@@ -366,7 +389,7 @@ pub(crate) fn take_hold<C: Comm, M: Memory>(
     hook: &dyn Hook,
 ) -> Result<(usize, M::Lock)> {
     let _wait = Announced::begin("all ranks to take hold of the run");
-    let index = number_on_node(comm, &config.node)?;
+    let index = processes_of_node(comm, &config.node)?.rank();
     hook.at(&Step::new(StepName::Lock, 0))?;
     let taken = memory.lock(index).map_err(Obstacle::from);
     let held = all_gather_json(comm, &taken.as_ref().err().cloned())?;
@@ -376,10 +399,12 @@ pub(crate) fn take_hold<C: Comm, M: Memory>(
     }
 }
 
-/// The number of this process among those of its node. Collective.
-fn number_on_node<C: Comm>(comm: &C, node: &str) -> Result<usize> {
-    let nodes = all_gather_bytes(comm, node.as_bytes())?;
-    Ok(nodes[..comm.rank()].iter().filter(|other| *other == node.as_bytes()).count())
+/// The processes that see the same segments as this one, in their order. Collective.
+fn processes_of_node<C: Comm>(comm: &C, node: &str) -> Result<C> {
+    let nodes = all_gather(comm, &checksum(node.as_bytes()))?;
+    let first = nodes.iter().position(|other| *other == nodes[comm.rank()]);
+    let first = first.expect("this process is one of them");
+    Ok(comm.split(Some(first as u32), comm.rank() as u32)?.expect("a colour"))
 }
 
 /// The state that process `process` has found. Collective.

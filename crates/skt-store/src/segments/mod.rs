@@ -56,7 +56,7 @@ impl<'a, P: Process + Copy> RunSegments<'a, P> {
 
     /// Identifies the node: equal for all processes that see these segments.
     pub fn node(&self) -> io::Result<String> {
-        Ok(self.store.id().map_err(other)?.memory)
+        Ok(format!("{} {}", self.store.id().map_err(other)?.memory, self.run))
     }
 
     fn name(&self, id: SegmentId) -> io::Result<SegmentName> {

@@ -6,20 +6,25 @@ use super::found::Content;
 use super::offer::Offer;
 use crate::checkpoint::header::SegmentId;
 
-/// Assigns a process to each usable rank that some process has found: a largest matching, by
-/// augmenting paths. A process that had a rank keeps it; otherwise it might take over the segment
-/// of a lost rank, which may be incomplete, and leave its own unused. The other processes take the
-/// rank of their own number where possible.
+/// Assigns a process to each usable rank that some process of its node has found: a largest
+/// matching, by augmenting paths. A process that had a rank keeps it; otherwise it might take over
+/// the segment of a lost rank, which may be incomplete, and leave its own unused. The other
+/// processes take the rank of their own number where possible.
 pub(super) fn assign(
     offers: &[Offer],
     usable: &BTreeMap<usize, &Content>,
 ) -> BTreeMap<usize, (usize, SegmentId)> {
-    let mut holders: BTreeMap<usize, Vec<(usize, SegmentId)>> = BTreeMap::new();
+    let mut on_node: HashMap<&str, Vec<usize>> = HashMap::new();
     for (process, offer) in offers.iter().enumerate() {
+        on_node.entry(&offer.node).or_default().push(process);
+    }
+    let mut holders: BTreeMap<usize, Vec<(usize, SegmentId)>> = BTreeMap::new();
+    for offer in offers {
         for segment in &offer.segments {
             let Some(content) = &segment.content else { continue };
             if usable.get(&content.rank) == Some(&content) {
-                holders.entry(content.rank).or_default().push((process, segment.id));
+                let all = on_node[offer.node.as_str()].iter().map(|&process| (process, segment.id));
+                holders.entry(content.rank).or_default().extend(all);
             }
         }
     }

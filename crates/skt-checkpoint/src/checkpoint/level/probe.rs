@@ -32,8 +32,13 @@ pub(crate) struct Seen {
 
 impl ImageQuery<'_> {
     /// What this process sees of a level, as far as the disk answers. It manages the images of the
-    /// ranks for which `is_ours` holds.
-    pub(crate) fn probe(&self, level: &Level, is_ours: impl Fn(usize) -> bool) -> Seen {
+    /// ranks for which `is_ours` holds, and reads them if it `is_reader`.
+    pub(crate) fn probe(
+        &self,
+        level: &Level,
+        is_ours: impl Fn(usize) -> bool,
+        is_reader: bool,
+    ) -> Seen {
         let listed = level.disk.list().and_then(|files| Ok((files, level.disk.free_bytes()?)));
         let (listed, free_bytes) = match listed {
             Ok(listed) => listed,
@@ -42,7 +47,8 @@ impl ImageQuery<'_> {
             }
         };
         let ours = |file: &FileId| {
-            file.images().filter(|id| is_ours(id.rank)).zip(std::iter::repeat(*file))
+            let read = file.images().filter(|id| is_reader && is_ours(id.rank));
+            read.zip(std::iter::repeat(*file))
         };
         let mut all: Vec<(ImageId, FileId)> = listed.iter().flat_map(ours).collect();
         all.sort_unstable();

@@ -252,8 +252,10 @@ impl World {
     /// Whether a disk has the whole note of a checkpoint that was chosen.
     pub fn noted(&self) -> bool {
         let is_whole = |bytes: &[u8]| {
-            let sum = bytes.get(32..40).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
-            bytes.starts_with(b"SKTCHSN1") && sum == Some(checksum(&bytes[..32]))
+            let Some((note, sum)) = bytes.get(..40).and_then(|all| all.split_at_checked(32)) else {
+                return false;
+            };
+            note.starts_with(b"SKTCHSN1") && sum == checksum(note).to_le_bytes()
         };
         let has_note = |platter: &Platter| {
             let mut platter = platter.clone();

@@ -75,6 +75,8 @@ impl ImageQuery<'_> {
         Ok(match state {
             SealState::Nothing => (nothing, Vec::new()),
             SealState::Choice(chosen) => {
+                // Its writer may have died before it was safe, and this start follows it.
+                file.sync()?;
                 (FoundImage { chosen: Some(chosen), ..nothing }, Vec::new())
             }
             SealState::OtherVersion => {

@@ -152,7 +152,7 @@ PHASES = {"detection": "63 s", "replacement": "10 s", "restart": "9 s", "recover
 
 
 def loss(args, raw):
-    demo = os.path.join(os.path.dirname(args.program), "examples/node_loss")
+    demo = os.path.join(os.path.dirname(args.program), "node_loss")
     for _ in range(args.runs):
         code, text = launchers.run([demo, args.program, str(args.n), "--keep", args.folder])
         if code != 0:

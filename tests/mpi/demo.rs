@@ -5,12 +5,12 @@ use std::process::{Command, Output};
 
 use crate::skipped::namespaces;
 
-/// Runs the example that `scripts/demo-node-loss` runs, built as this test is.
+/// Runs what `scripts/demo-node-loss` runs, built as this test is.
 fn demo(words: &str) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
-    let example = program.with_file_name("examples").join("node_loss");
-    if !example.exists() {
-        let cargo = ["build", "--locked", "--example", "node_loss"];
+    let demo = program.with_file_name("node_loss");
+    if !demo.exists() {
+        let cargo = ["build", "--locked", "--package", "node-loss"];
         let built = Command::new(env!("CARGO"))
             .args(cargo)
             .env_remove("RUSTC_BOOTSTRAP")
@@ -18,7 +18,7 @@ fn demo(words: &str) -> Output {
             .expect("cargo");
         assert!(built.success(), "{built}");
     }
-    Command::new(example).arg(program).args(words.split_whitespace()).output().expect("the demo")
+    Command::new(demo).arg(program).args(words.split_whitespace()).output().expect("the demo")
 }
 
 #[test]

@@ -3,9 +3,9 @@
 //! Four nodes and a spare, made of Linux namespaces, run HPL. Between two checkpoints one node
 //! loses power. The run ends with PASSED, and with the same x as an undisturbed one.
 
-#[path = "../tests/cluster_box/mod.rs"]
+#[path = "../../../tests/cluster_box/mod.rs"]
 mod cluster_box;
-#[path = "../tests/executables/mod.rs"]
+#[path = "../../../tests/executables/mod.rs"]
 mod executables;
 
 use std::error::Error;

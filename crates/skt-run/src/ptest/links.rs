@@ -13,7 +13,6 @@ use skt_comm::{Comm, CommError, Tag, collect};
 use skt_health::slow::links::{Links, MIN_LINKS, SAMPLES, SlowLink, Times, judge};
 
 const TAG_TRIP: Tag = 0x171;
-const TAG_TIMES: Tag = 0x172;
 /// Number of hosts that a host exchanges messages with: two more links at each end distinguish a
 /// slow link from a slow host.
 const ROUNDS: usize = 3;
@@ -94,19 +93,14 @@ impl<'c, C: Comm> LinkWatch<'c, C> {
         }
         let is_mine = |pair: &Option<[usize; 2]>| pair.is_some_and(|[first, _]| first == me);
         let pairs = self.pairs.iter().zip(own);
-        let mut own = pairs.filter(|(pair, _)| is_mine(pair)).map(|(_, times)| times);
-        if me > 0 {
-            own.try_for_each(|times| comm.send(&times, 0, TAG_TIMES))?;
-            return Ok(Vec::new());
-        }
-        let of_link = |[first, _]: &[usize; 2]| match self.firsts[*first] {
-            0 => Ok(own.next().expect("one for each of its pairs")),
-            first => {
-                let mut times = Times::default();
-                comm.recv(&mut times, first, TAG_TIMES).map(|()| times)
-            }
-        };
-        self.links.ends.iter().map(of_link).collect()
+        let own: Vec<Times> =
+            pairs.filter(|(pair, _)| is_mine(pair)).map(|(_, times)| times).collect();
+        let all = collect::gather_bytes(comm, bytemuck::cast_slice(&own), 0)?;
+        let all = all.unwrap_or_default().into_iter();
+        let of_rank = |bytes: Vec<u8>| bytemuck::allocation::pod_collect_to_vec(&bytes).into_iter();
+        let mut all: Vec<std::vec::IntoIter<Times>> = all.map(of_rank).collect();
+        let mut next = |[first, _]: &[usize; 2]| all.get_mut(self.firsts[*first])?.next();
+        Ok(self.links.ends.iter().filter_map(&mut next).collect())
     }
 }
 

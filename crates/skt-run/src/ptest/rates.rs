@@ -1,9 +1,9 @@
 //! Brings the rates of all ranks' products to rank 0, while the matrix is factored and afterwards.
 //!
 //! A rank sends each window of its rates when it is complete, in a message of some bytes, and waits
-//! for nothing. Rank 0 takes what has arrived when one of its windows is complete. All are taken
-//! when the factorization has ended on all ranks; then rank 0 also collects all windows once more,
-//! so that the report does not depend on the earlier messages.
+//! for nothing. Messages go along a tree: a rank passes on what has arrived. Rank 0 takes it when
+//! one of its windows is complete. When the factorization has ended on all ranks, rank 0 collects
+//! all windows once more, so that the report does not depend on the earlier messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,8 +16,13 @@ use skt_health::slow::{Named, RankRates, Rate, SlowReport};
 use skt_host::counters::{Root, affinity, processor, throttling, topology};
 use skt_host::placement;
 use skt_solver::pgesv::{Rates, SolveError};
+use skt_terms::tree::Tree;
 
 const TAG_RATES: Tag = 0x170;
+/// A rank, and one of its windows with its rate.
+type Window = [f64; 4];
+/// The last message of each rank to its parent.
+const END: Window = [-1.0; 4];
 /// Smaller tests end before a rank could be identified as slow.
 const N_MIN: usize = 2000;
 
@@ -30,13 +35,11 @@ pub(crate) struct RateWatch<'c, C: Comm> {
     throttled_before: Vec<Option<u64>>,
     /// Windows that this rank has sent or, on rank 0, noted.
     sent_windows: usize,
-    /// Messages that this rank has sent.
-    sent: u64,
     sends: VecDeque<C::Send>,
+    /// The ranks whose windows come through this one, and that have not ended.
+    children: Vec<usize>,
     /// On rank 0: the rates that have arrived.
     ranks: Vec<RankRates>,
-    /// On rank 0: the messages of each rank that have arrived.
-    received: Vec<u64>,
     /// The links between the hosts, where there are some to compare.
     links: Option<LinkWatch<'c, C>>,
 }
@@ -66,47 +69,47 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         let ranks = separate_shared(all.into_iter().map(of_rank).collect(), spec.threads);
         let hosts: Vec<&str> = ranks.iter().map(|rank| &rank.host[..]).collect();
         let links = LinkWatch::begin(comm, &hosts)?;
-        let received = vec![0; ranks.len()];
         Ok(Some(Self {
             comm,
             threads: spec.threads,
             columns: rates.windows().columns(spec.n, spec.nb),
             throttled_before: throttled(&root),
             sent_windows: 0,
-            sent: 0,
             sends: VecDeque::new(),
+            children: Tree::Binomial.children(comm.rank(), comm.size()).collect(),
             ranks,
-            received,
             links,
         }))
     }
 
-    /// Sends the windows that are complete in `rates` and have not been sent. Never waits. On rank
-    /// 0, when a window has been completed since the last call, returns the ranks that are slow by
-    /// what has arrived, and the links that were slow before.
+    /// Sends the windows that are complete in `rates` and have not been sent, and passes on those
+    /// of other ranks. Never waits. On rank 0, when a window has been completed since the last
+    /// call, returns the ranks that are slow by what has arrived, and the links that were slow
+    /// before.
     pub(crate) fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
         while self.sends.front_mut().map_or(Ok(false), SendRequest::test)? {
             self.sends.pop_front();
         }
-        let complete = rates.complete();
-        if self.sent_windows == complete {
-            return Ok(None);
-        }
-        for window in self.sent_windows..complete {
-            let rate = self.window_rate(rates, window);
-            match self.ranks.first_mut() {
-                Some(mine) => note(mine, window, rate),
-                None => self.send(window, rate)?,
-            }
+        let (first, complete) = (self.sent_windows, rates.complete());
+        for window in first..complete {
+            let Rate { gflops, seconds } = self.window_rate(rates, window);
+            let me = self.comm.rank() as f64;
+            self.pass_on([me, window as f64, f64::from(gflops), f64::from(seconds)])?;
         }
         self.sent_windows = complete;
-        if self.ranks.is_empty() {
+        if first == complete && self.comm.rank() == 0 {
             return Ok(None);
         }
-        for source in 1..self.comm.size() {
-            while self.comm.probe(source, TAG_RATES)? {
-                self.receive(source)?;
+        for child in self.children.clone() {
+            while self.children.contains(&child) && self.comm.probe(child, TAG_RATES)? {
+                match self.receive(child)? {
+                    END => self.children.retain(|other| *other != child),
+                    words => self.pass_on(words)?,
+                }
             }
+        }
+        if self.ranks.is_empty() {
+            return Ok(None);
         }
         let links = self.links.as_ref().map(|links| links.slow_before.clone());
         Ok(Some(Named::new(&self.columns, &self.ranks, links)))
@@ -118,27 +121,27 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         Rate { gflops, seconds: seconds / self.threads as f32 }
     }
 
-    /// Starts to send a window to rank 0. Without memory for the message, rank 0 learns of the
-    /// window only at the end.
-    fn send(&mut self, window: usize, rate: Rate) -> Result<(), CommError> {
-        let words = [window as f64, f64::from(rate.gflops), f64::from(rate.seconds)];
+    /// Notes a window on rank 0; starts to send it there on others. Without memory for the message,
+    /// rank 0 learns of the window only at the end.
+    fn pass_on(&mut self, words: Window) -> Result<(), CommError> {
+        let Some(parent) = Tree::Binomial.parent(self.comm.rank()) else {
+            let [rank, window, gflops, seconds] = words;
+            let rate = Rate { gflops: gflops as f32, seconds: seconds as f32 };
+            note(&mut self.ranks[rank as usize], window as usize, rate);
+            return Ok(());
+        };
         let Ok(mut buffer) = PageBuf::new(words.len()) else { return Ok(()) };
         buffer.copy_from_slice(&words);
-        let send = self.comm.isend(Arc::new(buffer), 0..words.len(), 0, TAG_RATES)?;
+        let send = self.comm.isend(Arc::new(buffer), 0..words.len(), parent, TAG_RATES)?;
         self.sends.push_back(send);
-        self.sent += 1;
         Ok(())
     }
 
-    /// Receives a window from rank `source`.
-    fn receive(&mut self, source: usize) -> Result<(), CommError> {
-        let mut words = [0.0; 3];
-        self.comm.recv(&mut words, source, TAG_RATES)?;
-        let [window, gflops, seconds] = words;
-        let rate = Rate { gflops: gflops as f32, seconds: seconds as f32 };
-        note(&mut self.ranks[source], window as usize, rate);
-        self.received[source] += 1;
-        Ok(())
+    /// Receives the next message of a child.
+    fn receive(&self, child: usize) -> Result<Window, CommError> {
+        let mut words = END;
+        self.comm.recv(&mut words, child, TAG_RATES)?;
+        Ok(words)
     }
 
     /// Ends the watch with all `rates` of this rank; `None` if it had no part in the factorization.
@@ -150,15 +153,11 @@ impl<'c, C: Comm> RateWatch<'c, C> {
         let windows: Vec<f32> = windows.collect();
         let now = throttled(&Root::this_machine());
         let throttled = throttling::max_events_between(&self.throttled_before, &now);
-        let words = [self.sent, throttled];
-        let mine = [bytemuck::bytes_of(&words), bytemuck::cast_slice(&windows)].concat();
+        let mine = [bytemuck::bytes_of(&throttled), bytemuck::cast_slice(&windows)].concat();
         let all = collect::gather_bytes(self.comm, &mine, 0)?;
         for (rank, bytes) in all.iter().flatten().enumerate() {
-            let (words, windows) = bytes.split_at(size_of_val(&words));
-            let [sent, throttled]: [u64; 2] = bytemuck::pod_read_unaligned(words);
-            for _ in self.received[rank]..sent {
-                self.receive(rank)?;
-            }
+            let (throttled, windows) = bytes.split_at(size_of_val(&throttled));
+            let throttled: u64 = bytemuck::pod_read_unaligned(throttled);
             let windows: Vec<f32> = bytemuck::allocation::pod_collect_to_vec(windows);
             let of_rank = &mut self.ranks[rank];
             of_rank.throttled = throttled;
@@ -166,6 +165,13 @@ impl<'c, C: Comm> RateWatch<'c, C> {
                 .chunks_exact(2)
                 .map(|words| Rate { gflops: words[0], seconds: words[1] })
                 .collect();
+        }
+        // No message of this test may be left for the next one.
+        for &child in &self.children {
+            while self.receive(child)? != END {}
+        }
+        if let Some(parent) = Tree::Binomial.parent(self.comm.rank()) {
+            self.comm.send(&END, parent, TAG_RATES)?;
         }
         self.sends.into_iter().try_for_each(SendRequest::wait)?;
         let links = self.links.map(LinkWatch::finish).transpose()?;

@@ -69,7 +69,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
-use skt_host::{launcher_rank, messages, streams};
+use skt_host::{descriptors, launcher_rank, messages, streams};
 use skt_run::heartbeat;
 use skt_run::protect::formats;
 
@@ -229,6 +229,7 @@ fn parse(args: &[OsString]) -> Result<Cli, clap::Error> {
 
 /// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
+    descriptors::raise_limit();
     let args: Vec<OsString> = std::env::args_os().collect();
     let mxp = xhpl::as_mxp(&args);
     if mxp.is_some() || xhpl::is_named(&args) {

@@ -5,6 +5,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use skt_terms::exit::Exit;
@@ -27,7 +28,7 @@ use skt_config::{
 };
 use skt_health::environment::library::ChosenBlas;
 use skt_host::waits::Announced;
-use skt_host::{launcher_rank, messages};
+use skt_host::{descriptors, launcher_rank, messages};
 use skt_run::heartbeat;
 use skt_run::job::{self, Finished, JobError, JobOptions};
 use skt_run::power::MeterCommand;
@@ -217,10 +218,19 @@ fn read_file(path: &Path, lenient: bool) -> Result<ConfigSource, ConfigError> {
 pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
     let world = MpiWorld::init()?;
     let by_supervisor = heartbeat::ranks().map(|ranks| (heartbeat::ENV, ranks));
-    let ranks = world.comm()?.size();
-    launcher_rank::check(ranks, by_supervisor, &world.library_version())
+    let comm = world.comm()?;
+    launcher_rank::check(comm.size(), by_supervisor, &world.library_version())
         // The supervisor need not try again.
         .inspect_err(|_| heartbeat::done(Exit::BadInput))?;
+    if let Some(why) = descriptors::lack(comm.size()) {
+        heartbeat::done(Exit::BadInput);
+        // If rank 0 lacks them, too, its report is enough: the launcher takes 2 s to end the others.
+        if !launcher_rank::is_first() {
+            std::thread::sleep(Duration::from_secs(4));
+        }
+        messages::print(format_args!("error: rank {} ({}): {why}", comm.rank(), comm.host()));
+        return Err(comm.abort(&why, Exit::BadInput.code().into()).into());
+    }
     Ok(world)
 }
 

@@ -103,6 +103,29 @@ fn the_default_hpl_dat_of_the_reference_passes() {
     assert!(ended.err.lines().all(|line| line.starts_with('#')), "{}", ended.err);
 }
 
+/// Runs 32 ranks over TCP, where a rank needs a descriptor for each of those that it sends to,
+/// with at most `limit` descriptors each.
+fn run_with_descriptors(limit: usize, flags: &str) -> Ended {
+    let mut command = mpirun::mpirun(32);
+    command.args(["--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"]);
+    command.args(["sh", "-c", &format!("ulimit -n {limit}; exec \"$0\" \"$@\"")]);
+    let flags: Vec<&str> = flags.split_whitespace().chain(["--progress", "off"]).collect();
+    run(folder().path(), command, &flags)
+}
+
+#[test]
+fn descriptors_suffice_without_connections_of_all_ranks_to_one() {
+    for protection in ["none", "self"] {
+        let flags = format!("--n 2000 --nb 64 --p 4 --q 8 --ft {protection}");
+        run_with_descriptors(40, &flags).expect(0).expect_counts([1, 0, 0]);
+    }
+}
+
+#[test]
+fn too_few_descriptors_are_refused() {
+    run_with_descriptors(22, "--n 100 --p 4 --q 8").expect_refusal("(ulimit -n)");
+}
+
 /// The codes of all broadcasts, as the value of a flag.
 fn broadcasts() -> String {
     Bcast::ALL.map(|bcast| bcast.code().to_string()).join(",")

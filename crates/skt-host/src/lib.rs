@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`descriptors`] | the limit on connections and files |
 //! | [`counters`] | `/proc` and `/sys`: processor, topology, control groups, power |
 //! | [`host`], [`memory`] | the host in short, and how much memory a process may still use |
 //! | [`affinity`] | the CPUs that a thread may run on |
@@ -31,6 +32,7 @@ pub mod claims;
 pub mod clock;
 pub mod core_use;
 pub mod counters;
+pub mod descriptors;
 pub mod each;
 pub mod helper_cores;
 pub mod host;

@@ -80,6 +80,7 @@ impl Watcher<'_> {
 impl RunEvents for Watcher<'_> {
     fn phase(&mut self, phase: Phase) {
         self.report_saved();
+        self.events.phase(phase);
         let n = self.test.n;
         let step_seconds = if phase == Phase::Factor { self.step_seconds(0) } else { 0.0 };
         skt_comm::expect_pause(step_seconds);

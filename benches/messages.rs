@@ -270,8 +270,9 @@ impl RunEvents for Recorder {
 /// Runs a job to its end, or its failure; returns what was noted.
 fn run(args: &Args, ranks: usize, toml: &str, fails: bool) -> Result<Recorder, String> {
     let failed = |why: &dyn Display| format!("{ranks} ranks: {why}");
-    let (draft, _) = read_draft(toml.as_bytes(), "bench", Format::from_path("x.toml".as_ref()), false)
-        .map_err(|why| failed(&why))?;
+    let (draft, _) =
+        read_draft(toml.as_bytes(), "bench", Format::from_path("x.toml".as_ref()), false)
+            .map_err(|why| failed(&why))?;
     let rules =
         ValidationRules { lenient: false, ranks: Some(ranks), source: "bench", is_mxp: false };
     let checked = validate(&draft, &rules).map_err(|why| failed(&why))?;

@@ -107,47 +107,72 @@ pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| a + b)
 }
 
+/// Bytes of the first part of a message of any length: short ones are a single message.
+const FIRST_BYTES: usize = 512;
+
+/// Sends the length of `data` and its first bytes, and what is left in a second message.
+fn send_sized<C: Comm>(comm: &C, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
+    let mut first = [0; FIRST_BYTES];
+    let (length, bytes) = first.split_at_mut(size_of::<u64>());
+    length.copy_from_slice(&(data.len() as u64).to_le_bytes());
+    let (short, rest) = data.split_at(data.len().min(bytes.len()));
+    bytes[..short.len()].copy_from_slice(short);
+    comm.send(&first, dest, tag)?;
+    if rest.is_empty() { Ok(()) } else { comm.send(rest, dest, tag) }
+}
+
+/// Receives what [`send_sized`] sends.
+fn recv_sized<C: Comm>(comm: &C, source: usize, tag: Tag) -> Result<Vec<u8>> {
+    let mut first = [0; FIRST_BYTES];
+    comm.recv(&mut first, source, tag)?;
+    let (length, bytes) = first.split_first_chunk().expect("a length");
+    let length = u64::from_le_bytes(*length) as usize;
+    let mut data = vec![0; length];
+    let (short, rest) = data.split_at_mut(length.min(bytes.len()));
+    short.copy_from_slice(&bytes[..short.len()]);
+    if !rest.is_empty() {
+        comm.recv(rest, source, tag)?;
+    }
+    Ok(data)
+}
+
 /// Collects each rank's bytes, of any length, on `root` (`None` elsewhere), along a binomial tree.
 pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
     let flat = gather_flat(comm, data, root)?;
-    if comm.rank() != root {
-        return Ok(None);
-    }
-    let mut all = split(&flat);
-    all.rotate_right(root);
-    Ok(Some(all))
+    Ok((comm.rank() == root).then(|| split(&flat, comm.size())))
 }
 
-/// Collects the bytes of this rank and of those below it in the tree of `root`, each after its
-/// length, in the order of the tree. A rank that waits is the parent of the one that is missing.
+/// Collects the bytes of this rank and of those below it in the tree of `root`: those of each rank
+/// that has some after its number and their length. A rank that waits is the parent of the one that
+/// is missing.
 fn gather_flat<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Vec<u8>> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
-    let mut flat = [&(data.len() as u64).to_le_bytes(), data].concat();
+    let mut flat = Vec::new();
+    if !data.is_empty() {
+        let length = u32::try_from(data.len()).expect("few bytes");
+        flat.extend(bytemuck::bytes_of(&[rank as u32, length]));
+        flat.extend(data);
+    }
     for child in Tree::Binomial.children(relative, size) {
         let source = (child + root) % size;
-        let mut len = [0u64];
         let missing = Missing::rank(source);
-        comm.recv(&mut len, source, TAG_GATHER)?;
+        flat.extend(recv_sized(comm, source, TAG_GATHER)?);
         drop(missing);
-        let begin = flat.len();
-        flat.resize(begin + len[0] as usize, 0);
-        comm.recv(&mut flat[begin..], source, TAG_GATHER)?;
     }
     if let Some(parent) = Tree::Binomial.parent(relative) {
-        let dest = (parent + root) % size;
-        comm.send(&[flat.len() as u64], dest, TAG_GATHER)?;
-        comm.send(&flat, dest, TAG_GATHER)?;
+        send_sized(comm, &flat, (parent + root) % size, TAG_GATHER)?;
     }
     Ok(flat)
 }
 
-/// The parts of what [`gather_flat`] has collected.
-fn split(mut flat: &[u8]) -> Vec<Vec<u8>> {
-    let mut all = Vec::new();
-    while let Some((len, rest)) = flat.split_first_chunk::<8>() {
-        let (bytes, rest) = rest.split_at(u64::from_le_bytes(*len) as usize);
-        all.push(bytes.to_vec());
+/// The bytes of each of `size` ranks, from what [`gather_flat`] has collected.
+fn split(mut flat: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let mut all = vec![Vec::new(); size];
+    while let Some((head, rest)) = flat.split_first_chunk::<8>() {
+        let [rank, length]: [u32; 2] = bytemuck::cast(*head);
+        let (bytes, rest) = rest.split_at(length as usize);
+        all[rank as usize] = bytes.to_vec();
         flat = rest;
     }
     all
@@ -162,10 +187,13 @@ pub fn roll_call<C: Comm>(comm: &C) -> Result<()> {
 
 /// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.
 pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Result<()> {
-    let mut len = [data.len() as u64];
-    broadcast(comm, &mut len, root)?;
-    data.resize(len[0] as usize, 0);
-    broadcast(comm, data, root)
+    let (size, rank) = (comm.size(), comm.rank());
+    let relative = (rank + size - root) % size;
+    if let Some(parent) = Tree::Binomial.parent(relative) {
+        *data = recv_sized(comm, (parent + root) % size, TAG_BCAST)?;
+    }
+    let mut children = Tree::Binomial.children(relative, size).rev();
+    children.try_for_each(|child| send_sized(comm, data, (child + root) % size, TAG_BCAST))
 }
 
 /// Collects each rank's `value` on `root`, as JSON (`None` elsewhere). JSON has no infinity and no
@@ -186,6 +214,17 @@ pub fn all_gather_json<C: Comm, T: Serialize + DeserializeOwned>(
 ) -> Result<Vec<T>> {
     let all = all_gather_bytes(comm, &to_json(value))?;
     Ok(all.iter().map(|bytes| from_json(bytes)).collect())
+}
+
+/// Collects on every rank, as [`gather_json`] does, the values of those ranks that have one, each
+/// with its rank. Those without cost nothing.
+pub fn all_gather_some_json<C: Comm, T: Serialize + DeserializeOwned>(
+    comm: &C,
+    value: Option<&T>,
+) -> Result<Vec<(usize, T)>> {
+    let all = all_gather_bytes(comm, &value.map(to_json).unwrap_or_default())?.into_iter();
+    let some = all.enumerate().filter(|(_, bytes)| !bytes.is_empty());
+    Ok(some.map(|(rank, bytes)| (rank, from_json(&bytes))).collect())
 }
 
 /// Returns the `value` of `root` on all ranks, sent as JSON.
@@ -218,7 +257,7 @@ pub fn first_text<C: Comm>(comm: &C, text: &str) -> Result<Option<String>> {
 pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut flat = gather_flat(comm, data, 0)?;
     broadcast_bytes(comm, &mut flat, 0)?;
-    Ok(split(&flat))
+    Ok(split(&flat, comm.size()))
 }
 
 /// Collects each rank's value on every rank.
@@ -241,7 +280,7 @@ mod tests {
     #[test]
     fn bytes_of_all_ranks_come_in_order_on_any_root() {
         for size in 1..=19 {
-            let of = |rank: usize| vec![rank as u8; rank % 5 * 3];
+            let of = |rank: usize| vec![rank as u8; rank % 5 * 70];
             let wanted: Vec<_> = (0..size).map(of).collect();
             let ranks = threads::run(size, |comm| {
                 assert_eq!(all_gather_bytes(&comm, &of(comm.rank()))?, wanted);

@@ -295,8 +295,10 @@ fn clear<C: Comm>(
         }
         settings.levels.close(&settings.run_id);
         interrupt::keep(false);
-        // All ranks have unmapped their segments.
-        warnings::print(&protect::tidy(setup.store)?);
+        if setup.is_keeper {
+            // All ranks have unmapped their segments.
+            warnings::print(&protect::tidy(setup.store)?);
+        }
     }
     Ok(())
 }

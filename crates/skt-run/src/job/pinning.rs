@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::places::{self, RankLocation};
+use super::places::RankCores;
 use skt_comm::{Comm, CommError, collect};
 use skt_config::Pin;
 use skt_host::claims::CoreClaims;
@@ -128,20 +128,20 @@ fn is_bound(placement: &CpuPlacement) -> bool {
     matches!(placement, Leave(LauncherDid(_) | LauncherTooTight { .. }))
 }
 
-/// Chooses the cores of the ranks `here`, which share a machine.
+/// Chooses the cores of the ranks of this machine, of which the first is on `host`.
 fn choose(
-    places: &[RankLocation],
-    here: &[usize],
+    cores: &[RankCores],
+    host: &str,
     wanted: &PinningRequest,
 ) -> (Option<HostPlan>, Vec<RankPlan>) {
-    let (first, all) = (&places[here[0]].host, here.len());
-    let masks: Vec<_> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
+    let all = cores.len();
+    let masks: Vec<_> = cores.iter().map(RankCores::mask).collect();
     let known = HostCpus::online().ok().filter(|_| !masks.iter().any(Vec::is_empty));
     let Some(mut cpus) = known else {
         let unknown = "the system does not report which processors there are";
         let plan = || match wanted.helper_cores {
             0 => RankPlan::with_solver(None),
-            helpers => RankPlan::refused(format!("--helper-cores {helpers}: on {first} {unknown}")),
+            helpers => RankPlan::refused(format!("--helper-cores {helpers}: on {host} {unknown}")),
         };
         return (None, (0..all).map(|_| plan()).collect());
     };
@@ -152,7 +152,7 @@ fn choose(
         let _claims = CoreClaims::none();
         return (Some(HostPlan { cpus, masks, used, floating, _claims }), plans);
     }
-    let own: Vec<u32> = here.iter().map(|&rank| places[rank].process).collect();
+    let own: Vec<u32> = cores.iter().map(|cores| cores.process).collect();
     // A rank that is bound has no other core: what shares its own is named. Others take no core to
     // which something narrower than their mask is pinned.
     let bound: Vec<bool> = (0..all)
@@ -167,7 +167,7 @@ fn choose(
     let listed = cpus.cpus.clone();
     let (_claims, (cpus, plans, used)) = CoreClaims::take(&listed, |claims| {
         cpus.occupants.extend(claims);
-        let plans = plans(&cpus, &masks, wanted, first);
+        let plans = plans(&cpus, &masks, wanted, host);
         let of_rank = |(plan, mask): (&RankPlan, &Vec<usize>)| plan.used(&cpus, mask);
         let used: Vec<usize> = plans.iter().zip(&masks).flat_map(of_rank).collect();
         ((cpus, plans, used.clone()), used)
@@ -182,20 +182,19 @@ fn choose(
 }
 
 impl Pinning {
-    /// Chooses the cores of all ranks. The first rank of each machine looks once at what other
+    /// Chooses among the `cores` of all ranks of `machine`. Its first rank looks once at what other
     /// processes use there, and chooses for all. Collective.
     pub(crate) fn new<C: Comm>(
-        world: &C,
-        places: &[RankLocation],
+        machine: &C,
+        cores: &[RankCores],
         wanted: &PinningRequest,
     ) -> Result<Self, CommError> {
-        let (here, index) = places::alike(places, world.rank(), |place| &place.machine);
-        let machine = world.split(Some(here[0] as u32), world.rank() as u32)?;
-        let machine = machine.expect("each rank is on a machine");
-        let (host, plans) =
-            if index == 0 { choose(places, &here, wanted) } else { (None, Vec::new()) };
-        let mut plans: Vec<RankPlan> = collect::broadcast_json(&machine, &plans, 0)?;
-        Ok(Self { plan: plans.swap_remove(index), host })
+        let (host, plans) = match machine.rank() {
+            0 => choose(cores, &machine.host(), wanted),
+            _ => (None, Vec::new()),
+        };
+        let mut plans: Vec<RankPlan> = collect::broadcast_json(machine, &plans, 0)?;
+        Ok(Self { plan: plans.swap_remove(machine.rank()), host })
     }
 
     /// On the first rank of a machine: the cores of all its ranks.

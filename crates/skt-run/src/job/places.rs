@@ -1,6 +1,8 @@
 //! Which ranks run on which hosts, and what each host has.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::{Index, Range};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -13,108 +15,287 @@ use skt_health::environment::HostRanks;
 use skt_health::environment::library::{CalledBlas, ChosenBlas};
 use skt_health::environment::preflight::HostShare;
 use skt_host::core_use::JobPart;
-use skt_host::{claims, memory, waits};
+use skt_host::{affinity, claims, memory, waits};
 use skt_solver::blas::library::{BUILT_IN, PRESET};
+use skt_store::codec::checksum;
 use skt_store::store::StoreId;
 
 /// The most hosts that a heartbeat names, as its line must not grow without bound.
 const UNFIT_MAX: usize = 64;
 
-/// A rank's host, and what it has there.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub(crate) struct RankLocation {
-    /// The rank's host.
-    pub host: String,
-    /// The machine that the rank's host shares with other hosts, if it is a container: they have
-    /// the same cores.
-    pub machine: String,
-    /// The rank's process.
-    pub process: u32,
+/// The communicators of a rank's host.
+pub(crate) struct HostComms<C> {
+    /// The ranks of the host.
+    pub here: C,
+    /// The first ranks of all hosts, on each of them.
+    firsts: Option<C>,
+    /// Whether this rank is the first of those here that see its store, and looks into it for them.
+    pub is_keeper: bool,
+}
+
+impl<C: Comm> HostComms<C> {
+    /// The communicators of the ranks of `world`, of which this one sees the store `store`, if the
+    /// job is protected. Collective.
+    pub(crate) fn new(world: &C, store: Option<&StoreId>) -> Result<Self, CommError> {
+        // Hosts whose names have the same sum share a communicator, and its first rank speaks for
+        // both.
+        let here =
+            world.split(Some(color(&world.host())), world.rank() as u32)?.expect("it has a color");
+        let is_first = here.rank() == 0;
+        let firsts = world.split(is_first.then_some(0), world.rank() as u32)?;
+        let sees = store.map_or(0, |id| checksum(id.memory.as_bytes()));
+        let all = collect::all_gather(&here, &sees)?;
+        let is_keeper = all.iter().position(|other| *other == sees) == Some(here.rank());
+        Ok(Self { here, firsts, is_keeper })
+    }
+
+    /// Gives all ranks what rank 0 has in `bytes`, once to each host.
+    fn broadcast(&self, bytes: &mut Vec<u8>) -> Result<(), CommError> {
+        self.firsts.iter().try_for_each(|firsts| collect::broadcast_bytes(firsts, bytes, 0))?;
+        collect::broadcast_bytes(&self.here, bytes, 0)
+    }
+}
+
+/// A number that separates the ranks of this host from most other hosts.
+fn color(host: &str) -> u32 {
+    checksum(host.as_bytes()) as u32 >> 1
+}
+
+/// What a rank computes with.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Software {
     /// Variables of the rank's environment that set how many threads it runs, if they count.
     pub thread_variables: Option<String>,
     /// The BLAS that `--blas` names for the rank.
     pub blas: ChosenBlas,
     /// The BLAS that the rank calls.
     pub called: CalledBlas,
-    /// CPUs that the rank may use.
-    pub mask: Vec<usize>,
-    /// The store that outlives the rank, if the job is protected.
-    pub store: Option<StoreId>,
+}
+
+/// Ranks of a host that are alike, and what they have there.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The host.
+    pub host: String,
+    /// The sum of the name of the machine that the host shares with other hosts, if it is a
+    /// container: they have the same cores.
+    pub machine: u64,
+    /// The sum of the name of the memory of the store that outlives the ranks; 0 without one.
+    pub memory: u64,
+    /// The sum of the name of the kernel through which the ranks see that memory.
+    kernel: u64,
     /// Bytes of memory that are free on the host.
     available_bytes: Option<u64>,
-    /// Bytes of memory that the rank's control groups leave.
+    /// Bytes of memory that the control groups of the first of the ranks leave.
     limit_bytes: Option<u64>,
+    pub software: Arc<Software>,
 }
 
-/// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
-/// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as free.
-/// Collective.
-pub(crate) fn gather<C: Comm>(
-    world: &C,
-    mask: Vec<usize>,
-    store: Option<StoreId>,
-    held_bytes: u64,
-    options: &JobOptions,
-) -> Result<Vec<RankLocation>, CommError> {
-    let memory = memory::this_process();
-    let host = world.host();
-    let place = RankLocation {
-        machine: claims::machine(&host),
-        host,
-        process: std::process::id(),
-        thread_variables: options.thread_variables.clone(),
-        blas: options.blas.clone(),
-        called: CalledBlas::here(&options.blas),
-        mask,
-        store,
-        available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
-        limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
+/// The process of a rank on this machine, and the CPUs that it may use.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RankCores {
+    rank: usize,
+    pub process: u32,
+    cpus: Vec<Range<usize>>,
+}
+
+impl RankCores {
+    /// Those of the ranks of `machine`, in order; this one has the number `rank` in the job.
+    /// Collective.
+    pub(crate) fn gather<C: Comm>(machine: &C, rank: usize) -> Result<Vec<Self>, CommError> {
+        let mask = affinity::current_mask().unwrap_or_default();
+        let cpus = mask.chunk_by(|a, b| a + 1 == *b).map(|cpus| cpus[0]..cpus[0] + cpus.len());
+        let own = Self { rank, process: std::process::id(), cpus: cpus.collect() };
+        collect::all_gather_json(machine, &own)
+    }
+
+    /// The CPUs that the rank may use.
+    pub(crate) fn mask(&self) -> Vec<usize> {
+        self.cpus.iter().cloned().flatten().collect()
+    }
+}
+
+/// The places of all ranks.
+#[derive(Debug)]
+pub(crate) struct Places {
+    kinds: Vec<Place>,
+    /// The number of each rank's place among `kinds`.
+    of_ranks: Vec<u32>,
+}
+
+impl Index<usize> for Places {
+    type Output = Place;
+
+    fn index(&self, rank: usize) -> &Place {
+        &self.kinds[self.of_ranks[rank] as usize]
+    }
+}
+
+impl Places {
+    /// The places of all ranks, in order. `store` is this rank's store of segments, if the job is
+    /// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as
+    /// free.
+    ///
+    /// The first rank of each host speaks for it: a host receives about 60 bytes for each host and
+    /// 4 for each rank, once. What ranks compute with is sent only where rank 0 has something else.
+    /// Collective.
+    pub(crate) fn gather<C: Comm>(
+        world: &C,
+        comms: &HostComms<C>,
+        store: Option<&StoreId>,
+        held_bytes: u64,
+        options: &JobOptions,
+    ) -> Result<Self, CommError> {
+        let (host, memory) = (world.host(), memory::this_process());
+        let sums = [
+            checksum(claims::machine(&host).as_bytes()),
+            store.map_or(0, |id| checksum(id.memory.as_bytes())),
+            store.map_or(0, |id| checksum(id.kernel.as_bytes())),
+        ];
+        let bytes = [
+            memory.available_bytes.map_or(u64::MAX, |bytes| bytes + held_bytes),
+            memory.cgroup.map_or(u64::MAX, |group| group.left_bytes() + held_bytes),
+        ];
+        let own = serde_json::to_string(&Software {
+            thread_variables: options.thread_variables.clone(),
+            blas: options.blas.clone(),
+            called: CalledBlas::here(&options.blas),
+        });
+        let own = own.expect("plain data");
+        let mut first = own.clone().into_bytes();
+        comms.broadcast(&mut first)?;
+        let differing = if own.as_bytes() == first { "" } else { &own };
+        let mine = (world.rank() as u32, sums, bytes, format!("{host}\n{differing}"));
+        let here = collect::gather_json(&comms.here, &mine, 0)?;
+        let mut table = here.map_or_else(Vec::new, encode);
+        if let Some(firsts) = &comms.firsts {
+            table = collect::all_gather_bytes(firsts, &table)?.concat();
+        }
+        collect::broadcast_bytes(&comms.here, &mut table, 0)?;
+        let places = Self::decode(&table, &first, world.size());
+        waits::name_hosts(places.hosts_of(world.size()));
+        Ok(places)
+    }
+
+    /// The places in a table of `ranks` ranks. Those like rank 0 compute with `first`.
+    fn decode(mut table: &[u8], first: &[u8], ranks: usize) -> Self {
+        let software = |json: &[u8]| Arc::new(serde_json::from_slice(json).expect("a rank's"));
+        let (first, mut kinds, mut of_ranks) = (software(first), Vec::new(), vec![0; ranks]);
+        while let Some((head, rest)) = table.split_first_chunk::<HEAD_BYTES>() {
+            let [machine, memory, kernel, available, limit, lengths]: [u64; 6] =
+                bytemuck::pod_read_unaligned(head);
+            let (words, rest) = rest.split_at((lengths >> 32) as usize);
+            let (list, rest) = rest.split_at(lengths as u32 as usize);
+            let list: Vec<u32> = bytemuck::allocation::pod_collect_to_vec(list);
+            list.into_iter().for_each(|rank| of_ranks[rank as usize] = kinds.len() as u32);
+            let words = String::from_utf8_lossy(words);
+            let (host, differing) = words.split_once('\n').expect("two parts");
+            let is_like_first = differing.is_empty();
+            kinds.push(Place {
+                host: host.to_owned(),
+                machine,
+                memory,
+                kernel,
+                available_bytes: Some(available).filter(|bytes| *bytes < u64::MAX),
+                limit_bytes: Some(limit).filter(|bytes| *bytes < u64::MAX),
+                software: match is_like_first {
+                    true => Arc::clone(&first),
+                    false => software(differing.as_bytes()),
+                },
+            });
+            table = rest;
+        }
+        Self { kinds, of_ranks }
+    }
+
+    /// The ranks of this rank's machine, where they are not those of its host: containers on one
+    /// kernel are several hosts on one machine. Collective.
+    pub(crate) fn split_machine<C: Comm>(&self, world: &C) -> Result<Option<C>, CommError> {
+        let count = |of: &dyn Fn(&Place) -> (&str, u64)| {
+            self.kinds.iter().map(of).collect::<BTreeSet<_>>().len()
+        };
+        let pairs = count(&|kind| (&kind.host, kind.machine));
+        let machines = count(&|kind| ("", kind.machine));
+        let colors = count(&|kind| ("", color(&kind.host).into()));
+        if [machines, colors] == [pairs; 2] {
+            return Ok(None);
+        }
+        let (on_machine, _) = alike(self, world.rank(), |place| place.machine);
+        world.split(Some(on_machine[0] as u32), world.rank() as u32)
+    }
+
+    /// The place of each rank, in order.
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = &Place> + Clone {
+        self.of_ranks.iter().map(|kind| &self.kinds[*kind as usize])
+    }
+
+    /// The hosts of the first `ranks` ranks, or of those that there are.
+    pub(crate) fn hosts_of(&self, ranks: usize) -> impl ExactSizeIterator<Item = &str> {
+        self.iter().take(ranks).map(|place| &*place.host)
+    }
+
+    /// The processes of the ranks of `host`, which are among those of `machine`, and the CPUs that
+    /// they may use.
+    pub(crate) fn job_part(&self, machine: &[RankCores], host: &str) -> JobPart {
+        let here = || machine.iter().filter(|cores| self[cores.rank].host == host);
+        let processes = here().map(|cores| cores.process).collect();
+        let cpus: BTreeSet<usize> = here().flat_map(RankCores::mask).collect();
+        JobPart { processes, cpus: cpus.into_iter().collect() }
+    }
+}
+
+/// Bytes of numbers before the words and the ranks of a row of the table.
+const HEAD_BYTES: usize = size_of::<[u64; 6]>();
+
+/// The rows of a host, from its ranks, each with the sums and bytes of its place and with words:
+/// ranks that differ only in bytes share a row with those of the first.
+fn encode(ranks: Vec<(u32, [u64; 3], [u64; 2], String)>) -> Vec<u8> {
+    let mut rows: Vec<([u64; 3], [u64; 2], String, Vec<u32>)> = Vec::new();
+    for (rank, sums, bytes, words) in ranks {
+        match rows.iter_mut().find(|row| (row.0, &row.2) == (sums, &words)) {
+            Some(row) => row.3.push(rank),
+            None => rows.push((sums, bytes, words, vec![rank])),
+        }
+    }
+    let row = |(sums, bytes, words, ranks): ([u64; 3], [u64; 2], String, Vec<u32>)| {
+        let ranks: &[u8] = bytemuck::cast_slice(&ranks);
+        let lengths = (words.len() as u64) << 32 | ranks.len() as u64;
+        let numbers = [&sums[..], &bytes, &[lengths]].concat();
+        [bytemuck::cast_slice(&numbers), words.as_bytes(), ranks].concat()
     };
-    let places = collect::all_gather_json(world, &place)?;
-    waits::name_hosts(places.iter().map(|place| place.host.as_str()));
-    Ok(places)
+    rows.into_iter().flat_map(row).collect()
 }
 
-impl RankLocation {
+impl Software {
     /// Whether the rank has the library of an earlier start, which is not a part of the program.
     fn has_kept(&self, kept: Option<&RunBlas>) -> bool {
         kept.is_some_and(|kept| {
             !kept.called.files.is_empty() && self.called.files == kept.called.files
         })
     }
-
-    /// The memory of the rank's store, if the job is protected.
-    pub(crate) fn memory(&self) -> Option<&str> {
-        self.store.as_ref().map(|store| store.memory.as_str())
-    }
 }
 
 /// The ranks that have the same `key` as `rank`, in order, and the index of `rank` among them. By
-/// [`RankLocation::machine`], containers on one kernel are several hosts with the same cores.
+/// [`Place::machine`], containers on one kernel are several hosts with the same cores.
 pub(crate) fn alike<'p, K: PartialEq>(
-    places: &'p [RankLocation],
+    places: &'p Places,
     rank: usize,
-    key: impl Fn(&'p RankLocation) -> K,
+    key: impl Fn(&'p Place) -> K,
 ) -> (Vec<usize>, usize) {
     let own = key(&places[rank]);
-    let here: Vec<usize> = (0..places.len()).filter(|&other| key(&places[other]) == own).collect();
+    let here: Vec<usize> =
+        (0..places.iter().len()).filter(|&other| key(&places[other]) == own).collect();
     let index = here.iter().position(|&other| other == rank).expect("it is like itself");
     (here, index)
 }
 
-/// The processes of the ranks `here`, which share a host, and the CPUs that they may use.
-pub(crate) fn job_part(places: &[RankLocation], here: &[usize]) -> JobPart {
-    let processes = here.iter().map(|&rank| places[rank].process).collect();
-    let cpus: BTreeSet<usize> = here.iter().flat_map(|&rank| places[rank].mask.clone()).collect();
-    JobPart { processes, cpus: cpus.into_iter().collect() }
-}
-
 /// The first rank with other variables about threads than rank 0, and what follows from that; none
 /// if there is no such rank.
-pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) -> Option<String> {
-    let first = places.first()?.thread_variables.as_ref()?;
-    let rank = places.iter().position(|place| place.thread_variables.as_ref() != Some(first))?;
-    let words = |place: &RankLocation| match place.thread_variables.as_deref() {
+pub(crate) fn other_thread_variables(places: &Places, threads: usize) -> Option<String> {
+    let variables = |place: &Place| place.software.thread_variables.clone();
+    let first = variables(&places[0])?;
+    let rank = places.iter().position(|place| variables(place).as_ref() != Some(&first))?;
+    let words = |place: &Place| match place.software.thread_variables.as_deref() {
         None | Some("") => "no variable for threads".to_owned(),
         Some(variables) => variables.to_owned(),
     };
@@ -130,8 +311,8 @@ pub(crate) fn other_thread_variables(places: &[RankLocation], threads: usize) ->
 
 /// What the job has chosen: the library of rank 0, as that of all ranks has its files, and the
 /// measured `rates`.
-pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
-    let RankLocation { blas, called, .. } = &places[0];
+pub(crate) fn chosen(places: &Places, rates: &[u32]) -> Chosen {
+    let Software { blas, called, .. } = &*places[0].software;
     let (named, by_auto) = (blas.library().map(str::to_owned), blas.choice.is_some());
     let blas = RunBlas { named, by_auto, called: called.clone() };
     Chosen { blas, rates: rates.to_vec() }
@@ -140,28 +321,30 @@ pub(crate) fn chosen(places: &[RankLocation], rates: &[u32]) -> Chosen {
 /// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the
 /// run, as rank 0 has read it, and `kept` that of an earlier start.
 pub(crate) fn refused_blas(
-    places: &[RankLocation],
+    places: &Places,
     named: Option<&str>,
     kept: Option<&RunBlas>,
 ) -> Option<Refused> {
     let shown = named.unwrap_or(PRESET);
-    let first = places.iter().find(|place| place.has_kept(kept)).or(places.first())?;
-    let of = |(rank, place): (usize, &RankLocation)| {
+    let has_kept = |place: &&Place| place.software.has_kept(kept);
+    let first = places.iter().find(has_kept).or(places.iter().next())?;
+    let of = |(rank, place): (usize, &Place)| {
+        let blas = &place.software.blas;
         let at = format!("rank {rank} on {}", place.host);
-        if let Some(why) = &place.blas.failure {
-            let failed = place.blas.named.as_deref().unwrap_or(shown);
+        if let Some(why) = &blas.failure {
+            let failed = blas.named.as_deref().unwrap_or(shown);
             let other = if failed == PRESET { BUILT_IN } else { PRESET };
             return Some(format!(
                 "{at}: --blas {failed}: {why}. Name another library, or --blas {other}"
             ));
         }
-        if place.blas.named.as_deref() != named {
+        if blas.named.as_deref() != named {
             return Some(format!(
                 "{at} could not read the configuration, which names the BLAS {shown}: give \
                  --blas {shown} as a flag"
             ));
         }
-        let (ours, theirs) = (&first.blas.files, &place.blas.files);
+        let (ours, theirs) = (&first.software.blas.files, &blas.files);
         let other = ours.first_not_in(theirs).or_else(|| theirs.first_not_in(ours))?;
         Some(format!(
             "{at}: --blas {shown} is another library there than on {}: they differ in {other}. \
@@ -175,17 +358,17 @@ pub(crate) fn refused_blas(
 
 /// The hosts of ranks that cannot call the library of the run, each with the reason, while other
 /// hosts can: none, if all lack it. `kept` is the library of an earlier start.
-fn without_blas(places: &[RankLocation], kept: Option<&RunBlas>) -> Vec<UnfitHost> {
-    let kept = kept.filter(|_| places.iter().any(|place| place.has_kept(kept)));
-    let lack = |place: &RankLocation| match (&place.blas.failure, kept) {
+fn without_blas(places: &Places, kept: Option<&RunBlas>) -> Vec<UnfitHost> {
+    let kept = kept.filter(|_| places.kinds.iter().any(|place| place.software.has_kept(kept)));
+    let lack = |place: &Place| match (&place.software.blas.failure, kept) {
         (Some(why), _) => Some(format!("cannot call the BLAS of this run: {why}")),
-        (None, Some(_)) if place.has_kept(kept) => None,
+        (None, Some(_)) if place.software.has_kept(kept) => None,
         (None, kept) => {
             Some(format!("has another BLAS than {}, of this run", kept?.called.shown()))
         }
     };
     let mut unfit: Vec<UnfitHost> = Vec::new();
-    for place in places {
+    for place in places.iter() {
         let is_new = || unfit.iter().all(|known| known.host != place.host);
         if let Some(why) = lack(place).filter(|_| is_new()) {
             unfit.push(UnfitHost { host: place.host.clone(), why });
@@ -197,27 +380,27 @@ fn without_blas(places: &[RankLocation], kept: Option<&RunBlas>) -> Vec<UnfitHos
 
 /// The first rank with another BLAS, or another kernel of it, than rank 0; none if there is no such
 /// rank.
-pub(crate) fn other_blas(places: &[RankLocation]) -> Option<String> {
-    let first = places.first()?;
-    let rank = places.iter().position(|place| place.called != first.called)?;
+pub(crate) fn other_blas(places: &Places) -> Option<String> {
+    let (first, called) = (&places[0], |place: &Place| place.software.called.clone());
+    let rank = places.iter().position(|place| place.software.called != first.software.called)?;
     let place = &places[rank];
     Some(format!(
         "rank 0 on {} calls {}, and rank {rank} on {} {}: the last bits of x depend on which rank \
          computes what",
         first.host,
-        first.called.shown(),
+        called(first).shown(),
         place.host,
-        place.called.shown()
+        called(place).shown()
     ))
 }
 
 /// Why ranks must not share their store, if hosts with different kernels share it: memory of one
 /// machine into which files are mapped is not visible to another machine.
-pub(crate) fn store_of_several_kernels(places: &[RankLocation], store: &str) -> Option<String> {
+pub(crate) fn store_of_several_kernels(places: &Places, store: &str) -> Option<String> {
     // The first rank of each memory.
     let mut firsts = HashMap::new();
     let others = places.iter().enumerate().filter_map(|(rank, place)| {
-        let StoreId { memory, kernel } = place.store.as_ref()?;
+        let Place { memory, kernel, .. } = place;
         let (first, of_first) = *firsts.entry(memory).or_insert((rank, kernel));
         (kernel != of_first).then_some((first, &place.host))
     });
@@ -232,23 +415,22 @@ pub(crate) fn store_of_several_kernels(places: &[RankLocation], store: &str) -> 
 
 /// Hosts that see the same segments as another host: a failure of one of them may destroy the
 /// segments of all.
-pub(crate) fn hosts_of_one_store(places: &[RankLocation]) -> Vec<String> {
+pub(crate) fn hosts_of_one_store(places: &Places) -> Vec<String> {
     let mut hosts_of: HashMap<_, BTreeSet<&String>> = HashMap::new();
-    for place in places {
-        if let Some(StoreId { memory, kernel }) = &place.store {
-            hosts_of.entry((memory, kernel)).or_default().insert(&place.host);
-        }
+    for Place { host, memory, kernel, .. } in places.kinds.iter().filter(|kind| kind.memory != 0) {
+        hosts_of.entry((memory, kernel)).or_default().insert(host);
     }
     let shared = hosts_of.into_values().filter(|hosts| hosts.len() > 1);
     let hosts: BTreeSet<_> = shared.flatten().collect();
     hosts.into_iter().cloned().collect()
 }
 
-/// The hosts in the order of their first ranks, each with its memory and its number of ranks.
-pub(crate) fn shares(places: &[RankLocation]) -> Vec<HostShare> {
+/// The hosts of the first `ranks` ranks, in the order of their first ranks, each with its memory
+/// and its number of ranks.
+pub(crate) fn shares(places: &Places, ranks: usize) -> Vec<HostShare> {
     let mut shares: Vec<HostShare> = Vec::new();
     let mut index_of = HashMap::new();
-    for place in places {
+    for place in places.iter().take(ranks) {
         let index = *index_of.entry(&place.host).or_insert_with(|| {
             shares.push(HostShare {
                 host: place.host.clone(),
@@ -264,8 +446,8 @@ pub(crate) fn shares(places: &[RankLocation]) -> Vec<HostShare> {
 }
 
 /// The hosts in the order of their first ranks, for the report.
-pub(crate) fn hosts(places: &[RankLocation]) -> Vec<HostRanks> {
-    shares(places)
+pub(crate) fn hosts(places: &Places) -> Vec<HostRanks> {
+    shares(places, places.iter().len())
         .into_iter()
         .map(|share| HostRanks { host: share.host, ranks: share.ranks })
         .collect()
@@ -275,35 +457,63 @@ pub(crate) fn hosts(places: &[RankLocation]) -> Vec<HostRanks> {
 mod tests {
     use super::*;
 
-    fn place(host: &str, memory: &str, kernel: &str) -> RankLocation {
-        let store = Some(StoreId { memory: memory.into(), kernel: kernel.into() });
-        RankLocation {
+    fn place(host: &str, memory: &str, kernel: &str) -> Place {
+        let [memory, kernel] = [memory, kernel].map(|name| checksum(name.as_bytes()));
+        Place {
             host: host.into(),
-            machine: kernel.into(),
-            process: 0,
-            thread_variables: None,
-            blas: ChosenBlas::default(),
-            called: CalledBlas::default(),
-            mask: Vec::new(),
-            store,
+            machine: kernel,
+            memory,
+            kernel,
             available_bytes: None,
             limit_bytes: None,
+            software: Arc::default(),
         }
+    }
+
+    fn with(software: Software) -> Place {
+        Place { software: Arc::new(software), ..place("n", "m", "k") }
+    }
+
+    fn all(places: &[Place]) -> Places {
+        Places { kinds: places.to_vec(), of_ranks: (0..places.len() as u32).collect() }
+    }
+
+    /// Two hosts of two ranks each, of which the second host's differ from the others in what they
+    /// compute with, and the last one in its memory, too.
+    #[test]
+    fn the_table_has_a_row_for_ranks_that_are_alike() {
+        let first = serde_json::to_string(&Software::default()).unwrap();
+        let other = Software { thread_variables: Some("x=1".into()), ..Software::default() };
+        let other = serde_json::to_string(&other).unwrap();
+        let rank = |rank, memory, bytes, words| (rank, [7, memory, 9], [bytes, u64::MAX], words);
+        let a = |number, bytes| rank(number, 1, bytes, "a\n".to_owned());
+        let b = |number, memory| rank(number, memory, 50, format!("b\n{other}"));
+        let table = [encode(vec![a(0, 60), a(2, 61)]), encode(vec![b(1, 2), b(3, 3)])];
+        assert_eq!(table[0].len(), HEAD_BYTES + "a\n".len() + 2 * size_of::<u32>());
+        let places = Places::decode(&table.concat(), first.as_bytes(), 4);
+        assert_eq!(places.of_ranks, [0, 1, 0, 2]);
+        assert_eq!(places.iter().map(|place| place.memory).collect::<Vec<_>>(), [1, 2, 1, 3]);
+        assert_eq!(places[2].available_bytes, Some(60), "that of the first one");
+        let variables = |place: &Place| place.software.thread_variables.clone();
+        assert_eq!(places.kinds.iter().filter_map(variables).collect::<Vec<_>>(), ["x=1"; 2]);
+        assert!(places.iter().all(|place| (place.machine, place.limit_bytes) == (7, None)));
     }
 
     #[test]
     fn containers_on_one_kernel_have_the_same_cores() {
-        let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "o", "k")];
-        assert_eq!(alike(&places, 2, |place| &place.machine), (vec![0, 2], 1));
-        assert_eq!(alike(&places, 2, |place| &place.host), (vec![2], 0));
+        let places = all(&[place("a", "m", "k"), place("b", "n", "l"), place("c", "o", "k")]);
+        assert_eq!(alike(&places, 2, |place| place.machine), (vec![0, 2], 1));
+        assert_eq!(alike(&places, 2, |place| place.host.clone()), (vec![2], 0));
     }
 
     #[test]
     fn a_rank_with_other_variables_is_named() {
-        let with = |variables: Option<&str>| RankLocation {
-            thread_variables: variables.map(str::to_owned),
-            ..place("n", "m", "k")
+        let with = |variables: Option<&str>| {
+            let thread_variables = variables.map(str::to_owned);
+            with(Software { thread_variables, ..Software::default() })
         };
+        let other_thread_variables =
+            |places: &[Place], threads| other_thread_variables(&all(places), threads);
         let (four, none) = (with(Some("OMP_NUM_THREADS=4")), with(Some("")));
         assert_eq!(other_thread_variables(&[four.clone(), four.clone()], 4), None);
         assert_eq!(other_thread_variables(&[with(None), with(None)], 1), None);
@@ -322,12 +532,13 @@ mod tests {
             let called = sum.map(called).unwrap_or_default();
             let (named, files) = (Some("x".into()), called.files.clone());
             let blas = ChosenBlas { named, files, failure, ..ChosenBlas::default() };
-            RankLocation { blas, called, ..place(host, "m", "k") }
+            let software = Software { blas, called, ..Software::default() };
+            Place { software: Arc::new(software), ..place(host, "m", "k") }
         };
         let refused = |ranks: &[(&str, Option<&str>)], kept: Option<&str>| {
             let kept = kept.map(|sum| RunBlas { called: called(sum), ..RunBlas::default() });
             let places: Vec<_> = ranks.iter().map(with).collect();
-            let Refused { why, unfit, .. } = refused_blas(&places, Some("x"), kept.as_ref())?;
+            let Refused { why, unfit, .. } = refused_blas(&all(&places), Some("x"), kept.as_ref())?;
             let names: Vec<_> = unfit.iter().map(|unfit| unfit.host.clone()).collect();
             Some((names.join(" "), why))
         };
@@ -351,14 +562,15 @@ mod tests {
 
     #[test]
     fn a_rank_with_another_library_is_named_a_copy_is_none() {
-        let with = |name: &str, sum: &str| {
+        let other_blas = |places: &[Place]| other_blas(&all(places));
+        let of = |name: &str, sum: &str| {
             let (words, files) = (name.to_owned(), [(name, sum)].into());
             let called = CalledBlas { words, files, ..CalledBlas::default() };
-            RankLocation { called, ..place("n", "m", "k") }
+            with(Software { called, ..Software::default() })
         };
-        let first = with("libx.so", "77");
-        assert_eq!(other_blas(&[first.clone(), with("liby.so", "77")]), None);
-        let why = other_blas(&[first.clone(), first, with("libx.so", "78")]).expect("another one");
+        let first = of("libx.so", "77");
+        assert_eq!(other_blas(&[first.clone(), of("liby.so", "77")]), None);
+        let why = other_blas(&[first.clone(), first, of("libx.so", "78")]).expect("another one");
         let words =
             "rank 0 on n calls libx.so (libx.so, 77), and rank 2 on n libx.so (libx.so, 78)";
         assert!(why.starts_with(words), "{why}");
@@ -366,25 +578,26 @@ mod tests {
 
     #[test]
     fn store_determines_which_ranks_share_segments() {
-        let places = [
+        let ranks = [
             place("a", "m", "k"),
             place("b", "m", "k"),
             place("a", "n", "k"),
             place("a", "m", "k"),
         ];
-        let indices = [0, 1, 2, 3].map(|rank| alike(&places, rank, RankLocation::memory).1);
+        let places = all(&ranks);
+        let indices = [0, 1, 2, 3].map(|rank| alike(&places, rank, |place| place.memory).1);
         assert_eq!(indices, [0, 1, 0, 2]);
         assert_eq!(hosts_of_one_store(&places), ["a", "b"]);
         assert_eq!(store_of_several_kernels(&places, "sysv"), None);
-        assert_eq!(hosts_of_one_store(&places[2..]), [""; 0]);
+        assert_eq!(hosts_of_one_store(&all(&ranks[2..])), [""; 0]);
     }
 
     #[test]
     fn machines_that_share_a_folder_are_named() {
-        let places = [place("a", "m", "k"), place("b", "n", "l"), place("c", "n", "k")];
-        let why = store_of_several_kernels(&places, "file:/net").expect("b and c share it");
+        let ranks = [place("a", "m", "k"), place("b", "n", "l"), place("c", "n", "k")];
+        let why = store_of_several_kernels(&all(&ranks), "file:/net").expect("b and c share it");
         assert!(why.starts_with("hosts b and c share the store file:/net"), "{why}");
-        assert_eq!(store_of_several_kernels(&places[..2], "file:/net"), None);
+        assert_eq!(store_of_several_kernels(&all(&ranks[..2]), "file:/net"), None);
     }
 
     #[test]
@@ -394,12 +607,13 @@ mod tests {
         let more = [("e", "n", "j"), ("f", "m", "l"), ("g", "m", "j")];
         let places: Vec<_> = ranks.into_iter().chain(more).map(of).collect();
         let named = |ranks| {
-            let why = store_of_several_kernels(&places[ranks], "sysv").expect("two share one");
+            let why =
+                store_of_several_kernels(&all(&places[ranks]), "sysv").expect("two share one");
             why.split(" share").next().expect("a text").to_owned()
         };
         assert_eq!(named(0..7), "hosts a and f");
         assert_eq!(named(0..5), "hosts b and c");
         assert_eq!(named(2..5), "hosts c and e");
-        assert_eq!(hosts_of_one_store(&places), ["a", "d"]);
+        assert_eq!(hosts_of_one_store(&all(&places)), ["a", "d"]);
     }
 }

@@ -8,7 +8,7 @@ use super::idle::IdleWatch;
 use super::options::JobOptions;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
-use super::places::{self, RankLocation};
+use super::places::{self, HostComms, Places, RankCores};
 use super::refused::Refused;
 use super::{bf16, blas, column_rates, store_hazards, warnings};
 use crate::protect::hold::{Patience, RunLock};
@@ -16,6 +16,7 @@ use crate::protect::{
     self, Chosen, FaultInjector, GuessedRates, Inject, MemoryProgress, Outlook, RankProcess,
     Settings,
 };
+use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
@@ -28,7 +29,7 @@ use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
 use skt_host::core_use::JobPart;
 use skt_host::process::ending_processes;
 use skt_host::waits::Announced;
-use skt_host::{affinity, host, memory, messages};
+use skt_host::{host, memory, messages};
 use skt_solver::blas::{library, peak};
 use skt_solver::team::Team;
 use skt_store::layout::Geometry;
@@ -85,7 +86,7 @@ pub(crate) struct Setup<'a> {
     /// What this start has chosen, for its restarts.
     pub chosen: Chosen,
     /// The places of all ranks.
-    places: Vec<RankLocation>,
+    places: Places,
 }
 
 /// The time that each part of the setup takes.
@@ -116,22 +117,24 @@ impl StopWatch {
 /// The places of all ranks, with what earlier starts of the run hold there. Collective.
 fn all_places<C: Comm>(
     world: &C,
+    comms: &HostComms<C>,
     settings: &Settings,
     options: &JobOptions,
     store: &(dyn Store + Send + Sync),
-) -> Result<Vec<RankLocation>, JobError> {
-    let mask = affinity::current_mask().unwrap_or_default();
+) -> Result<Places, JobError> {
     let (mut id, mut held_bytes) = (None, 0);
     if settings.is_on() {
-        // Removes leftovers of all runs: no run can resume from them.
-        warnings::print(&protect::tidy(store)?);
-        held_bytes = protect::run_bytes(store, &settings.run_id)?;
         id = Some(store.id()?);
+        if comms.is_keeper {
+            // Removes leftovers of all runs: no run can resume from them.
+            warnings::print(&protect::tidy(store)?);
+            held_bytes = protect::run_bytes(store, &settings.run_id)?;
+        }
     }
-    Ok(places::gather(world, mask, id, held_bytes, options)?)
+    Ok(Places::gather(world, comms, id.as_ref(), held_bytes, options)?)
 }
 
-fn environment(options: &JobOptions, places: &[RankLocation], pinning: &Pinning) -> Environment {
+fn environment(options: &JobOptions, places: &Places, pinning: &Pinning) -> Environment {
     Environment {
         host: host::this_host(),
         memory: memory::this_process(),
@@ -152,11 +155,12 @@ fn lack_of_memory<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    places: &[RankLocation],
+    places: &Places,
+    is_keeper: bool,
 ) -> Result<Option<String>, JobError> {
     let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
     let run = settings.is_on().then_some(settings.run_id.as_str());
-    let left = if places[world.rank()].host == lacking {
+    let left = if is_keeper && places[world.rank()].host == lacking {
         protect::left_by_others(store, &settings.store, run)?
     } else {
         None
@@ -169,14 +173,15 @@ fn lack_of_memory<C: Comm>(
 /// as long as that takes. Collective.
 fn wait_for_memory<C: Comm>(
     world: &C,
+    comms: &HostComms<C>,
     spec: &RunSpec,
     settings: &Settings,
     options: &JobOptions,
     store: &(dyn Store + Send + Sync),
-    places: &mut Vec<RankLocation>,
+    places: &mut Places,
 ) -> Result<(), JobError> {
     const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
-    let lacking_bytes = |places: &[RankLocation]| {
+    let lacking_bytes = |places: &Places| {
         check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
     };
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
@@ -189,7 +194,7 @@ fn wait_for_memory<C: Comm>(
         Ok(is_ending && !collect::any(world, is_over)?)
     };
     let lacks = || {
-        *places = all_places(world, settings, options, store)?;
+        *places = all_places(world, comms, settings, options, store)?;
         Ok(lacking_bytes(places).is_some())
     };
     let wait = || {
@@ -227,10 +232,11 @@ fn take_lock<C: Comm>(
     }
     let (team, host) = (Team::solo(), world.host());
     let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team, None))?;
-    let in_use = taken.as_ref().err().map(ToString::to_string);
-    let why = collect::first_text(world, &in_use.unwrap_or_default())?;
-    let stays = collect::any(world, taken.as_ref().is_err_and(|why| !why.passes()))?;
-    let refusal = why.map(|why| Refused { passes: !stays, ..Refused::for_good(why) });
+    let in_use = taken.as_ref().err().map(|why| (why.to_string(), why.passes()));
+    let all = collect::all_gather_some_json(world, in_use.as_ref())?;
+    let passes = all.iter().all(|(_, (_, passes))| *passes);
+    let first = all.into_iter().next();
+    let refusal = first.map(|(_, (why, _))| Refused { passes, ..Refused::for_good(why) });
     Ok((taken.ok().map(Arc::new), refusal))
 }
 
@@ -262,7 +268,7 @@ fn take_folders<C: Comm>(
 }
 
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
-fn warn_of_one_store(places: &[RankLocation], rank: usize) {
+fn warn_of_one_store(places: &Places, rank: usize) {
     if rank != 0 {
         return;
     }
@@ -309,8 +315,12 @@ impl<'a> Setup<'a> {
         let injector =
             FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
         let injector = Arc::new(injector);
+        let mut wait = Announced::begin("all ranks to find their stores");
+        let id = settings.is_on().then(|| store.id()).transpose()?;
+        let comms = HostComms::new(world, id.as_ref())?;
         let is_choosing = spec.blas.is_some() || column_rates::are_measured(spec);
-        let kept = is_choosing.then(|| protect::kept_choices(world, store, settings));
+        let kept =
+            is_choosing.then(|| protect::kept_choices(world, store, settings, comms.is_keeper));
         let kept = kept.transpose()?.flatten();
         let kept_blas = kept.as_ref().map(|kept| &kept.blas);
         let blas = blas::settle(world, spec.blas.as_deref(), &options.blas, kept_blas)?;
@@ -320,13 +330,15 @@ impl<'a> Setup<'a> {
         let options = &JobOptions { blas, ..options.clone() };
         // Our own threads call the BLAS, each for itself.
         library::use_one_thread();
-        let mut wait = Announced::begin("all ranks to find their stores");
-        let mut places = all_places(world, settings, options, store)?;
+        let mut places = all_places(world, &comms, settings, options, store)?;
+        let machine = places.split_machine(world)?;
+        let machine = machine.as_ref().unwrap_or(&comms.here);
+        let cores = RankCores::gather(machine, world.rank())?;
         watch.end_part("ranks and stores");
         wait.update("all ranks to start their threads and to time the BLAS");
         let (threads, pin) = (spec.threads, spec.pin);
         let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin };
-        let pinning = Pinning::new(world, &places, &wanted)?;
+        let pinning = Pinning::new(machine, &cores, &wanted)?;
         let team = pinning.start_team(spec.threads);
         let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
         let mut environment = environment(options, &places, &pinning);
@@ -334,9 +346,15 @@ impl<'a> Setup<'a> {
         watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
         let (mut self_test, mean) = self_test(world, &team, &environment, test_seconds)?;
-        let lack = collect::first_text(world, &pinning.lack(&places[world.rank()].host))?;
         let idle_cores = idle.map(|watch| watch.idle_cores(threads));
-        let found = findings(world, &places, spec.threads, idle_cores, lack.is_some())?;
+        let of_machine =
+            (machine.rank() == 0).then(|| own_findings(world, &cores, threads, idle_cores));
+        let report = RankReport {
+            lack: pinning.lack(&world.host()),
+            findings: of_machine.unwrap_or_default(),
+            refusal: pinning.refusal().unwrap_or_default().to_owned(),
+        };
+        let (lack, found, no_cores) = report.join(world)?;
         explain(&mut self_test.warnings, lack, &found);
         self_test.warnings.extend(places::other_thread_variables(&places, threads));
         self_test.warnings.extend(places::other_blas(&places));
@@ -354,14 +372,15 @@ impl<'a> Setup<'a> {
         if spec.gemm == GemmPrecision::Bf16 {
             watch.end_part("test of bf16");
         }
-        let (here, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
-        let (_, index) = places::alike(&places, world.rank(), RankLocation::memory);
+        let host = world.host();
+        let (_, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
+        let (_, index) = places::alike(&places, world.rank(), |place| place.memory);
         if settings.is_on() && index == 0 {
             warnings::print(&protect::doubtful(store)?);
         }
         let lack_of_bf16 = selected.as_ref().err().cloned();
         environment.bf16 = selected.ok().flatten();
-        let refused = collect::first_text(world, pinning.refusal().unwrap_or_default())?
+        let refused = no_cores
             .map(Refused::for_good)
             .or_else(|| places::refused_blas(&places, spec.blas.as_deref(), kept_blas))
             .or(lack_of_bf16.map(Refused::for_good))
@@ -392,10 +411,10 @@ impl<'a> Setup<'a> {
         let is_as_reference = options.as_reference && !settings.is_on();
         wait.update("memory that processes of earlier starts still have");
         if refusal.is_none() {
-            wait_for_memory(world, &spec, settings, options, store, &mut places)?;
+            wait_for_memory(world, &comms, &spec, settings, options, store, &mut places)?;
         }
         if refusal.is_none() && !is_as_reference {
-            let lack = lack_of_memory(world, &spec, settings, store, &places)?;
+            let lack = lack_of_memory(world, &spec, settings, store, &places, comms.is_keeper)?;
             refusal = lack.map(Refused::for_good);
         }
         // The memory check comes first, as it reports more about what other runs hold.
@@ -421,7 +440,7 @@ impl<'a> Setup<'a> {
             memory_progress: MemoryProgress::default(),
             is_first_on_host: index_on_host == 0,
             is_keeper: index == 0,
-            job_here: (index_on_host == 0).then(|| places::job_part(&places, &here)),
+            job_here: (index_on_host == 0).then(|| places.job_part(&cores, &host)),
             injector,
             lock,
             _folders: folders,
@@ -467,7 +486,7 @@ impl Setup<'_> {
         settings: &Settings,
         allow_shared_domains: bool,
     ) -> Option<PlacementError> {
-        let hosts = self.places[..test.ranks()].iter().map(|place| place.host.as_str());
+        let hosts = self.places.hosts_of(test.ranks());
         protect::form_groups(settings, hosts, allow_shared_domains).err()
     }
 
@@ -489,24 +508,47 @@ impl Setup<'_> {
     }
 }
 
-/// What is wrong with the settings of the hosts, each finding once. `idle_cores` is the number of
-/// cores that nothing uses, on the first rank of a machine. The finding that ranks share cores is
-/// left out if the user `is_reported` of it already. Collective.
-fn findings<C: Comm>(
+/// What is wrong with the settings of this machine, whose ranks may use these `cores`.
+/// `idle_cores` is the number of cores that nothing uses.
+fn own_findings<C: Comm>(
     world: &C,
-    places: &[RankLocation],
+    cores: &[RankCores],
     threads: usize,
     idle_cores: Option<usize>,
-    is_reported: bool,
-) -> Result<Vec<Finding>, CommError> {
-    let (here, index) = places::alike(places, world.rank(), |place| &place.machine);
-    let masks: Vec<_> = here.iter().map(|&other| places[other].mask.clone()).collect();
-    let mut own = match index {
-        0 => at_start::findings(&world.host(), &masks, threads, idle_cores),
-        _ => Vec::new(),
-    };
-    own.retain(|finding| !is_reported || finding.kind != FindingKind::SmtSiblings);
-    Ok(doctor::joined(collect::all_gather_json(world, &own)?.into_iter().flatten()))
+) -> Vec<Finding> {
+    let masks: Vec<_> = cores.iter().map(RankCores::mask).collect();
+    at_start::findings(&world.host(), &masks, threads, idle_cores)
+}
+
+/// What a rank reports of its threads and its machine.
+#[derive(Serialize, Deserialize)]
+struct RankReport {
+    /// Why the rank's threads lack cores, if they do.
+    lack: String,
+    findings: Vec<Finding>,
+    /// Why the rank cannot have its cores, if it cannot.
+    refusal: String,
+}
+
+impl RankReport {
+    /// The first lack, the findings of all ranks, each once, and the first refusal. That ranks
+    /// share cores is no finding where a lack reports it already. Collective.
+    fn join<C: Comm>(
+        self,
+        world: &C,
+    ) -> Result<(Option<String>, Vec<Finding>, Option<String>), CommError> {
+        let is_empty = self.lack.is_empty() && self.findings.is_empty() && self.refusal.is_empty();
+        let all = collect::all_gather_some_json(world, (!is_empty).then_some(&self))?;
+        let first = |text: fn(&Self) -> &String| {
+            let mut texts = all.iter().map(|(_, report)| text(report));
+            texts.find(|text| !text.is_empty()).cloned()
+        };
+        let (lack, refusal) = (first(|report| &report.lack), first(|report| &report.refusal));
+        let is_news =
+            |finding: &Finding| lack.is_none() || finding.kind != FindingKind::SmtSiblings;
+        let findings = all.into_iter().flat_map(|(_, report)| report.findings);
+        Ok((lack.clone(), doctor::joined(findings.filter(is_news)), refusal))
+    }
 }
 
 /// Replaces warnings about a slow DGEMM by the causes that explain them.
@@ -582,11 +624,7 @@ fn rank_read_bytes<C: Comm>(world: &C, team: &Team, spec: &RunSpec) -> Result<f6
 
 /// The host with the largest lack of memory, if any host has one; why the job does not fit, and
 /// what would.
-fn memory_lack(
-    spec: &RunSpec,
-    settings: &Settings,
-    places: &[RankLocation],
-) -> Option<(String, String)> {
+fn memory_lack(spec: &RunSpec, settings: &Settings, places: &Places) -> Option<(String, String)> {
     let why = check_memory(spec, settings, places)?;
     let plain = check_memory(spec, &Settings::none(), places);
     // The run has no checkpoints, or too few ranks for any.
@@ -602,46 +640,40 @@ fn memory_lack(
 
 /// Checks all tests against the memory of all hosts. Returns why the one with the largest lack does
 /// not fit.
-fn check_memory(
-    spec: &RunSpec,
-    settings: &Settings,
-    places: &[RankLocation],
-) -> Option<DoesNotFit> {
+fn check_memory(spec: &RunSpec, settings: &Settings, places: &Places) -> Option<DoesNotFit> {
     let tests = spec.tests();
     let lacking = tests.iter().filter_map(|test| check_memory_of(test, settings, places));
     lacking.max_by_key(|why| why.need_bytes)
 }
 
 /// Checks a test against the memory of all hosts. Returns why it does not fit.
-fn check_memory_of(
-    test: &TestSpec,
-    settings: &Settings,
-    places: &[RankLocation],
-) -> Option<DoesNotFit> {
+fn check_memory_of(test: &TestSpec, settings: &Settings, places: &Places) -> Option<DoesNotFit> {
     // Ranks beyond the grid stay idle and hold nothing. Ranks of a job that continues after a loss
     // may be missing.
-    let places = &places[..test.ranks().min(places.len())];
-    let geometry = smallest_group(test, settings, places);
+    let ranks = test.ranks();
+    let geometry = smallest_group(test, settings, places, ranks);
     let bytes = |n: usize| {
         let test = TestSpec { n, ..test.clone() };
         protect::memory_split(&test, settings, geometry).total()
     };
-    preflight::check(test.n, &places::shares(places), bytes).err()
+    preflight::check(test.n, &places::shares(places, ranks), bytes).err()
 }
 
 fn smallest_group(
     spec: &TestSpec,
     settings: &Settings,
-    places: &[RankLocation],
+    places: &Places,
+    ranks: usize,
 ) -> Option<Geometry> {
-    protect::smallest_group(spec, settings, places.iter().map(|place| place.host.as_str()))
+    protect::smallest_group(spec, settings, places.hosts_of(ranks))
 }
 
 /// The memory that protection takes in the test with the largest memory, in words; `None` without
 /// checkpoints.
-fn memory_note(spec: &RunSpec, settings: &Settings, places: &[RankLocation]) -> Option<String> {
+fn memory_note(spec: &RunSpec, settings: &Settings, places: &Places) -> Option<String> {
     let splits = spec.tests().into_iter().filter_map(|test| {
-        let geometry = smallest_group(&test, settings, places.get(..test.ranks())?)?;
+        let ranks = Some(test.ranks()).filter(|ranks| *ranks <= places.iter().len())?;
+        let geometry = smallest_group(&test, settings, places, ranks)?;
         Some((geometry, protect::memory_split(&test, settings, Some(geometry))))
     });
     let (geometry, split) = splits.max_by_key(|(_, split)| split.total())?;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use skt_terms::shown::and_more;
 
-use super::places::RankLocation;
+use super::places::Places;
 use super::warnings;
 use crate::protect::{self, Settings};
 use skt_comm::{Comm, CommError, collect};
@@ -14,8 +14,8 @@ use skt_health::environment::preflight::largest_that;
 use skt_store::segments::node_store::NodeStore;
 use skt_store::store::{Store, StoreKind};
 
-/// The report of one process of each store; those of other processes are empty.
-#[derive(Debug, Default, Serialize, Deserialize)]
+/// The report of one process of each store.
+#[derive(Debug, Serialize, Deserialize)]
 struct HostReport {
     host: String,
     /// Why the store cannot keep the segments.
@@ -33,7 +33,7 @@ pub(crate) fn find<C: Comm>(
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
-    places: &[RankLocation],
+    places: &Places,
     index: usize,
 ) -> Result<Option<String>, CommError> {
     // For each test: its ranks that see this rank's store, and the bytes of the largest segment.
@@ -46,23 +46,20 @@ pub(crate) fn find<C: Comm>(
         return Ok(None);
     }
     let kind: Option<StoreKind> = settings.store.parse().ok();
-    let report = match kind.filter(|_| index == 0) {
-        Some(kind) => {
-            let node = NodeStore::ask(&kind, store, &settings.run_id);
-            let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
-            let room_bytes = node.room_bytes();
-            HostReport { host: world.host(), lack, room_bytes, warnings: node.warnings }
-        }
-        None => HostReport::default(),
-    };
-    let all = collect::all_gather_json(world, &report)?;
+    let report = kind.filter(|_| index == 0).map(|kind| {
+        let node = NodeStore::ask(&kind, store, &settings.run_id);
+        let lack = needs.iter().find_map(|&(ranks, bytes)| node.lack(ranks, bytes));
+        let room_bytes = node.room_bytes();
+        HostReport { host: world.host(), lack, room_bytes, warnings: node.warnings }
+    });
+    let all = collect::all_gather_some_json(world, report.as_ref())?;
     if world.rank() == 0 {
-        warnings::print(&report_warnings(&all));
+        warnings::print(&report_warnings(all.iter().map(|(_, report)| report)));
     }
-    let lacking = all.iter().find_map(|report| Some((&report.host, report.lack.as_ref()?)));
+    let lacking = all.iter().find_map(|(_, report)| Some((&report.host, report.lack.as_ref()?)));
     Ok(lacking.map(|(host, lack)| {
-        let rooms = all.iter().enumerate();
-        let rooms = rooms.filter_map(|(rank, report)| Some((rank, report.room_bytes?))).collect();
+        let rooms = all.iter();
+        let rooms = rooms.filter_map(|(rank, report)| Some((*rank, report.room_bytes?))).collect();
         let largest = largest_n(spec, settings, places, rooms);
         let fits = largest.map(|n| format!(". The largest N that fits there is {n}"));
         format!("host {host}: {lack}{}", fits.unwrap_or_default())
@@ -74,7 +71,7 @@ pub(crate) fn find<C: Comm>(
 fn largest_n(
     spec: &RunSpec,
     settings: &Settings,
-    places: &[RankLocation],
+    places: &Places,
     rooms: Vec<(usize, u64)>,
 ) -> Option<usize> {
     let bytes = |test: &TestSpec| rank_bytes(test, settings, places);
@@ -90,25 +87,19 @@ fn largest_n(
     if fits(test.n) { None } else { largest_that(fits, test.n) }
 }
 
-/// The places of the ranks of a test; those of a job that continues after a loss may be missing.
-fn places_of<'a>(test: &TestSpec, places: &'a [RankLocation]) -> &'a [RankLocation] {
-    &places[..places.len().min(test.ranks())]
-}
-
 /// The number of ranks of a test that see the store of `rank`.
-fn ranks_in_store(test: &TestSpec, places: &[RankLocation], rank: usize) -> u64 {
-    let sees = |place: &&RankLocation| place.memory() == places[rank].memory();
-    places_of(test, places).iter().filter(sees).count() as u64
+fn ranks_in_store(test: &TestSpec, places: &Places, rank: usize) -> u64 {
+    let ranks = places.iter().take(test.ranks());
+    ranks.filter(|place| place.memory == places[rank].memory).count() as u64
 }
 
 /// Bytes of the largest segment of a test.
-fn rank_bytes(test: &TestSpec, settings: &Settings, places: &[RankLocation]) -> u64 {
-    let hosts = places_of(test, places).iter().map(|place| place.host.as_str());
-    protect::segment_bytes(test, settings, hosts)
+fn rank_bytes(test: &TestSpec, settings: &Settings, places: &Places) -> u64 {
+    protect::segment_bytes(test, settings, places.hosts_of(test.ranks()))
 }
 
 /// Each warning once, with the hosts that it applies to.
-fn report_warnings(all: &[HostReport]) -> Vec<String> {
+fn report_warnings<'a>(all: impl Iterator<Item = &'a HostReport>) -> Vec<String> {
     const HOSTS: usize = 3;
     let mut hosts_of: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for report in all {
@@ -141,8 +132,7 @@ mod tests {
             report("c", &[]),
             report("d", &["x"]),
             report("e", &["x"]),
-            HostReport::default(),
         ];
-        assert_eq!(report_warnings(&all), ["a, b, d and 1 more: x", "b: y"]);
+        assert_eq!(report_warnings(all.iter()), ["a, b, d and 1 more: x", "b: y"]);
     }
 }

@@ -29,8 +29,11 @@ pub(crate) fn remove_left_over<C: Comm>(
 ) -> Result<u64, LedgerError> {
     let own = if is_keeper { read(store, run)? } else { Vec::new() };
     let ended = ledger::union(world, &own)?;
+    if ended.is_empty() {
+        return Ok(0);
+    }
     let mut removed = [0];
-    if is_keeper && !ended.is_empty() {
+    if is_keeper {
         for info in store.list_once()?.into_iter().filter(|info| info.name.run() == run) {
             let of = match parse_role(info.name.role()) {
                 Some((test, _)) => header(test).and_then(|header| {

@@ -310,29 +310,29 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
 }
 
 /// What earlier starts of `run` have chosen, by the newest ledger on any node, the same on all
-/// ranks; none if none has noted it. Collective.
+/// ranks; none if none has noted it. One process of each node `is_keeper`, and looks for it.
+/// Collective.
 pub(super) fn noted<C: Comm>(
     world: &C,
     store: &dyn Store,
     run: &str,
+    is_keeper: bool,
 ) -> Result<Option<Chosen>, LedgerError> {
-    let contents = found(store, run, ROLE)?.into_iter().filter_map(|(_, _, content)| content);
+    let found = if is_keeper { found(store, run, ROLE)? } else { Vec::new() };
+    let contents = found.into_iter().filter_map(|(_, _, content)| content);
     let newest = newest(world, latest(&contents.collect::<Vec<_>>()))?;
     Ok(newest.chosen())
 }
 
 /// Gives all ranks the newest content that any rank has. Collective.
 fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
-    let mut has_it = true;
-    for number in own.age() {
-        let mut best = [if has_it { number } else { 0 }];
-        collect::all_reduce(world, &mut best, u64::max)?;
-        has_it &= number == best[0];
-    }
-    let mut root = [if has_it { world.rank() as u64 } else { u64::MAX }];
-    collect::all_reduce(world, &mut root, u64::min)?;
+    let [life, results, notes] = own.age();
+    // Of several ranks with the newest one, the first.
+    let mut newest = [[life, results, notes, u64::MAX - world.rank() as u64]];
+    collect::all_reduce(world, &mut newest, Ord::max)?;
+    let [_, _, _, rank] = newest[0];
     let mut bytes = own.encode();
-    collect::broadcast_bytes(world, &mut bytes, root[0] as usize)?;
+    collect::broadcast_bytes(world, &mut bytes, (u64::MAX - rank) as usize)?;
     Ok(Content::decode(&bytes).expect("encoded by that rank"))
 }
 
@@ -467,7 +467,9 @@ impl Content {
 
 /// The starts that any rank names, on all ranks. Collective.
 pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
-    let mut all = collect::all_gather_json(world, &own.to_vec())?.concat();
+    let own = (!own.is_empty()).then(|| own.to_vec());
+    let all = collect::all_gather_some_json(world, own.as_ref())?;
+    let mut all: Vec<StartId> = all.into_iter().flat_map(|(_, starts)| starts).collect();
     all.sort_unstable();
     all.dedup();
     Ok(all)
@@ -596,7 +598,7 @@ mod tests {
         };
         let noted = |nodes: &[tempfile::TempDir], is_afresh, note: Chosen| {
             let ran = on_nodes(nodes, is_afresh, |world, store, ledger| {
-                let known = super::noted(world, store, "run").unwrap();
+                let known = super::noted(world, store, "run", true).unwrap();
                 world.barrier().unwrap();
                 ledger.note_chosen(world, &note).unwrap();
                 known
@@ -617,7 +619,7 @@ mod tests {
         assert_eq!(noted(&nodes, true, chosen(Some("four"), 65)), None, "begun from scratch");
         assert_eq!(noted(&nodes, false, chosen(None, 75)), Some(chosen(Some("four"), 65)));
         let none = threads::run(1, |world| {
-            super::noted(&world, &Files::in_folder(folders(1)[0].path()), "run")
+            super::noted(&world, &Files::in_folder(folders(1)[0].path()), "run", true)
         });
         assert!(none.into_iter().all(|known| known.unwrap().is_none()), "no ledger");
     }

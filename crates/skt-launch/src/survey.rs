@@ -33,6 +33,7 @@ const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
 /// A kept line on which no answer has come after this time is replaced by a new one: it may have
 /// broken without any packet that reports this, while the node is healthy.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
+/// Lines on which an answer is due at a time. Those of late nodes only wait, and hold up no other.
 const AT_ONCE: usize = 128;
 
 /// Which nodes are asked, and what for.
@@ -218,11 +219,11 @@ struct ProbeRound<'a> {
     partners: &'a BTreeMap<String, Vec<Partner>>,
     open: &'a dyn Fn(&[String], bool) -> io::Result<Line>,
     renew_after: Duration,
-    patience_of_probe: (u32, Duration),
+    patience: (u32, Duration),
     /// Nodes that are not asked yet, the next one last.
     waiting: Vec<String>,
-    /// Lines in use at a time: fewer where this machine has no room for more.
-    at_once: usize,
+    /// The lines in use for which this machine has room, as far as that is known.
+    room: usize,
     /// Since when no line could be opened for want of room.
     lacking: Option<Instant>,
     under_way: Vec<Probe>,
@@ -256,6 +257,11 @@ impl<'a> ProbeRound<'a> {
             Purpose::Start | Purpose::Links | Purpose::Clean | Purpose::Forget => &pool.spares[..],
         };
         let names = pool.active.iter().chain(spares).map(|host| host.name.clone());
+        let patience = match inquiry.purpose {
+            Purpose::Check => PATIENCE_OF_CHECK,
+            Purpose::Links => PATIENCE_OF_LINKS,
+            Purpose::Start | Purpose::Clean | Purpose::Forget => PATIENCE,
+        };
         Self {
             outcomes: BTreeMap::new(),
             agent_fault: None,
@@ -268,9 +274,9 @@ impl<'a> ProbeRound<'a> {
             partners,
             open: &Line::open,
             renew_after: RENEW_AFTER,
-            patience_of_probe: PATIENCE_OF_CHECK,
+            patience,
             waiting: names.rev().collect(),
-            at_once: AT_ONCE,
+            room: usize::MAX,
             lacking: None,
             under_way: Vec::new(),
             failed_lines: Vec::new(),
@@ -287,15 +293,12 @@ impl<'a> ProbeRound<'a> {
         let mut clock = WaitClock::new(self.limits.each);
         while !self.waiting.is_empty() || !self.under_way.is_empty() {
             self.forgive(clock.skip());
-            while self.under_way.len() < self.at_once
-                && let Some(name) = self.waiting.pop()
-            {
-                self.start(&name);
-                if self.lacking.is_some() {
-                    break;
-                }
-            }
-            self.collect();
+            self.start_waiting();
+            let polled = Instant::now();
+            // One deadline for all, and as long as the answers took for those that were asked last.
+            let least = self.time_to_answer(self.patience).min(self.limits.each);
+            let is_up = self.waiting.is_empty() && self.begun.elapsed() >= least;
+            self.collect(is_up && clock.waited() >= self.limits.each);
             self.judge_failed_lines();
             self.try_silent();
             if self.waiting.is_empty() && self.is_enough() {
@@ -304,9 +307,27 @@ impl<'a> ProbeRound<'a> {
             if is_over() {
                 return self.stop(false);
             }
-            std::thread::sleep(Duration::from_millis(2));
+            // With very many lines this takes a quarter of a core at most.
+            std::thread::sleep((polled.elapsed() * 3).max(Duration::from_millis(2)));
         }
         self.stop(true)
+    }
+
+    /// Asks nodes as long as answers of less than [`AT_ONCE`] are due and there is room.
+    fn start_waiting(&mut self) {
+        let limit = self.time_to_answer(self.patience);
+        let is_due = |probe: &&Probe| probe.started.elapsed() < limit;
+        let due = self.under_way.iter().filter(is_due).count();
+        for _ in due..AT_ONCE {
+            if self.under_way.len() >= self.room {
+                break;
+            }
+            let Some(name) = self.waiting.pop() else { break };
+            self.start(&name);
+            if self.lacking.is_some() {
+                break;
+            }
+        }
     }
 
     /// Does not count the time that the supervisor, and with it perhaps the agents, stood still.
@@ -413,7 +434,7 @@ impl<'a> ProbeRound<'a> {
                 self.push(name, line, started, true);
             }
             Err(error) if lacks_room(&error) && self.lacks_room_since() < self.limits.each => {
-                self.at_once = self.under_way.len().max(1);
+                self.room = self.under_way.len().max(1);
                 self.waiting.push(name.to_owned());
             }
             Err(error) => {
@@ -428,21 +449,25 @@ impl<'a> ProbeRound<'a> {
         self.lacking.get_or_insert_with(Instant::now).elapsed()
     }
 
-    fn collect(&mut self) {
+    /// Takes what has arrived. If the time `is_up`, nodes that have not answered fail. They also
+    /// fail where others cannot be asked for want of room, once they are late.
+    fn collect(&mut self, is_up: bool) {
         let limit = self.limits.each;
+        let has_room = self.waiting.is_empty() || self.under_way.len() < self.room;
+        let is_known = !has_room && self.slowest > Duration::ZERO;
+        let late = if is_known { self.time_to_answer(self.patience).min(limit) } else { limit };
+        let begun = self.begun;
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
             let outcome = match probe.line.receive() {
-                Arrival::Answer(_) if probe.is_control => {
-                    self.note_agent(&probe.name, AgentState::Works);
+                Arrival::Nothing if probe.is_control && waited < limit => {
+                    self.under_way.push(probe);
                     continue;
                 }
-                Arrival::End(_) if probe.is_control => {
-                    self.note_agent(&probe.name, AgentState::Fails);
-                    continue;
-                }
-                Arrival::Nothing if probe.is_control && waited >= limit => {
-                    self.note_agent(&probe.name, AgentState::Fails);
+                arrival if probe.is_control => {
+                    let works = matches!(arrival, Arrival::Answer(_));
+                    let state = if works { AgentState::Works } else { AgentState::Fails };
+                    self.note_agent(&probe.name, state);
                     continue;
                 }
                 Arrival::Answer(answer) => {
@@ -463,8 +488,10 @@ impl<'a> ProbeRound<'a> {
                     continue;
                 }
                 Arrival::End(why) if probe.is_new => ProbeOutcome::Failed(why),
-                Arrival::Nothing if waited >= limit => {
-                    ProbeOutcome::Failed(format!("no answer in {:.1} s", limit.as_secs_f64()))
+                Arrival::Nothing if is_up || (!has_room && waited >= late) => {
+                    // The same text for all nodes, which messages combine.
+                    let waited = if is_up { begun.elapsed() } else { late };
+                    ProbeOutcome::Failed(format!("no answer in {:.0} s", waited.as_secs_f64()))
                 }
                 Arrival::Nothing
                     if probe.is_new
@@ -565,7 +592,7 @@ impl<'a> ProbeRound<'a> {
         let is_suspect = |host: &Host| inquiry.suspects.contains(&host.name);
         let are_suspects = pool.active.iter().filter(is_silent).all(is_suspect);
         if inquiry.purpose == Purpose::Check {
-            let patience = if are_suspects { PATIENCE } else { self.patience_of_probe };
+            let patience = if are_suspects { PATIENCE } else { self.patience };
             let is_trying = self.agents.values().any(|state| *state == AgentState::Tried);
             let is_late = !self.is_patient(patience) && silent < pool.active.len() && !is_trying;
             let is_failed = |outcome: &ProbeOutcome| matches!(outcome, ProbeOutcome::Failed(_));
@@ -620,7 +647,7 @@ impl<'a> ProbeRound<'a> {
             .map(|host| host.name.as_str())
             .filter(|name| !self.outcomes.contains_key(*name))
             .collect();
-        if silent.is_empty() || !self.is_patient(PATIENCE_OF_LINKS) {
+        if silent.is_empty() || !self.is_patient(self.patience) {
             return true;
         }
         if self.judged.0 != self.outcomes.len() {
@@ -640,8 +667,13 @@ impl<'a> ProbeRound<'a> {
     }
 
     /// Whether nodes that are silent may still answer.
-    fn is_patient(&self, (times, more): (u32, Duration)) -> bool {
-        self.begun.elapsed() < self.slowest.max(self.slowest_opening) * times + more
+    fn is_patient(&self, patience: (u32, Duration)) -> bool {
+        self.begun.elapsed() < self.time_to_answer(patience)
+    }
+
+    /// How long a healthy node takes at most, by those that have answered.
+    fn time_to_answer(&self, (times, more): (u32, Duration)) -> Duration {
+        self.slowest.max(self.slowest_opening) * times + more
     }
 
     /// Ends what is in progress. If `silence_counts`, nodes in use that did not answer are

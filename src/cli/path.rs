@@ -119,6 +119,9 @@ be given.
         --json new.json
     skt-hpl path --fit fit.json --check new.json --save-machine machine.json
 
+Of more than 30 million steps, N / NB (P + Q + DEPTH), every second panel is walked, or fewer: the
+time is within 1 %.
+
 The model assumes messages. Where all ranks of a process row or column share a node, they read
 panels and rows in each other's memory instead, and are faster. If a run has several tests, the
 fastest counts.
@@ -182,8 +185,6 @@ fn read_all(files: &[PathBuf]) -> Result<Vec<MeasuredTest>, ToolError> {
                 path.display()
             )));
         }
-        let too_long = |error| ToolError::Usage(format!("'{}': {error}", path.display()));
-        found.iter().try_for_each(|test| test.run.validate()).map_err(too_long)?;
         let all = found.len();
         let by_messages: Vec<_> = found.into_iter().filter(|test| !test.shared).collect();
         let shared = all - by_messages.len();

@@ -83,7 +83,7 @@ impl Test {
             halves,
             ..RunParams::new(n, nb, (p, q))
         };
-        run.validate_numbers().map_err(|error| error.to_string())?;
+        run.validate().map_err(|error| error.to_string())?;
         let (mean, shared) = (phases.mean, self.is_shared());
         Ok(Some(MeasuredTest { run, time_seconds, mean, shared }))
     }

@@ -77,8 +77,9 @@ pub struct RunParams {
 /// The least number of columns of a half, in swap thresholds; see `pgesv::trailing`.
 const HALF_COLUMNS: usize = 16;
 
-/// The largest number of steps of a walk, which takes some ten seconds: it suffices for a matrix of
-/// order 14,529,408 on 128 x 192 processes with NB = 192.
+/// The largest number of steps of a walk, which takes some ten seconds: it suffices for all panels
+/// of a matrix of order 14,529,408 on 128 x 192 processes with NB = 192. Of more panels, one of
+/// several is walked.
 const MAX_STEPS: usize = 30_000_000;
 
 /// Number of steps of an estimate, which takes less than a tenth of a second.
@@ -105,14 +106,8 @@ impl RunParams {
     /// Checks the parameters.
     ///
     /// # Errors
-    /// The first number that is out of its range, or more steps than the walk may take.
+    /// The first number that is out of its range.
     pub fn validate(&self) -> Result<(), ModelError> {
-        self.validate_numbers()?;
-        self.validate_steps(self.panels())
-    }
-
-    /// Checks the parameters of a run that may be too long to be walked ([`estimate_seconds`]).
-    pub fn validate_numbers(&self) -> Result<(), ModelError> {
         const INT_MAX: usize = i32::MAX as usize;
         const NB_MAX: usize = 1 << 16;
         within("n", self.n, 1..=N_MAX, "1 to 4294967295")?;
@@ -128,18 +123,17 @@ impl RunParams {
             within(name, value, min..=INT_MAX, "1 (depth: 0) to 2147483647")?;
         }
         non_negative("inner_share", self.placement.inner_share)?;
+        within("P + Q + DEPTH", self.steps_of_panel(), 1..=MAX_STEPS, "at most 30000000")?;
         Ok(())
     }
 
-    fn validate_steps(&self, panels: usize) -> Result<(), ModelError> {
-        let a_panel = self.p + self.q + self.depth.min(panels);
-        within(
-            "N / NB (P + Q + DEPTH), the steps of the walk,",
-            panels.saturating_mul(a_panel),
-            0..=MAX_STEPS,
-            "at most 30000000; take a larger NB",
-        )?;
-        Ok(())
+    fn steps_of_panel(&self) -> usize {
+        self.p + self.q + self.depth.min(self.panels())
+    }
+
+    /// The smallest number of panels of which one is walked, within the limit of steps.
+    fn stride(&self) -> usize {
+        self.panels().div_ceil(MAX_STEPS / self.steps_of_panel())
     }
 
     /// Whether the rows of `cols` local columns are exchanged in halves, which hides their messages
@@ -213,7 +207,8 @@ pub struct PhaseCounts {
     pub back: Counts,
 }
 
-/// Predicts the time of `run` on `machine`.
+/// Predicts the time of `run` on `machine`, by a walk over all panels, or over as many as the limit
+/// of steps permits: then within 1 %.
 pub fn predict(
     run: &RunParams,
     machine: &Machine,
@@ -221,12 +216,13 @@ pub fn predict(
 ) -> Result<Prediction, ModelError> {
     run.validate()?;
     machine.validate()?;
-    Ok(walked(walk::Walk::new(run, machine, &[], changes, 1)))
+    let stride = run.stride();
+    Ok(walked(walk::Walk::new(run, &machine.slowed(stride as f64), &[], changes, stride)))
 }
 
-/// Seconds that `run` takes on `machine`, whatever its number of panels: of many panels, only one
+/// Seconds that `run` takes on `machine`, in less time than [`predict`]: of many panels, only one
 /// of several is walked, but at least `4 Q` of them as far as the limit of steps permits. The
-/// result is within 1 % of [`predict`] for runs that [`predict`] can walk.
+/// result is within 1 % of a walk over all.
 pub fn estimate_seconds(run: &RunParams, machine: &Machine) -> Result<f64, ModelError> {
     estimate_unequal_seconds(run, machine, &[])
 }
@@ -243,15 +239,13 @@ pub fn estimate_unequal_seconds(
     rates: &[f64],
 ) -> Result<f64, ModelError> {
     machine.validate()?;
-    run.validate_numbers()?;
+    run.validate()?;
     if !rates.is_empty() {
         within("rates", rates.len(), run.q..=run.q, "one for each process column")?;
         rates.iter().try_for_each(|&rate| positive("rates", rate).map(drop))?;
     }
     let wanted = (ESTIMATE_STEPS / (run.p + run.q)).max(4 * run.q);
-    let most = (MAX_STEPS / (run.p + run.q + run.depth.min(run.panels()))).max(1);
-    let stride = (run.panels() / wanted).max(run.panels().div_ceil(most));
-    run.validate_steps(run.panels().div_ceil(stride))?;
+    let stride = (run.panels() / wanted).max(run.stride());
     let slowed = machine.slowed(stride as f64);
     Ok(walked(walk::Walk::new(run, &slowed, rates, &Changes::default(), stride)).time_seconds)
 }

@@ -468,17 +468,23 @@ impl<'a> Walk<'a> {
         self.unhidden[Part::RowMessages as usize] =
             of(&counts.swap, &[Unit::Message, Unit::MessageByte]);
         self.unhidden[Part::Back as usize] = mean.back;
+        let stride = self.stride as f64;
+        let mut all = PhaseCounts::default();
+        all.panel.add(&counts.panel, stride);
+        all.swap.add(&counts.swap, stride);
+        all.update.add(&counts.update, stride);
+        all.back.add(&counts.back, stride);
         let gflops = run.flops() / end.at_seconds * 1e-9;
         let cores = run.p as f64 * run.q as f64 * run.threads as f64;
         Prediction {
             time_seconds: end.at_seconds,
             gflops,
-            efficiency: gflops * 1e9 * machine.product_flop_seconds / cores,
+            efficiency: gflops * 1e9 * (machine.product_flop_seconds / stride) / cores,
             mean,
             max,
             path: end.by,
             unhidden: self.unhidden,
-            counts: self.counts,
+            counts: all,
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Output, Stdio};
 
 use crate::executables::write_script;
 use crate::mpirun::mpi_program;
@@ -68,6 +68,33 @@ fn a_refused_agent_is_reported_and_leaves_a_record() {
         printed.contains("nothing was started") && !printed.contains("survived is kept"),
         "{printed}"
     );
+}
+
+/// Of 2,000 nodes every tenth cannot be reached: spares are mixed in.
+#[test]
+fn output_does_not_grow_with_the_nodes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = env!("CARGO_BIN_EXE_skt-hpl");
+    let mut probe = mpi_program(program);
+    probe.args(["probe", "--run=r", "--purpose=start", "--program=/bin/true"]);
+    let answer = probe.stdin(Stdio::null()).output().expect("it starts").stdout;
+    fs::write(folder.path().join("answer"), answer).expect("our folder");
+    let agent =
+        "#!/bin/sh\ncase $1 in *0) echo \"no route to $1\" >&2; exit 255;; esac\ncat answer\n";
+    write_script(&folder.path().join("agent"), agent);
+    let hosts: String = (1..=2000).map(|node| format!("n{node}\n")).collect();
+    fs::write(folder.path().join("hosts"), hosts).expect("our folder");
+    let flags = "--hosts hosts --np 1800 --agent ./agent --max-restarts 0 --program /bin/true";
+    let mut command = mpi_program(program);
+    command.current_dir(folder.path()).arg("launch").args(flags.split(' '));
+    command.args(["--launcher-template", "true {hostfile} {command}"]);
+    let output = command.output().expect("it starts");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    let lost = "n10, n20, n30, n40, n50, n60, n70, n80, and 172 more (probe: exit status: 255; \
+                no route to NODE); n[1801-1809], ";
+    assert!(printed.contains(lost) && printed.contains(" take their places\n"), "{printed}");
+    assert!(printed.contains("start 1: 1800 ranks on n[1-9], n1801, n[11-19], "), "{printed}");
+    assert!(output.stdout.len() + output.stderr.len() <= 2000, "{printed}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use skt_terms::exit::Exit;
 use skt_terms::units;
 
+use super::hosts::describe_lost;
 use super::state::{Status, SupervisorState};
 
 /// The state of the run in one line.
@@ -78,10 +79,11 @@ pub fn timelines(state: &SupervisorState) -> Vec<String> {
         let timeline = failure.timeline();
         let cell = |seconds: Option<f64>| seconds.map_or("-".to_owned(), |s| format!("{s:.2}"));
         let total = failure.computing_unix.map(|unix| unix - failure.last_sign_unix);
-        let lost =
-            failure.replaced.iter().map(|change| format!("{} lost: {}", change.lost, change.why));
-        let lost: Vec<String> = lost.collect();
-        let cause = if lost.is_empty() { failure.how.clone() } else { lost.join("; ") };
+        let cause = match &failure.replaced[..] {
+            [] => failure.how.clone(),
+            [change] => format!("{} lost: {}", change.lost, change.why),
+            all => format!("lost: {}", describe_lost(all)),
+        };
         lines.push(format!(
             "{:>7} {:>width$} {:>9}< {:>12} {:>8} {:>9} {:>9}<  {cause}",
             index + 1,

@@ -8,7 +8,7 @@ use super::exclusion::Exclusion;
 use super::running::CUT_OFF;
 use super::{Action, AfterProbe, Decisions, Phase};
 use crate::after_ending;
-use crate::hosts::{Health, Host, Pool, Replacement, SparesSpent, short_names};
+use crate::hosts::{Health, Host, Pool, Replacement, SparesSpent, describe_lost, short_names};
 use crate::state::Failure;
 use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
@@ -231,13 +231,18 @@ impl Decisions {
 
     /// Reports the nodes that were replaced, and notes them as the reason of the last failure.
     fn note_replaced(&mut self, replaced: Vec<Replacement>) {
-        for change in &replaced {
-            let text = format!("{} {}; {} takes its place", change.lost, change.why, change.by);
-            self.notify("replaced", text);
-            // Before the first start no node has data.
-            if self.state.start > 0 {
-                self.note_hollow(&change.by);
+        let text = match &replaced[..] {
+            [] => return,
+            [Replacement { lost, why, by }] => format!("{lost} {why}; {by} takes its place"),
+            all => {
+                let by = short_names(all.iter().map(|change| change.by.as_str()));
+                format!("{}; {by} take their places", describe_lost(all))
             }
+        };
+        self.notify("replaced", text);
+        // Before the first start no node has data.
+        if self.state.start > 0 {
+            replaced.iter().for_each(|change| self.note_hollow(&change.by));
         }
         self.note_losses(replaced);
     }
@@ -257,10 +262,8 @@ impl Decisions {
     pub(super) fn lost_since_computing(&self) -> String {
         let is_open = |failure: &&Failure| failure.computing_unix.is_none();
         let failures = self.state.failures.iter().rev().take_while(is_open);
-        let lost: Vec<String> = failures
-            .flat_map(|failure| &failure.replaced)
-            .map(|change| format!("{} ({})", change.lost, change.why))
-            .collect();
-        if lost.is_empty() { String::new() } else { format!(" (lost: {})", lost.join(", ")) }
+        let lost: Vec<Replacement> =
+            failures.flat_map(|failure| failure.replaced.clone()).collect();
+        if lost.is_empty() { String::new() } else { format!(" (lost: {})", describe_lost(&lost)) }
     }
 }

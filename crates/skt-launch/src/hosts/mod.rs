@@ -16,7 +16,7 @@ pub use batch::{ListedNodes, listed_in};
 pub use file::{HostFile, hydra_file, openmpi_file, parse};
 pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
-pub(crate) use pool::{SparesSpent, UNLISTED};
+pub(crate) use pool::{SparesSpent, UNLISTED, describe_lost};
 pub(crate) use share::{Lack, Sharing, Unshared};
 pub use slurm::{expand_slurm, expand_tasks};
 pub(crate) use spares::SparesFile;

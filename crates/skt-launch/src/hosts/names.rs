@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 /// The fewest consecutive names that become a range.
 const RANGE_MIN: usize = 3;
+/// The most ranges and names, or reasons, in a message. The files of the run have all.
+const SHOWN_MAX: usize = 8;
 
 /// A name as its text before and after a number, and that number.
 struct Numbered<'a> {
@@ -32,11 +34,23 @@ fn follows(first: &Numbered, next: &Numbered, steps: usize) -> bool {
             .is_some_and(|it| format!("{it:0width$}", width = first.digits.len()) == next.digits)
 }
 
-/// The names in their order, consecutive ones as ranges: `n[01-16], login`.
+/// The names in their order, consecutive ones as ranges: `n[01-16], login`. Of many ranges, the
+/// first ones and how many names follow.
 pub fn short_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let names: Vec<&str> = names.into_iter().collect();
-    let (mut text, mut left) = (String::new(), &names[..]);
-    while let [first, rest @ ..] = left {
+    let (text, left) = ranges(&names, SHOWN_MAX);
+    text + &and_more(left.len())
+}
+
+fn and_more(count: usize) -> String {
+    if count > 0 { format!(", and {count} more") } else { String::new() }
+}
+
+/// The first `most` ranges of names, and the names that are left.
+fn ranges<'a, 'b>(names: &'a [&'b str], most: usize) -> (String, &'a [&'b str]) {
+    let (mut text, mut left) = (String::new(), names);
+    for _ in 0..most {
+        let [first, rest @ ..] = left else { break };
         let start = numbered(first);
         let is_next = |(steps, name): &(usize, &&str)| {
             start.as_ref().zip(numbered(name)).is_some_and(|(a, b)| follows(a, &b, *steps))
@@ -56,25 +70,27 @@ pub fn short_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         };
         left = &left[taken..];
     }
-    text
+    (text, left)
 }
 
 /// The nodes with their reasons, those that differ in the node's own name alone once: `n1 (no
 /// answer)`, `n[01-16] (ssh: Could not resolve hostname NODE)`.
-pub(super) fn with_reasons(nodes: &[(String, String)]) -> String {
-    let mut groups: Vec<(String, Vec<&(String, String)>)> = Vec::new();
+pub(super) fn with_reasons<'a>(nodes: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut groups: Vec<(String, Vec<(&str, &str)>)> = Vec::new();
     for node in nodes {
-        let common = without_name(&node.1, &node.0);
+        let common = without_name(node.1, node.0);
         match groups.iter_mut().find(|(why, _)| *why == common) {
             Some((_, alike)) => alike.push(node),
             None => groups.push((common, vec![node])),
         }
     }
-    let group = |(common, alike): (String, Vec<&(String, String)>)| match &alike[..] {
+    let group = |(common, alike): &(String, Vec<(&str, &str)>)| match &alike[..] {
         [(name, why)] => format!("{name} ({why})"),
-        _ => format!("{} ({common})", short_names(alike.iter().map(|(name, _)| name.as_str()))),
+        _ => format!("{} ({common})", short_names(alike.iter().map(|(name, _)| *name))),
     };
-    groups.into_iter().map(group).collect::<Vec<_>>().join(", ")
+    let shown: Vec<String> = groups.iter().take(SHOWN_MAX).map(group).collect();
+    let left = groups.iter().skip(SHOWN_MAX).map(|(_, alike)| alike.len()).sum();
+    shown.join(", ") + &and_more(left)
 }
 
 /// The text with `NODE` for a node's name, where that is a whole word.
@@ -113,6 +129,7 @@ mod tests {
             ("r1i0n1 r1i0n2 r1i0n3 r1i1n1", "r1i0n[1-3], r1i1n1"),
             ("fd00::1 fd00::2", "fd00::1, fd00::2"),
             ("a b c", "a, b, c"),
+            ("1a 1b 1c 1d 1e 1f 1g h1 h2 h3 x y", "1a, 1b, 1c, 1d, 1e, 1f, 1g, h[1-3], and 2 more"),
         ] {
             assert_eq!(short_names(names.split(' ')), want);
         }
@@ -124,10 +141,15 @@ mod tests {
             let node = |name: &&str| ((*name).to_owned(), why.replace('@', name));
             names.iter().map(node).collect::<Vec<_>>()
         };
+        let with_reasons = |nodes: &[(String, String)]| {
+            super::with_reasons(nodes.iter().map(|(name, why)| (name.as_str(), why.as_str())))
+        };
         let resolve = of(&["n1", "n2", "n3", "n10"], "ssh: no address of @: sorry (n4, n11)");
         let off = of(&["n7"], "@ is off");
         let want = "n[1-3], n10 (ssh: no address of NODE: sorry (n4, n11)), n7 (n7 is off)";
         assert_eq!(with_reasons(&[resolve, off].concat()), want);
+        let all: Vec<_> = (0..20).map(|n| (format!("n{n}"), format!("has {n} B"))).collect();
+        assert!(with_reasons(&all).ends_with("n7 (has 7 B), and 12 more"));
     }
 
     proptest::proptest! {
@@ -137,10 +159,11 @@ mod tests {
         })]
 
         #[test]
-        fn short_names_have_all_names_in_order(
+        fn ranges_have_all_names_in_order(
             names in proptest::collection::vec("[ab]?0{0,2}[0-9]{1,2}(\\.x1)?", 1..30),
         ) {
-            let text = short_names(names.iter().map(String::as_str)).replace(' ', "");
+            let names_as_text: Vec<&str> = names.iter().map(String::as_str).collect();
+            let text = ranges(&names_as_text, usize::MAX).0.replace(' ', "");
             proptest::prop_assert_eq!(expand_slurm(&text).unwrap(), names, "{}", text);
         }
     }

@@ -48,8 +48,15 @@ pub struct Replacement {
     pub by: String,
 }
 
+/// The lost nodes with the reasons.
+pub(crate) fn describe_lost(changes: &[Replacement]) -> String {
+    with_reasons(changes.iter().map(|change| (change.lost.as_str(), change.why.as_str())))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} cannot be used, and no spare node is left", with_reasons(lost))]
+#[error("{} cannot be used, and no spare node is left", with_reasons(
+    lost.iter().map(|(name, why)| (name.as_str(), why.as_str()))
+))]
 pub(crate) struct SparesSpent {
     /// The lost nodes without a spare, each with the reason.
     pub lost: Vec<(String, String)>,

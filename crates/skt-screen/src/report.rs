@@ -11,6 +11,8 @@ use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_o
 use skt_run::record::cores::CoreShares;
 
 const FORMAT_VERSION: u32 = 1;
+/// The most hosts of which each has a line. Of more, only those have one that differ.
+const LISTED_MAX: usize = 16;
 
 /// The whole result as JSON; `docs/screen.schema.json` describes it.
 #[derive(Debug, Serialize)]
@@ -75,13 +77,17 @@ impl ScreenReport<'_> {
         hosts.map(|(node, _)| node.host.as_str()).collect()
     }
 
-    /// The report as text: a line for each host, a line for each slow link, a summary, and the
-    /// commands for Slurm.
+    /// The report as text: a line for each host, of many for each that is not ok or of which there
+    /// is more than its figures; a line for each slow link, a summary, and the commands for Slurm.
     pub fn text(&self) -> String {
-        let width = self.results.nodes.iter().map(|node| node.host.chars().count()).max();
-        let width = width.unwrap_or(0);
+        let all = self.results.nodes.len() <= LISTED_MAX;
+        let is_listed = |(node, verdict): &(&ScreenedNode, &HostVerdict)| {
+            all || verdict.state != HostState::Ok || !incidents(node).is_empty()
+        };
+        let listed: Vec<_> = self.hosts().filter(is_listed).collect();
+        let width = listed.iter().map(|(node, _)| node.host.chars().count()).max().unwrap_or(0);
         let mut text = String::new();
-        for (node, verdict) in self.hosts() {
+        for (node, verdict) in listed {
             let host = &node.host;
             let _ = writeln!(
                 text,
@@ -222,7 +228,15 @@ fn describe_host(node: &ScreenedNode, verdict: &HostVerdict) -> String {
         let residuals = node.solves.iter().filter_map(|solve| solve.scaled_residual);
         words.extend(residuals.reduce(f64::max).map(|worst| format!("residual {worst:.1e}")));
     }
-    words.extend(disturbance(node));
+    words.extend(incidents(node));
+    let celsius = node.events.as_ref().and_then(|events| events.celsius);
+    words.extend(celsius.map(|celsius| format!("{celsius:.0} C")));
+    words.join("; ")
+}
+
+/// What happened on a host during the test.
+fn incidents(node: &ScreenedNode) -> Vec<String> {
+    let mut words: Vec<String> = disturbance(node).into_iter().collect();
     let events = node.events.clone().unwrap_or_default();
     if events.corrected > 0 {
         words.push(format!("{} memory error(s) corrected during the test", events.corrected));
@@ -230,8 +244,7 @@ fn describe_host(node: &ScreenedNode, verdict: &HostVerdict) -> String {
     if events.throttled > 0 {
         words.push(format!("slowed down {} time(s) by heat or power", events.throttled));
     }
-    words.extend(events.celsius.map(|celsius| format!("{celsius:.0} C")));
-    words.join("; ")
+    words
 }
 
 /// The system of a node that lost most of its cores to other work, if any lost some.
@@ -329,6 +342,28 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
         assert_eq!(report.text(), want);
         assert_eq!(report.names(true), ["n1", "n2", "n4"]);
         assert_eq!(report.names(false), ["node3", "n5"]);
+    }
+
+    #[test]
+    fn of_many_hosts_those_are_listed_that_differ() {
+        let mut results = Results { links: vec![], joints: vec![], ..results() };
+        let healthy = results.nodes[0].clone();
+        for number in 0..2000 {
+            let host = format!("rack7-n{number}");
+            results.nodes.push(ScreenedNode { host, ..healthy.clone() });
+        }
+        results.nodes[1].events = Some(Events { corrected: 3, ..Events::default() });
+        let verdicts = judge(&results, 0.1);
+        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let want = "\
+n2     ok           101.0 Gflop/s; residual 2.0e-3; 3 memory error(s) corrected during the test
+node3  slow         Linpack: 40.0 Gflop/s, 40 % of 100.0, the median of 2004 like it; 61 C
+n5     unreachable  no route
+
+2005 host(s): 2003 ok, 1 slow, 1 unreachable; N=5000
+";
+        assert!(report.text().starts_with(want), "{}", report.text());
+        assert_eq!(report.text().lines().count(), 8);
     }
 
     #[test]

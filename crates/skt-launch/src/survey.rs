@@ -317,16 +317,16 @@ impl<'a> ProbeRound<'a> {
     fn start_waiting(&mut self) {
         let limit = self.time_to_answer(self.patience);
         let is_due = |probe: &&Probe| probe.started.elapsed() < limit;
-        let due = self.under_way.iter().filter(is_due).count();
-        for _ in due..AT_ONCE {
-            if self.under_way.len() >= self.room {
-                break;
-            }
-            let Some(name) = self.waiting.pop() else { break };
+        let mut due = self.under_way.iter().filter(is_due).count();
+        while due < AT_ONCE
+            && self.under_way.len() < self.room
+            && let Some(name) = self.waiting.pop()
+        {
             self.start(&name);
             if self.lacking.is_some() {
-                break;
+                self.room = self.under_way.len().max(1);
             }
+            due += 1;
         }
     }
 
@@ -434,7 +434,6 @@ impl<'a> ProbeRound<'a> {
                 self.push(name, line, started, true);
             }
             Err(error) if lacks_room(&error) && self.lacks_room_since() < self.limits.each => {
-                self.room = self.under_way.len().max(1);
                 self.waiting.push(name.to_owned());
             }
             Err(error) => {
@@ -453,10 +452,12 @@ impl<'a> ProbeRound<'a> {
     /// fail where others cannot be asked for want of room, once they are late.
     fn collect(&mut self, is_up: bool) {
         let limit = self.limits.each;
-        let has_room = self.waiting.is_empty() || self.under_way.len() < self.room;
-        let is_known = !has_room && self.slowest > Duration::ZERO;
+        let lacks_room = !self.waiting.is_empty() && self.under_way.len() >= self.room;
+        let is_known = self.slowest > Duration::ZERO;
         let late = if is_known { self.time_to_answer(self.patience).min(limit) } else { limit };
-        let begun = self.begun;
+        // The same text for all nodes, which messages combine.
+        let least = if is_up { self.begun.elapsed() } else { late };
+        let silent = format!("no answer in {:.0} s", least.as_secs_f64());
         for mut probe in std::mem::take(&mut self.under_way) {
             let waited = probe.started.elapsed();
             let outcome = match probe.line.receive() {
@@ -488,10 +489,8 @@ impl<'a> ProbeRound<'a> {
                     continue;
                 }
                 Arrival::End(why) if probe.is_new => ProbeOutcome::Failed(why),
-                Arrival::Nothing if is_up || (!has_room && waited >= late) => {
-                    // The same text for all nodes, which messages combine.
-                    let waited = if is_up { begun.elapsed() } else { late };
-                    ProbeOutcome::Failed(format!("no answer in {:.0} s", waited.as_secs_f64()))
+                Arrival::Nothing if is_up || (lacks_room && waited >= late) => {
+                    ProbeOutcome::Failed(silent.clone())
                 }
                 Arrival::Nothing
                     if probe.is_new

@@ -33,7 +33,8 @@ const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
 /// A kept line on which no answer has come after this time is replaced by a new one: it may have
 /// broken without any packet that reports this, while the node is healthy.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
-/// Lines on which an answer is due at a time. Those of late nodes only wait, and hold up no other.
+/// Lines in use at a time, without those that have waited for twice the mean time of an answer: these
+/// hold up no other node.
 const AT_ONCE: usize = 128;
 
 /// Which nodes are asked, and what for.
@@ -233,6 +234,8 @@ struct ProbeRound<'a> {
     agents: BTreeMap<String, AgentState>,
     /// When the last node was asked: of many nodes, some wait until others have answered.
     begun: Instant,
+    /// How many nodes have answered, and the sum of the times that they took.
+    answered: (u32, Duration),
     /// The longest that a node took to answer.
     slowest: Duration,
     /// The longest that a node that has answered took when its line was opened.
@@ -282,6 +285,7 @@ impl<'a> ProbeRound<'a> {
             failed_lines: Vec::new(),
             agents: BTreeMap::new(),
             begun: Instant::now(),
+            answered: (0, Duration::ZERO),
             slowest: Duration::ZERO,
             slowest_opening: Duration::ZERO,
             judged: (0, false),
@@ -315,8 +319,9 @@ impl<'a> ProbeRound<'a> {
 
     /// Asks nodes as long as answers of less than [`AT_ONCE`] are due and there is room.
     fn start_waiting(&mut self) {
-        let limit = self.time_to_answer(self.patience);
-        let is_due = |probe: &&Probe| probe.started.elapsed() < limit;
+        let (answers, sum) = self.answered;
+        let usual = sum.checked_div(answers).map_or(RENEW_AFTER, |mean| 2 * mean);
+        let is_due = |probe: &&Probe| probe.started.elapsed() < usual;
         let mut due = self.under_way.iter().filter(is_due).count();
         while due < AT_ONCE
             && self.under_way.len() < self.room
@@ -477,6 +482,7 @@ impl<'a> ProbeRound<'a> {
                     }
                     let opening = probe.line.opening().unwrap_or_default();
                     self.slowest = self.slowest.max(waited);
+                    self.answered = (self.answered.0 + 1, self.answered.1 + waited);
                     self.slowest_opening = self.slowest_opening.max(opening);
                     let host = self.pool.active.iter().find(|host| host.name == probe.name);
                     let ranks = host.map_or(1, |host| host.slots as u64).max(1);

@@ -70,7 +70,7 @@ fn a_refused_agent_is_reported_and_leaves_a_record() {
     );
 }
 
-/// Of 2,000 nodes every tenth cannot be reached: spares are mixed in.
+/// Every tenth of 2,000 nodes cannot be reached: spares are mixed in.
 #[test]
 fn output_does_not_grow_with_the_nodes() {
     let folder = tempfile::tempdir().expect("a folder");

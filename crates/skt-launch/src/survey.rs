@@ -33,8 +33,8 @@ const PATIENCE_OF_LINKS: (u32, Duration) = (2, Duration::from_secs(9));
 /// A kept line on which no answer has come after this time is replaced by a new one: it may have
 /// broken without any packet that reports this, while the node is healthy.
 const RENEW_AFTER: Duration = Duration::from_secs(1);
-/// Lines in use at a time, without those that have waited for twice the mean time of an answer: these
-/// hold up no other node.
+/// Lines in use at a time, without those that have waited for twice the mean time of an answer:
+/// these hold up no other node.
 const AT_ONCE: usize = 128;
 
 /// Which nodes are asked, and what for.

@@ -345,7 +345,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
     }
 
     #[test]
-    fn of_many_hosts_those_are_listed_that_differ() {
+    fn healthy_ones_among_many_hosts_are_not_listed() {
         let mut results = Results { links: vec![], joints: vec![], ..results() };
         let healthy = results.nodes[0].clone();
         for number in 0..2000 {

@@ -39,7 +39,7 @@ use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm as _, collect};
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
-use skt_health::environment::library::{AUTO, ChosenBlas, LINKED};
+use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE};
 use skt_host::{claims, messages};
 use skt_run::events::{ReportError, RunEvents};
 use skt_run::heartbeat;
@@ -90,9 +90,10 @@ pub(crate) struct AutoArgs {
     /// Threads per rank [default: as many as the rank has cores]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=4096))]
     pub threads: Option<u64>,
-    /// BLAS to call: the linked one, the built-in one, the fastest here (auto), another by its
-    /// name, e.g. mkl_rt, or by its file
-    #[arg(long, value_name = "LIBRARY", default_value = AUTO)]
+    /// BLAS to call: the built-in one, the fastest here (auto), another by its name, e.g. mkl_rt,
+    /// or by its file
+    #[arg(long, value_name = "LIBRARY", env = VARIABLE, hide_env_values = true,
+        default_value = AUTO)]
     pub blas: String,
     /// Where the report goes: stdout or -, stderr, or a file [default: stdout]
     #[arg(long, short, value_name = "FILE")]
@@ -437,16 +438,13 @@ impl Auto<'_> {
         messages::print(format_args!("auto: N = {n}: {why}{rate}"));
         let method = &protection[&Setting::Method].text;
         let blas = self.blas.named_as_settled().named;
-        let is_other = |name: &&String| *name != LINKED;
-        let other_blas =
-            blas.as_ref().filter(is_other).map(|name| format!(" --blas {}", shell_quoted(name)));
-        let other_blas = other_blas.unwrap_or_default();
+        let blas_flag = blas.as_ref().map(|name| format!(" --blas {}", shell_quoted(name)));
         let spec = RunSpec { blas, ..spec };
         let repeat = format!(
             "auto: HPL.toml and HPL.dat are of this run: `skt-hpl --config HPL.toml`, started as \
              this job was, repeats it{}; with HPL.dat, add {}",
             if method == "none" { "" } else { ", or resumes it after a loss" },
-            checkpoint::flags(&protection) + &other_blas
+            checkpoint::flags(&protection) + &blas_flag.unwrap_or_default()
         );
         messages::print(format_args!("{repeat}"));
         for (file, format) in FILES {

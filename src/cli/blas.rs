@@ -6,7 +6,6 @@ use clap::Args;
 use skt_config::Format;
 use skt_config::param::Param;
 use skt_config::value::Value;
-use skt_health::environment::kernel;
 use skt_health::environment::library::{self, ChosenBlas, Products, trial};
 use skt_host::streams;
 use skt_terms::exit::Exit;
@@ -23,6 +22,9 @@ pub(crate) struct TrialArgs {
     /// The rate is that of products in single precision
     #[arg(long)]
     pub single: bool,
+    /// The library is called unless another one is named
+    #[arg(long)]
+    pub by_default: bool,
     /// Files of libraries that are tried already
     #[arg(long, value_name = "FILE")]
     pub known: Vec<String>,
@@ -32,10 +34,10 @@ pub(crate) struct TrialArgs {
 
 /// Tries a library in this process.
 pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
-    let TrialArgs { order, depths, single, known, library } = args;
+    let TrialArgs { order, depths, single, by_default, known, library } = args;
     let order = order.unwrap_or(Products::default().order);
     let products = Products { order, depths: depths.clone(), is_single: *single };
-    let has_passed = trial::run(library, &products, known, &streams::closed());
+    let has_passed = trial::run(library, *by_default, &products, known, &streams::closed());
     if has_passed { Exit::Passed } else { Exit::BadInput }
 }
 
@@ -60,10 +62,9 @@ pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
     // HPL.dat has no BLAS, and most jobs need no process but rank 0 to read it.
     let is_toml = |path: &Path| Format::from_path(path) == Format::Toml;
     let named = given(Param::Blas, &is_toml).and_then(|values| texts(values).next());
-    let is_other = named.as_deref().is_some_and(|named| named != library::LINKED);
     // What is no number is refused later.
     let numbers = |param| {
-        let values = given(param, &|path| is_other || is_toml(path));
+        let values = given(param, &|path| named.is_some() || is_toml(path));
         values.map(|values| texts(values).filter_map(|text| text.parse().ok()).collect())
     };
     let depths: Vec<usize> = numbers(Param::Nb)
@@ -76,9 +77,5 @@ pub(super) fn choose(given: Given, is_mxp: bool) -> ChosenBlas {
         }
         None => Products { depths, is_single: is_mxp, ..Products::default() },
     };
-    if named.as_deref().is_none_or(|named| [library::LINKED, library::AUTO].contains(&named)) {
-        // Before the trials: it may execute this program again.
-        kernel::take_one_that_fits(&streams::closed());
-    }
     library::choose(named, &products)
 }

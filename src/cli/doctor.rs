@@ -14,9 +14,9 @@ use skt_health::doctor::finding::Finding;
 use skt_health::doctor::gather::{self, GatherError};
 use skt_health::doctor::report::DoctorReport;
 use skt_health::doctor::{self, rules, trial};
-use skt_health::environment::kernel;
+use skt_health::environment::library;
 use skt_host::counters::Root;
-use skt_host::{host, launcher_rank, messages, streams};
+use skt_host::{host, launcher_rank, messages};
 use skt_launch::hosts::HostsError;
 use skt_run::job::JobError;
 use skt_screen::hosts::reach;
@@ -102,7 +102,7 @@ pub(crate) fn execute(args: &DoctorArgs) -> ExitCode {
 }
 
 fn one_trial() -> Result<u8, DoctorError> {
-    kernel::take_one_that_fits(&streams::closed());
+    library::take_default();
     let answer = trial::answer().map_err(|why| DoctorError::Other(why.to_string()))?;
     output::print(&serde_json::to_string(&answer).expect("plain data"))?;
     Ok(0)
@@ -122,14 +122,14 @@ fn from_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
 }
 
 fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
-    kernel::take_one_that_fits(&streams::closed());
+    library::take_default();
     let listed = read_listed_hosts(args)?;
     let mut codes = run_ranks(1, |world| look(&world, args, false, listed.clone()));
     codes.pop().expect("one rank")
 }
 
 fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
-    kernel::take_one_that_fits(&streams::closed());
+    library::take_default();
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
     let listed =
         if launcher_rank::is_first() { read_listed_hosts(args) } else { Ok(Listed::default()) };

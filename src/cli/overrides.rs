@@ -5,6 +5,7 @@ use clap::{Arg, ArgAction, Args};
 use super::flags::{self, Flag, Flags};
 use skt_config::param::Param;
 use skt_config::{At, ConfigError, Draft, Output};
+use skt_health::environment::library::VARIABLE;
 
 /// Flags that override a configuration. Values are kept as text, because the validator of
 /// configurations checks names and HPL.dat codes alike.
@@ -17,7 +18,10 @@ pub(crate) struct Overrides {
 
 impl Flag for Param {
     fn arg(self) -> Arg {
-        let arg = flags::arg(self.info());
+        let mut arg = flags::arg(self.info());
+        if self == Self::Blas {
+            arg = arg.env(VARIABLE).hide_env_values(true);
+        }
         // A list has commas in one flag, and a flag that is repeated adds to it.
         if self.info().is_list { arg.value_delimiter(',').action(ArgAction::Append) } else { arg }
     }

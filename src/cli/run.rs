@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use skt_solver::blas::library;
 use skt_terms::exit::Exit;
 
 use super::losses::{self, JobRequest, KeptJob};
@@ -22,6 +23,7 @@ use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{Comm as _, collect};
 use skt_config::param::Param;
+use skt_config::value::Value;
 use skt_config::{
     Checked, ConfigError, ConfigText, Draft, Format, LaunchDraft, Output, ValidationRules, Warning,
     read_bytes, read_draft, validate,
@@ -236,6 +238,9 @@ pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
 
 pub(crate) fn execute(args: &RunArgs) -> ExitCode {
     let blas = choose_blas(args);
+    let mut args = args.clone();
+    read_thread_variables(&mut args, &blas);
+    let args = &args;
     let exit = start_mpi().and_then(|world| {
         let run_on = |comm: &_, job: &mut _| run_on(&world, comm, args, &blas, job);
         let exit = match world.ulfm() {
@@ -247,6 +252,20 @@ pub(crate) fn execute(args: &RunArgs) -> ExitCode {
         Ok(exit)
     });
     end(exit, |exit| args.code(exit))
+}
+
+/// Takes the number of threads from the variables, if they count, as the BLAS that is called does.
+fn read_thread_variables(run: &mut RunArgs, blas: &ChosenBlas) {
+    if run.thread_variables.is_none() {
+        return;
+    }
+    // None is loaded yet where all ranks are to choose one.
+    let library = blas.trials.is_none().then(library::loaded).map(|blas| blas.library);
+    let variables =
+        ThreadVariables::read(&library.unwrap_or_default(), |name| std::env::var(name).ok());
+    let threads = variables.threads().map(|threads| vec![Value::flag(threads.to_string())]);
+    run.overrides.given.0.extend(threads.map(|threads| (Param::Threads, threads)));
+    run.thread_variables = Some(variables);
 }
 
 /// Ends this process of a job with the `code` of its exit. Each rank that has an error reports it,

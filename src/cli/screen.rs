@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use skt_health::environment::library::VARIABLE;
 use skt_terms::exit::Exit;
 use skt_terms::units::parse_seconds;
 
@@ -73,9 +74,9 @@ pub(crate) struct ScreenArgs {
     /// Threads of a rank [default: its share of the cores that it may use]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub threads: Option<u32>,
-    /// BLAS to call: the linked one, the built-in one, the fastest that all nodes have (auto),
-    /// another by its name, e.g. mkl_rt, or by its file [default: linked, else built-in]
-    #[arg(long, value_name = "LIBRARY")]
+    /// BLAS to call: the built-in one, the fastest that all nodes have (auto), another by its name,
+    /// e.g. mkl_rt, or by its file [default: the first that the loader finds, else built-in]
+    #[arg(long, value_name = "LIBRARY", env = VARIABLE, hide_env_values = true)]
     pub blas: Option<String>,
     /// How much slower than the nodes of its kind a node is at least to be called slow, as a share;
     /// links and memory: 0.5, or this if it is more

@@ -16,7 +16,7 @@ const VARIABLES: [(&str, &str); 5] = [
 
 /// The variables that are set, in the order in which they count: those of the library in use, that
 /// of OpenMP, those of other libraries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ThreadVariables(Vec<(&'static str, String)>);
 
 impl ThreadVariables {

@@ -12,7 +12,6 @@
 //! the input read and unprotected as under `xhpl`; its programs have flags, so none is ignored.
 
 use std::borrow::Cow;
-use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -26,7 +25,6 @@ use super::thread_variables::ThreadVariables;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{Format, Setting};
-use skt_solver::blas::library;
 
 const LONG_ABOUT: &str = "\
 skt-hpl under the name of the reference: reads HPL.dat in the current folder, protects nothing, \
@@ -92,13 +90,8 @@ pub(crate) fn as_drop_in(mut run: RunArgs) -> RunArgs {
     run.are_lines_alone = true;
     run.protect.settings.0.entry(Setting::Method).or_insert_with(|| vec![Value::flag("none")]);
     let is_toml = run.config.as_ref().is_some_and(|path| Format::from_path(path) == Format::Toml);
-    let given = &mut run.overrides.given.0;
-    if !given.contains_key(&Param::Threads) && !is_toml {
-        let variables =
-            ThreadVariables::read(&library::loaded().library, |name| env::var(name).ok());
-        let threads = variables.threads().map(|threads| Value::flag(threads.to_string()));
-        given.extend(threads.map(|threads| (Param::Threads, vec![threads])));
-        run.thread_variables = Some(variables);
+    if !run.overrides.given.0.contains_key(&Param::Threads) && !is_toml {
+        run.thread_variables = Some(ThreadVariables::default());
     }
     run
 }

@@ -202,7 +202,8 @@ const CORE_PHASE: &str = "barrier before the factorization, UTC";
 
 fn math_library(value: &serde_json::Value) -> Option<String> {
     let text = |key: &str| value.get(key).and_then(serde_json::Value::as_str);
-    Some(library::words(text("library")?, text("version"), text("kernel")))
+    let words = library::words(text("library")?, text("version"), text("kernel"));
+    Some(text("path").map_or(words.clone(), |path| format!("{words}, {path}")))
 }
 
 /// Cores that ran, if each host has as many cores as that of rank 0.

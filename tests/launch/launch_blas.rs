@@ -75,7 +75,7 @@ fn a_run_whose_last_spare_lacks_the_library_is_refused() {
     assert_eq!((ended.code, ended.failures()), (Some(2), 1), "{}", ended.printed);
     ended.replaced(0, "n2", "n4");
     ended.prints(" on n4: --blas /mnt/disk/libblis.so: the loader refuses it: ");
-    ended.prints("Name another library, or --blas linked");
+    ended.prints("Name another library, or --blas built-in");
     ended.prints("the job cannot run on n4, whose place no spare node can take");
     assert_eq!(ended.account["starts"], 2, "{}", ended.account);
     install(&cluster, &library, &["n4"]);

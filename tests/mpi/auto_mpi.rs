@@ -30,7 +30,7 @@ fn residual(report: &str) -> &str {
 fn auto_runs_what_it_writes() {
     let folder = TempDir::new().unwrap();
     let ended =
-        run(folder.path(), 2, "auto --blas linked --time 8s --json auto.json --progress off")
+        run(folder.path(), 2, "auto --blas built-in --time 8s --json auto.json --progress off")
             .expect(0);
     let chosen = ["grid", "nb", "depth", "nbmin", "rfact", "pfact", "swap", "bcast", "N ="];
     for what in chosen {
@@ -38,14 +38,14 @@ fn auto_runs_what_it_writes() {
     }
     let [toml, dat] = ["HPL.toml", "HPL.dat"].map(|file| read(&folder.path().join(file)));
     assert_eq!((&toml.n, &toml.nb, &toml.grids), (&dat.n, &dat.nb, &dat.grids));
-    assert_eq!(toml.blas.as_deref(), Some("linked"));
+    assert_eq!(toml.blas.as_deref(), Some("built-in"));
     let line = ended.out.lines().find(|line| line.starts_with("WR")).expect("a result");
     assert_eq!(line.split_whitespace().nth(1), Some(&*toml.n[0].to_string()), "{line}");
-    for again in ["--config HPL.toml", "--config HPL.dat --ft none"] {
+    for again in ["--config HPL.toml", "--config HPL.dat --ft none --blas built-in"] {
         let repeated = run(folder.path(), 2, &format!("{again} --progress off")).expect(0);
         assert_eq!(residual(&repeated.out), residual(&ended.out), "{again}");
     }
-    let refused = run(folder.path(), 2, "auto --blas linked --time 8s").expect(2);
+    let refused = run(folder.path(), 2, "auto --blas built-in --time 8s").expect(2);
     assert!(refused.err.contains("HPL.toml: exists already; --force overwrites it"));
     assert_eq!(refused.err.matches("error: ").count(), 1, "{}", refused.err);
 }
@@ -54,9 +54,10 @@ fn auto_runs_what_it_writes() {
 fn auto_names_the_library_that_it_chooses() {
     let folder = TempDir::new().unwrap();
     let ended = run(folder.path(), 1, "auto --time 20s --progress off").expect(0);
-    assert_eq!(ended.err.matches("blas: auto takes linked: ").count(), 1, "{}", ended.err);
-    assert!(ended.out.contains("# blas auto: linked: "), "{}", ended.out);
-    assert_eq!(read(&folder.path().join("HPL.toml")).blas.as_deref(), Some("linked"));
+    let name = read(&folder.path().join("HPL.toml")).blas.expect("a library");
+    let news = format!("blas: auto takes {name}: ");
+    assert_eq!(ended.err.matches(&news).count(), 1, "{}", ended.err);
+    assert!(ended.out.contains(&format!("# blas auto: {name}: ")), "{}", ended.out);
     assert!(!ended.err.contains("HPL.dat cannot express"), "{}", ended.err);
     residual(&ended.out);
 }
@@ -70,12 +71,12 @@ fn auto_refuses_what_it_cannot_do() {
         ("--memory 1e-9", "take fewer ranks or a larger part of the memory (--memory-fraction; of"),
         ("--ft self", "error: --ft: a group with 1 parity needs at least 2 ranks, not 1"),
     ] {
-        let refused = run(folder.path(), 1, &format!("auto --blas linked {flags}")).expect(2);
+        let refused = run(folder.path(), 1, &format!("auto --blas built-in {flags}")).expect(2);
         assert!(refused.err.contains(why), "{flags}: {}", refused.err);
     }
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is written");
     fs::create_dir(folder.path().join("HPL.dat")).unwrap();
-    let refused = run(folder.path(), 1, "auto --blas linked --force").expect(2);
+    let refused = run(folder.path(), 1, "auto --blas built-in --force").expect(2);
     assert!(refused.err.contains("HPL.dat") && refused.err.contains("Is a directory"));
     assert!(!refused.err.contains("auto: "), "{}", refused.err);
 
@@ -92,7 +93,7 @@ fn auto_refuses_what_it_cannot_do() {
 fn auto_leaves_memory_for_the_protection_asked_for() {
     let folder = TempDir::new().unwrap();
     let ended =
-        run(folder.path(), 4, "auto --blas linked --time 8s --ft self --progress off").expect(0);
+        run(folder.path(), 4, "auto --blas built-in --time 8s --ft self --progress off").expect(0);
     assert!(ended.err.contains("or resumes it after a loss; with HPL.dat, add --ft self"));
     let text = fs::read_to_string(folder.path().join("HPL.toml")).unwrap();
     assert!(text.contains("\nmethod = \"self\"\n"), "{text}");

@@ -50,7 +50,7 @@ fn a_library_that_does_not_serve_is_refused_by_what_it_does() {
         assert!(error.contains(&at) && error.contains(words), "{fault}: {error}");
         let is_announced = error.contains(" s for the trial of the BLAS ");
         assert!(is_announced || rank > 0, "{fault}: {error}");
-        assert!(error.contains("--blas linked"), "{fault}: {error}");
+        assert!(error.contains("or --blas built-in"), "{fault}: {error}");
     }
 }
 
@@ -69,9 +69,9 @@ fn a_library_wrong_for_one_remainder_is_refused_however_it_came() {
     ] {
         let variable = format!("WRONG={wrong}");
         let error = refused(&library, &[&variable]);
-        assert!(error.contains(words) && error.contains("--blas linked"), "{wrong}: {error}");
+        assert!(error.contains(words) && error.contains("--blas built-in"), "{wrong}: {error}");
         let error = ended(&[NO_CACHE, &preload, &variable], &[]).expect(2).err;
-        let at = format!("--blas linked: {}: {words}", file.display());
+        let at = format!(": the BLAS {}: {words}", file.display());
         assert!(error.contains(&at) && error.contains("--blas built-in"), "{wrong}: {error}");
     }
     for fault in ["crashes when called", "hangs when called"] {
@@ -143,10 +143,65 @@ fn the_library_is_what_is_called_and_its_copy_is_the_same() {
         let warning = "the last bits of x depend on which rank computes what";
         assert_eq!(text.contains(warning), differs, "{text}");
     }
-    let mut report = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
-    let sheet = run(report.args(["report", "--top500"]).arg(&json)).expect(0).out;
-    let field = sheet.lines().find(|line| line.starts_with("Math library")).expect("the field");
-    assert!(field.contains("planted_blas_called.so") && !field.contains("OpenBLAS"), "{field}");
+}
+
+#[test]
+fn reports_name_the_library_by_its_file_however_it_came() {
+    let preloaded = planted("planted_blas_reported", "");
+    let library = preloaded.canonicalize().unwrap();
+    let folder = folder_with(&[("reported", &library)]);
+    let copy = folder.path().canonicalize().unwrap().join("libreported.so");
+    let (by_file, in_folder) = (library.to_str().unwrap(), copy.to_str().unwrap());
+    let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+    // The loader takes no path with a blank there.
+    let preload = format!("LD_PRELOAD={}", preloaded.display());
+    let variable = format!("SKT_HPL_BLAS={by_file}");
+    let default = skt_solver::blas::library::loaded().path.expect("a library of the system");
+    let json = folder.path().join("report.json");
+    for (variables, flags, file) in [
+        (&[][..], &[][..], &*default),
+        (&[&*path], &["--blas", "reported"], &*copy),
+        (&[], &["--blas", by_file], &*library),
+        (&[], &["--blas", in_folder], &*copy),
+        (&[&variable], &[], &*library),
+        (&[&variable], &["--blas", in_folder], &*copy),
+        (&[&preload], &[], &*library),
+    ] {
+        let flags = [flags, &["--json", json.to_str().unwrap()]].concat();
+        let text = ended(variables, &flags).expect(0).out;
+        let line = text.lines().find(|line| line.starts_with("# blas ")).expect("the line");
+        assert!(line.ends_with(&format!(", {}", file.display())), "{variables:?}: {line}");
+        let report: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(&json).unwrap()).expect("a report");
+        assert_eq!(report["environment"]["blas"]["path"], *file.to_str().unwrap());
+        let mut sheet = mpi_program(env!("CARGO_BIN_EXE_skt-hpl"));
+        let sheet = run(sheet.args(["report", "--top500"]).arg(&json)).expect(0).out;
+        let field = sheet.lines().find(|line| line.starts_with("Math library")).expect("the field");
+        assert!(field.contains(file.to_str().unwrap()), "{field}");
+    }
+}
+
+/// As the unoptimized reference is, which has no text about itself.
+#[test]
+fn a_library_slower_than_the_built_in_one_is_passed_over() {
+    let (slow, fast) = ("#define SLOW", "#define FAST");
+    for (name, first_line, is_taken) in
+        [("planted_default_slow", slow, false), ("planted_default_fast", fast, true)]
+    {
+        let folder = folder_with(&[("openblas", &planted(name, first_line))]);
+        let trials = folder.path().join("trials");
+        let count = || std::fs::read_to_string(&trials).unwrap_or_default().lines().count();
+        let path = format!("LD_LIBRARY_PATH={}", folder.path().display());
+        let cache = format!("XDG_CACHE_HOME={}", folder.path().display());
+        let counted = format!("TRIALS={}", trials.display());
+        let start = || ended(&[&path, &cache, &counted], &[]).expect(0).out;
+        let text = start();
+        assert_eq!(text.contains("libopenblas.so, "), is_taken, "{text}");
+        let measured = count();
+        assert!(measured > 0, "it is measured");
+        start();
+        assert_eq!(count(), measured, "once for its contents");
+    }
 }
 
 #[test]
@@ -202,15 +257,20 @@ fn auto_takes_the_fastest_library_that_serves() {
     std::os::unix::fs::symlink(folder.path().join("libblis-mt.so"), &same).unwrap();
     let (text, choice) = auto_in(folder.path(), &[]);
     assert!(text.contains("blas: auto takes blis-mt: "), "{text}");
-    assert!(text.contains("% faster than the linked library (Gflop/s a core: linked "), "{text}");
+    let default = skt_solver::blas::library::name();
+    let why = format!("% faster than {default} (Gflop/s a core: {default} ");
+    assert!(text.contains(&why), "{text}");
     assert_eq!(choice["library"], "blis-mt");
     let tried = choice["tried"].as_array().unwrap();
     let names: Vec<_> = tried.iter().map(|it| it["name"].as_str().unwrap()).collect();
-    let want = ["linked", "built-in", "blis-mt", "blis", "mkl_rt", "armpl_lp64", "flexiblas"];
-    assert_eq!(names, want, "{text}");
-    let rates: Vec<_> = tried.iter().filter_map(|it| it["gflops_per_core"].as_f64()).collect();
-    let [linked, _, fast, slow] = rates[..] else { panic!("{choice}") };
-    assert!(slow < linked && linked < fast, "{rates:?}");
+    // The first ones are those of the system.
+    let want = ["blis-mt", "blis", "mkl_rt", "armpl_lp64", "flexiblas", "built-in"];
+    assert!(names[0] == default && names.ends_with(&want), "{text}");
+    let rate = |name: &str| {
+        let at = names.iter().position(|it| *it == name).expect(name);
+        tried[at]["gflops_per_core"].as_f64().expect(name)
+    };
+    assert!(rate("blis") < rate(default) && rate(default) < rate("blis-mt"), "{choice}");
     for (name, why) in [
         ("mkl_rt", "it is wrong: dgemm"),
         ("armpl_lp64", "s were not enough while its rate is measured"),
@@ -239,13 +299,13 @@ fn auto_takes_only_what_serves_on_all_ranks() {
     for fault in ["crashes when called", "crashes when timed"] {
         let fault = format!("FAULT={fault}");
         let (text, choice) = auto_in(folder.path(), &[&fault, "FAULT_RANK=1"]);
-        assert_eq!(choice["library"], "linked", "{text}");
+        assert_ne!(choice["library"], "blis", "{text}");
         assert!(text.contains("# blas auto: not blis: rank 1 on "), "{text}");
         assert!(text.contains(": it crashes (signal 4) while "), "{text}");
     }
-    let preload = format!("LD_PRELOAD={}", planted("planted_auto_preloaded", "").display());
-    let (text, choice) = auto_in(folder.path(), &[&preload]);
-    assert_eq!(choice["library"], "linked", "{text}");
+    let preloaded = planted("planted_auto_preloaded", "").display().to_string();
+    let (text, choice) = auto_in(folder.path(), &[&format!("LD_PRELOAD={preloaded}")]);
+    assert_eq!(choice["library"], *preloaded, "{text}");
     assert!(text.contains("is preloaded in place of dgemm_"), "{text}");
 }
 
@@ -353,7 +413,7 @@ fn a_run_resumes_with_the_library_that_it_began_with() {
 }
 
 #[test]
-fn the_built_in_library_is_another_than_the_linked_one() {
+fn the_built_in_library_is_another_than_that_of_the_system() {
     let program = Path::new(env!("CARGO_BIN_EXE_skt-hpl"));
     let mut mxp = mpirun(2);
     mxp.arg(program).args("mxp --n 300 --nb 40 --ft none --progress off".split(' '));
@@ -381,7 +441,7 @@ fn a_library_that_is_named_at_a_restart_is_taken_with_a_warning() {
     let job = Job::new(Path::new(env!("CARGO_BIN_EXE_skt-hpl")), 2, "blas-named", flags);
     let library = library.to_str().unwrap();
     assert!(!job.start(&["--blas", library, "--inject", "1@encode:epoch=3"]).ok);
-    let ended = job.start(&["--blas", "linked"]);
+    let ended = job.start(&["--blas", skt_solver::blas::library::name()]);
     assert!(ended.ok && ended.text.contains("PASSED"), "{}", ended.text);
     let warning = "warning: this test was computed with the BLAS ";
     assert_eq!(ended.text.matches(warning).count(), 1, "{}", ended.text);

@@ -173,7 +173,7 @@ double ddot_(int *n, double *x, int *dx, double *y, int *dy) {
 /// A planted library, with its own name for each test, as tests run at the same time; its
 /// `first_lines` make it another one.
 pub fn planted(name: &str, first_lines: &str) -> PathBuf {
-    let real = skt_solver::blas::library::loaded().path.expect("the linked library is a file");
+    let real = skt_solver::blas::library::loaded().path.expect("a library of the system");
     let source = PLANTED.replace("REAL", &real.display().to_string()).replace("BUILD", name);
     PathBuf::from(shared_library(name, &format!("{first_lines}\n{source}")))
 }

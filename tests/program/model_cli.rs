@@ -398,7 +398,8 @@ fn write_report(program: &Program, name: &str, rates: &[(usize, f64)]) {
         "program": {"name": "skt-hpl", "version": "0.1.0", "compiler": "rustc 1.90.0"},
         "environment": {
             "host": {"cpu_model": "Fast & Co", "cores": 3, "memory_bytes": 25_000_000_000u64},
-            "blas": {"library": "OpenBLAS", "version": "OpenBLAS 0.3.21 Zen MAX", "kernel": "Zen"},
+            "blas": {"library": "OpenBLAS", "version": "OpenBLAS 0.3.21 Zen MAX", "kernel": "Zen",
+                     "path": "/lib/libopenblas.so.0"},
             "hosts": [{"host": "a", "ranks": 4}, {"host": "b", "ranks": 4}]
         },
         "dgemm_self_test": {"gflops_per_core": 20.0, "warnings": []},
@@ -450,7 +451,7 @@ fn submission_has_rmax_nmax_and_half() {
     assert_eq!(value("Cores"), "6");
     assert_eq!(value("Memory"), "50.0 (2 hosts of 25.0 as that of rank 0)");
     assert_eq!(value("Compiler"), "rustc 1.90.0");
-    assert_eq!(value("Math library"), "OpenBLAS 0.3.21 MAX, kernel Zen");
+    assert_eq!(value("Math library"), "OpenBLAS 0.3.21 MAX, kernel Zen, /lib/libopenblas.so.0");
     assert_eq!(value("Efficiency"), "50.00");
     assert_eq!(value("Gflops/W"), "0.2000");
     assert_eq!(value("Core phase start"), "2026-01-02T03:04:05Z");

@@ -62,11 +62,11 @@ pub fn facts() -> RunFacts {
                 kernel: Some("SkylakeX".to_string()),
             },
             blas_choice: Some(BlasChoice {
-                library: "linked".to_string(),
+                library: "openblas".to_string(),
                 why: "no other library is 3 % faster".to_string(),
                 tried: vec![
                     RatedBlas {
-                        name: "linked".to_string(),
+                        name: "openblas".to_string(),
                         gflops_per_core: Some(100.0),
                         refused: None,
                     },

@@ -1,8 +1,7 @@
 //! HPL-MxP on ranks, and the same system for a program that knows nothing of ranks.
 
-use lapack::{dgecon, dgetrf, dgetrs, dsgesv};
-
 use crate::base_spec::base;
+use crate::elimination::Factors;
 use skt_comm::Comm;
 use skt_config::{MxpMatrix, TestSpec};
 use skt_mxp::part::Part;
@@ -48,12 +47,12 @@ pub struct DenseSystem {
     b: Vec<f64>,
 }
 
-/// A solution by LAPACK, and how good it can be.
+/// A solution by elimination, and how good it can be.
 pub struct Reference {
     /// The solution, corrected with residuals in twice the precision.
     pub x: Vec<f64>,
-    /// The error of LAPACK's solution: the larger one of dgesv and dsgesv.
-    pub lapack_error: f64,
+    /// The error of the solution before it was corrected.
+    pub elimination_error: f64,
     /// The condition number in the infinity norm.
     pub condition: f64,
 }
@@ -97,49 +96,17 @@ impl DenseSystem {
         largest(&self.residual(x)) / scale
     }
 
-    /// Solves with LAPACK.
+    /// Solves by elimination in double precision.
     pub fn reference(&self) -> Reference {
-        let (n, order) = (self.n, self.n as i32);
-        let (mut factors, mut pivots, mut info) = (self.a.clone(), vec![0; n], 0);
-        let (mut rcond, mut work, mut iwork) = (0.0, vec![0.0; 4 * n], vec![0; n]);
-        // SAFETY: all arrays have the sizes given.
-        unsafe {
-            dgetrf(order, order, &mut factors, order, &mut pivots, &mut info);
-            assert_eq!(info, 0);
-            let norm = self.norm();
-            let (work, iwork) = (&mut work, &mut iwork);
-            dgecon(b'I', order, &factors, order, norm, &mut rcond, work, iwork, &mut info);
-        }
-        let solve = |b: &[f64]| {
-            let (mut x, mut info) = (b.to_vec(), 0);
-            // SAFETY: all arrays have the sizes given.
-            unsafe { dgetrs(b'N', order, 1, &factors, order, &pivots, &mut x, order, &mut info) };
-            assert_eq!(info, 0);
-            x
-        };
-        let by_dgesv = solve(&self.b);
-        let mut x = by_dgesv.clone();
+        let factors = Factors::new(self.n, &self.a);
+        let eliminated = factors.solve(&self.b);
+        let mut x = eliminated.clone();
         for _ in 0..3 {
-            let correction = solve(&self.residual(&x));
+            let correction = factors.solve(&self.residual(&x));
             x.iter_mut().zip(correction).for_each(|(x, more)| *x += more);
         }
-        let lapack_error = error(&by_dgesv, &x).max(error(&self.by_dsgesv(), &x));
-        Reference { x, lapack_error, condition: 1.0 / rcond }
-    }
-
-    fn by_dsgesv(&self) -> Vec<f64> {
-        let (n, order) = (self.n, self.n as i32);
-        let (mut a, mut pivots, mut x) = (self.a.clone(), vec![0; n], vec![0.0; n]);
-        let (mut work, mut swork) = (vec![0.0; n], vec![0.0; n * (n + 1)]);
-        let (mut iter, mut info) = (0, 0);
-        // SAFETY: all arrays have the sizes given.
-        unsafe {
-            let (a, x, work, swork) = (&mut a, &mut x, &mut work, &mut swork);
-            let (pivots, b, iter, info) = (&mut pivots, &self.b, &mut iter, &mut info);
-            dsgesv(order, 1, a, order, pivots, b, order, x, order, work, swork, iter, info);
-        }
-        assert_eq!(info, 0);
-        x
+        let condition = self.norm() * factors.inverse_norm();
+        Reference { elimination_error: error(&eliminated, &x), x, condition }
     }
 }
 

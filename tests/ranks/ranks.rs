@@ -9,6 +9,7 @@ mod counted;
 #[path = "../dice/mod.rs"]
 mod dice;
 mod drill;
+mod elimination;
 mod mxp_system;
 #[path = "../soak/mod.rs"]
 mod soak;

@@ -1,5 +1,5 @@
 //! Process columns of unequal rates, whose blocks a table deals: random tables, shapes and
-//! algorithms, against LAPACK, with the same bits by any transport and with any cuts.
+//! algorithms, against elimination, with the same bits by any transport and with any cuts.
 //!
 //! `SKT_RATES_SEED` sets the seed, `SKT_RATES_CASES` the number of cases.
 
@@ -60,7 +60,7 @@ impl Seen {
 }
 
 #[test]
-fn random_tables_solve_as_lapack() {
+fn random_tables_solve_as_elimination() {
     let mut dice = Dice(dice::seed("SKT_RATES_SEED"));
     let default = if soak::is_soak() { 300 } else { 40 };
     let cases = std::env::var("SKT_RATES_CASES").map_or(default, |text| text.parse().unwrap());

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use crate::base_spec::base;
 use crate::drill::solve;
+use crate::elimination::Factors;
 use crate::soak;
-use lapack::dgesv;
-use ndarray::Array2;
 use skt_comm::{Comm, CommError, PageBuf, SendRequest, Tag};
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_run::events::Silent;
@@ -30,37 +29,17 @@ use skt_terms::phases::Phases;
 pub const FACTS: [Fact; 3] = [Fact::Left, Fact::Crout, Fact::Right];
 pub const SWAPS: [Swap; 3] = [Swap::BinaryExchange, Swap::SpreadRoll, Swap::Mix];
 
-/// The whole of [A|b], column by column, as an independent program would make it.
-fn dense(n: usize) -> (Array2<f64>, Vec<f64>) {
+/// Solves by elimination the system that an independent program would make, and returns x.
+fn reference_solution(n: usize) -> Vec<f64> {
     let mut x = 100u64;
     let mut next = || {
         x = x.wrapping_mul(6364136223846793005).wrapping_add(1);
         0.5 - x as f64 * 2f64.powi(-64)
     };
-    let mut a = Array2::zeros((n, n));
-    for j in 0..n {
-        for i in 0..n {
-            a[[i, j]] = next();
-        }
-    }
-    (a, (0..n).map(|_| next()).collect())
-}
-
-/// Solves with LAPACK and returns x.
-fn reference_solution(n: usize) -> Vec<f64> {
-    let (a, mut b) = dense(n);
-    if n == 0 {
-        return b;
-    }
-    let mut by_column: Vec<f64> = a.t().iter().copied().collect();
-    let (mut pivots, mut info) = (vec![0; n], 0);
-    // SAFETY: all arrays have the sizes given.
-    unsafe {
-        let order = n as i32;
-        dgesv(order, 1, &mut by_column, order, &mut pivots, &mut b, order, &mut info);
-    }
-    assert_eq!(info, 0);
-    b
+    // Column by column.
+    let a: Vec<f64> = (0..n * n).map(|_| next()).collect();
+    let b: Vec<f64> = (0..n).map(|_| next()).collect();
+    Factors::new(n, &a).solve(&b)
 }
 
 /// The first of `cuts` after panel `next`, or the end.

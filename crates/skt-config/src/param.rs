@@ -359,12 +359,12 @@ settings! {
     }
     Blas {
         key: "blas", heading: PROBLEM, help_after: Some(Param::Pin), metavar: "LIBRARY",
-        legal: "linked, built-in, auto, the name of a library, or a file",
-        default: "(linked, else built-in)",
-        help: "BLAS to call: the linked one, the built-in one, the fastest here (auto), another by \
-               its name, e.g. mkl_rt, or by its file",
-        more: ". [Another BLAS](user-guide.md#build)",
-        comment: "The BLAS: linked, built-in, auto, the name of a library, or a file.",
+        legal: "auto, built-in, the name of a library, or a file",
+        default: "(the first that the loader finds, else built-in)",
+        help: "BLAS to call: the fastest here (auto), the built-in one, or another by its name, \
+               e.g. mkl_rt, or by its file",
+        more: ". [The BLAS](user-guide.md#the-blas)",
+        comment: "The BLAS: auto, built-in, the name of a library, or a file.",
         example: "mkl_rt",
         field: Some(|spec| &mut spec.blas),
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum FindingKind {
     /// The BLAS uses a kernel that does not fit the processor, or ranks use different ones.
     BlasKernel,
-    /// Another BLAS is faster than the linked one.
+    /// Another BLAS is faster than the one that is called by default.
     FasterBlas,
     /// A control group limits the processor time.
     Quota,

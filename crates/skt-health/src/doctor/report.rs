@@ -247,7 +247,7 @@ impl HostSummary {
             let verdict = bf16.flaw().map_or(bf16.rate(), |flaw| format!("of no use, {flaw}"));
             let _ = writeln!(text, "  bf16 : {}: {verdict}", bf16.name());
         }
-        // The linked library alone is that of the line about DGEMM.
+        // The library that is called alone is that of the line about DGEMM.
         for library in self.libraries.iter().filter(|_| self.libraries.len() > 1) {
             let _ = writeln!(text, "  BLAS : {}", library.words());
         }

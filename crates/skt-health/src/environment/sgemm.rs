@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_linked_blas_is_right() {
+    fn the_default_blas_is_right() {
         let test = run(&Team::solo(), 0.01).expect("memory");
         assert!(test.is_right(), "{test:?}");
         // A sum that nothing rounds would be of more than single precision.

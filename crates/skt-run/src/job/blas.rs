@@ -75,35 +75,15 @@ fn refusal(library: &LibraryId, kept: Option<&RunBlas>, why: &str) -> String {
     }
 }
 
-/// The library if nothing is to be measured: one is preloaded, or called by a rank already, or was
-/// called by an earlier start.
+/// The library if nothing is to be measured: a rank calls one already, which may be preloaded, or
+/// an earlier start has called it.
 fn agreed_before(ranks: &[(String, KnownBlas)], kept: Option<&RunBlas>) -> Option<Agreed> {
-    let choice = |library: &LibraryId, why: String| BlasChoice {
-        library: library.name.clone(),
-        why,
-        tried: Vec::new(),
-    };
-    let preloaded = |(at, known): &(String, KnownBlas)| {
-        let file = known.preloaded.as_ref()?;
-        Some(format!("{at}: {file} is preloaded in place of dgemm_"))
-    };
-    if let Some(why) = ranks.iter().find_map(preloaded) {
-        let linked = LibraryId::preset();
-        let choice = choice(&linked, why);
-        return Some((linked, choice));
-    }
     if let Some(settled) = ranks.iter().find_map(|(_, known)| known.settled.clone()) {
         return Some(settled);
     }
-    let mut library = kept?.id();
-    let is_tried = |(_, known): &(String, KnownBlas)| {
-        known.tried.iter().any(|tried| tried.id.name == library.name)
-    };
-    // By another name, the linked library has no files either.
-    if library.files.is_empty() && !ranks.iter().any(is_tried) {
-        library = LibraryId::preset();
-    }
-    let choice = choice(&library, "an earlier start of this run has called it".to_owned());
+    let library = kept?.id();
+    let why = "an earlier start of this run has called it".to_owned();
+    let choice = BlasChoice { library: library.name.clone(), why, tried: Vec::new() };
     Some((library, choice))
 }
 

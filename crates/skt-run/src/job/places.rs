@@ -12,11 +12,11 @@ use crate::heartbeat::UnfitHost;
 use crate::protect::{Chosen, RunBlas};
 use skt_comm::{Comm, CommError, collect};
 use skt_health::environment::HostRanks;
-use skt_health::environment::library::{CalledBlas, ChosenBlas};
+use skt_health::environment::library::{CalledBlas, ChosenBlas, VARIABLE};
 use skt_health::environment::preflight::HostShare;
 use skt_host::core_use::JobPart;
 use skt_host::{affinity, claims, memory, waits};
-use skt_solver::blas::library::{BUILT_IN, PRESET};
+use skt_solver::blas::library::BUILT_IN;
 use skt_store::codec::checksum;
 use skt_store::store::StoreId;
 
@@ -267,7 +267,7 @@ fn encode(ranks: Vec<(u32, [u64; 3], [u64; 2], String)>) -> Vec<u8> {
 }
 
 impl Software {
-    /// Whether the rank has the library of an earlier start, which is not a part of the program.
+    /// Whether the rank has the library of an earlier start, which is not the built-in one.
     fn has_kept(&self, kept: Option<&RunBlas>) -> bool {
         kept.is_some_and(|kept| {
             !kept.called.files.is_empty() && self.called.files == kept.called.files
@@ -313,8 +313,9 @@ pub(crate) fn other_thread_variables(places: &Places, threads: usize) -> Option<
 /// measured `rates`.
 pub(crate) fn chosen(places: &Places, rates: &[u32]) -> Chosen {
     let Software { blas, called, .. } = &*places[0].software;
-    let (named, by_auto) = (blas.library().map(str::to_owned), blas.choice.is_some());
-    let blas = RunBlas { named, by_auto, called: called.clone() };
+    let is_asked_for = blas.named.is_some() && blas.choice.is_none();
+    let named = blas.library().map(str::to_owned);
+    let blas = RunBlas { named, is_asked_for, called: called.clone() };
     Chosen { blas, rates: rates.to_vec() }
 }
 
@@ -325,23 +326,35 @@ pub(crate) fn refused_blas(
     named: Option<&str>,
     kept: Option<&RunBlas>,
 ) -> Option<Refused> {
-    let shown = named.unwrap_or(PRESET);
     let has_kept = |place: &&Place| place.software.has_kept(kept);
-    let first = places.iter().find(has_kept).or(places.iter().next())?;
+    let has_library = |place: &&Place| !place.software.called.is_built_in;
+    let first = places.iter().find(has_kept).or(places.iter().find(has_library));
+    let first = first.or(places.iter().next())?;
     let of = |(rank, place): (usize, &Place)| {
-        let blas = &place.software.blas;
+        let (blas, called) = (&place.software.blas, &place.software.called);
         let at = format!("rank {rank} on {}", place.host);
         if let Some(why) = &blas.failure {
-            let failed = blas.named.as_deref().unwrap_or(shown);
-            let other = if failed == PRESET { BUILT_IN } else { PRESET };
-            return Some(format!(
-                "{at}: --blas {failed}: {why}. Name another library, or --blas {other}"
-            ));
+            let (failed, other) = match blas.named.as_deref() {
+                Some(BUILT_IN) => (format!("--blas {BUILT_IN}: {why}"), ""),
+                Some(named) => (format!("--blas {named}: {why}"), ", or --blas built-in"),
+                None => (format!("the BLAS {why}"), ", or --blas built-in"),
+            };
+            return Some(format!("{at}: {failed}. Name another library{other}"));
         }
+        let shown = named.or(blas.named.as_deref()).unwrap_or_default();
         if blas.named.as_deref() != named {
             return Some(format!(
-                "{at} could not read the configuration, which names the BLAS {shown}: give \
-                 --blas {shown} as a flag"
+                "{at} does not name the BLAS of rank 0, as one of them could not read the \
+                 configuration or lacks {VARIABLE}: give --blas {shown} as a flag"
+            ));
+        }
+        let chosen = &first.software.called;
+        if called.is_built_in != chosen.is_built_in {
+            return Some(format!(
+                "{at} finds no BLAS but the built-in one, and {} has {}: install the same on all \
+                 hosts, or add --blas {BUILT_IN}",
+                first.host,
+                chosen.shown()
             ));
         }
         let (ours, theirs) = (&first.software.blas.files, &blas.files);
@@ -360,7 +373,11 @@ pub(crate) fn refused_blas(
 /// hosts can: none, if all lack it. `kept` is the library of an earlier start.
 fn without_blas(places: &Places, kept: Option<&RunBlas>) -> Vec<UnfitHost> {
     let kept = kept.filter(|_| places.kinds.iter().any(|place| place.software.has_kept(kept)));
+    let has_library = places.kinds.iter().any(|place| !place.software.called.is_built_in);
     let lack = |place: &Place| match (&place.software.blas.failure, kept) {
+        (None, None) if has_library && place.software.called.is_built_in => {
+            Some("finds no BLAS but the built-in one".to_owned())
+        }
         (Some(why), _) => Some(format!("cannot call the BLAS of this run: {why}")),
         (None, Some(_)) if place.software.has_kept(kept) => None,
         (None, kept) => {
@@ -558,6 +575,22 @@ mod tests {
             why.starts_with("rank 0 on a: --blas x is another library there than on b"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn a_host_that_finds_no_library_is_unfit_by_default() {
+        let with = |host: &str, is_built_in: bool| {
+            let called = CalledBlas { is_built_in, ..CalledBlas::default() };
+            let software = Software { called, ..Software::default() };
+            Place { software: Arc::new(software), ..place(host, "m", "k") }
+        };
+        let places = [with("a", true), with("b", false), with("c", false)];
+        let refused = |places: &[Place]| refused_blas(&all(places), None, None);
+        let Refused { why, unfit, .. } = refused(&places).expect("refused");
+        assert!(why.starts_with("rank 0 on a finds no BLAS but the built-in one"), "{why}");
+        assert_eq!(unfit.iter().map(|unfit| &*unfit.host).collect::<Vec<_>>(), ["a"]);
+        assert_eq!(refused(&places[..1]).map(|refused| refused.why), None);
+        assert_eq!(refused(&places[1..]).map(|refused| refused.why), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_health::environment::library::{CalledBlas, LibraryId};
-use skt_solver::blas::library::{BUILT_IN, LINKED, PRESET};
+use skt_solver::blas::library::BUILT_IN;
 
 /// The choices of a start, the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,12 +21,12 @@ pub struct Chosen {
 /// The BLAS of a start.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunBlas {
-    /// The value of `--blas`, if there is one.
+    /// The value of `--blas` that names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub named: Option<String>,
-    /// Whether this start chose it (`--blas auto`).
+    /// Whether the user of this start has named it.
     #[serde(skip)]
-    pub by_auto: bool,
+    pub is_asked_for: bool,
     /// The library on rank 0.
     pub called: CalledBlas,
 }
@@ -61,16 +61,15 @@ impl Chosen {
             there.called.shown(),
             here.called.shown()
         );
-        // Another kernel may be all that this host has, and so may another linked library.
+        // Another kernel may be all that this host has, and so may another version of a library.
         let library = |blas: &RunBlas| (blas.called.files.clone(), blas.called.is_built_in);
         let is_other = library(&there) != library(here);
-        let is_asked_for = here.named.is_some() && !here.by_auto;
         let (before, after) = (there.value(), here.value());
-        if is_other && !is_asked_for && (before, after) != (LINKED, LINKED) {
+        if is_other && !here.is_asked_for && before != after {
             return Err(Refusal::OtherChoice {
                 why: format!(
                     "{what}. Install the same library on all hosts and add --blas {before}, or \
-                     continue with other last bits of x by --blas {PRESET}"
+                     continue with other last bits of x by --blas {after}"
                 ),
             });
         }
@@ -81,15 +80,12 @@ impl Chosen {
 impl RunBlas {
     /// The value of `--blas` that names it.
     fn value(&self) -> &str {
-        let unnamed = if self.called.is_built_in { BUILT_IN } else { LINKED };
-        self.named.as_deref().unwrap_or(unnamed)
+        self.named.as_deref().unwrap_or(BUILT_IN)
     }
 
     /// The library, wherever it is.
     pub(crate) fn id(&self) -> LibraryId {
-        let name = self.value().to_owned();
-        let is_own = [LINKED, BUILT_IN].contains(&&*name);
-        LibraryId { name, files: if is_own { [].into() } else { self.called.files.clone() } }
+        LibraryId { name: self.value().to_owned(), files: self.called.files.clone() }
     }
 }
 
@@ -98,17 +94,17 @@ mod tests {
     use super::*;
 
     /// Words end with the kernel.
-    fn chosen(named: Option<&str>, words: &str, sum: &str) -> Chosen {
+    fn chosen(is_asked_for: bool, name: &str, words: &str, sum: &str) -> Chosen {
         let kernel = words.split_once(", kernel ").map(|(_, kernel)| kernel.to_owned());
-        let (named, words) = (named.map(str::to_owned), words.to_owned());
+        let (named, words) = (Some(name.to_owned()), words.to_owned());
         let files = [("libx.so", sum)].into();
         let called = CalledBlas { words, kernel, files, is_built_in: false };
-        let blas = RunBlas { named, by_auto: false, called };
+        let blas = RunBlas { named, is_asked_for, called };
         Chosen { blas, rates: Vec::new() }
     }
 
-    fn built_in(named: Option<&str>) -> Chosen {
-        let mut chosen = chosen(named, "built-in BLAS 0, kernel AVX2", "");
+    fn built_in(is_asked_for: bool) -> Chosen {
+        let mut chosen = chosen(is_asked_for, BUILT_IN, "built-in BLAS 0, kernel AVX2", "");
         (chosen.blas.called.files, chosen.blas.called.is_built_in) = ([].into(), true);
         chosen
     }
@@ -119,48 +115,45 @@ mod tests {
 
     #[test]
     fn the_same_library_under_another_name_is_the_same() {
-        let first = state(&chosen(Some("/a/libx.so"), "X 1", "77"));
-        assert_eq!(chosen(Some("/b/libx.so"), "X 1", "77").check(&first), Ok(None));
-        let mut copied = chosen(None, "liby.so", "77");
+        let first = state(&chosen(true, "/a/libx.so", "X 1", "77"));
+        assert_eq!(chosen(true, "/b/libx.so", "X 1", "77").check(&first), Ok(None));
+        let mut copied = chosen(false, "y", "liby.so", "77");
         copied.blas.called.files = [("liby.so", "77")].into();
         assert_eq!(copied.check(&first), Ok(None));
     }
 
     #[test]
     fn another_library_is_refused_unless_it_is_named() {
-        let first = state(&chosen(Some("x"), "X 1", "77"));
-        let why = chosen(None, "Y", "1").check(&first).unwrap_err().to_string();
+        let first = state(&chosen(true, "x", "X 1", "77"));
+        let why = chosen(false, "y", "Y", "1").check(&first).unwrap_err().to_string();
         let want = "computed with the BLAS X 1 (libx.so, 77), and this start has Y (libx.so, 1)";
-        assert!(why.contains(want) && why.contains("add --blas x"), "{why}");
-        let mut by_auto = chosen(Some("y"), "Y", "78");
-        by_auto.blas.by_auto = true;
-        assert!(by_auto.check(&first).unwrap_err().to_string().contains("add --blas x"));
-        for other in [chosen(Some("linked"), "Y", "1"), chosen(Some("x"), "X 1", "78")] {
+        assert!(why.contains(want) && why.contains("add --blas x, or"), "{why}");
+        assert!(why.ends_with("by --blas y"), "{why}");
+        for other in [chosen(true, "y", "Y", "1"), chosen(true, "x", "X 1", "78")] {
             let warning = other.check(&first).unwrap().expect("a warning");
             assert!(warning.contains("last bits of x may differ"), "{warning}");
         }
-        let linked = state(&chosen(None, "Y", "1"));
-        assert!(chosen(Some("x"), "X 1", "77").check(&linked).unwrap().is_some());
-        assert!(chosen(None, "Y", "2").check(&linked).unwrap().is_some(), "another linked one");
+        let newer = chosen(false, "x", "X 2", "78").check(&first).unwrap();
+        assert!(newer.is_some(), "another version, as the host may have no other");
     }
 
     #[test]
-    fn the_built_in_library_is_another_than_the_linked_one() {
-        let linked = || chosen(None, "Y", "1");
-        let (of_linked, of_built_in) = (state(&linked()), state(&built_in(Some("built-in"))));
-        assert_eq!(built_in(None).check(&of_built_in), Ok(None));
-        let why = linked().check(&of_built_in).unwrap_err().to_string();
+    fn the_built_in_library_is_another_than_one_of_the_system() {
+        let of_system = || chosen(false, "y", "Y", "1");
+        let (of_y, of_built_in) = (state(&of_system()), state(&built_in(true)));
+        assert_eq!(built_in(false).check(&of_built_in), Ok(None));
+        let why = of_system().check(&of_built_in).unwrap_err().to_string();
         assert!(why.contains("add --blas built-in, or"), "{why}");
-        let why = built_in(None).check(&of_linked).unwrap_err().to_string();
+        let why = built_in(false).check(&of_y).unwrap_err().to_string();
         assert!(why.contains("has built-in BLAS 0, kernel AVX2. Install"), "{why}");
-        assert!(why.contains("add --blas linked, or"), "{why}");
-        assert!(built_in(Some("built-in")).check(&of_linked).unwrap().is_some());
+        assert!(why.contains("add --blas y, or"), "{why}");
+        assert!(built_in(true).check(&of_y).unwrap().is_some());
     }
 
     #[test]
     fn another_kernel_is_a_warning_that_names_both() {
-        let first = state(&chosen(None, "Y, kernel Zen", "1"));
-        let warning = chosen(None, "Y, kernel Haswell", "1").check(&first).unwrap();
+        let first = state(&chosen(false, "y", "Y, kernel Zen", "1"));
+        let warning = chosen(false, "y", "Y, kernel Haswell", "1").check(&first).unwrap();
         let warning = warning.expect("a warning");
         assert!(warning.contains("kernel Zen") && warning.contains("kernel Haswell"), "{warning}");
     }

@@ -213,7 +213,7 @@ impl<'a> Ledger<'a> {
     }
 
     /// Notes what this start has chosen, the same on all ranks; of an earlier start stay its rates,
-    /// and its BLAS unless this one names another. Returns when all nodes have the note, before any
+    /// and its BLAS unless the user names another. Returns when all nodes have the note, before any
     /// has data of a test. Collective.
     ///
     /// # Errors
@@ -225,7 +225,7 @@ impl<'a> Ledger<'a> {
     ) -> Result<(), LedgerError> {
         let mut chosen = chosen.clone();
         if let Some(kept) = self.content.chosen() {
-            if chosen.blas.named.is_none() {
+            if !chosen.blas.is_asked_for {
                 // This start is refused if the data of the run is of another library.
                 chosen.blas = kept.blas;
             }
@@ -596,7 +596,8 @@ mod tests {
             let blas = RunBlas { named, called, ..RunBlas::default() };
             Chosen { blas, rates: vec![rate; 2] }
         };
-        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: Chosen| {
+        let noted = |nodes: &[tempfile::TempDir], is_afresh, mut note: Chosen| {
+            note.blas.is_asked_for = note.blas.named.is_some();
             let ran = on_nodes(nodes, is_afresh, |world, store, ledger| {
                 let known = super::noted(world, store, "run", true).unwrap();
                 world.barrier().unwrap();
@@ -612,10 +613,10 @@ mod tests {
         assert_eq!(noted(&nodes, false, chosen(Some("two"), 25)), one);
         // One node has missed the second note, the other has nothing.
         (nodes[0], nodes[1]) = (away, folders(1).remove(0));
-        assert_eq!(noted(&nodes, false, chosen(Some("linked"), 35)), one);
-        let linked = Some(chosen(Some("linked"), 15));
-        assert_eq!(noted(&nodes, false, chosen(None, 45)), linked);
-        assert_eq!(noted(&nodes, false, chosen(Some("three"), 55)), linked);
+        assert_eq!(noted(&nodes, false, chosen(Some("last"), 35)), one);
+        let last = Some(chosen(Some("last"), 15));
+        assert_eq!(noted(&nodes, false, chosen(None, 45)), last);
+        assert_eq!(noted(&nodes, false, chosen(Some("three"), 55)), last);
         assert_eq!(noted(&nodes, true, chosen(Some("four"), 65)), None, "begun from scratch");
         assert_eq!(noted(&nodes, false, chosen(None, 75)), Some(chosen(Some("four"), 65)));
         let none = threads::run(1, |world| {

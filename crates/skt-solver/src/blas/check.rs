@@ -391,11 +391,12 @@ mod tests {
     use std::cell::Cell;
     use std::ffi::c_int;
 
-    use super::super::ffi::{Functions, PLANTED, preset};
+    use super::super::ffi::Functions;
+    use super::super::load::{PLANTED, library};
     use super::*;
 
     #[test]
-    fn the_linked_library_passes_and_each_function_is_named() {
+    fn the_default_library_passes_and_each_function_is_named() {
         let mut steps = Vec::new();
         check(&[64, 192], |step| steps.push(step.to_owned())).unwrap();
         assert_eq!(steps, ["dgemm", "sgemm", "dtrsm", "strsm", "dtrsv", "dgemv"]);
@@ -436,7 +437,7 @@ mod tests {
             unsafe extern "C" fn $name($($arg: $type),*) {
                 // SAFETY: the caller's arguments.
                 unsafe {
-                    (preset().$name)($($arg),*);
+                    (library().functions.$name)($($arg),*);
                     if is_wrong(stringify!($name), &$sizes) {
                         *$last += 1.0;
                     }

@@ -5,10 +5,10 @@ use std::fmt::{Debug, Display};
 
 use bytemuck::Pod;
 
-use super::ffi::{self, BlasInt};
+use super::ffi::BlasInt;
 use super::solve_rows::SolveKernel;
 use super::transpose::Squares;
-use super::{Bf16Products, MatRef, RoundedProducts, kernels, mixed};
+use super::{Bf16Products, MatRef, RoundedProducts, kernels, load, mixed};
 
 /// A triangle of a matrix, which may have other numbers on its other side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -142,7 +142,7 @@ macro_rules! element {
                 let GemmArguments { alpha, a, lda, b, ldb, beta, c, ldc, .. } = arguments;
                 // SAFETY: the caller's promise.
                 unsafe {
-                    (ffi::functions().$gemm)(
+                    (load::functions().$gemm)(
                         trans_a, trans_b, m, n, k, alpha, *a, lda, *b, ldb, beta, *c, ldc, 1, 1,
                     );
                 }
@@ -152,7 +152,7 @@ macro_rules! element {
                 let TrsmArguments { side, uplo, trans, diag, m, n, a, lda, b, ldb } = arguments;
                 // SAFETY: the caller's promise.
                 unsafe {
-                    (ffi::functions().$trsm)(
+                    (load::functions().$trsm)(
                         side, uplo, trans, diag, m, n, &1.0, *a, lda, *b, ldb, 1, 1, 1, 1,
                     );
                 }

@@ -1,11 +1,10 @@
 //! The Fortran interface of the BLAS, and the table of the functions that are called through it.
 //!
-//! The table is filled once, so that all calls of a process go to one library: the linked one, one
-//! that is loaded, or the built-in one (crate `skt-kernel`). The lengths of
-//! character arguments, at the end, are part of that interface; libraries written in C ignore them.
+//! The table has the functions of one library: one that is loaded, or the built-in one (crate
+//! `skt-kernel`). The lengths of character arguments, at the end, are part of that interface;
+//! libraries written in C ignore them.
 
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::{LazyLock, OnceLock};
 
 /// Integers of the BLAS (LP64).
 pub(crate) type BlasInt = c_int;
@@ -95,24 +94,15 @@ macro_rules! functions {
             $(pub(crate) $field: $type,)*
         }
 
-        /// The library that the program is linked with, or what is preloaded in its place.
-        #[cfg(not(built_in_blas))]
-        mod linked {
-            unsafe extern "C" {
-                $(pub(crate) fn $symbol();)*
-            }
-        }
-
         impl Functions {
-            #[cfg(not(built_in_blas))]
-            fn linked() -> Self {
-                Self {
-                    // SAFETY: the function has this type in the Fortran interface.
-                    $($field: unsafe {
-                        std::mem::transmute::<*const (), $type>(linked::$symbol as *const ())
-                    },)*
+            /// The names of the functions.
+            pub(super) const SYMBOLS: &[&CStr] = &[$({
+                const NAME: &str = concat!(stringify!($symbol), "\0");
+                match CStr::from_bytes_with_nul(NAME.as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => panic!("one NUL, at the end"),
                 }
-            }
+            }),*];
 
             fn built_in() -> Self {
                 Self { $($field: skt_kernel::fortran::$field,)* }
@@ -123,11 +113,10 @@ macro_rules! functions {
             pub(super) fn found_by(
                 address: impl Fn(&CStr) -> Option<*mut c_void>,
             ) -> Result<Self, &'static str> {
+                let mut names = Self::SYMBOLS.iter();
                 Ok(Self {
                     $($field: {
-                        const NAME: &str = concat!(stringify!($symbol), "\0");
-                        let name = CStr::from_bytes_with_nul(NAME.as_bytes());
-                        let found = address(name.expect("one NUL, at the end"));
+                        let found = names.next().and_then(|name| address(name));
                         let found = found.ok_or(stringify!($symbol))?;
                         // SAFETY: the function has this type in the Fortran interface.
                         unsafe { std::mem::transmute::<*mut c_void, $type>(found) }
@@ -147,73 +136,21 @@ functions! {
     strsm, strsm_: Trsm<f32>;
 }
 
+/// The value of `--blas` for the BLAS that is a part of this program.
+pub const BUILT_IN: &str = "built-in";
+
 /// A library, and where else its functions are looked up.
 pub(super) struct Library {
+    /// The value of `--blas` that names it, or the file that is preloaded.
+    pub(super) name: String,
     pub(super) functions: Functions,
     /// The handle of the library for `dlsym`; none if it is the built-in one, which has no others.
     pub(super) handle: Option<*mut c_void>,
 }
 
-// SAFETY: functions and handles of libraries are the same on all threads, and neither is written
-// to.
-unsafe impl Send for Library {}
-// SAFETY: as above.
-unsafe impl Sync for Library {}
-
 impl Library {
-    /// The linked library. Its other functions are looked up in all that is loaded at the start, as
-    /// it may consist of several files.
-    #[cfg(not(built_in_blas))]
-    fn preset() -> Self {
-        Self { functions: Functions::linked(), handle: Some(libc::RTLD_DEFAULT) }
-    }
-
-    /// The built-in library, as none is linked.
-    #[cfg(built_in_blas)]
-    fn preset() -> Self {
-        Self::built_in()
-    }
-
     pub(super) fn built_in() -> Self {
-        Self { functions: Functions::built_in(), handle: None }
+        let name = BUILT_IN.to_owned();
+        Self { name, functions: Functions::built_in(), handle: None }
     }
-}
-
-static PRESET: LazyLock<Library> = LazyLock::new(Library::preset);
-
-/// The library that this process calls, from its first call on.
-static CALLED: OnceLock<&'static Library> = OnceLock::new();
-
-#[cfg(test)]
-thread_local! {
-    /// Functions that a test calls in place of the library's, on its thread.
-    pub(super) static PLANTED: std::cell::Cell<Option<&'static Functions>> =
-        const { std::cell::Cell::new(None) };
-}
-
-/// The functions that a process calls unless it loads another library.
-#[cfg(test)]
-pub(super) fn preset() -> &'static Functions {
-    &PRESET.functions
-}
-
-/// The functions that this process calls.
-#[inline]
-pub(super) fn functions() -> &'static Functions {
-    #[cfg(test)]
-    if let Some(planted) = PLANTED.get() {
-        return planted;
-    }
-    &CALLED.get_or_init(|| &PRESET).functions
-}
-
-/// The library that this process calls, or will call unless it loads another one.
-pub(super) fn library() -> &'static Library {
-    CALLED.get().copied().unwrap_or(&PRESET)
-}
-
-/// Makes `library` the one that this process calls. Returns whether it is: a process that has
-/// called another one keeps that.
-pub(super) fn set_library(library: Library) -> bool {
-    CALLED.set(Box::leak(Box::new(library))).is_ok()
 }

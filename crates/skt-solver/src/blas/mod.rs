@@ -3,9 +3,9 @@
 //! The products are the library's. One triangular solve is our own (`solve_rows`), as the library's
 //! is much slower than its DGEMM.
 //!
-//! Any BLAS with the Fortran interface and 32-bit integers works; `build.rs` documents how to
-//! choose one. All calls go through one table of its functions (`ffi`). Each view knows its own
-//! layout, so that calls read like the mathematics they do.
+//! Any BLAS with the Fortran interface and 32-bit integers works: it is loaded ([`load`]), never
+//! linked. All calls go through one table of its functions (`ffi`). Each view knows its own layout,
+//! so that calls read like the mathematics they do.
 
 pub mod bf16;
 pub mod check;
@@ -14,6 +14,7 @@ mod ffi;
 pub(crate) mod kernels;
 pub mod library;
 pub mod load;
+mod loader;
 mod mixed;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -169,7 +170,7 @@ pub(crate) fn solve_triangle(triangle: Triangle, a: MatRef, x: &mut [f64]) {
     let trans = if a.is_col_major() { b'N' } else { b'T' };
     // SAFETY: as for gemm.
     unsafe {
-        (ffi::functions().dtrsv)(
+        (load::functions().dtrsv)(
             &uplo,
             &trans,
             &diag,
@@ -202,7 +203,7 @@ pub(crate) fn gemv(alpha: f64, a: MatRef, x: &[f64], beta: f64, y: &mut [f64]) {
     let (m, n) = if trans == b'N' { (a.rows(), a.cols()) } else { (a.cols(), a.rows()) };
     // SAFETY: as for gemm.
     unsafe {
-        (ffi::functions().dgemv)(
+        (load::functions().dgemv)(
             &trans,
             &int(m),
             &int(n),

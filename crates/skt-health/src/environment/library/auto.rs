@@ -5,18 +5,16 @@
 //! process may disturb each other. The processes wait while they are not asked: many networks
 //! forbid a fork once MPI has started. A restart asks none of them.
 
-use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use skt_solver::blas::{check, load};
+use skt_solver::blas::{check, library, load};
 
 use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
 use super::process::{STARTS, TrialProcess};
 use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
-use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, PRESET, Products, candidates, patience};
-use crate::environment::kernel::VARIABLE;
+use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, Products, candidates, patience};
 use crate::environment::selftest;
 
 /// The value of `--blas` by which the program chooses.
@@ -57,8 +55,6 @@ impl BlasChoice {
 pub struct KnownBlas {
     /// The libraries that it has tried.
     pub tried: Vec<TriedBlas>,
-    /// The file that is preloaded in place of all of them.
-    pub preloaded: Option<String>,
     /// The library that it calls already, and why.
     pub settled: Option<(LibraryId, BlasChoice)>,
 }
@@ -80,13 +76,24 @@ struct State {
 impl AutoTrials {
     /// Tries all libraries. Called before MPI and threads.
     pub(super) fn begin(products: &Products) -> Self {
+        Self::with(candidates::here(), products)
+    }
+
+    /// Tries these libraries.
+    fn with(names: Vec<String>, products: &Products) -> Self {
         let patience = rate_patience(products);
         let mut state = State { known: KnownBlas::default(), processes: Vec::new(), patience };
-        match load::preloaded() {
-            Some(file) => state.known.preloaded = Some(file.display().to_string()),
-            None => state.try_all(products),
-        }
+        state.try_all(names, products);
         Self(Mutex::new(state))
+    }
+
+    /// Tries none, as this file is preloaded, and called, in place of all.
+    pub(super) fn preloaded(file: String) -> Self {
+        let why = "it is preloaded in place of dgemm_".to_owned();
+        let choice = BlasChoice { library: file.clone(), why, tried: Vec::new() };
+        let id = LibraryId { name: file, ..LibraryId::default() };
+        let known = KnownBlas { settled: Some((id, choice)), ..KnownBlas::default() };
+        Self(Mutex::new(State { known, processes: Vec::new(), patience: Duration::ZERO }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,28 +134,40 @@ impl AutoTrials {
             return Ok(());
         }
         let mut processes = std::mem::take(&mut state.processes);
-        if !library.is_preset() {
-            if let Some(why) = flaw(library, &state.known.tried) {
-                return Err(why);
-            }
-            let (at, patience) = (state.position(library)?, state.patience);
-            let process = processes.get_mut(at).and_then(Option::as_mut);
-            let (name, process) = process.ok_or("its trial has ended")?;
-            process.end(patience)?;
-            let loaded = match name.as_str() {
-                BUILT_IN => load::use_built_in(),
-                name => load::load(OsStr::new(name)),
-            };
-            loaded.map_err(|why| why.to_string())?;
+        if let Some(why) = flaw(library, &state.known.tried) {
+            return Err(why);
+        }
+        let (at, patience) = (state.position(library)?, state.patience);
+        let process = processes.get_mut(at).and_then(Option::as_mut);
+        let (name, process) = process.ok_or("its trial has ended")?;
+        process.end(patience)?;
+        match name.as_str() {
+            BUILT_IN => load::use_built_in(),
+            name => load::load(name).map_err(|why| why.to_string())?,
         }
         state.known.settled = Some((library.clone(), choice.clone()));
         Ok(())
     }
 }
 
-/// The libraries of this process, with their rates on one core.
+/// The libraries of this host, with their rates on one core, the one that this process calls first.
+/// None if it is preloaded in place of all.
 pub(crate) fn rated_here(products: &Products) -> Vec<RatedBlas> {
-    let trials = AutoTrials::begin(products);
+    if load::preloaded().is_some() {
+        return Vec::new();
+    }
+    let mut names = candidates::here();
+    names.sort_by_key(|name| name != library::name());
+    rated(AutoTrials::with(names, products))
+}
+
+/// The rates of two libraries.
+pub(super) fn rates_of(names: [&str; 2], products: &Products) -> [Option<f64>; 2] {
+    let rated = rated(AutoTrials::with(names.map(str::to_owned).into(), products));
+    names.map(|name| rated.iter().find(|it| it.name == name)?.gflops_per_core)
+}
+
+fn rated(trials: AutoTrials) -> Vec<RatedBlas> {
     let libraries = trials.known().tried;
     let mut rated: Vec<RatedBlas> = libraries.iter().map(RatedBlas::unmeasured).collect();
     for _ in 0..ROUNDS {
@@ -174,10 +193,10 @@ impl State {
     }
 
     /// Tries one library after the other.
-    fn try_all(&mut self, products: &Products) {
+    fn try_all(&mut self, names: Vec<String>, products: &Products) {
         // The files that are tried already.
         let mut files: Vec<String> = Vec::new();
-        for name in candidates::here() {
+        for name in names {
             let (files_of, refused, process) = match try_one(&name, products, &files) {
                 Ok((answer, process)) => {
                     files.extend(answer.path);
@@ -200,16 +219,13 @@ fn try_one(
     known: &[String],
 ) -> Result<(Answer, TrialProcess), Refusal> {
     let refused = |why: String| Refusal { why, is_no_other: false };
-    let process = TrialProcess::start(name, products, known);
+    let process = TrialProcess::start(name, false, products, known);
     let mut process = process.map_err(|why| refused(format!("its trial cannot start: {why}")))?;
     match process.answer(patience(name, &products.depths), STARTS).map_err(refused)? {
-        Line::Passed(Answer { kernel_variable: Some(kernel), .. })
-            if std::env::var(VARIABLE).is_err() =>
-        {
-            // Setting it for this process is too late once MPI has started threads.
-            Err(refused(format!("it takes a kernel for old processors: set {VARIABLE}={kernel}")))
+        Line::Passed(answer) => {
+            answer.set_kernel();
+            Ok((answer, process))
         }
-        Line::Passed(answer) => Ok((answer, process)),
         Line::Refused(refusal) => Err(refusal),
         Line::Step(_) | Line::Rate(_) => Err(refused("its trial gives no result".to_owned())),
     }
@@ -222,17 +238,8 @@ fn rate_patience(Products { order, depths, .. }: &Products) -> Duration {
 }
 
 impl LibraryId {
-    /// The library that is called by default.
-    pub fn preset() -> Self {
-        Self { name: PRESET.to_owned(), ..Self::default() }
-    }
-
-    fn is_preset(&self) -> bool {
-        self.files.is_empty() && self.name == PRESET
-    }
-
-    /// Whether it is the same library, whatever its name and where it is. The linked and the
-    /// built-in one have no files.
+    /// Whether it is the same library, whatever its name and where it is. The built-in one has no
+    /// files.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files && (!self.files.is_empty() || self.name == other.name)
     }

@@ -4,21 +4,20 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{BUILT_IN, PRESET, names};
+use skt_solver::blas::load::{NAMES, file_names};
 
-/// Names of libraries with the Fortran interface and integers of 32 bits, as `--blas` takes them.
-const NAMES: [&str; 7] =
-    ["openblas", "blis-mt", "blis", "mkl_rt", "armpl_lp64", "nvpl_blas_lp64_seq", "flexiblas"];
+use super::BUILT_IN;
+
 /// Variables that name the folder where a vendor's libraries are installed.
 const ROOTS: [&str; 5] = ["MKLROOT", "AOCL_ROOT", "ARMPL_DIR", "NVPL_ROOT", "OPENBLAS_ROOT"];
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/intel64"];
 
-/// The values of `--blas` to try here, what is called by default first. The loader may not find all
-/// of those that are names, and several may be one library.
+/// The values of `--blas` to try here, in the order in which one is taken by default. The loader
+/// may not find all of those that are names, and several may be one library.
 pub(super) fn here() -> Vec<String> {
-    let own = [BUILT_IN].into_iter().filter(|name| *name != PRESET);
-    let by_name = [PRESET].into_iter().chain(own).chain(NAMES).map(str::to_owned);
-    by_name.chain(in_roots(|name| env::var_os(name), Path::exists)).collect()
+    let in_roots = in_roots(|name| env::var_os(name), Path::exists);
+    let names = NAMES.into_iter().chain([BUILT_IN]).map(str::to_owned);
+    names.chain(in_roots).collect()
 }
 
 /// The files in the folders that variables name.
@@ -30,7 +29,7 @@ fn in_roots(
     let folders = roots.flat_map(|root| FOLDERS.map(|folder| root.join(folder)));
     let exists = &exists;
     let first = |folder: &Path, name: &str| {
-        names(name).into_iter().map(|file| folder.join(file)).find(|file| exists(file))
+        file_names(name).map(|file| folder.join(file)).find(|file| exists(file))
     };
     let files = |folder: PathBuf| NAMES.into_iter().filter_map(move |name| first(&folder, name));
     // A path that is no text can be named with --blas.

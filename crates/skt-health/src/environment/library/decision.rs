@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{LibraryId, PRESET};
+use super::LibraryId;
 
-/// The gain in rate for which another library is taken than the linked one: less may be noise.
+/// The gain in rate for which another library is taken than the first: less may be noise.
 const MIN_GAIN: f64 = 0.02;
 
 /// Measurements of each library, in turn: the best counts, as other programs only ever slow one
@@ -78,35 +78,33 @@ pub(super) fn flaw(id: &LibraryId, tried: &[TriedBlas]) -> Option<String> {
     }
 }
 
-/// The index of the library to call, and why: the fastest, or the linked one if it is hardly
+/// The index of the library to call, and why: the fastest, or the first that serves if it is hardly
 /// slower.
 ///
 /// # Errors
 /// When no library serves: why.
 pub fn fastest(tried: &[RatedBlas]) -> Result<(usize, String), String> {
     let serves = |it: &&RatedBlas| it.refused.is_none();
-    let Some(linked) = tried.iter().find(|it| it.name == PRESET) else {
-        return Err(format!("the {PRESET} library was not tried"));
+    let Some(first) = tried.iter().find(serves) else {
+        let all: Vec<String> = tried.iter().map(RatedBlas::words).collect();
+        return Err(format!("no library serves; {}", all.join("; ")));
     };
-    if tried.iter().filter(serves).count() <= 1 && linked.refused.is_none() {
-        return Ok((index_of(tried, linked), "no other library was found that serves".to_owned()));
+    if tried.iter().filter(serves).count() == 1 {
+        return Ok((index_of(tried, first), "no other library was found that serves".to_owned()));
     }
     let rate = |it: &RatedBlas| it.gflops_per_core.unwrap_or(0.0);
     let best = tried.iter().filter(serves).max_by(|a, b| rate(a).total_cmp(&rate(b)));
-    let Some(best) = best else {
-        let why = linked.refused.as_deref().unwrap_or_default();
-        return Err(format!("no library serves; the {PRESET} one: {why}"));
-    };
-    if let Some(why) = &linked.refused {
-        return Ok((index_of(tried, best), format!("the {PRESET} library is refused: {why}")));
+    let gain = best.map_or(0.0, |best| rate(best) / rate(first) - 1.0);
+    match best.filter(|_| gain >= MIN_GAIN) {
+        Some(best) => {
+            let why = format!("{:.0} % faster than {}", 100.0 * gain, first.name);
+            Ok((index_of(tried, best), why))
+        }
+        None => {
+            let why = format!("no other library is {:.0} % faster", 100.0 * MIN_GAIN);
+            Ok((index_of(tried, first), why))
+        }
     }
-    let gain = rate(best) / rate(linked) - 1.0;
-    if gain >= MIN_GAIN {
-        let why = format!("{:.0} % faster than the {PRESET} library", 100.0 * gain);
-        return Ok((index_of(tried, best), why));
-    }
-    let least = 100.0 * MIN_GAIN;
-    Ok((index_of(tried, linked), format!("no other library is {least:.0} % faster")))
 }
 
 fn index_of(tried: &[RatedBlas], it: &RatedBlas) -> usize {
@@ -126,28 +124,21 @@ mod tests {
     }
 
     #[test]
-    fn the_linked_library_is_kept_unless_another_is_clearly_faster() {
+    fn the_first_library_is_kept_unless_another_is_clearly_faster() {
         let chosen = |others: &[RatedBlas]| {
-            let all = [&[rated(PRESET, 100.0)], others].concat();
+            let all = [&[refused("z", "it is wrong"), rated("first", 100.0)], others].concat();
             fastest(&all).map(|(index, why)| (all[index].name.clone(), why)).unwrap()
         };
         let of = |others: &[RatedBlas]| chosen(others).0;
-        assert_eq!(of(&[]), PRESET);
-        assert_eq!(of(&[rated("a", 101.9)]), PRESET);
+        assert_eq!(of(&[]), "first");
+        assert_eq!(of(&[rated("a", 101.9)]), "first");
         assert_eq!(of(&[rated("a", 60.0), rated("b", 102.1), rated("c", 102.0)]), "b");
-        assert_eq!(of(&[refused("a", "it crashes"), rated("b", 80.0)]), PRESET);
-        assert_eq!(chosen(&[rated("a", 150.0)]).1, "50 % faster than the linked library");
+        assert_eq!(of(&[refused("a", "it crashes"), rated("b", 80.0)]), "first");
+        assert_eq!(chosen(&[rated("a", 150.0)]).1, "50 % faster than first");
         let none = chosen(&[refused("a", "it crashes")]).1;
         assert_eq!(none, "no other library was found that serves");
-    }
-
-    #[test]
-    fn a_linked_library_that_fails_is_replaced() {
-        let all = [refused(PRESET, "it is wrong"), rated("a", 10.0), rated("b", 20.0)];
-        let (index, why) = fastest(&all).unwrap();
-        assert_eq!((index, &*why), (2, "the linked library is refused: it is wrong"));
-        let why = fastest(&all[..1]).unwrap_err();
-        assert_eq!(why, "no library serves; the linked one: it is wrong");
+        let why = fastest(&[refused("a", "it is wrong")]).unwrap_err();
+        assert_eq!(why, "no library serves; a is refused: it is wrong");
         assert!(fastest(&[]).is_err());
     }
 
@@ -160,7 +151,7 @@ mod tests {
     #[test]
     fn a_library_serves_if_all_ranks_have_the_same_and_accept_it() {
         let first = vec![
-            tried(PRESET, "", None),
+            tried("built-in", "", None),
             tried("same", "1", None),
             tried("moved", "2", None),
             tried("other", "3", None),
@@ -169,7 +160,7 @@ mod tests {
             tried("refused", "6", Some("no")),
         ];
         let second = vec![
-            tried(PRESET, "", None),
+            tried("built-in", "", None),
             tried("same", "1", None),
             tried("/opt/moved", "2", None),
             tried("other", "33", None),

@@ -11,7 +11,7 @@ use skt_store::codec::checksum;
 
 use super::{ChosenBlas, remembered};
 
-/// Checksums of the files of a library, by their names; none if it is a part of the program. Equal
+/// Checksums of the files of a library, by their names; none if it is the built-in one. Equal
 /// if the contents are, whatever the names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -67,7 +67,7 @@ pub struct CalledBlas {
     pub words: String,
     /// The kernel that it has chosen.
     pub kernel: Option<String>,
-    /// The files; none if the library is a part of the program, or may not be called.
+    /// The files; none if it is the built-in one, or may not be called.
     pub files: LibraryFiles,
     /// Whether it is the built-in one.
     pub is_built_in: bool,
@@ -90,8 +90,7 @@ impl CalledBlas {
         let blas = library::loaded();
         let mut files = chosen.files.clone();
         // The program changes with each build, and the library in it has a version.
-        let is_file = blas.path.as_ref().is_some_and(|path| !is_program(path));
-        if is_file && files.is_empty() {
+        if blas.path.is_some() && files.is_empty() {
             files = LibraryFiles::called_in(library::mapped_files()).unwrap_or_default();
         }
         let (words, is_built_in) = (blas.words(), library::is_built_in());
@@ -105,12 +104,8 @@ impl CalledBlas {
     }
 }
 
-fn is_program(file: &Path) -> bool {
-    std::env::current_exe().is_ok_and(|program| program == file)
-}
-
 /// The name of a file and the checksum of its contents, which is computed once for each host.
-fn contents(file: &Path) -> Result<(String, String), String> {
+pub(super) fn contents(file: &Path) -> Result<(String, String), String> {
     let failed = |why: std::io::Error| format!("reading {}: {why}", file.display());
     let state = fs::metadata(file).map_err(failed)?;
     let times = [state.mtime(), state.mtime_nsec(), state.ctime(), state.ctime_nsec()];

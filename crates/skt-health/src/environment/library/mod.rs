@@ -1,5 +1,5 @@
-//! The BLAS that a process calls: its check, and calling another one than the linked one
-//! (`--blas`).
+//! The BLAS that a process calls: the one that `--blas` names, or that the loader finds first, and
+//! its check.
 //!
 //! A library can crash, hang or compute wrong numbers on a processor that is newer than it is. So
 //! each process first tries it in a child process, before MPI starts, as many networks forbid a
@@ -16,18 +16,19 @@ mod remembered;
 pub mod trial;
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-pub use skt_solver::blas::library::LINKED;
-use skt_solver::blas::library::{BUILT_IN, PRESET};
+use skt_host::streams;
+use skt_solver::blas::library::BUILT_IN;
+use skt_solver::blas::load::file_names;
 use skt_solver::blas::{check, library, load};
 
-use super::kernel::VARIABLE;
+use super::kernel;
 pub(crate) use auto::rated_here;
 pub use auto::{AUTO, AutoTrials, BlasChoice, KnownBlas};
 pub use decision::{ROUNDS, RatedBlas, TriedBlas, fastest, on_all};
@@ -35,12 +36,15 @@ pub use files::{CalledBlas, LibraryFiles};
 use process::{STARTS, TrialProcess};
 use trial::{Answer, Line};
 
+/// The variable that names a library as `--blas` does.
+pub const VARIABLE: &str = "SKT_HPL_BLAS";
+
 /// A library of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LibraryId {
     /// The value of `--blas` that names it.
     pub name: String,
-    /// The files; none if it is the linked or the built-in one.
+    /// The files; none if it is the built-in one.
     pub files: LibraryFiles,
 }
 
@@ -84,7 +88,10 @@ impl Default for Products {
 pub struct ChosenBlas {
     /// The value of `--blas`, if there is one.
     pub named: Option<String>,
-    /// The library's files; none if it is the linked or the built-in one.
+    /// The library that is called if there is none, as `--blas` names it, or the preloaded file.
+    #[serde(default)]
+    pub default: Option<String>,
+    /// The library's files, if it is named; none if it is the built-in one.
     pub files: LibraryFiles,
     /// Why the process must not compute with it.
     pub failure: Option<String>,
@@ -102,12 +109,16 @@ impl ChosenBlas {
     pub fn named_as_settled(&self) -> Self {
         let settled = self.trials.as_ref().and_then(|trials| trials.known().settled);
         let Some((LibraryId { name, files }, choice)) = settled else { return self.clone() };
-        Self { named: Some(name), files, choice: Some(choice), ..Self::default() }
+        // What is preloaded needs no name.
+        let named = self.default.is_none().then_some(name);
+        let default = self.default.clone();
+        Self { named, default, files, choice: Some(choice), ..Self::default() }
     }
 
     /// The value of `--blas` that names the library which is called.
     pub fn library(&self) -> Option<&str> {
-        self.choice.as_ref().map(|choice| &*choice.library).or(self.named.as_deref())
+        let chosen = self.choice.as_ref().map(|choice| &choice.library);
+        chosen.or(self.named.as_ref()).or(self.default.as_ref()).map(String::as_str)
     }
 }
 
@@ -118,35 +129,78 @@ const MAX_TIMES_PLAIN: f64 = 10.0;
 const MAX_TIMES_READ: f64 = 100.0;
 
 /// Makes the library that `--blas` names the BLAS of this process, after a trial; with `auto`,
-/// tries all that there are. Called before MPI and threads.
+/// tries all that there are. Without a name, takes the default one. Called before MPI and threads.
 pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
-    let none = LibraryFiles::default;
-    let (mut trials, mut loaded) = (None, Ok(none()));
-    match named.as_deref() {
-        Some(AUTO) => {
-            let begun = AutoTrials::begin(products);
-            if begun.known().preloaded.is_some() {
-                loaded = check_called(PRESET, products).map(|()| none());
+    let mut chosen = ChosenBlas { named, ..ChosenBlas::default() };
+    let loaded = match chosen.named.as_deref() {
+        Some(AUTO) if load::preloaded().is_none() => {
+            chosen.trials = Some(Arc::new(AutoTrials::begin(products)));
+            Ok(LibraryFiles::default())
+        }
+        None | Some(AUTO) => {
+            take_default();
+            let name = library::name().to_owned();
+            if chosen.named.is_some() {
+                chosen.trials = Some(Arc::new(AutoTrials::preloaded(name.clone())));
             }
-            trials = Some(Arc::new(begun));
+            chosen.default = Some(name);
+            check_called(true, products).map(|()| LibraryFiles::default())
         }
-        Some(LINKED) if PRESET != LINKED => {
-            loaded = Err("this program was built without a linked one".to_owned());
-        }
-        None | Some(LINKED) => loaded = check_called(PRESET, products).map(|()| none()),
-        Some(BUILT_IN) => loaded = use_built_in(products).map(|()| none()),
-        Some(wanted) => loaded = load_after_trial(wanted, products),
+        Some(BUILT_IN) => use_built_in(products).map(|()| LibraryFiles::default()),
+        Some(wanted) => load_after_trial(wanted, products),
+    };
+    match loaded {
+        Ok(files) => chosen.files = files,
+        Err(why) => chosen.failure = Some(why),
     }
-    let failure = loaded.as_ref().err().cloned();
-    let files = loaded.unwrap_or_default();
-    ChosenBlas { named, files, failure, trials, ..ChosenBlas::default() }
+    chosen
 }
 
-/// Checks the library that this process calls already, by this name for a trial.
-fn check_called(name: &str, products: &Products) -> Result<(), String> {
-    let blas = library::loaded();
+/// Makes the library that is called by default the BLAS of this process, with a kernel that fits.
+/// Called before MPI, threads and files, as it may execute this program again.
+pub fn take_default() {
+    without_threads(|| load::use_default(is_as_fast_as_built_in));
+    kernel::take_one_that_fits(&streams::closed());
+}
+
+/// Loads a library while OpenBLAS is asked to start no threads, as it else starts one for each core
+/// that this process never uses. Called by a process that has one thread.
+fn without_threads<T>(load: impl FnOnce() -> T) -> T {
+    const NAME: &str = "OPENBLAS_NUM_THREADS";
+    let before = env::var_os(NAME);
+    // SAFETY: this process has one thread.
+    unsafe { env::set_var(NAME, "1") };
+    let loaded = load();
+    // SAFETY: as above, as OpenBLAS starts none.
+    match before {
+        Some(before) => unsafe { env::set_var(NAME, before) },
+        None => unsafe { env::remove_var(NAME) },
+    }
+    loaded
+}
+
+/// Whether a library multiplies at least as fast as the built-in one, which one process of a host
+/// finds out for its contents.
+fn is_as_fast_as_built_in(file: &Path) -> bool {
+    let Some(name) = file.to_str() else { return false };
+    let products = Products::in_run(1000, 1, Vec::new(), false);
+    let measure = || {
+        let [its, built_in] = auto::rates_of([name, BUILT_IN], &products);
+        let is_fast = its.is_some() && its >= built_in;
+        Ok::<_, String>(if is_fast { "fast" } else { "slow" }.to_owned())
+    };
+    let found = files::contents(file).and_then(|(_, sum)| {
+        let key = format!("rate of the BLAS {sum}, processor {}", passed::processor());
+        remembered::once(&key, || patience(name, &[]), measure)
+    });
+    found.is_ok_and(|rate| rate == "fast")
+}
+
+/// Checks the library that this process calls already, by default or as the built-in one.
+fn check_called(by_default: bool, products: &Products) -> Result<(), String> {
+    let (blas, name) = (library::loaded(), library::name());
     let at = blas.path.as_ref().map_or(blas.library.clone(), |path| path.display().to_string());
-    let tried = || try_in_child(name, products).map(|_| ());
+    let tried = || try_in_child(name, by_default, products).map(|_| ());
     let checked = match LibraryFiles::called_in(library::mapped_files()) {
         Ok(files) => {
             let patience = || patience(name, &products.depths);
@@ -157,7 +211,7 @@ fn check_called(name: &str, products: &Products) -> Result<(), String> {
     };
     checked.map_err(|why| {
         // Nothing may call it until the job is refused.
-        let _ = load::use_built_in();
+        load::use_built_in();
         format!("{at}: {why}")
     })
 }
@@ -176,26 +230,23 @@ fn refuse_preloaded() -> Result<(), String> {
 /// Takes the built-in BLAS, once its results are right.
 fn use_built_in(products: &Products) -> Result<(), String> {
     refuse_preloaded()?;
-    load::use_built_in().map_err(|why| why.to_string())?;
-    check_called(BUILT_IN, products)
+    load::use_built_in();
+    check_called(false, products)
 }
 
 /// Loads the library `wanted`, and returns its files.
 fn load_after_trial(wanted: &str, products: &Products) -> Result<LibraryFiles, String> {
     refuse_preloaded()?;
-    let Answer { name, files, kernel_variable, .. } = try_in_child(wanted, products)?;
-    if let Some(kernel) = kernel_variable {
-        // SAFETY: this process has one thread.
-        unsafe { env::set_var(VARIABLE, kernel) };
-    }
-    load::load(OsStr::new(&name)).map_err(|why| why.to_string())?;
-    Ok(files)
+    let answer = try_in_child(wanted, false, products)?;
+    answer.set_kernel();
+    without_threads(|| load::load(&answer.name)).map_err(|why| why.to_string())?;
+    Ok(answer.files)
 }
 
 /// Runs the trial of a library.
-fn try_in_child(wanted: &str, products: &Products) -> Result<Answer, String> {
+fn try_in_child(wanted: &str, by_default: bool, products: &Products) -> Result<Answer, String> {
     let patience = patience(wanted, &products.depths);
-    let process = TrialProcess::start(wanted, products, &[]);
+    let process = TrialProcess::start(wanted, by_default, products, &[]);
     let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
     match process.answer(patience, STARTS)? {
         Line::Passed(answer) => process.end(patience).map(|()| answer),
@@ -221,18 +272,8 @@ fn found(wanted: &str) -> Option<OsString> {
     }
     let folders = env::var_os("LD_LIBRARY_PATH")?;
     let files = env::split_paths(&folders)
-        .flat_map(|folder| names(wanted).into_iter().map(move |name| folder.join(name)));
+        .flat_map(|folder| file_names(wanted).map(move |name| folder.join(name)));
     files.into_iter().find(|file| Path::new(file).exists()).map(Into::into)
-}
-
-/// The names under which the loader may have a library: its file, or `NAME` as `libNAME.so`, with a
-/// version after it.
-fn names(wanted: &str) -> Vec<String> {
-    if wanted.contains('/') || wanted.contains(".so") {
-        return vec![wanted.to_owned()];
-    }
-    let versions = (0..10).rev().map(|version| format!("lib{wanted}.so.{version}"));
-    [format!("lib{wanted}.so")].into_iter().chain(versions).collect()
 }
 
 #[cfg(test)]
@@ -244,14 +285,5 @@ mod tests {
         let order = |n, ranks| Products::in_run(n, ranks, vec![8], false).order;
         assert_eq!([order(1000, 1), order(1000, 4), order(2000, 4)], [750, 375, 750]);
         assert_eq!([order(0, 1), order(10, 0), order(1_000_000, 4)], [96, 96, 1700]);
-    }
-
-    #[test]
-    fn a_name_is_looked_up_with_and_without_version() {
-        assert_eq!(names("/opt/libx.so.3"), ["/opt/libx.so.3"]);
-        assert_eq!(names("libx.so.3"), ["libx.so.3"]);
-        let names = names("mkl_rt");
-        assert_eq!((&*names[0], names.len()), ("libmkl_rt.so", 11));
-        assert!(names.contains(&"libmkl_rt.so.2".to_owned()));
     }
 }

@@ -40,22 +40,23 @@ pub(super) fn name(files: &LibraryFiles, depths: &[usize]) -> String {
         env::vars_os().filter(|(name, _)| name.to_str().is_some_and(is_named)).collect();
     variables.sort();
     format!(
-        "check {} of a BLAS: files {:?}, kernel {:?}, processor {:016x}, depths {depths:?}, \
+        "check {} of a BLAS: files {:?}, kernel {:?}, processor {}, depths {depths:?}, \
          variables {variables:?}",
         check::VERSION,
         files.sums(),
         library::loaded().kernel,
-        checksum(processor().as_bytes()),
+        processor(),
     )
 }
 
-fn processor() -> String {
+/// A checksum of what libraries choose their kernel by.
+pub(super) fn processor() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let is_of_it = |line: &&str| {
         line.split_once(':').is_some_and(|(name, _)| OF_PROCESSOR.contains(&name.trim()))
     };
     let lines: BTreeSet<&str> = text.lines().filter(is_of_it).collect();
-    lines.into_iter().collect::<Vec<_>>().join("\n")
+    format!("{:016x}", checksum(lines.into_iter().collect::<Vec<_>>().join("\n").as_bytes()))
 }
 
 /// Whether the library has passed this check.

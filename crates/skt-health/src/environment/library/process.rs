@@ -34,8 +34,14 @@ pub(super) struct TrialProcess {
 }
 
 impl TrialProcess {
-    /// Starts the trial of the library `wanted`. One of the files `known` is refused as known.
-    pub(super) fn start(wanted: &str, products: &Products, known: &[String]) -> io::Result<Self> {
+    /// Starts the trial of the library `wanted`, or of what is preloaded if that is called
+    /// `by_default`. One of the files `known` is refused as known.
+    pub(super) fn start(
+        wanted: &str,
+        by_default: bool,
+        products: &Products,
+        known: &[String],
+    ) -> io::Result<Self> {
         let Products { order, depths, is_single } = products;
         let mut command = Command::new(env::current_exe()?);
         // A copy that is named xhpl has no subcommands.
@@ -43,6 +49,7 @@ impl TrialProcess {
         command.args(["blas-trial", "--order", &order.to_string()]);
         depths.iter().for_each(|depth| _ = command.args(["--depths", &depth.to_string()]));
         command.args(is_single.then_some("--single"));
+        command.args(by_default.then_some("--by-default"));
         known.iter().for_each(|file| _ = command.args(["--known", file]));
         command.arg("--").arg(wanted);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::ffi::OsStr;
 use std::fmt;
 use std::io::Write as _;
 use std::os::fd::RawFd;
@@ -12,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use skt_host::thread_clock::thread_cpu_seconds;
 use skt_solver::blas::check;
 use skt_solver::blas::library::{self, check_work_space};
-use skt_solver::blas::load::{self, LoadError};
+use skt_solver::blas::load::{self, LoadError, file_names};
 use skt_solver::team::Team;
 
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
 use super::files::LibraryFiles;
-use super::{BUILT_IN, PRESET, Products, names, passed};
+use super::{BUILT_IN, Products, passed};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,12 +26,22 @@ pub(super) struct Answer {
     pub name: String,
     /// The file that has its DGEMM.
     pub path: Option<String>,
-    /// The files; none if it is the linked or the built-in one.
+    /// The files; none if it is called by default or the built-in one.
     pub files: LibraryFiles,
     /// The check that it has passed ([`passed::name`]); none if a file cannot be read.
     pub check: Option<String>,
     /// The kernel that OpenBLAS has to be given by its variable.
     pub kernel_variable: Option<String>,
+}
+
+impl Answer {
+    /// Names the kernel for when this process, which has one thread, loads the library.
+    pub(super) fn set_kernel(&self) {
+        if let Some(kernel) = &self.kernel_variable {
+            // SAFETY: this process has one thread.
+            unsafe { env::set_var(VARIABLE, kernel) };
+        }
+    }
 }
 
 /// Why a library is refused.
@@ -107,10 +116,17 @@ const MAX_TIMES_OWN: f64 = 4.0 / 3.0;
 /// How long the rate of a library is measured.
 pub(super) const RATE_SECONDS: f64 = 0.04;
 
-/// Tries the library `wanted` in this process, and prints how it goes; one of the files `known` is
-/// refused. Returns whether it passed, after all measurements.
-pub fn run(wanted: &str, products: &Products, known: &[String], closed: &[RawFd]) -> bool {
-    let line = match try_here(wanted, &products.depths, known, closed) {
+/// Tries the library `wanted` in this process, or what is preloaded if that is called `by_default`,
+/// and prints how it goes; one of the files `known` is refused. Returns whether it passed, after
+/// all measurements.
+pub fn run(
+    wanted: &str,
+    by_default: bool,
+    products: &Products,
+    known: &[String],
+    closed: &[RawFd],
+) -> bool {
+    let line = match try_here(wanted, by_default, &products.depths, known, closed) {
         Ok(answer) => Line::Passed(answer),
         Err(refusal) => Line::Refused(refusal),
     };
@@ -137,6 +153,7 @@ fn measure_when_asked(Products { order, depths, is_single }: &Products) {
 
 fn try_here(
     wanted: &str,
+    by_default: bool,
     depths: &[usize],
     known: &[String],
     closed: &[RawFd],
@@ -144,11 +161,15 @@ fn try_here(
     let refused = |why: String| Refusal { why, is_no_other: false };
     let before = library::mapped_files();
     print(&Line::Step("it is loaded".to_owned()));
-    let is_own = [PRESET, BUILT_IN].contains(&wanted);
+    let is_own = by_default || wanted == BUILT_IN;
+    let mut name = wanted.to_owned();
     if wanted == BUILT_IN {
-        load::use_built_in().map_err(|why| refused(why.to_string()))?;
+        load::use_built_in();
+    } else if by_default && load::is_any_preloaded() {
+        load::use_default(|_| true);
+    } else {
+        name = load_one_of(wanted)?;
     }
-    let name = if is_own { wanted.to_owned() } else { load_one_of(names(wanted))? };
     let path = library::loaded().path.map(|path| path.display().to_string());
     if let Some(path) = path.as_ref().filter(|path| known.contains(path)) {
         let why = format!("{path} is known by another name");
@@ -162,7 +183,7 @@ fn try_here(
             check_work_space(1).map_err(|why| why.to_string())?;
             library::load_parts();
             let mapped = library::mapped_files();
-            // What the linked library maps later is part of it.
+            // What a preloaded library maps later is part of it.
             let before = if is_own { BTreeSet::new() } else { before };
             let files = LibraryFiles::called_in(mapped.difference(&before).cloned());
             let name = files.as_ref().ok().map(|files| passed::name(files, depths));
@@ -184,11 +205,11 @@ fn try_here(
     Ok(Answer { name, path, files, check, kernel_variable })
 }
 
-/// Loads the first of these names that the loader finds.
-fn load_one_of(names: Vec<String>) -> Result<String, Refusal> {
+/// Loads the first file of the library `wanted` that the loader finds, and returns its name.
+fn load_one_of(wanted: &str) -> Result<String, Refusal> {
     let mut first: Option<Refusal> = None;
-    for name in names {
-        match load::load(OsStr::new(&name)) {
+    for name in file_names(wanted) {
+        match load::load(&name) {
             Ok(()) => return Ok(name),
             Err(why @ LoadError::Loader(_)) => {
                 // Other messages are about what it needs, or about its contents.

@@ -9,7 +9,8 @@ use std::ptr;
 use std::sync::OnceLock;
 
 use super::super::ffi::int;
-use super::super::library::{file_of, symbol};
+use super::super::library::symbol;
+use super::super::loader::file_of;
 use super::super::{MatMut, MatRef};
 use super::Bf16;
 

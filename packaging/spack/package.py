@@ -23,7 +23,7 @@ class SktHpl(CargoPackage):
     depends_on("rust@1.89:", type="build")
     depends_on("llvm+clang", type="build")  # libclang reads MPI's header
     depends_on("mpi@3:")
-    depends_on("blas")
+    depends_on("blas", type="run")
 
     # Linux, by its shared memory and its /proc.
     conflicts("platform=darwin")
@@ -35,14 +35,14 @@ class SktHpl(CargoPackage):
     build_args = ["--locked", "--bin", "skt-hpl"]
 
     def setup_build_environment(self, env):
-        blas = self.spec["blas"].libs
         env.set("MPICC", self.spec["mpi"].mpicc)
         env.set("LIBCLANG_PATH", self.spec["llvm"].prefix.lib)
-        env.set("SKT_HPL_BLAS", ",".join(blas.names))
-        env.set("SKT_HPL_BLAS_DIR", blas.directories[0])
         # cargo does not know Spack's folders at run time.
-        folders = blas.directories + self.spec["mpi"].libs.directories
+        folders = self.spec["mpi"].libs.directories
         env.set("RUSTFLAGS", " ".join(f"-C link-arg=-Wl,-rpath,{folder}" for folder in folders))
+
+    def setup_run_environment(self, env):
+        env.set("SKT_HPL_BLAS", self.spec["blas"].libs[0])
 
     def check(self):
         """The tests need MPI's launcher and a checkout: scripts/test."""

@@ -53,7 +53,6 @@ def notices(inputs):
             add(open(os.path.join(folder, file), errors="replace").read(), what)
         if not files:
             add("Its texts are among those above and below.", what)
-    add(open(f"{inputs}/trixie/usr/share/doc/libopenblas-pthread-dev/copyright").read(), "OpenBLAS")
     [file] = glob.glob(f"{inputs}/python/lib/*/site-packages/ziglang-*/licenses/ziglang/lib/libc/glibc/LICENSES")
     add(open(file).read(), "start-up code of glibc")
     print("The programs of this package are linked from skt-hpl, from Rust's standard library (MIT OR\n"

@@ -36,7 +36,8 @@ fn help_of_each_script_is_all_that_it_does() {
 #[test]
 fn nothing_is_installed_unless_that_is_asked_for() {
     let machine = StandIns::new()
-        .with("pkg-config", "echo -lno-such-openblas")
+        .with("mpicc", "exit 1")
+        .with("mpirun", "echo Open MPI")
         .with("apt-get", "echo apt-get $* >>\"$HERE/log\"")
         .with("sudo", "exec \"$@\"")
         .with("cargo", "[ $1 = build ] || echo cargo 1.95.0");
@@ -47,16 +48,16 @@ fn nothing_is_installed_unless_that_is_asked_for() {
         ("export SKT_HPL_INSTALL=yes", ". scripts/needs.sh; needs build", true),
         ("unset SKT_HPL_INSTALL", "scripts/quickstart", true),
     ] {
-        let ended = machine.sh(&format!("unset SKT_HPL_BLAS; {install}; {command}"));
+        let ended = machine.sh(&format!("unset MPICC; {install}; {command}"));
         assert!(!ended.status.success(), "{ended:?}");
         let log = fs::read_to_string(machine.at("log")).unwrap_or_default();
         if is_asked_for {
-            let installs = "install -q -y --no-install-recommends libopenblas-dev";
+            let installs = "install -q -y --no-install-recommends libopenmpi-dev";
             assert!(log.contains(installs), "{install}; {command}: {log}");
             fs::remove_file(machine.at("log")).unwrap();
         } else {
             let text = printed(&ended);
-            assert!(text.contains("missing: libopenblas-dev; SKT_HPL_INSTALL=yes"), "{text}");
+            assert!(text.contains("missing: libopenmpi-dev; SKT_HPL_INSTALL=yes"), "{text}");
             assert_eq!(log, "", "{install}; {command}");
         }
     }

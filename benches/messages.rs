@@ -1,7 +1,7 @@
 //! Messages, bytes and partners of ranks in the parts of a job, over the number of ranks.
 //! `cargo bench --bench messages -- --help`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::ops::Range;
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ const NB: usize = 8;
 
 /// Runs small jobs, each rank on a thread, and counts what ranks receive: an unprotected one, and a
 /// protected one that fails after its first checkpoint and is restarted. Prints tables over the
-/// number of ranks, with the power of P and of log2 P by which each number grows at the end.
+/// number of ranks, and by which of log2 P, P and P^2 each number grows at the end.
 #[derive(Parser)]
 struct Args {
     /// Numbers of ranks, powers of two
@@ -43,6 +43,8 @@ struct Args {
 #[derive(Clone, Default)]
 struct Counts {
     messages: usize,
+    /// Barriers and splits, which the MPI library does in its own way.
+    collectives: usize,
     /// Bytes from ranks of other hosts.
     remote_bytes: usize,
     partners: BTreeSet<usize>,
@@ -129,13 +131,14 @@ impl Counting {
         }
     }
 
-    /// Counts a collective of the transport's own: the partners of a dissemination.
-    fn count_collective(&self, bytes_of_rank: usize) {
+    /// Counts a collective of the transport, with the partners of a dissemination.
+    fn count_collective(&self) {
         let (rank, size) = (self.rank(), self.size());
         for step in (0..usize::BITS).map(|bit| 1 << bit).take_while(|step| *step < size) {
             self.count((rank + step) % size, None);
-            self.count((rank + size - step) % size, Some(bytes_of_rank * step.min(size - step)));
+            self.count((rank + size - step) % size, None);
         }
+        self.job.counts[self.me()].lock().expect("counts").collectives += 1;
     }
 }
 
@@ -165,7 +168,7 @@ impl Comm for Counting {
     }
 
     fn split(&self, color: Option<u32>, key: u32) -> skt_comm::Result<Option<Self>> {
-        self.count_collective(size_of::<[u32; 2]>());
+        self.count_collective();
         let Some(plain) = self.call(|plain| plain.split(color, key))? else { return Ok(None) };
         let members = PERMITS.without(|| collect::all_gather(&plain, &(self.me() as u64)));
         let members: Vec<usize> = members?.into_iter().map(|rank| rank as usize).collect();
@@ -217,7 +220,7 @@ impl Comm for Counting {
     }
 
     fn barrier(&self) -> skt_comm::Result<()> {
-        self.count_collective(0);
+        self.count_collective();
         self.call(ThreadComm::barrier)
     }
 
@@ -240,8 +243,8 @@ struct Recorder {
 
 impl Recorder {
     fn note(&mut self, part: &'static str) {
-        let middle = self.job.counts.len() / 2 + 1;
-        self.noted.push((part, [0, middle].map(|rank| self.job.counts(rank))));
+        let ranks = [0, middle(self.job.counts.len())];
+        self.noted.push((part, ranks.map(|rank| self.job.counts(rank))));
     }
 }
 
@@ -306,19 +309,42 @@ fn run(args: &Args, ranks: usize, toml: &str, fails: bool) -> Result<Recorder, S
     first.map_err(|why| failed(&why))
 }
 
-/// A row of the table: the numbers of a part, and what they are beyond row, column and group.
-fn row(ranks: usize, what: &str, rank: usize, before: &Counts, after: &Counts, q: usize) -> String {
+/// The numbers of a row: messages and collectives, bytes, new partners, and those of them beyond
+/// row, column and group.
+fn numbers(rank: usize, before: &Counts, after: &Counts, q: usize) -> [usize; 5] {
     let partners: BTreeSet<usize> = after.partners.difference(&before.partners).copied().collect();
     let is_near = |other: &usize| {
         other / q == rank / q || other % q == rank % q || after.group.contains(other)
     };
-    let beyond = partners.iter().filter(|other| !is_near(other)).count();
-    format!(
-        "| {what} | {ranks} | {rank} | {} | {} | {} | {beyond} |",
+    [
         after.messages - before.messages,
+        after.collectives - before.collectives,
         after.remote_bytes - before.remote_bytes,
         partners.len(),
-    )
+        partners.iter().filter(|other| !is_near(other)).count(),
+    ]
+}
+
+/// How a number may grow with the number of ranks.
+type Law = fn(f64) -> f64;
+
+/// The numbers of a part, each with its number of ranks.
+type Values = Vec<(usize, [usize; 5])>;
+
+/// How a number grows: the name of the closest of log2 P, P and P^2, by the last two numbers of
+/// ranks, with the factor at the last one.
+fn fit(ranks: [usize; 2], values: [usize; 2]) -> String {
+    let [few, many] = ranks.map(|ranks| ranks as f64);
+    let [first, last] = values.map(|value| value as f64);
+    if first == last {
+        return last.to_string();
+    }
+    let laws: [(&str, Law); 4] =
+        [("", |_| 1.0), (" log2 P", f64::log2), (" P", |p| p), (" P^2", |p| p * p)];
+    let error = |law: Law| ((last.max(1.0) / first.max(1.0)) / (law(many) / law(few))).ln();
+    let closest = laws.iter().min_by(|a, b| error(a.1).abs().total_cmp(&error(b.1).abs()));
+    let (name, law) = closest.expect("four laws");
+    format!("{:.2}{name}", last / law(many))
 }
 
 /// The grid of `ranks`, which is a power of two.
@@ -328,8 +354,9 @@ fn grid(ranks: usize) -> (usize, usize) {
 }
 
 fn tables(args: &Args) -> Result<(), String> {
-    println!("| part | P | rank | messages | bytes of other hosts | new partners | far ones |");
-    println!("|---|---|---|---|---|---|---|");
+    println!("| part | rank | P | messages | MPI's | bytes of other hosts | new partners | far |");
+    println!("|---|---|---|---|---|---|---|---|");
+    let mut rows: BTreeMap<(&str, &str, usize), Values> = BTreeMap::new();
     for &ranks in &args.ranks {
         let (p, q) = grid(ranks);
         let folder = tempfile::tempdir().map_err(|why| why.to_string())?;
@@ -343,19 +370,37 @@ fn tables(args: &Args) -> Result<(), String> {
             )
         };
         let jobs = [("none", "none", false), ("self", "self", true), ("restart", "self", false)];
-        for (name, method, fails) in jobs {
+        for (job, method, fails) in jobs {
             let recorder = run(args, ranks, &toml(method), fails)?;
             let mut before: [Counts; 2] = Default::default();
             for (part, after) in &recorder.noted {
-                for (index, rank) in [0, ranks / 2 + 1].into_iter().enumerate() {
-                    let what = format!("{name}: {part}");
-                    println!("{}", row(ranks, &what, rank, &before[index], &after[index], q));
+                for (index, rank) in [0, middle(ranks)].into_iter().enumerate() {
+                    let numbers = numbers(rank, &before[index], &after[index], q);
+                    let [messages, collectives, bytes, partners, far] = numbers;
+                    println!(
+                        "| {job}: {part} | {rank} | {ranks} | {messages} | {collectives} | {bytes} | \
+                         {partners} | {far} |"
+                    );
+                    rows.entry((job, part, index)).or_default().push((ranks, numbers));
                 }
                 before.clone_from(after);
             }
         }
     }
+    for ((job, part, index), values) in rows {
+        if let [.., (few, first), (many, last)] = values[..] {
+            let fits: [String; 5] =
+                std::array::from_fn(|at| fit([few, many], [first[at], last[at]]));
+            let rank = ["0", "middle"][index];
+            println!("| {job}: {part} | {rank} | P | {} |", fits.join(" | "));
+        }
+    }
     Ok(())
+}
+
+/// A rank that is neither the first of a row or host nor a power of two.
+fn middle(ranks: usize) -> usize {
+    ranks / 2 + 1
 }
 
 fn main() -> ExitCode {

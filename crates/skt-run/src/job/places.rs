@@ -165,7 +165,7 @@ impl Places {
         let mut first = own.clone().into_bytes();
         comms.broadcast(&mut first)?;
         let differing = if own.as_bytes() == first { "" } else { &own };
-        let mine = (world.rank() as u32, sums, bytes, format!("{host}\n{differing}"));
+        let mine = (world.rank() as u32, (sums, bytes, format!("{host}\n{differing}")));
         let here = collect::gather_json(&comms.here, &mine, 0)?;
         let mut table = here.map_or_else(Vec::new, encode);
         if let Some(firsts) = &comms.firsts {
@@ -198,9 +198,10 @@ impl Places {
                 kernel,
                 available_bytes: Some(available).filter(|bytes| *bytes < u64::MAX),
                 limit_bytes: Some(limit).filter(|bytes| *bytes < u64::MAX),
-                software: match is_like_first {
-                    true => Arc::clone(&first),
-                    false => software(differing.as_bytes()),
+                software: if is_like_first {
+                    Arc::clone(&first)
+                } else {
+                    software(differing.as_bytes())
                 },
             });
             table = rest;
@@ -247,17 +248,20 @@ impl Places {
 /// Bytes of numbers before the words and the ranks of a row of the table.
 const HEAD_BYTES: usize = size_of::<[u64; 6]>();
 
-/// The rows of a host, from its ranks, each with the sums and bytes of its place and with words:
-/// ranks that differ only in bytes share a row with those of the first.
-fn encode(ranks: Vec<(u32, [u64; 3], [u64; 2], String)>) -> Vec<u8> {
-    let mut rows: Vec<([u64; 3], [u64; 2], String, Vec<u32>)> = Vec::new();
-    for (rank, sums, bytes, words) in ranks {
-        match rows.iter_mut().find(|row| (row.0, &row.2) == (sums, &words)) {
-            Some(row) => row.3.push(rank),
-            None => rows.push((sums, bytes, words, vec![rank])),
+/// The sums and the bytes of a rank's place, and words about it.
+type Described = ([u64; 3], [u64; 2], String);
+
+/// The rows of a host, from its ranks: those that differ only in bytes share a row with those of
+/// the first.
+fn encode(ranks: Vec<(u32, Described)>) -> Vec<u8> {
+    let mut rows: Vec<(Described, Vec<u32>)> = Vec::new();
+    for (rank, place) in ranks {
+        match rows.iter_mut().find(|((sums, _, words), _)| (sums, words) == (&place.0, &place.2)) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => rows.push((place, vec![rank])),
         }
     }
-    let row = |(sums, bytes, words, ranks): ([u64; 3], [u64; 2], String, Vec<u32>)| {
+    let row = |((sums, bytes, words), ranks): (Described, Vec<u32>)| {
         let ranks: &[u8] = bytemuck::cast_slice(&ranks);
         let lengths = (words.len() as u64) << 32 | ranks.len() as u64;
         let numbers = [&sums[..], &bytes, &[lengths]].concat();
@@ -502,7 +506,7 @@ mod tests {
         let first = serde_json::to_string(&Software::default()).unwrap();
         let other = Software { thread_variables: Some("x=1".into()), ..Software::default() };
         let other = serde_json::to_string(&other).unwrap();
-        let rank = |rank, memory, bytes, words| (rank, [7, memory, 9], [bytes, u64::MAX], words);
+        let rank = |rank, memory, bytes, words| (rank, ([7, memory, 9], [bytes, u64::MAX], words));
         let a = |number, bytes| rank(number, 1, bytes, "a\n".to_owned());
         let b = |number, memory| rank(number, memory, 50, format!("b\n{other}"));
         let table = [encode(vec![a(0, 60), a(2, 61)]), encode(vec![b(1, 2), b(3, 3)])];

@@ -354,8 +354,8 @@ impl<'a> Setup<'a> {
             findings: of_machine.unwrap_or_default(),
             refusal: pinning.refusal().unwrap_or_default().to_owned(),
         };
-        let (lack, found, no_cores) = report.join(world)?;
-        explain(&mut self_test.warnings, lack, &found);
+        let RankReport { lack, findings, refusal: no_cores } = report.join(world)?;
+        explain(&mut self_test.warnings, Some(lack).filter(|it| !it.is_empty()), &findings);
         self_test.warnings.extend(places::other_thread_variables(&places, threads));
         self_test.warnings.extend(places::other_blas(&places));
         watch.end_part("DGEMM self-test");
@@ -380,7 +380,8 @@ impl<'a> Setup<'a> {
         }
         let lack_of_bf16 = selected.as_ref().err().cloned();
         environment.bf16 = selected.ok().flatten();
-        let refused = no_cores
+        let refused = Some(no_cores)
+            .filter(|why| !why.is_empty())
             .map(Refused::for_good)
             .or_else(|| places::refused_blas(&places, spec.blas.as_deref(), kept_blas))
             .or(lack_of_bf16.map(Refused::for_good))
@@ -533,21 +534,17 @@ struct RankReport {
 impl RankReport {
     /// The first lack, the findings of all ranks, each once, and the first refusal. That ranks
     /// share cores is no finding where a lack reports it already. Collective.
-    fn join<C: Comm>(
-        self,
-        world: &C,
-    ) -> Result<(Option<String>, Vec<Finding>, Option<String>), CommError> {
+    fn join<C: Comm>(self, world: &C) -> Result<Self, CommError> {
         let is_empty = self.lack.is_empty() && self.findings.is_empty() && self.refusal.is_empty();
         let all = collect::all_gather_some_json(world, (!is_empty).then_some(&self))?;
         let first = |text: fn(&Self) -> &String| {
             let mut texts = all.iter().map(|(_, report)| text(report));
-            texts.find(|text| !text.is_empty()).cloned()
+            texts.find(|text| !text.is_empty()).cloned().unwrap_or_default()
         };
         let (lack, refusal) = (first(|report| &report.lack), first(|report| &report.refusal));
-        let is_news =
-            |finding: &Finding| lack.is_none() || finding.kind != FindingKind::SmtSiblings;
-        let findings = all.into_iter().flat_map(|(_, report)| report.findings);
-        Ok((lack.clone(), doctor::joined(findings.filter(is_news)), refusal))
+        let mut findings = doctor::joined(all.into_iter().flat_map(|(_, it)| it.findings));
+        findings.retain(|it| lack.is_empty() || it.kind != FindingKind::SmtSiblings);
+        Ok(Self { lack, findings, refusal })
     }
 }
 

@@ -39,7 +39,7 @@ struct Args {
     bench: bool,
 }
 
-/// What a rank has received and with whom it has exchanged messages.
+/// What a rank has received, and its partners.
 #[derive(Clone, Default)]
 struct Counts {
     messages: usize,

@@ -216,6 +216,10 @@ fn read_file(path: &Path, lenient: bool) -> Result<ConfigSource, ConfigError> {
     Ok(ConfigSource { text: Some(ConfigText { file, format, text }), draft, warnings })
 }
 
+/// How long a rank waits before it reports what rank 0 may report as well: a launcher takes 2 s to
+/// end the other ranks.
+const REPORT_PAUSE: Duration = Duration::from_secs(4);
+
 /// Starts MPI, and checks that it connects all the processes that were started.
 pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
     let world = MpiWorld::init()?;
@@ -226,9 +230,8 @@ pub(super) fn start_mpi() -> Result<MpiWorld, JobError> {
         .inspect_err(|_| heartbeat::done(Exit::BadInput))?;
     if let Some(why) = descriptors::lack(comm.size()) {
         heartbeat::done(Exit::BadInput);
-        // If rank 0 lacks them, too, its report is enough: the launcher takes 2 s to end the others.
         if !launcher_rank::is_first() {
-            std::thread::sleep(Duration::from_secs(4));
+            std::thread::sleep(REPORT_PAUSE);
         }
         messages::print(format_args!("error: rank {} ({}): {why}", comm.rank(), comm.host()));
         return Err(comm.abort(&why, Exit::BadInput.code().into()).into());

@@ -64,6 +64,7 @@ const END_NOTHING: &[(&str, &str)] = &[
     ("limit.rs", "COUNTED"),
     ("limit.rs", "LONGEST_SECONDS"),
     ("limit.rs", "TICK"),
+    ("cli/run.rs", "REPORT_PAUSE"),
     ("node.rs", "DGEMM_SECONDS"),
     ("probe.rs", "LINK_SECONDS"),
     ("probe.rs", "MEMORY_SECONDS"),

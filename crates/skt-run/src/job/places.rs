@@ -37,8 +37,8 @@ impl<C: Comm> HostComms<C> {
     /// The communicators of the ranks of `world`, of which this one sees the store `store`, if the
     /// job is protected. Collective.
     pub(crate) fn new(world: &C, store: Option<&StoreId>) -> Result<Self, CommError> {
-        // Hosts whose names have the same sum share a communicator, and its first rank speaks for
-        // both.
+        // Hosts whose names have the same sum share a communicator, and its first rank sends the
+        // data of both.
         let here =
             world.split(Some(color(&world.host())), world.rank() as u32)?.expect("it has a color");
         let is_first = here.rank() == 0;
@@ -100,7 +100,7 @@ pub(crate) struct RankCores {
 }
 
 impl RankCores {
-    /// Those of the ranks of `machine`, in order; this one has the number `rank` in the job.
+    /// The cores of the ranks of `machine`, in order; this one has the number `rank` in the job.
     /// Collective.
     pub(crate) fn gather<C: Comm>(machine: &C, rank: usize) -> Result<Vec<Self>, CommError> {
         let mask = affinity::current_mask().unwrap_or_default();
@@ -136,9 +136,9 @@ impl Places {
     /// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as
     /// free.
     ///
-    /// The first rank of each host speaks for it: a host receives about 60 bytes for each host and
-    /// 4 for each rank, once. What ranks compute with is sent only where rank 0 has something else.
-    /// Collective.
+    /// The first rank of each host sends what its ranks are: a host receives about 60 bytes for
+    /// each host and 4 for each rank, once. What ranks compute with is sent only where rank 0 has
+    /// something else. Collective.
     pub(crate) fn gather<C: Comm>(
         world: &C,
         comms: &HostComms<C>,

@@ -60,14 +60,14 @@ impl Stopwatch {
 }
 
 /// The seconds of the slowest rank, as the median of all repeats.
-fn slowest_median<C: Comm>(comm: &C, mut seconds: Vec<f64>) -> Result<f64, CommError> {
+fn slowest_median(comm: &Comm, mut seconds: Vec<f64>) -> Result<f64, CommError> {
     collect::all_max(comm, &mut seconds)?;
     seconds.sort_by(f64::total_cmp);
     Ok(seconds[seconds.len() / 2])
 }
 
 /// The rate in GB/s of an operation on `bytes` that all ranks do at once.
-fn rate<C: Comm>(comm: &C, bytes: usize, mut body: impl FnMut()) -> Result<f64, CommError> {
+fn rate(comm: &Comm, bytes: usize, mut body: impl FnMut()) -> Result<f64, CommError> {
     let mut seconds = Vec::new();
     for _ in 0..=REPEATS {
         comm.barrier()?;
@@ -84,11 +84,11 @@ fn region_bytes() -> usize {
     mib.unwrap_or(32usize) << 20
 }
 
-type Saved<'a, C> = Box<NodeCheckpointer<'a, C>>;
+type Saved<'a> = Box<NodeCheckpointer<'a>>;
 
 /// A bench of one encoder, which is test number `test` of a run.
-struct Bench<'a, C: Comm> {
-    world: &'a C,
+struct Bench<'a> {
+    world: &'a Comm,
     store: &'a SysV,
     team: &'a Team,
     run: &'a str,
@@ -105,8 +105,8 @@ struct Times {
     rebuild: Vec<f64>,
 }
 
-impl<'a, C: Comm> Bench<'a, C> {
-    fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a, C>, CheckpointError> {
+impl<'a> Bench<'a> {
+    fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a>, CheckpointError> {
         let memory =
             TestSegments::new(self.store, self.run, self.test, RankProcess(self.team, None));
         let config =
@@ -122,7 +122,7 @@ impl<'a, C: Comm> Bench<'a, C> {
         }
     }
 
-    fn begin(&self) -> Result<Saved<'a, C>, CheckpointError> {
+    fn begin(&self) -> Result<Saved<'a>, CheckpointError> {
         let mut saved = self.open(Arc::new(NoHook))?;
         for (i, byte) in saved.region(0).iter_mut().enumerate() {
             *byte = (i.wrapping_mul(0x9e37_79b9) >> 13) as u8;
@@ -132,11 +132,7 @@ impl<'a, C: Comm> Bench<'a, C> {
         Ok(saved)
     }
 
-    fn checkpoint(
-        &self,
-        saved: &mut Saved<'a, C>,
-        times: &mut Times,
-    ) -> Result<(), CheckpointError> {
+    fn checkpoint(&self, saved: &mut Saved<'a>, times: &mut Times) -> Result<(), CheckpointError> {
         saved.comm().barrier()?;
         let start = Instant::now();
         let stats = saved.checkpoint(&[Active::ALL], &[])?;
@@ -176,8 +172,8 @@ impl<'a, C: Comm> Bench<'a, C> {
 }
 
 /// The lines of the table for one code, one for each encoder.
-fn measure<C: Comm>(
-    world: &C,
+fn measure(
+    world: &Comm,
     run: &str,
     (codec, parities): (CodecKind, usize),
 ) -> Result<Vec<String>, CheckpointError> {
@@ -189,7 +185,7 @@ fn measure<C: Comm>(
         let settings = Settings { codec, parities, encoder, group_size, ..Settings::new(run) };
         Bench { world, store: &store, team: &team, run, test, settings }
     };
-    let benches: Vec<Bench<C>> = encoders.iter().enumerate().map(bench).collect();
+    let benches: Vec<Bench> = encoders.iter().enumerate().map(bench).collect();
     let mut times: Vec<Times> = benches.iter().map(|_| Times::default()).collect();
     let mut saved = benches.iter().map(Bench::begin).collect::<Result<Vec<_>, _>>()?;
     // Machines drift, so memcpy is timed again with each code.
@@ -233,7 +229,7 @@ fn measure<C: Comm>(
     Ok(lines.collect())
 }
 
-fn table<C: Comm>(world: &C, run: &str) -> Result<(), CheckpointError> {
+fn table(world: &Comm, run: &str) -> Result<(), CheckpointError> {
     let print = |line: &str| {
         if world.rank() == 0 {
             println!("{line}");

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use skt_comm::{CommError, PageBuf};
+use skt_comm::{Comm, CommError, PageBuf};
 use skt_config::{Fact, Generator, Pmap};
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::blas::{MatMut, MatRef, gemm, transpose};
-use skt_solver::comm::threads::{self, ThreadComm};
+use skt_solver::comm::threads;
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::pfact::{self, PanelPosition, PanelWork, Variant, pivot};
 use skt_solver::pgesv::panel::leading_dimension;
@@ -33,7 +33,7 @@ fn read_and_written(doubles: usize) -> Throughput {
 }
 
 /// The only rank of a job.
-fn world() -> ThreadComm {
+fn world() -> Comm {
     use_one_thread();
     let mut ranks = threads::run(1, Ok::<_, CommError>);
     ranks.pop().expect("one rank").expect("no error")

@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use clap::Parser;
 use skt_comm::threads::{self, ThreadComm};
-use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Tag, collect};
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag, collect};
 use skt_config::{Format, RunSpec, ValidationRules, read_draft, validate};
 use skt_run::events::{Phase, ReportError, RunEvents, Saved};
 use skt_run::job::{self, JobError, JobOptions};
@@ -96,7 +96,7 @@ impl Job {
 
 /// A communicator that counts the messages of its rank.
 struct Counting {
-    plain: ThreadComm,
+    plain: Comm,
     /// The ranks of the group in the job.
     members: Vec<usize>,
     job: Arc<Job>,
@@ -108,10 +108,7 @@ impl Counting {
     }
 
     /// A call of the transport, during which other ranks compute.
-    fn call<T>(
-        &self,
-        call: impl FnOnce(&ThreadComm) -> skt_comm::Result<T>,
-    ) -> skt_comm::Result<T> {
+    fn call<T>(&self, call: impl FnOnce(&Comm) -> skt_comm::Result<T>) -> skt_comm::Result<T> {
         let done = PERMITS.without(|| call(&self.plain));
         if self.me() == 0 && self.job.fails.load(Ordering::Relaxed) {
             return Err(CommError::Killed(0));
@@ -143,7 +140,7 @@ impl Counting {
 }
 
 /// A receive of [`Counting`]: other ranks compute while this one waits.
-struct Receiving(<ThreadComm as Comm>::Recv);
+struct Receiving(Box<dyn RecvRequest>);
 
 impl RecvRequest for Receiving {
     fn test(&mut self) -> skt_comm::Result<bool> {
@@ -156,7 +153,7 @@ impl RecvRequest for Receiving {
 }
 
 impl Comm for Counting {
-    type Send = <ThreadComm as Comm>::Send;
+    type Send = Box<dyn SendRequest>;
     type Recv = Receiving;
 
     fn rank(&self) -> usize {

@@ -22,7 +22,7 @@ use skt_run::events::{Phase, RunEvents, Silent};
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{MxpRecord, Outcome, ROWS_IN_HALVES, TestRecord};
-use skt_sim::clocked::{self, ClockedComm, Meter, Network, Ticks};
+use skt_sim::clocked::{self, Meter, Network, Ticks};
 use skt_solver::blas::Element;
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::blas::view::SharedMat;
@@ -162,7 +162,7 @@ fn machine(args: &Args) -> Option<Machine> {
 /// A guard of plain memory, with the clock of its rank.
 struct Clocked<'c> {
     plain: Unguarded,
-    comm: &'c ClockedComm,
+    comm: &'c Comm,
     start: Cell<Instant>,
 }
 

@@ -15,7 +15,6 @@ use clap::builder::PossibleValuesParser;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::client::{self, CheckpointError, Next, Options, Region, StoreKind};
-use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm, collect};
 use skt_store::codec::CodecKind;
 
@@ -44,7 +43,7 @@ fn value(at: usize) -> f64 {
 
 /// The median of the slowest rank's seconds.
 fn measure(
-    world: &MpiComm,
+    world: &Comm,
     args: &Args,
     code: CodecKind,
     encoder: Encoder,

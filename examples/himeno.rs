@@ -23,8 +23,7 @@ use std::time::Instant;
 use clap::Parser;
 use common::{Block, Client, Drilled, Failure, Flags, Helper};
 use skt_checkpoint::client::Region;
-use skt_comm::mpi::MpiComm;
-use skt_comm::{Comm as _, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 
 /// The relaxation factor of the iteration.
 const OMEGA: f32 = 0.8;
@@ -69,7 +68,7 @@ struct Solved {
 /// A rank's planes of the grid, and one more on each side: the neighbour's adjacent plane, or the
 /// boundary. Each plane of an array has `lines` lines of `width` points.
 struct Problem<'a> {
-    comm: &'a MpiComm,
+    comm: &'a Comm,
     /// Planes between the boundaries.
     block: Block,
     lines: usize,
@@ -82,7 +81,7 @@ struct Problem<'a> {
 }
 
 impl<'a> Problem<'a> {
-    fn new(comm: &'a MpiComm, args: &Args) -> Self {
+    fn new(comm: &'a Comm, args: &Args) -> Self {
         let (lines, width) = (args.lines(), args.width());
         let block = Block::new(comm.rank(), comm.size(), lines - 2);
         let array = |value: f32| vec![value; (block.count + 2) * lines * width];
@@ -198,7 +197,7 @@ impl Client for Args {
         vec![Region::of::<f32>(planes * self.lines() * self.width())]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &Comm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let problem = Problem::new(comm, self);
         let mut ss = vec![0.0; problem.bnd.len()];
         let found = saved.state::<State>();

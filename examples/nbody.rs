@@ -23,8 +23,7 @@ use common::{Block, Client, Drilled, Failure, Flags, Helper};
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_checkpoint::client::Region;
-use skt_comm::mpi::MpiComm;
-use skt_comm::{Comm as _, CommError, Tag, collect};
+use skt_comm::{Comm, CommError, Tag, collect};
 
 const TAG_RING: Tag = 1;
 /// Relative change of the energy above which the steps are too long. The error of the leapfrog is
@@ -126,7 +125,7 @@ fn advance(y: &mut [Vector], t: f64, slope: &[Vector]) {
 
 /// A rank's bodies and the forces on them.
 struct Problem<'a> {
-    comm: &'a MpiComm,
+    comm: &'a Comm,
     args: &'a Args,
     block: Block,
     mass: f64,
@@ -201,7 +200,7 @@ impl Client for Args {
         vec![Region::of::<Vector>(Block::new(0, ranks, self.bodies as usize).count); 2]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &Comm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let block = Block::new(comm.rank(), comm.size(), self.bodies as usize);
         let problem = Problem { comm, args: self, block, mass: 1.0 / f64::from(self.bodies) };
         let mut a = vec![[0.0; 3]; problem.block.count];

@@ -20,8 +20,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use common::{Block, Client, Drilled, Failure, Flags, Helper};
 use skt_checkpoint::client::Region;
-use skt_comm::mpi::MpiComm;
-use skt_comm::{Comm as _, CommError, collect};
+use skt_comm::{Comm, CommError, collect};
 
 #[derive(Parser)]
 struct Args {
@@ -56,7 +55,7 @@ struct Solved {
 
 /// A rank's part of the grid: a block of its `size` rows.
 struct Problem<'a> {
-    comm: &'a MpiComm,
+    comm: &'a Comm,
     size: usize,
     block: Block,
 }
@@ -156,7 +155,7 @@ impl Client for Args {
         vec![Region::of::<f64>(rows * self.size); 3]
     }
 
-    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Solved, Failure> {
+    fn compute(&self, comm: &Comm, saved: &mut Drilled) -> Result<Solved, Failure> {
         let block = Block::new(comm.rank(), comm.size(), self.size);
         let problem = Problem { comm, size: self.size, block };
         let points = problem.points();

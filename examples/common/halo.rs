@@ -1,7 +1,6 @@
 //! Exchanges the edges of blocks of a grid that is cut along its first dimension.
 
 use bytemuck::Pod;
-use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm, CommError, Tag};
 
 use crate::common::Block;
@@ -12,7 +11,7 @@ const TAG_DOWN: Tag = 2;
 /// Receives the neighbours' layers adjacent to this rank's `own` into `above` and `below`, one
 /// layer each, where there are such neighbours.
 pub fn exchange<T: Pod>(
-    comm: &MpiComm,
+    comm: &Comm,
     block: &Block,
     own: &[T],
     above: &mut [T],

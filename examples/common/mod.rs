@@ -15,7 +15,6 @@ use bytemuck::Pod;
 use clap::Parser;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::client::{self, CheckpointError, Next, Options, Region, Saved, StoreKind};
-use skt_comm::mpi::MpiComm;
 use skt_comm::{Comm, CommError, collect};
 use skt_run::protect::{FaultInjector, Inject};
 
@@ -80,7 +79,7 @@ pub trait Client: Parser {
     fn regions(&self, ranks: usize) -> Vec<Region>;
     /// Iterates from what is `saved` to the end. The ranks of `comm` are those of the data, not
     /// those of the launcher.
-    fn compute(&self, comm: &MpiComm, saved: &mut Drilled) -> Result<Self::Solved, Failure>;
+    fn compute(&self, comm: &Comm, saved: &mut Drilled) -> Result<Self::Solved, Failure>;
     /// Prints the result. Called on rank 0.
     fn print(&self, solved: &Self::Solved);
     /// Whether the result is right, as far as that can be checked.
@@ -88,11 +87,11 @@ pub trait Client: Parser {
 }
 
 /// Completes a checkpoint that has begun.
-type Completion = Box<dyn FnOnce(&mut Saved<'_, MpiComm>) -> Result<(), CheckpointError>>;
+type Completion = Box<dyn FnOnce(&mut Saved<'_>) -> Result<(), CheckpointError>>;
 
 /// The regions of a rank, with a checkpoint every few iterations and with faults on purpose.
 pub struct Drilled<'a> {
-    saved: Saved<'a, MpiComm>,
+    saved: Saved<'a>,
     every: u64,
     helps: bool,
     /// What the client computes in while the regions are encoded; empty if it computes in them.
@@ -104,7 +103,7 @@ pub struct Drilled<'a> {
 }
 
 impl<'a> Drilled<'a> {
-    fn new(mut saved: Saved<'a, MpiComm>, flags: &Flags, faults: Arc<FaultInjector>) -> Self {
+    fn new(mut saved: Saved<'a>, flags: &Flags, faults: Arc<FaultInjector>) -> Self {
         let mut own = Vec::new();
         if flags.overlap {
             for region in saved.bytes() {
@@ -193,10 +192,10 @@ impl<'a> Drilled<'a> {
 }
 
 /// Encodes the checkpoint that has begun, if one has, while the client computes.
-pub struct Helper<'s, 'a>(Option<(&'s mut Saved<'a, MpiComm>, bool)>);
+pub struct Helper<'s, 'a>(Option<(&'s mut Saved<'a>, bool)>);
 
 /// A checkpoint that another thread encodes.
-struct Lent<'s, 'a>(&'s mut Saved<'a, MpiComm>);
+struct Lent<'s, 'a>(&'s mut Saved<'a>);
 
 // SAFETY: one thread uses it at a time, and nothing in it is bound to a thread.
 unsafe impl Send for Lent<'_, '_> {}
@@ -234,7 +233,7 @@ impl Helper<'_, '_> {
 }
 
 impl<'a> Deref for Drilled<'a> {
-    type Target = Saved<'a, MpiComm>;
+    type Target = Saved<'a>;
     fn deref(&self) -> &Self::Target {
         &self.saved
     }
@@ -258,7 +257,7 @@ impl Block {
 }
 
 /// A hash of the words of all ranks, which changes when any bit does.
-pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, CommError> {
+pub fn hash(comm: &Comm, words: impl Iterator<Item = u64>) -> Result<u64, CommError> {
     let mix = |h: u64, word: u64| (h ^ word).wrapping_mul(0x100_0000_01b3).rotate_left(23);
     let mut sum = [words.fold(comm.rank() as u64, mix)];
     collect::all_reduce(comm, &mut sum, u64::wrapping_add)?;
@@ -267,7 +266,7 @@ pub fn hash(comm: &MpiComm, words: impl Iterator<Item = u64>) -> Result<u64, Com
 
 /// Computes the result, or finds what an earlier start has computed; reports it; cleans up. The
 /// exit code is 0 if the result is right.
-fn run<C: Client>(world: &MpiComm, client: &C) -> Result<ExitCode, Failure> {
+fn run<C: Client>(world: &Comm, client: &C) -> Result<ExitCode, Failure> {
     let (start, flags) = (Instant::now(), client.flags());
     let run_id = flags.run_id.as_deref().unwrap_or(C::NAME);
     let store = flags.store.open();

@@ -35,8 +35,8 @@ use super::{blas, machine, tune};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::time_limit::TimeLimit;
-use skt_comm::mpi::{MpiComm, MpiWorld};
-use skt_comm::{Comm as _, collect};
+use skt_comm::mpi::MpiWorld;
+use skt_comm::{Comm, collect};
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
 use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE};
@@ -209,7 +209,7 @@ pub(crate) fn execute(args: &AutoArgs) -> ExitCode {
 /// A job that chooses its run.
 struct Auto<'a> {
     world: &'a MpiWorld,
-    comm: &'a MpiComm,
+    comm: &'a Comm,
     args: &'a AutoArgs,
     blas: ChosenBlas,
     began: Instant,

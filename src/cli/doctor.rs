@@ -162,8 +162,8 @@ fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
 }
 
 /// Diagnoses the hosts of all ranks of `world`. All of them return the exit code. Collective.
-fn look<C: Comm>(
-    world: &C,
+fn look(
+    world: &Comm,
     args: &DoctorArgs,
     is_launched: bool,
     listed: Listed,

@@ -20,8 +20,8 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
-use skt_comm::Comm as _;
-use skt_comm::mpi::{MpiComm, MpiWorld, Ulfm};
+use skt_comm::Comm;
+use skt_comm::mpi::{MpiWorld, Ulfm};
 use skt_config::{ConfigText, RunSpec, TestSpec};
 use skt_host::{affinity, messages};
 use skt_run::job::{self, Finished, JobError};
@@ -110,7 +110,7 @@ impl AfterAttempt {
 /// Any error that is not the loss of a rank.
 pub(crate) fn outlive(
     ulfm: &Ulfm,
-    mut run_on: impl FnMut(&MpiComm, &mut KeptJob) -> Result<Finished, JobError>,
+    mut run_on: impl FnMut(&Comm, &mut KeptJob) -> Result<Finished, JobError>,
 ) -> Result<Exit, JobError> {
     let mask = affinity::current_mask().ok();
     let (mut job, mut ranks) = (KeptJob::default(), usize::MAX);
@@ -156,7 +156,7 @@ fn exit_after(finished: &Finished, is_resumed: bool) -> Exit {
 /// exit code. `is_resumed` means that these ranks are what a loss has left of a job.
 pub(crate) fn has_ranks(
     world: &MpiWorld,
-    comm: &MpiComm,
+    comm: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     is_resumed: bool,

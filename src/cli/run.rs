@@ -20,8 +20,8 @@ use super::thread_variables::ThreadVariables;
 use super::{blas, flags};
 use crate::report::{OutputOptions, RunOutput, output, text};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_comm::mpi::{MpiComm, MpiWorld};
-use skt_comm::{Comm as _, collect};
+use skt_comm::mpi::MpiWorld;
+use skt_comm::{Comm, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -292,7 +292,7 @@ pub(super) fn end(exit: Result<Exit, JobError>, code: impl Fn(Exit) -> u8) -> Ex
 /// to the other ranks. After a loss, the first surviving rank sends what it knows. `None` if there
 /// is nothing that can run.
 fn share_job<'j>(
-    comm: &MpiComm,
+    comm: &Comm,
     args: &RunArgs,
     job: &'j mut KeptJob,
 ) -> Result<Option<&'j JobRequest>, JobError> {
@@ -345,7 +345,7 @@ fn refuse(args: &RunArgs, why: &ConfigError) {
 /// Runs the benchmark on all ranks of `comm`, each with its BLAS.
 pub(super) fn run_on(
     world: &MpiWorld,
-    comm: &MpiComm,
+    comm: &Comm,
     args: &RunArgs,
     blas: &ChosenBlas,
     job: &mut KeptJob,

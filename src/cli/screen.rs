@@ -14,8 +14,7 @@ use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;
 use super::{blas, flags, hosts};
 use crate::report::output;
-use skt_comm::mpi::WatchedComm;
-use skt_comm::{Comm as _, CommError};
+use skt_comm::CommError;
 use skt_config::ConfigError;
 use skt_host::starter::Starter;
 use skt_host::{host, launcher_rank, messages, program};
@@ -214,7 +213,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     let blas = blas::choose_by_flag(args.blas.as_deref());
     let mpi = start_mpi()?;
     let limit = Limit::default();
-    let world = WatchedComm::new(mpi.comm()?, limit.watch());
+    let world = mpi.watched_comm(limit.watch())?;
     let mut progress =
         if launcher_rank::is_first() { args.progress.progress() } else { Progress::off() };
     // The other ranks wait for rank 0, so if it fails, all end.

@@ -18,8 +18,8 @@ use super::{convert, hosts};
 use crate::report::{OutputOptions, RunOutput, output};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_comm::mpi::{MpiComm, MpiWorld};
-use skt_comm::{Comm as _, collect};
+use skt_comm::mpi::MpiWorld;
+use skt_comm::{Comm, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_config::{
@@ -116,7 +116,7 @@ fn run_args(args: &TuneArgs) -> RunArgs {
 
 fn tune_on(
     world: &MpiWorld,
-    comm: &MpiComm,
+    comm: &Comm,
     args: &TuneArgs,
     blas: ChosenBlas,
 ) -> Result<Exit, JobError> {
@@ -153,10 +153,7 @@ fn tune_on(
 
 /// Distributes the run and its protection from rank 0 to the other ranks; `None` if rank 0 has
 /// none.
-fn share_job(
-    comm: &MpiComm,
-    job: Option<&TuneJob>,
-) -> Result<Option<(RunSpec, Settings)>, JobError> {
+fn share_job(comm: &Comm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Settings)>, JobError> {
     let message = job.map(|job| (&job.task.base, &job.settings));
     let mut bytes = serde_json::to_vec(&message).expect("plain data");
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
@@ -164,7 +161,7 @@ fn share_job(
 }
 
 /// Reports why there is no result, and ends the job if the other ranks do not know of it.
-pub(super) fn give_up(comm: &MpiComm, error: TuneError) -> Result<Exit, JobError> {
+pub(super) fn give_up(comm: &Comm, error: TuneError) -> Result<Exit, JobError> {
     match error {
         TuneError::Job(error) if error.is_local() => {
             messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));

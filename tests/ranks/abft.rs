@@ -12,7 +12,7 @@ use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_comm::{Comm, CommError};
 use skt_config::{TestSpec, Transport};
-use skt_sim::fibers::{Kill, Linger, Point, SimComm, SimOptions, SimOutcome, run};
+use skt_sim::fibers::{Kill, Linger, Point, SimOptions, SimOutcome, run};
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::abft::{
@@ -235,7 +235,7 @@ impl Job {
         gone: &[usize],
         memory: &Memory,
         options: &SimOptions,
-        work: impl Fn(&SimComm, usize, &mut Vec<f64>, &dyn MemoryHook) -> Result<Solution, AbftError>,
+        work: impl Fn(&Comm, usize, &mut Vec<f64>, &dyn MemoryHook) -> Result<Solution, AbftError>,
     ) -> Start {
         static ONE_THREAD: Once = Once::new();
         ONE_THREAD.call_once(|| {
@@ -259,9 +259,9 @@ impl Job {
     }
 
     /// Solves the system on one rank, in its memory.
-    pub fn solve<C: Comm>(
+    pub fn solve(
         &self,
-        comm: &C,
+        comm: &Comm,
         memory: &mut Vec<f64>,
         start_id: u32,
         hook: &dyn MemoryHook,
@@ -270,9 +270,9 @@ impl Job {
     }
 
     /// Solves the system as [`Self::solve`] does; `watcher` observes it.
-    pub fn watched<C: Comm>(
+    pub fn watched(
         &self,
-        comm: &C,
+        comm: &Comm,
         memory: &mut Vec<f64>,
         start_id: u32,
         hook: &dyn MemoryHook,
@@ -282,11 +282,11 @@ impl Job {
     }
 
     /// The system on one rank, and its memory, which is only extended by zeros.
-    pub fn on<C: Comm, T, E: From<CommError>>(
+    pub fn on<T, E: From<CommError>>(
         &self,
-        comm: &C,
+        comm: &Comm,
         memory: &mut Vec<f64>,
-        work: impl FnOnce(&System<C>, &mut RankMemory) -> Result<T, E>,
+        work: impl FnOnce(&System, &mut RankMemory) -> Result<T, E>,
     ) -> Result<T, E> {
         let TestSpec { p, q, pmap, .. } = self.spec;
         let checksums = self.weights.checksums();
@@ -298,10 +298,10 @@ impl Job {
     }
 
     /// Solves the system on rank `rank` of the ranks that remain when those of `gone` are lost.
-    fn solve_without<C: Comm>(
+    fn solve_without(
         &self,
         gone: &[usize],
-        comm: &C,
+        comm: &Comm,
         rank: usize,
         memory: &mut Vec<f64>,
         start_id: u32,
@@ -323,7 +323,7 @@ impl Job {
         })
     }
 
-    fn with_system<C: Comm, R>(&self, grid: &Grid<C>, body: impl FnOnce(System<C>) -> R) -> R {
+    fn with_system<R>(&self, grid: &Grid, body: impl FnOnce(System) -> R) -> R {
         let team = Team::new(self.spec.threads, |_| ()).expect("threads");
         let entries = |row: usize, col: usize, values: &mut [f64]| {
             self.matrix.fill(row, col, values);

@@ -14,7 +14,7 @@ use crate::abft::{
 use crate::abft_silent::{Fate, Watch, fate, has_failed, watches};
 use crate::base_spec::whole_x;
 use crate::soak;
-use skt_comm::{Comm, CommError};
+use skt_comm::CommError;
 use skt_config::{Bcast, Swap, TestSpec};
 use skt_run::ptest::{self};
 use skt_sim::fibers::{Kill, Linger, SimOptions};

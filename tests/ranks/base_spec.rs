@@ -1,6 +1,6 @@
 //! The base test that other tests vary: small, on threads. And x of all ranks.
 
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{CommError, collect};
 use skt_config::{Bcast, Fact, GemmPrecision, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_solver::grid::Grid;
 
@@ -32,11 +32,7 @@ pub fn base(n: usize, nb: usize, p: usize, q: usize) -> TestSpec {
 }
 
 /// All of x, of which this rank has `mine`, the same on every process row.
-pub fn whole_x<C: Comm>(
-    grid: &Grid<C>,
-    spec: &TestSpec,
-    mine: &[f64],
-) -> Result<Vec<f64>, CommError> {
+pub fn whole_x(grid: &Grid, spec: &TestSpec, mine: &[f64]) -> Result<Vec<f64>, CommError> {
     let down = collect::all_gather_slices(&grid.col, mine)?;
     assert!(down.iter().all(|other| other == mine), "x differs between process rows");
     let (parts, cols) = (collect::all_gather_slices(&grid.row, mine)?, grid.cols(spec.nb));

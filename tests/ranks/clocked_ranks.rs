@@ -22,7 +22,7 @@ use skt_terms::phases::Phases;
 const NETWORK: Network =
     Network { message_seconds: 1.5e-6, byte_seconds: 1e-9 / 1.44, call_seconds: 1e-7 };
 
-fn solve<C: Comm>(world: &C, spec: &TestSpec) -> Result<Option<TestRecord>, SolveError> {
+fn solve(world: &Comm, spec: &TestSpec) -> Result<Option<TestRecord>, SolveError> {
     let grid = ptest::grid(world, spec)?.expect("all ranks take part");
     let mut guard = Unguarded::new(ptest::shape(&grid, spec).doubles()).expect("memory");
     ptest::run(TestRun { grid: &grid, team: &Team::solo(), spec }, &mut guard, false, &mut Silent)

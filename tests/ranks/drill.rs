@@ -30,7 +30,7 @@ use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun, check};
 use skt_run::record::{Protection, RefinementStep, Restart};
 use skt_solver::blas::MatRef;
-use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::threads::run;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::{Guard, Unguarded};
 use skt_solver::team::Team;
@@ -273,7 +273,7 @@ impl Cluster {
 
     fn surroundings<'a>(
         &self,
-        comm: &ThreadComm,
+        comm: &Comm,
         settings: &Settings,
         store: &'a (dyn Store + Send + Sync),
         team: &'a Team,
@@ -368,7 +368,7 @@ impl Cluster {
 
     fn rank(
         &self,
-        comm: &ThreadComm,
+        comm: &Comm,
         spec: &TestSpec,
         settings: &Settings,
         killer: Arc<Killer>,
@@ -458,8 +458,8 @@ pub fn refinement_lines(spec: &TestSpec) -> Vec<usize> {
 
 /// Generates the matrix, unless the one of `guard` is `resumed` from a checkpoint, and solves.
 /// Returns all of x, and the scaled residual.
-fn run_test<C: Comm>(
-    test: TestRun<'_, C>,
+fn run_test(
+    test: TestRun<'_>,
     guard: &mut (impl Guard<f64> + RefinementGuard),
     resumed: bool,
     events: &mut dyn RunEvents,
@@ -478,8 +478,8 @@ fn run_test<C: Comm>(
 }
 
 /// Solves the system that `guard` has. Returns all of x, and the scaled residual.
-pub fn solve<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn solve(
+    test: TestRun<'_>,
     guard: &mut dyn Guard,
     events: &mut dyn RunEvents,
 ) -> Result<(Vec<f64>, f64), Failure> {

@@ -17,7 +17,7 @@ use skt_run::events::Silent;
 use skt_run::ptest::mxp::RefinementGuard;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
-use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
@@ -32,7 +32,7 @@ const ROUNDINGS: f64 = 2.0;
 impl RefinementGuard for Cutter<f32> {}
 
 /// Memory that generation does not fill must not matter.
-pub fn unfilled(grid: &Grid<ThreadComm>, spec: &TestSpec) -> Vec<f32> {
+pub fn unfilled(grid: &Grid, spec: &TestSpec) -> Vec<f32> {
     vec![f32::NAN; 2 * ptest::mxp::shape(grid, spec).doubles()]
 }
 

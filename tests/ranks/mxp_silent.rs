@@ -19,7 +19,7 @@ use skt_run::ptest::refining::RefinementLeft;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_solver::blas::view::SharedMat;
-use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::guard::{Background, Guard};
 use skt_solver::pgesv::{LocalShape, SolveError};
@@ -107,7 +107,7 @@ struct Careless {
 }
 
 impl Careless {
-    fn new(grid: &Grid<ThreadComm>, spec: &TestSpec, damage: Option<Damage>) -> Self {
+    fn new(grid: &Grid, spec: &TestSpec, damage: Option<Damage>) -> Self {
         let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
         let lda = ptest::mxp::shape(grid, spec).lda;
         let here = damage
@@ -181,7 +181,7 @@ enum Ended {
 /// Runs a whole test, and then solves once more to see x; with the same guard each time.
 fn run_test(
     spec: &TestSpec,
-    guard: impl Fn(&Grid<ThreadComm>, &Team) -> Result<Careless, SolveError> + Sync,
+    guard: impl Fn(&Grid, &Team) -> Result<Careless, SolveError> + Sync,
 ) -> Ended {
     let ranks = run(spec.p * spec.q, |world| {
         let grid = ptest::grid(&world, spec)?.expect("all ranks take part");
@@ -298,7 +298,7 @@ fn wrong_x_of_mxp_between_steps_never_passes() {
         let (column, change, after) = (dice.roll(spec.n), Change::roll(&mut dice), dice.roll(2));
         let is_on_all = dice.roll(2) == 0;
         let label = format!("{change:?} of x[{column}] after step {after}, {is_on_all}, {spec:?}");
-        let resumed = |grid: &Grid<ThreadComm>, team: &Team| {
+        let resumed = |grid: &Grid, team: &Team| {
             let mut guard = Careless::new(grid, &spec, None);
             let system = System::new(spec.n, spec.mxp.expect("a test of HPL-MxP"));
             refine(TestRun { grid, team, spec: &spec }, &system, &mut guard, false, &mut Silent)?;
@@ -323,7 +323,7 @@ fn wrong_x_of_mxp_between_steps_never_passes() {
 #[test]
 fn factors_of_another_matrix_do_not_pass() {
     let spec = mxp_base(90, 16, 2, 2, MxpMatrix::Scaled);
-    let other = |grid: &Grid<ThreadComm>, team: &Team| {
+    let other = |grid: &Grid, team: &Team| {
         let mut guard = Careless::new(grid, &spec, None);
         let system = System::new(spec.n, MxpMatrix::FasiHigham);
         refine(TestRun { grid, team, spec: &spec }, &system, &mut guard, false, &mut Silent)?;

@@ -2,7 +2,6 @@
 
 use crate::base_spec::base;
 use crate::elimination::Factors;
-use skt_comm::Comm;
 use skt_config::{MxpMatrix, TestSpec};
 use skt_mxp::part::Part;
 use skt_mxp::system::System;
@@ -23,8 +22,8 @@ pub fn mxp_base(n: usize, nb: usize, p: usize, q: usize, matrix: MxpMatrix) -> T
 
 /// Generates the matrix, unless the one of `guard` is `resumed`, factors it and refines. Returns
 /// this rank's part of x, and the steps.
-pub fn refine<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn refine(
+    test: TestRun<'_>,
     system: &System,
     guard: &mut impl RefinementGuard,
     resumed: bool,

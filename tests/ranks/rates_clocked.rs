@@ -15,7 +15,7 @@ use skt_model::path::{Machine, RunParams, UNITS, estimate_unequal_seconds};
 use skt_run::events::RunEvents;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::Outcome;
-use skt_sim::clocked::{self, ClockedComm, Network, Ticks};
+use skt_sim::clocked::{self, Network, Ticks};
 use skt_solver::blas::library::use_one_thread;
 use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Unguarded;
@@ -48,7 +48,7 @@ fn counted_work() -> Ticks {
 
 /// The simulated seconds of the timed part on a rank.
 struct Timed<'c> {
-    comm: &'c ClockedComm,
+    comm: &'c Comm,
     start: Instant,
     seconds: f64,
 }

@@ -12,13 +12,13 @@ use crate::base_spec::base;
 use crate::drill::solve;
 use crate::elimination::Factors;
 use crate::soak;
-use skt_comm::{Comm, CommError, PageBuf, SendRequest, Tag};
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag};
 use skt_config::{Bcast, Fact, Generator, Pmap, Swap, TestSpec, Transport};
 use skt_run::events::Silent;
 use skt_run::ptest::{self, TestRun};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
-use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::final_part::Final;
 use skt_solver::pgesv::guard::{Background, Guard, Nothing, Remaining};
@@ -83,7 +83,7 @@ impl<T: Element> Guard<T> for Cutter<T> {
     }
 }
 
-fn guard<C: Comm>(grid: &Grid<C>, spec: &TestSpec, cuts: &[usize]) -> Cutter<f64> {
+fn guard(grid: &Grid, spec: &TestSpec, cuts: &[usize]) -> Cutter<f64> {
     // Memory that generation does not fill must not matter.
     Cutter::new(vec![f64::NAN; ptest::shape(grid, spec).doubles()], cuts)
 }
@@ -361,12 +361,12 @@ impl Calls {
 
 /// Ranks on threads that watch the calls of their transport.
 struct Watched {
-    comm: ThreadComm,
+    comm: Comm,
     calls: Arc<Calls>,
 }
 
 struct WatchedSend {
-    send: <ThreadComm as Comm>::Send,
+    send: Box<dyn SendRequest>,
     calls: Arc<Calls>,
 }
 
@@ -384,7 +384,7 @@ impl SendRequest for WatchedSend {
 
 impl Comm for Watched {
     type Send = WatchedSend;
-    type Recv = <ThreadComm as Comm>::Recv;
+    type Recv = Box<dyn RecvRequest>;
 
     fn rank(&self) -> usize {
         self.comm.rank()

@@ -101,7 +101,7 @@ fn shortened(text: &str, exact: &[u8]) -> String {
 ///
 /// # Errors
 /// A rank is lost; within, a rank cannot read what it runs.
-pub(crate) fn agree<C: Comm>(comm: &C, run_id: &str) -> skt_comm::Result<Result<String>> {
+pub(crate) fn agree(comm: &Comm, run_id: &str) -> skt_comm::Result<Result<String>> {
     let here = Program::read();
     let mut failure = here.as_ref().err().map(io::Error::to_string);
     let mut read = || match hash_of(Path::new(FILE)) {

@@ -129,7 +129,7 @@ impl Options {
     ///
     /// # Errors
     /// A rank is lost; within, the first rank with another option than rank 0.
-    pub(crate) fn agree<C: Comm>(&self, comm: &C) -> skt_comm::Result<Result<()>> {
+    pub(crate) fn agree(&self, comm: &Comm) -> skt_comm::Result<Result<()>> {
         let found = compare(comm, &self.settings)?;
         Ok(found.map_or(Ok(()), |Difference { process, name, here, there }| {
             let text = format!(

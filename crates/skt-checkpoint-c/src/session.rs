@@ -8,8 +8,8 @@ use mpi::ffi;
 use skt_checkpoint::checkpoint::agree::Surface;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::mover;
-use skt_comm::mpi::{FailureWatch, WatchedComm};
-use skt_comm::{Comm as _, CommError, collect};
+use skt_comm::mpi::FailureWatch;
+use skt_comm::{Comm, CommError, collect};
 use skt_host::clock::now_unix;
 use twox_hash::XxHash3_64;
 
@@ -53,7 +53,7 @@ enum Direction {
 /// A run that is open.
 pub(crate) struct Session {
     run_id: &'static str,
-    saved: Saved<'static, WatchedComm>,
+    saved: Saved<'static>,
     control: Arc<Mutex<Control>>,
     /// The program's ranks, in the order of their data.
     comm: ffi::MPI_Comm,
@@ -207,7 +207,7 @@ impl Session {
             let job = control.comm().split(Some(0), control.comm().rank() as u32);
             job.map_err(|why| lost(&why))?.expect("a colour")
         };
-        let job = WatchedComm::new(job, watch(control));
+        let job = job.watched(watch(control));
         let options = here?;
         options.agree(&job).map_err(|why| lost(&why))??;
         let mut client = options.client;
@@ -220,7 +220,7 @@ impl Session {
 
     fn open(
         comm: ffi::MPI_Comm,
-        job: WatchedComm,
+        job: Comm,
         control: Arc<Mutex<Control>>,
         bytes: usize,
         mut options: client::Options,

@@ -13,8 +13,8 @@ use mpi::traits::Communicator as _;
 use mpirun::mpirun;
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
-use skt_comm::mpi::{MpiComm, WatchedComm};
-use skt_comm::{Comm as _, CommError, PageBuf, SendRequest as _};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{CommError, PageBuf};
 use skt_store::store::StoreKind;
 
 /// What a rank does.
@@ -85,7 +85,7 @@ fn fails_in_a_message() {
         return;
     }
     while !comm.probe(0, 1).expect("a live sender") {}
-    let watched = WatchedComm::new(comm, Arc::new(|| Err(CommError::aborted("rank 0 has failed"))));
+    let watched = comm.watched(Arc::new(|| Err(CommError::aborted("rank 0 has failed"))));
     let mut memory = vec![0; 8 * DOUBLES];
     let ended = watched.recv_bytes(&mut memory, 0, 1);
     assert!(matches!(ended, Err(CommError::Aborted { .. })), "{ended:?}");

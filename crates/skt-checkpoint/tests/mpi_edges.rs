@@ -9,7 +9,6 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use mpirun::mpirun;
-use skt_comm::Comm;
 use skt_comm::mpi::{MpiWorld, PANIC_EXIT_CODE};
 
 /// The variable that selects what goes wrong on rank 0.

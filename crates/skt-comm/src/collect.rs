@@ -15,7 +15,7 @@ const TAG_REDUCE: Tag = 0x7f01;
 const TAG_GATHER: Tag = 0x7f02;
 
 /// Sends `data` of `root` to all ranks, along a binomial tree.
-pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Result<()> {
+pub fn broadcast<T: Pod>(comm: &Comm, data: &mut [T], root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
     if let Some(parent) = Tree::Binomial.parent(relative) {
@@ -30,7 +30,7 @@ pub fn broadcast<C: Comm, T: Pod>(comm: &C, data: &mut [T], root: usize) -> Resu
 ///
 /// # Panics
 /// When this rank is `root`.
-pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
+pub fn await_broadcast(comm: &Comm, root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
     let from = Tree::Binomial.parent(relative).expect("the root has it");
@@ -40,8 +40,8 @@ pub fn await_broadcast<C: Comm>(comm: &C, root: usize) -> Result<()> {
 /// Combines `data` of all ranks, element by element, into that of `root`, in an order that depends
 /// only on the size of the group: the result is the same every time. On other ranks `data` is left
 /// partly combined.
-pub fn reduce<C: Comm, T: Pod>(
-    comm: &C,
+pub fn reduce<T: Pod>(
+    comm: &Comm,
     data: &mut [T],
     root: usize,
     combine: impl Fn(T, T) -> T,
@@ -61,29 +61,25 @@ pub fn reduce<C: Comm, T: Pod>(
 
 /// Combines `data` of all ranks as [`reduce`] does, with the result on every rank, bit for bit the
 /// same.
-pub fn all_reduce<C: Comm, T: Pod>(
-    comm: &C,
-    data: &mut [T],
-    combine: impl Fn(T, T) -> T,
-) -> Result<()> {
+pub fn all_reduce<T: Pod>(comm: &Comm, data: &mut [T], combine: impl Fn(T, T) -> T) -> Result<()> {
     reduce(comm, data, 0, combine)?;
     broadcast(comm, data, 0)
 }
 
 /// Returns the `value` of `root` on all ranks.
-pub fn broadcast_one<C: Comm, T: Pod>(comm: &C, value: T, root: usize) -> Result<T> {
+pub fn broadcast_one<T: Pod>(comm: &Comm, value: T, root: usize) -> Result<T> {
     let mut data = [value];
     broadcast(comm, &mut data, root)?;
     Ok(data[0])
 }
 
 /// Whether it is so on any rank, the same on all.
-pub fn any<C: Comm>(comm: &C, is_so: bool) -> Result<bool> {
+pub fn any(comm: &Comm, is_so: bool) -> Result<bool> {
     any_of(comm, [is_so]).map(|[any]| any)
 }
 
 /// Which of these are so on any rank, the same on all.
-pub fn any_of<C: Comm, const N: usize>(comm: &C, are_so: [bool; N]) -> Result<[bool; N]> {
+pub fn any_of<const N: usize>(comm: &Comm, are_so: [bool; N]) -> Result<[bool; N]> {
     const { assert!(N <= u64::BITS as usize, "a bit each") };
     let mut set = [are_so.iter().rev().fold(0_u64, |set, &is_so| set << 1 | u64::from(is_so))];
     all_reduce(comm, &mut set, |a, b| a | b)?;
@@ -91,19 +87,19 @@ pub fn any_of<C: Comm, const N: usize>(comm: &C, are_so: [bool; N]) -> Result<[b
 }
 
 /// The largest `value` of any rank; a NaN on any rank wins.
-pub fn max<C: Comm>(comm: &C, value: f64) -> Result<f64> {
+pub fn max(comm: &Comm, value: f64) -> Result<f64> {
     let mut largest = [value];
     all_max(comm, &mut largest)?;
     Ok(largest[0])
 }
 
 /// The largest value of each element over all ranks; a NaN on any rank wins.
-pub fn all_max<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
+pub fn all_max(comm: &Comm, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| if a.is_nan() || a > b { a } else { b })
 }
 
 /// The sum of each element over all ranks.
-pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
+pub fn all_sum(comm: &Comm, data: &mut [f64]) -> Result<()> {
     all_reduce(comm, data, |a, b| a + b)
 }
 
@@ -111,7 +107,7 @@ pub fn all_sum<C: Comm>(comm: &C, data: &mut [f64]) -> Result<()> {
 const FIRST_BYTES: usize = 512;
 
 /// Sends the length of `data` and its first bytes, and what is left in a second message.
-fn send_sized<C: Comm>(comm: &C, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
+fn send_sized(comm: &Comm, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
     let mut first = [0; FIRST_BYTES];
     let (length, bytes) = first.split_at_mut(size_of::<u64>());
     length.copy_from_slice(&(data.len() as u64).to_le_bytes());
@@ -122,7 +118,7 @@ fn send_sized<C: Comm>(comm: &C, data: &[u8], dest: usize, tag: Tag) -> Result<(
 }
 
 /// Receives what [`send_sized`] sends.
-fn recv_sized<C: Comm>(comm: &C, source: usize, tag: Tag) -> Result<Vec<u8>> {
+fn recv_sized(comm: &Comm, source: usize, tag: Tag) -> Result<Vec<u8>> {
     let mut first = [0; FIRST_BYTES];
     comm.recv(&mut first, source, tag)?;
     let (length, bytes) = first.split_first_chunk().expect("a length");
@@ -137,7 +133,7 @@ fn recv_sized<C: Comm>(comm: &C, source: usize, tag: Tag) -> Result<Vec<u8>> {
 }
 
 /// Collects each rank's bytes, of any length, on `root` (`None` elsewhere), along a binomial tree.
-pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
+pub fn gather_bytes(comm: &Comm, data: &[u8], root: usize) -> Result<Option<Vec<Vec<u8>>>> {
     let flat = gather_flat(comm, data, root)?;
     Ok((comm.rank() == root).then(|| split(&flat, comm.size())))
 }
@@ -145,7 +141,7 @@ pub fn gather_bytes<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Optio
 /// Collects the bytes of this rank and of those below it in the tree of `root`: those of each rank
 /// that has some after its number and their length. A rank that waits is the parent of the one that
 /// is missing.
-fn gather_flat<C: Comm>(comm: &C, data: &[u8], root: usize) -> Result<Vec<u8>> {
+fn gather_flat(comm: &Comm, data: &[u8], root: usize) -> Result<Vec<u8>> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
     let mut flat = Vec::new();
@@ -180,13 +176,13 @@ fn split(mut flat: &[u8], size: usize) -> Vec<Vec<u8>> {
 
 /// Returns when all ranks have come, as a barrier does. Its parent in the tree knows of a rank that
 /// has not: for the few barriers of a start.
-pub fn roll_call<C: Comm>(comm: &C) -> Result<()> {
+pub fn roll_call(comm: &Comm) -> Result<()> {
     gather_bytes(comm, &[], 0)?;
-    broadcast::<_, u8>(comm, &mut [], 0)
+    broadcast::<u8>(comm, &mut [], 0)
 }
 
 /// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.
-pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Result<()> {
+pub fn broadcast_bytes(comm: &Comm, data: &mut Vec<u8>, root: usize) -> Result<()> {
     let (size, rank) = (comm.size(), comm.rank());
     let relative = (rank + size - root) % size;
     if let Some(parent) = Tree::Binomial.parent(relative) {
@@ -198,8 +194,8 @@ pub fn broadcast_bytes<C: Comm>(comm: &C, data: &mut Vec<u8>, root: usize) -> Re
 
 /// Collects each rank's `value` on `root`, as JSON (`None` elsewhere). JSON has no infinity and no
 /// NaN.
-pub fn gather_json<C: Comm, T: Serialize + DeserializeOwned>(
-    comm: &C,
+pub fn gather_json<T: Serialize + DeserializeOwned>(
+    comm: &Comm,
     value: &T,
     root: usize,
 ) -> Result<Option<Vec<T>>> {
@@ -208,18 +204,15 @@ pub fn gather_json<C: Comm, T: Serialize + DeserializeOwned>(
 }
 
 /// Collects each rank's `value` on every rank, as [`gather_json`] does.
-pub fn all_gather_json<C: Comm, T: Serialize + DeserializeOwned>(
-    comm: &C,
-    value: &T,
-) -> Result<Vec<T>> {
+pub fn all_gather_json<T: Serialize + DeserializeOwned>(comm: &Comm, value: &T) -> Result<Vec<T>> {
     let all = all_gather_bytes(comm, &to_json(value))?;
     Ok(all.iter().map(|bytes| from_json(bytes)).collect())
 }
 
 /// Collects on every rank, as [`gather_json`] does, the values of those ranks that have one, each
 /// with its rank. Those without cost nothing.
-pub fn all_gather_some_json<C: Comm, T: Serialize + DeserializeOwned>(
-    comm: &C,
+pub fn all_gather_some_json<T: Serialize + DeserializeOwned>(
+    comm: &Comm,
     value: Option<&T>,
 ) -> Result<Vec<(usize, T)>> {
     let all = all_gather_bytes(comm, &value.map(to_json).unwrap_or_default())?.into_iter();
@@ -228,8 +221,8 @@ pub fn all_gather_some_json<C: Comm, T: Serialize + DeserializeOwned>(
 }
 
 /// Returns the `value` of `root` on all ranks, sent as JSON.
-pub fn broadcast_json<C: Comm, T: Serialize + DeserializeOwned>(
-    comm: &C,
+pub fn broadcast_json<T: Serialize + DeserializeOwned>(
+    comm: &Comm,
     value: &T,
     root: usize,
 ) -> Result<T> {
@@ -247,27 +240,27 @@ fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> T {
 }
 
 /// The text of the first rank that has one, the same on all.
-pub fn first_text<C: Comm>(comm: &C, text: &str) -> Result<Option<String>> {
+pub fn first_text(comm: &Comm, text: &str) -> Result<Option<String>> {
     let all = all_gather_bytes(comm, text.as_bytes())?;
     let first = all.into_iter().find(|bytes| !bytes.is_empty());
     Ok(first.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
 /// Collects each rank's bytes, of any length, on every rank.
-pub fn all_gather_bytes<C: Comm>(comm: &C, data: &[u8]) -> Result<Vec<Vec<u8>>> {
+pub fn all_gather_bytes(comm: &Comm, data: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut flat = gather_flat(comm, data, 0)?;
     broadcast_bytes(comm, &mut flat, 0)?;
     Ok(split(&flat, comm.size()))
 }
 
 /// Collects each rank's value on every rank.
-pub fn all_gather<C: Comm, T: Pod>(comm: &C, mine: &T) -> Result<Vec<T>> {
+pub fn all_gather<T: Pod>(comm: &Comm, mine: &T) -> Result<Vec<T>> {
     let all = all_gather_bytes(comm, bytemuck::bytes_of(mine))?;
     Ok(all.iter().map(|bytes| bytemuck::pod_read_unaligned(bytes)).collect())
 }
 
 /// Collects each rank's values, of any number, on every rank.
-pub fn all_gather_slices<C: Comm, T: Pod>(comm: &C, mine: &[T]) -> Result<Vec<Vec<T>>> {
+pub fn all_gather_slices<T: Pod>(comm: &Comm, mine: &[T]) -> Result<Vec<Vec<T>>> {
     let all = all_gather_bytes(comm, bytemuck::cast_slice(mine))?;
     Ok(all.iter().map(|bytes| bytemuck::allocation::pod_collect_to_vec(bytes)).collect())
 }

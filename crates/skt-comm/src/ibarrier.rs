@@ -15,20 +15,20 @@ const TAG_BARRIER: Tag = 0x7e00;
 ///
 /// A rank receives from another one in only one round of a barrier, and messages between two ranks
 /// arrive in order: those of one barrier cannot be taken for those of the next.
-pub struct IBarrier<C: Comm> {
+pub struct IBarrier {
     /// The two messages: no request, as far as this rank knows, or a request.
     words: [Arc<PageBuf>; 2],
     is_asked: bool,
     /// The receive buffer, while no receive has it.
     received: Option<PageBuf>,
     /// Sends, which may still be in progress when all have entered, since receivers poll.
-    sends: Vec<C::Send>,
-    recv: Option<C::Recv>,
+    sends: Vec<Box<dyn SendRequest>>,
+    recv: Option<Box<dyn RecvRequest>>,
     /// The distance of the round in progress; `None` if no barrier is.
     distance: Option<usize>,
 }
 
-impl<C: Comm> IBarrier<C> {
+impl IBarrier {
     /// A sequence of barriers; none has been entered.
     ///
     /// # Errors
@@ -48,13 +48,13 @@ impl<C: Comm> IBarrier<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn enter(&mut self, comm: &C, asks: bool) -> Result<()> {
+    pub fn enter(&mut self, comm: &Comm, asks: bool) -> Result<()> {
         assert!(self.distance.is_none() && self.sends.is_empty(), "one barrier at a time");
         self.is_asked = asks;
         self.begin_round(comm, 1)
     }
 
-    fn begin_round(&mut self, comm: &C, distance: usize) -> Result<()> {
+    fn begin_round(&mut self, comm: &Comm, distance: usize) -> Result<()> {
         let (me, size) = (comm.rank(), comm.size());
         if distance >= size {
             self.distance = None;
@@ -69,7 +69,7 @@ impl<C: Comm> IBarrier<C> {
         Ok(())
     }
 
-    fn end_round(&mut self, comm: &C, distance: usize) -> Result<()> {
+    fn end_round(&mut self, comm: &Comm, distance: usize) -> Result<()> {
         let received = self.recv.take().expect("a round has a receive").wait()?;
         self.is_asked |= received[0] != 0.0;
         self.received = Some(received);
@@ -81,7 +81,7 @@ impl<C: Comm> IBarrier<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn progress(&mut self, comm: &C) -> Result<bool> {
+    pub fn progress(&mut self, comm: &Comm) -> Result<bool> {
         while let (Some(distance), Some(recv)) = (self.distance, &mut self.recv) {
             if !recv.test()? {
                 return Ok(false);
@@ -96,7 +96,7 @@ impl<C: Comm> IBarrier<C> {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn wait(&mut self, comm: &C) -> Result<bool> {
+    pub fn wait(&mut self, comm: &Comm) -> Result<bool> {
         while let Some(distance) = self.distance {
             self.end_round(comm, distance)?;
         }

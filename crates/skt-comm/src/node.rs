@@ -81,7 +81,7 @@ impl KeptMemory {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn take<C: Comm>(&self, comm: &C, doubles: usize) -> Result<Option<NodeMemory>> {
+    pub fn take(&self, comm: &Comm, doubles: usize) -> Result<Option<NodeMemory>> {
         let mut kept = self.0.borrow_mut();
         // All ranks have kept memory or none: it depends on the sizes of all parts.
         if let Some(group) = kept.take_if(|group| Arc::strong_count(group) == 1) {
@@ -119,7 +119,7 @@ impl NodeMemory {
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn new<C: Comm>(comm: &C, doubles: usize) -> Result<Option<Self>> {
+    pub fn new(comm: &Comm, doubles: usize) -> Result<Option<Self>> {
         let own = Own::new(HEAD_BYTES + doubles * size_of::<f64>()).ok();
         let nothing = PartInfo { process: 0, descriptor: 0, bytes: 0, nonce: 0 };
         let info = own.as_ref().map_or(nothing, |own| own.info);
@@ -233,7 +233,7 @@ impl NodeMemory {
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub fn poll<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<bool> {
+    pub fn poll(&self, comm: &Comm, rank: usize, flag: usize, value: u64) -> Result<bool> {
         let is_raised = self.is_raised(rank, flag, value);
         if !is_raised {
             comm.probe(rank, TAG_NEVER)?;
@@ -245,7 +245,7 @@ impl NodeMemory {
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub fn wait<C: Comm>(&self, comm: &C, rank: usize, flag: usize, value: u64) -> Result<()> {
+    pub fn wait(&self, comm: &Comm, rank: usize, flag: usize, value: u64) -> Result<()> {
         let spins = self.group.spins.load(Ordering::Relaxed);
         let mut looks = 0u32;
         while !self.is_raised(rank, flag, value) {
@@ -269,7 +269,7 @@ impl NodeMemory {
     ///
     /// # Errors
     /// When the job has been aborted.
-    pub fn wait_for_others<C: Comm>(&self, comm: &C, flag: usize, value: u64) -> Result<()> {
+    pub fn wait_for_others(&self, comm: &Comm, flag: usize, value: u64) -> Result<()> {
         let others = (0..self.size()).filter(|&rank| rank != self.rank());
         others.into_iter().try_for_each(|rank| self.wait(comm, rank, flag, value))
     }

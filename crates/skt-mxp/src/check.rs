@@ -4,7 +4,7 @@
 //! ||Ax - b||_oo / (eps (||A||_oo ||x||_oo + ||b||_oo) n) <= 16      eps = 2^-53
 //! ```
 
-use skt_comm::{Comm, collect};
+use skt_comm::collect;
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
 use skt_terms::norms::Norms;
@@ -22,9 +22,9 @@ use crate::system::System;
 ///
 /// # Panics
 /// When x does not have an element for each column of this rank.
-pub fn norms<C: Comm>(
+pub fn norms(
     system: &System,
-    grid: &Grid<C>,
+    grid: &Grid,
     team: &Team,
     nb: usize,
     x: &[f64],
@@ -46,7 +46,7 @@ pub fn norms<C: Comm>(
 ///
 /// # Errors
 /// When a rank cannot be reached.
-pub fn reduce<C: Comm>(grid: &Grid<C>, parts: [&[f64]; 5]) -> skt_comm::Result<Norms> {
+pub fn reduce(grid: &Grid, parts: [&[f64]; 5]) -> skt_comm::Result<Norms> {
     let mut maxima = parts.map(largest_here);
     collect::all_max(&grid.all, &mut maxima)?;
     let x_1: f64 = parts[3].iter().map(|value| value.abs()).sum();

@@ -4,7 +4,6 @@
 use std::ops::Range;
 use std::sync::Mutex;
 
-use skt_comm::Comm;
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen::Lcg;
 use skt_solver::team::Team;
@@ -53,7 +52,7 @@ pub(crate) struct Sums {
 
 impl<'s> Part<'s> {
     /// This rank's part, distributed for panels of `nb` columns.
-    pub fn new<C: Comm>(system: &'s System, grid: &Grid<C>, nb: usize) -> Self {
+    pub fn new(system: &'s System, grid: &Grid, nb: usize) -> Self {
         let (n, rows, cols) = (system.n(), grid.rows(nb), grid.cols(nb));
         let mut chunks = Vec::new();
         for (local, global, len) in cols.spans(0..n, grid.mycol) {
@@ -354,7 +353,7 @@ mod tests {
     ];
 
     /// Calls `body` on each rank of each grid, with the rank's part of each matrix.
-    fn on_all(body: impl Fn(&Grid<skt_solver::comm::threads::ThreadComm>, &Part) + Sync) {
+    fn on_all(body: impl Fn(&Grid, &Part) + Sync) {
         for matrix in MxpMatrix::ALL {
             for (n, nb, p, q) in CASES {
                 let system = System::new(n, matrix);
@@ -369,7 +368,7 @@ mod tests {
     }
 
     /// The rank's global rows and columns.
-    fn places<C: Comm>(grid: &Grid<C>, part: &Part) -> (Vec<usize>, Vec<usize>) {
+    fn places(grid: &Grid, part: &Part) -> (Vec<usize>, Vec<usize>) {
         let rows = (0..part.row_count).map(|row| part.rows.global(row, grid.myrow)).collect();
         let cols = part.chunks.iter().flat_map(|chunk| (chunk.global..).take(chunk.local.len()));
         (rows, cols.collect())

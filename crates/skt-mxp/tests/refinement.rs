@@ -10,7 +10,7 @@ use skt_comm::{Comm, CommError, collect};
 use skt_mxp::check::norms;
 use skt_mxp::refine::{CORRECTIONS_MAX, Operator, RefineError, Refiner, State, Status, Step};
 use skt_mxp::system::System;
-use skt_solver::comm::threads::{ThreadComm, run};
+use skt_solver::comm::threads::run;
 use skt_solver::grid::Grid;
 use skt_solver::pgesv::SolveError;
 use skt_solver::team::Team;
@@ -40,8 +40,8 @@ struct Ended {
 
 /// Collects the `n` elements of a vector that is distributed over the ranks of `comm`; `place` has
 /// the rank of each, and its local index there.
-fn collected<C: Comm>(
-    comm: &C,
+fn collected(
+    comm: &Comm,
     n: usize,
     place: impl Fn(usize) -> (usize, usize),
     mine: &[f64],
@@ -52,7 +52,7 @@ fn collected<C: Comm>(
 
 /// Solves with a function of whole vectors.
 fn solver<'s>(
-    grid: &'s Grid<ThreadComm>,
+    grid: &'s Grid,
     nb: usize,
     n: usize,
     solve: &'s (dyn Fn(&[f64]) -> Vec<f64> + Sync),
@@ -73,7 +73,7 @@ fn refine(
     solve: &(dyn Fn(&[f64]) -> Vec<f64> + Sync),
 ) -> Vec<Result<Ended, RefineError>> {
     let n = system.n();
-    let of_rank = |comm: &ThreadComm| {
+    let of_rank = |comm: &Comm| {
         let grid = Grid::new(comm, p, q, Pmap::ColumnMajor)?.expect("all ranks are in the grid");
         let team = Team::new(2, |_| ()).unwrap();
         let operator = Operator::new(system, &grid, &team, nb, &|| ())?;

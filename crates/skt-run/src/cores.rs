@@ -79,11 +79,7 @@ impl RunEvents for CoreEvents {
 
 /// Passes on to `events` on rank 0 what all ranks of `comm` had of their cores in a timed part of
 /// `seconds`. Collective, unless the test is too short.
-pub fn gather<C: Comm>(
-    comm: &C,
-    seconds: f64,
-    events: &mut dyn RunEvents,
-) -> Result<(), CommError> {
+pub fn gather(comm: &Comm, seconds: f64, events: &mut dyn RunEvents) -> Result<(), CommError> {
     if seconds < SECONDS_MIN {
         return Ok(());
     }

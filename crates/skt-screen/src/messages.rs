@@ -61,19 +61,14 @@ pub(crate) enum Instruction {
 }
 
 /// Sends a message as JSON: plain data.
-fn send<C: Comm, T: Serialize>(
-    world: &C,
-    message: &T,
-    to: usize,
-    tag: Tag,
-) -> Result<(), CommError> {
+fn send<T: Serialize>(world: &Comm, message: &T, to: usize, tag: Tag) -> Result<(), CommError> {
     let bytes = serde_json::to_vec(message).expect("plain data");
     world.send(&[bytes.len() as u64], to, tag)?;
     world.send(&bytes, to, tag)
 }
 
 /// Receives a message.
-fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Result<T, CommError> {
+fn receive<T: DeserializeOwned>(world: &Comm, from: usize, tag: Tag) -> Result<T, CommError> {
     let mut len = [0u64];
     world.recv(&mut len, from, tag)?;
     let wrong = |what: String| CommError::Transport { call: "screen", what };
@@ -86,13 +81,13 @@ fn receive<C: Comm, T: DeserializeOwned>(world: &C, from: usize, tag: Tag) -> Re
 }
 
 /// Sends a report to rank 0.
-pub(crate) fn send_report<C: Comm>(world: &C, report: &NodeReport) -> Result<(), CommError> {
+pub(crate) fn send_report(world: &Comm, report: &NodeReport) -> Result<(), CommError> {
     send(world, report, 0, TAG_REPORT)
 }
 
 /// Sends an instruction to a rank.
-pub(crate) fn instruct<C: Comm>(
-    world: &C,
+pub(crate) fn instruct(
+    world: &Comm,
     instruction: &Instruction,
     to: usize,
 ) -> Result<(), CommError> {
@@ -100,14 +95,14 @@ pub(crate) fn instruct<C: Comm>(
 }
 
 /// Waits for the next instruction of rank 0.
-pub(crate) fn await_instruction<C: Comm>(world: &C) -> Result<Instruction, CommError> {
+pub(crate) fn await_instruction(world: &Comm) -> Result<Instruction, CommError> {
     receive(world, 0, TAG_INSTRUCTION)
 }
 
 /// Waits for news of the ranks `awaited`, until none is left or time `is_over`, and returns those
 /// that are left. Calls `take` with each news, which returns whether more is awaited of that rank.
-pub fn collect<C: Comm>(
-    world: &C,
+pub fn collect(
+    world: &Comm,
     is_over: impl Fn() -> bool,
     mut awaited: Vec<usize>,
     mut take: impl FnMut(usize, NodeReport) -> bool,

@@ -54,7 +54,7 @@ struct Place {
 }
 
 /// A rank in its node and its teams.
-pub(crate) struct Crew<C: Comm> {
+pub(crate) struct Crew {
     /// The names of the nodes and their kinds, by first rank.
     pub nodes: Vec<(String, NodeKind)>,
     pub ranks: Vec<Vec<usize>>,
@@ -62,9 +62,9 @@ pub(crate) struct Crew<C: Comm> {
     /// Whether this rank reports for its node.
     pub is_first: bool,
     pub stages: Vec<Stage>,
-    comm: C,
+    comm: Comm,
     /// The ranks of this rank's team in each stage.
-    teams: Vec<Option<C>>,
+    teams: Vec<Option<Comm>>,
     team: Team,
     /// Why this rank must not compute with its BLAS.
     lack_of_blas: Option<String>,
@@ -78,12 +78,12 @@ pub(crate) struct Crew<C: Comm> {
     before: HostCounts,
 }
 
-impl<C: Comm> Crew<C> {
+impl Crew {
     /// Divides the ranks of `world` into nodes, one for each host, or for each rank with `by_rank`,
     /// and starts this rank's threads: its share of the cores that it may use, or `threads`. `blas`
     /// is what it calls. Collective.
     pub(crate) fn new(
-        world: &C,
+        world: &Comm,
         blas: &ChosenBlas,
         threads: Option<usize>,
         by_rank: bool,
@@ -206,7 +206,7 @@ impl<C: Comm> Crew<C> {
     fn join_team(
         &self,
         team: &[usize],
-        comm: &C,
+        comm: &Comm,
         n: usize,
         seconds: f64,
         link: &mut Option<LinkRate>,
@@ -229,7 +229,7 @@ impl<C: Comm> Crew<C> {
     }
 
     /// Solves a system with all ranks of `comm`. Rank 0 gets the result.
-    fn solve(&self, comm: &C, n: usize) -> Result<Option<Solve>, ScreenError> {
+    fn solve(&self, comm: &Comm, n: usize) -> Result<Option<Solve>, ScreenError> {
         let test = test(n, comm.size(), self.threads);
         let grid = Grid::new(comm, test.p, test.q, test.pmap)?.expect("a grid of all ranks");
         let doubles = ptest::shape(&grid, &test).doubles();

@@ -6,7 +6,7 @@ use std::time::Instant;
 use skt_host::thread_clock::thread_cpu_seconds;
 use skt_terms::median::nonempty_median;
 
-use skt_comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag};
+use skt_comm::{Comm, CommError, PageBuf, Tag};
 use skt_host::counters::{Root, caches};
 use skt_host::memory;
 use skt_solver::blas::triad;
@@ -92,7 +92,7 @@ pub(crate) struct LinkRate {
 
 /// Measures the link to rank `other`; both ranks call this. The messages grow while they are quick,
 /// so a slow link takes about as long as a fast one.
-pub(crate) fn link<C: Comm>(comm: &C, other: usize) -> Result<LinkRate, CommError> {
+pub(crate) fn link(comm: &Comm, other: usize) -> Result<LinkRate, CommError> {
     let [least, most] = [MESSAGE_BYTES.0, MESSAGE_BYTES.1].map(|bytes| bytes / size_of::<f64>());
     let buffer = || {
         let failed = |why: std::io::Error| CommError::Transport {

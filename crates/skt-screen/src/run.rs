@@ -78,8 +78,8 @@ pub enum ScreeningEnd {
 
 /// Screens all nodes of `world`. All waits of `world` end at `limit`; `blas` is what this process
 /// has chosen. Collective.
-pub fn run<C: Comm>(
-    world: &C,
+pub fn run(
+    world: &Comm,
     request: &Request,
     blas: &ChosenBlas,
     limit: &Limit,
@@ -103,7 +103,7 @@ pub fn run<C: Comm>(
 
 /// Ends the screening on all other ranks with this exit code; rank 0 calls it when it has shown the
 /// results.
-pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), ScreenError> {
+pub fn dismiss(world: &Comm, limit: &Limit, code: u8) -> Result<(), ScreenError> {
     limit.set(GRACE_SECONDS);
     for rank in 1..world.size() {
         messages::instruct(world, &Instruction::End(code), rank)?;
@@ -112,12 +112,7 @@ pub fn dismiss<C: Comm>(world: &C, limit: &Limit, code: u8) -> Result<(), Screen
 }
 
 /// Follows the instructions of rank 0, until it ends the screening.
-fn follow<C: Comm>(
-    world: &C,
-    crew: &Crew<C>,
-    limit: &Limit,
-    start_seconds: f64,
-) -> Result<u8, ScreenError> {
+fn follow(world: &Comm, crew: &Crew, limit: &Limit, start_seconds: f64) -> Result<u8, ScreenError> {
     let send = |report: Result<NodeReport, ScreenError>| {
         // The limit of the part may have passed.
         limit.set(GRACE_SECONDS);
@@ -176,9 +171,9 @@ fn announcement(what: &str, nodes: usize, by_rank: bool, left_seconds: Option<f6
     format!("screen: {what} on {nodes} {things}{left}")
 }
 
-struct Lead<'a, C: Comm> {
-    world: &'a C,
-    crew: Crew<C>,
+struct Lead<'a> {
+    world: &'a Comm,
+    crew: Crew,
     request: &'a Request,
     limit: &'a Limit,
     progress: &'a mut Progress,
@@ -188,7 +183,7 @@ struct Lead<'a, C: Comm> {
     is_any_silent: bool,
 }
 
-impl<C: Comm> Lead<'_, C> {
+impl Lead<'_> {
     fn all(&mut self) -> Result<(), ScreenError> {
         // The time that is asked for decides N, unless that is given: then no rate is known yet.
         let seconds = self.request.n.is_none().then_some(self.request.seconds);

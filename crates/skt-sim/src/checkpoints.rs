@@ -19,7 +19,7 @@ use skt_store::codec::CodecKind;
 use skt_store::layout::{Active, CELL_BYTES, RegionShape};
 use skt_store::memory::SegmentId;
 
-use crate::clocked::{self, ClockedComm, Meter, Network};
+use crate::clocked::{self, Meter, Network};
 
 /// Rows of a rank's region, if they have whole cells.
 const ROWS: usize = 1024;
@@ -61,7 +61,7 @@ impl Case {
     /// When a rank's region differs after the recovery.
     pub fn times(&self, network: &Network, meter: Meter) -> Result<Times, CheckpointError> {
         let nodes: Vec<Node> = (0..self.ranks).map(|_| Node::default()).collect();
-        let start = |number: u64, body: &dyn Fn(ClockedComm, Box<Saved>) -> Seconds| -> Seconds {
+        let start = |number: u64, body: &dyn Fn(Comm, Box<Saved>) -> Seconds| -> Seconds {
             let ranks = clocked::run(self.ranks, network, meter, |comm| {
                 let memory = NodeMemory(nodes[comm.rank()].clone());
                 let config = self.config(comm.rank(), number);
@@ -119,12 +119,12 @@ impl Case {
     }
 }
 
-type Saved = Checkpointer<ClockedComm, NodeMemory>;
+type Saved = Checkpointer<NodeMemory>;
 
 type Seconds = Result<f64, CheckpointError>;
 
 /// The seconds of this rank's clock that `body` takes, which all ranks begin at once.
-fn seconds(comm: &ClockedComm, body: impl FnOnce() -> Result<(), CheckpointError>) -> Seconds {
+fn seconds(comm: &Comm, body: impl FnOnce() -> Result<(), CheckpointError>) -> Seconds {
     comm.barrier()?;
     let start = comm.now();
     body()?;

@@ -45,7 +45,7 @@ pub struct Difference {
 
 /// Compares the settings of all processes. Returns the first difference, the same on all processes,
 /// if there is one. Collective.
-pub fn compare<C: Comm>(comm: &C, mine: &[Setting]) -> Result<Option<Difference>> {
+pub fn compare(comm: &Comm, mine: &[Setting]) -> Result<Option<Difference>> {
     let values: Vec<_> = mine.iter().map(|setting| (&setting.name, &setting.value)).collect();
     let sum = checksum(&serde_json::to_vec(&values).expect("plain data"));
     let mut ends = [sum, !sum];

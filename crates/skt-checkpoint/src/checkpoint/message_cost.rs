@@ -27,7 +27,7 @@ impl MessageCost {
     /// Measures the cost, within some milliseconds on a fast network: all members pass messages
     /// around the ring, as they do when they encode. Collective; returns the worst of the members,
     /// the same on all.
-    pub(crate) fn measure<C: Comm>(comm: &C, code: &Codec) -> Result<Self> {
+    pub(crate) fn measure(comm: &Comm, code: &Codec) -> Result<Self> {
         let buffer = || PageBuf::for_messages(TUNING.link_long_bytes / size_of::<f64>());
         let (mut out, mut into) = (buffer()?, buffer()?);
         let mut best_of = |rounds: usize, bytes: usize| -> Result<f64> {

@@ -64,8 +64,8 @@ impl<M: Memory> Opening<M> {
     /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
     /// its segments and images, and returns what all processes have decided, without the sources
     /// that an earlier decision has found `rotten`. Collective.
-    pub(crate) fn agree<C: Comm>(
-        comm: &C,
+    pub(crate) fn agree(
+        comm: &Comm,
         memory: M,
         config: &Config,
         parameters: Parameters,
@@ -146,7 +146,7 @@ impl<M: Memory> Opening<M> {
 
     /// Records what this process sees of the run's images. A job with fewer processes than ranks
     /// (`is_short`) resumes from memory or not at all, and manages no images.
-    fn probe_images<C: Comm>(&mut self, comm: &C, is_short: bool) {
+    fn probe_images(&mut self, comm: &Comm, is_short: bool) {
         let (header, fingerprint) = (&self.header, self.fingerprint);
         let wanted = ImageQuery { header, fingerprint, parameters: &self.parameters };
         for level in &self.levels {
@@ -180,7 +180,7 @@ impl<M: Memory> Opening<M> {
     /// Notes on all levels which checkpoint this start has to resume from, before anything is
     /// removed: later starts pass over newer ones, until this one or a later one has some.
     /// Collective.
-    pub(crate) fn note_choice<C: Comm>(&self, comm: &C, plan: &OpeningPlan) -> Result<()> {
+    pub(crate) fn note_choice(&self, comm: &Comm, plan: &OpeningPlan) -> Result<()> {
         let note = plan.note.as_deref().and_then(|note| Some((note.name, note.chosen?)));
         let Some((name, chosen)) = note else { return Ok(()) };
         let rank = plan.ranks[comm.rank()];
@@ -221,9 +221,9 @@ impl<M: Memory> Opening<M> {
     /// Finds the segments on this node, in a job that `is_short` only those of its processes' ranks.
     /// One process reads them for all: their number grows with that of the processes, and a segment
     /// that is being read may seem in use to others. Collective over the `node`.
-    fn find_segments<C: Comm>(
+    fn find_segments(
         &mut self,
-        node: &C,
+        node: &Comm,
         is_short: bool,
         rank_in_run: Option<usize>,
     ) -> Result<()> {
@@ -308,7 +308,7 @@ impl<M: Memory> Opening<M> {
     /// # Errors
     /// [`Refusal::Changed`] on all processes, if any process finds a segment that is not as it was
     /// offered.
-    pub(crate) fn take<C: Comm>(&mut self, comm: &C, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
+    pub(crate) fn take(&mut self, comm: &Comm, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
         let mut segments = Vec::with_capacity(ids.len());
         let mut changed = None;
         for &id in ids {
@@ -382,8 +382,8 @@ impl<M: Memory> Opening<M> {
 ///
 /// # Errors
 /// [`Refusal::Held`] on all processes, if another job has the run.
-pub(crate) fn take_hold<C: Comm, M: Memory>(
-    comm: &C,
+pub(crate) fn take_hold<M: Memory>(
+    comm: &Comm,
     memory: &mut M,
     config: &Config,
     hook: &dyn Hook,
@@ -400,7 +400,7 @@ pub(crate) fn take_hold<C: Comm, M: Memory>(
 }
 
 /// The processes that see the same segments as this one, in their order. Collective.
-fn processes_of_node<C: Comm>(comm: &C, node: &str) -> Result<C> {
+fn processes_of_node(comm: &Comm, node: &str) -> Result<Comm> {
     let nodes = all_gather(comm, &checksum(node.as_bytes()))?;
     let first = nodes.iter().position(|other| *other == nodes[comm.rank()]);
     let first = first.expect("this process is one of them");
@@ -408,18 +408,14 @@ fn processes_of_node<C: Comm>(comm: &C, node: &str) -> Result<C> {
 }
 
 /// The state that process `process` has found. Collective.
-fn broadcast_from<C: Comm>(
-    comm: &C,
-    process: usize,
-    state: impl FnOnce() -> Vec<u8>,
-) -> Result<Vec<u8>> {
+fn broadcast_from(comm: &Comm, process: usize, state: impl FnOnce() -> Vec<u8>) -> Result<Vec<u8>> {
     let mut state = if comm.rank() == process { state() } else { Vec::new() };
     broadcast_bytes(comm, &mut state, process)?;
     Ok(state)
 }
 
 /// Decides for all processes: one gather, one decision on process 0, one broadcast. Collective.
-fn decide_on_all<C: Comm>(comm: &C, offer: &Offer, rules: &Rules) -> Result<Decision> {
+fn decide_on_all(comm: &Comm, offer: &Offer, rules: &Rules) -> Result<Decision> {
     let offer = serde_json::to_vec(offer).expect("plain data");
     let gathered = gather_bytes(comm, &offer, 0)?;
     let mut answer = gathered.map_or_else(Vec::new, |offers| {

@@ -23,7 +23,7 @@
 use std::ops::Range;
 
 use super::encode::ring::Rounds;
-use skt_comm::Comm;
+use skt_comm::{RecvRequest, SendRequest};
 use skt_store::layout::{Active, SegmentLayout, Stripes};
 
 /// A unit of encoding: `bytes` of the rows of a band.
@@ -95,46 +95,46 @@ pub struct Stats {
 }
 
 /// An epoch that is being taken.
-pub(super) struct UnderWay<C: Comm> {
+pub(super) struct UnderWay {
     pub epoch: u64,
     pub active: Vec<Active>,
     /// The corner of each region outside of which everything is final.
     pub ready: Vec<Active>,
     /// The running encoding (method `self`); the other methods do all in `complete`.
-    pub schedule: Option<EncodingSchedule<C>>,
+    pub schedule: Option<EncodingSchedule>,
     pub stats: Stats,
 }
 
 /// The order of an epoch's encoding, and its progress on this member.
-pub(super) struct EncodingSchedule<C: Comm> {
+pub(super) struct EncodingSchedule {
     pub epoch: u64,
     pub units: Vec<Unit>,
     /// The number of first units that are encoded or whose rounds have begun.
     pub begun: usize,
     /// The number of first units that are final here.
     pub ready: usize,
-    pub way: EncodeMode<C>,
+    pub way: EncodeMode,
 }
 
-pub(super) enum EncodeMode<C: Comm> {
-    ReadyCounts(ReadyCounts<C>),
-    Rounds(Rounds<C>),
+pub(super) enum EncodeMode {
+    ReadyCounts(ReadyCounts),
+    Rounds(Rounds),
     /// Everything at once, in `complete`.
     Whole,
 }
 
 /// How many units are ready on each member, exchanged between members.
-pub(super) struct ReadyCounts<C: Comm> {
+pub(super) struct ReadyCounts {
     /// Units that have been reported to the others as ready here.
     pub reported: usize,
-    pub sent: Vec<C::Send>,
+    pub sent: Vec<Box<dyn SendRequest>>,
     /// By member: the number of units that are ready there, and the pending receive of its next
     /// count. The entry of this member counts all units as ready, since this member does not encode
     /// its own blocks.
-    pub theirs: Vec<(usize, Option<C::Recv>)>,
+    pub theirs: Vec<(usize, Option<Box<dyn RecvRequest>>)>,
 }
 
-impl<C: Comm> EncodingSchedule<C> {
+impl EncodingSchedule {
     /// Marks the units outside of these corners, one per region, as final here. Units that are
     /// ready stay so.
     pub(crate) fn set_ready(&mut self, layout: &SegmentLayout, outside: &[Active]) {

@@ -2,13 +2,12 @@
 
 use super::{CheckpointError, Result, Saved};
 use crate::mover::{self, CopyProgress, MoveError, Mover};
-use skt_comm::Comm;
 use skt_comm::collect::{all_reduce, broadcast_bytes};
 
 /// No rank has failed.
 const NONE: u64 = u64::MAX;
 
-impl<C: Comm> Saved<'_, C> {
+impl Saved<'_> {
     /// Copies memory of movers into their regions, which the next checkpoint then saves. Each mover
     /// comes with the number of its region, all of which it fills. Collective; a rank may have no
     /// movers.
@@ -138,10 +137,7 @@ mod tests {
         }
     }
 
-    fn start<T: Send>(
-        folder: &Path,
-        act: impl Fn(Saved<'_, threads::ThreadComm>) -> Result<T> + Sync,
-    ) -> Vec<T> {
+    fn start<T: Send>(folder: &Path, act: impl Fn(Saved<'_>) -> Result<T> + Sync) -> Vec<T> {
         let started = threads::run(RANKS, |world| {
             let store = Box::new(Files::in_folder(folder));
             let options = Options { store, ..Options::new("copies", "a test") };
@@ -168,7 +164,7 @@ mod tests {
         start(folder.path(), |mut saved| {
             let rank = saved.rank();
             let mut device = Device::new(rank);
-            let copy_in = |device: &mut Device, saved: &mut Saved<'_, _>| {
+            let copy_in = |device: &mut Device, saved: &mut Saved<'_>| {
                 let mut movers: Vec<(usize, &mut dyn Mover)> = vec![(1, device)];
                 if rank == 2 {
                     movers.clear();

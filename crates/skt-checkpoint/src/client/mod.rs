@@ -46,7 +46,7 @@ use crate::heartbeat::{self, DataLocation};
 pub use due::Due;
 use due::{Limits, MeasuredTimes};
 use skt_comm::collect::{broadcast, reduce};
-use skt_comm::mpi::{MpiComm, MpiWorld};
+use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, CommError};
 use skt_host::clock::now_unix;
 use skt_store::codec::CodecKind;
@@ -150,11 +150,11 @@ impl Region {
 }
 
 /// What is next in a run that [`open`] has found.
-pub enum Next<'a, C: Comm> {
+pub enum Next<'a> {
     /// Compute, from [`Saved::state`] on.
-    Compute(Saved<'a, C>),
+    Compute(Saved<'a>),
     /// Report [`Ended::result`]: an earlier start has computed it.
-    Report(Ended<'a, C>),
+    Report(Ended<'a>),
 }
 
 /// Finds what earlier starts of the run have left, and rebuilds what is lost of it. Collective over
@@ -163,22 +163,18 @@ pub enum Next<'a, C: Comm> {
 /// # Errors
 /// [`CheckpointError::Refused`] on all processes, with nothing changed, when the job cannot
 /// continue. All other errors are of one process, whose job has to be ended: see [`on_mpi`].
-pub fn open<'a, C: Comm>(
-    comm: &C,
-    options: &'a Options,
-    regions: &[Region],
-) -> Result<Next<'a, C>> {
+pub fn open<'a>(comm: &Comm, options: &'a Options, regions: &[Region]) -> Result<Next<'a>> {
     let mut heartbeats = ProgramHeartbeats::for_rank(comm.rank());
     heartbeats.open(|| options.keeps());
     find(comm, options, regions, &mut heartbeats).inspect_err(|error| heartbeats.refused(error))
 }
 
-fn find<'a, C: Comm>(
-    comm: &C,
+fn find<'a>(
+    comm: &Comm,
     options: &'a Options,
     regions: &[Region],
     heartbeats: &mut ProgramHeartbeats,
-) -> Result<Next<'a, C>> {
+) -> Result<Next<'a>> {
     if let Some(difference) = alike::compare(comm, &options.settings())? {
         return Err(Refusal::Disagree(difference).into());
     }
@@ -225,8 +221,8 @@ fn find<'a, C: Comm>(
 type Held = (Option<Arc<RunLock>>, Vec<FolderOwner>);
 
 /// Takes hold of a run that has levels, and opens these. Collective.
-fn open_levels<C: Comm>(
-    comm: &C,
+fn open_levels(
+    comm: &Comm,
     options: &Options,
     memory: &mut Segments,
     config: &mut Config,
@@ -260,8 +256,8 @@ fn open_levels<C: Comm>(
 }
 
 /// The regions of a rank, and their checkpoints.
-pub struct Saved<'a, C: Comm> {
-    checkpointer: Box<Checkpointer<C, Segments<'a>>>,
+pub struct Saved<'a> {
+    checkpointer: Box<Checkpointer<Segments<'a>>>,
     options: &'a Options,
     regions: Vec<Region>,
     recovered: Option<Recovered>,
@@ -274,7 +270,7 @@ pub struct Saved<'a, C: Comm> {
     folders: Vec<FolderOwner>,
 }
 
-impl<'a, C: Comm> Saved<'a, C> {
+impl<'a> Saved<'a> {
     /// The rank whose data this process has.
     pub fn rank(&self) -> usize {
         self.checkpointer.rank()
@@ -286,7 +282,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     }
 
     /// A communicator for the application, with the ranks of the data. Collective.
-    pub fn comm(&self) -> Result<C> {
+    pub fn comm(&self) -> Result<Comm> {
         let all = self.checkpointer.comm().split(Some(0), self.rank() as u32)?;
         Ok(all.expect("a colour"))
     }
@@ -459,7 +455,7 @@ impl<'a, C: Comm> Saved<'a, C> {
     /// # Errors
     /// [`CheckpointError::Comm`] when a rank died: the next start continues from the last
     /// checkpoint, or gets the result. [`CheckpointError::StateTooLarge`] on all ranks.
-    pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a, C>> {
+    pub fn finish<R: Pod>(self, result: &R) -> Result<Ended<'a>> {
         let run = self.checkpointer.finish(bytemuck::bytes_of(result))?;
         let Self { options, heartbeats, folders, .. } = self;
         Ok(Ended { run, options, heartbeats, folders })
@@ -469,15 +465,15 @@ impl<'a, C: Comm> Saved<'a, C> {
 /// A run whose result is known. Dropping it leaves everything as it is: the next start reports the
 /// result again.
 #[must_use = "the segments of the run stay until they are cleared"]
-pub struct Ended<'a, C: Comm> {
-    run: FinishedRun<C, Segments<'a>>,
+pub struct Ended<'a> {
+    run: FinishedRun<Segments<'a>>,
     options: &'a Options,
     heartbeats: ProgramHeartbeats,
     /// The folders of images, which this process has until they are cleared.
     folders: Vec<FolderOwner>,
 }
 
-impl<C: Comm> Ended<'_, C> {
+impl Ended<'_> {
     /// The result, the same on all ranks.
     ///
     /// # Panics
@@ -516,7 +512,7 @@ fn not_removed(error: StoreError) -> CheckpointError {
 /// An error ends the job on all ranks, as the others might wait for this one for ever: with 75 if a
 /// rank is lost, so that the same command continues, and with 2 otherwise.
 pub fn on_mpi(
-    application: impl FnOnce(&MpiComm) -> std::result::Result<ExitCode, Box<dyn Error>>,
+    application: impl FnOnce(&Comm) -> std::result::Result<ExitCode, Box<dyn Error>>,
 ) -> ExitCode {
     let run = |world: &MpiWorld| {
         let comm = world.comm()?;
@@ -530,7 +526,7 @@ pub fn on_mpi(
 
 /// Reports why the application fails on this rank, and ends the job unless all ranks end by
 /// themselves.
-fn fail(comm: &MpiComm, error: &(dyn Error + 'static)) -> ExitCode {
+fn fail(comm: &Comm, error: &(dyn Error + 'static)) -> ExitCode {
     let of_checkpoint = error.downcast_ref::<CheckpointError>();
     if let Some(CheckpointError::Refused(_)) = of_checkpoint {
         // All ranks have this error.

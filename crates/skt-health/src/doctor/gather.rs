@@ -65,8 +65,8 @@ struct HostReport {
 ///
 /// # Errors
 /// When a rank is lost or cannot measure; on each rank, or on rank 0.
-pub fn gather<C: Comm>(
-    world: &C,
+pub fn gather(
+    world: &Comm,
     threads: Option<usize>,
     is_launched: bool,
 ) -> Result<Option<Gathered>, GatherError> {

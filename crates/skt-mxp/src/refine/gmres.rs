@@ -14,8 +14,6 @@
 //! Givens rotations make H triangular, and show the norm of the preconditioned residual after each
 //! step.
 
-use skt_comm::Comm;
-
 use super::{Factors, Operator, Place, RefineError};
 
 /// A cycle ends when it has divided the norm by 2^20. The next one begins with a residual that is
@@ -41,9 +39,9 @@ pub(super) struct Cycle {
 
 impl Cycle {
     /// Returns the correction of x for the residual `r`, and the number of inner steps.
-    pub(crate) fn run<C: Comm>(
+    pub(crate) fn run(
         &self,
-        operator: &mut Operator<C>,
+        operator: &mut Operator,
         factors: &mut Factors,
         r: &[f64],
     ) -> Result<(Vec<f64>, usize), RefineError> {
@@ -78,11 +76,7 @@ impl Cycle {
     }
 
     /// Divides a vector by its norm, which it returns.
-    fn normalize<C: Comm>(
-        &self,
-        operator: &Operator<C>,
-        vector: &mut [f64],
-    ) -> Result<f64, RefineError> {
+    fn normalize(&self, operator: &Operator, vector: &mut [f64]) -> Result<f64, RefineError> {
         let norm = operator.dot(vector, vector)?.sqrt();
         if !norm.is_finite() {
             return Err(self.place.not_finite("vector of the Krylov space"));
@@ -94,9 +88,9 @@ impl Cycle {
     }
 
     /// Makes `w` orthogonal to the basis. Returns the coefficients.
-    fn orthogonalize<C: Comm>(
+    fn orthogonalize(
         &self,
-        operator: &Operator<C>,
+        operator: &Operator,
         basis: &[Vec<f64>],
         w: &mut [f64],
     ) -> Result<Vec<f64>, RefineError> {

@@ -103,8 +103,8 @@ pub enum Status {
 }
 
 /// Iterative refinement of a solution.
-pub struct Refiner<'o, C: Comm> {
-    operator: Operator<'o, C>,
+pub struct Refiner<'o> {
+    operator: Operator<'o>,
     state: State,
     current: Residual,
 }
@@ -120,12 +120,12 @@ struct Residual {
     to_criterion: f64,
 }
 
-impl<'o, C: Comm> Refiner<'o, C> {
+impl<'o> Refiner<'o> {
     /// Begins with x = 0. Collective over the grid.
     ///
     /// # Errors
     /// When a rank cannot be reached.
-    pub fn new(operator: Operator<'o, C>) -> Result<Self, RefineError> {
+    pub fn new(operator: Operator<'o>) -> Result<Self, RefineError> {
         let x = vec![0.0; operator.col_count()];
         Self::resume(operator, State { x, refinement: Refinement::Classic, steps: Vec::new() })
     }
@@ -137,7 +137,7 @@ impl<'o, C: Comm> Refiner<'o, C> {
     ///
     /// # Panics
     /// When x does not have an element for each column of this rank.
-    pub fn resume(mut operator: Operator<'o, C>, state: State) -> Result<Self, RefineError> {
+    pub fn resume(mut operator: Operator<'o>, state: State) -> Result<Self, RefineError> {
         let current = if state.steps.is_empty() {
             operator.residual_of_zero()
         } else {
@@ -239,7 +239,7 @@ impl Place {
 }
 
 /// The largest magnitude of each of two vectors over all ranks. NaN wins over every number.
-fn largest<C: Comm>(all: &C, vectors: [&[f64]; 2]) -> skt_comm::Result<[f64; 2]> {
+fn largest(all: &Comm, vectors: [&[f64]; 2]) -> skt_comm::Result<[f64; 2]> {
     let mut maxima = vectors.map(largest_here);
     collect::all_max(all, &mut maxima)?;
     Ok(maxima)

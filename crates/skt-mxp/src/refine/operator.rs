@@ -1,6 +1,6 @@
 //! A x and norms, with the entries of A computed again, on the ranks of a grid.
 
-use skt_comm::{Comm, collect};
+use skt_comm::collect;
 use skt_solver::grid::Grid;
 use skt_solver::team::Team;
 use skt_terms::norms::EPSILON;
@@ -10,8 +10,8 @@ use crate::part::{Part, Progress, dot};
 use crate::system::System;
 
 /// A system that is distributed over a grid.
-pub struct Operator<'o, C: Comm> {
-    grid: &'o Grid<C>,
+pub struct Operator<'o> {
+    grid: &'o Grid,
     team: &'o Team,
     part: Part<'o>,
     n: usize,
@@ -23,7 +23,7 @@ pub struct Operator<'o, C: Comm> {
     progress: Progress<'o>,
 }
 
-impl<'o, C: Comm> Operator<'o, C> {
+impl<'o> Operator<'o> {
     /// The system, distributed for panels of `nb` columns. All threads of `team` call `progress`
     /// each time some rows of a pass over A are done. Collective over the grid.
     ///
@@ -31,7 +31,7 @@ impl<'o, C: Comm> Operator<'o, C> {
     /// When a rank cannot be reached.
     pub fn new(
         system: &'o System,
-        grid: &'o Grid<C>,
+        grid: &'o Grid,
         team: &'o Team,
         nb: usize,
         progress: Progress<'o>,

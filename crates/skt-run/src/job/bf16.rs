@@ -19,8 +19,8 @@ pub(super) type Selection = Result<Option<Bf16SelfTest>, String>;
 
 /// Selects a library for products of bf16 if `spec` asks for it: the first one that is right and
 /// faster than SGEMM, when all ranks test theirs at once. Collective.
-pub(super) fn select_library<C: Comm>(
-    world: &C,
+pub(super) fn select_library(
+    world: &Comm,
     team: &Team,
     spec: &RunSpec,
     blas: &BlasInfo,

@@ -29,8 +29,8 @@ type Agreed = (LibraryId, BlasChoice);
 /// The BLAS of this rank, if the run names `wanted`, and this process has chosen `before`. If the
 /// job is to choose it, all ranks agree on it, and it is loaded; what fails then is in the result.
 /// `kept` is the one of an earlier start. Collective.
-pub fn settle<C: Comm>(
-    world: &C,
+pub fn settle(
+    world: &Comm,
     wanted: Option<&str>,
     before: &ChosenBlas,
     kept: Option<&RunBlas>,
@@ -89,8 +89,8 @@ fn agreed_before(ranks: &[(String, KnownBlas)], kept: Option<&RunBlas>) -> Optio
 
 /// The fastest library, by the slowest rank of each. The inner error is why there is none.
 /// Collective.
-fn fastest_on_all<C: Comm>(
-    world: &C,
+fn fastest_on_all(
+    world: &Comm,
     ranks: &[(String, KnownBlas)],
     own: Option<&AutoTrials>,
 ) -> Result<Result<Agreed, String>, CommError> {
@@ -118,8 +118,8 @@ fn fastest_on_all<C: Comm>(
 
 /// The rates of libraries that all ranks have, on the slowest rank, or why one of them has none.
 /// The same on all ranks. Collective.
-fn measure<C: Comm>(
-    world: &C,
+fn measure(
+    world: &Comm,
     libraries: &[&LibraryId],
     own: Option<&AutoTrials>,
 ) -> Result<Vec<Result<f64, String>>, CommError> {

@@ -27,8 +27,8 @@ pub(super) fn are_measured(spec: &RunSpec) -> bool {
 /// or, at the first start, those of DGEMM. `first` is this rank's first sample, in Gflop/s, and
 /// `measure` takes another one, longer by the factor that it gets. Also returns a warning where the
 /// samples differ too much. Collective.
-pub(super) fn settle<C: Comm>(
-    world: &C,
+pub(super) fn settle(
+    world: &Comm,
     spec: &RunSpec,
     kept: Option<&Chosen>,
     first: f64,

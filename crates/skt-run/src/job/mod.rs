@@ -68,8 +68,8 @@ impl Finished {
 
 /// Runs all tests, and reports them to `events` on rank 0. Collective; every rank gets the same
 /// result. If the job itself is refused, rank 0 prints why, and the result has the exit code.
-pub fn run<C: Comm>(
-    world: &C,
+pub fn run(
+    world: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     options: &JobOptions,
@@ -179,7 +179,7 @@ fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> V
 }
 
 /// Ends a job whose ranks all know `why`; rank 0 prints it.
-fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
+fn refused(world: &Comm, why: &dyn Display, exit: Exit) -> Finished {
     if world.rank() == 0 {
         messages::print(format_args!("error: {why}"));
     }
@@ -188,8 +188,8 @@ fn refused<C: Comm>(world: &C, why: &dyn Display, exit: Exit) -> Finished {
 
 /// Begins the report on rank 0. Returns whether that has succeeded, the same on all ranks.
 /// Collective.
-fn begin_report<C: Comm>(
-    world: &C,
+fn begin_report(
+    world: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     options: &JobOptions,
@@ -217,8 +217,8 @@ fn begin_report<C: Comm>(
 
 /// Starts the meter on rank 0, if the user names one. The inner error is why that fails, the same
 /// on all ranks. Collective.
-fn start_meter<C: Comm>(
-    world: &C,
+fn start_meter(
+    world: &Comm,
     options: &JobOptions,
 ) -> Result<Result<Option<Meter>, String>, CommError> {
     let Some(command) = &options.meter else { return Ok(Ok(None)) };
@@ -255,7 +255,7 @@ fn exit_for(counts: Counts) -> Exit {
 
 /// Returns on all ranks whether rank 0 has the `exit` of a complete report, and the exit code of
 /// the job. Collective.
-fn same_end<C: Comm>(world: &C, exit: Option<Exit>) -> Result<(bool, Exit), CommError> {
+fn same_end(world: &Comm, exit: Option<Exit>) -> Result<(bool, Exit), CommError> {
     let exit = [u8::from(exit.is_some()), exit.unwrap_or(Exit::BadInput).code()];
     let [is_whole, code] = collect::broadcast_one(world, exit, 0)?;
     Ok((is_whole != 0, Exit::from_code(code)))
@@ -267,12 +267,12 @@ const MARKS_STAY: &str = "memory of an earlier start of this run was out of reac
                           back; `skt-hpl store clean` removes the marks";
 
 /// Removes what is left of a run whose report is complete. Collective.
-fn clear<C: Comm>(
-    world: &C,
+fn clear(
+    world: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     setup: &Setup,
-    ran: Ran<C>,
+    ran: Ran,
 ) -> Result<(), JobError> {
     let _wait = Announced::begin("all ranks to remove what the run has left");
     if let Some(done) = ran.last {

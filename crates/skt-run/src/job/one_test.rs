@@ -22,13 +22,13 @@ use skt_solver::team::Team;
 
 /// Runs a test under checkpoints or checksums, until its result is in shared memory. Also returns
 /// whether an earlier start had left the result there.
-pub(super) fn run_protected<'a, C: Comm>(
-    ranks: &C,
+pub(super) fn run_protected<'a>(
+    ranks: &Comm,
     test: &TestSpec,
     settings: &Settings,
     context: TestContext<'a>,
     watcher: &mut Watcher,
-) -> Result<(Done<'a, C>, bool), JobError> {
+) -> Result<(Done<'a>, bool), JobError> {
     let team = context.memory.process().0;
     if settings.method == Method::Abft {
         let (abft, found) = match protect::abft::open(ranks, test, settings, context)? {
@@ -64,12 +64,7 @@ pub(super) fn run_protected<'a, C: Comm>(
 }
 
 /// Prints on rank 0 which levels a start has given up.
-fn warn_of_levels<C: Comm>(
-    ranks: &C,
-    settings: &Settings,
-    found: &OpeningPlan,
-    watcher: &mut Watcher,
-) {
+fn warn_of_levels(ranks: &Comm, settings: &Settings, found: &OpeningPlan, watcher: &mut Watcher) {
     if ranks.rank() != 0 {
         return;
     }
@@ -119,7 +114,7 @@ fn unsurvivable(parities: usize, found: &OpeningPlan) -> Option<String> {
 }
 
 /// The lines about what a start has found.
-fn opening_lines<C: Comm>(guard: &Protected<C>, found: &OpeningPlan) -> Vec<String> {
+fn opening_lines(guard: &Protected, found: &OpeningPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if found.unusable > 0 {
         let why = if guard.is_resumed() {
@@ -144,8 +139,8 @@ fn opening_lines<C: Comm>(guard: &Protected<C>, found: &OpeningPlan) -> Vec<Stri
 }
 
 /// Runs a test without protection. One with a `lack` of memory is skipped.
-pub(super) fn run_plain<C: Comm>(
-    grid: &Grid<C>,
+pub(super) fn run_plain(
+    grid: &Grid,
     team: &Team,
     test: &TestSpec,
     settings: &Settings,

@@ -34,8 +34,8 @@ pub fn guessed_rate(test: &TestSpec, gflops_per_core: f64) -> f64 {
 
 /// Predicts on rank 0 whether each test will have checkpoints. Returns the predictions on all
 /// ranks; `None` for tests without protection. Collective.
-pub(crate) fn outlooks<C: Comm>(
-    world: &C,
+pub(crate) fn outlooks(
+    world: &Comm,
     tests: &[TestSpec],
     settings: &Settings,
     rates: MeasuredRates,

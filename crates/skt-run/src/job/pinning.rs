@@ -184,8 +184,8 @@ fn choose(
 impl Pinning {
     /// Chooses among the `cores` of all ranks of `machine`. Its first rank looks once at what other
     /// processes use there, and chooses for all. Collective.
-    pub(crate) fn new<C: Comm>(
-        machine: &C,
+    pub(crate) fn new(
+        machine: &Comm,
         cores: &[RankCores],
         wanted: &PinningRequest,
     ) -> Result<Self, CommError> {

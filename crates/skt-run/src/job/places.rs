@@ -24,19 +24,19 @@ use skt_store::store::StoreId;
 const UNFIT_MAX: usize = 64;
 
 /// The communicators of a rank's host.
-pub(crate) struct HostComms<C> {
+pub(crate) struct HostComms {
     /// The ranks of the host.
-    pub here: C,
+    pub here: Comm,
     /// The first ranks of all hosts, on each of them.
-    firsts: Option<C>,
+    firsts: Option<Comm>,
     /// Whether this rank is the first of those here that see its store, and looks into it for them.
     pub is_keeper: bool,
 }
 
-impl<C: Comm> HostComms<C> {
+impl HostComms {
     /// The communicators of the ranks of `world`, of which this one sees the store `store`, if the
     /// job is protected. Collective.
-    pub(crate) fn new(world: &C, store: Option<&StoreId>) -> Result<Self, CommError> {
+    pub(crate) fn new(world: &Comm, store: Option<&StoreId>) -> Result<Self, CommError> {
         // Hosts whose names have the same sum share a communicator, and its first rank sends the
         // data of both.
         let here =
@@ -102,7 +102,7 @@ pub(crate) struct RankCores {
 impl RankCores {
     /// The cores of the ranks of `machine`, in order; this one has the number `rank` in the job.
     /// Collective.
-    pub(crate) fn gather<C: Comm>(machine: &C, rank: usize) -> Result<Vec<Self>, CommError> {
+    pub(crate) fn gather(machine: &Comm, rank: usize) -> Result<Vec<Self>, CommError> {
         let mask = affinity::current_mask().unwrap_or_default();
         let cpus = mask.chunk_by(|a, b| a + 1 == *b).map(|cpus| cpus[0]..cpus[0] + cpus.len());
         let own = Self { rank, process: std::process::id(), cpus: cpus.collect() };
@@ -139,9 +139,9 @@ impl Places {
     /// The first rank of each host sends what its ranks are: a host receives about 60 bytes for
     /// each host and 4 for each rank, once. What ranks compute with is sent only where rank 0 has
     /// something else. Collective.
-    pub(crate) fn gather<C: Comm>(
-        world: &C,
-        comms: &HostComms<C>,
+    pub(crate) fn gather(
+        world: &Comm,
+        comms: &HostComms,
         store: Option<&StoreId>,
         held_bytes: u64,
         options: &JobOptions,
@@ -211,7 +211,7 @@ impl Places {
 
     /// The ranks of this rank's machine, where they are not those of its host: containers on one
     /// kernel are several hosts on one machine. Collective.
-    pub(crate) fn split_machine<C: Comm>(&self, world: &C) -> Result<Option<C>, CommError> {
+    pub(crate) fn split_machine(&self, world: &Comm) -> Result<Option<Comm>, CommError> {
         let count = |of: &dyn Fn(&Place) -> (&str, u64)| {
             self.kinds.iter().map(of).collect::<BTreeSet<_>>().len()
         };

@@ -39,17 +39,17 @@ use skt_store::store::CLEANERS;
 const KEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The outcome of the tests of a job.
-pub(super) struct Ran<'a, C: Comm> {
+pub(super) struct Ran<'a> {
     /// Whether all tests are reported; a report may fail to be written.
     pub is_reported: bool,
     /// The starts that unreachable segments of the run may belong to.
     pub left: Vec<StartId>,
     /// The result of the last test, still in shared memory, if it was protected and this rank took
     /// part.
-    pub last: Option<Done<'a, C>>,
+    pub last: Option<Done<'a>>,
 }
 
-impl<C: Comm> Ran<'_, C> {
+impl Ran<'_> {
     fn unreported() -> Self {
         Self { is_reported: false, left: Vec::new(), last: None }
     }
@@ -82,16 +82,16 @@ pub(super) struct Tests<'a, 'e> {
 }
 
 /// The ranks of a grid, kept from one test to the next on the same grid.
-pub(super) struct Ranks<C: Comm> {
+pub(super) struct Ranks {
     pub size: usize,
     /// `None` on ranks beyond the grid, which stay idle.
-    pub comm: Option<C>,
-    grid: Option<(Pmap, Grid<C>)>,
+    pub comm: Option<Comm>,
+    grid: Option<(Pmap, Grid)>,
 }
 
-impl<C: Comm> Ranks<C> {
+impl Ranks {
     /// The first `size` ranks of `world`. Collective.
-    pub(crate) fn new(world: &C, size: usize) -> Result<Self, CommError> {
+    pub(crate) fn new(world: &Comm, size: usize) -> Result<Self, CommError> {
         let color = (world.rank() < size).then_some(0);
         Ok(Self { size, comm: world.split(color, world.rank() as u32)?, grid: None })
     }
@@ -100,9 +100,9 @@ impl<C: Comm> Ranks<C> {
     ///
     /// # Panics
     /// On a rank beyond the grid.
-    fn grid(&mut self, test: &TestSpec) -> Result<&Grid<C>, CommError> {
+    fn grid(&mut self, test: &TestSpec) -> Result<&Grid, CommError> {
         let &TestSpec { p, q, pmap, .. } = test;
-        let is_same = |(order, grid): &(Pmap, Grid<C>)| (*order, grid.p, grid.q) == (pmap, p, q);
+        let is_same = |(order, grid): &(Pmap, Grid)| (*order, grid.p, grid.q) == (pmap, p, q);
         if !self.grid.as_ref().is_some_and(is_same) {
             let comm = self.comm.as_ref().expect("a rank of the grid");
             self.grid = Some((pmap, Grid::new(comm, p, q, pmap)?.expect("a place for each")));
@@ -153,7 +153,7 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Runs the tests one by one, from the first one that earlier starts have not finished and
     /// reported. The result is the same on all ranks.
-    pub(crate) fn run<C: Comm>(&mut self, world: &C) -> Result<Ran<'a, C>, JobError> {
+    pub(crate) fn run(&mut self, world: &Comm) -> Result<Ran<'a>, JobError> {
         let tests = self.spec.tests();
         self.remove_left_over(world)?;
         if self.settings.is_on() && self.settings.resume == Resume::Never {
@@ -178,7 +178,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         if collect::broadcast_one(world, is_reported, 0)? == 0 {
             return Ok(Ran::unreported());
         }
-        let mut ranks: Option<Ranks<C>> = None;
+        let mut ranks: Option<Ranks> = None;
         let mut announced = Instant::now();
         let (mut last, mut left) = (None, Vec::new());
         for (index, test) in tests.iter().enumerate().skip(first) {
@@ -239,7 +239,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     }
 
     /// Removes the segments that are known to be left over from runs that have ended.
-    fn remove_left_over<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+    fn remove_left_over(&self, world: &Comm) -> Result<(), JobError> {
         if !self.settings.is_on() {
             return Ok(());
         }
@@ -260,11 +260,7 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// Removes what earlier starts have left of tests that `is_meant` selects, images first.
     /// Collective: no rank creates any before all have returned.
-    fn remove_tests<C: Comm>(
-        &self,
-        world: &C,
-        is_meant: impl Fn(usize) -> bool,
-    ) -> Result<(), JobError> {
+    fn remove_tests(&self, world: &Comm, is_meant: impl Fn(usize) -> bool) -> Result<(), JobError> {
         remove_images(world, self.settings, self.setup, &is_meant)?;
         if self.setup.is_keeper {
             protect::sweep_tests(self.setup.store, &self.settings.run_id, is_meant)?;
@@ -273,7 +269,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     }
 
     /// Opens the results that earlier starts have kept, which must be of the same tests.
-    fn open_ledger<C: Comm>(&mut self, world: &C) -> Result<(), JobError> {
+    fn open_ledger(&mut self, world: &Comm) -> Result<(), JobError> {
         let tests = self.spec.tests();
         if !self.settings.is_on() {
             return Ok(());
@@ -303,7 +299,7 @@ impl<'a, 'e> Tests<'a, 'e> {
 
     /// The first test to run: after those whose results are kept, and not before the one of which
     /// an earlier start has left data.
-    fn first_test<C: Comm>(&mut self, world: &C) -> Result<usize, JobError> {
+    fn first_test(&mut self, world: &Comm) -> Result<usize, JobError> {
         if !self.settings.is_on() || self.settings.resume == Resume::Never {
             return Ok(0);
         }
@@ -333,7 +329,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// The tests that are too short for checkpoints but of which an earlier start left images,
     /// because a signal or the end of its time made it save. Such a test is protected again, so
     /// that it resumes from them. Collective.
-    fn find_images<C: Comm>(&self, world: &C) -> Result<BTreeSet<usize>, CommError> {
+    fn find_images(&self, world: &Comm) -> Result<BTreeSet<usize>, CommError> {
         let (settings, outlooks) = (self.settings, &self.setup.outlooks);
         let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
         let has_short = (0..outlooks.len()).any(is_short);
@@ -352,7 +348,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// Refuses a first start that protects no test if a level cannot be read: the tests are too
     /// short for checkpoints, and a misspelt folder would only show in a longer run. A protected
     /// test checks its levels itself. Collective.
-    fn check_levels<C: Comm>(&self, world: &C) -> Result<(), JobError> {
+    fn check_levels(&self, world: &Comm) -> Result<(), JobError> {
         let (settings, setup) = (self.settings, self.setup);
         let is_first = self.ledger.as_ref().is_some_and(|ledger| ledger.borrow().is_new());
         let is_protected = |test: usize| self.is_protected(test, settings.resume);
@@ -394,7 +390,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// cannot hide any. If a level is unreadable now, the ledger's note from an earlier start with
     /// the same levels decides: images of a later test appear only after the ledger has one more
     /// result. Collective.
-    fn has_no_later_images<C: Comm>(&mut self, world: &C, first: usize) -> Result<bool, JobError> {
+    fn has_no_later_images(&mut self, world: &Comm, first: usize) -> Result<bool, JobError> {
         let (settings, is_looking) = (self.settings, self.setup.is_first_on_host);
         let has_levels = !settings.levels.0.is_empty() && self.spec.tests().len() > 1;
         let Some(ledger) = self.ledger.as_ref().filter(|_| has_levels) else {
@@ -465,9 +461,9 @@ impl<'a, 'e> Tests<'a, 'e> {
     }
 
     /// What all ranks do after test `index`, as rank 0 decides. Collective.
-    fn verdict<C: Comm>(
+    fn verdict(
         &self,
-        world: &C,
+        world: &Comm,
         index: usize,
         is_written: bool,
         end: Option<Exit>,
@@ -493,11 +489,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// Adds rank 0's results to the ledger, where they stay until the report is complete, and notes
     /// the starts `missed` that their unreachable segments may belong to. Without a ledger, returns
     /// rank 0's `missed` on all ranks. Collective.
-    fn keep_results<C: Comm>(
-        &mut self,
-        world: &C,
-        missed: &[StartId],
-    ) -> Result<Vec<StartId>, JobError> {
+    fn keep_results(&mut self, world: &Comm, missed: &[StartId]) -> Result<Vec<StartId>, JobError> {
         let mut results = std::mem::take(&mut self.unkept);
         if self.spec.tests().len() < 2 {
             // The result of a run's only test stays in its own segments.
@@ -518,13 +510,13 @@ impl<'a, 'e> Tests<'a, 'e> {
     }
 
     /// Runs one test on its ranks, and reports it.
-    pub(crate) fn run_one<C: Comm>(
+    pub(crate) fn run_one(
         &mut self,
-        ranks: &mut Ranks<C>,
+        ranks: &mut Ranks,
         test: &TestSpec,
         turn: Turn,
         announced: &mut Instant,
-    ) -> Result<Reported<'a, C>, JobError> {
+    ) -> Result<Reported<'a>, JobError> {
         let setup = self.setup;
         let is_protected = self.is_protected(turn.index, turn.resume);
         let (team, injector) = (&setup.team, setup.injector.clone());
@@ -618,7 +610,7 @@ fn is_written(report: Result<(), ReportError>) -> bool {
 }
 
 /// A test that has run.
-pub(super) struct Reported<'a, C: Comm> {
+pub(super) struct Reported<'a> {
     /// Whether the report succeeded, or was not this rank's to write.
     pub is_written: bool,
     /// On rank 0: the result, to be read by [`protect::result::read`].
@@ -626,7 +618,7 @@ pub(super) struct Reported<'a, C: Comm> {
     /// On rank 0: what the ranks got of their cores, if that is known.
     pub cores: Option<CoreShares>,
     /// The result in shared memory, if the test was protected.
-    pub done: Option<Done<'a, C>>,
+    pub done: Option<Done<'a>>,
 }
 
 /// The position of a test in its run.
@@ -644,8 +636,8 @@ pub(super) struct Turn {
 
 /// Removes the images of tests that `is_meant` selects, before other data that marks them as
 /// useless is removed. Collective.
-pub(super) fn remove_images<C: Comm>(
-    world: &C,
+pub(super) fn remove_images(
+    world: &Comm,
     settings: &Settings,
     setup: &Setup,
     is_meant: impl Fn(usize) -> bool,

@@ -115,9 +115,9 @@ impl StopWatch {
 }
 
 /// The places of all ranks, with what earlier starts of the run hold there. Collective.
-fn all_places<C: Comm>(
-    world: &C,
-    comms: &HostComms<C>,
+fn all_places(
+    world: &Comm,
+    comms: &HostComms,
     settings: &Settings,
     options: &JobOptions,
     store: &(dyn Store + Send + Sync),
@@ -150,8 +150,8 @@ fn environment(options: &JobOptions, places: &Places, pinning: &Pinning) -> Envi
 
 /// Why the tests do not fit into the memory of the hosts, if they do not, and what other runs hold
 /// there. Collective.
-fn lack_of_memory<C: Comm>(
-    world: &C,
+fn lack_of_memory(
+    world: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
@@ -171,9 +171,9 @@ fn lack_of_memory<C: Comm>(
 
 /// Waits for missing memory while processes that may free some are ending on any host, at most for
 /// as long as that takes. Collective.
-fn wait_for_memory<C: Comm>(
-    world: &C,
-    comms: &HostComms<C>,
+fn wait_for_memory(
+    world: &Comm,
+    comms: &HostComms,
     spec: &RunSpec,
     settings: &Settings,
     options: &JobOptions,
@@ -221,8 +221,8 @@ fn wait_while<E>(
 }
 
 /// Takes the lock of the run, if it is protected. Returns on all ranks why that fails. Collective.
-fn take_lock<C: Comm>(
-    world: &C,
+fn take_lock(
+    world: &Comm,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
     index: usize,
@@ -242,8 +242,8 @@ fn take_lock<C: Comm>(
 
 /// Takes the folders of the run's levels for this job. The inner error is why that fails, the same
 /// on all ranks. Collective.
-fn take_folders<C: Comm>(
-    world: &C,
+fn take_folders(
+    world: &Comm,
     settings: &Settings,
     index: usize,
     lock: &RunLock,
@@ -303,8 +303,8 @@ impl<'a> Setup<'a> {
     ///
     /// # Errors
     /// When a rank is lost, threads cannot be started, or the BLAS has no work space.
-    pub(crate) fn new<C: Comm>(
-        world: &C,
+    pub(crate) fn new(
+        world: &Comm,
         spec: &RunSpec,
         settings: &Settings,
         options: &JobOptions,
@@ -511,8 +511,8 @@ impl Setup<'_> {
 
 /// What is wrong with the settings of this machine, whose ranks may use these `cores`.
 /// `idle_cores` is the number of cores that nothing uses.
-fn own_findings<C: Comm>(
-    world: &C,
+fn own_findings(
+    world: &Comm,
     cores: &[RankCores],
     threads: usize,
     idle_cores: Option<usize>,
@@ -534,7 +534,7 @@ struct RankReport {
 impl RankReport {
     /// The first lack, the findings of all ranks, each once, and the first refusal. That ranks
     /// share cores is no finding where a lack reports it already. Collective.
-    fn join<C: Comm>(self, world: &C) -> Result<Self, CommError> {
+    fn join(self, world: &Comm) -> Result<Self, CommError> {
         let is_empty = self.lack.is_empty() && self.findings.is_empty() && self.refusal.is_empty();
         let all = collect::all_gather_some_json(world, (!is_empty).then_some(&self))?;
         let first = |text: fn(&Self) -> &String| {
@@ -575,8 +575,8 @@ fn self_test_seconds(spec: &RunSpec) -> f64 {
 
 /// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach. Also
 /// returns the mean Gflop/s of this rank.
-fn self_test<C: Comm>(
-    world: &C,
+fn self_test(
+    world: &Comm,
     team: &Team,
     environment: &Environment,
     seconds: f64,
@@ -603,7 +603,7 @@ fn self_test<C: Comm>(
 
 /// Bytes a second at which a rank reads a matrix of these tests, while all ranks do, as the mean
 /// over ranks. Collective.
-fn rank_read_bytes<C: Comm>(world: &C, team: &Team, spec: &RunSpec) -> Result<f64, JobError> {
+fn rank_read_bytes(world: &Comm, team: &Team, spec: &RunSpec) -> Result<f64, JobError> {
     let tests = spec.tests();
     let entries = |test: &TestSpec| (test.n as f64).powi(2) / (test.ranks() * test.threads) as f64;
     let most = tests.iter().map(entries).fold(0.0, f64::max);

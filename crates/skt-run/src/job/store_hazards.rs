@@ -28,8 +28,8 @@ struct HostReport {
 /// Why a host's store cannot keep the segments of all tests, if so; the same on all ranks. Rank 0
 /// prints warnings of what may remove them. `index` is the index of this rank among those that see
 /// its store. Collective.
-pub(crate) fn find<C: Comm>(
-    world: &C,
+pub(crate) fn find(
+    world: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),

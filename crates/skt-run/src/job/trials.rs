@@ -22,22 +22,22 @@ use skt_health::environment::preflight::DoesNotFit;
 use skt_store::store::Store;
 
 /// The ranks of a job of trials.
-pub struct Trials<'a, C: Comm> {
-    world: &'a C,
+pub struct Trials<'a> {
+    world: &'a Comm,
     spec: &'a RunSpec,
     settings: &'a Settings,
     setup: Setup<'a>,
-    ranks: Option<Ranks<C>>,
+    ranks: Option<Ranks>,
 }
 
-impl<'a, C: Comm> Trials<'a, C> {
+impl<'a> Trials<'a> {
     /// Sets up a job for tests such as those of `spec`. If it is protected, their segments are in
     /// `store`. Collective.
     ///
     /// # Errors
     /// The errors of [`super::run`]; [`JobError::Refused`] on all ranks alike.
     pub(crate) fn open(
-        world: &'a C,
+        world: &'a Comm,
         spec: &'a RunSpec,
         settings: &'a Settings,
         options: &JobOptions,

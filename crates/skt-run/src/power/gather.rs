@@ -11,8 +11,8 @@ use skt_comm::{Comm, CommError, collect};
 
 /// The readings of a test that took `seconds`, from what all ranks of `comm` have measured; the
 /// same on all ranks. Collective, unless the test is too short to be measured.
-pub(crate) fn gather<C: Comm>(
-    comm: &C,
+pub(crate) fn gather(
+    comm: &Comm,
     seconds: f64,
     measure: impl FnOnce() -> RankEnergy,
 ) -> Result<Vec<EnergyReading>, CommError> {

@@ -72,8 +72,8 @@ pub(crate) enum Unsolved {
 }
 
 /// A test with checksums, on one rank.
-pub struct AbftTest<'a, C: Comm> {
-    checkpointer: Box<NodeCheckpointer<'a, C>>,
+pub struct AbftTest<'a> {
+    checkpointer: Box<NodeCheckpointer<'a>>,
     settings: Settings,
     spec: TestSpec,
     survives_nodes: bool,
@@ -109,12 +109,12 @@ fn process_columns(spec: &TestSpec) -> Vec<Vec<usize>> {
 /// Opens a test on the ranks of `comm`, one for each position of its grid and its checksum columns:
 /// finds the data that an earlier start has left, and allocates the rest. After a loss there may be
 /// fewer ranks; those that are left keep their positions. Collective.
-pub fn open<'a, C: Comm>(
-    comm: &C,
+pub fn open<'a>(
+    comm: &Comm,
     spec: &TestSpec,
     settings: &Settings,
     context: TestContext<'a>,
-) -> Result<Opened<'a, C, AbftTest<'a, C>>, CheckpointError> {
+) -> Result<Opened<'a, AbftTest<'a>>, CheckpointError> {
     let started = Instant::now();
     let TestContext { memory, nothing_hidden, host, hook, clock, lost_at, rank_in_run, .. } =
         context;
@@ -169,10 +169,7 @@ pub fn open<'a, C: Comm>(
 }
 
 /// The host of each of `ranks` ranks; empty for a rank that no process has. Collective.
-fn hosts<C: Comm>(
-    checkpointer: &NodeCheckpointer<C>,
-    ranks: usize,
-) -> Result<Vec<String>, CommError> {
+fn hosts(checkpointer: &NodeCheckpointer, ranks: usize) -> Result<Vec<String>, CommError> {
     let (comm, rank) = (checkpointer.comm(), checkpointer.rank() as u64);
     let mine = [&rank.to_le_bytes()[..], comm.host().as_bytes()].concat();
     let mut hosts = vec![String::new(); ranks];
@@ -186,12 +183,12 @@ fn hosts<C: Comm>(
 /// Recovers what an earlier start has left: from memory or, where the solver cannot resume from
 /// that, from the newest images that it can resume from. If there are none, and all levels could be
 /// read, the solver refuses what is in memory. Collective.
-fn recover<'a, C: Comm>(
-    opened: Box<NodeCheckpointer<'a, C>>,
+fn recover<'a>(
+    opened: Box<NodeCheckpointer<'a>>,
     spec: &TestSpec,
     settings: &Settings,
     team: &Team,
-) -> Result<(Box<NodeCheckpointer<'a, C>>, Option<Recovered>), CheckpointError> {
+) -> Result<(Box<NodeCheckpointer<'a>>, Option<Recovered>), CheckpointError> {
     let (mut checkpointer, mut recovered) = opened.recover()?;
     while let Some(there) = &recovered {
         let newest = checkpointer.newest_images();
@@ -214,8 +211,8 @@ fn recover<'a, C: Comm>(
 }
 
 /// Why the solver cannot resume from what is in memory. Collective.
-fn refusal<C: Comm>(
-    checkpointer: &mut NodeCheckpointer<C>,
+fn refusal(
+    checkpointer: &mut NodeCheckpointer,
     spec: &TestSpec,
     settings: &Settings,
     team: &Team,
@@ -235,14 +232,14 @@ fn refusal<C: Comm>(
 }
 
 /// The system of a test.
-fn system<'s, C: Comm>(
-    grid: &'s Grid<C>,
+fn system<'s>(
+    grid: &'s Grid,
     team: &'s Team,
     spec: &TestSpec,
     settings: &Settings,
     weights: &'s Weights,
     entries: Entries<'s>,
-) -> System<'s, C> {
+) -> System<'s> {
     let (params, check) = (Params::from(spec), settings.check_every);
     let entries_id = spec.generator as u64;
     let relay_messages = RelayMessages::TUNED;
@@ -259,8 +256,8 @@ fn read_state(bytes: &[u8]) -> KeptClock {
 /// # Safety
 /// The checkpointer exists for as long as `'m`, and is asked neither for its region during that
 /// time nor for another recovery. This is called once for each solution.
-unsafe fn memory<'m, C: Comm>(
-    checkpointer: &mut NodeCheckpointer<C>,
+unsafe fn memory<'m>(
+    checkpointer: &mut NodeCheckpointer,
     doubles: usize,
 ) -> (RankMemory<'m>, KeptTimes<'m>) {
     let (start, bytes) = checkpointer.region_at(0);
@@ -276,7 +273,7 @@ unsafe fn memory<'m, C: Comm>(
     }
 }
 
-impl<'a, C: Comm> AbftTest<'a, C> {
+impl<'a> AbftTest<'a> {
     /// Solves the test, from its system or from the data of an earlier start, checks the solution,
     /// and stores the result in all segments. Collective over the grid.
     ///
@@ -287,7 +284,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
         mut self,
         team: &Team,
         events: &mut dyn RunEvents,
-    ) -> Result<Done<'a, C>, Unsolved> {
+    ) -> Result<Done<'a>, Unsolved> {
         let resumed = self.images_resumed_from();
         match self.solve(team, events) {
             Ok(result) => {
@@ -401,7 +398,7 @@ impl<'a, C: Comm> AbftTest<'a, C> {
     }
 
     /// The grid of the ranks with data, which check the solution; `None` on the others. Collective.
-    fn data_grid(&self, grid: &Grid<C>) -> Result<Option<Grid<C>>, AbftError> {
+    fn data_grid(&self, grid: &Grid) -> Result<Option<Grid>, AbftError> {
         if let [absent, ..] = &self.absent[..] {
             return Ok(grid_without(grid, absent.col)?);
         }
@@ -453,13 +450,13 @@ fn by_messages(p: usize) -> Vec<String> {
 }
 
 /// The elements of x for the columns of this rank of the grid `data`.
-fn own_part<C: Comm>(x: &[f64], data: &Grid<C>, spec: &TestSpec) -> Vec<f64> {
+fn own_part(x: &[f64], data: &Grid, spec: &TestSpec) -> Vec<f64> {
     let cols = data.cols(spec.nb);
     (0..spec.n).filter(|&j| cols.owner(j) == data.mycol).map(|j| x[j]).collect()
 }
 
 /// The bytes of the rank that has some, on all ranks; the first rank needs them. Collective.
-fn on_first<C: Comm>(comm: &C, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+fn on_first(comm: &Comm, mut bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
     let mut from = [if bytes.is_empty() { 0 } else { comm.rank() as u64 }];
     collect::all_reduce(comm, &mut from, u64::max)?;
     collect::broadcast_bytes(comm, &mut bytes, from[0] as usize)?;
@@ -487,8 +484,8 @@ impl abft::MemoryHook for GraceHook {
 }
 
 /// The solver's watcher: reports the progress of the run, and keeps its state and its images.
-struct RunWatcher<'t, 'g, 'a, C: Comm> {
-    test: &'t mut AbftTest<'a, C>,
+struct RunWatcher<'t, 'g, 'a> {
+    test: &'t mut AbftTest<'a>,
     times: &'t KeptTimes<'t>,
     learned: Learned,
     events: &'t mut dyn RunEvents,
@@ -499,7 +496,7 @@ struct RunWatcher<'t, 'g, 'a, C: Comm> {
     has_learnt: bool,
     images_seen: ImagesSeen,
     /// Brings the rates of all ranks' products to rank 0.
-    watch: Option<RateWatch<'g, C>>,
+    watch: Option<RateWatch<'g>>,
     /// The rates of this rank's products, once it has some.
     rates: Option<Rates>,
 }
@@ -522,14 +519,14 @@ struct Learned {
     unverified: Vec<Unverified>,
 }
 
-impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
+impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
     /// The watcher of a solver that resumes from what `test` has recovered, or generates its
     /// system.
     fn new(
-        test: &'t mut AbftTest<'a, C>,
+        test: &'t mut AbftTest<'a>,
         times: &'t KeptTimes<'t>,
         events: &'t mut dyn RunEvents,
-        watch: Option<RateWatch<'g, C>>,
+        watch: Option<RateWatch<'g>>,
     ) -> Self {
         match test.recovered {
             // The phase `generate` would mean that there is nothing to go back to yet.
@@ -711,7 +708,7 @@ impl<'t, 'g, 'a, C: Comm> RunWatcher<'t, 'g, 'a, C> {
     }
 }
 
-impl<C: Comm> SolverEvents for RunWatcher<'_, '_, '_, C> {
+impl SolverEvents for RunWatcher<'_, '_, '_> {
     fn generated(&mut self, seconds: f64) {
         self.events.waits(ptest::generating(&self.test.spec), seconds);
     }

@@ -49,7 +49,7 @@ impl ClockReading {
     }
 
     /// Reads the clocks of all ranks at one instant, when they leave a barrier. Collective.
-    pub(super) fn together<C: Comm>(comm: &C, clock: &Clock) -> Result<(Instant, Self), CommError> {
+    pub(super) fn together(comm: &Comm, clock: &Clock) -> Result<(Instant, Self), CommError> {
         comm.barrier()?;
         Ok((Instant::now(), clock()))
     }
@@ -88,8 +88,8 @@ pub(super) struct Resumed {
 impl Origin {
     /// The origin of a run that has taken `elapsed_seconds` when all ranks took their `reading`.
     /// Collective.
-    pub(crate) fn new<C: Comm>(
-        comm: &C,
+    pub(crate) fn new(
+        comm: &Comm,
         reading: &ClockReading,
         elapsed_seconds: f64,
     ) -> Result<Self, CommError> {
@@ -119,9 +119,9 @@ impl Origin {
     /// `seconds_min`. The origin then refers to the clocks of the current nodes, which may still
     /// be up at the next start; the nodes on which the run began need not be. Collective; the
     /// result is the same on all ranks.
-    pub(crate) fn resume<C: Comm>(
+    pub(crate) fn resume(
         &mut self,
-        comm: &C,
+        comm: &Comm,
         reading: &ClockReading,
         seconds_min: f64,
     ) -> Result<Resumed, CommError> {

@@ -20,8 +20,8 @@ const ENDED_MAX: usize = 64;
 /// `header` gives the layout of the segment headers of their tests. Returns the number of segments
 /// removed. Collective, while all nodes hold the lock of the run; one process of each node
 /// `is_keeper`.
-pub(crate) fn remove_left_over<C: Comm>(
-    world: &C,
+pub(crate) fn remove_left_over(
+    world: &Comm,
     store: &dyn Store,
     run: &str,
     is_keeper: bool,

@@ -99,8 +99,8 @@ struct KeptRefinement {
 }
 
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
-pub struct Protected<'a, C: Comm> {
-    checkpointer: Box<NodeCheckpointer<'a, C>>,
+pub struct Protected<'a> {
+    checkpointer: Box<NodeCheckpointer<'a>>,
     settings: Settings,
     /// Whether the solver continues while parities are computed.
     overlaps: bool,
@@ -165,14 +165,14 @@ struct BegunCheckpoint {
 }
 
 /// A test whose result is in shared memory, to be read by [`super::result::read`].
-pub type Done<'a, C> = FinishedRun<C, TestSegments<'a>>;
+pub type Done<'a> = FinishedRun<TestSegments<'a>>;
 
 /// A test after it is opened. `T` protects it.
-pub enum Opened<'a, C: Comm, T> {
+pub enum Opened<'a, T> {
     /// There is work to do, from the data that earlier starts have left.
     Ready(Box<T>, OpeningPlan),
     /// An earlier start has finished the test.
-    Done(Done<'a, C>),
+    Done(Done<'a>),
 }
 
 /// The rank of a process in its run, which it keeps from one attempt of its job to the next.
@@ -219,12 +219,12 @@ pub fn guessed_schedule(
 /// Opens a test on the ranks of `comm`, one for each position of its grid: finds the data that an
 /// earlier start has left, rebuilds what is lost, and allocates the rest. Collective. The grid must
 /// be built on [`Protected::comm`], where each rank has the position that its data belongs to.
-pub fn open<'a, C: Comm>(
-    comm: &C,
+pub fn open<'a>(
+    comm: &Comm,
     spec: &TestSpec,
     settings: &Settings,
     context: TestContext<'a>,
-) -> Result<Opened<'a, C, Protected<'a, C>>, CheckpointError> {
+) -> Result<Opened<'a, Protected<'a>>, CheckpointError> {
     let started = Instant::now();
     let TestContext {
         memory, nothing_hidden, host, hook, clock, end_unix, beginning, saved, ..
@@ -301,10 +301,10 @@ pub fn open<'a, C: Comm>(
 ///
 /// # Errors
 /// When they do not fit together.
-pub(super) fn compare_choices<C: Comm>(
+pub(super) fn compare_choices(
     chosen: &Chosen,
     state: &[u8],
-    comm: &C,
+    comm: &Comm,
 ) -> Result<(), CheckpointError> {
     if let Some(warning) = chosen.check(state)?
         && comm.rank() == 0
@@ -340,9 +340,9 @@ pub(super) fn config(
     Ok(Config { align_bytes: ALIGN_BYTES, state_seconds, ..config.map_err(refused)? })
 }
 
-impl<'a, C: Comm> Protected<'a, C> {
+impl<'a> Protected<'a> {
     /// All ranks, in the order of their positions.
-    pub fn comm(&self) -> &C {
+    pub fn comm(&self) -> &Comm {
         self.checkpointer.comm()
     }
 
@@ -458,7 +458,7 @@ impl<'a, C: Comm> Protected<'a, C> {
     ///
     /// # Errors
     /// When a rank is lost, the system refuses, or the result is too large.
-    pub fn finish(self, result: &[u8]) -> Result<Done<'a, C>, CheckpointError> {
+    pub fn finish(self, result: &[u8]) -> Result<Done<'a>, CheckpointError> {
         self.checkpointer.finish(result)
     }
 
@@ -803,10 +803,7 @@ impl<'a, C: Comm> Protected<'a, C> {
 }
 
 /// Whether parities are computed while the solver continues; the same on all ranks.
-fn overlaps<C: Comm>(
-    settings: &Settings,
-    checkpointer: &NodeCheckpointer<C>,
-) -> Result<bool, CheckpointError> {
+fn overlaps(settings: &Settings, checkpointer: &NodeCheckpointer) -> Result<bool, CheckpointError> {
     // Groups on one host may encode differently from those on several hosts.
     let overlaps = settings.overlaps(checkpointer.encoder());
     Ok(collect::any(checkpointer.comm(), overlaps)?)
@@ -821,7 +818,7 @@ pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {
 
 // SAFETY: the methods of the checkpointer that it calls read and write memory of this process and
 // of its group, and send messages; they do not use the store, whose team is bound to its thread.
-unsafe impl<C: Comm> Background for Protected<'_, C> {
+unsafe impl Background for Protected<'_> {
     fn is_active(&self) -> bool {
         self.begun.is_some()
     }
@@ -858,7 +855,7 @@ unsafe impl<C: Comm> Background for Protected<'_, C> {
     }
 }
 
-impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
+impl<T: Element> Guard<T> for Protected<'_> {
     fn matrix(&mut self) -> &mut [T] {
         bytemuck::cast_slice_mut(self.checkpointer.region(0))
     }
@@ -901,7 +898,7 @@ impl<C: Comm, T: Element> Guard<T> for Protected<'_, C> {
     }
 }
 
-impl<C: Comm> RefinementGuard for Protected<'_, C> {
+impl RefinementGuard for Protected<'_> {
     fn take_refined(&mut self, columns: usize) -> Option<Refined> {
         let Some(kept) = self.refined.clone() else {
             return self.recorder.factored_seconds(self.spec.n).map(Refined::after_factorization);

@@ -15,8 +15,8 @@ use skt_store::store::Store;
 /// What the last start of the run has chosen, the same on all ranks; none if no start has left
 /// anything, or the run begins from scratch. One process of each store `is_keeper`, and looks for
 /// it. Collective.
-pub(crate) fn kept_choices<C: Comm>(
-    world: &C,
+pub(crate) fn kept_choices(
+    world: &Comm,
     store: &(dyn Store + Send + Sync),
     settings: &Settings,
     is_keeper: bool,

@@ -84,8 +84,8 @@ impl<'a> Ledger<'a> {
     /// Finds what earlier starts have kept on any node, unless the run starts over (`is_afresh`),
     /// and keeps it on all nodes. The results are the same on all ranks. One process of each node
     /// `is_keeper`, and looks for them. Collective.
-    pub fn open<C: Comm>(
-        world: &C,
+    pub fn open(
+        world: &Comm,
         store: &'a (dyn Store + Send + Sync),
         run: &str,
         is_keeper: bool,
@@ -154,9 +154,9 @@ impl<'a> Ledger<'a> {
     /// Adds rank 0's results, to be read by [`result::read`], by the numbers of their tests, and
     /// the starts that unreachable segments of these may name. The inner result is whether this
     /// process could write them; earlier results stay in any case. Collective.
-    pub fn add<C: Comm>(
+    pub fn add(
         &mut self,
-        world: &C,
+        world: &Comm,
         results: Results,
         left: &[StartId],
     ) -> Result<Result<(), StoreError>, CommError> {
@@ -218,11 +218,7 @@ impl<'a> Ledger<'a> {
     ///
     /// # Errors
     /// When a rank cannot be reached, or the store refuses; the earlier note stays.
-    pub(crate) fn note_chosen<C: Comm>(
-        &mut self,
-        world: &C,
-        chosen: &Chosen,
-    ) -> Result<(), LedgerError> {
+    pub(crate) fn note_chosen(&mut self, world: &Comm, chosen: &Chosen) -> Result<(), LedgerError> {
         let mut chosen = chosen.clone();
         if let Some(kept) = self.content.chosen() {
             if !chosen.blas.is_asked_for {
@@ -312,8 +308,8 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
 /// What earlier starts of `run` have chosen, by the newest ledger on any node, the same on all
 /// ranks; none if none has noted it. One process of each node `is_keeper`, and looks for it.
 /// Collective.
-pub(super) fn noted<C: Comm>(
-    world: &C,
+pub(super) fn noted(
+    world: &Comm,
     store: &dyn Store,
     run: &str,
     is_keeper: bool,
@@ -325,7 +321,7 @@ pub(super) fn noted<C: Comm>(
 }
 
 /// Gives all ranks the newest content that any rank has. Collective.
-fn newest<C: Comm>(world: &C, own: Content) -> Result<Content, CommError> {
+fn newest(world: &Comm, own: Content) -> Result<Content, CommError> {
     let [life, results, notes] = own.age();
     // Of several ranks with the newest one, the first.
     let mut newest = [[life, results, notes, u64::MAX - world.rank() as u64]];
@@ -466,7 +462,7 @@ impl Content {
 }
 
 /// The starts that any rank names, on all ranks. Collective.
-pub(super) fn union<C: Comm>(world: &C, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
+pub(super) fn union(world: &Comm, own: &[StartId]) -> Result<Vec<StartId>, CommError> {
     let own = (!own.is_empty()).then(|| own.to_vec());
     let all = collect::all_gather_some_json(world, own.as_ref())?;
     let mut all: Vec<StartId> = all.into_iter().flat_map(|(_, starts)| starts).collect();
@@ -488,7 +484,7 @@ mod tests {
     fn on_nodes<R: Send>(
         folders: &[tempfile::TempDir],
         is_afresh: bool,
-        act: impl Fn(&threads::ThreadComm, &Files, &mut Ledger) -> R + Sync,
+        act: impl Fn(&Comm, &Files, &mut Ledger) -> R + Sync,
     ) -> Vec<R> {
         let ran = threads::run(folders.len(), |world| {
             let store = Files::in_folder(folders[world.rank()].path());

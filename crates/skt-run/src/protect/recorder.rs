@@ -85,7 +85,7 @@ impl Recorder {
 
     /// Begins the clock of this start on all ranks together, and reads the clocks of their nodes.
     /// Collective.
-    pub(crate) fn begin_clock<C: Comm>(&mut self, comm: &C) -> Result<ClockReading, CommError> {
+    pub(crate) fn begin_clock(&mut self, comm: &Comm) -> Result<ClockReading, CommError> {
         let (at, reading) = ClockReading::together(comm, &self.clock)?;
         self.start = at;
         Ok(reading)
@@ -93,9 +93,9 @@ impl Recorder {
 
     /// Resumes the run, and adds `restart` with its times, which this computes. Collective, when
     /// all ranks take their `reading`.
-    pub(crate) fn resume<C: Comm>(
+    pub(crate) fn resume(
         &mut self,
-        comm: &C,
+        comm: &Comm,
         reading: &ClockReading,
         known: Known,
         restart: Restart,
@@ -131,15 +131,15 @@ impl Recorder {
     }
 
     /// Notes a sign of life, by which a later start knows how long this one has worked.
-    pub(crate) fn note_alive<C: Comm>(&self, checkpointer: &mut NodeCheckpointer<C>) {
+    pub(crate) fn note_alive(&self, checkpointer: &mut NodeCheckpointer) {
         // Bits of positive numbers are in their order.
         checkpointer.note_progress(self.seconds().to_bits());
     }
 
     /// Seconds of the run at the last sign of life of earlier starts, as far as a rank knows; 0 if
     /// none does. Collective.
-    pub(crate) fn last_alive_seconds<C: Comm>(
-        checkpointer: &NodeCheckpointer<C>,
+    pub(crate) fn last_alive_seconds(
+        checkpointer: &NodeCheckpointer,
     ) -> Result<f64, CheckpointError> {
         Ok(f64::from_bits(checkpointer.earlier_progress()?))
     }
@@ -220,9 +220,9 @@ impl Recorder {
 
     /// Waits until the images of all levels are complete. Returns the error that stops the run
     /// before column `column`. Collective.
-    pub(crate) fn stop<C: Comm>(
+    pub(crate) fn stop(
         &self,
-        checkpointer: &mut NodeCheckpointer<C>,
+        checkpointer: &mut NodeCheckpointer,
         settings: &Settings,
         column: usize,
     ) -> Result<SolveError, CheckpointError> {
@@ -231,9 +231,9 @@ impl Recorder {
     }
 
     /// The facts that every protection reports; all others are as without checkpoints.
-    pub(crate) fn protection<C: Comm>(
+    pub(crate) fn protection(
         &self,
-        checkpointer: &NodeCheckpointer<C>,
+        checkpointer: &NodeCheckpointer,
         settings: &Settings,
     ) -> Protection {
         Protection {

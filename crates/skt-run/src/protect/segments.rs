@@ -66,7 +66,7 @@ pub struct RankProcess<'a>(pub &'a Team, pub Option<&'a MemoryProgress>);
 pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
 
 /// A checkpointer whose segments are in a store of this node.
-pub type NodeCheckpointer<'a, C> = Checkpointer<C, TestSegments<'a>>;
+pub type NodeCheckpointer<'a> = Checkpointer<TestSegments<'a>>;
 
 /// The name of the segments of test `part` of a run, which their headers hold.
 pub(super) fn run_of_test(run: &str, part: usize) -> String {
@@ -233,7 +233,6 @@ mod tests {
     use super::*;
     use skt_checkpoint::checkpoint::hook::NoHook;
     use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
-    use skt_comm::Comm as _;
     use skt_solver::comm::threads;
     use skt_store::layout::RegionShape;
     use skt_store::store::Files;

@@ -74,7 +74,7 @@ impl KeptTimes<'_> {
 
     /// The times of all ranks together, the means those of ranks with data, as in the report; a
     /// rank whose memory is new has none. Collective.
-    pub(crate) fn agreed<C: Comm>(&self, comm: &C, has_data: bool) -> Result<Times, CommError> {
+    pub(crate) fn agreed(&self, comm: &Comm, has_data: bool) -> Result<Times, CommError> {
         let mut mine = [0.0; WORDS + 1];
         mine[..WORDS].copy_from_slice(&self.words().map(f64::from_bits));
         if has_data {

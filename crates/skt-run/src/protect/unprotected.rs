@@ -23,9 +23,9 @@ const NOTHING_TO_SAVE: Ahead =
     Ahead { step_seconds: 0.0, rest_seconds: f64::INFINITY, save_seconds: 0.0 };
 
 /// A rank's plain memory in a test whose time may end.
-pub struct Unprotected<'c, C: Comm> {
+pub struct Unprotected<'c> {
     memory: Unguarded,
-    comm: &'c C,
+    comm: &'c Comm,
     n: usize,
     nb: usize,
     deadline: Deadline,
@@ -36,12 +36,12 @@ pub struct Unprotected<'c, C: Comm> {
     cut_panel: usize,
 }
 
-impl<'c, C: Comm> Unprotected<'c, C> {
+impl<'c> Unprotected<'c> {
     /// The guard of a test on the ranks of `comm`, predicted to run at these rates, with the
     /// `memory` of its matrix.
     pub(crate) fn new(
         memory: Unguarded,
-        comm: &'c C,
+        comm: &'c Comm,
         spec: &TestSpec,
         settings: &Settings,
         rates: GuessedRates,
@@ -80,7 +80,7 @@ impl<'c, C: Comm> Unprotected<'c, C> {
     }
 }
 
-impl<C: Comm, T: Element> Guard<T> for Unprotected<'_, C> {
+impl<T: Element> Guard<T> for Unprotected<'_> {
     fn matrix(&mut self) -> &mut [T] {
         self.memory.matrix()
     }
@@ -111,7 +111,7 @@ impl<C: Comm, T: Element> Guard<T> for Unprotected<'_, C> {
     }
 }
 
-impl<C: Comm> RefinementGuard for Unprotected<'_, C> {
+impl RefinementGuard for Unprotected<'_> {
     fn cut_refinement(
         &mut self,
         reached: &Refined,

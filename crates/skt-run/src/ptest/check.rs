@@ -6,14 +6,14 @@
 
 use crate::heartbeat;
 use crate::record::Norms;
-use skt_comm::{Comm, Result, collect};
+use skt_comm::{Result, collect};
 use skt_mxp::check::reduce;
 use skt_solver::blas::MatRef;
 use skt_solver::grid::Grid;
 
 /// Norms of the system whose local part, as generated, is `a`, and of the solution whose local part
 /// is `x`. Collective over the grid; the result is the same on all ranks.
-pub fn norms<C: Comm>(grid: &Grid<C>, n: usize, nb: usize, a: MatRef, x: &[f64]) -> Result<Norms> {
+pub fn norms(grid: &Grid, n: usize, nb: usize, a: MatRef, x: &[f64]) -> Result<Norms> {
     let (cols, rows) = (grid.cols(nb), a.rows());
     let holds_b = cols.owner(n) == grid.mycol;
     // Of all local rows: the sums of magnitudes, the products with x, the elements of b.

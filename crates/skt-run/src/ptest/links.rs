@@ -25,8 +25,8 @@ const TRIPS: usize = 20;
 const LONGEST_SECONDS: f64 = 0.1;
 
 /// The links of a test, on one rank.
-pub(crate) struct LinkWatch<'c, C: Comm> {
-    comm: &'c C,
+pub(crate) struct LinkWatch<'c> {
+    comm: &'c Comm,
     /// The pair of this rank in each round, if it is the first rank of its host.
     pairs: Vec<Option<[usize; 2]>>,
     message: Vec<f64>,
@@ -40,10 +40,10 @@ pub(crate) struct LinkWatch<'c, C: Comm> {
     pub slow_before: Vec<SlowLink>,
 }
 
-impl<'c, C: Comm> LinkWatch<'c, C> {
+impl<'c> LinkWatch<'c> {
     /// Measures the links before a test. `hosts` are those of all ranks, on rank 0. `None`, on all
     /// ranks, where there are too few links to compare them. Collective.
-    pub(crate) fn begin(comm: &'c C, hosts: &[&str]) -> Result<Option<Self>, CommError> {
+    pub(crate) fn begin(comm: &'c Comm, hosts: &[&str]) -> Result<Option<Self>, CommError> {
         let mut seen = BTreeSet::new();
         let ranks = (0..hosts.len() as u64).filter(|rank| seen.insert(hosts[*rank as usize]));
         let ranks: Vec<u64> = ranks.collect();
@@ -105,7 +105,7 @@ impl<'c, C: Comm> LinkWatch<'c, C> {
 }
 
 /// The seconds of half a round trip to rank `other`, which calls [`answer`]: the quickest one.
-fn trip_seconds<C: Comm>(comm: &C, other: usize, message: &mut [f64]) -> Result<f64, CommError> {
+fn trip_seconds(comm: &Comm, other: usize, message: &mut [f64]) -> Result<f64, CommError> {
     let mut trip = |is_last: bool| {
         let start = comm.now();
         message[0] = f64::from(u8::from(is_last));
@@ -127,7 +127,7 @@ fn trip_seconds<C: Comm>(comm: &C, other: usize, message: &mut [f64]) -> Result<
 }
 
 /// Returns the messages of rank `other`, which calls [`trip_seconds`].
-fn answer<C: Comm>(comm: &C, other: usize, message: &mut [f64]) -> Result<(), CommError> {
+fn answer(comm: &Comm, other: usize, message: &mut [f64]) -> Result<(), CommError> {
     loop {
         comm.recv(message, other, TAG_TRIP)?;
         comm.send(message, other, TAG_TRIP)?;

@@ -99,7 +99,7 @@ pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
 ///
 /// # Errors
 /// When a rank cannot be reached.
-pub fn grid<C: Comm>(world: &C, spec: &TestSpec) -> Result<Option<Grid<C>>, CommError> {
+pub fn grid(world: &Comm, spec: &TestSpec) -> Result<Option<Grid>, CommError> {
     let mut grid = Grid::new(world, spec.p, spec.q, spec.pmap)?;
     if let Some(grid) = &mut grid {
         grid.distribute_columns(spec.columns());
@@ -114,22 +114,22 @@ pub fn gflops(n: usize, seconds: f64) -> f64 {
 }
 
 /// A test on this rank, and the processes and threads that run it.
-pub struct TestRun<'r, C: Comm> {
+pub struct TestRun<'r> {
     /// The processes with a part of the system.
-    pub grid: &'r Grid<C>,
+    pub grid: &'r Grid,
     /// The threads of this rank.
     pub team: &'r Team,
     /// What is solved, and how.
     pub spec: &'r TestSpec,
 }
 
-impl<C: Comm> Clone for TestRun<'_, C> {
+impl Clone for TestRun<'_> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<C: Comm> Copy for TestRun<'_, C> {}
+impl Copy for TestRun<'_> {}
 
 /// A solution on one rank.
 pub struct Solution {
@@ -156,8 +156,8 @@ pub struct Solution {
 /// # Errors
 /// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
 /// or a checkpoint cannot be taken.
-pub fn solve<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn solve(
+    test: TestRun<'_>,
     guard: &mut dyn Guard,
     events: &mut dyn RunEvents,
     start_unix_seconds: &mut i64,
@@ -175,14 +175,14 @@ pub fn solve<C: Comm>(
 }
 
 /// Calls `solve` in the work space `work`, while the rates of all ranks come to rank 0.
-fn watch_rates<C: Comm, T: Factored, S>(
-    grid: &Grid<C>,
+fn watch_rates<T: Factored, S>(
+    grid: &Grid,
     spec: &TestSpec,
     events: &mut dyn RunEvents,
-    work: &mut Workspace<C, T>,
+    work: &mut Workspace<T>,
     solve: impl FnOnce(
-        &mut Workspace<C, T>,
-        Option<&mut RateWatch<C>>,
+        &mut Workspace<T>,
+        Option<&mut RateWatch>,
         &mut dyn RunEvents,
     ) -> Result<S, SolveError>,
 ) -> Result<S, SolveError> {
@@ -200,12 +200,12 @@ struct TimedPart {
 }
 
 /// Begins the timed part, and factors the matrix that `guard` holds.
-fn factor<C: Comm, T: Factored>(
-    test: TestRun<'_, C>,
+fn factor<T: Factored>(
+    test: TestRun<'_>,
     guard: &mut dyn Guard<T>,
     events: &mut dyn RunEvents,
-    work: &mut Workspace<C, T>,
-    mut watch: Option<&mut RateWatch<C>>,
+    work: &mut Workspace<T>,
+    mut watch: Option<&mut RateWatch>,
     start_unix_seconds: &mut i64,
 ) -> Result<TimedPart, SolveError> {
     let TestRun { grid, team, spec } = test;
@@ -239,13 +239,13 @@ fn factor<C: Comm, T: Factored>(
 impl TimedPart {
     /// Ends the timed part, with the solution `x`, the `seconds` of this rank since the first start
     /// began, and what the `earlier` starts did. Collective.
-    fn end<C: Comm, T: Factored>(
+    fn end<T: Factored>(
         self,
-        grid: &Grid<C>,
+        grid: &Grid,
         x: Vec<f64>,
         seconds: f64,
         earlier: EarlierStarts,
-        work: &Workspace<C, T>,
+        work: &Workspace<T>,
         events: &mut dyn RunEvents,
     ) -> Result<Solution, SolveError> {
         let here = (grid.all.now() - self.start).as_secs_f64();
@@ -271,7 +271,7 @@ impl TimedPart {
 }
 
 /// The shape of this rank's part of the system of a test.
-pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape {
+pub fn shape(grid: &Grid, spec: &TestSpec) -> LocalShape {
     let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
     LocalShape::new(spec.n, rows, &cols, grid.myrow, grid.layout_col())
 }
@@ -283,7 +283,7 @@ fn view(memory: &mut [f64], shape: LocalShape) -> MatMut<'_> {
 
 /// Generates this rank's part of the system of a test in `memory`, which has at least as many
 /// doubles. Returns the seconds it took.
-pub fn generate<C: Comm>(test: TestRun<'_, C>, memory: &mut [f64]) -> f64 {
+pub fn generate(test: TestRun<'_>, memory: &mut [f64]) -> f64 {
     let TestRun { grid, team, spec } = test;
     let started = Instant::now();
     let a = view(memory, shape(grid, spec));
@@ -301,8 +301,8 @@ pub(crate) fn generating(spec: &TestSpec) -> Phase {
 ///
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
-pub fn run<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn run(
+    test: TestRun<'_>,
     guard: &mut dyn Guard,
     resumed: bool,
     events: &mut dyn RunEvents,
@@ -320,8 +320,8 @@ pub fn run<C: Comm>(
 ///
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
-pub fn run_any<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn run_any(
+    test: TestRun<'_>,
     guard: &mut (impl Guard + RefinementGuard),
     resumed: bool,
     events: &mut dyn RunEvents,
@@ -334,8 +334,8 @@ pub fn run_any<C: Comm>(
 
 /// Checks a test that was `solved`: passes `judge` this rank's part of x. Returns its record on
 /// rank 0 of the grid.
-pub(crate) fn conclude<C: Comm>(
-    TestRun { grid, spec, .. }: TestRun<'_, C>,
+pub(crate) fn conclude(
+    TestRun { grid, spec, .. }: TestRun<'_>,
     mut record: TestRecord,
     solved: Result<Solution, SolveError>,
     events: &mut dyn RunEvents,
@@ -377,11 +377,7 @@ pub(crate) fn conclude<C: Comm>(
 ///
 /// # Errors
 /// When a rank cannot be reached.
-pub fn x_fingerprint<C: Comm>(
-    grid: &Grid<C>,
-    spec: &TestSpec,
-    x: &[f64],
-) -> Result<u64, CommError> {
+pub fn x_fingerprint(grid: &Grid, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
     let cols = grid.cols(spec.nb);
     let hash = |(local, value): (usize, &f64)| {
         let place = cols.global(local, grid.mycol) as u64;
@@ -394,10 +390,7 @@ pub fn x_fingerprint<C: Comm>(
 }
 
 /// The record of a test that has not been run.
-pub(crate) fn empty_record<C: Comm>(
-    grid: &Grid<C>,
-    spec: &TestSpec,
-) -> Result<TestRecord, CommError> {
+pub(crate) fn empty_record(grid: &Grid, spec: &TestSpec) -> Result<TestRecord, CommError> {
     let bytes = rank_bytes(spec, grid.myrow, grid.mycol) as f64;
     let bytes = collect::max(&grid.all, bytes)?;
     Ok(TestRecord { rank_bytes: bytes as u64, ..TestRecord::not_run(spec.clone()) })
@@ -405,8 +398,8 @@ pub(crate) fn empty_record<C: Comm>(
 
 /// The record of a test for whose matrix some rank has no memory, on rank 0. `why`: the reason, if
 /// it is known.
-pub fn skipped<C: Comm>(
-    grid: &Grid<C>,
+pub fn skipped(
+    grid: &Grid,
     spec: &TestSpec,
     why: Option<String>,
 ) -> Result<Option<TestRecord>, CommError> {
@@ -419,11 +412,7 @@ pub fn skipped<C: Comm>(
 
 /// Generates the matrix again in `memory`, which has at least as many doubles as this rank's part,
 /// and checks the solution against it.
-pub fn judge<C: Comm>(
-    test: TestRun<'_, C>,
-    memory: &mut [f64],
-    x: &[f64],
-) -> Result<Outcome, CommError> {
+pub fn judge(test: TestRun<'_>, memory: &mut [f64], x: &[f64]) -> Result<Outcome, CommError> {
     let TestRun { grid, spec, .. } = test;
     if spec.threshold <= 0.0 {
         return Ok(Outcome::NotChecked);
@@ -445,7 +434,7 @@ fn outcome(spec: &TestSpec, norms: Norms) -> Outcome {
 }
 
 /// The seconds of a start by phase, of which those of this rank are `mine`. Collective.
-fn phase_totals<C: Comm>(comm: &C, mine: &Phases) -> Result<PhaseTotals, CommError> {
+fn phase_totals(comm: &Comm, mine: &Phases) -> Result<PhaseTotals, CommError> {
     let [max, mean] = max_and_mean(comm, mine.to_parts())?;
     Ok(PhaseTotals { max, mean })
 }
@@ -453,11 +442,7 @@ fn phase_totals<C: Comm>(comm: &C, mine: &Phases) -> Result<PhaseTotals, CommErr
 /// The seconds that each process column waited for panels in this start, as the mean over its
 /// ranks, of which this rank's are in `mine`; none where process columns have equal rates.
 /// Collective.
-fn column_waits<C: Comm>(
-    grid: &Grid<C>,
-    spec: &TestSpec,
-    mine: &Phases,
-) -> Result<Vec<f64>, CommError> {
+fn column_waits(grid: &Grid, spec: &TestSpec, mine: &Phases) -> Result<Vec<f64>, CommError> {
     if spec.rates.is_empty() {
         return Ok(Vec::new());
     }
@@ -468,8 +453,8 @@ fn column_waits<C: Comm>(
 }
 
 /// The largest and the mean of each number over all ranks. Collective.
-pub(crate) fn max_and_mean<C: Comm, const N: usize>(
-    comm: &C,
+pub(crate) fn max_and_mean<const N: usize>(
+    comm: &Comm,
     mine: [f64; N],
 ) -> Result<[[f64; N]; 2], CommError> {
     let mut pairs = mine.map(|number| [number, number]);

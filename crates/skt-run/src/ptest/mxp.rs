@@ -9,7 +9,7 @@ use super::{Solution, TestRun, conclude, empty_record, factor, outcome, watch_ra
 use crate::events::{Phase, RunEvents};
 use crate::heartbeat;
 use crate::record::{MAX_ROUNDING_RESIDUAL, MxpRecord, Outcome, RefinementStep, TestRecord};
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{CommError, collect};
 use skt_config::{GemmPrecision, MxpMatrix, Refinement, TestSpec};
 use skt_mxp::check;
 use skt_mxp::part::Part;
@@ -56,10 +56,7 @@ impl Refined {
     }
 
     /// The refinement that follows. Collective.
-    fn refiner<'o, C: Comm>(
-        &mut self,
-        operator: Operator<'o, C>,
-    ) -> Result<Refiner<'o, C>, RefineError> {
+    fn refiner<'o>(&mut self, operator: Operator<'o>) -> Result<Refiner<'o>, RefineError> {
         let refiner = if self.steps.is_empty() {
             Refiner::new(operator)?
         } else {
@@ -155,7 +152,7 @@ fn products(spec: &TestSpec) -> Option<Bf16Products> {
 }
 
 /// The shape of this rank's part of the matrix of a test.
-pub fn shape<C: Comm>(grid: &Grid<C>, spec: &TestSpec) -> LocalShape<f32> {
+pub fn shape(grid: &Grid, spec: &TestSpec) -> LocalShape<f32> {
     let (rows, cols) = (grid.rows(spec.nb), grid.cols(spec.nb));
     LocalShape::without_b(spec.n, rows, &cols, grid.myrow, grid.mycol)
 }
@@ -170,8 +167,8 @@ pub(crate) fn generating(spec: &TestSpec) -> Phase {
 ///
 /// # Errors
 /// When a rank is lost. What is wrong with the test itself is in its record.
-pub fn run<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn run(
+    test: TestRun<'_>,
     matrix: MxpMatrix,
     guard: &mut dyn RefinementGuard,
     resumed: bool,
@@ -201,8 +198,8 @@ pub fn run<C: Comm>(
 /// # Errors
 /// On all ranks alike when a column has no usable pivot; when a rank is lost, there is no memory,
 /// or a checkpoint cannot be taken.
-pub fn solve<C: Comm>(
-    test: TestRun<'_, C>,
+pub fn solve(
+    test: TestRun<'_>,
     system: &System,
     guard: &mut dyn RefinementGuard,
     events: &mut dyn RunEvents,
@@ -237,12 +234,12 @@ pub fn solve<C: Comm>(
 
 /// Refines the solution with the factors that `guard` holds. Also returns whether the refinement
 /// has converged or, if it ended early, why. Collective over the grid.
-fn refine<C: Comm>(
-    test: TestRun<'_, C>,
+fn refine(
+    test: TestRun<'_>,
     system: &System,
     guard: &mut dyn RefinementGuard,
     events: &mut dyn RunEvents,
-    work: &mut Workspace<C, f32>,
+    work: &mut Workspace<f32>,
 ) -> Result<(Refined, Result<bool, String>), SolveError> {
     let TestRun { grid, team, spec } = test;
     let (params, shape) = (Params::from(spec), work.shape());
@@ -291,8 +288,8 @@ fn refine<C: Comm>(
 
 /// How a test with this part of x has ended. One that has not converged has failed, whatever its
 /// residual, and even without a check.
-fn judge<C: Comm>(
-    test: TestRun<'_, C>,
+fn judge(
+    test: TestRun<'_>,
     system: &System,
     x: &[f64],
     has_converged: bool,

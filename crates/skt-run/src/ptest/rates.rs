@@ -27,28 +27,28 @@ const END: Window = [-1.0; 4];
 const N_MIN: usize = 2000;
 
 /// The rates of a test on one rank; on rank 0, of all ranks.
-pub(crate) struct RateWatch<'c, C: Comm> {
-    comm: &'c C,
+pub(crate) struct RateWatch<'c> {
+    comm: &'c Comm,
     threads: usize,
     columns: Vec<usize>,
     /// How often the host's CPUs have been throttled when the test began.
     throttled_before: Vec<Option<u64>>,
     /// Windows that this rank has sent or, on rank 0, noted.
     sent_windows: usize,
-    sends: VecDeque<C::Send>,
+    sends: VecDeque<Box<dyn SendRequest>>,
     /// The ranks whose windows come through this one, and that have not ended.
     children: Vec<usize>,
     /// On rank 0: the rates that have arrived.
     ranks: Vec<RankRates>,
     /// The links between the hosts, where there are some to compare.
-    links: Option<LinkWatch<'c, C>>,
+    links: Option<LinkWatch<'c>>,
 }
 
-impl<'c, C: Comm> RateWatch<'c, C> {
+impl<'c> RateWatch<'c> {
     /// Prepares to watch a test on the ranks of `comm`, of which this one has the number `number`
     /// in the run. `None`, on all ranks, for a test whose ranks cannot be compared. Collective.
     pub(crate) fn begin(
-        comm: &'c C,
+        comm: &'c Comm,
         number: usize,
         spec: &TestSpec,
     ) -> Result<Option<Self>, CommError> {
@@ -87,7 +87,7 @@ impl<'c, C: Comm> RateWatch<'c, C> {
     /// call, returns the ranks that are slow by what has arrived, and the links that were slow
     /// before.
     pub(crate) fn progress(&mut self, rates: &Rates) -> Result<Option<Named>, CommError> {
-        while self.sends.front_mut().map_or(Ok(false), SendRequest::test)? {
+        while self.sends.front_mut().map_or(Ok(false), |send| send.test())? {
             self.sends.pop_front();
         }
         let (first, complete) = (self.sent_windows, rates.complete());

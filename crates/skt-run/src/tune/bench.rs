@@ -13,7 +13,6 @@ use crate::events::RunEvents;
 use crate::job::{JobError, Trials};
 use crate::record::cores::CoreShares;
 use crate::record::{MxpRecord, Outcome, TestRecord};
-use skt_comm::Comm;
 use skt_config::TestSpec;
 
 /// What may have made a trial wrong.
@@ -26,8 +25,8 @@ const HINT_OF_ROUNDED: &str = "Operands of bf16 may not be enough for this matri
                                the memory or the network is at fault";
 
 /// Trials on all ranks, which rank 0 leads.
-pub(crate) struct OnRanks<'a, C: Comm> {
-    pub ranks: Trials<'a, C>,
+pub(crate) struct OnRanks<'a> {
+    pub ranks: Trials<'a>,
     began: Instant,
     budget_seconds: f64,
     events: &'a mut dyn RunEvents,
@@ -43,10 +42,10 @@ pub(crate) struct OnRanks<'a, C: Comm> {
     by_messages: BTreeMap<(usize, usize), Vec<String>>,
 }
 
-impl<'a, C: Comm> OnRanks<'a, C> {
+impl<'a> OnRanks<'a> {
     /// Trials of a tuning that began at `began`.
     pub(crate) fn new(
-        ranks: Trials<'a, C>,
+        ranks: Trials<'a>,
         began: Instant,
         budget_seconds: f64,
         events: &'a mut dyn RunEvents,
@@ -91,7 +90,7 @@ impl<'a, C: Comm> OnRanks<'a, C> {
     }
 }
 
-impl<C: Comm> Bench for OnRanks<'_, C> {
+impl Bench for OnRanks<'_> {
     type Candidate = TestSpec;
     type Error = TuneError;
 

@@ -156,8 +156,8 @@ const THRESHOLD: f64 = 16.0;
 ///
 /// # Errors
 /// On all ranks when the job is refused or a rank is lost; on rank 0 when a trial is wrong.
-pub fn tune<C: Comm>(
-    world: &C,
+pub fn tune(
+    world: &Comm,
     task: &TuningTask,
     settings: &Settings,
     options: &JobOptions,
@@ -202,8 +202,8 @@ fn order_for(operations: f64) -> usize {
 
 /// Finds the default trial, at the order that all trials have. The trials that find it also warm up
 /// caches, frequencies and connections.
-fn size<C: Comm>(
-    search: &mut Search<OnRanks<C>>,
+fn size(
+    search: &mut Search<OnRanks>,
     task: &TuningTask,
     default: &TestSpec,
     ranks: usize,
@@ -265,8 +265,8 @@ fn largest_run(task: &TuningTask, test: &TestSpec, ranks: usize) -> RunSpec {
 }
 
 /// Races one parameter after the other.
-fn race_all<C: Comm>(
-    search: &mut Search<OnRanks<C>>,
+fn race_all(
+    search: &mut Search<OnRanks>,
     task: &TuningTask,
     default: TestSpec,
     ranks: usize,

@@ -1047,8 +1047,8 @@ impl Process<'_> {
     /// Reports a result on process 0, and removes the rest of the run.
     fn report(
         &self,
-        comm: &SimComm,
-        done: FinishedRun<SimComm, NodeMemory>,
+        comm: &Comm,
+        done: FinishedRun<NodeMemory>,
         result: &[u8],
     ) -> Result<Ended, CheckpointError> {
         assert_eq!(done.result(), result);
@@ -1114,7 +1114,7 @@ impl Process<'_> {
     /// Writes A piece by piece, with steps at which the rank may be killed.
     fn compute(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
+        ckpt: &mut Checkpointer<NodeMemory>,
         rank: usize,
         history: &[u8],
     ) -> Result<(), CheckpointError> {
@@ -1145,7 +1145,7 @@ impl Process<'_> {
     /// Computes for the next epoch, and encodes what is final at the same time.
     fn take_in_phases(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
+        ckpt: &mut Checkpointer<NodeMemory>,
         rank: usize,
         history: &[u8],
         piece_rows: usize,
@@ -1195,7 +1195,7 @@ impl Process<'_> {
     /// then match no epoch.
     fn work_on(
         &self,
-        ckpt: &mut Checkpointer<SimComm, NodeMemory>,
+        ckpt: &mut Checkpointer<NodeMemory>,
         rank: usize,
         epoch: u64,
     ) -> Result<(), CheckpointError> {
@@ -1223,7 +1223,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn check(&self, ckpt: &mut Checkpointer<SimComm, NodeMemory>, rank: usize, history: &[u8]) {
+    fn check(&self, ckpt: &mut Checkpointer<NodeMemory>, rank: usize, history: &[u8]) {
         for (region, bytes) in ckpt.regions().into_iter().enumerate() {
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");

@@ -2,8 +2,8 @@
 
 use std::cell::RefCell;
 
+use skt_comm::CommError;
 use skt_comm::ibarrier::IBarrier;
-use skt_comm::{Comm, CommError};
 use skt_sim::fibers::{SimOptions, run};
 
 /// No rank leaves barrier b before all have entered it, under many schedules, and all know then

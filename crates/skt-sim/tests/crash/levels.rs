@@ -22,7 +22,7 @@ use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config
 use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_comm::collect::all_reduce;
 use skt_comm::{Comm, CommError};
-use skt_sim::fibers::{Kill, Point, SimComm, SimOptions, SimOutcome, run};
+use skt_sim::fibers::{Kill, Point, SimOptions, SimOutcome, run};
 use skt_store::codec::checksum;
 use twox_hash::XxHash3_64;
 
@@ -388,7 +388,7 @@ struct Process<'a> {
     fail: &'a Mutex<BTreeSet<usize>>,
 }
 
-type Saved = Checkpointer<SimComm, NodeMemory>;
+type Saved = Checkpointer<NodeMemory>;
 
 impl Process<'_> {
     fn config(&self, levels: Vec<Level>) -> Config {
@@ -414,7 +414,7 @@ impl Process<'_> {
 
     fn live(
         &self,
-        comm: &SimComm,
+        comm: &Comm,
         memory: NodeMemory,
         levels: Vec<Level>,
     ) -> Result<Came, CheckpointError> {
@@ -495,7 +495,7 @@ impl Process<'_> {
         Ok(came)
     }
 
-    fn clear(&self, done: FinishedRun<SimComm, NodeMemory>) -> Result<(), CheckpointError> {
+    fn clear(&self, done: FinishedRun<NodeMemory>) -> Result<(), CheckpointError> {
         let stay = done.clear()?;
         *self.stay.lock().unwrap() += stay.len();
         Ok(())

@@ -86,9 +86,9 @@ impl Round {
 
     /// Sends `out` to the partner and receives `into` from it, each only if the round has that
     /// direction.
-    pub(crate) fn exchange<C: Comm>(
+    pub(crate) fn exchange(
         &self,
-        comm: &C,
+        comm: &Comm,
         out: &[f64],
         into: &mut [f64],
         tag: Tag,

@@ -23,14 +23,14 @@ fn tag(pieces: Pieces) -> Tag {
     }
 }
 
-enum Piece<C: Comm> {
-    Coming(C::Recv),
+enum Piece {
+    Coming(Box<dyn RecvRequest>),
     Here(Arc<PageBuf>),
     /// An error has ended the transfer.
     Lost,
 }
 
-impl<C: Comm> Piece<C> {
+impl Piece {
     /// Whether the piece has arrived, or [`Self::wait`] would return without waiting.
     fn has_arrived(&mut self) -> Result<bool> {
         match self {
@@ -56,23 +56,23 @@ struct Outgoing {
 }
 
 /// A broadcast in progress.
-pub(crate) struct PanelBcast<C: Comm> {
-    pieces: Vec<Piece<C>>,
+pub(crate) struct PanelBcast {
+    pieces: Vec<Piece>,
     /// The pieces that have not arrived, by sender, in the order in which it sends them.
     incoming: Vec<VecDeque<usize>>,
     outgoing: Vec<Outgoing>,
     /// In a cell, as sends are progressed while the message is read.
-    sends: RefCell<Vec<C::Send>>,
+    sends: RefCell<Vec<Box<dyn SendRequest>>>,
     rest: Vec<PageBuf>,
 }
 
-impl<C: Comm> PanelBcast<C> {
+impl PanelBcast {
     /// Starts the broadcast of the first `len` doubles of `buf` from `root`, on all ranks of `row`.
     /// `next` is the owner of the next panel, where that is not the rank after `root`. Returns at
     /// once; call [`Self::progress`] now and then, and [`Self::finish`] before the data
     /// is used.
     pub(crate) fn start(
-        row: &C,
+        row: &Comm,
         topology: Bcast,
         root: usize,
         next: Option<usize>,
@@ -121,7 +121,7 @@ impl<C: Comm> PanelBcast<C> {
     }
 
     /// Sends the pieces that have arrived, to each rank in the order in which it expects them.
-    fn forward(&mut self, row: &C) -> Result<()> {
+    fn forward(&mut self, row: &Comm) -> Result<()> {
         for Outgoing { rank, tag, pieces } in &mut self.outgoing {
             while let Some(&piece) = pieces.front() {
                 let Piece::Here(buf) = &self.pieces[piece] else { break };
@@ -133,7 +133,7 @@ impl<C: Comm> PanelBcast<C> {
         Ok(())
     }
 
-    pub(crate) fn progress(&mut self, row: &C) -> Result<()> {
+    pub(crate) fn progress(&mut self, row: &Comm) -> Result<()> {
         let Self { pieces, incoming, .. } = self;
         for expected in incoming {
             while let Some(&piece) = expected.front() {
@@ -165,7 +165,7 @@ impl<C: Comm> PanelBcast<C> {
     }
 
     /// Waits until the whole message has arrived, and forwards it during the wait.
-    pub(crate) fn finish(&mut self, row: &C) -> Result<()> {
+    pub(crate) fn finish(&mut self, row: &Comm) -> Result<()> {
         for source in 0..self.incoming.len() {
             while let Some(piece) = self.incoming[source].pop_front() {
                 self.pieces[piece].wait()?;

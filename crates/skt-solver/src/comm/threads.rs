@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Once;
 
-pub use skt_comm::threads::ThreadComm;
+use skt_comm::Comm;
 use skt_comm::threads::run as run_ranks;
 
 use crate::blas::library::use_one_thread;
@@ -18,7 +18,7 @@ pub fn run<T, E, F>(size: usize, body: F) -> Vec<Result<T, E>>
 where
     T: Send,
     E: Send + Display,
-    F: Fn(ThreadComm) -> Result<T, E> + Sync,
+    F: Fn(Comm) -> Result<T, E> + Sync,
 {
     // A BLAS that threads on its own wants more stack than a thread of Rust has:
     // OpenBLAS 0.3.21 overruns 2 MiB silently, into the stack of another thread.

@@ -8,7 +8,7 @@ pub use skt_terms::columns::ColumnMap;
 pub use skt_terms::layout::Cyclic;
 
 /// This rank's position in the process grid, and its groups of ranks.
-pub struct Grid<C: Comm> {
+pub struct Grid {
     /// Process rows.
     pub p: usize,
     /// Process columns that hold the matrix.
@@ -20,11 +20,11 @@ pub struct Grid<C: Comm> {
     /// This rank's process column.
     pub mycol: usize,
     /// All ranks of the grid.
-    pub all: C,
+    pub all: Comm,
     /// The ranks of this process row; a rank's number there is its process column.
-    pub row: C,
+    pub row: Comm,
     /// The ranks of this process column; a rank's number there is its process row.
-    pub col: C,
+    pub col: Comm,
     /// Memory that the ranks of the process row share.
     pub row_memory: KeptMemory,
     /// Memory that the ranks of the process column share.
@@ -33,7 +33,7 @@ pub struct Grid<C: Comm> {
     columns: Option<ColumnMap>,
 }
 
-impl<C: Comm> Grid<C> {
+impl Grid {
     /// Arranges `p x q` of the ranks of `world` as a grid (HPL_grid_init). Collective over `world`;
     /// ranks from `p q` on get `None` and stay idle.
     ///
@@ -42,7 +42,7 @@ impl<C: Comm> Grid<C> {
     ///
     /// # Panics
     /// When `world` has fewer than `p q` ranks.
-    pub fn new(world: &C, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
+    pub fn new(world: &Comm, p: usize, q: usize, pmap: Pmap) -> Result<Option<Self>> {
         Self::with_checksums(world, p, q, 0, pmap)
     }
 
@@ -56,7 +56,7 @@ impl<C: Comm> Grid<C> {
     /// # Panics
     /// When `world` has fewer ranks than the grid.
     pub fn with_checksums(
-        world: &C,
+        world: &Comm,
         p: usize,
         q: usize,
         checksums: usize,
@@ -81,7 +81,7 @@ impl<C: Comm> Grid<C> {
     /// # Errors
     /// When a rank cannot be reached.
     pub fn at(
-        all: C,
+        all: Comm,
         p: usize,
         q: usize,
         checksums: usize,

@@ -9,7 +9,6 @@ use crate::blas::MatMut;
 use crate::grid::Grid;
 use crate::team::Team;
 use crate::work;
-use skt_comm::Comm;
 use skt_terms::choice::Generator;
 
 /// A source of the entries of [A|b]: called with a global row, a global column and a slice, it
@@ -28,25 +27,12 @@ pub fn entries(n: usize, generator: Generator) -> impl Fn(usize, usize, &mut [f6
 /// Fills this rank's part of the `n x (n+1)` matrix [A|b] (HPL_pdmatgen).
 ///
 /// `a` is the local matrix: the rows and columns that this rank holds.
-pub fn generate<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    n: usize,
-    nb: usize,
-    generator: Generator,
-    a: MatMut,
-) {
+pub fn generate(grid: &Grid, team: &Team, n: usize, nb: usize, generator: Generator, a: MatMut) {
     generate_columns(grid, team, nb, &entries(n, generator), a);
 }
 
 /// Fills this rank's part of [A|b], the local matrix `a`, from any source of `entries`.
-pub(crate) fn generate_columns<C: Comm>(
-    grid: &Grid<C>,
-    team: &Team,
-    nb: usize,
-    entries: Entries,
-    a: MatMut,
-) {
+pub(crate) fn generate_columns(grid: &Grid, team: &Team, nb: usize, entries: Entries, a: MatMut) {
     let (cols, mycol) = (grid.cols(nb), grid.mycol);
     by_rows(grid, team, nb, a, |row, values| {
         for (block, values) in values.chunks_mut(nb).enumerate() {
@@ -61,8 +47,8 @@ pub(crate) fn generate_columns<C: Comm>(
 ///
 /// # Panics
 /// When `weights` does not have one weight for each process column.
-pub(crate) fn generate_checksum<C: Comm>(
-    grid: &Grid<C>,
+pub(crate) fn generate_checksum(
+    grid: &Grid,
     team: &Team,
     n: usize,
     nb: usize,
@@ -89,8 +75,8 @@ pub(crate) fn generate_checksum<C: Comm>(
 }
 
 /// Calls `fill` for each local row of `a`, with its global number and its values, on all threads.
-fn by_rows<C: Comm>(
-    grid: &Grid<C>,
+fn by_rows(
+    grid: &Grid,
     team: &Team,
     nb: usize,
     a: MatMut,

@@ -87,7 +87,7 @@ pub(crate) fn first_own_row(jb: usize) -> usize {
 }
 
 /// A panel under factorization on one rank.
-pub struct PanelWork<'a, C: Comm> {
+pub struct PanelWork<'a> {
     /// `(first_own_row(jb) + own rows) x jb`, column-major.
     pub w: MatMut<'a>,
     /// Global pivot row of each column, as doubles (exact below 2^53).
@@ -95,7 +95,7 @@ pub struct PanelWork<'a, C: Comm> {
     /// The position of the rows in the matrix.
     pub place: PanelPosition,
     /// The ranks of the process column.
-    pub col: &'a C,
+    pub col: &'a Comm,
     /// Threads that may help.
     pub team: &'a Team,
     /// Buffers for pivot exchanges, see [`pivot::Candidates`].
@@ -104,7 +104,7 @@ pub struct PanelWork<'a, C: Comm> {
     pub parts: PanelParts,
 }
 
-impl<C: Comm> PanelWork<'_, C> {
+impl PanelWork<'_> {
     fn jb(&self) -> usize {
         self.w.cols()
     }
@@ -132,7 +132,7 @@ impl<C: Comm> PanelWork<'_, C> {
 /// # Errors
 /// [`PfactError::Pivot`], on all ranks alike, at the first column without a usable pivot;
 /// [`PfactError::Comm`] when a rank is lost.
-pub fn factor<C: Comm>(panel: &mut PanelWork<C>, variant: &Variant) -> Result<(), PfactError> {
+pub fn factor(panel: &mut PanelWork, variant: &Variant) -> Result<(), PfactError> {
     let jb = panel.jb();
     if jb > 0 { recursive::factor(panel, variant, 0..jb) } else { Ok(()) }
 }

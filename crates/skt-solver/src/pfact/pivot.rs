@@ -72,7 +72,7 @@ impl SharedCandidates {
     }
 
     /// Combines the candidates of all ranks for one column of a panel `jb` wide into `mine`.
-    fn combine<C: Comm>(&mut self, col: &C, mine: &mut [f64], jb: usize) -> Result<()> {
+    fn combine(&mut self, col: &Comm, mine: &mut [f64], jb: usize) -> Result<()> {
         assert_eq!(self.seen, self.count, "no exchange follows one that failed");
         self.count += 1;
         let start = (self.count % 2) as usize * Self::slot_doubles(self.nb);
@@ -98,8 +98,8 @@ impl SharedCandidates {
 /// # Errors
 /// [`PfactError::Pivot`], on all ranks alike, when the column has no usable pivot;
 /// [`PfactError::Comm`] when a rank is lost.
-pub(super) fn choose_and_exchange<C: Comm>(
-    panel: &mut PanelWork<C>,
+pub(super) fn choose_and_exchange(
+    panel: &mut PanelWork,
     j: usize,
     best: Best,
 ) -> std::result::Result<f64, PfactError> {
@@ -117,7 +117,7 @@ pub(super) fn choose_and_exchange<C: Comm>(
 }
 
 /// P = 1: the pivot row becomes row j, and the current row moves to where the pivot row was.
-fn exchange_alone<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
+fn exchange_alone(panel: &mut PanelWork, j: usize, best: Best) -> f64 {
     let current = panel.active(j);
     let pivot_row = if best.index == usize::MAX { current } else { best.index };
     panel.ipiv[j] = panel.global_row(pivot_row) as f64;
@@ -129,13 +129,13 @@ fn exchange_alone<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f6
     panel.w.as_ref().at(j, j)
 }
 
-fn exchange_among<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> Result<f64> {
+fn exchange_among(panel: &mut PanelWork, j: usize, best: Best) -> Result<f64> {
     write_candidate(panel, j, best);
     combine(panel)?;
     Ok(accept(panel, j, best))
 }
 
-fn write_candidate<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
+fn write_candidate(panel: &mut PanelWork, j: usize, best: Best) {
     let jb = panel.jb();
     let (current_row, has_rows) = (panel.current(j), best.index != usize::MAX);
     let global = if has_rows { panel.global_row(best.index) } else { usize::MAX };
@@ -160,7 +160,7 @@ fn write_candidate<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) {
 /// Combines the candidates of all ranks, on all ranks. If their number is no power of two, some
 /// ranks (the folded ones) only send their candidate, and in the end receive the winner. They merge
 /// the winner like any other candidate, which keeps it: it has beaten, or is, their own.
-fn combine<C: Comm>(panel: &mut PanelWork<C>) -> Result<()> {
+fn combine(panel: &mut PanelWork) -> Result<()> {
     let (col, jb) = (panel.col, panel.jb());
     let len = HEAD + 2 * jb;
     let Candidates { mine, theirs, shared } = &mut *panel.candidates;
@@ -194,7 +194,7 @@ fn merge(mine: &mut [f64], theirs: &[f64], jb: usize) {
 }
 
 /// Puts the rows where the combined candidate places them. Returns the pivot.
-fn accept<C: Comm>(panel: &mut PanelWork<C>, j: usize, best: Best) -> f64 {
+fn accept(panel: &mut PanelWork, j: usize, best: Best) -> f64 {
     let jb = panel.jb();
     let candidates = &*panel.candidates;
     let (head, rows) = candidates.mine.split_at(HEAD);

@@ -16,12 +16,11 @@ use std::ops::Range;
 use super::{PanelWork, PfactError, Variant, unblocked};
 use crate::blas::{gemm, solve_unit_lower};
 use crate::tuning::TUNING;
-use skt_comm::Comm;
 use skt_terms::choice::Fact;
 
 /// Factors columns `range`, to which all updates by the columns before them have been applied.
-pub(super) fn factor<C: Comm>(
-    panel: &mut PanelWork<C>,
+pub(super) fn factor(
+    panel: &mut PanelWork,
     variant: &Variant,
     range: Range<usize>,
 ) -> Result<(), PfactError> {
@@ -61,14 +60,14 @@ pub(super) fn factor<C: Comm>(
 }
 
 /// `U(k, c) = L(k, k)^-1 W(k, c)` on the rows that all ranks share.
-fn solve<C: Comm>(panel: &mut PanelWork<C>, k: &Range<usize>, c: &Range<usize>) {
+fn solve(panel: &mut PanelWork, k: &Range<usize>, c: &Range<usize>) {
     let (left, right) = panel.w.rb().split_cols(c.start);
     let l = left.into_ref().block(k.clone(), k.clone());
     solve_unit_lower(l, right.block(k.clone(), 0..c.len()));
 }
 
 /// `W(., c) -= L(., k) U(k, c)` on the rows that are active after pivot `k.end`.
-fn update<C: Comm>(panel: &mut PanelWork<C>, k: &Range<usize>, c: &Range<usize>) {
+fn update(panel: &mut PanelWork, k: &Range<usize>, c: &Range<usize>) {
     let (first, rows) = (panel.active(k.end), panel.w.rows());
     let (left, right) = panel.w.rb().split_cols(c.start);
     let (top, bottom) = right.split_rows(first);
@@ -84,12 +83,7 @@ fn update<C: Comm>(panel: &mut PanelWork<C>, k: &Range<usize>, c: &Range<usize>)
 }
 
 /// `W(s, c) -= L(s, k) U(k, c)` on the rows that all ranks share.
-fn update_rows<C: Comm>(
-    panel: &mut PanelWork<C>,
-    k: &Range<usize>,
-    s: &Range<usize>,
-    c: &Range<usize>,
-) {
+fn update_rows(panel: &mut PanelWork, k: &Range<usize>, s: &Range<usize>, c: &Range<usize>) {
     let (left, right) = panel.w.rb().split_cols(c.start);
     let (top, bottom) = right.split_rows(s.start);
     let l = left.into_ref().block(s.clone(), k.clone());

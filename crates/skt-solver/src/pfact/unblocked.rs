@@ -18,11 +18,10 @@ use super::{PanelWork, PfactError, pivot};
 use crate::blas::kernels::{self, Best};
 use crate::blas::{MatMut, passes};
 use crate::tuning::TUNING;
-use skt_comm::Comm;
 use skt_terms::choice::Fact;
 
-pub(super) fn factor<C: Comm>(
-    panel: &mut PanelWork<C>,
+pub(super) fn factor(
+    panel: &mut PanelWork,
     pfact: Fact,
     range: Range<usize>,
 ) -> Result<(), PfactError> {
@@ -51,7 +50,7 @@ pub(super) fn factor<C: Comm>(
 }
 
 /// `U(Q,j) = L(Q,Q)^-1 W(Q,j)` with Q = `q0..j`.
-fn solve_column<C: Comm>(panel: &mut PanelWork<C>, q0: usize, j: usize) {
+fn solve_column(panel: &mut PanelWork, q0: usize, j: usize) {
     let (left, mut right) = panel.w.rb().split_cols(j);
     let (left, x) = (left.as_ref(), right.col_mut(0));
     for k in q0..j {
@@ -61,7 +60,7 @@ fn solve_column<C: Comm>(panel: &mut PanelWork<C>, q0: usize, j: usize) {
 }
 
 /// `U(j,R) = W(j,R) - L(j,Q) U(Q,R)` with Q = `q0..j` and R = `j+1..end`.
-fn update_row<C: Comm>(panel: &mut PanelWork<C>, q0: usize, j: usize, end: usize) {
+fn update_row(panel: &mut PanelWork, q0: usize, j: usize, end: usize) {
     for c in j + 1..end {
         let w = panel.w.as_ref();
         let dot: f64 = (q0..j).map(|k| w.at(j, k) * w.at(k, c)).sum();
@@ -71,7 +70,7 @@ fn update_row<C: Comm>(panel: &mut PanelWork<C>, q0: usize, j: usize, end: usize
 }
 
 /// `W(.,j) -= L(.,Q) U(Q,j)` on the active rows. Returns the largest element of the result.
-fn column_pass<C: Comm>(panel: &mut PanelWork<C>, q: Range<usize>, j: usize) -> Best {
+fn column_pass(panel: &mut PanelWork, q: Range<usize>, j: usize) -> Best {
     let first = panel.active(j);
     let u: Vec<f64> = q.clone().map(|k| panel.w.as_ref().at(k, j)).collect();
     let chunk = over_active_rows(panel, first, |rows| {
@@ -89,7 +88,7 @@ fn inverse(pivot: f64) -> Option<f64> {
 }
 
 /// `L(.,j) = W(.,j) / pivot` below pivot j.
-fn scale_pass<C: Comm>(panel: &mut PanelWork<C>, j: usize, pivot: f64) {
+fn scale_pass(panel: &mut PanelWork, j: usize, pivot: f64) {
     let first = panel.active(j + 1);
     over_active_rows(panel, first, |mut rows| {
         match inverse(pivot) {
@@ -102,7 +101,7 @@ fn scale_pass<C: Comm>(panel: &mut PanelWork<C>, j: usize, pivot: f64) {
 
 /// `L(.,j) = W(.,j) / pivot; W(.,R) -= L(.,j) U(j,R)` with j the first of `columns` and R the
 /// others. Returns the largest element of the first column of R.
-fn rank1_pass<C: Comm>(panel: &mut PanelWork<C>, columns: Range<usize>, pivot: f64) -> Best {
+fn rank1_pass(panel: &mut PanelWork, columns: Range<usize>, pivot: f64) -> Best {
     let j = columns.start;
     let inverse = inverse(pivot).unwrap_or_else(|| {
         scale_pass(panel, j, pivot);
@@ -120,8 +119,8 @@ fn rank1_pass<C: Comm>(panel: &mut PanelWork<C>, columns: Range<usize>, pivot: f
 
 /// Runs `pass` over all rows from `first` on, chunk by chunk. `pass` returns the bits of the
 /// largest magnitude in its chunk. Returns the chunk with the largest, if there is any chunk.
-fn over_active_rows<C: Comm>(
-    panel: &mut PanelWork<C>,
+fn over_active_rows(
+    panel: &mut PanelWork,
     first: usize,
     pass: impl Fn(MatMut) -> u64 + Sync,
 ) -> Option<Range<usize>> {
@@ -145,7 +144,7 @@ fn over_active_rows<C: Comm>(
 }
 
 /// The largest element of a column, as a row of W; it is in this chunk of rows.
-fn best_of<C: Comm>(panel: &PanelWork<C>, column: usize, chunk: Option<Range<usize>>) -> Best {
+fn best_of(panel: &PanelWork, column: usize, chunk: Option<Range<usize>>) -> Best {
     chunk.map_or(Best::NONE, |chunk| {
         let start = chunk.start;
         kernels::search(&panel.w.as_ref().col(column)[chunk]).moved(start)

@@ -4,13 +4,13 @@ use super::substitution::Substitution;
 use crate::blas::{MatRef, Triangle};
 use crate::grid::Grid;
 use crate::team::Team;
-use skt_comm::{Comm, Result, Tag};
+use skt_comm::{Result, Tag};
 
 const TAG_FIRST: Tag = 0x131;
 
 /// Solves U x = y. Returns x for this rank's columns of A.
-pub(super) fn substitute<C: Comm>(
-    grid: &Grid<C>,
+pub(super) fn substitute(
+    grid: &Grid,
     team: &Team,
     n: usize,
     nb: usize,
@@ -24,8 +24,8 @@ pub(super) fn substitute<C: Comm>(
 }
 
 /// Brings y from the process column that holds column n to that of the last block.
-fn take_right_hand_side<C: Comm>(
-    grid: &Grid<C>,
+fn take_right_hand_side(
+    grid: &Grid,
     n: usize,
     nb: usize,
     a: MatRef,

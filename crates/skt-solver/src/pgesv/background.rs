@@ -71,19 +71,19 @@ impl Drop for EndThreadOnDrop<'_> {
     }
 }
 
-struct Lent<'b, C> {
+struct Lent<'b> {
     background: &'b mut dyn Background,
     /// The group of ranks, where messages of the solver are in progress.
-    messages: Option<&'b C>,
+    messages: Option<&'b Comm>,
 }
 
 // SAFETY: `Lent` only calls `Background::progress` and `Comm::probe`, one call at a time, with the
 // token held, without which no other thread of the rank communicates. `Background` is an unsafe
 // trait whose implementations allow this call on any thread, and the transport allows its own, one
 // at a time.
-unsafe impl<C> Send for Lent<'_, C> {}
+unsafe impl Send for Lent<'_> {}
 
-impl<C: Comm> Lent<'_, C> {
+impl Lent<'_> {
     /// Calls the background once, if anything runs there, and the transport once, which progresses
     /// all messages.
     fn progress_once(&mut self, shared: &SharedState) -> Result<Remaining, SolveError> {
@@ -230,11 +230,11 @@ impl BackgroundWork<'_> {
     ///
     /// # Panics
     /// When the second thread panicked.
-    pub(crate) fn run_overlapped_with<C: Comm, R>(
+    pub(crate) fn run_overlapped_with<R>(
         &mut self,
         starter: thread::Builder,
         reached: Reached,
-        messages: Option<&C>,
+        messages: Option<&Comm>,
         body: impl FnOnce(&mut Token) -> Result<R, SolveError>,
     ) -> Result<R, SolveError> {
         if !self.background.is_active() && messages.is_none() {
@@ -285,7 +285,6 @@ impl BackgroundWork<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::threads::ThreadComm;
     use crate::grid::{ColumnMap, Cyclic};
 
     /// The number of calls for messages that are in progress for as long as `product`.
@@ -337,7 +336,7 @@ mod tests {
         // No address space has such a stack.
         let refused = thread::Builder::new().stack_size(1 << (usize::BITS - 4));
         let begun = Reached::Begun;
-        let is_held = work.run_overlapped_with(refused, begun, None::<&ThreadComm>, |token| {
+        let is_held = work.run_overlapped_with(refused, begun, None::<&Comm>, |token| {
             token.release();
             Ok(token.is_held() && token.try_acquire())
         });

@@ -5,7 +5,6 @@ use crate::grid::Grid;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::RowBuffers;
 use crate::swap::node::{self, NodeRows};
-use skt_comm::Comm;
 
 /// The shared memory of a process column. Without it all fields are empty. Otherwise each rank has
 /// `pivot candidates | rows of the trailing columns | rows of the columns of one panel`, and the
@@ -21,8 +20,8 @@ impl ColumnMemory {
     /// Memory for panels of up to `nb` columns, whose rows have up to `panel_cols` doubles, and
     /// rows of up to `cols` doubles right of them: shared if `share` asks for it and all ranks of
     /// the process column are on one node, else empty. Collective over the process column.
-    pub(super) fn new<C: Comm>(
-        grid: &Grid<C>,
+    pub(super) fn new(
+        grid: &Grid,
         share: bool,
         nb: usize,
         cols: usize,

@@ -19,21 +19,21 @@ use crate::blas::{Element, MatRef};
 use crate::swap::node::NodeRows;
 use crate::tuning::TUNING;
 use crate::{swap, update};
-use skt_comm::{Comm, PageBuf};
+use skt_comm::PageBuf;
 
 /// How the rows of a process column are exchanged, with the work space for it.
-pub enum RowExchange<C: Comm> {
+pub enum RowExchange {
     /// P = 1: in A.
     InPlace,
     /// By messages; U is solved in the work space.
     Messages(swap::RowBuffers),
     /// By messages that are sent while this rank computes.
-    Half(Half<C>),
+    Half(Half),
     /// In memory that all ranks of the process column see.
     Node(NodeRows),
 }
 
-impl<C: Comm> RowExchange<C> {
+impl RowExchange {
     /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time,
     /// on `p` process rows: in `shared` memory if there is any, in A with one process row, else by
     /// messages.
@@ -76,7 +76,7 @@ impl<C: Comm> RowExchange<C> {
     ///
     /// # Panics
     /// When it is of another kind.
-    pub(crate) fn as_half(&mut self) -> &mut Half<C> {
+    pub(crate) fn as_half(&mut self) -> &mut Half {
         match self {
             Self::Half(half) => half,
             _ => panic!("an exchange of all columns at once"),
@@ -91,7 +91,7 @@ impl<C: Comm> RowExchange<C> {
     /// No other thread uses these columns.
     pub(crate) unsafe fn gather<T: Element>(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         layout: &Layout<T>,
         plan: &swap::Plan,
         cols: Range<usize>,
@@ -126,8 +126,8 @@ impl<C: Comm> RowExchange<C> {
     /// No other thread uses these columns; U in A is not written to while the result is in use.
     pub(crate) unsafe fn solve<'u, 'm: 'u, T: Element>(
         &'u mut self,
-        local: &Local<'m, C, T>,
-        panel: &Panel<C, T>,
+        local: &Local<'m, T>,
+        panel: &Panel<T>,
         cols: Range<usize>,
         phases: &mut Phases,
     ) -> Result<MatRef<'u, T>, SolveError> {
@@ -166,9 +166,9 @@ impl<C: Comm> RowExchange<C> {
 ///
 /// # Safety
 /// No other thread uses these columns.
-unsafe fn solve_arrived<'u, C: Comm, T: Element>(
-    local: &Local<C, T>,
-    panel: &Panel<C, T>,
+unsafe fn solve_arrived<'u, T: Element>(
+    local: &Local<T>,
+    panel: &Panel<T>,
     cols: Range<usize>,
     arrived: swap::Arrived<'u, T>,
 ) -> Result<MatRef<'u, T>, SolveError> {
@@ -199,9 +199,9 @@ unsafe fn solve_arrived<'u, C: Comm, T: Element>(
 ///
 /// # Safety
 /// No other thread uses these columns; U in A is not written to while the result is in use.
-unsafe fn in_place<'m, C: Comm, T: Element>(
-    local: &Local<'m, C, T>,
-    panel: &Panel<C, T>,
+unsafe fn in_place<'m, T: Element>(
+    local: &Local<'m, T>,
+    panel: &Panel<T>,
     cols: Range<usize>,
     start: Instant,
 ) -> (MatRef<'m, T>, Instant) {

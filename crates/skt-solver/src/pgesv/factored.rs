@@ -11,7 +11,6 @@ use super::{Params, SolveError};
 use crate::blas::Element;
 use crate::grid::Cyclic;
 use crate::pfact::pivot::SharedCandidates;
-use skt_comm::Comm;
 
 /// A type of numbers whose matrices the driver factors.
 ///
@@ -51,10 +50,10 @@ pub trait Factored: Element {
     ///
     /// # Safety
     /// No other thread uses these columns.
-    unsafe fn factor<C: Comm>(
+    unsafe fn factor(
         space: &mut Self::Space,
-        exchange: &mut RowExchange<C>,
-        local: &Local<C, Self>,
+        exchange: &mut RowExchange,
+        local: &Local<Self>,
         layout: &Layout<Self>,
         cols: Range<usize>,
         message: &mut [f64],

@@ -11,26 +11,26 @@ use super::panel::Panel;
 use crate::blas::Element;
 use crate::swap::direct::{DirectExchange, ReceivedRows};
 use crate::swap::{Arrived, RowBuffers};
-use skt_comm::{Comm, PageBuf};
+use skt_comm::PageBuf;
 
 /// The row exchange of one half, with its work space.
-pub struct Half<C: Comm> {
-    rows: Rows<C>,
+pub struct Half {
+    rows: Rows,
     u: PageBuf,
 }
 
-enum Rows<C: Comm> {
+enum Rows {
     /// The rows are in A.
     Idle(PageBuf),
     /// The rows of a panel, by number, are being exchanged.
-    UnderWay(usize, DirectExchange<C>),
+    UnderWay(usize, DirectExchange),
     /// The rows have arrived. Sends of this rank's rows may still be in progress.
-    Received(ReceivedRows<C>),
+    Received(ReceivedRows),
     /// An error has ended the exchange.
     Failed,
 }
 
-impl<C: Comm> Half<C> {
+impl Half {
     /// An exchange for panels of up to `nb` columns, with up to `cols` doubles of a row at a time.
     pub(crate) fn new(nb: usize, cols: usize) -> std::io::Result<Self> {
         let rows = Rows::Idle(PageBuf::new(RowBuffers::rows_doubles(nb, cols))?);
@@ -47,8 +47,8 @@ impl<C: Comm> Half<C> {
     /// When the rows of another panel are being exchanged, or an exchange has failed.
     pub(crate) unsafe fn start<T: Element>(
         &mut self,
-        local: &Local<C, T>,
-        panel: &Panel<C, T>,
+        local: &Local<T>,
+        panel: &Panel<T>,
         cols: Range<usize>,
     ) -> Result<(), SolveError> {
         if let Rows::UnderWay(k, _) = self.rows {
@@ -84,8 +84,8 @@ impl<C: Comm> Half<C> {
     /// When no exchange of the panel's rows is in progress.
     pub(crate) unsafe fn arrive<T: Element>(
         &mut self,
-        local: &Local<C, T>,
-        panel: &Panel<C, T>,
+        local: &Local<T>,
+        panel: &Panel<T>,
         cols: Range<usize>,
     ) -> Result<Arrived<'_, T>, SolveError> {
         let Rows::UnderWay(k, exchange) = mem::replace(&mut self.rows, Rows::Failed) else {

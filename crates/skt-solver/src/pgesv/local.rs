@@ -13,7 +13,6 @@ use crate::blas::{Element, MatRef, copy, transpose};
 use crate::grid::{ColumnMap, Cyclic, Grid};
 use crate::team::Team;
 use crate::tuning::TUNING;
-use skt_comm::Comm;
 
 /// Shape of one rank's part of [A|b], or of A, with numbers of type `T`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -68,8 +67,8 @@ impl<T: Element> LocalShape<T> {
 }
 
 /// One rank's part of the system, and the processes and threads that solve it.
-pub struct Local<'m, C: Comm, T = f64> {
-    pub grid: &'m Grid<C>,
+pub struct Local<'m, T = f64> {
+    pub grid: &'m Grid,
     pub team: &'m Team,
     pub params: Params,
     /// The part of [A|b], row by row.
@@ -79,7 +78,7 @@ pub struct Local<'m, C: Comm, T = f64> {
     pub shape: LocalShape<T>,
 }
 
-impl<C: Comm, T: Element> Local<'_, C, T> {
+impl<T: Element> Local<'_, T> {
     /// Seconds since `start` on the clock of the ranks.
     pub(crate) fn seconds_since(&self, start: Instant) -> f64 {
         (self.grid.all.now() - start).as_secs_f64()

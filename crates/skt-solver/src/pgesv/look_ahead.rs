@@ -19,24 +19,23 @@ use super::{Params, SolveError};
 use crate::grid::Grid;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::node::NodeRows;
-use skt_comm::Comm;
 
 /// The panels that are factored and not yet applied everywhere, and work space for more.
-pub(super) struct LookAhead<C: Comm, T: Factored = f64> {
-    panels: VecDeque<Panel<C, T>>,
+pub(super) struct LookAhead<T: Factored = f64> {
+    panels: VecDeque<Panel<T>>,
     buffers: PanelBuffers,
     space: T::Space,
     /// The row exchange on the columns of one panel.
-    exchange: RowExchange<C>,
+    exchange: RowExchange,
     /// U of these columns, where products read it packed.
     packing: Packing<T>,
 }
 
-impl<C: Comm, T: Factored> LookAhead<C, T> {
+impl<T: Factored> LookAhead<T> {
     /// Work space for `params`, with the shared memory of pivot candidates and of the rows of one
     /// panel's columns where the process column shares a node. Collective.
     pub(crate) fn new(
-        grid: &Grid<C>,
+        grid: &Grid,
         params: &Params,
         candidates: Option<SharedCandidates>,
         rows: Option<NodeRows>,
@@ -59,7 +58,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
         params: &Params,
         buffers: PanelBuffers,
         space: T::Space,
-        exchange: RowExchange<C>,
+        exchange: RowExchange,
     ) -> Self {
         let (panels, packing) = (VecDeque::with_capacity(params.depth + 1), Packing::NONE);
         Self { panels, buffers, space, exchange, packing }
@@ -70,7 +69,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     }
 
     /// Whether panels are sent as messages, which have to be progressed.
-    pub(crate) fn has_messages(&self, grid: &Grid<C>) -> bool {
+    pub(crate) fn has_messages(&self, grid: &Grid) -> bool {
         grid.q > 1 && !self.is_shared()
     }
 
@@ -79,7 +78,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// to date.
     pub(crate) fn begin(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         start: usize,
         background: &mut BackgroundWork,
         phases: &mut Phases,
@@ -102,11 +101,11 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// Takes panel `k`, the first one, out of the look-ahead. With DEPTH 0 it is factored now.
     pub(crate) fn take(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         k: usize,
         background: &mut BackgroundWork,
         phases: &mut Phases,
-    ) -> Result<Panel<C, T>, SolveError> {
+    ) -> Result<Panel<T>, SolveError> {
         if local.params.depth == 0 {
             self.factor_and_broadcast(local, k, &mut Token::alone(), phases)?;
             self.wait_for_newest(local, background, Reached::Factoring { k }, phases)?;
@@ -117,12 +116,12 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     }
 
     /// The panel that is applied next, if it is in the look-ahead.
-    pub(crate) fn front(&self) -> Option<&Panel<C, T>> {
+    pub(crate) fn front(&self) -> Option<&Panel<T>> {
         self.panels.front()
     }
 
     /// Returns the buffer of a panel that has been applied.
-    pub(crate) fn give_back(&mut self, panel: Panel<C, T>) -> Result<(), SolveError> {
+    pub(crate) fn give_back(&mut self, panel: Panel<T>) -> Result<(), SolveError> {
         self.buffers.put_back(panel.release()?);
         Ok(())
     }
@@ -132,9 +131,9 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// starts. Afterwards the token is held in any case.
     pub(crate) fn advance(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         newest: Option<usize>,
-        applied: &Panel<C, T>,
+        applied: &Panel<T>,
         token: &mut Token,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
@@ -153,9 +152,9 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// columns.
     fn update_columns_of(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         newest: usize,
-        applied: Option<&Panel<C, T>>,
+        applied: Option<&Panel<T>>,
         phases: &mut Phases,
     ) -> Result<(), SolveError> {
         let cols = local.columns_of(newest..newest + 1);
@@ -173,7 +172,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// broadcast it.
     pub(crate) fn factor_and_broadcast(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         newest: usize,
         token: &mut Token,
         phases: &mut Phases,
@@ -206,7 +205,7 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// is at `reached`.
     pub(crate) fn wait_for_newest(
         &mut self,
-        local: &Local<C, T>,
+        local: &Local<T>,
         background: &mut BackgroundWork,
         reached: Reached,
         phases: &mut Phases,
@@ -223,8 +222,8 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
     /// whether this rank still has to forward some of the latter.
     pub(crate) fn progress(
         &mut self,
-        local: &Local<C, T>,
-        current: &Panel<C, T>,
+        local: &Local<T>,
+        current: &Panel<T>,
     ) -> Result<bool, SolveError> {
         current.progress_sends()?;
         self.panels.iter_mut().try_for_each(|panel| panel.progress(local.grid))?;
@@ -236,11 +235,11 @@ impl<C: Comm, T: Factored> LookAhead<C, T> {
 ///
 /// # Safety
 /// No other thread uses these columns.
-unsafe fn apply_to_columns<C: Comm, T: Factored>(
-    local: &Local<C, T>,
-    panel: &Panel<C, T>,
+unsafe fn apply_to_columns<T: Factored>(
+    local: &Local<T>,
+    panel: &Panel<T>,
     cols: Range<usize>,
-    exchange: &mut RowExchange<C>,
+    exchange: &mut RowExchange,
     packing: &mut Packing<T>,
     phases: &mut Phases,
 ) -> Result<(), SolveError> {

@@ -75,7 +75,7 @@ use panel::Panel;
 use product::{Product, ProductClock, Unrecorded, advances_first};
 pub use rates::{Rate, Rates};
 use short_calls::short_ones_keep_bits;
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{CommError, collect};
 use skt_terms::choice::{Bcast, Swap};
 use substitution::Substitution;
 use trailing::TrailingExchange;
@@ -171,11 +171,11 @@ fn memory_error(what: &'static str) -> impl Fn(std::io::Error) -> SolveError {
 
 /// The work space of a solver, allocated once: it outlives the cuts between which the
 /// matrix is lent to a [`Solver`].
-pub struct Workspace<C: Comm, T: Factored = f64> {
+pub struct Workspace<T: Factored = f64> {
     shape: LocalShape<T>,
-    look_ahead: LookAhead<C, T>,
+    look_ahead: LookAhead<T>,
     /// The row exchange on the trailing columns.
-    exchange: TrailingExchange<C>,
+    exchange: TrailingExchange,
     /// U of the trailing columns, where products read it packed.
     packing: Packing<T>,
     /// Whether a second thread progresses messages while this one multiplies.
@@ -191,20 +191,20 @@ pub struct Workspace<C: Comm, T: Factored = f64> {
 }
 
 /// The fewest threads of any rank in this process column. Collective in the column.
-fn min_threads<C: Comm>(grid: &Grid<C>, team: &Team) -> Result<usize, CommError> {
+fn min_threads(grid: &Grid, team: &Team) -> Result<usize, CommError> {
     let mut least = [team.threads() as u64];
     collect::all_reduce(&grid.col, &mut least, u64::min)?;
     Ok(least[0] as usize)
 }
 
-impl<C: Comm, T: Factored> Workspace<C, T> {
+impl<T: Factored> Workspace<T> {
     /// Allocates the work space for `params` on a rank whose part has `shape` and whose threads are
     /// `team`. Collective.
     ///
     /// # Errors
     /// When there is no memory, or a rank cannot be reached.
     pub fn new(
-        grid: &Grid<C>,
+        grid: &Grid,
         team: &Team,
         params: &Params,
         shape: LocalShape<T>,
@@ -217,7 +217,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
     /// # Errors
     /// When there is no memory, or a rank cannot be reached.
     pub fn for_products(
-        grid: &Grid<C>,
+        grid: &Grid,
         team: &Team,
         params: &Params,
         shape: LocalShape<T>,
@@ -274,7 +274,7 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
     }
 
     /// Whether messages are in progress during products.
-    fn has_messages(&self, local: &Local<C, T>) -> bool {
+    fn has_messages(&self, local: &Local<T>) -> bool {
         self.look_ahead.has_messages(local.grid) || self.exchange.has_messages()
     }
 
@@ -307,8 +307,8 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
     /// them.
     fn apply(
         &mut self,
-        local: &Local<C, T>,
-        panel: &Panel<C, T>,
+        local: &Local<T>,
+        panel: &Panel<T>,
         newest: Option<usize>,
         cut_follows: bool,
         token: &mut Token,
@@ -374,20 +374,20 @@ impl<C: Comm, T: Factored> Workspace<C, T> {
 }
 
 /// The solver of one system on one rank.
-pub struct Solver<'m, C: Comm, T: Factored = f64> {
-    local: Local<'m, C, T>,
-    work: &'m mut Workspace<C, T>,
+pub struct Solver<'m, T: Factored = f64> {
+    local: Local<'m, T>,
+    work: &'m mut Workspace<T>,
 }
 
-impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
+impl<'m, T: Factored> Solver<'m, T> {
     /// A solver for the local part `a` of the matrix, of shape `shape`.
     pub fn new(
-        grid: &'m Grid<C>,
+        grid: &'m Grid,
         team: &'m Team,
         params: Params,
         shape: LocalShape<T>,
         a: &'m SharedMat<'m, T>,
-        work: &'m mut Workspace<C, T>,
+        work: &'m mut Workspace<T>,
     ) -> Self {
         let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
         Self { local: Local { grid, team, params, a, rows, cols, shape }, work }
@@ -449,7 +449,7 @@ impl<'m, C: Comm, T: Factored> Solver<'m, C, T> {
     }
 }
 
-impl<C: Comm> Solver<'_, C, f32> {
+impl Solver<'_, f32> {
     /// Solves L U x = y in double precision with the factors of the matrix. `y` has an element for
     /// each of this rank's rows, the same on all ranks of a process row. Returns this rank's part
     /// of x: one double for each of its columns, the same on all ranks of a process column.
@@ -484,7 +484,7 @@ impl<C: Comm> Solver<'_, C, f32> {
     }
 }
 
-impl<C: Comm> Solver<'_, C> {
+impl Solver<'_> {
     /// Solves U x = y on the factored system. Returns this rank's part of x: one double for each of
     /// its columns of A, the same on all ranks of a process column.
     ///

@@ -24,7 +24,6 @@ use crate::swap::Plan;
 use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::update::Operands;
-use skt_comm::Comm;
 
 pub use skt_terms::layout::leading_dimension;
 
@@ -228,27 +227,27 @@ fn odd_lines(doubles: usize) -> usize {
 }
 
 /// A factored panel (HPL_T_panel): being broadcast along the process row, or arrived.
-pub struct Panel<C: Comm, T = f64> {
+pub struct Panel<T = f64> {
     /// The panel's number: its first column over NB.
     pub k: usize,
     /// The panel's layout on this rank.
     pub layout: Layout<T>,
-    message: Message<C>,
+    message: Message,
     /// Made when the first rows are exchanged.
     plan: OnceLock<Arc<Plan>>,
 }
 
 /// The message of a panel.
-enum Message<C: Comm> {
-    Broadcast(PanelBcast<C>),
+enum Message {
+    Broadcast(PanelBcast),
     /// Read in the memory of its owner.
     Shared(Slot),
 }
 
-impl<C: Comm, T: Element> Panel<C, T> {
+impl<T: Element> Panel<T> {
     /// Starts to broadcast panel `k`; on its owner `buffer` holds the message.
     pub(crate) fn start_broadcast(
-        grid: &Grid<C>,
+        grid: &Grid,
         columns: &ColumnMap,
         topology: skt_terms::choice::Bcast,
         k: usize,
@@ -270,7 +269,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
     }
 
     /// Forwards what has arrived; never waits.
-    pub(crate) fn progress(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
+    pub(crate) fn progress(&mut self, grid: &Grid) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => Ok(bcast.progress(&grid.row)?),
             Message::Shared(_) => Ok(()),
@@ -291,7 +290,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
     }
 
     /// Forwards what has arrived, and returns whether the whole panel has. Never waits.
-    pub(crate) fn has_arrived(&mut self, grid: &Grid<C>) -> Result<bool, SolveError> {
+    pub(crate) fn has_arrived(&mut self, grid: &Grid) -> Result<bool, SolveError> {
         self.progress(grid)?;
         Ok(match &self.message {
             Message::Broadcast(bcast) => bcast.is_here(),
@@ -301,7 +300,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
 
     /// Whether the whole panel has arrived and is sound, so that it may be read before
     /// [`Self::wait`]. Never waits.
-    pub(crate) fn can_be_read(&self, grid: &Grid<C>) -> Result<bool, SolveError> {
+    pub(crate) fn can_be_read(&self, grid: &Grid) -> Result<bool, SolveError> {
         let is_here = match &self.message {
             Message::Broadcast(bcast) => bcast.is_here(),
             Message::Shared(slot) => slot.has_arrived(&grid.row)?,
@@ -310,7 +309,7 @@ impl<C: Comm, T: Element> Panel<C, T> {
     }
 
     /// Waits for the panel.
-    pub fn wait(&mut self, grid: &Grid<C>) -> Result<(), SolveError> {
+    pub fn wait(&mut self, grid: &Grid) -> Result<(), SolveError> {
         match &mut self.message {
             Message::Broadcast(bcast) => bcast.finish(&grid.row)?,
             Message::Shared(slot) => slot.wait(&grid.row)?,

@@ -13,7 +13,7 @@ use crate::grid::Cyclic;
 use crate::pfact::pivot::{Candidates, SharedCandidates};
 use crate::pfact::{self, PfactError};
 use crate::work::{self, Work};
-use skt_comm::{Comm, PageBuf};
+use skt_comm::PageBuf;
 
 /// Work space for the factorization of a panel with pivots.
 pub struct Pivoted {
@@ -47,10 +47,10 @@ impl Factored for f64 {
         Ok(Pivoted::new(params, w.map_err(memory_error("the panel"))?, candidates))
     }
 
-    unsafe fn factor<C: Comm>(
+    unsafe fn factor(
         space: &mut Self::Space,
-        _: &mut RowExchange<C>,
-        local: &Local<C>,
+        _: &mut RowExchange,
+        local: &Local,
         layout: &Layout,
         cols: Range<usize>,
         message: &mut [f64],

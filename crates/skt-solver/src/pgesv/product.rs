@@ -21,7 +21,6 @@ use crate::team::Team;
 use crate::tuning::TUNING;
 use crate::update::{self, Operands, ProductU};
 use crate::work;
-use skt_comm::Comm;
 
 /// A listener that is called for each call of the BLAS for a product. A call computes some rows of
 /// A2, one part or several adjoining ones, on all columns of the product or some of them. It stays
@@ -99,8 +98,8 @@ pub(super) unsafe fn multiply_part<T: Element>(
 ///
 /// # Safety
 /// No other thread uses these elements, and no thread writes to U.
-pub(super) unsafe fn multiply_narrow<C: Comm, T: Element>(
-    local: &Local<C, T>,
+pub(super) unsafe fn multiply_narrow<T: Element>(
+    local: &Local<T>,
     cols: &Range<usize>,
     panel: &Operands<T>,
     u: ProductU<T>,
@@ -184,9 +183,9 @@ impl<'p, 'm, L: CallListener, T: Element> Product<'p, 'm, L, T> {
     /// # Safety
     /// While the product is in use, no other thread uses these columns of the panel's A2, and no
     /// thread writes to U.
-    pub(crate) unsafe fn new<C: Comm>(
-        local: &Local<'m, C, T>,
-        panel: &'p Panel<C, T>,
+    pub(crate) unsafe fn new(
+        local: &Local<'m, T>,
+        panel: &'p Panel<T>,
         u: ProductU<'p, T>,
         cols: Range<usize>,
         overlapped: Option<usize>,

@@ -40,8 +40,8 @@ impl PanelBuffers {
     /// Memory for `count` panels of `nb` columns and up to `doubles` doubles at a time, shared if
     /// `share` asks for it and all ranks of the process row are on one node. Collective over the
     /// process row.
-    pub(crate) fn new<C: Comm>(
-        grid: &Grid<C>,
+    pub(crate) fn new(
+        grid: &Grid,
         nb: usize,
         count: usize,
         doubles: usize,
@@ -80,7 +80,7 @@ impl PanelBuffers {
     ///
     /// # Panics
     /// When there is no buffer left, or panel `k` is not the next one.
-    pub(crate) fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<PanelBuffer> {
+    pub(crate) fn take(&mut self, row: &Comm, k: usize) -> Result<PanelBuffer> {
         Ok(match self {
             Self::Messages(free) => {
                 PanelBuffer::Message(free.pop_front().expect("one for each panel"))
@@ -110,7 +110,7 @@ pub(crate) struct SharedPanels {
 }
 
 impl SharedPanels {
-    fn take<C: Comm>(&mut self, row: &C, k: usize) -> Result<Slot> {
+    fn take(&mut self, row: &Comm, k: usize) -> Result<Slot> {
         assert_eq!(k, self.taken.end, "panels are taken in order");
         assert!(self.taken.len() < self.slots.count, "one slot for each panel");
         let slot = Slot { slots: self.slots.clone(), k };
@@ -179,7 +179,7 @@ impl Slot {
     }
 
     /// On the owner: waits until all have applied the panel that was in this slot before.
-    fn wait_for_room<C: Comm>(&self, row: &C) -> Result<()> {
+    fn wait_for_room(&self, row: &Comm) -> Result<()> {
         let Slots { node, cols, count, .. } = &*self.slots;
         match cols.earlier_block(self.k, *count) {
             Some(before) if self.is_owner() => {
@@ -205,12 +205,12 @@ impl Slot {
     }
 
     /// Whether the panel has been published; never waits.
-    pub(crate) fn has_arrived<C: Comm>(&self, row: &C) -> Result<bool> {
+    pub(crate) fn has_arrived(&self, row: &Comm) -> Result<bool> {
         self.slots.node.poll(row, self.owner(), READY, self.k as u64 + 1)
     }
 
     /// Waits until the panel is published.
-    pub(crate) fn wait<C: Comm>(&self, row: &C) -> Result<()> {
+    pub(crate) fn wait(&self, row: &Comm) -> Result<()> {
         self.slots.node.wait(row, self.owner(), READY, self.k as u64 + 1)
     }
 

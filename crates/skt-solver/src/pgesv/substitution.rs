@@ -32,8 +32,8 @@ const TAG_SHARE: Tag = 0x130;
 const TAG_DIAGONAL: Tag = 0x132;
 
 /// A triangle of a distributed matrix.
-pub(super) struct Substitution<'a, C: Comm, T> {
-    pub grid: &'a Grid<C>,
+pub(super) struct Substitution<'a, T> {
+    pub grid: &'a Grid,
     pub team: &'a Team,
     pub n: usize,
     pub nb: usize,
@@ -42,7 +42,7 @@ pub(super) struct Substitution<'a, C: Comm, T> {
     pub triangle: Triangle,
 }
 
-impl<C: Comm, T: Element> Substitution<'_, C, T> {
+impl<T: Element> Substitution<'_, T> {
     /// Solves T x = y. `share` has this rank's share of y, an element for each of its rows; the
     /// shares of the process columns add up to y, and the owners of later blocks have none of the
     /// first. Returns x for this rank's columns of A.
@@ -183,7 +183,7 @@ impl<T: Element> Diagonal<T> {
     }
 
     /// Gathers the block of which this rank has the rows `own`.
-    fn gather<C: Comm>(&mut self, col: &C, own: MatRef<T>) -> Result<()> {
+    fn gather(&mut self, col: &Comm, own: MatRef<T>) -> Result<()> {
         let jb = self.rows.len();
         for (i, row) in self.packed.chunks_exact_mut(jb).take(own.rows()).enumerate() {
             row.copy_from_slice(own.row(i));
@@ -201,13 +201,7 @@ impl<T: Element> Diagonal<T> {
 
     /// Solves for `x` with the right-hand side of which this rank has `own`; `x` is
     /// then on all ranks of the process column.
-    fn solve<C: Comm>(
-        &mut self,
-        col: &C,
-        triangle: Triangle,
-        own: &[f64],
-        x: &mut [f64],
-    ) -> Result<()> {
+    fn solve(&mut self, col: &Comm, triangle: Triangle, own: &[f64], x: &mut [f64]) -> Result<()> {
         let Self { map, me, root, rows, block, packed_share: packed, .. } = self;
         packed[..own.len()].copy_from_slice(own);
         if send_to_root(col, (*map, *me, *root), rows, packed, (own.len(), 1))? {
@@ -225,8 +219,8 @@ impl<T: Element> Diagonal<T> {
 /// Sends what is `packed`, `width` elements for each of `count` own rows of the global rows `rows`,
 /// to the rank `root` that gathers, from rank `me`. Returns true on that rank, where the other
 /// ranks' rows then follow its own.
-fn send_to_root<C: Comm, T: Element>(
-    col: &C,
+fn send_to_root<T: Element>(
+    col: &Comm,
     (map, me, root): (Cyclic, usize, usize),
     rows: &Range<usize>,
     packed: &mut [T],

@@ -24,7 +24,7 @@ use crate::grid::Grid;
 use crate::swap::RowBuffers;
 use crate::swap::node::NodeRows;
 use crate::tuning::TUNING;
-use skt_comm::{Comm, collect};
+use skt_comm::collect;
 use skt_terms::choice::Swap;
 
 /// The most columns of the whole exchange and of each half.
@@ -106,19 +106,19 @@ pub(super) fn work_doubles<T: Element>(params: &Params, cols: usize) -> usize {
 }
 
 /// The row exchange of the trailing columns.
-pub(super) struct TrailingExchange<C: Comm> {
-    whole: RowExchange<C>,
-    halves: Option<[RowExchange<C>; 2]>,
+pub(super) struct TrailingExchange {
+    whole: RowExchange,
+    halves: Option<[RowExchange; 2]>,
     nb: usize,
     cols: usize,
     least: usize,
 }
 
-impl<C: Comm> TrailingExchange<C> {
+impl TrailingExchange {
     /// An exchange for up to `cols` local columns, in `shared` memory if there is any, for
     /// `products` that round their operands, if any do. Collective over the process column.
     pub(crate) fn new<T: Element>(
-        grid: &Grid<C>,
+        grid: &Grid,
         params: &Params,
         cols: usize,
         shared: Option<NodeRows>,
@@ -175,7 +175,7 @@ impl<C: Comm> TrailingExchange<C> {
         index: usize,
         halves: &[Range<usize>],
         next: &[Range<usize>],
-    ) -> (&'e mut RowExchange<C>, OtherHalf<'e, C>) {
+    ) -> (&'e mut RowExchange, OtherHalf<'e>) {
         match (&mut self.halves, halves, index) {
             (Some([left, right]), [_, cols], 0) => (
                 left,
@@ -206,13 +206,13 @@ enum NeededIn {
     NextStep,
 }
 
-pub(super) struct OtherHalf<'e, C: Comm> {
-    half: Option<&'e mut Half<C>>,
+pub(super) struct OtherHalf<'e> {
+    half: Option<&'e mut Half>,
     /// The columns of this half, until their rows have been sent.
     leaving: Option<(NeededIn, Range<usize>)>,
 }
 
-impl<C: Comm> OtherHalf<'_, C> {
+impl OtherHalf<'_> {
     /// Starts to send the rows of this half as soon as the panel with their pivots, of this step or
     /// the next one, has arrived; progresses their messages. Never waits for a message of this
     /// step. Returns whether the rows were sent by this call.
@@ -221,9 +221,9 @@ impl<C: Comm> OtherHalf<'_, C> {
     /// No other thread writes to the columns of this half.
     pub(crate) unsafe fn progress<T: Element>(
         &mut self,
-        local: &Local<C, T>,
-        now: &Panel<C, T>,
-        next: Option<&Panel<C, T>>,
+        local: &Local<T>,
+        now: &Panel<T>,
+        next: Option<&Panel<T>>,
     ) -> Result<bool, SolveError> {
         let Some(half) = &mut self.half else { return Ok(false) };
         let mut were_sent = false;

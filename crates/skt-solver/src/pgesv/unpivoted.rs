@@ -25,7 +25,7 @@ use crate::grid::Cyclic;
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::Plan;
 use crate::work::{self, Work};
-use skt_comm::{Comm, PageBuf};
+use skt_comm::PageBuf;
 
 /// Columns up to which a diagonal block is factored column by column.
 const FEW_COLUMNS: usize = 16;
@@ -50,10 +50,10 @@ impl Factored for f32 {
         PageBuf::new(Self::space_doubles(params, rows, myrow)).map_err(memory_error("the panel"))
     }
 
-    unsafe fn factor<C: Comm>(
+    unsafe fn factor(
         space: &mut Self::Space,
-        exchange: &mut RowExchange<C>,
-        local: &Local<C, Self>,
+        exchange: &mut RowExchange,
+        local: &Local<Self>,
         layout: &Layout<Self>,
         cols: Range<usize>,
         message: &mut [f64],
@@ -152,6 +152,7 @@ fn factor_few_columns(mut a: MatMut<f32>, tiny: f32) -> Result<(), Broken<f32>> 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use skt_comm::Comm;
     use skt_terms::choice::{Bcast, Fact, Pmap, Swap};
 
     use super::super::events::Silent;
@@ -161,7 +162,7 @@ mod tests {
     use crate::blas::Bf16Products;
     use crate::blas::bf16::{Bf16Library, stand_ins};
     use crate::blas::library::use_one_thread;
-    use crate::comm::threads::{self, ThreadComm};
+    use crate::comm::threads;
     use crate::grid::Grid;
     use crate::pfact::Variant;
     use crate::team::Team;
@@ -203,7 +204,7 @@ mod tests {
         element: impl Fn(usize, usize) -> f32 + Copy + Send + Sync,
     ) -> Vec<Result<Part, SolveError>> {
         use_one_thread();
-        let of_rank = |world: &ThreadComm| {
+        let of_rank = |world: &Comm| {
             let grid = Grid::new(world, p, q, Pmap::RowMajor)?.expect("all take part");
             let (rows, cols) = (grid.rows(params.nb), grid.cols(params.nb));
             let team = Team::new(threads, |_| ()).expect("threads");
@@ -217,8 +218,7 @@ mod tests {
                 let (i, j, is_element) = place(at);
                 *value = if is_element { element(i, j) } else { f32::NAN };
             }
-            let mut work =
-                Workspace::<_, f32>::for_products(&grid, &team, &params, shape, products)?;
+            let mut work = Workspace::<f32>::for_products(&grid, &team, &params, shape, products)?;
             let cuts = [0, cut.min(params.panels()), params.panels()];
             for to in cuts.windows(2) {
                 let (a, background) = guard.lend(shape);

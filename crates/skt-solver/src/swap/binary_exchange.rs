@@ -60,8 +60,8 @@ impl Places {
 }
 
 /// Exchanges the rows by recursive doubling. Returns where in `buffer` each row of U has arrived.
-pub(super) fn exchange<C: Comm, T: Element>(
-    col: &C,
+pub(super) fn exchange<T: Element>(
+    col: &Comm,
     plan: &Plan,
     mut a: MatMut<T>,
     buffer: &mut [f64],

@@ -12,36 +12,36 @@ use std::sync::Arc;
 
 use super::{Plan, gather, rows_in};
 use crate::blas::{Element, MatMut, MatRef};
-use skt_comm::{Comm, PageBuf, RecvRequest as _, Result, SendRequest as _, Tag};
+use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
 
 const TAG_U: Tag = 0x124;
 const TAG_DISPLACED: Tag = 0x125;
 
 /// An exchange in progress. Its rows in A must not change until `DirectExchange::finish`.
-pub(crate) struct DirectExchange<C: Comm> {
+pub(crate) struct DirectExchange {
     plan: Arc<Plan>,
     width: usize,
     /// Doubles of a row in the messages.
     pitch: usize,
     /// This rank's rows of U, and its displaced rows that leave it; other ranks still receive them.
     own: [Arc<PageBuf>; 2],
-    sends: Vec<C::Send>,
+    sends: Vec<Box<dyn SendRequest>>,
     /// For each rank in order: its rows of U, and its displaced rows that come to this rank.
-    coming: Vec<Incoming<C>>,
+    coming: Vec<Incoming>,
     /// The unused end of the buffer.
     rest: PageBuf,
 }
 
-enum Incoming<C: Comm> {
-    UnderWay(C::Recv),
+enum Incoming {
+    UnderWay(Box<dyn RecvRequest>),
     /// A message without rows, or from this rank to itself.
     Nothing(PageBuf),
 }
 
 /// An exchange whose rows have all arrived. Sends of this rank's rows may still be in progress.
-pub(crate) struct ReceivedRows<C: Comm> {
+pub(crate) struct ReceivedRows {
     own: [Arc<PageBuf>; 2],
-    sends: Vec<C::Send>,
+    sends: Vec<Box<dyn SendRequest>>,
     /// For each rank in order: its rows of U, and its displaced rows that came to this rank.
     coming: Vec<PageBuf>,
     rest: PageBuf,
@@ -49,12 +49,12 @@ pub(crate) struct ReceivedRows<C: Comm> {
     width: usize,
 }
 
-impl<C: Comm> DirectExchange<C> {
+impl DirectExchange {
     /// Starts to exchange the rows of the columns `a`. `buffer` has
     /// [`super::RowBuffers::rows_doubles`] doubles for them. Collective over the process column;
     /// never waits.
     pub(crate) fn start<T: Element>(
-        col: &C,
+        col: &Comm,
         plan: Arc<Plan>,
         a: MatRef<T>,
         buffer: PageBuf,
@@ -92,7 +92,7 @@ impl<C: Comm> DirectExchange<C> {
     }
 
     /// Starts to send rank `rank` the rows of this rank that it needs.
-    fn send(&mut self, col: &C, rank: usize) -> Result<()> {
+    fn send(&mut self, col: &Comm, rank: usize) -> Result<()> {
         let leaving = self.plan.leaving(self.plan.me);
         let first = leaving.partition_point(|row| row.taker < rank);
         let end = leaving.partition_point(|row| row.taker <= rank);
@@ -121,7 +121,7 @@ impl<C: Comm> DirectExchange<C> {
 
     /// Waits for the rows, and writes the displaced ones to their rows in `a`, the columns that
     /// [`DirectExchange::start`] had. The rows of the diagonal block stay stale.
-    pub(crate) fn finish<T: Element>(self, mut a: MatMut<T>) -> Result<ReceivedRows<C>> {
+    pub(crate) fn finish<T: Element>(self, mut a: MatMut<T>) -> Result<ReceivedRows> {
         let Self { plan, width, own, sends, coming, rest, .. } = self;
         assert_eq!(a.cols(), width, "the columns that were exchanged");
         let coming: Result<Vec<PageBuf>> = coming.into_iter().map(Incoming::wait).collect();
@@ -137,7 +137,7 @@ impl<C: Comm> DirectExchange<C> {
     }
 }
 
-impl<C: Comm> Incoming<C> {
+impl Incoming {
     fn wait(self) -> Result<PageBuf> {
         match self {
             Self::UnderWay(message) => message.wait(),
@@ -146,7 +146,7 @@ impl<C: Comm> Incoming<C> {
     }
 }
 
-impl<C: Comm> ReceivedRows<C> {
+impl ReceivedRows {
     /// The rows of U, in order.
     pub(crate) fn rows<T: Element>(&self) -> Vec<&[T]> {
         let mut rows: Vec<&[T]> = vec![&[]; self.plan.u_rows.len()];

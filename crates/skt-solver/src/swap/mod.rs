@@ -238,8 +238,8 @@ impl RowBuffers {
 /// ```
 ///
 /// on links of `bandwidth` elements a second in each direction.
-pub(crate) fn exchange<'r, C: Comm, T: Element>(
-    col: &C,
+pub(crate) fn exchange<'r, T: Element>(
+    col: &Comm,
     plan: &Plan,
     swap: Swap,
     threshold: usize,
@@ -306,7 +306,7 @@ impl<'r, T: Element> Arrived<'r, T> {
 
     /// Ends the solve: called when U is solved for this rank's share, it waits for the other ranks'
     /// shares. Returns U.
-    pub(crate) fn solved<C: Comm>(self, col: &C) -> Result<SharedMat<'r, T>> {
+    pub(crate) fn solved(self, col: &Comm) -> Result<SharedMat<'r, T>> {
         if let Some(node) = self.shared {
             node.wait_for_solved(col)?;
         }

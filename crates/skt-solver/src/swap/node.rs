@@ -61,9 +61,9 @@ impl NodeRows {
     ///
     /// # Panics
     /// When the columns or the panel are wider than the memory, or the last exchange is not over.
-    pub(crate) fn exchange<C: Comm, T: Element>(
+    pub(crate) fn exchange<T: Element>(
         &mut self,
-        col: &C,
+        col: &Comm,
         plan: &Plan,
         team: &Team,
         mut a: MatMut<T>,
@@ -107,12 +107,7 @@ impl NodeRows {
 
     /// Waits for the rows of all ranks, and copies those that come to this rank. Returns the rows
     /// of U.
-    fn read<C: Comm, T: Element>(
-        &self,
-        col: &C,
-        plan: &Plan,
-        mut a: MatMut<T>,
-    ) -> Result<Vec<&[T]>> {
+    fn read<T: Element>(&self, col: &Comm, plan: &Plan, mut a: MatMut<T>) -> Result<Vec<&[T]>> {
         self.node.wait_for_others(col, WRITTEN, self.count)?;
         let (width, pitch) = (a.cols(), T::doubles(a.cols()));
         let mut rows: Vec<&[T]> = vec![&[]; plan.u_rows.len()];
@@ -151,7 +146,7 @@ impl NodeRows {
     }
 
     /// Announces that this rank's share is solved, and waits for those of the others.
-    pub(super) fn wait_for_solved<C: Comm>(&self, col: &C) -> Result<()> {
+    pub(super) fn wait_for_solved(&self, col: &Comm) -> Result<()> {
         self.node.raise(SOLVED, self.count);
         self.node.wait_for_others(col, SOLVED, self.count)
     }

@@ -108,8 +108,8 @@ impl Deal {
 }
 
 /// Exchanges the rows by spread and roll. Returns where in `buffer` each row of U has arrived.
-pub(super) fn exchange<C: Comm, T: Element>(
-    col: &C,
+pub(super) fn exchange<T: Element>(
+    col: &Comm,
     plan: &Plan,
     mut a: MatMut<T>,
     buffer: &mut [f64],
@@ -132,8 +132,8 @@ pub(super) fn exchange<C: Comm, T: Element>(
 /// Sends the displaced rows straight to the ranks that get them, and rows of U to those that roll
 /// them for this rank, all at once. Each rank has about `jb / P` of the `jb` rows: the messages are
 /// few, and none is forwarded.
-fn spread<C: Comm, T: Element>(
-    col: &C,
+fn spread<T: Element>(
+    col: &Comm,
     plan: &Plan,
     deal: &Deal,
     mut a: MatMut<T>,
@@ -175,7 +175,7 @@ fn spread<C: Comm, T: Element>(
 
 /// Rolls the rows around the ring: in step s a rank sends the rows of rank `me - s` to its right
 /// and gets those of rank `me - 1 - s` from its left.
-fn roll<C: Comm>(col: &C, deal: &Deal, rows: &mut [f64], pitch: usize) -> Result<()> {
+fn roll(col: &Comm, deal: &Deal, rows: &mut [f64], pitch: usize) -> Result<()> {
     let (me, size) = (col.rank(), col.size());
     let (left, right) = ((me + size - 1) % size, (me + 1) % size);
     for step in 0..size - 1 {

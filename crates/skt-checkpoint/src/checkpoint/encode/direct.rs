@@ -6,10 +6,10 @@ use super::tile::Tile;
 use super::{Held, RegionView, Sums, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::{Memory, Peer};
-use skt_comm::{Comm, Result};
+use skt_comm::Result;
 use skt_store::layout::Summed;
 
-impl<C: Comm, M: Memory> RegionView<'_, C, M> {
+impl<M: Memory> RegionView<'_, M> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,

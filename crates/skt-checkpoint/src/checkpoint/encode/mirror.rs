@@ -6,10 +6,10 @@ use super::{RegionView, TAG_PARITY};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::Memory;
 use crate::tuning::TUNING;
-use skt_comm::{Comm, Result};
+use skt_comm::Result;
 use skt_store::codec::checksum;
 
-impl<C: Comm, M: Memory> RegionView<'_, C, M> {
+impl<M: Memory> RegionView<'_, M> {
     /// Whether a parity is just the other member's block, with rows long enough to be sent in
     /// place.
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {

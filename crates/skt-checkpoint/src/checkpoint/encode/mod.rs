@@ -80,8 +80,8 @@ impl Encoder {
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// One member's view of a region, with all that it needs to encode and rebuild bands.
-pub(crate) struct RegionView<'a, C, M: Memory> {
-    pub comm: &'a C,
+pub(crate) struct RegionView<'a, M: Memory> {
+    pub comm: &'a Comm,
     pub code: &'a Codec,
     pub vault: &'a mut Vault<M::Segment>,
     pub areas: &'a RegionAreas,
@@ -108,7 +108,7 @@ enum Sums {
     Gathered,
 }
 
-impl<C: Comm, M: Memory> RegionView<'_, C, M> {
+impl<M: Memory> RegionView<'_, M> {
     pub(super) fn stripes(&self) -> Stripes {
         self.areas.stripes
     }
@@ -293,7 +293,10 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     }
 
     /// Waits for a send and takes its buffer back.
-    pub(super) fn sent(&mut self, sent: Option<(C::Send, Arc<PageBuf>)>) -> Result<()> {
+    pub(super) fn sent(
+        &mut self,
+        sent: Option<(Box<dyn SendRequest>, Arc<PageBuf>)>,
+    ) -> Result<()> {
         if let Some((send, buffer)) = sent {
             send.wait()?;
             self.scratch.buffers.extend(Arc::into_inner(buffer));

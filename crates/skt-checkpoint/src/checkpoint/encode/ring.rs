@@ -23,11 +23,11 @@ use super::tile::Tile;
 use super::{RegionView, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 use crate::checkpoint::memory::Memory;
-use skt_comm::{Comm, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_comm::{PageBuf, RecvRequest, Result, SendRequest, Tag};
 use skt_store::layout::Stripes;
 
 /// A tile on its way round the ring, with one partial sum per parity.
-pub(in super::super) struct Round<C: Comm> {
+pub(in super::super) struct Round {
     pub region: usize,
     pub band: usize,
     tile: Tile,
@@ -35,21 +35,21 @@ pub(in super::super) struct Round<C: Comm> {
     pub due: usize,
     turn: usize,
     sums: Vec<PageBuf>,
-    sent: Vec<(C::Send, Arc<PageBuf>)>,
-    coming: Vec<C::Recv>,
+    sent: Vec<(Box<dyn SendRequest>, Arc<PageBuf>)>,
+    coming: Vec<Box<dyn RecvRequest>>,
 }
 
-pub(in super::super) struct Rounds<C: Comm> {
+pub(in super::super) struct Rounds {
     pub window: usize,
     pub message_bytes: usize,
     pub slot: usize,
     /// Rounds in progress, oldest first.
-    pub running: VecDeque<Round<C>>,
+    pub running: VecDeque<Round>,
     /// Tiles of the present band whose rounds have not started.
     pub tiles: VecDeque<Tile>,
 }
 
-impl<C: Comm> Rounds<C> {
+impl Rounds {
     pub(crate) fn new(window: usize, message_bytes: usize) -> Self {
         let (running, tiles) = (VecDeque::new(), VecDeque::new());
         Self { window, message_bytes, slot: 0, running, tiles }
@@ -74,7 +74,7 @@ impl<C: Comm> Rounds<C> {
     }
 }
 
-impl<C: Comm> Round<C> {
+impl Round {
     /// Whether the messages that the round waits for have arrived. Never blocks.
     pub(crate) fn is_here(&mut self) -> Result<bool> {
         for recv in &mut self.coming {
@@ -91,7 +91,7 @@ impl<C: Comm> Round<C> {
     }
 }
 
-impl<C: Comm, M: Memory> RegionView<'_, C, M> {
+impl<M: Memory> RegionView<'_, M> {
     /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,
@@ -100,7 +100,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
         tile: Tile,
         set: usize,
         due: usize,
-    ) -> Result<Round<C>> {
+    ) -> Result<Round> {
         let parities = 0..self.stripes().geometry.parities;
         let sums = parities.map(|_| self.scratch.take(tile.size())).collect::<Result<_>>()?;
         let (sent, coming) = (Vec::new(), Vec::new());
@@ -113,10 +113,10 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// round, or `None` after the last turn, when the parities are in set `set`.
     pub(in super::super) fn turn(
         &mut self,
-        mut round: Round<C>,
+        mut round: Round,
         set: usize,
         step: Step,
-    ) -> Result<Option<Round<C>>> {
+    ) -> Result<Option<Round>> {
         for recv in round.coming.drain(..) {
             round.sums.push(recv.wait()?);
         }
@@ -146,7 +146,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
 
     /// Does turn t: adds this member's block i = k-1-t to the partial sums of stripe me + 1 + i,
     /// which the member before has sent, and passes them on.
-    fn add_and_pass(&mut self, round: &mut Round<C>, set: usize) -> Result<()> {
+    fn add_and_pass(&mut self, round: &mut Round, set: usize) -> Result<()> {
         let (stripes, me) = (self.stripes(), self.comm.rank());
         let Stripes { geometry, .. } = stripes;
         let (n, i) = (geometry.members, self.turns(round.band) - 1 - round.turn);
@@ -172,7 +172,7 @@ impl<C: Comm, M: Memory> RegionView<'_, C, M> {
     /// Starts sending each partial sum to a member, and receiving another one.
     fn pass(
         &mut self,
-        round: &mut Round<C>,
+        round: &mut Round,
         to: impl Fn(usize) -> usize,
         from: impl Fn(usize) -> usize,
         tag: Tag,

@@ -17,7 +17,7 @@ use crate::checkpoint::schedule::{
 };
 use crate::checkpoint::segment::OwnSegment;
 use crate::tuning::TUNING;
-use skt_comm::{Comm, PageBuf, RecvRequest, SendRequest, Tag};
+use skt_comm::{PageBuf, RecvRequest, Tag};
 use skt_store::layout::Active;
 
 /// A buffer for a count, one number.
@@ -25,7 +25,7 @@ fn word() -> skt_comm::Result<PageBuf> {
     PageBuf::for_messages(1)
 }
 
-impl<C: Comm, M: Memory> Encoding<C, M> {
+impl<M: Memory> Encoding<M> {
     /// Encodes the active part of A, all of which is final, without a pause.
     pub(crate) fn encode_all(
         &mut self,
@@ -48,7 +48,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         epoch: u64,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
-    ) -> Result<EncodingSchedule<C>> {
+    ) -> Result<EncodingSchedule> {
         segment.step(Step::new(StepName::Encode, epoch))?;
         let mut units = Vec::new();
         let mut mirrors = true;
@@ -83,7 +83,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     pub(crate) fn finish(
         &mut self,
         segment: &mut OwnSegment<M>,
-        mut schedule: EncodingSchedule<C>,
+        mut schedule: EncodingSchedule,
         stats: &mut Stats,
     ) -> Result<()> {
         let start = Instant::now();
@@ -100,7 +100,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     pub(crate) fn advance(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut EncodingSchedule<C>,
+        schedule: &mut EncodingSchedule,
         all_ready: bool,
     ) -> Result<Polled> {
         if all_ready {
@@ -128,7 +128,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// Bytes of A that an encoding covers on this member.
-    fn encoded_bytes(&self, segment: &OwnSegment<M>, schedule: &EncodingSchedule<C>) -> usize {
+    fn encoded_bytes(&self, segment: &OwnSegment<M>, schedule: &EncodingSchedule) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = segment.layout().regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
@@ -139,7 +139,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn encode_units(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut EncodingSchedule<C>,
+        schedule: &mut EncodingSchedule,
         end: usize,
     ) -> Result<()> {
         let (encoder, epoch) = (self.encoder, schedule.epoch);
@@ -162,7 +162,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn exchange_sums(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &EncodingSchedule<C>,
+        schedule: &EncodingSchedule,
     ) -> Result<()> {
         let is_read_by_others = match (&schedule.way, self.encoder) {
             (EncodeMode::ReadyCounts(_), _) | (EncodeMode::Whole, Encoder::Ring) => true,
@@ -220,7 +220,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         (rows, cells)
     }
 
-    fn start_ready_counts(&mut self, units: usize) -> Result<ReadyCounts<C>> {
+    fn start_ready_counts(&mut self, units: usize) -> Result<ReadyCounts> {
         let (me, size) = (self.group.rank(), self.group.size());
         let mut theirs = Vec::with_capacity(size);
         for member in 0..size {
@@ -231,7 +231,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         Ok(ReadyCounts { reported: 0, sent: Vec::new(), theirs })
     }
 
-    fn listen(&self, buffer: Option<PageBuf>, member: usize) -> Result<C::Recv> {
+    fn listen(&self, buffer: Option<PageBuf>, member: usize) -> Result<Box<dyn RecvRequest>> {
         let buffer = buffer.map_or_else(word, Ok)?;
         Ok(self.group.irecv(buffer, 0..1, member, TAG_READY)?)
     }
@@ -239,8 +239,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn advance_ready_counts(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut EncodingSchedule<C>,
-        counts: &mut ReadyCounts<C>,
+        schedule: &mut EncodingSchedule,
+        counts: &mut ReadyCounts,
         wait: bool,
     ) -> Result<Polled> {
         let units = schedule.units.len();
@@ -282,7 +282,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
         &mut self,
         segment: &OwnSegment<M>,
         ready: usize,
-        counts: &mut ReadyCounts<C>,
+        counts: &mut ReadyCounts,
     ) -> Result<()> {
         if ready == counts.reported {
             return Ok(());
@@ -304,7 +304,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn receive_ready(
         &mut self,
         member: usize,
-        counts: &mut ReadyCounts<C>,
+        counts: &mut ReadyCounts,
         units: usize,
         mut wait: bool,
     ) -> Result<()> {
@@ -332,8 +332,8 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     fn advance_rounds(
         &mut self,
         segment: &mut OwnSegment<M>,
-        schedule: &mut EncodingSchedule<C>,
-        rounds: &mut Rounds<C>,
+        schedule: &mut EncodingSchedule,
+        rounds: &mut Rounds,
         wait: bool,
     ) -> Result<Polled> {
         let set = self.method.encoded(schedule.epoch);

@@ -29,8 +29,8 @@ type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 pub(super) type Damaged = BTreeMap<CellPosition, BTreeSet<usize>>;
 
 /// The encoding of this rank's group.
-pub(super) struct Encoding<C: Comm, M: Memory> {
-    group: C,
+pub(super) struct Encoding<M: Memory> {
+    group: Comm,
     code: Codec,
     method: Method,
     encoder: Encoder,
@@ -46,9 +46,9 @@ pub(super) struct Encoding<C: Comm, M: Memory> {
     peers: Vec<Option<M::Peer>>,
 }
 
-impl<C: Comm, M: Memory> Encoding<C, M> {
+impl<M: Memory> Encoding<M> {
     /// The encoding by messages; [`Encoding::meet_peers`] finds out whether it can do without.
-    pub(crate) fn new(group: C, code: Codec, config: &Config) -> Self {
+    pub(crate) fn new(group: Comm, code: Codec, config: &Config) -> Self {
         let encoder = match code.parities() {
             // Each band is summed at once, by its owner.
             0 => Encoder::Reduce,
@@ -92,7 +92,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     /// parities need no messages.
     pub(crate) fn meet_peers(
         &mut self,
-        job: &C,
+        job: &Comm,
         segment: &mut OwnSegment<M>,
         config: &Config,
         is_new: bool,
@@ -240,11 +240,7 @@ impl<C: Comm, M: Memory> Encoding<C, M> {
     }
 
     /// This member's view of a region.
-    fn view<'a>(
-        &'a mut self,
-        segment: &'a mut OwnSegment<M>,
-        region: usize,
-    ) -> RegionView<'a, C, M> {
+    fn view<'a>(&'a mut self, segment: &'a mut OwnSegment<M>, region: usize) -> RegionView<'a, M> {
         let (vault, areas) = segment.encoded_region(region);
         RegionView {
             comm: &self.group,

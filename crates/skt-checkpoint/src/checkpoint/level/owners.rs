@@ -34,9 +34,9 @@ impl Levels {
     ///
     /// # Errors
     /// The inner error is [`Refusal::Held`], on all processes, if another job is at work there.
-    pub fn take_folders<C: Comm>(
+    pub fn take_folders(
         &self,
-        comm: &C,
+        comm: &Comm,
         run: &str,
         claimant: &Claimant,
     ) -> Result<std::result::Result<Vec<FolderOwner>, Refusal>> {

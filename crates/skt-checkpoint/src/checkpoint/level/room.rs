@@ -33,8 +33,8 @@ struct Request {
 /// For each level, the slot that this rank writes to, and a [`Refusal::NoRoom`] if the level has no
 /// room for the images of all ranks; the refusals are the same on all processes. `seen` has what
 /// this process has seen of the levels, and `plan` what stays there. Collective.
-pub(crate) fn slots_with_room<C: Comm>(
-    comm: &C,
+pub(crate) fn slots_with_room(
+    comm: &Comm,
     levels: &[Level],
     seen: &[Seen],
     (rank, node, host): (usize, &str, &str),

@@ -16,10 +16,9 @@ use crate::checkpoint::level::{Generation, Restorable};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
 use crate::checkpoint::segment::Loaded;
-use skt_comm::Comm;
 use skt_comm::collect::{all_gather_json, broadcast_bytes};
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
     /// zeros, replace lost ones, and the application rebuilds them.
     ///

@@ -5,10 +5,9 @@ use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::Stats;
-use skt_comm::Comm;
 use skt_store::layout::Active;
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Copies A to the older B, encodes A into its parities, waits at the barrier, and writes
     /// COMMIT.
     pub(super) fn checkpoint_double(

@@ -30,8 +30,8 @@ use skt_comm::collect::{all_reduce, broadcast_bytes};
 /// the run stays finished: the next start gets the same result. So the result is reported at least
 /// once, and never computed again. Dropping this value leaves the segments, as a death does.
 #[must_use = "the segments of the run stay until they are cleared"]
-pub struct FinishedRun<C, M: Memory> {
-    comm: C,
+pub struct FinishedRun<M: Memory> {
+    comm: Comm,
     memory: M,
     hook: Arc<dyn Hook>,
     epoch: u64,
@@ -47,7 +47,7 @@ pub struct FinishedRun<C, M: Memory> {
     lock: Option<M::Lock>,
 }
 
-impl<C: Comm, M: Memory> FinishedRun<C, M> {
+impl<M: Memory> FinishedRun<M> {
     /// The result that rank 0 passed to [`Checkpointer::finish`]; the same on all ranks.
     pub fn result(&self) -> &[u8] {
         &self.result
@@ -75,7 +75,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     /// it, so that it survives the same losses before it is reported as in the start that computed
     /// it. Collective.
     pub(super) fn found(
-        comm: &C,
+        comm: &Comm,
         mut opening: Opening<M>,
         chunk_bytes: usize,
         finished: Finished,
@@ -155,7 +155,7 @@ impl<C: Comm, M: Memory> FinishedRun<C, M> {
     }
 }
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
     /// mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
@@ -178,7 +178,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     }
 
     /// The finished run, whose segments are still there.
-    pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<C, M> {
+    pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<M> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };
         let (epoch, left) =

@@ -18,11 +18,11 @@ use skt_comm::collect::roll_call;
 use skt_store::codec::{Codec, CodecError};
 use skt_store::layout::{Geometry, RegionShape, SegmentLayout};
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
     /// job into groups. The rank's images go to the `slots` of the levels. Collective.
     pub(super) fn create(
-        comm: &C,
+        comm: &Comm,
         mut opening: Opening<M>,
         segment: Option<M::Segment>,
         plan: OpeningPlan,
@@ -66,8 +66,8 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 /// # Errors
 /// [`Refusal::NoRoom`](crate::checkpoint::refusal::Refusal::NoRoom) on all processes, if there is
 /// nothing to resume from and the level may have images.
-pub(super) fn slots_of_levels<C: Comm, M: Memory>(
-    comm: &C,
+pub(super) fn slots_of_levels<M: Memory>(
+    comm: &Comm,
     opening: &Opening<M>,
     plan: &mut OpeningPlan,
     config: &Config,

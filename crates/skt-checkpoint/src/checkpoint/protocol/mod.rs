@@ -52,14 +52,14 @@ use skt_host::waits::Announced;
 use skt_store::layout::{Active, RegionShape};
 
 /// The run, as [`Checkpointer::open`] found it.
-pub enum Opened<C: Comm, M: Memory> {
+pub enum Opened<M: Memory> {
     /// There is work to do: call [`Checkpointer::recover`] next.
-    Ready(Box<Checkpointer<C, M>>),
+    Ready(Box<Checkpointer<M>>),
     /// An earlier start completed the run; its result is known.
-    Finished(FinishedRun<C, M>),
+    Finished(FinishedRun<M>),
 }
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Finds the run's segments and images, agrees with all processes on the rank of each and on
     /// the epoch to resume from, and creates the segments that are missing. Collective over `comm`,
     /// which has one process per rank, or fewer (see [`Config::may_lose`]).
@@ -74,12 +74,12 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     /// [`CheckpointError::Refused`] on all processes, with nothing changed, when the job cannot
     /// resume; any other error on the process where it happens.
     pub fn open(
-        comm: &C,
+        comm: &Comm,
         memory: M,
         config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-    ) -> Result<Opened<C, M>> {
+    ) -> Result<Opened<M>> {
         if let Some(difference) = alike::compare(comm, &config.settings(shapes))? {
             return Err(Refusal::Disagree(difference).into());
         }
@@ -91,14 +91,14 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
 
     /// [`Self::open`] for a start that keeps its hold and its findings from an `earlier` decision.
     pub(super) fn open_after(
-        comm: &C,
+        comm: &Comm,
         memory: M,
         config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
         lock: Option<M::Lock>,
         rotten: Vec<Rotten>,
-    ) -> Result<Opened<C, M>> {
+    ) -> Result<Opened<M>> {
         let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
@@ -348,7 +348,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
     ///
     /// # Panics
     /// When an epoch has begun and is not complete.
-    pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<C, M>> {
+    pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<M>> {
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
 
         // 1 finish: all have come to the end and take the result of rank 0.

@@ -9,7 +9,6 @@
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::record::Holds;
-use skt_comm::Comm;
 
 /// What a recovery did.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +25,7 @@ pub struct Recovered {
     pub seconds: f64,
 }
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
         let ranks = self.segment.members();

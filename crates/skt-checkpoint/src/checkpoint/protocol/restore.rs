@@ -8,12 +8,11 @@ use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::segment::{Loaded, SegmentParts};
-use skt_comm::Comm;
 use skt_comm::collect::roll_call;
 use skt_host::waits::Announced;
 use skt_store::layout::RegionShape;
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// The image that this rank loads, if it loads one.
     pub(super) fn image(&self) -> Option<ImageId> {
         let Load { images, .. } = self.plan.load.as_deref()?;

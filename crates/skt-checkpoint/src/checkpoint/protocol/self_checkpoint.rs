@@ -11,10 +11,9 @@ use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::memory::Memory;
 use crate::checkpoint::schedule::{EncodingSchedule, Stats};
-use skt_comm::Comm;
 use skt_store::layout::Active;
 
-impl<C: Comm, M: Memory> Checkpointer<C, M> {
+impl<M: Memory> Checkpointer<M> {
     /// Begins to encode A, whose `active` part becomes final in `stages`.
     pub(super) fn begin_self(
         &mut self,
@@ -22,7 +21,7 @@ impl<C: Comm, M: Memory> Checkpointer<C, M> {
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
         stats: &mut Stats,
-    ) -> Result<EncodingSchedule<C>> {
+    ) -> Result<EncodingSchedule> {
         // 2 carry: D := C where the last epoch was active and this one is not.
         self.segment.carry(epoch, active, stats)?;
 

@@ -36,7 +36,7 @@ use super::relay::{Relay, Sum};
 use super::rounding::{are_rounding, is_rounding, max_units, unit};
 use super::weights::Weights;
 use crate::blas::kernels;
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{CommError, collect};
 
 /// The deltas of a row are attributed to a process column if the part that it does not explain is
 /// below this share of them, or below `REST_UNITS` units.
@@ -166,9 +166,9 @@ impl Checks {
 
     /// Whether a check is due before panel `cut`; the last one follows the last panel. The result
     /// is the same on all ranks.
-    pub(crate) fn is_due<C: Comm>(
+    pub(crate) fn is_due(
         &mut self,
-        local: &Local<C>,
+        local: &Local,
         places: &Places,
         cut: usize,
     ) -> Result<bool, SolveError> {
@@ -247,11 +247,11 @@ impl<'s> Scope<'s> {
 ///
 /// # Errors
 /// [`SolveError::Wrong`] on all ranks, if wrong numbers are left. When a rank is lost.
-pub(super) fn check<C: Comm>(
-    local: &Local<C>,
+pub(super) fn check(
+    local: &Local,
     places: &Places,
     weights: &Weights,
-    relay: &mut Relay<C>,
+    relay: &mut Relay,
     scope: &Scope,
 ) -> Result<(Checked, f64), SolveError> {
     let grid = local.grid;
@@ -300,8 +300,8 @@ pub(super) fn check<C: Comm>(
 /// The number of rows of the grid that have been recomputed, and the ranks of these rows, as far as
 /// it is certain that the wrong numbers come from them. `wrong` has the rows of this process row.
 /// Collective over the grid.
-fn corrected_ranks<C: Comm>(
-    local: &Local<C>,
+fn corrected_ranks(
+    local: &Local,
     scope: &Scope,
     wrong: &[Wrong],
     doubt: Doubt,
@@ -384,7 +384,7 @@ struct Worst {
 
 impl Worst {
     /// The report of a rank that is not lost and in whose process row nothing is wrong.
-    fn none<C: Comm>(local: &Local<C>, number: usize) -> Self {
+    fn none(local: &Local, number: usize) -> Self {
         let grid = local.grid;
         let [process_row, process_column, number] =
             [grid.myrow, grid.mycol, number].map(|number| number as u64);
@@ -405,8 +405,8 @@ impl Worst {
 
 /// The error that names the worst of the `wrong` rows of all process rows, the same on all ranks.
 /// Collective over the grid; at least one rank has a row.
-fn refused<C: Comm>(
-    local: &Local<C>,
+fn refused(
+    local: &Local,
     scope: &Scope,
     wrong: &[Wrong],
     why: NotCorrected,
@@ -430,11 +430,7 @@ fn refused<C: Comm>(
 
 /// Combines the reports of all ranks when `column` columns are eliminated; at least one has a row
 /// that is wrong. Collective over the grid.
-fn agreed<C: Comm>(
-    local: &Local<C>,
-    mine: &Worst,
-    column: usize,
-) -> Result<WrongNumbers, CommError> {
+fn agreed(local: &Local, mine: &Worst, column: usize) -> Result<WrongNumbers, CommError> {
     let all = collect::all_gather(&local.grid.all, mine)?;
     let worst = all.iter().max_by(|a, b| a.units.total_cmp(&b.units)).expect("a rank");
     let wrong = || all.iter().filter(|rank| rank.is_any());
@@ -466,8 +462,8 @@ fn agreed<C: Comm>(
 
 /// The error for the wrong numbers that at least one rank of checksums has `noticed`. The new sums
 /// of their group must be complete and still stored outside A. Collective over the grid.
-pub(super) fn refuse_noticed<C: Comm>(
-    local: &Local<C>,
+pub(super) fn refuse_noticed(
+    local: &Local,
     places: &Places,
     weights: &Weights,
     noticed: Option<Noticed>,
@@ -497,8 +493,8 @@ pub(super) fn refuse_noticed<C: Comm>(
 
 /// The process column that gave the wrong number noticed in this process row, if the checksums
 /// locate it. Collective over the process row.
-fn origin<C: Comm>(
-    local: &Local<C>,
+fn origin(
+    local: &Local,
     places: &Places,
     weights: &Weights,
     &Noticed { unit, end, row, .. }: &Noticed,
@@ -529,8 +525,8 @@ fn origin<C: Comm>(
 /// Checks the checksums of the group that ends before panel `end`, below its diagonal: there they
 /// are rounding, amplified by L21 L11^-1. Returns the unit and what is wrong on this rank.
 /// Collective over the process column.
-pub(super) fn check_left_over<C: Comm>(
-    local: &Local<C>,
+pub(super) fn check_left_over(
+    local: &Local,
     places: &Places,
     end: usize,
 ) -> Result<(f64, Option<Noticed>), SolveError> {
@@ -564,8 +560,8 @@ struct RowCheck {
 }
 
 /// Compares the rows of this process row with its checksums. Collective over the process row.
-fn compare_rows<C: Comm>(
-    local: &Local<C>,
+fn compare_rows(
+    local: &Local,
     places: &Places,
     equations: &Equations,
     scope: &Scope,
@@ -705,8 +701,8 @@ impl Equations {
 
 /// The product of this rank's live columns with v, for the first `rows` rows, and the largest
 /// magnitude among them.
-fn products<C: Comm>(
-    local: &Local<C>,
+fn products(
+    local: &Local,
     places: &Places,
     (&Scope { cut, with_left_over, .. }, time): (&Scope, u64),
     rows: usize,

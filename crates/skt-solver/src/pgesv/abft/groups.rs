@@ -16,7 +16,6 @@ use std::ops::Range;
 use super::super::Params;
 use super::super::local::Local;
 use crate::grid::Cyclic;
-use skt_comm::Comm;
 
 /// Local columns on which a rank applies a panel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,7 +26,7 @@ pub(super) struct StepColumns {
 }
 
 impl StepColumns {
-    pub(crate) fn new<C: Comm>(local: &Local<C>, k: usize) -> Self {
+    pub(crate) fn new(local: &Local, k: usize) -> Self {
         let (Params { depth, .. }, grid) = (local.params, local.grid);
         if grid.is_checksum() {
             return Self { next: 0..0, rest: local.columns_right_of(k) };
@@ -56,26 +55,19 @@ pub(super) fn first_of_last_group(cut: usize, q: usize) -> usize {
 
 /// The number of columns of process column `col`. A checksum has as many as the first process
 /// column, which has the most.
-pub(super) fn columns_of<C: Comm>(local: &Local<C>, col: usize) -> usize {
+pub(super) fn columns_of(local: &Local, col: usize) -> usize {
     let Local { params, cols, grid, .. } = local;
     cols.count_before(params.n + 1, if col < grid.q { col } else { 0 })
 }
 
-pub(super) fn columns_of_group<C: Comm>(
-    local: &Local<C>,
-    group: usize,
-    col: usize,
-) -> Range<usize> {
+pub(super) fn columns_of_group(local: &Local, group: usize, col: usize) -> Range<usize> {
     let nb = local.params.nb;
     group * nb..((group + 1) * nb).min(columns_of(local, col))
 }
 
 /// The local rows of U of the group that ends before panel `end`, and the local columns of its
 /// checksums.
-pub(super) fn parts_of_group<C: Comm>(
-    local: &Local<C>,
-    end: usize,
-) -> (Range<usize>, Range<usize>) {
+pub(super) fn parts_of_group(local: &Local, end: usize) -> (Range<usize>, Range<usize>) {
     let Local { grid, rows, params, .. } = *local;
     let above = rows.count_before(params.columns_before(end), grid.myrow);
     (0..above, columns_of_group(local, end / grid.q - 1, grid.q))

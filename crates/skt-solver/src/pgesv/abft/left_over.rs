@@ -30,7 +30,7 @@ use super::super::local::Local;
 use super::super::panel::Layout;
 use super::memory::{Journal, LEFT_OVER, Places};
 use crate::blas::{self, MatMut, MatRef, kernels};
-use skt_comm::{Comm, collect};
+use skt_comm::collect;
 
 /// Columns that one thread takes at a time.
 const GRAIN_COLUMNS: usize = 64;
@@ -39,8 +39,8 @@ const GRAIN_ROWS: usize = 16;
 
 /// Eliminates what is left over in the columns of the finished panels `decoded`, in order, before
 /// panel `cut`; all are of one group. No rank of the grid has begun panel `cut`. Collective.
-pub(super) fn eliminate<C: Comm>(
-    local: &Local<C>,
+pub(super) fn eliminate(
+    local: &Local,
     places: &Places,
     journal: &Journal,
     decoded: &[usize],
@@ -61,7 +61,7 @@ pub(super) fn eliminate<C: Comm>(
 
 /// Clears the columns of panel `k` below the diagonal, which store other data and have nothing left
 /// over.
-fn clear_below_diagonal<C: Comm>(local: &Local<C>, k: usize) {
+fn clear_below_diagonal(local: &Local, k: usize) {
     let (Layout { j, jb, top, .. }, cols) = (local.layout(k), local.columns_of(k..k + 1));
     // SAFETY: only this thread uses A.
     let mut a = unsafe { local.a.block(top..local.shape.rows, cols) };
@@ -71,8 +71,8 @@ fn clear_below_diagonal<C: Comm>(local: &Local<C>, k: usize) {
     }
 }
 
-fn eliminate_panel<C: Comm>(
-    local: &Local<C>,
+fn eliminate_panel(
+    local: &Local,
     places: &Places,
     journal: &Journal,
     k: usize,
@@ -116,8 +116,8 @@ fn eliminate_panel<C: Comm>(
 
 /// Gathers the rows of the diagonal block of panel `k`, of the local columns `cols`, on all process
 /// rows. Collective over the process column.
-fn gather_rows<C: Comm>(
-    local: &Local<C>,
+fn gather_rows(
+    local: &Local,
     k: usize,
     cols: Range<usize>,
     into: &mut [f64],
@@ -140,7 +140,7 @@ fn gather_rows<C: Comm>(
 }
 
 /// Stores this process row's rows of the diagonal block of panel `k`, of the local columns `cols`.
-fn store_rows<C: Comm>(local: &Local<C>, k: usize, cols: Range<usize>, block: MatRef) {
+fn store_rows(local: &Local, k: usize, cols: Range<usize>, block: MatRef) {
     let Layout { j, jb, .. } = local.layout(k);
     for (at, row, len) in local.rows.spans(j..j + jb, local.grid.myrow) {
         // SAFETY: only this thread uses A.
@@ -154,8 +154,8 @@ fn store_rows<C: Comm>(local: &Local<C>, k: usize, cols: Range<usize>, block: Ma
 /// Solves for U in the rows of the diagonal block of panel `k`, on all columns to its right.
 /// Returns U, in A where there is one process row, else in `room`. Collective over the process
 /// column.
-fn solved_rows<'u, C: Comm>(
-    local: &'u Local<C>,
+fn solved_rows<'u>(
+    local: &'u Local,
     k: usize,
     diagonal: MatRef,
     room: &'u mut [f64],
@@ -187,7 +187,7 @@ fn solved_rows<'u, C: Comm>(
 
 /// Factors the decoded diagonal block of panel `k`, and stores it. Returns it row by row: L1
 /// without its diagonal, and U1. Collective.
-fn factored_diagonal<C: Comm>(local: &Local<C>, k: usize) -> Result<Vec<f64>, SolveError> {
+fn factored_diagonal(local: &Local, k: usize) -> Result<Vec<f64>, SolveError> {
     let (grid, Layout { jb, .. }) = (local.grid, local.layout(k));
     let mut data = vec![0.0; jb * jb];
     if local.owns(k) {

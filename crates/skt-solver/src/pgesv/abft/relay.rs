@@ -16,7 +16,7 @@ use super::memory::{Journal, Places, RelayMessages};
 use super::noticed::Noticed;
 use super::rounding::{are_rounding, max_units};
 use crate::blas::kernels;
-use skt_comm::{Comm, CommError, PageBuf, RecvRequest as _, SendRequest as _, Tag, pages};
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag, pages};
 
 const TAG_RELAY: Tag = 0x150;
 
@@ -66,26 +66,26 @@ impl Sum {
 
 /// Passes sums on, one after the other, in messages of whole rows. Other work can be done between
 /// two messages: no rank waits for a sum before it needs its numbers.
-pub(super) struct Relay<'r, 'm, C: Comm> {
-    local: &'r Local<'m, C>,
+pub(super) struct Relay<'r, 'm> {
+    local: &'r Local<'m>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
     message_doubles: usize,
-    messages: Messages<C>,
+    messages: Messages,
     /// The sums that have not passed this rank yet. Messages belong to the oldest one.
-    sums: VecDeque<Passing<C>>,
+    sums: VecDeque<Passing>,
     taken: Duration,
     /// Wrong data that sums outside A have shown on this rank.
     noticed: Option<Noticed>,
 }
 
 /// The messages of a rank that are not being filled or received.
-struct Messages<C: Comm> {
+struct Messages {
     free: Vec<PageBuf>,
-    leaving: VecDeque<(Arc<PageBuf>, C::Send)>,
+    leaving: VecDeque<(Arc<PageBuf>, Box<dyn SendRequest>)>,
 }
 
-impl<C: Comm> Messages<C> {
+impl Messages {
     /// Takes a message to be filled: a free one, else the oldest one once it is sent. `None` if
     /// that would wait and `waits` is false.
     fn take(&mut self, waits: bool) -> Result<Option<PageBuf>, CommError> {
@@ -113,7 +113,7 @@ impl<C: Comm> Messages<C> {
 
 /// A sum that is passing this rank. Messages are received and sent while this rank works on another
 /// one.
-struct Passing<C: Comm> {
+struct Passing {
     sum: Sum,
     /// The columns of the sum, its rows that this rank has not passed on, and those of these rows
     /// for which no receive is posted.
@@ -127,7 +127,7 @@ struct Passing<C: Comm> {
     before: Option<usize>,
     after: Option<usize>,
     /// The receives that are posted, the next one first.
-    coming: VecDeque<C::Recv>,
+    coming: VecDeque<Box<dyn RecvRequest>>,
 }
 
 /// Removes the rows of a message from the front of `rows`.
@@ -137,9 +137,9 @@ fn split_off(rows: &mut Range<usize>, max_rows: usize) -> Range<usize> {
     part
 }
 
-impl<C: Comm> Passing<C> {
+impl Passing {
     /// Posts as many receives as there are free messages; at least one if this `waits`.
-    fn expect(&mut self, row: &C, room: &mut Messages<C>, waits: bool) -> Result<(), CommError> {
+    fn expect(&mut self, row: &Comm, room: &mut Messages, waits: bool) -> Result<(), CommError> {
         let Some(before) = self.before else { return Ok(()) };
         while !self.unexpected.is_empty() {
             let Some(message) = room.take(waits && self.coming.is_empty())? else { break };
@@ -152,7 +152,7 @@ impl<C: Comm> Passing<C> {
 
     /// The next message: a received one or, where the sum begins on this rank, a free one of any
     /// content. `None` if that would wait and `waits` is false.
-    fn next(&mut self, room: &mut Messages<C>, waits: bool) -> Result<Option<PageBuf>, CommError> {
+    fn next(&mut self, room: &mut Messages, waits: bool) -> Result<Option<PageBuf>, CommError> {
         if self.before.is_none() {
             return room.take(waits);
         }
@@ -160,14 +160,14 @@ impl<C: Comm> Passing<C> {
         if !waits && !message.test()? {
             return Ok(None);
         }
-        self.coming.pop_front().map(C::Recv::wait).transpose()
+        self.coming.pop_front().map(RecvRequest::wait).transpose()
     }
 
     /// Sends `len` doubles of `message` to the next rank; frees the message where the sum ends.
     fn pass_on(
         &self,
-        row: &C,
-        room: &mut Messages<C>,
+        row: &Comm,
+        room: &mut Messages,
         message: PageBuf,
         len: usize,
     ) -> Result<(), CommError> {
@@ -182,13 +182,13 @@ impl<C: Comm> Passing<C> {
     }
 }
 
-impl<'r, 'm, C: Comm> Relay<'r, 'm, C> {
+impl<'r, 'm> Relay<'r, 'm> {
     /// Makes a relay and its messages.
     ///
     /// # Panics
     /// With fewer than two messages.
     pub(crate) fn new(
-        local: &'r Local<'m, C>,
+        local: &'r Local<'m>,
         places: &'r Places<'r>,
         journal: &'r Journal<'r>,
         messages: RelayMessages,

@@ -25,14 +25,13 @@ use super::memory::{Journal, MemoryState, Places};
 use super::relay::{Relay, Sum};
 use super::weights::Weights;
 use crate::swap;
-use skt_comm::Comm;
 
 /// Begins to recompute the checksums of the group that ends before panel `end`. No element may
 /// change by more than rounding, which on a checksum rank has this `unit`.
-pub(super) fn begin<C: Comm>(
-    local: &Local<C>,
+pub(super) fn begin(
+    local: &Local,
     journal: &Journal,
-    relay: &mut Relay<C>,
+    relay: &mut Relay,
     weights: &Weights,
     end: usize,
     unit: f64,
@@ -48,11 +47,7 @@ pub(super) fn begin<C: Comm>(
 
 /// Writes that the sums of the group that ends before panel `end`, if one does, have passed this
 /// rank.
-pub(super) fn have_passed<C: Comm>(
-    local: &Local<C>,
-    journal: &Journal,
-    end: usize,
-) -> Result<(), SolveError> {
+pub(super) fn have_passed(local: &Local, journal: &Journal, end: usize) -> Result<(), SolveError> {
     if is_group_end(end, local.grid.q) { journal.set_summed(Some(end)) } else { Ok(()) }
 }
 
@@ -68,8 +63,8 @@ pub(super) fn is_under_way(journal: &Journal, q: usize) -> bool {
 /// At the cut before panel `cut`, which no rank leaves before this is done: stores the new sums of
 /// the group that ended one panel before in A, unless that is done. After a death in between it is
 /// repeated.
-pub(super) fn store<C: Comm>(
-    local: &Local<C>,
+pub(super) fn store(
+    local: &Local,
     places: &Places,
     journal: &Journal,
     cut: usize,

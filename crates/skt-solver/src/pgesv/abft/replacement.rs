@@ -49,7 +49,7 @@ use skt_comm::{Comm, CommError, collect};
 ///
 /// # Errors
 /// When a rank is lost.
-pub fn grid_without<C: Comm>(grid: &Grid<C>, lost: usize) -> Result<Option<Grid<C>>, CommError> {
+pub fn grid_without(grid: &Grid, lost: usize) -> Result<Option<Grid>, CommError> {
     let Grid { p, q, myrow, mycol, .. } = *grid;
     let place = (mycol != lost).then_some(if grid.is_checksum() { lost } else { mycol });
     let key = place.map_or(0, |col| myrow * q + col);
@@ -95,16 +95,16 @@ impl Columns {
 }
 
 /// Decodes columns of the lost process column on the ranks of its checksums.
-struct Decoder<'d, 'm, C: Comm> {
-    local: &'d Local<'m, C>,
-    relay: Relay<'d, 'm, C>,
+struct Decoder<'d, 'm> {
+    local: &'d Local<'m>,
+    relay: Relay<'d, 'm>,
     columns: Columns,
     /// The process columns that are subtracted from the checksums, with the factor -1.
     others: Vec<(usize, f64)>,
 }
 
-impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
-    fn new(local: &'d Local<'m, C>, relay: Relay<'d, 'm, C>, columns: Columns) -> Self {
+impl<'d, 'm> Decoder<'d, 'm> {
+    fn new(local: &'d Local<'m>, relay: Relay<'d, 'm>, columns: Columns) -> Self {
         let others = (0..local.grid.q).filter(|&col| col != columns.lost);
         let others = others.map(|col| (col, -1.0)).collect();
         Self { local, relay, columns, others }
@@ -145,7 +145,7 @@ impl<'d, 'm, C: Comm> Decoder<'d, 'm, C> {
     }
 }
 
-impl<C: Comm> System<'_, C> {
+impl System<'_> {
     /// Solves the system from what is in the `memory` of the remaining ranks. The `absent` ranks,
     /// in order, are all of one process column, which the checksums replace. `grid` of this system
     /// has the remaining ranks, in their order, and `players` is what [`grid_without`] makes of it.
@@ -164,7 +164,7 @@ impl<C: Comm> System<'_, C> {
     pub fn solve_without(
         &self,
         absent: &[Absent],
-        players: Option<&Grid<C>>,
+        players: Option<&Grid>,
         memory: &mut RankMemory<'_>,
         start_id: u32,
         hook: &dyn MemoryHook,
@@ -240,7 +240,7 @@ impl<C: Comm> System<'_, C> {
     /// `replace` replaces the lost process column.
     fn play(
         &self,
-        players: &Grid<C>,
+        players: &Grid,
         columns: Columns,
         places: &Places,
         journal: &Journal,
@@ -298,11 +298,7 @@ pub fn work_doubles_after_replacement(
 
 /// Work space of the driver without checksums, with the panels in the memory that those of the
 /// elimination with checksums had.
-fn workspace<C: Comm>(
-    local: &Local<C>,
-    places: &Places,
-    cut: usize,
-) -> Result<Workspace<C>, SolveError> {
+fn workspace(local: &Local, places: &Places, cut: usize) -> Result<Workspace, SolveError> {
     let (grid, params) = (local.grid, &local.params);
     // SAFETY: `places` has the memory for as long as the driver runs, and nothing else uses these
     // areas.
@@ -325,8 +321,8 @@ fn workspace<C: Comm>(
 
 /// Broadcasts the x of rank `root`, or that a column has no pivot, to all ranks of `comm`. `played`
 /// is the result on the ranks that have one. Collective.
-fn announce<C: Comm>(
-    comm: &C,
+fn announce(
+    comm: &Comm,
     root: usize,
     n: usize,
     played: Option<Result<Vec<f64>, SolveError>>,

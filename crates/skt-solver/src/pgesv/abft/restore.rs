@@ -23,7 +23,6 @@ use crate::blas::MatRef;
 use crate::blas::view::SharedMat;
 use crate::update::{self, Operands};
 use crate::{swap, work};
-use skt_comm::Comm;
 
 /// The operands of a step, as stored in memory.
 pub(super) struct Step<'p> {
@@ -40,7 +39,7 @@ impl<'p> Step<'p> {
     ///
     /// # Panics
     /// When another panel is there.
-    pub(crate) unsafe fn new<C: Comm>(local: &Local<C>, places: &'p Places, k: usize) -> Self {
+    pub(crate) unsafe fn new(local: &Local, places: &'p Places, k: usize) -> Self {
         let layout = local.layout(k);
         // SAFETY: the caller's promise.
         let message = unsafe { places.panel(k) };
@@ -52,9 +51,9 @@ impl<'p> Step<'p> {
     ///
     /// # Safety
     /// While it is in use, no rows are exchanged.
-    pub(crate) unsafe fn u<C: Comm>(
+    pub(crate) unsafe fn u(
         &self,
-        local: &Local<C>,
+        local: &Local,
         places: &'p Places<'p>,
         is_next: bool,
     ) -> MatRef<'p> {
@@ -69,13 +68,13 @@ impl<'p> Step<'p> {
         unsafe { places.u(is_next, jb, cols.len()) }
     }
 
-    fn rows_written<C: Comm>(&self, local: &Local<C>) -> Vec<usize> {
+    fn rows_written(&self, local: &Local) -> Vec<usize> {
         swap::rows_written(self.layout.j, self.panel.ipiv, local.rows, local.grid.myrow)
     }
 
     /// Copies the rows that the exchange will write to into the log, with the team and past the
     /// caches: only a restart reads the log. Returns these local rows.
-    pub(crate) fn log_rows<C: Comm>(&self, local: &Local<C>, places: &Places) -> Vec<usize> {
+    pub(crate) fn log_rows(&self, local: &Local, places: &Places) -> Vec<usize> {
         let (rows, cols) = (self.rows_written(local), self.columns.all());
         // SAFETY: the only view of the log, and no thread writes to A while it is in use.
         let (log, a) = unsafe {
@@ -85,9 +84,9 @@ impl<'p> Step<'p> {
         rows
     }
 
-    fn put_back<C: Comm>(
+    fn put_back(
         &self,
-        local: &Local<C>,
+        local: &Local,
         places: &Places,
         journal: &Journal,
     ) -> Result<(), SolveError> {
@@ -104,9 +103,9 @@ impl<'p> Step<'p> {
     }
 
     /// Computes the parts of the product that are open or incomplete, on all threads.
-    fn finish<C: Comm>(
+    fn finish(
         &self,
-        local: &Local<C>,
+        local: &Local,
         places: &Places,
         journal: &Journal,
         pace: &Pace,
@@ -133,9 +132,9 @@ impl<'p> Step<'p> {
 
     /// Takes the product back from all parts that have some of it, the last columns first, on all
     /// threads.
-    fn undo<C: Comm>(
+    fn undo(
         &self,
-        local: &Local<C>,
+        local: &Local,
         places: &Places,
         journal: &Journal,
         pace: &Pace,
@@ -193,8 +192,8 @@ impl<'p> Step<'p> {
 }
 
 /// Takes a rank to the cut before panel `cut`, from its own memory.
-pub(super) fn go_to<C: Comm>(
-    local: &Local<C>,
+pub(super) fn go_to(
+    local: &Local,
     places: &Places,
     journal: &Journal,
     pace: &Pace,
@@ -307,9 +306,9 @@ pub(super) fn to_be_decoded(
 /// # Errors
 /// [`SolveError::Wrong`] on a remaining rank, when more would change. When a rank cannot be
 /// reached.
-pub(super) fn rebuild<C: Comm>(
-    local: &Local<C>,
-    relay: &mut Relay<C>,
+pub(super) fn rebuild(
+    local: &Local,
+    relay: &mut Relay,
     journal: &Journal,
     weights: &Weights,
     lost: &[Vec<bool>],

@@ -1,7 +1,6 @@
 //! The border between rounding errors and silent errors.
 
 use super::super::local::Local;
-use skt_comm::Comm;
 
 /// Deviations above this number of units are not rounding. In random systems of order 384 to 1536
 /// the largest deviation is 0.6.
@@ -24,6 +23,6 @@ pub(super) fn max_units(deviations: impl Iterator<Item = f64>, unit: f64) -> f64
 }
 
 /// The unit of rounding where elements are as large as `largest`.
-pub(super) fn unit<C: Comm>(local: &Local<C>, largest: f64) -> f64 {
+pub(super) fn unit(local: &Local, largest: f64) -> f64 {
     f64::EPSILON / 2.0 * largest * local.params.n as f64
 }

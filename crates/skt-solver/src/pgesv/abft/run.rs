@@ -27,19 +27,19 @@ use super::restore::Step;
 use super::weights::Weights;
 use super::{groups, renewal};
 use skt_comm::ibarrier::IBarrier;
-use skt_comm::{Comm, PageBuf, collect};
+use skt_comm::{PageBuf, collect};
 
 /// The factorization on one rank, and its work space outside the memory that outlives the process.
-pub(super) struct Elimination<'r, C: Comm> {
-    local: &'r Local<'r, C>,
+pub(super) struct Elimination<'r> {
+    local: &'r Local<'r>,
     places: &'r Places<'r>,
     journal: &'r Journal<'r>,
     pace: &'r Pace,
-    look_ahead: LookAhead<C>,
+    look_ahead: LookAhead,
     /// The exchange on the columns of the next panel, and on the rest.
-    exchanges: [RowExchange<C>; 2],
-    barrier: IBarrier<C>,
-    relay: Relay<'r, 'r, C>,
+    exchanges: [RowExchange; 2],
+    barrier: IBarrier,
+    relay: Relay<'r, 'r>,
     weights: &'r Weights,
     checks: Checks,
     /// The local rows that row exchanges have written to since a check agreed.
@@ -52,12 +52,12 @@ pub(super) struct Elimination<'r, C: Comm> {
     pub costs: ChecksumCosts,
 }
 
-impl<'r, C: Comm> Elimination<'r, C> {
+impl<'r> Elimination<'r> {
     pub(crate) fn new(
-        local: &'r Local<'r, C>,
+        local: &'r Local<'r>,
         places: &'r Places<'r>,
         (journal, pace): (&'r Journal<'r>, &'r Pace),
-        relay: Relay<'r, 'r, C>,
+        relay: Relay<'r, 'r>,
         (weights, checks): (&'r Weights, Checks),
         from: usize,
     ) -> Result<Self, SolveError> {
@@ -289,7 +289,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         Ok(Some(unit))
     }
 
-    fn exchange(&mut self, panel: &Panel<C>, step: &Step) -> Result<(), SolveError> {
+    fn exchange(&mut self, panel: &Panel, step: &Step) -> Result<(), SolveError> {
         let Self { local, places, journal, moved, phases, costs, .. } = self;
         let k = panel.k;
         journal.before("log", k)?;
@@ -316,7 +316,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
     /// (`wants_image`) or has noticed wrong numbers.
     fn multiply(
         &mut self,
-        panel: &Panel<C>,
+        panel: &Panel,
         step: &Step,
         next: Option<usize>,
         wants_image: bool,
@@ -359,7 +359,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         journal.list_parts(narrow_parts(narrow_rows, threads), product.parts())?;
         journal.set(MemoryState::Exchanged(panel.k))?;
         let mut asks = Some(wants_image || noticed.is_some());
-        let mut enter_once = |relay: &Relay<C>, barrier: &mut IBarrier<C>| {
+        let mut enter_once = |relay: &Relay, barrier: &mut IBarrier| {
             if let Some(asks) = asks.take_if(|_| relay.is_idle()) {
                 renewal::have_passed(local, journal, panel.k)?;
                 barrier.enter(&grid.all, asks || relay.noticed().is_some())?;
@@ -369,7 +369,7 @@ impl<'r, C: Comm> Elimination<'r, C> {
         enter_once(relay, barrier)?;
         let clock = ProductClock::start(local.grid.all.now(), phases);
         let before = relay.taken();
-        let advance = |look_ahead: &mut LookAhead<C>, phases: &mut Phases| {
+        let advance = |look_ahead: &mut LookAhead, phases: &mut Phases| {
             let Some(next) = next else { return Ok(()) };
             if !columns.next.is_empty() {
                 let u = u_next.into();

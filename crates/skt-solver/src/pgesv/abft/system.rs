@@ -24,7 +24,7 @@ use crate::blas::view::SharedMat;
 use crate::grid::{Cyclic, Grid};
 use crate::matgen::{self, Entries};
 use crate::team::Team;
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{CommError, collect};
 
 /// Doubles of memory that a rank of process row `myrow` needs for a part of shape `shape`; at most
 /// `usize::MAX`.
@@ -50,9 +50,9 @@ pub struct Absent {
 
 /// A system to be solved, on one rank of a grid with checksums.
 #[derive(Clone, Copy)]
-pub struct System<'s, C: Comm> {
+pub struct System<'s> {
     /// The grid, with as many checksum columns as `weights` has.
-    pub grid: &'s Grid<C>,
+    pub grid: &'s Grid,
     /// The threads of this rank.
     pub team: &'s Team,
     /// The parameters of the solution; DEPTH is at most `MAX_DEPTH`.
@@ -107,7 +107,7 @@ impl Lost {
     }
 }
 
-impl<'s, C: Comm> System<'s, C> {
+impl<'s> System<'s> {
     pub(super) fn shape(&self) -> LocalShape {
         let (nb, grid) = (self.params.nb, self.grid);
         let (rows, cols) = (grid.rows(nb), grid.cols(nb));
@@ -236,7 +236,7 @@ impl<'s, C: Comm> System<'s, C> {
         }
     }
 
-    pub(super) fn local<'l>(&'l self, a: &'l SharedMat<'l>) -> Local<'l, C> {
+    pub(super) fn local<'l>(&'l self, a: &'l SharedMat<'l>) -> Local<'l> {
         let (grid, team, shape) = (self.grid, self.team, self.shape());
         let (rows, cols) = (grid.rows(self.params.nb), grid.cols(self.params.nb));
         // Memory that ranks share on a node does not outlive them.
@@ -251,8 +251,8 @@ impl<'s, C: Comm> System<'s, C> {
     /// is decoded then. On a rank that would change by more than rounding. When a rank is lost.
     fn check_and_rebuild(
         &self,
-        (local, places, journal): (&Local<C>, &Places, &Journal),
-        relay: &mut Relay<C>,
+        (local, places, journal): (&Local, &Places, &Journal),
+        relay: &mut Relay,
         lost: &mut Lost,
         cut: usize,
         events: &mut dyn SolverEvents,
@@ -276,8 +276,8 @@ impl<'s, C: Comm> System<'s, C> {
     /// later, the next start corrects nothing until a check has agreed.
     pub(super) fn check_left(
         &self,
-        (local, places, journal): (&Local<C>, &Places, &Journal),
-        relay: &mut Relay<C>,
+        (local, places, journal): (&Local, &Places, &Journal),
+        relay: &mut Relay,
         lost: &mut Lost,
         (cut, number): (usize, usize),
         events: &mut dyn SolverEvents,
@@ -407,7 +407,7 @@ impl<'s, C: Comm> System<'s, C> {
         &self,
         decision: &Decision,
         number: usize,
-        (local, places, journal, pace): (&Local<C>, &Places, &Journal, &Pace),
+        (local, places, journal, pace): (&Local, &Places, &Journal, &Pace),
         events: &mut dyn SolverEvents,
     ) -> Result<(usize, usize), SolveError> {
         if let Decision::GoTo { cut, actions } = decision {
@@ -420,7 +420,7 @@ impl<'s, C: Comm> System<'s, C> {
     }
 
     /// Generates this rank's part of the system. Reports the expected time of the wait.
-    fn generate(&self, local: &Local<C>, events: &mut dyn SolverEvents) {
+    fn generate(&self, local: &Local, events: &mut dyn SolverEvents) {
         let start = Instant::now();
         let Params { n, nb, .. } = self.params;
         let (grid, team, entries) = (self.grid, self.team, self.entries);
@@ -449,7 +449,7 @@ pub(super) fn note_wrong<T>(
     result
 }
 
-pub(super) fn back_substitute<C: Comm>(local: &Local<C>) -> Result<Vec<f64>, SolveError> {
+pub(super) fn back_substitute(local: &Local) -> Result<Vec<f64>, SolveError> {
     let Local { grid, team, params: Params { n, nb, .. }, ref cols, .. } = *local;
     let mut mine = Vec::new();
     if !grid.is_checksum() {

@@ -38,8 +38,8 @@ pub(crate) struct Images {
 
 impl Images {
     /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
-    pub(crate) fn start<C: Comm, M: Memory>(
-        comm: &C,
+    pub(crate) fn start<M: Memory>(
+        comm: &Comm,
         opening: &Opening<M>,
         plan: &OpeningPlan,
         config: &Config,
@@ -94,7 +94,7 @@ impl Images {
     }
 
     /// Waits for the images that are being written, on all ranks.
-    fn wait<C: Comm, M: Memory>(&mut self, job: &C, segment: &mut OwnSegment<M>) -> Result<()> {
+    fn wait<M: Memory>(&mut self, job: &Comm, segment: &mut OwnSegment<M>) -> Result<()> {
         let (start, hook) = (Instant::now(), segment.vault.hook());
         let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
@@ -104,9 +104,9 @@ impl Images {
     /// Waits for the images that are being written, and for those of the newest epoch that had no
     /// room before. Returns, level by level, whether those of the newest epoch are complete on all
     /// ranks. Collective.
-    pub(crate) fn finish<C: Comm, M: Memory>(
+    pub(crate) fn finish<M: Memory>(
         &mut self,
-        job: &C,
+        job: &Comm,
         segment: &mut OwnSegment<M>,
     ) -> Result<Vec<bool>> {
         if self.shelves.is_empty() {
@@ -193,9 +193,9 @@ impl Images {
     }
 
     /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
-    pub(crate) fn barrier<C: Comm, M: Memory>(
+    pub(crate) fn barrier<M: Memory>(
         &mut self,
-        job: &C,
+        job: &Comm,
         segment: &mut OwnSegment<M>,
     ) -> Result<()> {
         let mut votes = self.shelves.votes();
@@ -209,7 +209,7 @@ impl Images {
 
     /// Appends to the state of rank 0 one byte with the levels that are due; nothing without
     /// levels.
-    pub(crate) fn append_due<C: Comm>(&mut self, job: &C, state: &mut Vec<u8>) {
+    pub(crate) fn append_due(&mut self, job: &Comm, state: &mut Vec<u8>) {
         const { assert!(MAX_LEVELS <= u8::BITS as usize) };
         if !self.shelves.is_empty() {
             let due = if job.rank() == 0 {
@@ -232,8 +232,8 @@ impl Images {
 
 /// When the newest restorable images of each level were due, in seconds of the run, according to
 /// the states in their seals; 0 for a level without any. Collective.
-fn newest_seconds<C: Comm>(
-    comm: &C,
+fn newest_seconds(
+    comm: &Comm,
     config: &Config,
     plan: &OpeningPlan,
     seen: &[Seen],

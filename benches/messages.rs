@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use clap::Parser;
-use skt_comm::threads::{self, ThreadComm};
-use skt_comm::{Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag, collect};
+use skt_comm::{
+    Comm, CommError, PageBuf, RecvRequest, SendRequest, Tag, Transport, collect, threads,
+};
 use skt_config::{Format, RunSpec, ValidationRules, read_draft, validate};
 use skt_run::events::{Phase, ReportError, RunEvents, Saved};
 use skt_run::job::{self, JobError, JobOptions};
@@ -147,15 +148,12 @@ impl RecvRequest for Receiving {
         PERMITS.without(|| self.0.test())
     }
 
-    fn wait(self) -> skt_comm::Result<PageBuf> {
+    fn wait(self: Box<Self>) -> skt_comm::Result<PageBuf> {
         PERMITS.without(|| self.0.wait())
     }
 }
 
-impl Comm for Counting {
-    type Send = Box<dyn SendRequest>;
-    type Recv = Receiving;
-
+impl Transport for Counting {
     fn rank(&self) -> usize {
         self.plain.rank()
     }
@@ -164,7 +162,7 @@ impl Comm for Counting {
         self.plain.size()
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> skt_comm::Result<Option<Self>> {
+    fn split(&self, color: Option<u32>, key: u32) -> skt_comm::Result<Option<Comm>> {
         self.count_collective();
         let Some(plain) = self.call(|plain| plain.split(color, key))? else { return Ok(None) };
         let members = PERMITS.without(|| collect::all_gather(&plain, &(self.me() as u64)));
@@ -172,7 +170,7 @@ impl Comm for Counting {
         if members.len() == GROUP {
             self.job.counts[self.me()].lock().expect("counts").group.extend(&members);
         }
-        Ok(Some(Self { plain, members, job: Arc::clone(&self.job) }))
+        Ok(Some(Comm::new(Self { plain, members, job: Arc::clone(&self.job) })))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> skt_comm::Result<()> {
@@ -196,7 +194,7 @@ impl Comm for Counting {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> skt_comm::Result<Self::Send> {
+    ) -> skt_comm::Result<Box<dyn SendRequest>> {
         self.count(dest, None);
         self.call(|plain| plain.isend(buf, range, dest, tag))
     }
@@ -207,9 +205,10 @@ impl Comm for Counting {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> skt_comm::Result<Self::Recv> {
+    ) -> skt_comm::Result<Box<dyn RecvRequest>> {
         self.count(source, Some(size_of::<f64>() * range.len()));
-        self.call(|plain| plain.irecv(buf, range, source, tag)).map(Receiving)
+        let receive = self.call(|plain| plain.irecv(buf, range, source, tag))?;
+        Ok(Box::new(Receiving(receive)))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> skt_comm::Result<bool> {
@@ -218,7 +217,7 @@ impl Comm for Counting {
 
     fn barrier(&self) -> skt_comm::Result<()> {
         self.count_collective();
-        self.call(ThreadComm::barrier)
+        self.call(|plain| plain.barrier())
     }
 
     fn host(&self) -> String {
@@ -286,7 +285,8 @@ fn run(args: &Args, ranks: usize, toml: &str, fails: bool) -> Result<Recorder, S
     let ended = threads::run(ranks, |plain| {
         let is_first = plain.rank() == 0;
         PERMITS.take();
-        let comm = Counting { plain, members: (0..ranks).collect(), job: Arc::clone(&job) };
+        let members = (0..ranks).collect();
+        let comm = Comm::new(Counting { plain, members, job: Arc::clone(&job) });
         let mut events = Recorder { job: Arc::clone(&job), noted: Vec::new(), fails };
         let options = JobOptions::default();
         let ran = job::run(&comm, &checked.spec, &settings, &options, &mut events);

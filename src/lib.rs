@@ -1,9 +1,9 @@
 //! High-Performance Linpack: a block-cyclic LU factorization with partial pivoting on a P x Q grid
 //! of ranks, a drop-in replacement for the reference `xhpl`.
 //!
-//! The program is `skt-hpl`; this is its library. The solver is generic over
-//! [`skt_comm::Comm`]: MPI in production, and threads of one process here, so that
-//! everything can be tested without a launcher.
+//! The program is `skt-hpl`; this is its library. Its ranks are those
+//! of a [`skt_comm::Comm`]: MPI in production, and threads of one process here, so that everything
+//! can be tested without a launcher.
 //!
 //! ```
 //! use skt_solver::comm::threads;

@@ -377,15 +377,12 @@ impl SendRequest for WatchedSend {
         self.send.test()
     }
 
-    fn wait(self) -> Result<(), CommError> {
+    fn wait(self: Box<Self>) -> Result<(), CommError> {
         self.send.wait()
     }
 }
 
-impl Comm for Watched {
-    type Send = WatchedSend;
-    type Recv = Box<dyn RecvRequest>;
-
+impl skt_comm::Transport for Watched {
     fn rank(&self) -> usize {
         self.comm.rank()
     }
@@ -394,9 +391,9 @@ impl Comm for Watched {
         self.comm.size()
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, CommError> {
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>, CommError> {
         let calls = self.calls.clone();
-        Ok(self.comm.split(color, key)?.map(|comm| Self { comm, calls }))
+        Ok(self.comm.split(color, key)?.map(|comm| Comm::new(Self { comm, calls })))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<(), CommError> {
@@ -419,10 +416,10 @@ impl Comm for Watched {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<WatchedSend, CommError> {
+    ) -> Result<Box<dyn SendRequest>, CommError> {
         let _inside = self.calls.enter();
         let send = self.comm.isend(buf, range, dest, tag)?;
-        Ok(WatchedSend { send, calls: self.calls.clone() })
+        Ok(Box::new(WatchedSend { send, calls: self.calls.clone() }))
     }
 
     fn irecv(
@@ -431,7 +428,7 @@ impl Comm for Watched {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<Self::Recv, CommError> {
+    ) -> Result<Box<dyn RecvRequest>, CommError> {
         let _inside = self.calls.enter();
         self.comm.irecv(buf, range, source, tag)
     }
@@ -466,7 +463,7 @@ fn a_panel_that_is_forwarded_is_polled_during_the_update() {
         let spec = TestSpec { depth, transport: Transport::Messages, ..base(1400, 128, 1, 2) };
         let counts = run(2, |comm| {
             let calls = Arc::new(Calls::default());
-            let world = Watched { comm, calls: calls.clone() };
+            let world = Comm::new(Watched { comm, calls: calls.clone() });
             let grid = Grid::new(&world, 1, 2, Pmap::RowMajor)?.expect("a place");
             let (team, mut guard) = (Team::solo(), guard(&grid, &spec, &[]));
             let test = TestRun { grid: &grid, team: &team, spec: &spec };

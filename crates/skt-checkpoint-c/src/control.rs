@@ -32,8 +32,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use skt_comm::mpi::{MpiComm, MpiSend};
-use skt_comm::{Comm as _, PageBuf, SendRequest as _, Tag};
+use skt_comm::mpi::MpiComm;
+use skt_comm::{PageBuf, SendRequest, Tag, Transport as _};
 use skt_host::wait_clock::WaitClock;
 use skt_terms::named;
 
@@ -200,7 +200,7 @@ pub(crate) struct Control {
     /// The number of the last agreement.
     number: Cell<u32>,
     /// Messages that MPI has not taken yet; those left at the end keep their memory.
-    sent: RefCell<Vec<MpiSend>>,
+    sent: RefCell<Vec<Box<dyn SendRequest>>>,
 }
 
 impl Control {
@@ -489,7 +489,7 @@ impl Drop for Control {
 
 /// Drops the messages that MPI has taken. A failure is reported by the call that waits for the
 /// answer.
-fn keep_pending(sent: &mut Vec<MpiSend>) {
+fn keep_pending(sent: &mut Vec<Box<dyn SendRequest>>) {
     sent.retain_mut(|sent| matches!(sent.test(), Ok(false)));
 }
 
@@ -524,6 +524,7 @@ mod tests {
     use std::ops::Range;
     use std::process::Command;
 
+    use mpi::ffi;
     use skt_comm::mpi::MpiWorld;
 
     use super::*;
@@ -552,8 +553,11 @@ mod tests {
     #[test]
     fn as_a_rank() {
         let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };
-        let world = MpiWorld::init().expect("MPI");
-        let control = Control::new(world.comm().expect("a communicator"), 600.0);
+        let _world = MpiWorld::init().expect("MPI");
+        // SAFETY: a constant of the library.
+        let all = unsafe { ffi::RSMPI_COMM_WORLD };
+        let comm = raw::duplicate(all, Duration::from_secs(60)).expect("a communicator");
+        let control = Control::new(comm, 600.0);
         let rank = control.comm.rank();
         let file = |rank: usize| folder.join(rank.to_string());
         let is_there = |rank: usize| file(rank).exists();

@@ -9,7 +9,7 @@ use skt_checkpoint::checkpoint::agree::Surface;
 use skt_checkpoint::client::{self, CheckpointError, Due, Next, Region, Saved};
 use skt_checkpoint::mover;
 use skt_comm::mpi::FailureWatch;
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{Comm, CommError, Transport as _, collect};
 use skt_host::clock::now_unix;
 use twox_hash::XxHash3_64;
 

@@ -13,7 +13,7 @@ use mpi::traits::Communicator as _;
 use mpirun::mpirun;
 use skt_checkpoint::checkpoint::agree::Refusal;
 use skt_checkpoint::client::{CheckpointError, Next, Options, Region, on_mpi, open};
-use skt_comm::mpi::MpiComm;
+use skt_comm::mpi::{MpiComm, MpiWorld};
 use skt_comm::{CommError, PageBuf};
 use skt_store::store::StoreKind;
 
@@ -71,8 +71,8 @@ fn own_mpi() {
 /// Rank 0 fails, and makes no more calls of MPI, when a part of its message has arrived: the wait
 /// of rank 1 for the rest ends when it is notified.
 fn fails_in_a_message() {
-    let universe = mpi::initialize().expect("MPI");
-    let comm = MpiComm::duplicate_of(&universe.world()).expect("a duplicate");
+    let world = MpiWorld::init().expect("MPI");
+    let comm = world.comm().expect("a communicator");
     let notified = PathBuf::from(std::env::var_os(FOLDER).expect("a folder")).join("told");
     const DOUBLES: usize = 8 << 20;
     if comm.rank() == 0 {
@@ -85,7 +85,8 @@ fn fails_in_a_message() {
         return;
     }
     while !comm.probe(0, 1).expect("a live sender") {}
-    let watched = comm.watched(Arc::new(|| Err(CommError::aborted("rank 0 has failed"))));
+    let watch = Arc::new(|| Err(CommError::aborted("rank 0 has failed")));
+    let watched = world.watched_comm(watch).expect("a communicator");
     let mut memory = vec![0; 8 * DOUBLES];
     let ended = watched.recv_bytes(&mut memory, 0, 1);
     assert!(matches!(ended, Err(CommError::Aborted { .. })), "{ended:?}");

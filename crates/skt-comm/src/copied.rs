@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 
 /// A send that was complete at once.
 pub struct Sent;
@@ -13,7 +13,7 @@ impl SendRequest for Sent {
         Ok(true)
     }
 
-    fn wait(self) -> Result<()> {
+    fn wait(self: Box<Self>) -> Result<()> {
         Ok(())
     }
 }
@@ -28,7 +28,7 @@ pub struct Receiving<C> {
     arrived: bool,
 }
 
-impl<C: Comm> Receiving<C> {
+impl<C: Transport> Receiving<C> {
     /// A receive into `buf[range]`.
     ///
     /// # Panics
@@ -39,13 +39,14 @@ impl<C: Comm> Receiving<C> {
     }
 
     fn receive(&mut self) -> Result<()> {
-        self.comm.recv(&mut self.buf[self.range.clone()], self.source, self.tag)?;
+        let data = bytemuck::cast_slice_mut(&mut self.buf[self.range.clone()]);
+        self.comm.recv_bytes(data, self.source, self.tag)?;
         self.arrived = true;
         Ok(())
     }
 }
 
-impl<C: Comm> RecvRequest for Receiving<C> {
+impl<C: Transport> RecvRequest for Receiving<C> {
     fn test(&mut self) -> Result<bool> {
         if !self.arrived && self.comm.probe(self.source, self.tag)? {
             self.receive()?;
@@ -53,7 +54,7 @@ impl<C: Comm> RecvRequest for Receiving<C> {
         Ok(self.arrived)
     }
 
-    fn wait(mut self) -> Result<PageBuf> {
+    fn wait(mut self: Box<Self>) -> Result<PageBuf> {
         if !self.arrived {
             self.receive()?;
         }

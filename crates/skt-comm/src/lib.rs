@@ -10,9 +10,9 @@
 //! | [`ibarrier`] | a barrier that does not block |
 //! | [`tuning`] | values found by measurement |
 //!
-//! The solver and the checkpoint code are generic over [`Comm`]. In production it is
-//! [`mpi::MpiComm`]; in tests it is [`threads::ThreadComm`], ranks on threads of one process. The
-//! same code runs in both.
+//! A [`Comm`] is a group of ranks with any [`Transport`]: MPI in production, threads of one process
+//! or simulated ranks in tests. The same compiled code runs with each; a call through the transport
+//! costs nanoseconds, a message a microsecond.
 //!
 //! All data is bytes at this level; [`Comm::send`] and its relatives take slices of any plain type
 //! and treat them as bytes (both ends of a message run the same binary, so byte order and layout
@@ -30,7 +30,7 @@ pub mod pages;
 pub mod threads;
 pub mod tuning;
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -133,23 +133,23 @@ impl CommError {
 pub type Result<T> = std::result::Result<T, CommError>;
 
 /// A send in progress that keeps its buffer alive until it is complete.
-pub trait SendRequest {
+pub trait SendRequest: Send {
     /// Whether the buffer is free again. Makes progress; never blocks.
     fn test(&mut self) -> Result<bool>;
     /// Blocks until the buffer is free again.
-    fn wait(self) -> Result<()>;
+    fn wait(self: Box<Self>) -> Result<()>;
 }
 
 /// A receive in progress that owns its buffer until it is complete.
-pub trait RecvRequest: Sized {
+pub trait RecvRequest: Send {
     /// Whether the message has arrived. Makes progress; never blocks. After it has returned `true`,
     /// [`RecvRequest::wait`] returns at once.
     fn test(&mut self) -> Result<bool>;
     /// Blocks until the message has arrived, and returns the buffer.
-    fn wait(self) -> Result<PageBuf>;
+    fn wait(self: Box<Self>) -> Result<PageBuf>;
 }
 
-/// A group of ranks that can send each other messages.
+/// What carries the messages of a group of ranks; the calls of a [`Comm`].
 ///
 /// Collective calls must be made by all ranks of the group in the same order. Messages between two
 /// ranks with the same tag arrive in the order in which they were sent. If a rank is dropped while
@@ -157,21 +157,16 @@ pub trait RecvRequest: Sized {
 ///
 /// Every call that returns a [`Result`] fails when a rank cannot be reached or the job has been
 /// aborted.
-pub trait Comm: Sized + Send {
-    /// A send in progress, see [`Comm::isend`].
-    type Send: SendRequest;
-    /// A receive in progress, see [`Comm::irecv`].
-    type Recv: RecvRequest;
-
-    /// This rank, `0..size`.
+pub trait Transport: Send {
+    /// This rank, `0..size`; always the same.
     fn rank(&self) -> usize;
 
-    /// Number of ranks in the group.
+    /// Number of ranks in the group; always the same.
     fn size(&self) -> usize;
 
     /// Splits the group: ranks with the same `color` form a new group, ordered by `key`, then by
     /// rank in this group. A rank with `None` joins no group. Collective.
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>>;
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>>;
 
     /// Sends bytes; returns when `data` may be changed again, before or after they are received.
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()>;
@@ -196,7 +191,7 @@ pub trait Comm: Sized + Send {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<Self::Send>;
+    ) -> Result<Box<dyn SendRequest>>;
 
     /// Starts to receive exactly `range.len()` doubles into `buf[range]`. Among several receives
     /// from one rank with the same tag, each must be tested or waited for only after those before
@@ -207,7 +202,7 @@ pub trait Comm: Sized + Send {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<Self::Recv>;
+    ) -> Result<Box<dyn RecvRequest>>;
 
     /// Whether a message with this tag from `source` could be received now. Also lets the transport
     /// make progress.
@@ -241,19 +236,56 @@ pub trait Comm: Sized + Send {
     /// Makes all ranks of the whole job fail promptly with this reason, in their present or next
     /// call. Does not return in production.
     fn abort(&self, reason: &str, exit_code: i32) -> CommError;
+}
 
-    /// Sends a slice of any plain type; see [`Comm::send_bytes`].
-    fn send<T: Pod>(&self, data: &[T], dest: usize, tag: Tag) -> Result<()> {
+/// A group of ranks that can send each other messages, by the calls of its [`Transport`] and those
+/// below.
+pub struct Comm {
+    transport: Box<dyn Transport>,
+    rank: usize,
+    size: usize,
+}
+
+impl Deref for Comm {
+    type Target = dyn Transport;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        &*self.transport
+    }
+}
+
+impl Comm {
+    /// The group of this transport.
+    pub fn new(transport: impl Transport + 'static) -> Self {
+        let (rank, size) = (transport.rank(), transport.size());
+        Self { transport: Box::new(transport), rank, size }
+    }
+
+    /// This rank, `0..size`.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Number of ranks in the group.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Sends a slice of any plain type; see [`Transport::send_bytes`].
+    pub fn send<T: Pod>(&self, data: &[T], dest: usize, tag: Tag) -> Result<()> {
         self.send_bytes(bytemuck::cast_slice(data), dest, tag)
     }
 
-    /// Receives a slice of any plain type; see [`Comm::recv_bytes`].
-    fn recv<T: Pod>(&self, data: &mut [T], source: usize, tag: Tag) -> Result<()> {
+    /// Receives a slice of any plain type; see [`Transport::recv_bytes`].
+    pub fn recv<T: Pod>(&self, data: &mut [T], source: usize, tag: Tag) -> Result<()> {
         self.recv_bytes(bytemuck::cast_slice_mut(data), source, tag)
     }
 
     /// Sends to one rank and receives from another, or the same one, at once.
-    fn sendrecv<T: Pod>(
+    pub fn sendrecv<T: Pod>(
         &self,
         out: &[T],
         dest: usize,

@@ -16,18 +16,21 @@ use skt_host::launcher_rank;
 use skt_host::waits::Announced;
 use skt_terms::exit::Exit;
 
-use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 
 mod adopt;
+mod few;
 mod maxima;
 mod subgroup;
 mod ulfm;
 mod watched;
 
+use few::Few;
 pub use maxima::MpiMaxima;
 use subgroup::Subgroup;
 pub use ulfm::{NoUlfm, Ulfm};
-pub use watched::{FailureWatch, WatchedComm};
+pub use watched::FailureWatch;
+use watched::WatchedComm;
 
 /// MPI counts are C ints: longer messages are sent in pieces of this many bytes.
 const PIECE_BYTES: usize = 1 << 30;
@@ -83,7 +86,19 @@ impl MpiWorld {
     ///
     /// # Errors
     /// When MPI refuses.
-    pub fn comm(&self) -> Result<MpiComm> {
+    pub fn comm(&self) -> Result<Comm> {
+        self.mpi_comm().map(Comm::new)
+    }
+
+    /// The group of all ranks, whose waits end once the watch fails; see [`MpiComm::watched`].
+    ///
+    /// # Errors
+    /// When MPI refuses.
+    pub fn watched_comm(&self, watch: FailureWatch) -> Result<Comm> {
+        self.mpi_comm().map(|comm| comm.watched(watch))
+    }
+
+    fn mpi_comm(&self) -> Result<MpiComm> {
         // SAFETY: MPI is initialized; the world communicator is never freed.
         MpiComm::wrap(unsafe { ffi::RSMPI_COMM_WORLD }, false)
     }
@@ -170,7 +185,7 @@ pub struct MpiComm {
     size: usize,
     owned: bool,
     /// The communicator's ranks that belong to the group, if not all do.
-    subgroup: Option<Subgroup>,
+    subgroup: Option<Arc<Subgroup>>,
     /// Prevents sharing among threads: with an MPI whose handles are integers the compiler would
     /// allow it.
     _not_sync: PhantomData<Cell<()>>,
@@ -192,6 +207,68 @@ impl MpiComm {
         check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(raw, &mut size) })?;
         let (rank, size) = (rank as usize, size as usize);
         Ok(Self { raw, rank, size, owned, subgroup: None, _not_sync: PhantomData })
+    }
+
+    /// Watches the waits of this group: they end with the error of the watch once it fails.
+    pub fn watched(self, watch: FailureWatch) -> Comm {
+        Comm::new(WatchedComm::new(self, watch))
+    }
+
+    /// The same group, for as long as this one lives.
+    fn view(&self) -> Self {
+        Self { owned: false, subgroup: self.subgroup.clone(), ..*self }
+    }
+
+    /// Splits the group as [`Transport::split`] does.
+    pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+        if ulfm::is_on() {
+            return subgroup::split(self, color, key);
+        }
+        // SAFETY: a constant of the library.
+        let none = unsafe { ffi::RSMPI_UNDEFINED };
+        let mut raw = self.raw;
+        // SAFETY: a live communicator; all ranks call this.
+        check("MPI_Comm_split", unsafe {
+            ffi::MPI_Comm_split(
+                self.raw,
+                color.map_or(none, |c| c as c_int),
+                key as c_int,
+                &mut raw,
+            )
+        })?;
+        color.map(|_| Self::wrap(raw, true)).transpose()
+    }
+
+    fn begin_send(
+        &self,
+        buf: Arc<PageBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<MpiSend> {
+        let data: &[u8] = bytemuck::cast_slice(&buf[range]);
+        let (ptr, len) = (data.as_ptr(), data.len());
+        let mut send = MpiSend { requests: Requests::new(), buf: Some(buf) };
+        // SAFETY: MpiSend keeps the buffer alive until the request is complete, also
+        // on an error between two pieces; an Arc that is shared is not written to.
+        unsafe { self.post_send(ptr, len, dest, tag, &mut send.requests)? };
+        Ok(send)
+    }
+
+    fn begin_recv(
+        &self,
+        mut buf: PageBuf,
+        range: Range<usize>,
+        source: usize,
+        tag: Tag,
+    ) -> Result<MpiRecv> {
+        let data: &mut [u8] = bytemuck::cast_slice_mut(&mut buf[range]);
+        let (ptr, len) = (data.as_mut_ptr(), data.len());
+        let mut recv = MpiRecv { requests: Requests::new(), buf: Some(buf) };
+        // SAFETY: MpiRecv owns the buffer, whose pages do not move, and returns it only once
+        // complete.
+        unsafe { self.post_recv(ptr, len, source, tag, &mut recv.requests)? };
+        Ok(recv)
     }
 
     /// The communicator's number for a rank of this group.
@@ -285,20 +362,24 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// MPI requests in progress. Receives come first and in the order of `expected`.
-#[derive(Default)]
 struct Requests {
-    raw: Vec<ffi::MPI_Request>,
+    raw: Few<ffi::MPI_Request>,
     /// Bytes, source and tag that each receive must have.
-    expected: Vec<(usize, usize, Tag)>,
+    expected: Few<(usize, usize, Tag)>,
     done: bool,
 }
 
 impl Requests {
+    fn new() -> Self {
+        // SAFETY: a constant handle of the library.
+        let null = unsafe { ffi::RSMPI_REQUEST_NULL };
+        Self { raw: Few::new(null), expected: Few::new((0, 0, 0)), done: false }
+    }
+
     /// Adds a request, and returns its place for the call that begins it.
     fn add(&mut self) -> *mut ffi::MPI_Request {
         // SAFETY: a constant handle of the library.
-        self.raw.push(unsafe { ffi::RSMPI_REQUEST_NULL });
-        self.raw.last_mut().expect("just pushed")
+        self.raw.push(unsafe { ffi::RSMPI_REQUEST_NULL })
     }
 
     fn test(&mut self) -> Result<bool> {
@@ -358,9 +439,9 @@ impl Requests {
         self.raw.iter().any(|&request| request != null)
     }
 
-    fn statuses(&self) -> Vec<ffi::MPI_Status> {
+    fn statuses(&self) -> Few<ffi::MPI_Status> {
         // SAFETY: MPI_Status is plain integers; all zeros is a valid value.
-        vec![unsafe { std::mem::zeroed() }; self.raw.len()]
+        Few::filled(unsafe { std::mem::zeroed() }, self.raw.len())
     }
 
     fn verify(&self, statuses: &[ffi::MPI_Status]) -> Result<()> {
@@ -376,10 +457,7 @@ impl Requests {
     }
 }
 
-impl Comm for MpiComm {
-    type Send = MpiSend;
-    type Recv = MpiRecv;
-
+impl Transport for MpiComm {
     fn rank(&self) -> usize {
         self.rank
     }
@@ -388,23 +466,8 @@ impl Comm for MpiComm {
         self.size
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        if ulfm::is_on() {
-            return subgroup::split(self, color, key);
-        }
-        // SAFETY: a constant of the library.
-        let none = unsafe { ffi::RSMPI_UNDEFINED };
-        let mut raw = self.raw;
-        // SAFETY: a live communicator; all ranks call this.
-        check("MPI_Comm_split", unsafe {
-            ffi::MPI_Comm_split(
-                self.raw,
-                color.map_or(none, |c| c as c_int),
-                key as c_int,
-                &mut raw,
-            )
-        })?;
-        color.map(|_| Self::wrap(raw, true)).transpose()
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
+        Ok(self.split(color, key)?.map(Comm::new))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -430,7 +493,7 @@ impl Comm for MpiComm {
         sends: &[(&[u8], usize, Tag)],
         recvs: &mut [(&mut [u8], usize, Tag)],
     ) -> Result<()> {
-        let mut requests = Requests::default();
+        let mut requests = Requests::new();
         let mut exchange = || {
             for (data, source, tag) in recvs.iter_mut() {
                 let (data, len) = (data.as_mut_ptr(), data.len());
@@ -467,30 +530,18 @@ impl Comm for MpiComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<MpiSend> {
-        let data: &[u8] = bytemuck::cast_slice(&buf[range]);
-        let (ptr, len) = (data.as_ptr(), data.len());
-        let mut send = MpiSend { requests: Requests::default(), buf: Some(buf) };
-        // SAFETY: MpiSend keeps the buffer alive until the request is complete, also
-        // on an error between two pieces; an Arc that is shared is not written to.
-        unsafe { self.post_send(ptr, len, dest, tag, &mut send.requests)? };
-        Ok(send)
+    ) -> Result<Box<dyn SendRequest>> {
+        Ok(Box::new(self.begin_send(buf, range, dest, tag)?))
     }
 
     fn irecv(
         &self,
-        mut buf: PageBuf,
+        buf: PageBuf,
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<MpiRecv> {
-        let data: &mut [u8] = bytemuck::cast_slice_mut(&mut buf[range]);
-        let (ptr, len) = (data.as_mut_ptr(), data.len());
-        let mut recv = MpiRecv { requests: Requests::default(), buf: Some(buf) };
-        // SAFETY: MpiRecv owns the buffer, whose pages do not move, and returns it only once
-        // complete.
-        unsafe { self.post_recv(ptr, len, source, tag, &mut recv.requests)? };
-        Ok(recv)
+    ) -> Result<Box<dyn RecvRequest>> {
+        Ok(Box::new(self.begin_recv(buf, range, source, tag)?))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -510,7 +561,7 @@ impl Comm for MpiComm {
 
     fn barrier(&self) -> Result<()> {
         if ulfm::is_on() {
-            return subgroup::barrier(self);
+            return subgroup::barrier(&Comm::new(self.view()));
         }
         // SAFETY: a live communicator.
         check("MPI_Barrier", unsafe { ffi::MPI_Barrier(self.raw) })
@@ -535,7 +586,7 @@ impl Comm for MpiComm {
 /// A message over MPI in progress. If it is dropped before it is complete, it leaks its buffer,
 /// which MPI may still read or write; if its communicator has failed, it waits for the end of the
 /// message instead.
-pub struct UnderWay<B> {
+struct UnderWay<B> {
     requests: Requests,
     /// `None` once it is returned.
     buf: Option<B>,
@@ -556,27 +607,27 @@ impl<B> Drop for UnderWay<B> {
 }
 
 /// A send over MPI in progress.
-pub type MpiSend = UnderWay<Arc<PageBuf>>;
+type MpiSend = UnderWay<Arc<PageBuf>>;
 
 impl SendRequest for MpiSend {
     fn test(&mut self) -> Result<bool> {
         self.requests.test()
     }
 
-    fn wait(mut self) -> Result<()> {
+    fn wait(mut self: Box<Self>) -> Result<()> {
         self.requests.wait()
     }
 }
 
 /// A receive over MPI in progress.
-pub(crate) type MpiRecv = UnderWay<PageBuf>;
+type MpiRecv = UnderWay<PageBuf>;
 
 impl RecvRequest for MpiRecv {
     fn test(&mut self) -> Result<bool> {
         self.requests.test()
     }
 
-    fn wait(mut self) -> Result<PageBuf> {
+    fn wait(mut self: Box<Self>) -> Result<PageBuf> {
         self.requests.wait()?;
         Ok(self.buf.take().expect("handed out here alone"))
     }

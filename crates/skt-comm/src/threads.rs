@@ -1,4 +1,4 @@
-//! Ranks as threads of one process, for tests, with the same [`Comm`] as over MPI.
+//! Ranks as threads of one process, for tests, as a [`Comm`] like that over MPI.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::collect::{all_gather, broadcast};
 use super::copied::{Key, Place, Receiving, Sent, copy_message};
-use super::{Comm, CommError, PageBuf, Result, Tag};
+use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 
 /// A receive that waits longer than this counts as a deadlock.
 const HANG_LIMIT: Duration = Duration::from_secs(120);
@@ -64,7 +64,8 @@ impl World {
 }
 
 /// One rank of a group of threads.
-pub struct ThreadComm {
+#[derive(Clone)]
+struct ThreadComm {
     world: Arc<World>,
     place: Place,
 }
@@ -78,7 +79,7 @@ pub fn run<T, E, F>(size: usize, body: F) -> Vec<std::result::Result<T, E>>
 where
     T: Send,
     E: Send + std::fmt::Display,
-    F: Fn(ThreadComm) -> std::result::Result<T, E> + Sync,
+    F: Fn(Comm) -> std::result::Result<T, E> + Sync,
 {
     let world = Arc::new(World {
         inboxes: (0..size).map(|_| Inbox::default()).collect(),
@@ -92,7 +93,7 @@ where
                 let (world, place, body) = (world.clone(), place(rank), &body);
                 scope.spawn(move || {
                     let guard = AbortOnPanic(world.clone());
-                    let result = body(ThreadComm { world: world.clone(), place });
+                    let result = body(Comm::new(ThreadComm { world: world.clone(), place }));
                     std::mem::forget(guard);
                     if let Err(error) = &result {
                         world.abort(&format!("rank {rank}: {error}"));
@@ -150,10 +151,7 @@ impl ThreadComm {
     }
 }
 
-impl Comm for ThreadComm {
-    type Send = Sent;
-    type Recv = Receiving<Self>;
-
+impl Transport for ThreadComm {
     fn rank(&self) -> usize {
         self.place.rank
     }
@@ -162,8 +160,9 @@ impl Comm for ThreadComm {
         self.place.members.len()
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
-        let all = all_gather(self, &[color.unwrap_or(u32::MAX), key])?;
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
+        let comm = Comm::new(self.clone());
+        let all = all_gather(&comm, &[color.unwrap_or(u32::MAX), key])?;
         let args = all.iter().map(|&[color, key]| (Some(color).filter(|&c| c < u32::MAX), key));
         let args: Vec<_> = args.collect();
         // One new number per possible colour, the same on all ranks.
@@ -171,9 +170,9 @@ impl Comm for ThreadComm {
         if self.rank() == 0 {
             base[0] = self.world.next_group.fetch_add(self.size() as u32, Ordering::SeqCst);
         }
-        broadcast(self, &mut base, 0)?;
+        broadcast(&comm, &mut base, 0)?;
         let place = self.place.after_split(&args, base[0]);
-        Ok(place.map(|place| Self { world: self.world.clone(), place }))
+        Ok(place.map(|place| Comm::new(Self { world: self.world.clone(), place })))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -199,9 +198,15 @@ impl Comm for ThreadComm {
         Ok(())
     }
 
-    fn isend(&self, buf: Arc<PageBuf>, range: Range<usize>, dest: usize, tag: Tag) -> Result<Sent> {
-        self.send(&buf[range], dest, tag)?;
-        Ok(Sent)
+    fn isend(
+        &self,
+        buf: Arc<PageBuf>,
+        range: Range<usize>,
+        dest: usize,
+        tag: Tag,
+    ) -> Result<Box<dyn SendRequest>> {
+        self.send_bytes(bytemuck::cast_slice(&buf[range]), dest, tag)?;
+        Ok(Box::new(Sent))
     }
 
     fn irecv(
@@ -210,9 +215,8 @@ impl Comm for ThreadComm {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<Receiving<Self>> {
-        let again = Self { world: self.world.clone(), place: self.place.clone() };
-        Ok(Receiving::new(again, buf, range, source, tag))
+    ) -> Result<Box<dyn RecvRequest>> {
+        Ok(Box::new(Receiving::new(self.clone(), buf, range, source, tag)))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -233,7 +237,8 @@ impl Comm for ThreadComm {
         while step < self.size() {
             let to = (self.rank() + step) % self.size();
             let from = (self.rank() + self.size() - step) % self.size();
-            self.sendrecv(&[0u8], to, &mut [0u8], from, TAG_BARRIER)?;
+            let mut word = [0];
+            self.exchange_bytes(&[(&[0], to, TAG_BARRIER)], &mut [(&mut word, from, TAG_BARRIER)])?;
             step <<= 1;
         }
         Ok(())

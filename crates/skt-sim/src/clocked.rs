@@ -15,8 +15,8 @@
 //! Each rank has its own port, which sends one message at a time and receives one at a time:
 //! messages that reach it together queue up in the order in which they reach it. A message enters
 //! the receiver's port while it leaves the sender's. Data moves without the processors, so no rank
-//! has to progress it ([`Comm::needs_calls`]). Queues inside the network and shared ports are not
-//! modelled.
+//! has to progress it ([`Transport::needs_calls`]). Queues inside the network and shared ports are
+//! not modelled.
 //!
 //! The clocks decide what a rank sees, not the order in which ranks run: with an exact meter the
 //! time is exact, too. Whenever a rank stops, the rank with the least clock continues (a
@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::ClockId;
 use skt_comm::copied::{Key, Place, Receiving, SplitArgs, copy_message};
-use skt_comm::{Comm, CommError, PageBuf, Result, SendRequest, Tag};
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 
 use crate::ranks::{MeetingId, Meetings, run_all, switch};
 
@@ -334,7 +334,7 @@ pub fn run<T, E, F>(
 ) -> Vec<std::result::Result<T, E>>
 where
     E: Display,
-    F: Fn(ClockedComm) -> std::result::Result<T, E>,
+    F: Fn(Comm) -> std::result::Result<T, E>,
 {
     run_at_speeds(&vec![1.0; size], network, meter, body)
 }
@@ -352,8 +352,17 @@ pub fn run_at_speeds<T, E, F>(
 ) -> Vec<std::result::Result<T, E>>
 where
     E: Display,
-    F: Fn(ClockedComm) -> std::result::Result<T, E>,
+    F: Fn(Comm) -> std::result::Result<T, E>,
 {
+    run_ranks(speeds, network, meter, |rank| body(Comm::new(rank)))
+}
+
+fn run_ranks<T, E: Display>(
+    speeds: &[f64],
+    network: &Network,
+    meter: Meter,
+    body: impl Fn(ClockedComm) -> std::result::Result<T, E>,
+) -> Vec<std::result::Result<T, E>> {
     assert!(speeds.iter().all(|speed| *speed > 0.0 && speed.is_finite()), "{speeds:?}");
     let size = speeds.len();
     let rank = |&speed: &f64| Rank {
@@ -396,13 +405,14 @@ where
 }
 
 /// One rank of a group under a simulated network.
-pub struct ClockedComm {
+#[derive(Clone)]
+struct ClockedComm {
     world: Arc<World>,
     place: Place,
 }
 
 /// A send whose bytes are leaving the port.
-pub struct Leaving {
+struct Leaving {
     world: Arc<World>,
     me: usize,
     gone: Ticks,
@@ -415,7 +425,7 @@ impl SendRequest for Leaving {
         Ok(turn.rank().clock >= self.gone)
     }
 
-    fn wait(self) -> Result<()> {
+    fn wait(self: Box<Self>) -> Result<()> {
         self.world.turn(self.me)?.wait_until(self.gone);
         Ok(())
     }
@@ -458,10 +468,7 @@ impl ClockedComm {
     }
 }
 
-impl Comm for ClockedComm {
-    type Send = Leaving;
-    type Recv = Receiving<Self>;
-
+impl Transport for ClockedComm {
     fn rank(&self) -> usize {
         self.place.rank
     }
@@ -470,10 +477,10 @@ impl Comm for ClockedComm {
         self.place.members.len()
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
         let (args, base) = self.meet((color, key))?;
         let place = self.place.after_split(&args, base);
-        Ok(place.map(|place| Self { world: self.world.clone(), place }))
+        Ok(place.map(|place| Comm::new(Self { world: self.world.clone(), place })))
     }
 
     /// Returns when the bytes have left the port.
@@ -514,9 +521,9 @@ impl Comm for ClockedComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<Leaving> {
+    ) -> Result<Box<dyn SendRequest>> {
         let gone = self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
-        Ok(Leaving { world: self.world.clone(), me: self.me(), gone })
+        Ok(Box::new(Leaving { world: self.world.clone(), me: self.me(), gone }))
     }
 
     fn irecv(
@@ -525,9 +532,8 @@ impl Comm for ClockedComm {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<Receiving<Self>> {
-        let again = Self { world: self.world.clone(), place: self.place.clone() };
-        Ok(Receiving::new(again, buf, range, source, tag))
+    ) -> Result<Box<dyn RecvRequest>> {
+        Ok(Box::new(Receiving::new(self.clone(), buf, range, source, tag)))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {
@@ -571,7 +577,6 @@ impl Comm for ClockedComm {
 mod tests {
     use std::cell::Cell;
 
-    use skt_comm::RecvRequest;
     use skt_comm::collect::{all_gather_bytes, all_sum};
 
     use super::*;
@@ -579,7 +584,11 @@ mod tests {
     const NETWORK: Network =
         Network { message_seconds: 10.0, byte_seconds: 2.0, call_seconds: 1.0 };
 
-    thread_local!(static WORK: Cell<Ticks> = const { Cell::new(0) });
+    thread_local! {
+        static WORK: Cell<Ticks> = const { Cell::new(0) };
+        /// When the clocks of the run began.
+        static EPOCH: Cell<Option<Instant>> = const { Cell::new(None) };
+    }
 
     fn work(seconds: u64) {
         WORK.set(WORK.get() + seconds * TICKS_PER_SECOND as Ticks);
@@ -587,21 +596,27 @@ mod tests {
 
     /// Runs a body on ranks that work for the prescribed time, and returns their clocks at the end,
     /// in seconds.
-    fn clocks(size: usize, body: impl Fn(&ClockedComm) -> Result<()> + Sync) -> Vec<f64> {
-        let ended = run(
-            size,
-            &NETWORK,
-            || WORK.get(),
-            |comm| {
-                body(&comm)?;
-                Ok::<_, CommError>(seconds(&comm))
-            },
-        );
+    fn clocks(size: usize, body: impl Fn(&Comm) -> Result<()> + Sync) -> Vec<f64> {
+        let ended = clocks_at_speeds(&vec![1.0; size], body);
         ended.into_iter().map(|end| end.unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
-    fn seconds(comm: &ClockedComm) -> f64 {
-        (comm.now() - comm.world.epoch).as_secs_f64()
+    fn clocks_at_speeds(speeds: &[f64], body: impl Fn(&Comm) -> Result<()>) -> Vec<Result<f64>> {
+        run_ranks(
+            speeds,
+            &NETWORK,
+            || WORK.get(),
+            |rank| {
+                EPOCH.set(Some(rank.world.epoch));
+                let comm = Comm::new(rank);
+                body(&comm)?;
+                Ok(seconds(&comm))
+            },
+        )
+    }
+
+    fn seconds(comm: &Comm) -> f64 {
+        (comm.now() - EPOCH.get().expect("a run")).as_secs_f64()
     }
 
     fn buffer(doubles: usize) -> PageBuf {
@@ -759,15 +774,10 @@ mod tests {
 
     #[test]
     fn a_rank_works_at_its_speed() {
-        let ends = run_at_speeds(
-            &[1.0, 0.5, 4.0],
-            &NETWORK,
-            || WORK.get(),
-            |comm| {
-                work(12);
-                Ok::<_, CommError>(seconds(&comm))
-            },
-        );
+        let ends = clocks_at_speeds(&[1.0, 0.5, 4.0], |_| {
+            work(12);
+            Ok(())
+        });
         assert_eq!(ends.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [12.0, 24.0, 3.0]);
     }
 
@@ -776,7 +786,8 @@ mod tests {
     #[test]
     fn processor_time_is_the_meter_of_this_machine() {
         const WORK: Ticks = TICKS_PER_SECOND as Ticks / 100;
-        let ends = run(2, &Network { call_seconds: 0.0, ..NETWORK }, processor_time, |comm| {
+        let network = Network { call_seconds: 0.0, ..NETWORK };
+        let ends = run_ranks(&[1.0; 2], &network, processor_time, |comm| {
             let clock = || Ok::<_, CommError>(comm.turn()?.rank().clock);
             let around = processor_time();
             let begin = clock()?;

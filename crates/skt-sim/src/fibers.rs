@@ -11,14 +11,14 @@
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::num::FpCategory;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 use skt_comm::copied::{Key, Place, Receiving, SplitArgs, copy_message};
-use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag};
+use skt_comm::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
 
 use crate::ranks::{Meetings, run_all, switch};
 
@@ -43,7 +43,7 @@ pub enum Linger {
 /// The parameters of a run.
 #[derive(Debug, Clone)]
 pub struct SimOptions {
-    /// The host of each rank, as [`Comm::host`] returns it; one per rank, at most 63.
+    /// The host of each rank, as [`Transport::host`] returns it; one per rank, at most 63.
     pub hosts: Vec<String>,
     /// Seed of the scheduler.
     pub seed: u64,
@@ -438,7 +438,7 @@ where
     let results = run_all(
         size,
         first,
-        |rank| body(SimComm { world: world.clone(), place: place(rank) }),
+        |rank| body(SimComm::new(SimTransport { world: world.clone(), place: place(rank) })),
         |rank, failure| world.leave(rank, failure),
     );
     let results = results.unwrap_or_else(|panic| resume_unwind(panic));
@@ -482,8 +482,35 @@ impl World {
     }
 }
 
-/// One simulated rank of a group.
+/// The group of all ranks, as one of them has it, and the steps of this rank outside of it.
 pub struct SimComm {
+    comm: Comm,
+    point: Point,
+}
+
+impl SimComm {
+    fn new(transport: SimTransport) -> Self {
+        let point = Point { world: transport.world.clone(), me: transport.me() };
+        Self { comm: Comm::new(transport), point }
+    }
+
+    /// This rank's handle for steps that are not communication.
+    pub fn point(&self) -> Point {
+        self.point.clone()
+    }
+}
+
+impl Deref for SimComm {
+    type Target = Comm;
+
+    fn deref(&self) -> &Comm {
+        &self.comm
+    }
+}
+
+/// One simulated rank of a group.
+#[derive(Clone)]
+struct SimTransport {
     world: Arc<World>,
     place: Place,
 }
@@ -505,18 +532,9 @@ impl Point {
     }
 }
 
-impl SimComm {
-    /// This rank's handle for steps that are not communication.
-    pub fn point(&self) -> Point {
-        Point { world: self.world.clone(), me: self.me() }
-    }
-
+impl SimTransport {
     fn me(&self) -> usize {
         self.place.me()
-    }
-
-    fn again(&self) -> Self {
-        Self { world: self.world.clone(), place: self.place.clone() }
     }
 
     fn post(&self, data: &[u8], dest: usize, tag: Tag) -> Result<u64> {
@@ -559,8 +577,8 @@ impl SimComm {
 }
 
 /// A send in progress.
-pub struct Sending {
-    comm: SimComm,
+struct Sending {
+    comm: SimTransport,
     id: u64,
     dest: usize,
     tag: Tag,
@@ -582,14 +600,14 @@ impl SendRequest for Sending {
         Ok(self.is_taken)
     }
 
-    fn wait(self) -> Result<()> {
+    fn wait(self: Box<Self>) -> Result<()> {
         if self.is_taken { Ok(()) } else { self.comm.await_taken(self.id, self.dest, self.tag) }
     }
 }
 
 /// A receive in progress.
-pub struct PendingRecv {
-    receiving: Receiving<SimComm>,
+struct PendingRecv {
+    receiving: Receiving<SimTransport>,
     /// Present until the message has arrived.
     begun: Option<BegunReceive>,
 }
@@ -617,8 +635,8 @@ impl RecvRequest for PendingRecv {
         Ok(is_here)
     }
 
-    fn wait(self) -> Result<PageBuf> {
-        self.receiving.wait()
+    fn wait(self: Box<Self>) -> Result<PageBuf> {
+        Box::new(self.receiving).wait()
     }
 }
 
@@ -631,10 +649,7 @@ fn number(double: f64) -> f64 {
     }
 }
 
-impl Comm for SimComm {
-    type Send = Sending;
-    type Recv = PendingRecv;
-
+impl Transport for SimTransport {
     fn rank(&self) -> usize {
         self.place.rank
     }
@@ -643,10 +658,10 @@ impl Comm for SimComm {
         self.place.members.len()
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
         let (args, base) = self.meet("split", (color, key))?;
         let place = self.place.after_split(&args, base);
-        Ok(place.map(|place| Self { world: self.world.clone(), place }))
+        Ok(place.map(|place| Comm::new(Self { world: self.world.clone(), place })))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -687,7 +702,7 @@ impl Comm for SimComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<Sending> {
+    ) -> Result<Box<dyn SendRequest>> {
         let (rendezvous, as_numbers) = {
             let state = self.world.lock();
             (state.rendezvous, state.as_numbers)
@@ -699,7 +714,7 @@ impl Comm for SimComm {
             self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?
         };
         let is_taken = !rendezvous;
-        Ok(Sending { comm: self.again(), id, dest, tag, is_taken, _buf: buf })
+        Ok(Box::new(Sending { comm: self.clone(), id, dest, tag, is_taken, _buf: buf }))
     }
 
     fn irecv(
@@ -708,7 +723,7 @@ impl Comm for SimComm {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<PendingRecv> {
+    ) -> Result<Box<dyn RecvRequest>> {
         let receive = (self.me(), self.place.key(source, tag));
         let mut state = self.world.lock();
         state.begun.push(receive);
@@ -716,8 +731,8 @@ impl Comm for SimComm {
         state.blocked = 0;
         drop(state);
         let begun = Some(BegunReceive(self.world.clone(), receive));
-        let receiving = Receiving::new(self.again(), buf, range, source, tag);
-        Ok(PendingRecv { receiving, begun })
+        let receiving = Receiving::new(self.clone(), buf, range, source, tag);
+        Ok(Box::new(PendingRecv { receiving, begun }))
     }
 
     fn probe(&self, source: usize, tag: Tag) -> Result<bool> {

@@ -1,8 +1,9 @@
 //! The solver of High-Performance Linpack: the matrix, its block-cyclic LU factorization with
 //! partial pivoting on a P x Q grid of ranks, and the solution, in HPL's own words.
 //!
-//! It is generic over [`skt_comm::Comm`]: MPI in production, and threads of one process in tests. A
-//! [`pgesv::guard::Guard`] keeps the matrix, and may take a checkpoint between two panels.
+//! Its ranks are those of a [`skt_comm::Comm`]: MPI in production, and threads of one process
+//! in tests. A [`pgesv::guard::Guard`] keeps the matrix, and may take a checkpoint between two
+//! panels.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(missing_docs, unreachable_pub)]
 

@@ -3,7 +3,7 @@
 use mpi::ffi;
 use mpi::traits::Communicator;
 
-use super::{MpiComm, Result, Tag, check};
+use super::{Comm, MpiComm, Result, Tag, check};
 
 impl MpiComm {
     /// A duplicate of a communicator of the crate `mpi`, for a code that has no [`MpiWorld`]. Its
@@ -14,11 +14,11 @@ impl MpiComm {
     ///
     /// # Errors
     /// MPI cannot duplicate the communicator, and does not end the job itself.
-    pub fn duplicate_of(comm: &impl Communicator) -> Result<Self> {
+    pub fn duplicate_of(comm: &impl Communicator) -> Result<Comm> {
         let mut raw = comm.as_raw();
         // SAFETY: the original is alive for the length of this call.
         check("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(comm.as_raw(), &mut raw) })?;
-        Self::wrap(raw, true)
+        Self::wrap(raw, true).map(Comm::new)
     }
 
     /// Takes a communicator over: it is freed with the group, and afterwards its errors are

@@ -9,9 +9,10 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::{Comm, MpiComm, Result, Tag};
+use super::{Comm, MpiComm, Result, Tag, Transport};
 use crate::collect;
 
 /// Bits of a tag below those of the context: the tags of a group are smaller.
@@ -58,7 +59,7 @@ struct SplitArgs {
     next: u64,
 }
 
-/// Splits a group as [`Comm::split`] does, without a new communicator.
+/// Splits a group as [`Transport::split`] does, without a new communicator.
 ///
 /// # Panics
 /// When contexts are used up: after 65535 splits.
@@ -66,7 +67,7 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     let word = |color: Option<u32>| color.map_or(u64::MAX, u64::from);
     let next = NEXT.load(Ordering::Relaxed) as u64;
     let mine = SplitArgs { color: word(color), key: u64::from(key), next };
-    let all = collect::all_gather(comm, &mine)?;
+    let all = collect::all_gather(&Comm::new(comm.view()), &mine)?;
     // No group with any of these ranks has this context.
     let context = all.iter().map(|args| args.next).max().expect("a rank") as c_int;
     assert!(context < MAX_CONTEXTS, "{context} groups have been made");
@@ -79,12 +80,12 @@ pub(super) fn split(comm: &MpiComm, color: Option<u32>, key: u32) -> Result<Opti
     members.sort_by_key(|&rank| (all[rank].key, rank));
     let rank = members.iter().position(|&rank| rank == comm.rank()).expect("its own colour");
     let ranks: Vec<c_int> = members.into_iter().map(|rank| comm.peer(rank)).collect();
-    let (size, subgroup) = (ranks.len(), Some(Subgroup { ranks, context }));
+    let (size, subgroup) = (ranks.len(), Some(Arc::new(Subgroup { ranks, context })));
     let _not_sync: PhantomData<Cell<()>> = PhantomData;
     Ok(Some(MpiComm { raw: comm.raw, rank, size, owned: false, subgroup, _not_sync }))
 }
 
 /// A barrier by a reduction: no rank has its result before all ranks have entered.
-pub(super) fn barrier(comm: &MpiComm) -> Result<()> {
+pub(super) fn barrier(comm: &Comm) -> Result<()> {
     collect::all_reduce(comm, &mut [0u8], u8::max)
 }

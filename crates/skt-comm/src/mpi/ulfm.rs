@@ -20,7 +20,7 @@ use mpi::ffi;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_terms::exit::Exit;
 
-use super::super::{longest_pause_seconds, stands_by};
+use super::super::{Comm, longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
 use skt_host::wait_clock::MIN_POLLS;
 
@@ -177,7 +177,7 @@ impl Ulfm<'_> {
     /// on older ones fail. It is never freed, so that a group of its ranks may outlive it; each
     /// loss adds one. Collective over the ranks that are left, whatever has failed before. If MPI
     /// cannot create it, all ranks end.
-    pub fn survivors(&self) -> MpiComm {
+    pub fn survivors(&self) -> Comm {
         revoke();
         // SAFETY: a constant of the library.
         let world = unsafe { ffi::RSMPI_COMM_WORLD };
@@ -191,7 +191,7 @@ impl Ulfm<'_> {
         subgroup::begin();
         *current() = Some(Handle(made));
         HAS_FAILED.store(false, Ordering::Relaxed);
-        comm
+        Comm::new(comm)
     }
 
     /// The bitwise AND of the words of all ranks that are left, the same on all of them. Collective

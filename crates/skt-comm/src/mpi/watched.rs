@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::{
     Comm, CommError, MpiComm, MpiRecv, MpiSend, PageBuf, RecvRequest, Requests, Result,
-    SendRequest, Tag, UnderWay,
+    SendRequest, Tag, Transport, UnderWay,
 };
 use crate::ibarrier::IBarrier;
 
@@ -21,21 +21,20 @@ pub type FailureWatch = Arc<dyn Fn() -> Result<()> + Send + Sync>;
 const TESTS_PER_CHECK: u32 = 16;
 
 /// A group of MPI ranks whose waits end when a rank has reported a failure.
-pub struct WatchedComm {
+pub(super) struct WatchedComm {
     comm: MpiComm,
     watch: FailureWatch,
 }
 
 impl WatchedComm {
-    /// Watches the waits of `comm`.
-    pub fn new(comm: MpiComm, watch: FailureWatch) -> Self {
+    pub(super) fn new(comm: MpiComm, watch: FailureWatch) -> Self {
         Self { comm, watch }
     }
 
     /// Starts to send a copy of `data`: the caller's memory is free again at once, also when the
     /// wait for the message is given up.
     fn send_copy(&self, data: &[u8], dest: usize, tag: Tag) -> Result<UnderWay<Vec<u8>>> {
-        let (copy, requests) = (data.to_vec(), Requests::default());
+        let (copy, requests) = (data.to_vec(), Requests::new());
         let start = copy.as_ptr();
         let mut send = UnderWay { requests, buf: Some(copy) };
         // SAFETY: UnderWay keeps the copy, which does not move, until the message is complete.
@@ -59,37 +58,33 @@ fn poll(watch: &FailureWatch, mut is_done: impl FnMut() -> Result<bool>) -> Resu
 }
 
 /// A message in progress whose wait can be given up; what is dropped then leaks its buffer.
-pub struct Watched<R> {
+struct Watched<R> {
     request: R,
     watch: FailureWatch,
 }
 
 impl SendRequest for Watched<MpiSend> {
     fn test(&mut self) -> Result<bool> {
-        self.request.test()
+        self.request.requests.test()
     }
 
-    fn wait(mut self) -> Result<()> {
-        poll(&self.watch, || self.request.test())?;
-        self.request.wait()
+    fn wait(mut self: Box<Self>) -> Result<()> {
+        poll(&self.watch, || self.request.requests.test())
     }
 }
 
 impl RecvRequest for Watched<MpiRecv> {
     fn test(&mut self) -> Result<bool> {
-        self.request.test()
+        self.request.requests.test()
     }
 
-    fn wait(mut self) -> Result<PageBuf> {
-        poll(&self.watch, || self.request.test())?;
-        self.request.wait()
+    fn wait(mut self: Box<Self>) -> Result<PageBuf> {
+        poll(&self.watch, || self.request.requests.test())?;
+        Ok(self.request.buf.take().expect("handed out here alone"))
     }
 }
 
-impl Comm for WatchedComm {
-    type Send = Watched<MpiSend>;
-    type Recv = Watched<MpiRecv>;
-
+impl Transport for WatchedComm {
     fn rank(&self) -> usize {
         self.comm.rank()
     }
@@ -98,11 +93,11 @@ impl Comm for WatchedComm {
         self.comm.size()
     }
 
-    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>> {
+    fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Comm>> {
         // MPI's own split waits without checking the watch, so it begins when all are here.
         self.barrier()?;
         let comm = self.comm.split(color, key)?;
-        Ok(comm.map(|comm| Self { comm, watch: self.watch.clone() }))
+        Ok(comm.map(|comm| comm.watched(self.watch.clone())))
     }
 
     fn send_bytes(&self, data: &[u8], dest: usize, tag: Tag) -> Result<()> {
@@ -113,7 +108,7 @@ impl Comm for WatchedComm {
     fn recv_bytes(&self, data: &mut [u8], source: usize, tag: Tag) -> Result<()> {
         // A sender may fail when a part of its message has arrived: this wait is given up then, and
         // MPI may write to the message's memory later.
-        let (mut copy, requests) = (vec![0; data.len()], Requests::default());
+        let (mut copy, requests) = (vec![0; data.len()], Requests::new());
         let start = copy.as_mut_ptr();
         let mut message = UnderWay { requests, buf: Some(copy) };
         // SAFETY: UnderWay keeps the copy, which does not move and is not touched, until the
@@ -146,9 +141,9 @@ impl Comm for WatchedComm {
         range: Range<usize>,
         dest: usize,
         tag: Tag,
-    ) -> Result<Self::Send> {
-        let request = self.comm.isend(buf, range, dest, tag)?;
-        Ok(Watched { request, watch: self.watch.clone() })
+    ) -> Result<Box<dyn SendRequest>> {
+        let request = self.comm.begin_send(buf, range, dest, tag)?;
+        Ok(Box::new(Watched { request, watch: self.watch.clone() }))
     }
 
     fn irecv(
@@ -157,9 +152,9 @@ impl Comm for WatchedComm {
         range: Range<usize>,
         source: usize,
         tag: Tag,
-    ) -> Result<Self::Recv> {
-        let request = self.comm.irecv(buf, range, source, tag)?;
-        Ok(Watched { request, watch: self.watch.clone() })
+    ) -> Result<Box<dyn RecvRequest>> {
+        let request = self.comm.begin_recv(buf, range, source, tag)?;
+        Ok(Box::new(Watched { request, watch: self.watch.clone() }))
     }
 
     /// Also checks the watch: ranks that wait on memory of the node probe while they wait.
@@ -174,9 +169,10 @@ impl Comm for WatchedComm {
 
     /// Waits in an `IBarrier`, whose waits for messages check the watch.
     fn barrier(&self) -> Result<()> {
+        let comm = self.comm.view().watched(self.watch.clone());
         let mut barrier = IBarrier::new()?;
-        barrier.enter(self, false)?;
-        barrier.wait(self).map(drop)
+        barrier.enter(&comm, false)?;
+        barrier.wait(&comm).map(drop)
     }
 
     fn host(&self) -> String {

@@ -114,6 +114,7 @@ pub fn gflops(n: usize, seconds: f64) -> f64 {
 }
 
 /// A test on this rank, and the processes and threads that run it.
+#[derive(Clone, Copy)]
 pub struct TestRun<'r> {
     /// The processes with a part of the system.
     pub grid: &'r Grid,
@@ -122,14 +123,6 @@ pub struct TestRun<'r> {
     /// What is solved, and how.
     pub spec: &'r TestSpec,
 }
-
-impl Clone for TestRun<'_> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl Copy for TestRun<'_> {}
 
 /// A solution on one rank.
 pub struct Solution {

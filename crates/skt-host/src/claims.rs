@@ -70,7 +70,7 @@ pub fn machine(host: &str) -> String {
     let object = FILES.iter().find_map(|path| fs::metadata(path).ok());
     let object = object.map_or_else(String::new, |object| object.ino().to_string());
     let boot = Some(boot_id()).filter(|id| !id.is_empty());
-    format!("{} {object}", boot.unwrap_or_else(|| host))
+    format!("{} {object}", boot.unwrap_or(host))
 }
 
 /// The claim of another process that is not about to end.

@@ -7,7 +7,6 @@ use skt_config::Format;
 use skt_config::param::Param;
 use skt_config::value::Value;
 use skt_health::environment::library::{self, ChosenBlas, Products, trial};
-use skt_host::streams;
 use skt_terms::exit::Exit;
 
 /// Flags of the trial of a library.
@@ -37,7 +36,7 @@ pub(crate) fn execute_trial(args: &TrialArgs) -> Exit {
     let TrialArgs { order, depths, single, by_default, known, library } = args;
     let order = order.unwrap_or(Products::default().order);
     let products = Products { order, depths: depths.clone(), is_single: *single };
-    let has_passed = trial::run(library, *by_default, &products, known, &streams::closed());
+    let has_passed = trial::run(library, *by_default, &products, known);
     if has_passed { Exit::Passed } else { Exit::BadInput }
 }
 

@@ -18,9 +18,9 @@ use skt_config::{
     At, CheckpointDraft, ConfigError, Draft, Format, LaunchDraft, RunSpec, Setting, TestSpec,
     ValidationRules, param::Param, toml, validate,
 };
-use skt_health::environment::kernel;
+use skt_health::environment::library;
 use skt_host::starter::Ranks;
-use skt_host::{launcher_rank, messages, streams};
+use skt_host::{launcher_rank, messages};
 use skt_run::protect::{self, MAX_MEMBERS, Outlook, Settings, memory_split, smallest_group};
 use skt_store::store::StoreKind;
 use skt_terms::ranges::above_zero;
@@ -95,7 +95,7 @@ pub(crate) struct InitArgs {
 /// Writes the configuration and shows how to run it.
 pub(crate) fn execute(args: &InitArgs) -> Result<(), ConfigError> {
     // The rate of a core is measured.
-    kernel::take_one_that_fits(&streams::closed());
+    library::take_default();
     let (path, format) = file(args)?;
     if args.tune {
         can_tune(args, path)?;

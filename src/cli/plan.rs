@@ -24,10 +24,11 @@ use skt_config::{
     CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
     validate,
 };
-use skt_health::environment::{kernel, selftest};
+use skt_health::environment::library::take_default;
+use skt_health::environment::selftest;
+use skt_host::messages;
 use skt_host::starter::Ranks;
 use skt_host::thread_clock::thread_cpu_seconds;
-use skt_host::{messages, streams};
 use skt_model::HOUR_SECONDS;
 use skt_model::chen::Network;
 use skt_model::kinds::NodeKinds;
@@ -137,7 +138,7 @@ pub(crate) struct PlanArgs {
 /// Prints the plan and writes the configuration.
 pub(crate) fn execute(args: &PlanArgs) -> Result<(), ToolError> {
     // The rate of a core is measured.
-    kernel::take_one_that_fits(&streams::closed());
+    take_default();
     let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {
         return Err(ToolError::Usage(

@@ -7,11 +7,11 @@
 //! again with that variable.
 
 use std::env;
-use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use skt_host::counters::processor::Vectors;
+use skt_host::streams;
 use skt_solver::blas::library::{self, BlasInfo};
 
 /// The variable that names OpenBLAS's kernel.
@@ -67,18 +67,18 @@ pub fn is_old(kernel: &str) -> bool {
 }
 
 /// Executes this program again, with its arguments and the same process id, if OpenBLAS has chosen
-/// a kernel for processors before AVX2 and this processor has AVX2. `closed` has the standard
-/// descriptors that were closed when the process began, and must be so again. Called first by
-/// processes that compute: before MPI, threads and files. Returns if the kernel fits, if the
-/// variable is set already, or if the system refuses; [`super::selftest::warnings`] reports that.
-pub fn take_one_that_fits(closed: &[RawFd]) {
+/// a kernel for processors before AVX2 and this processor has AVX2. The standard descriptors that
+/// were closed when the process began are so again. Called first by processes that compute: before
+/// MPI, threads and files. Returns if the kernel fits, if the variable is set already, or if the
+/// system refuses; [`super::selftest::warnings`] reports that.
+pub(super) fn take_one_that_fits() {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
     let Some(kernel) = fitting(&library::loaded(), best_here()) else { return };
     // The program's path, not `/proc/self/exe`, because the system names the process after it.
     let Ok(program) = env::current_exe() else { return };
-    for &fd in closed {
+    for fd in streams::closed() {
         // SAFETY: sets a flag of a descriptor that Rust's runtime has opened.
         unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) };
     }

@@ -74,13 +74,8 @@ struct State {
 }
 
 impl AutoTrials {
-    /// Tries all libraries. Called before MPI and threads.
-    pub(super) fn begin(products: &Products) -> Self {
-        Self::with(candidates::here(), products)
-    }
-
-    /// Tries these libraries.
-    fn with(names: Vec<String>, products: &Products) -> Self {
+    /// Tries these libraries. Called before MPI and threads.
+    pub(super) fn begin(names: Vec<String>, products: &Products) -> Self {
         let patience = rate_patience(products);
         let mut state = State { known: KnownBlas::default(), processes: Vec::new(), patience };
         state.try_all(names, products);
@@ -158,12 +153,12 @@ pub(crate) fn rated_here(products: &Products) -> Vec<RatedBlas> {
     }
     let mut names = candidates::here();
     names.sort_by_key(|name| name != library::name());
-    rated(AutoTrials::with(names, products))
+    rated(AutoTrials::begin(names, products))
 }
 
 /// The rates of two libraries.
 pub(super) fn rates_of(names: [&str; 2], products: &Products) -> [Option<f64>; 2] {
-    let rated = rated(AutoTrials::with(names.map(str::to_owned).into(), products));
+    let rated = rated(AutoTrials::begin(names.map(str::to_owned).into(), products));
     names.map(|name| rated.iter().find(|it| it.name == name)?.gflops_per_core)
 }
 

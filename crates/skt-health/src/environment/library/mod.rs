@@ -23,7 +23,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use skt_host::streams;
 use skt_solver::blas::library::BUILT_IN;
 use skt_solver::blas::load::file_names;
 use skt_solver::blas::{check, library, load};
@@ -134,7 +133,7 @@ pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
     let mut chosen = ChosenBlas { named, ..ChosenBlas::default() };
     let loaded = match chosen.named.as_deref() {
         Some(AUTO) if load::preloaded().is_none() => {
-            chosen.trials = Some(Arc::new(AutoTrials::begin(products)));
+            chosen.trials = Some(Arc::new(AutoTrials::begin(candidates::here(), products)));
             Ok(LibraryFiles::default())
         }
         None | Some(AUTO) => {
@@ -160,7 +159,7 @@ pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
 /// Called before MPI, threads and files, as it may execute this program again.
 pub fn take_default() {
     without_threads(|| load::use_default(is_as_fast_as_built_in));
-    kernel::take_one_that_fits(&streams::closed());
+    kernel::take_one_that_fits();
 }
 
 /// Loads a library while OpenBLAS is asked to start no threads, as it else starts one for each core

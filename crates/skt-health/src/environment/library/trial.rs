@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fmt;
 use std::io::Write as _;
-use std::os::fd::RawFd;
 
 use serde::{Deserialize, Serialize};
 use skt_host::thread_clock::thread_cpu_seconds;
@@ -119,14 +118,8 @@ pub(super) const RATE_SECONDS: f64 = 0.04;
 /// Tries the library `wanted` in this process, or what is preloaded if that is called `by_default`,
 /// and prints how it goes; one of the files `known` is refused. Returns whether it passed, after
 /// all measurements.
-pub fn run(
-    wanted: &str,
-    by_default: bool,
-    products: &Products,
-    known: &[String],
-    closed: &[RawFd],
-) -> bool {
-    let line = match try_here(wanted, by_default, &products.depths, known, closed) {
+pub fn run(wanted: &str, by_default: bool, products: &Products, known: &[String]) -> bool {
+    let line = match try_here(wanted, by_default, &products.depths, known) {
         Ok(answer) => Line::Passed(answer),
         Err(refusal) => Line::Refused(refusal),
     };
@@ -156,7 +149,6 @@ fn try_here(
     by_default: bool,
     depths: &[usize],
     known: &[String],
-    closed: &[RawFd],
 ) -> Result<Answer, Refusal> {
     let refused = |why: String| Refusal { why, is_no_other: false };
     let before = library::mapped_files();
@@ -175,7 +167,7 @@ fn try_here(
         let why = format!("{path} is known by another name");
         return Err(Refusal { why, is_no_other: true });
     }
-    kernel::take_one_that_fits(closed);
+    kernel::take_one_that_fits();
     // As on a thread of a team, where some libraries keep another number of threads.
     let checked = std::thread::scope(|scope| {
         let check = || {

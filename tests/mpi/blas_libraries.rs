@@ -303,9 +303,11 @@ fn auto_takes_only_what_serves_on_all_ranks() {
         assert!(text.contains("# blas auto: not blis: rank 1 on "), "{text}");
         assert!(text.contains(": it crashes (signal 4) while "), "{text}");
     }
-    let preloaded = planted("planted_auto_preloaded", "").display().to_string();
-    let (text, choice) = auto_in(folder.path(), &[&format!("LD_PRELOAD={preloaded}")]);
-    assert_eq!(choice["library"], *preloaded, "{text}");
+    let preloaded = planted("planted_auto_preloaded", "");
+    let preload = format!("LD_PRELOAD={}", preloaded.display());
+    let (text, choice) = auto_in(folder.path(), &[&preload]);
+    let file = preloaded.canonicalize().unwrap().display().to_string();
+    assert_eq!(choice["library"], *file, "{text}");
     assert!(text.contains("is preloaded in place of dgemm_"), "{text}");
 }
 

@@ -141,7 +141,7 @@ pub const BUILT_IN: &str = "built-in";
 
 /// A library, and where else its functions are looked up.
 pub(super) struct Library {
-    /// The value of `--blas` that names it, or the file that is preloaded.
+    /// The value of `--blas` that names it, or the one below it if it is preloaded.
     pub(super) name: String,
     pub(super) functions: Functions,
     /// The handle of the library for `dlsym`; none if it is the built-in one, which has no others.

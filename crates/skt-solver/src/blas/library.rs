@@ -42,8 +42,8 @@ impl BlasInfo {
 
 /// The built-in BLAS, as reports name it.
 const BUILT_IN_LIBRARY: &str = "built-in BLAS";
-/// The value of `--blas` that names the library which this process calls, or the file that is
-/// preloaded.
+/// The value of `--blas` that names the library which this process calls, or that below a preloaded
+/// one.
 pub fn name() -> &'static str {
     &library().name
 }

@@ -77,9 +77,11 @@ pub(super) fn default_library(serves: impl Fn(&Path) -> bool) -> Library {
 /// called without it, as profilers do, and have only some of its functions.
 fn preloaded_library() -> Option<Library> {
     let handle = libc::RTLD_DEFAULT;
-    let name = loaded_as(first_preloaded()?)?.display().to_string();
-    let below = |file: String| open(&file, libc::RTLD_NOW | libc::RTLD_GLOBAL).ok();
-    NAMES.iter().find_map(|name| file_names(name).find_map(below));
+    let preloaded = loaded_as(first_preloaded()?)?.display().to_string();
+    let is_opened = |file: String| open(&file, libc::RTLD_NOW | libc::RTLD_GLOBAL).is_ok();
+    // A start without what is preloaded continues the run with a warning: it has the same name.
+    let below = NAMES.iter().find(|name| file_names(name).any(is_opened));
+    let name = below.map_or(preloaded, |name| (*name).to_owned());
     select_mkl_layer(handle);
     let functions = Functions::found_by(|name| symbol_of(handle, name)).ok()?;
     Some(Library { name, functions, handle: Some(handle) })

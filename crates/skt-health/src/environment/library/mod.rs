@@ -87,7 +87,7 @@ impl Default for Products {
 pub struct ChosenBlas {
     /// The value of `--blas`, if there is one.
     pub named: Option<String>,
-    /// The library that is called if there is none, as `--blas` names it, or the preloaded file.
+    /// The library that is called if there is none, as `--blas` names it.
     #[serde(default)]
     pub default: Option<String>,
     /// The library's files, if it is named; none if it is the built-in one.
@@ -138,11 +138,11 @@ pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
         }
         None | Some(AUTO) => {
             take_default();
-            let name = library::name().to_owned();
-            if chosen.named.is_some() {
-                chosen.trials = Some(Arc::new(AutoTrials::preloaded(name.clone())));
+            if let Some(file) = load::preloaded().filter(|_| chosen.named.is_some()) {
+                let file = file.display().to_string();
+                chosen.trials = Some(Arc::new(AutoTrials::preloaded(file)));
             }
-            chosen.default = Some(name);
+            chosen.default = Some(library::name().to_owned());
             check_called(true, products).map(|()| LibraryFiles::default())
         }
         Some(BUILT_IN) => use_built_in(products).map(|()| LibraryFiles::default()),

@@ -214,7 +214,7 @@ impl MpiComm {
         Comm::new(WatchedComm::new(self, watch))
     }
 
-    /// The same group, for as long as this one lives.
+    /// Another handle of this group, which must not outlive it.
     fn view(&self) -> Self {
         Self { owned: false, subgroup: self.subgroup.clone(), ..*self }
     }

@@ -50,9 +50,9 @@ pub(super) struct Opening<M: Memory> {
     pub parameters: Parameters,
     /// The segments that the first process of this node has found there.
     segments: Vec<FoundSegment>,
-    /// Their states, on that process.
+    /// The states of these segments, on that process.
     states: BTreeMap<SegmentId, Vec<u8>>,
-    /// The largest progress that they note, on that process.
+    /// The largest progress that these segments note, on that process.
     pub progress: u64,
     pub levels: Vec<Level>,
     /// What this process sees of each level.
@@ -218,9 +218,9 @@ impl<M: Memory> Opening<M> {
         }
     }
 
-    /// Finds the segments on this node, in a job that `is_short` only those of its processes' ranks.
-    /// One process reads them for all: their number grows with that of the processes, and a segment
-    /// that is being read may seem in use to others. Collective over the `node`.
+    /// Finds the segments on this node, in a job that `is_short` those of its processes' ranks
+    /// alone. One process reads them for all: their number grows with that of the processes, and a
+    /// segment that is being read may seem in use to others. Collective over the `node`.
     fn find_segments(
         &mut self,
         node: &Comm,

@@ -91,6 +91,8 @@ pub struct NodeMemory {
     in_reach: Vec<Arc<Mutex<Node>>>,
     index: usize,
     book: Arc<Mutex<Book>>,
+    /// The number of the process on its node, once it has a hold on the run.
+    process: usize,
 }
 
 /// A segment in use: returns to its node when the process ends or dies.
@@ -164,7 +166,7 @@ impl NodeMemory {
     /// The memory of node `index`, without access to other nodes.
     pub fn new(node: &Arc<Mutex<Node>>, index: usize, book: &Arc<Mutex<Book>>) -> Self {
         let (node, in_reach) = (node.clone(), vec![node.clone()]);
-        Self { node, in_reach, index, book: book.clone() }
+        Self { node, in_reach, index, book: book.clone(), process: 0 }
     }
 }
 
@@ -177,6 +179,7 @@ impl Memory for NodeMemory {
         if !self.node.lock().unwrap().locks.insert(index) {
             return Err(io::Error::other("another job has it"));
         }
+        self.process = index;
         Ok(NodeLock { index, home: self.node.clone() })
     }
 
@@ -184,6 +187,7 @@ impl Memory for NodeMemory {
         let node = self.node.lock().unwrap();
         assert!(node.in_use.is_empty(), "all look around before anyone opens");
         assert!(!node.locks.is_empty(), "nobody looks around without a hold on the run");
+        assert_eq!(self.process, 0, "one process of a node looks around for all");
         Ok(node.segments.keys().copied().collect())
     }
 
@@ -920,8 +924,7 @@ pub fn start_before<W: Witness>(
             point: comm.point(),
         };
         let in_reach = if setup.one_host { nodes.clone() } else { vec![nodes[node].clone()] };
-        let memory =
-            NodeMemory { node: nodes[node].clone(), in_reach, index: node, book: book.clone() };
+        let memory = NodeMemory { in_reach, ..NodeMemory::new(&nodes[node], node, &book) };
         process.live(comm, memory, &domains[node], starts, &predicted)
     });
     let witness = staged.map(|staged| {

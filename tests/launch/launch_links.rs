@@ -25,8 +25,14 @@ fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
         ["its link is dead", "a connection to it broke"].iter().any(|one| why.contains(one)),
         "{why}"
     );
-    // Several are joined in ranges of names.
-    ended.prints("lost: ");
+    if replaced.len() == 1 {
+        ended.prints(&format!("{lost} lost: "));
+    } else {
+        // Several are joined by their reasons, in ranges of names.
+        let mut lines = ended.printed.lines();
+        let is_named = |line: &str| line.contains("lost: ") && line.contains(why);
+        assert!(lines.any(is_named), "{why}: {}", ended.printed);
+    }
 }
 
 #[test]

@@ -4,13 +4,16 @@ use std::ops::Range;
 
 use skt_terms::phases::PanelParts;
 
+use super::events::SolverEvents;
 use super::exchange::RowExchange;
+use super::guard::Background;
 use super::local::Local;
 use super::panel::Layout;
-use super::{Params, SolveError};
+use super::{LocalShape, Params, SolveError, Solver, Workspace};
 use crate::blas::Element;
-use crate::grid::Cyclic;
+use crate::grid::{Cyclic, Grid};
 use crate::pfact::pivot::SharedCandidates;
+use crate::team::Team;
 
 /// A type of numbers whose matrices the driver factors.
 ///
@@ -58,4 +61,28 @@ pub trait Factored: Element {
         cols: Range<usize>,
         message: &mut [f64],
     ) -> Result<PanelParts, SolveError>;
+
+    /// [`Workspace::for_products`]. With [`Self::factor_panels`], what compiles the driver for each
+    /// type in this crate, optimised as this crate is, and not in each crate that calls it.
+    ///
+    /// # Errors
+    /// When there is no memory, or a rank cannot be reached.
+    fn workspace(
+        grid: &Grid,
+        team: &Team,
+        params: &Params,
+        shape: LocalShape<Self>,
+        products: Option<Self::Rounded>,
+    ) -> Result<Workspace<Self>, SolveError>;
+
+    /// [`Solver::factor`].
+    ///
+    /// # Errors
+    /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
+    fn factor_panels(
+        solver: &mut Solver<Self>,
+        range: Range<usize>,
+        events: &mut dyn SolverEvents,
+        background: &mut dyn Background,
+    ) -> Result<(), SolveError>;
 }

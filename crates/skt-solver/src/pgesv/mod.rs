@@ -223,6 +223,16 @@ impl<T: Factored> Workspace<T> {
         shape: LocalShape<T>,
         products: Option<T::Rounded>,
     ) -> Result<Self, SolveError> {
+        T::workspace(grid, team, params, shape, products)
+    }
+
+    fn allocate(
+        grid: &Grid,
+        team: &Team,
+        params: &Params,
+        shape: LocalShape<T>,
+        products: Option<T::Rounded>,
+    ) -> Result<Self, SolveError> {
         let min_threads = min_threads(grid, team)?;
         let nb = params.widest_panel();
         let ColumnMemory { candidates, trailing, ahead } =
@@ -408,6 +418,15 @@ impl<'m, T: Factored> Solver<'m, T> {
     /// # Errors
     /// On all ranks alike when a column has no usable pivot; when a rank cannot be reached.
     pub fn factor(
+        &mut self,
+        range: Range<usize>,
+        events: &mut dyn SolverEvents,
+        background: &mut dyn Background,
+    ) -> Result<(), SolveError> {
+        T::factor_panels(self, range, events, background)
+    }
+
+    fn factor_panels(
         &mut self,
         range: Range<usize>,
         events: &mut dyn SolverEvents,

@@ -4,14 +4,17 @@ use std::ops::Range;
 
 use skt_terms::phases::PanelParts;
 
+use super::events::SolverEvents;
 use super::exchange::RowExchange;
 use super::factored::Factored;
+use super::guard::Background;
 use super::local::Local;
 use super::panel::{self, Layout};
-use super::{Params, SolveError, memory_error};
-use crate::grid::Cyclic;
+use super::{LocalShape, Params, SolveError, Solver, Workspace, memory_error};
+use crate::grid::{Cyclic, Grid};
 use crate::pfact::pivot::{Candidates, SharedCandidates};
 use crate::pfact::{self, PfactError};
+use crate::team::Team;
 use crate::work::{self, Work};
 use skt_comm::PageBuf;
 
@@ -88,5 +91,24 @@ impl Factored for f64 {
         }
         layout.write(w.as_ref(), message, local.team);
         Ok(parts)
+    }
+
+    fn workspace(
+        grid: &Grid,
+        team: &Team,
+        params: &Params,
+        shape: LocalShape<Self>,
+        products: Option<Self::Rounded>,
+    ) -> Result<Workspace<Self>, SolveError> {
+        Workspace::allocate(grid, team, params, shape, products)
+    }
+
+    fn factor_panels(
+        solver: &mut Solver<Self>,
+        range: Range<usize>,
+        events: &mut dyn SolverEvents,
+        background: &mut dyn Background,
+    ) -> Result<(), SolveError> {
+        solver.factor_panels(range, events, background)
     }
 }

@@ -12,18 +12,21 @@ use std::ops::Range;
 
 use skt_terms::phases::PanelParts;
 
+use super::events::SolverEvents;
 use super::exchange::RowExchange;
 use super::factored::Factored;
+use super::guard::Background;
 use super::local::Local;
 use super::panel::{self, Layout};
 use super::product::narrow_parts;
-use super::{Params, SolveError, memory_error};
+use super::{LocalShape, Params, SolveError, Solver, Workspace, memory_error};
 use crate::blas::{
     Element, MatMut, MatRef, copy, gemm, solve_unit_lower, solve_upper_from_right, transpose,
 };
-use crate::grid::Cyclic;
+use crate::grid::{Cyclic, Grid};
 use crate::pfact::pivot::SharedCandidates;
 use crate::swap::Plan;
+use crate::team::Team;
 use crate::work::{self, Work};
 use skt_comm::PageBuf;
 
@@ -94,6 +97,25 @@ impl Factored for f32 {
             }
         });
         Ok(PanelParts::default())
+    }
+
+    fn workspace(
+        grid: &Grid,
+        team: &Team,
+        params: &Params,
+        shape: LocalShape<Self>,
+        products: Option<Self::Rounded>,
+    ) -> Result<Workspace<Self>, SolveError> {
+        Workspace::allocate(grid, team, params, shape, products)
+    }
+
+    fn factor_panels(
+        solver: &mut Solver<Self>,
+        range: Range<usize>,
+        events: &mut dyn SolverEvents,
+        background: &mut dyn Background,
+    ) -> Result<(), SolveError> {
+        solver.factor_panels(range, events, background)
     }
 }
 

@@ -22,9 +22,7 @@ use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepName};
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
 use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, CommError, collect};
-use skt_run::protect::{
-    NodeCheckpointer, RankProcess, Settings, TestSegments, checkpoint_config, sweep,
-};
+use skt_run::protect::{RankProcess, Settings, TestSegments, checkpoint_config, sweep};
 use skt_solver::comm::threads;
 use skt_solver::team::Team;
 use skt_store::codec::{self, CodecKind, Coef};
@@ -84,7 +82,7 @@ fn region_bytes() -> usize {
     mib.unwrap_or(32usize) << 20
 }
 
-type Saved<'a> = Box<NodeCheckpointer<'a>>;
+type Saved<'a> = Box<Checkpointer<'a>>;
 
 /// A bench of one encoder, which is test number `test` of a run.
 struct Bench<'a> {

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::hook::NoHook;
 use skt_checkpoint::checkpoint::protocol::{
-    CheckpointError, Checkpointer, Config, Memory, Opened, Peer,
+    CheckpointError, Checkpointer, Config, Hold, Memory, OpenPeer, OpenSegment, Opened,
 };
 use skt_comm::Comm;
 use skt_store::codec::CodecKind;
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-type Saved = Checkpointer<NodeMemory>;
+type Saved = Checkpointer<'static>;
 
 type Seconds = Result<f64, CheckpointError>;
 
@@ -178,22 +178,9 @@ impl Drop for Segment {
     }
 }
 
-/// No rank sees the memory of another node.
-enum Unseen {}
-
-impl Peer for Unseen {
-    unsafe fn bytes(&self, _: Range<usize>) -> &[u8] {
-        match *self {}
-    }
-}
-
 impl Memory for NodeMemory {
-    type Segment = Segment;
-    type Peer = Unseen;
-    type Lock = ();
-
-    fn lock(&mut self, _: usize) -> io::Result<()> {
-        Ok(())
+    fn lock(&mut self, _: usize) -> io::Result<Hold> {
+        Ok(Arc::new(()))
     }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
@@ -209,17 +196,18 @@ impl Memory for NodeMemory {
         Ok(bytes.len())
     }
 
-    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Segment> {
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<OpenSegment> {
         assert!(bytes.is_multiple_of(size_of::<u64>()), "areas are of whole words");
-        Ok(self.held(id, vec![0; bytes / size_of::<u64>()]))
+        Ok(Box::new(self.held(id, vec![0; bytes / size_of::<u64>()])))
     }
 
-    fn attach(&mut self, id: SegmentId) -> io::Result<Segment> {
+    fn attach(&mut self, id: SegmentId) -> io::Result<OpenSegment> {
         let words = locked(&self.0).remove(&id).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.held(id, words))
+        Ok(Box::new(self.held(id, words)))
     }
 
-    fn peer(&mut self, _: SegmentId) -> io::Result<Option<Unseen>> {
+    /// No rank sees the memory of another node.
+    fn peer(&mut self, _: SegmentId) -> io::Result<Option<OpenPeer>> {
         Ok(None)
     }
 

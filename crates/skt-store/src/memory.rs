@@ -1,7 +1,9 @@
 //! The interface of the protocol to the memory of a node.
 
+use std::any::Any;
 use std::io;
 use std::ops::{DerefMut, Range};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -26,24 +28,25 @@ pub trait Peer {
     fn will_read(&self, _: Range<usize>) {}
 }
 
+/// An open segment of this process.
+pub type OpenSegment = Box<dyn DerefMut<Target = [u8]> + Send>;
+
+/// An open segment of another rank, for reading.
+pub type OpenPeer = Box<dyn Peer + Send>;
+
+/// A hold on the run, released when dropped and when the process dies.
+pub type Hold = Arc<dyn Any + Send + Sync>;
+
 /// The memory of a node that outlives processes: the segments of one run. All operations return the
 /// errors of the system.
 pub trait Memory {
-    /// An open segment of this process.
-    type Segment: DerefMut<Target = [u8]>;
-    /// An open segment of another rank, for reading.
-    type Peer: Peer;
-
-    /// A hold on the run, released when dropped and when the process dies.
-    type Lock;
-
     /// Keeps other jobs of this run off this node. Each process of a job on the node takes one
     /// hold, with its `index`, counted from 0.
     ///
     /// # Errors
     /// When another job has the run and does not release it within some time, of kind
     /// [`io::ErrorKind::WouldBlock`] if that job is ending; any error of the system.
-    fn lock(&mut self, index: usize) -> io::Result<Self::Lock>;
+    fn lock(&mut self, index: usize) -> io::Result<Hold>;
 
     /// The names of all segments of this run on this node. Removes those whose creators have died
     /// before they were complete: the caller has a hold on the run.
@@ -60,16 +63,16 @@ pub trait Memory {
     ///
     /// # Errors
     /// When there is not enough memory, or a segment of that name exists.
-    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Self::Segment>;
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<OpenSegment>;
 
     /// Opens an existing segment.
     ///
     /// # Errors
     /// Any error of the system; [`io::ErrorKind::NotFound`] when there is no such segment.
-    fn attach(&mut self, id: SegmentId) -> io::Result<Self::Segment>;
+    fn attach(&mut self, id: SegmentId) -> io::Result<OpenSegment>;
 
     /// Opens the segment of another rank for reading; `None` if it cannot be read from this node.
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<Self::Peer>>;
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<OpenPeer>>;
 
     /// Removes a segment, if it exists.
     fn remove(&mut self, id: SegmentId) -> io::Result<()>;

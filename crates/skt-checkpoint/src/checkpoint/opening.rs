@@ -20,7 +20,7 @@ use super::level::failed::{level_error, remove_images};
 use super::level::format::encode_choice;
 use super::level::probe::{ImageQuery, Seen};
 use super::level::{FileId, IMAGE_PAGE_BYTES, Level, Reach, Rotten, Slot, SpacedRanks};
-use super::memory::Memory;
+use super::memory::{Hold, Memory, OpenSegment};
 use super::methods::Method;
 use super::parameters::{Parameters, differences, parameters_fingerprint};
 use super::vault::Backing;
@@ -37,12 +37,12 @@ use skt_terms::units;
 const IDENTITY_BYTES_MAX: usize = 1 << 20;
 
 /// A start before it has changed anything.
-pub(super) struct Opening<M: Memory> {
-    pub memory: M,
+pub(super) struct Opening<'n> {
+    pub memory: Box<dyn Memory + 'n>,
     pub header: HeaderLayout,
     pub hook: Arc<dyn Hook>,
     /// Keeps other jobs of this run off the node.
-    pub lock: Option<M::Lock>,
+    pub lock: Option<Hold>,
     /// The number of this process on its node.
     index: usize,
     pub fingerprint: u64,
@@ -60,17 +60,17 @@ pub(super) struct Opening<M: Memory> {
     pub rotten: Vec<Rotten>,
 }
 
-impl<M: Memory> Opening<M> {
+impl<'n> Opening<'n> {
     /// Takes hold of the run on this node, unless it has the `lock` from an earlier decision, finds
     /// its segments and images, and returns what all processes have decided, without the sources
     /// that an earlier decision has found `rotten`. Collective.
     pub(crate) fn agree(
         comm: &Comm,
-        memory: M,
+        memory: Box<dyn Memory + 'n>,
         config: &Config,
         parameters: Parameters,
         hook: Arc<dyn Hook>,
-        lock: Option<M::Lock>,
+        lock: Option<Hold>,
         rotten: Vec<Rotten>,
     ) -> Result<(Self, Decision)> {
         let (run_id, capacity_bytes) = (&config.run_id, config.state_capacity_bytes);
@@ -308,7 +308,7 @@ impl<M: Memory> Opening<M> {
     /// # Errors
     /// [`Refusal::Changed`] on all processes, if any process finds a segment that is not as it was
     /// offered.
-    pub(crate) fn take(&mut self, comm: &Comm, ids: &[SegmentId]) -> Result<Vec<M::Segment>> {
+    pub(crate) fn take(&mut self, comm: &Comm, ids: &[SegmentId]) -> Result<Vec<OpenSegment>> {
         let mut segments = Vec::with_capacity(ids.len());
         let mut changed = None;
         for &id in ids {
@@ -340,11 +340,11 @@ impl<M: Memory> Opening<M> {
     pub(crate) fn backing(
         &mut self,
         method: Method,
-        segment: Option<M::Segment>,
+        segment: Option<OpenSegment>,
         id: SegmentId,
         bytes: usize,
         epoch: u64,
-    ) -> Result<Backing<M::Segment>> {
+    ) -> Result<Backing> {
         Ok(match (method, segment) {
             (Method::None, _) => Backing::Private(vec![0; bytes.div_ceil(8)]),
             (_, Some(segment)) => Backing::Lasting(segment),
@@ -353,7 +353,7 @@ impl<M: Memory> Opening<M> {
     }
 
     /// Creates a new segment.
-    fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<M::Segment> {
+    fn make(&mut self, id: SegmentId, bytes: usize, epoch: u64) -> Result<OpenSegment> {
         self.hook.at(&Step::new(StepName::Create, epoch))?;
         let _wait =
             Announced::begin(format!("a segment of {} of memory", units::bytes(bytes as u64)));
@@ -382,12 +382,12 @@ impl<M: Memory> Opening<M> {
 ///
 /// # Errors
 /// [`Refusal::Held`] on all processes, if another job has the run.
-pub(crate) fn take_hold<M: Memory>(
+pub(crate) fn take_hold(
     comm: &Comm,
-    memory: &mut M,
+    memory: &mut dyn Memory,
     config: &Config,
     hook: &dyn Hook,
-) -> Result<(usize, M::Lock)> {
+) -> Result<(usize, Hold)> {
     let _wait = Announced::begin("all ranks to take hold of the run");
     let index = processes_of_node(comm, &config.node)?.rank();
     hook.at(&Step::new(StepName::Lock, 0))?;

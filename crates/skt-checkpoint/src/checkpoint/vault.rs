@@ -1,6 +1,6 @@
 //! The segment of a rank, and the only way to write its B, C, D and header.
 
-use std::ops::{DerefMut, Range};
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
@@ -12,12 +12,13 @@ use super::record::Record;
 use skt_comm::Result;
 use skt_store::codec;
 use skt_store::layout::Summed;
+use skt_store::memory::OpenSegment;
 
 /// The memory of a checkpointer: a segment that outlives the process or, with method `none`,
 /// private memory.
-pub(crate) enum Backing<S> {
+pub(crate) enum Backing {
     /// Outlives the process.
-    Lasting(S),
+    Lasting(OpenSegment),
     /// Memory of this process, in whole words so that doubles are aligned.
     Private(Vec<u64>),
 }
@@ -27,9 +28,9 @@ pub(crate) enum Backing<S> {
 ///
 /// All of it is accessed through one pointer, piece by piece: the application may write to its
 /// area, A, while this code writes to the others.
-pub(crate) struct Vault<S> {
+pub(crate) struct Vault {
     /// From a `Box`; used again only to be dropped or given back.
-    backing: NonNull<Backing<S>>,
+    backing: NonNull<Backing>,
     base: NonNull<u8>,
     len: usize,
     hook: Arc<dyn Hook>,
@@ -37,9 +38,9 @@ pub(crate) struct Vault<S> {
 }
 
 // SAFETY: the vault owns its backing, as a box does; `base` points into it.
-unsafe impl<S: Send> Send for Vault<S> {}
+unsafe impl Send for Vault {}
 
-impl<S> Drop for Vault<S> {
+impl Drop for Vault {
     fn drop(&mut self) {
         // SAFETY: the pointer comes from the box in `new` and is not dropped yet: `into_parts`
         // forgets it.
@@ -62,7 +63,7 @@ impl Lent {
     }
 }
 
-impl<S: DerefMut<Target = [u8]>> Vault<S> {
+impl Vault {
     /// Lends these byte ranges of the segment for reading.
     ///
     /// # Safety
@@ -75,7 +76,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         Lent(ranges.iter().map(lent).collect())
     }
 
-    pub(crate) fn new(backing: Backing<S>, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
+    pub(crate) fn new(backing: Backing, hook: Arc<dyn Hook>, chunk_bytes: usize) -> Self {
         assert!(chunk_bytes > 0);
         let backing = Box::leak(Box::new(backing));
         let bytes: &mut [u8] = match backing {
@@ -107,7 +108,7 @@ impl<S: DerefMut<Target = [u8]>> Vault<S> {
         self.chunk_bytes
     }
 
-    pub(crate) fn into_parts(self) -> (Backing<S>, Arc<dyn Hook>) {
+    pub(crate) fn into_parts(self) -> (Backing, Arc<dyn Hook>) {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: read once; `this` is never dropped.
         let hook = unsafe { std::ptr::read(&this.hook) };

@@ -236,7 +236,8 @@ fn open_levels(
     let mut number = [RandomState::new().hash_one(0)];
     broadcast(comm, &mut number, 0)?;
     let (run, job) = (&options.config.run_id, Some(number[0]));
-    let (index, lock) = take_hold(comm, memory, config, options.hook.as_ref())?;
+    let (index, hold) = take_hold(comm, memory, config, options.hook.as_ref())?;
+    let lock = hold.downcast::<RunLock>().expect("the hold of a store");
     let claimant = Claimant {
         job: ImageJob {
             number: number[0],
@@ -257,7 +258,7 @@ fn open_levels(
 
 /// The regions of a rank, and their checkpoints.
 pub struct Saved<'a> {
-    checkpointer: Box<Checkpointer<Segments<'a>>>,
+    checkpointer: Box<Checkpointer<'a>>,
     options: &'a Options,
     regions: Vec<Region>,
     recovered: Option<Recovered>,
@@ -466,7 +467,7 @@ impl<'a> Saved<'a> {
 /// result again.
 #[must_use = "the segments of the run stay until they are cleared"]
 pub struct Ended<'a> {
-    run: FinishedRun<Segments<'a>>,
+    run: FinishedRun<'a>,
     options: &'a Options,
     heartbeats: ProgramHeartbeats,
     /// The folders of images, which this process has until they are cleared.

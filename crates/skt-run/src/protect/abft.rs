@@ -25,7 +25,6 @@ use super::images::{self, ImagesSeen};
 use super::interval::CheckpointSchedule;
 use super::recorder::{KeptClock, Known, Recorder};
 use super::result;
-use super::segments::NodeCheckpointer;
 use super::split::{
     CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
@@ -73,7 +72,7 @@ pub(crate) enum Unsolved {
 
 /// A test with checksums, on one rank.
 pub struct AbftTest<'a> {
-    checkpointer: Box<NodeCheckpointer<'a>>,
+    checkpointer: Box<Checkpointer<'a>>,
     settings: Settings,
     spec: TestSpec,
     survives_nodes: bool,
@@ -169,7 +168,7 @@ pub fn open<'a>(
 }
 
 /// The host of each of `ranks` ranks; empty for a rank that no process has. Collective.
-fn hosts(checkpointer: &NodeCheckpointer, ranks: usize) -> Result<Vec<String>, CommError> {
+fn hosts(checkpointer: &Checkpointer, ranks: usize) -> Result<Vec<String>, CommError> {
     let (comm, rank) = (checkpointer.comm(), checkpointer.rank() as u64);
     let mine = [&rank.to_le_bytes()[..], comm.host().as_bytes()].concat();
     let mut hosts = vec![String::new(); ranks];
@@ -184,11 +183,11 @@ fn hosts(checkpointer: &NodeCheckpointer, ranks: usize) -> Result<Vec<String>, C
 /// that, from the newest images that it can resume from. If there are none, and all levels could be
 /// read, the solver refuses what is in memory. Collective.
 fn recover<'a>(
-    opened: Box<NodeCheckpointer<'a>>,
+    opened: Box<Checkpointer<'a>>,
     spec: &TestSpec,
     settings: &Settings,
     team: &Team,
-) -> Result<(Box<NodeCheckpointer<'a>>, Option<Recovered>), CheckpointError> {
+) -> Result<(Box<Checkpointer<'a>>, Option<Recovered>), CheckpointError> {
     let (mut checkpointer, mut recovered) = opened.recover()?;
     while let Some(there) = &recovered {
         let newest = checkpointer.newest_images();
@@ -212,7 +211,7 @@ fn recover<'a>(
 
 /// Why the solver cannot resume from what is in memory. Collective.
 fn refusal(
-    checkpointer: &mut NodeCheckpointer,
+    checkpointer: &mut Checkpointer,
     spec: &TestSpec,
     settings: &Settings,
     team: &Team,
@@ -257,7 +256,7 @@ fn read_state(bytes: &[u8]) -> KeptClock {
 /// The checkpointer exists for as long as `'m`, and is asked neither for its region during that
 /// time nor for another recovery. This is called once for each solution.
 unsafe fn memory<'m>(
-    checkpointer: &mut NodeCheckpointer,
+    checkpointer: &mut Checkpointer,
     doubles: usize,
 ) -> (RankMemory<'m>, KeptTimes<'m>) {
     let (start, bytes) = checkpointer.region_at(0);

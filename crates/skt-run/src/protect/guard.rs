@@ -18,7 +18,7 @@ use super::history::{TAKEN_KEPT, Taken, remember};
 use super::images::{self, ImagesSeen};
 use super::interval::{CheckpointSchedule, GuessedRates};
 use super::recorder::{KeptClock, Known, Recorder};
-use super::segments::{NodeCheckpointer, TestSegments, checkpoint_config};
+use super::segments::{TestSegments, checkpoint_config};
 use super::split::{ALIGN_BYTES, matrix_shape, memory_split, region_shape, test_state_bytes};
 use super::{Region, result};
 use crate::events::{Saved, SavedQueue};
@@ -100,7 +100,7 @@ struct KeptRefinement {
 
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
 pub struct Protected<'a> {
-    checkpointer: Box<NodeCheckpointer<'a>>,
+    checkpointer: Box<Checkpointer<'a>>,
     settings: Settings,
     /// Whether the solver continues while parities are computed.
     overlaps: bool,
@@ -165,7 +165,7 @@ struct BegunCheckpoint {
 }
 
 /// A test whose result is in shared memory, to be read by [`super::result::read`].
-pub type Done<'a> = FinishedRun<TestSegments<'a>>;
+pub type Done<'a> = FinishedRun<'a>;
 
 /// A test after it is opened. `T` protects it.
 pub enum Opened<'a, T> {
@@ -803,7 +803,7 @@ impl<'a> Protected<'a> {
 }
 
 /// Whether parities are computed while the solver continues; the same on all ranks.
-fn overlaps(settings: &Settings, checkpointer: &NodeCheckpointer) -> Result<bool, CheckpointError> {
+fn overlaps(settings: &Settings, checkpointer: &Checkpointer) -> Result<bool, CheckpointError> {
     // Groups on one host may encode differently from those on several hosts.
     let overlaps = settings.overlaps(checkpointer.encoder());
     Ok(collect::any(checkpointer.comm(), overlaps)?)

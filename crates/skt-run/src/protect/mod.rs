@@ -36,8 +36,7 @@ pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
 pub(crate) use kept::kept_choices;
 pub use segments::{
-    MemoryProgress, NodeCheckpointer, RankProcess, TestSegments, checkpoint_config, doubtful,
-    left_by_others,
+    MemoryProgress, RankProcess, TestSegments, checkpoint_config, doubtful, left_by_others,
 };
 pub(crate) use segments::{found_test, store_flag, sweep_tests, tidy};
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};

@@ -11,9 +11,8 @@ use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{Ahead, Deadline};
 use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
-use super::segments::NodeCheckpointer;
 use crate::record::{LevelFacts, Protection, RefinementStep, Restart, Sample, TestRecord};
-use skt_checkpoint::checkpoint::protocol::CheckpointError;
+use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer};
 use skt_comm::{Comm, CommError};
 use skt_config::protection::Settings;
 use skt_solver::pgesv::SolveError;
@@ -131,16 +130,14 @@ impl Recorder {
     }
 
     /// Notes a sign of life, by which a later start knows how long this one has worked.
-    pub(crate) fn note_alive(&self, checkpointer: &mut NodeCheckpointer) {
+    pub(crate) fn note_alive(&self, checkpointer: &mut Checkpointer) {
         // Bits of positive numbers are in their order.
         checkpointer.note_progress(self.seconds().to_bits());
     }
 
     /// Seconds of the run at the last sign of life of earlier starts, as far as a rank knows; 0 if
     /// none does. Collective.
-    pub(crate) fn last_alive_seconds(
-        checkpointer: &NodeCheckpointer,
-    ) -> Result<f64, CheckpointError> {
+    pub(crate) fn last_alive_seconds(checkpointer: &Checkpointer) -> Result<f64, CheckpointError> {
         Ok(f64::from_bits(checkpointer.earlier_progress()?))
     }
 
@@ -222,7 +219,7 @@ impl Recorder {
     /// before column `column`. Collective.
     pub(crate) fn stop(
         &self,
-        checkpointer: &mut NodeCheckpointer,
+        checkpointer: &mut Checkpointer,
         settings: &Settings,
         column: usize,
     ) -> Result<SolveError, CheckpointError> {
@@ -233,7 +230,7 @@ impl Recorder {
     /// The facts that every protection reports; all others are as without checkpoints.
     pub(crate) fn protection(
         &self,
-        checkpointer: &NodeCheckpointer,
+        checkpointer: &Checkpointer,
         settings: &Settings,
     ) -> Protection {
         Protection {

@@ -10,7 +10,7 @@ use skt_terms::units;
 
 use crate::events::Stepper;
 use crate::heartbeat;
-use skt_checkpoint::checkpoint::protocol::{Checkpointer, Config};
+use skt_checkpoint::checkpoint::protocol::Config;
 use skt_config::protection::Settings;
 use skt_host::{launcher_rank, messages};
 use skt_solver::team::Team;
@@ -64,9 +64,6 @@ pub struct RankProcess<'a>(pub &'a Team, pub Option<&'a MemoryProgress>);
 
 /// The segments of one test of a run on this node.
 pub type TestSegments<'a> = RunSegments<'a, RankProcess<'a>>;
-
-/// A checkpointer whose segments are in a store of this node.
-pub type NodeCheckpointer<'a> = Checkpointer<TestSegments<'a>>;
 
 /// The name of the segments of test `part` of a run, which their headers hold.
 pub(super) fn run_of_test(run: &str, part: usize) -> String {

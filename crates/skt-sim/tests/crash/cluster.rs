@@ -18,7 +18,7 @@ use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{
-    CheckpointError, Checkpointer, Config, Memory, Opened, Peer, Stats,
+    CheckpointError, Checkpointer, Config, Hold, Memory, OpenPeer, OpenSegment, Opened, Peer, Stats,
 };
 use skt_checkpoint::checkpoint::record::Record;
 use skt_comm::{Comm, CommError};
@@ -171,16 +171,12 @@ impl NodeMemory {
 }
 
 impl Memory for NodeMemory {
-    type Segment = NodeSegment;
-    type Peer = SeenSegment;
-    type Lock = NodeLock;
-
-    fn lock(&mut self, index: usize) -> io::Result<NodeLock> {
+    fn lock(&mut self, index: usize) -> io::Result<Hold> {
         if !self.node.lock().unwrap().locks.insert(index) {
             return Err(io::Error::other("another job has it"));
         }
         self.process = index;
-        Ok(NodeLock { index, home: self.node.clone() })
+        Ok(Arc::new(NodeLock { index, home: self.node.clone() }))
     }
 
     fn list(&mut self) -> io::Result<Vec<SegmentId>> {
@@ -203,7 +199,7 @@ impl Memory for NodeMemory {
         Ok(bytes)
     }
 
-    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<NodeSegment> {
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<OpenSegment> {
         let mut node = self.node.lock().unwrap();
         if node.segments.contains_key(&id) || !node.in_use.insert(id) {
             return Err(io::Error::from(io::ErrorKind::AlreadyExists));
@@ -211,25 +207,25 @@ impl Memory for NodeMemory {
         node.sizes.insert(id, bytes);
         let segment = NodeSegment::new(id, bytes, vec![0; bytes.div_ceil(8)], &self.node);
         node.places.insert(id, segment.words as usize);
-        Ok(segment)
+        Ok(Box::new(segment))
     }
 
-    fn attach(&mut self, id: SegmentId) -> io::Result<NodeSegment> {
+    fn attach(&mut self, id: SegmentId) -> io::Result<OpenSegment> {
         let mut node = self.node.lock().unwrap();
         let words = node.segments.remove(&id).expect("a segment that was offered");
         assert!(node.in_use.insert(id), "one process a segment");
         let segment = NodeSegment::new(id, node.sizes[&id], words, &self.node);
         node.places.insert(id, segment.words as usize);
-        Ok(segment)
+        Ok(Box::new(segment))
     }
 
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<SeenSegment>> {
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<OpenPeer>> {
         let seen = |node: &Arc<Mutex<Node>>| {
             let node = node.lock().unwrap();
             // A segment exists whether its owner lives or not.
             let rests = || node.segments.get(&id).map(|words| words.as_ptr() as usize);
             let at = node.places.get(&id).copied().or_else(rests)?;
-            Some(SeenSegment { at, bytes: node.sizes[&id] })
+            Some(Box::new(SeenSegment { at, bytes: node.sizes[&id] }) as OpenPeer)
         };
         Ok(self.in_reach.iter().find_map(seen))
     }
@@ -1051,7 +1047,7 @@ impl Process<'_> {
     fn report(
         &self,
         comm: &Comm,
-        done: FinishedRun<NodeMemory>,
+        done: FinishedRun,
         result: &[u8],
     ) -> Result<Ended, CheckpointError> {
         assert_eq!(done.result(), result);
@@ -1117,7 +1113,7 @@ impl Process<'_> {
     /// Writes A piece by piece, with steps at which the rank may be killed.
     fn compute(
         &self,
-        ckpt: &mut Checkpointer<NodeMemory>,
+        ckpt: &mut Checkpointer,
         rank: usize,
         history: &[u8],
     ) -> Result<(), CheckpointError> {
@@ -1148,7 +1144,7 @@ impl Process<'_> {
     /// Computes for the next epoch, and encodes what is final at the same time.
     fn take_in_phases(
         &self,
-        ckpt: &mut Checkpointer<NodeMemory>,
+        ckpt: &mut Checkpointer,
         rank: usize,
         history: &[u8],
         piece_rows: usize,
@@ -1198,7 +1194,7 @@ impl Process<'_> {
     /// then match no epoch.
     fn work_on(
         &self,
-        ckpt: &mut Checkpointer<NodeMemory>,
+        ckpt: &mut Checkpointer,
         rank: usize,
         epoch: u64,
     ) -> Result<(), CheckpointError> {
@@ -1226,7 +1222,7 @@ impl Process<'_> {
         Ok(())
     }
 
-    fn check(&self, ckpt: &mut Checkpointer<NodeMemory>, rank: usize, history: &[u8]) {
+    fn check(&self, ckpt: &mut Checkpointer, rank: usize, history: &[u8]) {
         for (region, bytes) in ckpt.regions().into_iter().enumerate() {
             let truth = self.setup.contents(rank, region, history);
             assert!(*bytes == truth[..], "rank {rank} region {region} is wrong");

@@ -388,7 +388,7 @@ struct Process<'a> {
     fail: &'a Mutex<BTreeSet<usize>>,
 }
 
-type Saved = Checkpointer<NodeMemory>;
+type Saved = Checkpointer<'static>;
 
 impl Process<'_> {
     fn config(&self, levels: Vec<Level>) -> Config {
@@ -495,7 +495,7 @@ impl Process<'_> {
         Ok(came)
     }
 
-    fn clear(&self, done: FinishedRun<NodeMemory>) -> Result<(), CheckpointError> {
+    fn clear(&self, done: FinishedRun<'static>) -> Result<(), CheckpointError> {
         let stay = done.clear()?;
         *self.stay.lock().unwrap() += stay.len();
         Ok(())

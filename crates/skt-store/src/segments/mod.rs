@@ -20,8 +20,8 @@ use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
 use role::{is_mark, parse_role, part_role};
 
-use super::memory::{Memory, SegmentId};
-use super::store::{Segment, SegmentName, Stage, Store, StoreError, View};
+use super::memory::{Hold, Memory, OpenPeer, OpenSegment, SegmentId};
+use super::store::{SegmentName, Stage, Store, StoreError};
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
 /// computations, one after the other, each with separate checkpoints.
@@ -100,18 +100,14 @@ fn not_found() -> io::Error {
 }
 
 impl<P: Process + Copy> Memory for RunSegments<'_, P> {
-    type Segment = Segment;
-    type Peer = View;
-    type Lock = Arc<RunLock>;
-
-    fn lock(&mut self, index: usize) -> io::Result<Self::Lock> {
+    fn lock(&mut self, index: usize) -> io::Result<Hold> {
         if let Some(lock) = &self.lock {
             return Ok(lock.clone());
         }
         let host = nix::unistd::gethostname()?;
         let host = host.to_string_lossy();
         let taken = RunLock::take(self.store, &self.run, &host, index, &self.process);
-        taken.map_err(other)?.map(Arc::new).map_err(|in_use| {
+        taken.map_err(other)?.map(|lock| Arc::new(lock) as Hold).map_err(|in_use| {
             let passes = in_use.passes();
             let kind = if passes { io::ErrorKind::WouldBlock } else { io::ErrorKind::Other };
             io::Error::new(kind, in_use)
@@ -140,7 +136,7 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         self.store.peek(&self.name(id)?, into).map_err(other)?.ok_or_else(not_found)
     }
 
-    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<Segment> {
+    fn create(&mut self, id: SegmentId, bytes: usize) -> io::Result<OpenSegment> {
         let bytes = bytes.next_multiple_of(8);
         let begun = Instant::now();
         let at = |stage| {
@@ -155,10 +151,10 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         if let Some(note) = segment.note().filter(|_| id.rank == 0) {
             eprintln!("warning: rank 0: {note}");
         }
-        Ok(segment)
+        Ok(Box::new(segment))
     }
 
-    fn attach(&mut self, id: SegmentId) -> io::Result<Segment> {
+    fn attach(&mut self, id: SegmentId) -> io::Result<OpenSegment> {
         let bytes_of_run = || run_bytes(self.store, &self.run).unwrap_or(0);
         let (name, mut patience) = (self.name(id)?, Patience::new(&bytes_of_run, &self.process));
         loop {
@@ -171,14 +167,14 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
                     segment.map_pages(|pieces| {
                         self.process.passes(begun.elapsed().as_secs_f64(), pieces);
                     });
-                    return Ok(segment);
+                    return Ok(Box::new(segment));
                 }
             }
         }
     }
 
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<View>> {
-        self.store.view(&self.name(id)?).map_err(other)
+    fn peer(&mut self, id: SegmentId) -> io::Result<Option<OpenPeer>> {
+        Ok(self.store.view(&self.name(id)?).map_err(other)?.map(|view| Box::new(view) as OpenPeer))
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {

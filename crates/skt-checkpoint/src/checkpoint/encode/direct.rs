@@ -5,11 +5,11 @@ use std::ops::Range;
 use super::tile::Tile;
 use super::{Held, RegionView, Sums, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::{Memory, Peer};
+
 use skt_comm::Result;
 use skt_store::layout::Summed;
 
-impl<M: Memory> RegionView<'_, M> {
+impl RegionView<'_> {
     /// Computes this member's parities of a band from the others' blocks, read in place.
     pub(super) fn encode_direct(
         &mut self,

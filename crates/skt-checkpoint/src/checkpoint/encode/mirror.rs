@@ -4,12 +4,12 @@ use std::ops::Range;
 
 use super::{RegionView, TAG_PARITY};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::Memory;
+
 use crate::tuning::TUNING;
 use skt_comm::Result;
 use skt_store::codec::checksum;
 
-impl<M: Memory> RegionView<'_, M> {
+impl RegionView<'_> {
     /// Whether a parity is just the other member's block, with rows long enough to be sent in
     /// place.
     pub(in super::super) fn can_mirror(&self, from_byte: usize) -> bool {

@@ -32,7 +32,7 @@ use skt_terms::tree::Tree;
 
 use super::gathered::Gathered;
 use super::hook::Step;
-use super::memory::{Memory, Peer};
+use super::memory::OpenPeer;
 use super::vault::Vault;
 use crate::tuning::TUNING;
 pub(crate) use rebuild::CellPosition;
@@ -80,15 +80,15 @@ impl Encoder {
 named!(Encoder { Auto: "auto", Direct: "direct", Ring: "ring", Reduce: "reduce", Tree: "tree" });
 
 /// One member's view of a region, with all that it needs to encode and rebuild bands.
-pub(crate) struct RegionView<'a, M: Memory> {
+pub(crate) struct RegionView<'a> {
     pub comm: &'a Comm,
     pub code: &'a Codec,
-    pub vault: &'a mut Vault<M::Segment>,
+    pub vault: &'a mut Vault,
     pub areas: &'a RegionAreas,
     pub message_bytes: usize,
     pub scratch: &'a mut Scratch,
     /// The other members' segments, by position in the group, for [`Encoder::Direct`].
-    pub peers: &'a [Option<M::Peer>],
+    pub peers: &'a [Option<OpenPeer>],
     /// Checksums of the other members' data that this member has computed.
     pub gathered: &'a mut Gathered,
 }
@@ -108,7 +108,7 @@ enum Sums {
     Gathered,
 }
 
-impl<M: Memory> RegionView<'_, M> {
+impl RegionView<'_> {
     pub(super) fn stripes(&self) -> Stripes {
         self.areas.stripes
     }

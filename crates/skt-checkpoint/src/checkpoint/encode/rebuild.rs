@@ -9,7 +9,7 @@ use bytemuck::{Pod, Zeroable};
 use super::tile::Tile;
 use super::{RegionView, Term, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::Memory;
+
 use crate::tuning::TUNING;
 use skt_comm::{RecvRequest, Result, Tag};
 use skt_store::layout::Summed;
@@ -29,7 +29,7 @@ pub(crate) struct CellPosition {
     pub cell: usize,
 }
 
-impl<M: Memory> RegionView<'_, M> {
+impl RegionView<'_> {
     /// Rebuilds what the members `lost` held of one band: first their blocks of the copy, then
     /// their parities. `settled` has the indices of the copy and of the set of parities. Survivors
     /// only read. Collective over the group.

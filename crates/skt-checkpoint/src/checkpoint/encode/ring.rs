@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::tile::Tile;
 use super::{RegionView, TAG_PARITY, TAG_RING, bytes_of, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::Memory;
+
 use skt_comm::{PageBuf, RecvRequest, Result, SendRequest, Tag};
 use skt_store::layout::Stripes;
 
@@ -91,7 +91,7 @@ impl Round {
     }
 }
 
-impl<M: Memory> RegionView<'_, M> {
+impl RegionView<'_> {
     /// Starts the round of a tile, whose parities will be stored in set `set`.
     pub(in super::super) fn start_round(
         &mut self,

@@ -4,7 +4,7 @@
 use super::tile::Tile;
 use super::{RegionView, bytes_of_mut};
 use crate::checkpoint::hook::Step;
-use crate::checkpoint::memory::Memory;
+
 use skt_comm::{Result, Tag};
 use skt_store::codec;
 use skt_store::layout::Stripes;
@@ -12,7 +12,7 @@ use skt_terms::tree::Tree;
 
 const TAG_TREE: Tag = 3;
 
-impl<M: Memory> RegionView<'_, M> {
+impl RegionView<'_> {
     /// Encodes a band. For each stripe and parity in turn the members that hold its data form a
     /// tree, with the parity's own member as the root. All go through the trees in one order, so
     /// blocking messages cannot deadlock.

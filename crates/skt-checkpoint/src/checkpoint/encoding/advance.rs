@@ -11,7 +11,7 @@ use crate::checkpoint::encode::{Encoder, TAG_READY, TAG_SUMS};
 use crate::checkpoint::error::Result;
 use crate::checkpoint::gathered::shared_block;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::{
     EncodeMode, EncodingSchedule, Polled, ReadyCounts, Stats, Unit, units_of,
 };
@@ -25,11 +25,11 @@ fn word() -> skt_comm::Result<PageBuf> {
     PageBuf::for_messages(1)
 }
 
-impl<M: Memory> Encoding<M> {
+impl Encoding {
     /// Encodes the active part of A, all of which is final, without a pause.
     pub(crate) fn encode_all(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         epoch: u64,
         active: &[Active],
         stats: &mut Stats,
@@ -44,7 +44,7 @@ impl<M: Memory> Encoding<M> {
     /// everything is final now.
     pub(crate) fn start(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         epoch: u64,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
@@ -82,7 +82,7 @@ impl<M: Memory> Encoding<M> {
     /// Completes an encoding whose rows are all final here.
     pub(crate) fn finish(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         mut schedule: EncodingSchedule,
         stats: &mut Stats,
     ) -> Result<()> {
@@ -99,7 +99,7 @@ impl<M: Memory> Encoding<M> {
     /// rest.
     pub(crate) fn advance(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         schedule: &mut EncodingSchedule,
         all_ready: bool,
     ) -> Result<Polled> {
@@ -128,7 +128,7 @@ impl<M: Memory> Encoding<M> {
     }
 
     /// Bytes of A that an encoding covers on this member.
-    fn encoded_bytes(&self, segment: &OwnSegment<M>, schedule: &EncodingSchedule) -> usize {
+    fn encoded_bytes(&self, segment: &OwnSegment, schedule: &EncodingSchedule) -> usize {
         let bytes = |unit: &Unit| {
             let stripes = segment.layout().regions[unit.region].stripes;
             stripes.band(unit.band).len() * unit.bytes.len()
@@ -138,7 +138,7 @@ impl<M: Memory> Encoding<M> {
 
     fn encode_units(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         schedule: &mut EncodingSchedule,
         end: usize,
     ) -> Result<()> {
@@ -161,7 +161,7 @@ impl<M: Memory> Encoding<M> {
     /// group.
     fn exchange_sums(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         schedule: &EncodingSchedule,
     ) -> Result<()> {
         let is_read_by_others = match (&schedule.way, self.encoder) {
@@ -208,7 +208,7 @@ impl<M: Memory> Encoding<M> {
     /// The rows and cells of this member's data in a unit whose checksums `keeper` computes.
     fn rows_and_cells(
         &self,
-        segment: &OwnSegment<M>,
+        segment: &OwnSegment,
         unit: &Unit,
         keeper: usize,
         epoch: u64,
@@ -238,7 +238,7 @@ impl<M: Memory> Encoding<M> {
 
     fn advance_ready_counts(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         schedule: &mut EncodingSchedule,
         counts: &mut ReadyCounts,
         wait: bool,
@@ -280,7 +280,7 @@ impl<M: Memory> Encoding<M> {
     /// Sends the others the number of units that are ready here, if that has changed.
     fn report_ready(
         &mut self,
-        segment: &OwnSegment<M>,
+        segment: &OwnSegment,
         ready: usize,
         counts: &mut ReadyCounts,
     ) -> Result<()> {
@@ -331,7 +331,7 @@ impl<M: Memory> Encoding<M> {
 
     fn advance_rounds(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         schedule: &mut EncodingSchedule,
         rounds: &mut Rounds,
         wait: bool,

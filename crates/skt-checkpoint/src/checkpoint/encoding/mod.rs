@@ -12,7 +12,7 @@ use super::error::{CheckpointError, Result};
 use super::gathered::Gathered;
 use super::header::SegmentId;
 use super::hook::{Step, StepName};
-use super::memory::Memory;
+use super::memory::OpenPeer;
 use super::message_cost::MessageCost;
 use super::methods::Method;
 use super::segment::{DamagedCell, OwnSegment};
@@ -29,7 +29,7 @@ type Parts = (Vec<Active>, Option<Vec<Vec<Active>>>);
 pub(super) type Damaged = BTreeMap<CellPosition, BTreeSet<usize>>;
 
 /// The encoding of this rank's group.
-pub(super) struct Encoding<M: Memory> {
+pub(super) struct Encoding {
     group: Comm,
     code: Codec,
     method: Method,
@@ -43,10 +43,10 @@ pub(super) struct Encoding<M: Memory> {
     gathered: Gathered,
     /// Segments of the group's other members, by position in the group; empty unless all are within
     /// reach.
-    peers: Vec<Option<M::Peer>>,
+    peers: Vec<Option<OpenPeer>>,
 }
 
-impl<M: Memory> Encoding<M> {
+impl Encoding {
     /// The encoding by messages; [`Encoding::meet_peers`] finds out whether it can do without.
     pub(crate) fn new(group: Comm, code: Codec, config: &Config) -> Self {
         let encoder = match code.parities() {
@@ -93,7 +93,7 @@ impl<M: Memory> Encoding<M> {
     pub(crate) fn meet_peers(
         &mut self,
         job: &Comm,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         config: &Config,
         is_new: bool,
     ) -> Result<()> {
@@ -136,7 +136,7 @@ impl<M: Memory> Encoding<M> {
 
     /// Measures the cost of messages if parities need messages and their length is not given; with
     /// `direct`, prepares the others' memory for reading instead.
-    pub(crate) fn prepare(&mut self, segment: &mut OwnSegment<M>, config: &Config) -> Result<()> {
+    pub(crate) fn prepare(&mut self, segment: &mut OwnSegment, config: &Config) -> Result<()> {
         if !self.has_parities() {
             return Ok(());
         }
@@ -159,7 +159,7 @@ impl<M: Memory> Encoding<M> {
     /// is active if there is no copy yet. Collective over the group.
     pub(crate) fn agree_on_parts(
         &self,
-        segment: &OwnSegment<M>,
+        segment: &OwnSegment,
         active: &[Active],
         stages: Option<&[Vec<Active>]>,
     ) -> Result<Parts> {
@@ -183,7 +183,7 @@ impl<M: Memory> Encoding<M> {
     /// Rebuilds the settled copy and parities of the group's lost members.
     pub(crate) fn rebuild(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         epoch: u64,
         lost: &[usize],
     ) -> Result<()> {
@@ -221,7 +221,7 @@ impl<M: Memory> Encoding<M> {
     /// damaged data. Returns how many cells of this rank were damaged. Collective over the group.
     pub(crate) fn repair(
         &mut self,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         epoch: u64,
         damaged: &Damaged,
         lost: &[usize],
@@ -240,7 +240,7 @@ impl<M: Memory> Encoding<M> {
     }
 
     /// This member's view of a region.
-    fn view<'a>(&'a mut self, segment: &'a mut OwnSegment<M>, region: usize) -> RegionView<'a, M> {
+    fn view<'a>(&'a mut self, segment: &'a mut OwnSegment, region: usize) -> RegionView<'a> {
         let (vault, areas) = segment.encoded_region(region);
         RegionView {
             comm: &self.group,

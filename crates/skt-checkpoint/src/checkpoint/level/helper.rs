@@ -270,7 +270,7 @@ mod tests {
     }
 
     /// The segment that a helper writes, and the folder of its image.
-    type Backup = (Vault<Box<[u8]>>, TempDir);
+    type Backup = (Vault, TempDir);
 
     /// A helper that writes an image at most at `rate` bytes per second, the number of bytes
     /// written, and the segment and the folder of the image, which must outlive the helper.
@@ -351,7 +351,7 @@ mod tests {
         let (_folder, disk, _) = disk();
         for operations in 0..=4 {
             let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
-            let mut vault: Vault<Box<[u8]>> = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
+            let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
             // SAFETY: nothing writes to it, and it is dropped after the writing.
             let lent = unsafe { vault.lend(&[0..BODY_BYTES / 2, BODY_BYTES / 2..BODY_BYTES]) };
             let generation = |epoch| Generation { start: StartId { number: 1, nonce: 1 }, epoch };

@@ -13,12 +13,12 @@ use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{Generation, Restorable};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::Stats;
 use crate::checkpoint::segment::Loaded;
 use skt_comm::collect::{all_gather_json, broadcast_bytes};
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Recovers: surviving data is as it was left, or as it is in an image; new segments, all
     /// zeros, replace lost ones, and the application rebuilds them.
     ///

@@ -10,7 +10,7 @@ use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Hook, Step, StepName};
 use crate::checkpoint::level::{Images, LevelReport, Rotten};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::{Polled, Stats, UnderWay};
 use crate::checkpoint::segment::OwnSegment;
 use skt_comm::Comm;
@@ -18,7 +18,7 @@ use skt_comm::collect::all_reduce;
 use skt_store::layout::Active;
 
 /// Takes and recovers checkpoints of one rank's regions.
-pub struct Checkpointer<M: Memory> {
+pub struct Checkpointer<'n> {
     pub(super) job: Comm,
     pub(super) config: Config,
     /// The images, which are written from the segment. The field comes before the segment, so that
@@ -31,14 +31,14 @@ pub struct Checkpointer<M: Memory> {
     pub(super) plan: OpeningPlan,
     /// How this rank's group computes parities. The field comes before the segment, so that the
     /// others' segments are released before the hold on the run.
-    pub(super) encoding: Encoding<M>,
+    pub(super) encoding: Encoding,
     /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay>,
     /// This rank's segment; the last field, so that the hold on the run is released last.
-    pub(super) segment: OwnSegment<M>,
+    pub(super) segment: OwnSegment<'n>,
 }
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
     /// messages.
     pub fn message_bytes(&self) -> usize {
@@ -122,7 +122,7 @@ impl<M: Memory> Checkpointer<M> {
 }
 
 /// Images.
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// What each level has done on this rank.
     pub fn level_reports(&self) -> Vec<LevelReport> {
         self.images.shelves.reports()
@@ -147,7 +147,7 @@ impl<M: Memory> Checkpointer<M> {
 }
 
 /// An epoch that is being taken while the application computes.
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Declares that A has its contents of the epoch that has begun outside of the corner `outside`
     /// of a region, that is, in the rows before `outside.row` and in the bytes before
     /// `outside.byte` of all rows. Encodes nothing: [`Checkpointer::poll`] does. Has no effect when
@@ -184,7 +184,7 @@ impl<M: Memory> Checkpointer<M> {
 }
 
 /// Parts that several steps share.
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// The ranks of the job for which `is_so` holds, in rising order. Collective.
     pub(super) fn ranks_where(&self, is_so: bool) -> Result<Vec<usize>> {
         let mut flags = vec![0u8; self.job.size()];

@@ -3,11 +3,11 @@
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::Stats;
 use skt_store::layout::Active;
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Copies A to the older B, encodes A into its parities, waits at the barrier, and writes
     /// COMMIT.
     pub(super) fn checkpoint_double(

@@ -15,7 +15,7 @@ use crate::checkpoint::header::SegmentId;
 use crate::checkpoint::hook::{Hook, Step, StepName};
 use crate::checkpoint::level::Level;
 use crate::checkpoint::level::failed::level_error;
-use crate::checkpoint::memory::Memory;
+use crate::checkpoint::memory::{Hold, Memory};
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::opening::Opening;
 use crate::checkpoint::record::StartId;
@@ -30,9 +30,9 @@ use skt_comm::collect::{all_reduce, broadcast_bytes};
 /// the run stays finished: the next start gets the same result. So the result is reported at least
 /// once, and never computed again. Dropping this value leaves the segments, as a death does.
 #[must_use = "the segments of the run stay until they are cleared"]
-pub struct FinishedRun<M: Memory> {
+pub struct FinishedRun<'n> {
     comm: Comm,
-    memory: M,
+    memory: Box<dyn Memory + 'n>,
     hook: Arc<dyn Hook>,
     epoch: u64,
     result: Vec<u8>,
@@ -42,12 +42,12 @@ pub struct FinishedRun<M: Memory> {
     /// Levels whose images `clear` removes before the segments.
     levels: Vec<Level>,
     /// This rank's segment, in use until the end so that no other process removes it.
-    _held: Option<Backing<M::Segment>>,
+    _held: Option<Backing>,
     /// Released last.
-    lock: Option<M::Lock>,
+    lock: Option<Hold>,
 }
 
-impl<M: Memory> FinishedRun<M> {
+impl<'n> FinishedRun<'n> {
     /// The result that rank 0 passed to [`Checkpointer::finish`]; the same on all ranks.
     pub fn result(&self) -> &[u8] {
         &self.result
@@ -67,7 +67,7 @@ impl<M: Memory> FinishedRun<M> {
 
     /// The hold of this process on the run, which [`FinishedRun::clear`] gives up. An application
     /// that removes more of the run after that keeps a copy of the hold until then.
-    pub fn hold(&self) -> Option<&M::Lock> {
+    pub fn hold(&self) -> Option<&Hold> {
         self.lock.as_ref()
     }
 
@@ -76,7 +76,7 @@ impl<M: Memory> FinishedRun<M> {
     /// it. Collective.
     pub(super) fn found(
         comm: &Comm,
-        mut opening: Opening<M>,
+        mut opening: Opening<'n>,
         chunk_bytes: usize,
         finished: Finished,
     ) -> Result<Self> {
@@ -155,7 +155,7 @@ impl<M: Memory> FinishedRun<M> {
     }
 }
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Waits until all have come to the end of the run, and returns the result of rank 0, so that a
     /// mark is true. Collective.
     pub(super) fn agree_on_result(&mut self, result: &[u8]) -> Result<Vec<u8>> {
@@ -178,7 +178,7 @@ impl<M: Memory> Checkpointer<M> {
     }
 
     /// The finished run, whose segments are still there.
-    pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<M> {
+    pub(super) fn into_finished(self, result: Vec<u8>) -> FinishedRun<'n> {
         let is_lasting = self.config.method != Method::None;
         let ids = if is_lasting { vec![self.segment.id()] } else { Vec::new() };
         let (epoch, left) =

@@ -10,7 +10,7 @@ use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::room::slots_with_room;
 use crate::checkpoint::level::{ImageLayout, Images, Slot};
-use crate::checkpoint::memory::Memory;
+use crate::checkpoint::memory::OpenSegment;
 use crate::checkpoint::opening::Opening;
 use crate::checkpoint::segment::OwnSegment;
 use skt_comm::Comm;
@@ -18,13 +18,13 @@ use skt_comm::collect::roll_call;
 use skt_store::codec::{Codec, CodecError};
 use skt_store::layout::{Geometry, RegionShape, SegmentLayout};
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Lays out this rank's segment, creates it if this process has taken over none, and splits the
     /// job into groups. The rank's images go to the `slots` of the levels. Collective.
     pub(super) fn create(
         comm: &Comm,
-        mut opening: Opening<M>,
-        segment: Option<M::Segment>,
+        mut opening: Opening<'n>,
+        segment: Option<OpenSegment>,
         plan: OpeningPlan,
         config: Config,
         shapes: &[RegionShape],
@@ -66,9 +66,9 @@ impl<M: Memory> Checkpointer<M> {
 /// # Errors
 /// [`Refusal::NoRoom`](crate::checkpoint::refusal::Refusal::NoRoom) on all processes, if there is
 /// nothing to resume from and the level may have images.
-pub(super) fn slots_of_levels<M: Memory>(
+pub(super) fn slots_of_levels(
     comm: &Comm,
-    opening: &Opening<M>,
+    opening: &Opening,
     plan: &mut OpeningPlan,
     config: &Config,
     shapes: &[RegionShape],

@@ -36,7 +36,7 @@ pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
 use super::level::Rotten;
-pub use super::memory::{Memory, Peer};
+pub use super::memory::{Hold, Memory, OpenPeer, OpenSegment, Peer};
 use super::methods::Method;
 use super::opening::Opening;
 use super::schedule::UnderWay;
@@ -52,14 +52,14 @@ use skt_host::waits::Announced;
 use skt_store::layout::{Active, RegionShape};
 
 /// The run, as [`Checkpointer::open`] found it.
-pub enum Opened<M: Memory> {
+pub enum Opened<'n> {
     /// There is work to do: call [`Checkpointer::recover`] next.
-    Ready(Box<Checkpointer<M>>),
+    Ready(Box<Checkpointer<'n>>),
     /// An earlier start completed the run; its result is known.
-    Finished(FinishedRun<M>),
+    Finished(FinishedRun<'n>),
 }
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Finds the run's segments and images, agrees with all processes on the rank of each and on
     /// the epoch to resume from, and creates the segments that are missing. Collective over `comm`,
     /// which has one process per rank, or fewer (see [`Config::may_lose`]).
@@ -75,30 +75,30 @@ impl<M: Memory> Checkpointer<M> {
     /// resume; any other error on the process where it happens.
     pub fn open(
         comm: &Comm,
-        memory: M,
+        memory: impl Memory + 'n,
         config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-    ) -> Result<Opened<M>> {
+    ) -> Result<Opened<'n>> {
         if let Some(difference) = alike::compare(comm, &config.settings(shapes))? {
             return Err(Refusal::Disagree(difference).into());
         }
         if !config.levels.is_empty() && !config.method.has_images() {
             return Err(CheckpointError::NoLevels(config.method));
         }
-        Self::open_after(comm, memory, config, shapes, hook, None, Vec::new())
+        Self::open_after(comm, Box::new(memory), config, shapes, hook, None, Vec::new())
     }
 
     /// [`Self::open`] for a start that keeps its hold and its findings from an `earlier` decision.
     pub(super) fn open_after(
         comm: &Comm,
-        memory: M,
+        memory: Box<dyn Memory + 'n>,
         config: Config,
         shapes: &[RegionShape],
         hook: Arc<dyn Hook>,
-        lock: Option<M::Lock>,
+        lock: Option<Hold>,
         rotten: Vec<Rotten>,
-    ) -> Result<Opened<M>> {
+    ) -> Result<Opened<'n>> {
         let parameters = config.parameters(shapes, config.ranks(comm.size()));
         let is_lasting = config.method != Method::None;
 
@@ -348,7 +348,7 @@ impl<M: Memory> Checkpointer<M> {
     ///
     /// # Panics
     /// When an epoch has begun and is not complete.
-    pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<M>> {
+    pub fn finish(mut self, result: &[u8]) -> Result<FinishedRun<'n>> {
         assert!(self.under_way.is_none(), "complete the epoch that has begun first");
 
         // 1 finish: all have come to the end and take the result of rank 0.

@@ -7,7 +7,7 @@
 //! rebuilt rank counts as lost until its record is stamped.
 
 use super::checkpointer::Checkpointer;
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::record::Holds;
 
 /// What a recovery did.
@@ -25,7 +25,7 @@ pub struct Recovered {
     pub seconds: f64,
 }
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Lost members of this rank's group, by position in it.
     pub(super) fn lost_members(&self) -> Vec<usize> {
         let ranks = self.segment.members();

@@ -5,14 +5,13 @@ use super::checkpointer::Checkpointer;
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::level::{EpochSource, Generation, ImageId, Load, Rotten};
-use crate::checkpoint::memory::Memory;
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::segment::{Loaded, SegmentParts};
 use skt_comm::collect::roll_call;
 use skt_host::waits::Announced;
 use skt_store::layout::RegionShape;
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// The image that this rank loads, if it loads one.
     pub(super) fn image(&self) -> Option<ImageId> {
         let Load { images, .. } = self.plan.load.as_deref()?;

@@ -9,11 +9,11 @@ use std::time::Instant;
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::{EncodingSchedule, Stats};
 use skt_store::layout::Active;
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Begins to encode A, whose `active` part becomes final in `stages`.
     pub(super) fn begin_self(
         &mut self,

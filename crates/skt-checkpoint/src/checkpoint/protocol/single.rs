@@ -3,11 +3,11 @@
 use super::checkpointer::Checkpointer;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::Stats;
 use skt_store::layout::Active;
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Marks the copy as incomplete, copies and encodes over it, waits at the barrier, and writes
     /// COMMIT.
     pub(super) fn checkpoint_single(

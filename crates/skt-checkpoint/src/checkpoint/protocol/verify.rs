@@ -11,11 +11,11 @@ use crate::checkpoint::encoding::Damaged;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::Load;
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::segment::{DamagedCell, Findings};
 use skt_comm::collect::all_gather_json;
 
-impl<M: Memory> Checkpointer<M> {
+impl<'n> Checkpointer<'n> {
     /// Compares this rank's data and parities of `epoch` with their checksums, and agrees with the
     /// group on what is damaged. Ranks whose images are lost then count among the plan's lost
     /// ranks. `unread` is why this rank's image could not be read. Collective over the job.

@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::schedule::Stats;
 use skt_store::layout::{Active, Area};
 
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     /// Prepares the parities of `epoch`, which replace those of epoch - 2 in their set. The two
     /// sets differ only where A was active at epoch - 1. What is active again is encoded again; the
     /// rest of that part, which froze in between, is copied here, and so are all checksums.

@@ -7,12 +7,12 @@ use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::Free;
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::record::Holds;
 use skt_store::layout::{Active, Area};
 
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     /// Copies the active part of A into the copy for the epoch of `step`; the [`Free`] token proves
     /// that no image is being written from it. Returns the seconds that it took. Local.
     pub(crate) fn copy_all(&mut self, step: Step, active: &[Active], _: Free) -> Result<f64> {

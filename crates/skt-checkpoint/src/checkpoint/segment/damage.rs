@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::OwnSegment;
 use crate::checkpoint::encode::CellPosition;
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::record::Holds;
 use skt_store::codec::checksum;
 use skt_store::layout::Summed;
@@ -43,7 +43,7 @@ impl Findings {
     }
 }
 
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     /// Compares all data and parities of `epoch` with their checksums. `holds` is where the data
     /// is, and this rank is member `me` of its group. Lists at most `listed_max` damaged cells.
     pub(crate) fn find_damage(

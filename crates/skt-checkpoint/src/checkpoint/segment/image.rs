@@ -7,7 +7,7 @@ use super::OwnSegment;
 use crate::checkpoint::error::Result;
 use crate::checkpoint::hook::{Step, StepName};
 use crate::checkpoint::level::{ImageFile, ImageLayout, Seal, encode_seal};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::methods::Method;
 use crate::checkpoint::vault::Lent;
 use skt_store::codec::checksum;
@@ -20,7 +20,7 @@ pub(crate) struct Loaded {
     pub failure: Option<String>,
 }
 
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     /// The ranges of this segment that an image of `epoch` has.
     pub(crate) fn image_layout(&self, epoch: u64) -> ImageLayout {
         ImageLayout::new(&self.layout, self.method, epoch, self.abft_image_bytes)

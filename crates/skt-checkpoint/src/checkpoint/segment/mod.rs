@@ -16,7 +16,7 @@ use super::config::Config;
 use super::error::{Result, memory_error};
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::memory::Memory;
+use super::memory::{Hold, Memory, OpenPeer, OpenSegment};
 use super::methods::Method;
 use super::opening::Opening;
 use super::record::Record;
@@ -26,15 +26,15 @@ use skt_comm::Result as CommResult;
 use skt_store::layout::{Active, RegionAreas, SegmentLayout};
 
 /// This rank's segment.
-pub(super) struct OwnSegment<M: Memory> {
-    memory: M,
+pub(super) struct OwnSegment<'n> {
+    memory: Box<dyn Memory + 'n>,
     id: SegmentId,
     header: HeaderLayout,
     layout: SegmentLayout,
     identity: Identity,
     method: Method,
     /// The bytes of the segment.
-    pub vault: Vault<M::Segment>,
+    pub vault: Vault,
     record: Record,
     /// Method `abft`: bytes of each region, from its first on, that an image has.
     abft_image_bytes: usize,
@@ -44,23 +44,23 @@ pub(super) struct OwnSegment<M: Memory> {
     /// parts of the last checkpoint.
     last_active: Vec<Active>,
     /// The last field, so that the hold is released after the segment.
-    lock: Option<M::Lock>,
+    lock: Option<Hold>,
 }
 
 /// What a segment was made of.
-pub(super) struct SegmentParts<M: Memory> {
-    pub memory: M,
-    pub held: Backing<M::Segment>,
-    pub lock: Option<M::Lock>,
+pub(super) struct SegmentParts<'n> {
+    pub memory: Box<dyn Memory + 'n>,
+    pub held: Backing,
+    pub lock: Option<Hold>,
     pub hook: Arc<dyn Hook>,
 }
 
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     /// The segment of process `process`: `taken` if it has taken one over, else a new one. The
     /// record is that of a new one until the segment joins a start.
     pub(crate) fn create(
-        mut opening: Opening<M>,
-        taken: Option<M::Segment>,
+        mut opening: Opening<'n>,
+        taken: Option<OpenSegment>,
         process: usize,
         plan: &OpeningPlan,
         config: &Config,
@@ -122,7 +122,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Opens another rank's segment for reading; `None` if it cannot be read from this node.
-    pub(crate) fn peer(&mut self, id: SegmentId) -> Result<Option<M::Peer>> {
+    pub(crate) fn peer(&mut self, id: SegmentId) -> Result<Option<OpenPeer>> {
         self.memory.peer(id).map_err(memory_error("looking into", id))
     }
 
@@ -132,7 +132,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// Returns the parts that the segment was made of.
-    pub(crate) fn into_parts(self) -> SegmentParts<M> {
+    pub(crate) fn into_parts(self) -> SegmentParts<'n> {
         let (held, hook) = self.vault.into_parts();
         SegmentParts { memory: self.memory, held, lock: self.lock, hook }
     }
@@ -143,10 +143,7 @@ impl<M: Memory> OwnSegment<M> {
     }
 
     /// The memory of the segment and the areas of a region in it, for encoding and rebuilding.
-    pub(crate) fn encoded_region(
-        &mut self,
-        region: usize,
-    ) -> (&mut Vault<M::Segment>, &RegionAreas) {
+    pub(crate) fn encoded_region(&mut self, region: usize) -> (&mut Vault, &RegionAreas) {
         (&mut self.vault, &self.layout.regions[region])
     }
 
@@ -173,7 +170,7 @@ impl<M: Memory> OwnSegment<M> {
 }
 
 /// The application's workspace.
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     pub(crate) fn set_ready(&mut self) {
         self.ready = true;
     }
@@ -215,7 +212,7 @@ impl<M: Memory> OwnSegment<M> {
 }
 
 /// Transitions of the record, each written at the step of the same name.
-impl<M: Memory> OwnSegment<M> {
+impl<'n> OwnSegment<'n> {
     /// Joins this start; nothing that a later start could need has changed yet.
     pub(crate) fn join(&mut self, plan: &OpeningPlan, is_new: bool) -> Result<()> {
         let step = Step::new(StepName::Join, plan.epoch);

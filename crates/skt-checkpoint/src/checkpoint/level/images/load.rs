@@ -11,7 +11,7 @@ use crate::checkpoint::agree::plan::{Note, OpeningPlan};
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::header::HeaderLayout;
 use crate::checkpoint::hook::{Step, StepName};
-use crate::checkpoint::memory::Memory;
+
 use crate::checkpoint::segment::{Loaded, OwnSegment};
 
 /// The `files` that no start needs: those of generations that cannot be restored, or are not kept.
@@ -63,11 +63,11 @@ impl Images {
     /// The segment is hollow until they are verified. Bytes that cannot be read, some or all, stay
     /// zero and differ from their checksums; if they are more than `unread_bytes_max`, the image is
     /// lost.
-    pub(crate) fn load<M: Memory>(
+    pub(crate) fn load(
         &self,
         number: usize,
         id: ImageId,
-        segment: &mut OwnSegment<M>,
+        segment: &mut OwnSegment,
         epoch: u64,
         unread_bytes_max: usize,
     ) -> Result<Loaded> {
@@ -83,9 +83,9 @@ impl Images {
     /// Removes the images that no start needs any more, among those that this process manages.
     /// Rotten ones are among them, since the run resumes from another source. If removal fails, for
     /// instance on a read-only disk, the level fails.
-    pub(crate) fn discard_superfluous<M: Memory>(
+    pub(crate) fn discard_superfluous(
         &mut self,
-        segment: &OwnSegment<M>,
+        segment: &OwnSegment,
         plan: &OpeningPlan,
     ) -> Result<()> {
         let OpeningPlan { restorable, sealed, epoch, note, .. } = plan;

@@ -10,7 +10,7 @@ use super::super::agree::OpeningPlan;
 use super::super::config::Config;
 use super::super::error::Result;
 use super::super::hook::Hook;
-use super::super::memory::Memory;
+
 use super::super::opening::Opening;
 use super::super::segment::OwnSegment;
 use super::disk::{FileId, Slot};
@@ -38,9 +38,9 @@ pub(crate) struct Images {
 
 impl Images {
     /// Starts the writer of this rank's images, which go to the `slots` of the levels. Collective.
-    pub(crate) fn start<M: Memory>(
+    pub(crate) fn start(
         comm: &Comm,
-        opening: &Opening<M>,
+        opening: &Opening,
         plan: &OpeningPlan,
         config: &Config,
         slots: &[Slot],
@@ -94,7 +94,7 @@ impl Images {
     }
 
     /// Waits for the images that are being written, on all ranks.
-    fn wait<M: Memory>(&mut self, job: &Comm, segment: &mut OwnSegment<M>) -> Result<()> {
+    fn wait(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let (start, hook) = (Instant::now(), segment.vault.hook());
         let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
@@ -104,11 +104,7 @@ impl Images {
     /// Waits for the images that are being written, and for those of the newest epoch that had no
     /// room before. Returns, level by level, whether those of the newest epoch are complete on all
     /// ranks. Collective.
-    pub(crate) fn finish<M: Memory>(
-        &mut self,
-        job: &Comm,
-        segment: &mut OwnSegment<M>,
-    ) -> Result<Vec<bool>> {
+    pub(crate) fn finish(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<Vec<bool>> {
         if self.shelves.is_empty() {
             return Ok(Vec::new());
         }
@@ -164,7 +160,7 @@ impl Images {
     /// Starts writing images of `epoch` on the levels that are `due`. The epoch is stamped: nothing
     /// of it changes before it is taken back. With method `abft`, nothing of the rank's data
     /// changes.
-    pub(crate) fn write<M: Memory>(&mut self, segment: &mut OwnSegment<M>, epoch: u64, due: u8) {
+    pub(crate) fn write(&mut self, segment: &mut OwnSegment, epoch: u64, due: u8) {
         if self.shelves.is_empty() {
             return;
         }
@@ -193,11 +189,7 @@ impl Images {
     }
 
     /// The job-wide barrier, at which ranks exchange the state of their images. Collective.
-    pub(crate) fn barrier<M: Memory>(
-        &mut self,
-        job: &Comm,
-        segment: &mut OwnSegment<M>,
-    ) -> Result<()> {
+    pub(crate) fn barrier(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let mut votes = self.shelves.votes();
         all_reduce(job, &mut votes, Vote::and)?;
         self.shelves.count_votes(&votes);

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use crate::comments::sources;
+use crate::words::sources;
 
 const ARCHITECTURE: &str = include_str!("../../docs/architecture.md");
 /// What the paths of imports follow: the crate, or a module relative to the file.

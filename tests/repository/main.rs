@@ -6,16 +6,10 @@ mod executables;
 mod skipped;
 
 mod batch;
-mod comments;
 mod dependencies;
 mod imports;
-mod literals;
-mod measurements;
-mod pages;
-mod protocol_steps;
 mod release;
 mod scripts;
 mod stand_ins;
 mod suites;
-mod time_limits;
 mod words;

@@ -4,8 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::comments::sources;
-use crate::literals::literals;
+use regex::{Captures, Regex};
 
 /// The folders of sources that are checked.
 const FOLDERS: [&str; 5] = ["benches", "crates", "examples", "src", "tests"];
@@ -171,15 +170,20 @@ fn flaws_of_source(text: &str) -> Vec<Flaw> {
     flaws
 }
 
-/// Finds words of the lists in what a source prints.
+/// Finds words of the lists in what a source prints: in its string literals, without the escapes
+/// and what is interpolated in braces.
 fn flaws_of_literals(text: &str) -> Vec<Flaw> {
-    let flaws = literals(text).into_iter().flat_map(|(line, literal)| {
-        let found = listed(&text_words(&literal), &[]);
-        found.into_iter().map(move |(what, instead)| Flaw {
-            line,
-            what: what.into(),
-            instead: instead.into(),
-        })
+    let tokens = r##"(?s)//[^\n]*|'(?:\\[^']*|[^'\\])'|r#"(.*?)"#|"((?:\\.|[^"\\])*)""##;
+    let [tokens, inserted] = [tokens, r"\\.\s*|\{[^{}]*\}"].map(|it| Regex::new(it).unwrap());
+    let literal = |found: Captures| {
+        let literal = found.get(1).or(found.get(2))?;
+        let line = text[..literal.start()].matches('\n').count() + 1;
+        Some((line, text_words(&inserted.replace_all(literal.as_str(), " x "))))
+    };
+    let literals = tokens.captures_iter(text).filter_map(literal);
+    let flaws = literals.flat_map(|(line, words)| {
+        let found = listed(&words, &[]).into_iter();
+        found.map(move |(what, instead)| Flaw { line, what: what.into(), instead: instead.into() })
     });
     flaws.collect()
 }
@@ -196,6 +200,18 @@ fn flaws_of_page(text: &str) -> Vec<Flaw> {
         })
     });
     flaws.collect()
+}
+
+/// Adds the sources below a folder.
+pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            found.push(path);
+        }
+    }
 }
 
 /// The pages and the schemas of the formats.

@@ -39,7 +39,8 @@ use skt_launch::state::{Failure, StateFolder, SupervisorState};
 use skt_launch::survey::{self, Inquiry, Limits};
 use skt_launch::watch::{HeartbeatWatch, MinTimeouts};
 use skt_model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
-use skt_run::protect::ledger::{Ledger, LedgerError};
+use skt_run::job::JobError;
+use skt_run::protect::ledger::Ledger;
 use skt_run::protect::{Settings, result};
 use skt_run::record::Outcome;
 use skt_solver::comm::threads;
@@ -399,10 +400,11 @@ fn segments_with_results() {
             if is_keeper {
                 let number = ledger.done();
                 let text = result::write_plain(&record(small_run().tests().remove(number % 2)));
+                let text = String::from_utf8(text).expect("JSON");
                 ledger.add(&world, [(number, text)].into(), &[])??;
             }
             let essence = |(test, read)| format!("{test} {read:?}");
-            Ok::<_, LedgerError>(ledger.results().map(essence).collect::<Vec<_>>())
+            Ok::<_, JobError>(ledger.results().map(essence).collect::<Vec<_>>())
         });
         ran.into_iter().next().unwrap().unwrap()
     };

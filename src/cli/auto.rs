@@ -47,7 +47,7 @@ use skt_run::job::{self, JobError, JobOptions};
 use skt_run::protect::Settings;
 use skt_run::record::TestRecord;
 use skt_run::tune::parameter::{Parameter, with_values};
-use skt_run::tune::{ParameterOutcome, RaceVerdict, TuneError, Tuned, Tuning, TuningTask};
+use skt_run::tune::{ParameterOutcome, RaceVerdict, Tuned, Tuning, TuningTask};
 
 /// The files that are written, in the current folder.
 const FILES: [(&str, Format); 2] = [("HPL.toml", Format::Toml), ("HPL.dat", Format::Dat)];
@@ -325,16 +325,6 @@ impl Auto<'_> {
                 let n = vec![tuning.chosen.n];
                 RunSpec { n, ..with_values(base, &tuning.chosen) }
             }),
-            Err(TuneError::NoTime) => {
-                if self.comm.rank() == 0 {
-                    messages::print(format_args!(
-                        "error: --time: setting up the job took {} that tuning has; give a longer \
-                         time",
-                        span(self.args.tuning_seconds())
-                    ));
-                }
-                None
-            }
             Err(error) => {
                 exit = tune::give_up(self.comm, error)?;
                 None
@@ -367,7 +357,7 @@ impl Auto<'_> {
                 return Ok(Err(done.exit));
             }
             // The others wait for this rank, or for one that is gone: all must end.
-            Err(error) => return tune::give_up(self.comm, error.into()).map(Err),
+            Err(error) => return tune::give_up(self.comm, error).map(Err),
         }
         let timed_seconds = last.0.map_or(0.0, |test| test.time_seconds);
         let seconds = began.elapsed().as_secs_f64();

@@ -24,7 +24,7 @@ use skt_comm::Comm;
 use skt_comm::mpi::{MpiWorld, Ulfm};
 use skt_config::{ConfigText, RunSpec, TestSpec};
 use skt_host::{affinity, messages};
-use skt_run::job::{self, Finished, JobError};
+use skt_run::job::{self, End, Finished, JobError};
 use skt_run::protect::{OnLoss, RankInRun, Settings};
 
 /// What rank 0 sends to all ranks as the job to run.
@@ -73,7 +73,7 @@ const EXIT_BITS: i32 = 0xff;
 impl AttemptEnd {
     fn from_attempt(attempt: &Result<Finished, JobError>) -> Self {
         match attempt {
-            Err(error) if error.is_loss() => Self::Lost,
+            Err(error) if error.end == End::Lost => Self::Lost,
             Ok(Finished { exit, is_reported: true, is_cleared: false }) => Self::Left(*exit),
             _ => Self::Ended,
         }

@@ -32,7 +32,7 @@ use skt_health::environment::library::ChosenBlas;
 use skt_host::waits::Announced;
 use skt_host::{descriptors, launcher_rank, messages};
 use skt_run::heartbeat;
-use skt_run::job::{self, Finished, JobError, JobOptions};
+use skt_run::job::{self, End, Finished, JobError, JobOptions};
 use skt_run::power::MeterCommand;
 use skt_run::protect::{Settings, What, read_domains};
 
@@ -305,9 +305,7 @@ fn share_job<'j>(
     job.request = if bytes.is_empty() {
         None
     } else {
-        serde_json::from_slice(&bytes)
-            .map(Some)
-            .map_err(|error| JobError::Spec(error.to_string()))?
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| JobError::unread(&error))?
     };
     Ok(job.request.as_ref())
 }
@@ -391,13 +389,13 @@ pub(super) fn run_on(
         &mut RunOutput::new(output, args.progress.progress()),
     );
     match ran {
-        Err(error) if error.is_loss() && settings.on_loss.is_outlived() => Err(error),
+        Err(error) if error.end == End::Lost && settings.on_loss.is_outlived() => Err(error),
         // The others wait for this rank, or for one that is gone: all must end, and the data in
         // shared memory lets the same command continue.
         Err(error) if error.is_local() => {
             messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
-            let is_watched = heartbeat::run().is_some();
-            let can_go_on = settings.is_on() && !error.is_permanent(is_watched);
+            let is_permanent = error.end == End::Local { is_permanent: true };
+            let can_go_on = settings.is_on() && !is_permanent;
             let code = if can_go_on { Exit::Interrupted } else { Exit::BadInput };
             Err(comm.abort(&error.to_string(), i32::from(args.code(code))).into())
         }

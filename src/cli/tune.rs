@@ -27,10 +27,10 @@ use skt_config::{
 };
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
-use skt_run::job::{JobError, JobOptions};
+use skt_run::job::{End, JobError, JobOptions};
 use skt_run::protect::{OnLoss, Settings, read_domains};
 use skt_run::tune::parameter::{Parameter, with_values};
-use skt_run::tune::{N_MIN, TuneError, Tuning, TuningTask, table, tune};
+use skt_run::tune::{N_MIN, Tuning, TuningTask, table, tune};
 use skt_store::codec::checksum;
 
 const TUNING: &str = "Tuning";
@@ -157,26 +157,21 @@ fn share_job(comm: &Comm, job: Option<&TuneJob>) -> Result<Option<(RunSpec, Sett
     let message = job.map(|job| (&job.task.base, &job.settings));
     let mut bytes = serde_json::to_vec(&message).expect("plain data");
     collect::broadcast_bytes(comm, &mut bytes, 0)?;
-    serde_json::from_slice(&bytes).map_err(|error| JobError::Spec(error.to_string()))
+    serde_json::from_slice(&bytes).map_err(|error| JobError::unread(&error))
 }
 
 /// Reports why there is no result, and ends the job if the other ranks do not know of it.
-pub(super) fn give_up(comm: &Comm, error: TuneError) -> Result<Exit, JobError> {
-    match error {
-        TuneError::Job(error) if error.is_local() => {
-            messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
-            let code = i32::from(Exit::BadInput.code());
-            Err(comm.abort(&error.to_string(), code).into())
-        }
-        error => {
-            let exit = error.exit();
-            if comm.rank() == 0 {
-                let label = if exit == Exit::Interrupted { "" } else { "error: " };
-                messages::print(format_args!("{label}{error}"));
-            }
-            Ok(exit)
-        }
+pub(super) fn give_up(comm: &Comm, error: JobError) -> Result<Exit, JobError> {
+    let End::Agreed { exit, .. } = error.end else {
+        messages::print(format_args!("error: rank {} ({}): {error}", comm.rank(), comm.host()));
+        let code = i32::from(Exit::BadInput.code());
+        return Err(comm.abort(&error.to_string(), code).into());
+    };
+    if comm.rank() == 0 {
+        let label = if exit == Exit::Interrupted { "" } else { "error: " };
+        messages::print(format_args!("{label}{error}"));
     }
+    Ok(exit)
 }
 
 /// Prints the table, and writes the configuration that was asked for.

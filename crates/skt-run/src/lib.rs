@@ -15,6 +15,7 @@
 #![warn(missing_docs, unreachable_pub)]
 
 pub mod cores;
+pub(crate) mod error;
 pub mod events;
 pub mod grace;
 pub mod heartbeat;

@@ -1,7 +1,7 @@
 //! The library of a job whose products are of bf16: each rank selects one, or all refuse the job.
 
-use super::error::JobError;
-use skt_comm::{Comm, collect};
+use crate::error::{JobError, agreed};
+use skt_comm::Comm;
 use skt_config::{GemmPrecision, RunSpec};
 use skt_health::environment::BlasInfo;
 use skt_health::environment::bf16::{self, Bf16SelfTest};
@@ -13,34 +13,24 @@ const REMEDY: &str = "load an OpenBLAS with sbgemm, oneMKL or AOCL-DLP on a proc
                       instructions for bf16 (docs/mxp.md), or take --gemm fp32; --gemm \
                       bf16-emulated computes the same factors anywhere";
 
-/// The test of the library that this rank has selected, if the job needs one; or why some rank has
-/// none, the same on all ranks.
-pub(super) type Selection = Result<Option<Bf16SelfTest>, String>;
-
 /// Selects a library for products of bf16 if `spec` asks for it: the first one that is right and
-/// faster than SGEMM, when all ranks test theirs at once. Collective.
+/// faster than SGEMM, when all ranks test theirs at once. Returns its test. Collective.
 pub(super) fn select_library(
     world: &Comm,
     team: &Team,
     spec: &RunSpec,
     blas: &BlasInfo,
     seconds: f64,
-) -> Result<Selection, JobError> {
+) -> Result<Option<Bf16SelfTest>, JobError> {
     if spec.gemm != GemmPrecision::Bf16 {
-        return Ok(Ok(None));
+        return Ok(None);
     }
     world.barrier()?;
     let found = first_sound(team, seconds)?;
-    let why = match &found {
-        Ok(_) => String::new(),
-        Err(flaws) => refusal(&world.host(), blas, flaws),
-    };
-    if let Some(why) = collect::first_text(world, &why)? {
-        return Ok(Err(why));
-    }
-    let (library, tested) = found.expect("no rank has a reason to refuse");
+    let found = found.map_err(|flaws| refusal(&world.host(), blas, &flaws));
+    let (library, tested) = agreed(world, found)?;
     select(library);
-    Ok(Ok(Some(tested)))
+    Ok(Some(tested))
 }
 
 /// The first library without a flaw, with its test; or the flaws of all of them.

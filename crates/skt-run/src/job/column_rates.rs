@@ -5,7 +5,7 @@
 //! twice as long as the one before, until two samples agree on all ranks. Columns that differ by
 //! less than the last two samples of a rank count as equal.
 
-use super::error::JobError;
+use crate::error::JobError;
 use crate::protect::Chosen;
 use skt_comm::{Comm, collect};
 use skt_config::{EQUAL_WITHIN, RateSource, RunSpec};

@@ -3,49 +3,68 @@
 mod bf16;
 mod blas;
 mod column_rates;
-mod error;
 mod idle;
 mod interrupt;
 mod one_test;
-mod options;
 pub mod outlook;
 mod pinning;
 mod places;
-mod refused;
 mod series;
 mod setup;
 mod store_hazards;
 mod trials;
-mod warnings;
 mod watcher;
 
+pub use crate::error::{End, JobError};
 pub use blas::settle as settle_blas;
-pub use error::JobError;
-pub use options::JobOptions;
-use refused::Refused;
 use series::{Ran, Tests, remove_images};
 use setup::Setup;
 pub use trials::Trials;
 
-use std::fmt::Display;
+use std::time::Instant;
 
 use skt_terms::exit::Exit;
 
+use crate::error::agreed;
 use crate::events::{ReportError, RunEvents, Silent};
-use crate::power::JobPower;
 use crate::power::meter::Meter;
-use crate::protect::{self, Settings};
+use crate::power::{JobPower, MeterCommand};
+use crate::protect::{self, RankInRun, Settings};
 use crate::record::{Counts, RunFacts};
 use crate::{grace, heartbeat};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_comm::{Comm, CommError, collect};
-use skt_config::RunSpec;
+use skt_config::{ConfigText, RunSpec};
+use skt_health::environment::library::ChosenBlas;
 use skt_host::clock::now_unix_seconds;
 use skt_host::counters::Root;
 use skt_host::messages;
 use skt_host::waits::Announced;
 use skt_solver::pgesv::CallLimit;
 use skt_store::store::StoreKind;
+
+/// The options of a job that are not part of the run.
+#[derive(Debug, Clone, Default)]
+pub struct JobOptions {
+    /// The text of the configuration, if the run has one.
+    pub configuration: Option<ConfigText>,
+    /// Variables of this rank's environment that set how many threads it runs, if they count.
+    pub thread_variables: Option<String>,
+    /// Whether the job behaves as the reference does: tests that fail or are skipped do not show in
+    /// the exit code, tests that do not fit into the memory are skipped, and warnings of the
+    /// self-test are printed, as the report has them only after the first result.
+    pub as_reference: bool,
+    /// The BLAS that this process calls.
+    pub blas: ChosenBlas,
+    /// The name and version of the MPI library.
+    pub mpi_library: Option<String>,
+    /// The site's power meter, if the user names one.
+    pub meter: Option<MeterCommand>,
+    /// When this process noticed the latest loss that it has outlived.
+    pub lost_at: Option<Instant>,
+    /// The rank of this process in the run.
+    pub rank_in_run: RankInRun,
+}
 
 /// The result of a job that has ended with all its ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,8 +94,32 @@ pub fn run(
     options: &JobOptions,
     events: &mut dyn RunEvents,
 ) -> Result<Finished, JobError> {
+    let events = if world.rank() == 0 { events } else { &mut Silent };
+    let why = match run_tests(world, spec, settings, options, events) {
+        Err(why) => why,
+        finished => return finished,
+    };
+    let End::Agreed { exit, sign } = why.end else { return Err(why) };
+    let is_time_up = why.end == End::TIME_UP;
+    // A problem after a loss need not be one for the next start.
+    let counts = options.lost_at.is_none() || is_time_up;
+    sign.filter(|_| counts).into_iter().for_each(heartbeat::enter_phase);
+    events.clear();
+    if world.rank() == 0 {
+        let label = if is_time_up { "" } else { "error: " };
+        messages::print(format_args!("{label}{why}"));
+    }
+    Ok(Finished::short(exit))
+}
+
+fn run_tests(
+    world: &Comm,
+    spec: &RunSpec,
+    settings: &Settings,
+    options: &JobOptions,
+    events: &mut dyn RunEvents,
+) -> Result<Finished, JobError> {
     let first = world.rank() == 0;
-    let events = if first { events } else { &mut Silent };
     if settings.is_on() {
         protect::deadline::listen();
     }
@@ -84,30 +127,18 @@ pub fn run(
     events.announce(&setup::starting_line(world.size(), spec));
     let store = settings.store.parse::<StoreKind>()?.open();
     let setup = Setup::new(world, spec, settings, options, &*store)?;
-    let spec = &setup.spec;
+    let spec = &setup.rated.spec;
     events.clear();
-    if let Some(Refused { why, passes, unfit }) = &setup.refusal {
-        if !unfit.is_empty() {
-            heartbeat::decline_hosts(unfit);
-        }
-        if *passes {
-            heartbeat::enter_phase(heartbeat::CHANGED);
-        }
-        return Ok(refused(world, why, Exit::BadInput));
-    }
-    let meter = match start_meter(world, options)? {
-        Ok(meter) => meter,
-        Err(why) => return Ok(refused(world, &why, Exit::BadInput)),
-    };
-    if !begin_report(world, spec, settings, options, &setup, start_unix_seconds, events)? {
-        return Ok(Finished::short(Exit::BadInput));
-    }
+    let start = |command: &MeterCommand| Meter::start(command);
+    let meter = options.meter.as_ref().filter(|_| first).map(start).transpose();
+    let meter = agreed(world, meter)?;
+    agreed(world, begin_report(first, settings, options, &setup, start_unix_seconds, events))?;
     if settings.is_on() {
         protect::deadline::listen();
         interrupt::listen(spec, settings, first);
         if first {
-            warnings::print(&time_warnings(settings));
-            warnings::print(&call_warnings(spec, settings, setup.self_test.gflops_per_core));
+            print_warnings(&time_warnings(settings));
+            print_warnings(&call_warnings(spec, settings, setup.rated.self_test.gflops_per_core));
         }
     } else {
         grace::listen_unprotected();
@@ -120,21 +151,8 @@ pub fn run(
         Err(why) if !why.is_local() => {
             // Rank 0 itself prints what happens to the memory.
             interrupt::keep(false);
-            // A problem after a loss need not be one for the next start.
-            let is_final = why.is_time_up() || matches!(why, JobError::Wrong(_));
-            let counts = options.lost_at.is_none() || is_final;
-            if let Some(sign) = why.sign().filter(|_| counts) {
-                heartbeat::enter_phase(sign);
-            }
-            tests.events.clear();
             tests.remove_void_ledger()?;
-            if why.is_time_up() {
-                if first {
-                    messages::print(format_args!("{why}"));
-                }
-                return Ok(Finished::short(why.exit()));
-            }
-            return Ok(refused(world, &why, why.exit()));
+            return Err(why);
         }
         done => done?,
     };
@@ -149,7 +167,7 @@ pub fn run(
     // Reported before the first segment is removed: a start that finds none would repeat all tests.
     heartbeat::reported(exit, events.lines_on_stdout());
     let is_cleared = match clear(world, spec, settings, &setup, ran) {
-        Err(why) if settings.on_loss.is_outlived() && why.is_loss() => false,
+        Err(why) if settings.on_loss.is_outlived() && why.end == End::Lost => false,
         done => done.map(|()| true)?,
     };
     Ok(Finished { exit, is_reported: true, is_cleared })
@@ -178,54 +196,41 @@ fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> V
     is_meant.then_some(warning).into_iter().collect()
 }
 
-/// Ends a job whose ranks all know `why`; rank 0 prints it.
-fn refused(world: &Comm, why: &dyn Display, exit: Exit) -> Finished {
-    if world.rank() == 0 {
-        messages::print(format_args!("error: {why}"));
+/// Prints the first lines as warnings, and the number of the others: another user may have planted
+/// thousands.
+fn print_warnings(lines: &[String]) {
+    const LINES: usize = 4;
+    for line in lines.iter().take(LINES) {
+        messages::print(format_args!("warning: {line}"));
     }
-    Finished::short(exit)
+    if lines.len() > LINES {
+        let more = lines.len() - LINES;
+        messages::print(format_args!("warning: and {more} more; `skt-hpl store list` shows them"));
+    }
 }
 
-/// Begins the report on rank 0. Returns whether that has succeeded, the same on all ranks.
-/// Collective.
+/// Begins the report on rank 0, which is `first`.
 fn begin_report(
-    world: &Comm,
-    spec: &RunSpec,
+    first: bool,
     settings: &Settings,
     options: &JobOptions,
     setup: &Setup,
     start_unix_seconds: i64,
     events: &mut dyn RunEvents,
-) -> Result<bool, CommError> {
-    let mut has_begun = 1u8;
-    if world.rank() == 0 {
-        let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-        let facts = RunFacts {
-            command_line: words.collect(),
-            configuration: options.configuration.clone(),
-            environment: setup.environment.clone(),
-            dgemm_self_test: Some(setup.self_test.clone()),
-            start_unix_seconds,
-        };
-        if let Err(why) = events.run_begins(spec, facts, setup.notes(spec, settings)) {
-            messages::print(format_args!("error: {why}"));
-            has_begun = 0;
-        }
+) -> Result<(), String> {
+    if !first {
+        return Ok(());
     }
-    Ok(collect::broadcast_one(world, has_begun, 0)? != 0)
-}
-
-/// Starts the meter on rank 0, if the user names one. The inner error is why that fails, the same
-/// on all ranks. Collective.
-fn start_meter(
-    world: &Comm,
-    options: &JobOptions,
-) -> Result<Result<Option<Meter>, String>, CommError> {
-    let Some(command) = &options.meter else { return Ok(Ok(None)) };
-    let started = (world.rank() == 0).then(|| Meter::start(command));
-    let started = started.transpose();
-    let why = collect::first_text(world, started.as_ref().err().map_or("", String::as_str))?;
-    Ok(why.map_or(Ok(started.ok().flatten()), Err))
+    let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let facts = RunFacts {
+        command_line: words.collect(),
+        configuration: options.configuration.clone(),
+        environment: setup.pinned.environment.clone(),
+        dgemm_self_test: Some(setup.rated.self_test.clone()),
+        start_unix_seconds,
+    };
+    let begun = events.run_begins(&setup.rated.spec, facts, setup.notes(settings));
+    begun.map_err(|why| why.to_string())
 }
 
 /// Ends the report. Returns the exit code of a job with tests of these `counts`, or `None` if the
@@ -297,7 +302,7 @@ fn clear(
         interrupt::keep(false);
         if setup.is_keeper {
             // All ranks have unmapped their segments.
-            warnings::print(&protect::tidy(setup.store)?);
+            print_warnings(&protect::tidy(setup.store)?);
         }
     }
     Ok(())
@@ -307,7 +312,7 @@ fn clear(
 /// of a rank kept the job from doing so.
 pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> {
     let store = settings.store.parse::<StoreKind>()?.open();
-    warnings::print(&protect::images::remove_images(settings, |_| true));
+    print_warnings(&protect::images::remove_images(settings, |_| true));
     protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
     interrupt::keep(false);
     Ok(())

@@ -1,7 +1,7 @@
 //! One test of a job, with or without protection, until its result is known.
 
-use super::error::JobError;
 use super::watcher::Watcher;
+use crate::error::JobError;
 use crate::events::RunEvents as _;
 use crate::protect::{
     self, Done, GuessedRates, Opened, Protected, Settings, TestContext, Unprotected,

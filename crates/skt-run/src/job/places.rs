@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::options::JobOptions;
-use super::refused::Refused;
-use crate::heartbeat::UnfitHost;
+use super::JobOptions;
+use crate::error::JobError;
+use crate::heartbeat::{self, UnfitHost};
 use crate::protect::{Chosen, RunBlas};
 use skt_comm::{Comm, CommError, collect};
 use skt_health::environment::HostRanks;
@@ -323,13 +323,24 @@ pub(crate) fn chosen(places: &Places, rates: &[u32]) -> Chosen {
     Chosen { blas, rates: rates.to_vec() }
 }
 
-/// Why the ranks must not compute with their libraries, if that is so: `named` is the BLAS of the
-/// run, as rank 0 has read it, and `kept` that of an earlier start.
-pub(crate) fn refused_blas(
+/// Refuses the job if its ranks must not compute with their libraries: `named` is the BLAS of the
+/// run, as rank 0 has read it, and `kept` that of an earlier start. The supervisor learns which
+/// hosts the job can do without.
+pub(crate) fn check_blas(
     places: &Places,
     named: Option<&str>,
     kept: Option<&RunBlas>,
-) -> Option<Refused> {
+) -> Result<(), JobError> {
+    let Some(why) = refused_blas(places, named, kept) else { return Ok(()) };
+    let unfit = without_blas(places, kept);
+    if !unfit.is_empty() {
+        heartbeat::decline_hosts(&unfit);
+    }
+    Err(JobError::refused(why))
+}
+
+/// Why the ranks must not compute with their libraries, if that is so.
+fn refused_blas(places: &Places, named: Option<&str>, kept: Option<&RunBlas>) -> Option<String> {
     let has_kept = |place: &&Place| place.software.has_kept(kept);
     let has_library = |place: &&Place| !place.software.called.is_built_in;
     let first = places.iter().find(has_kept).or(places.iter().find(has_library));
@@ -369,8 +380,7 @@ pub(crate) fn refused_blas(
             first.host
         ))
     };
-    let why = places.iter().enumerate().find_map(of)?;
-    Some(Refused { unfit: without_blas(places, kept), ..Refused::for_good(why) })
+    places.iter().enumerate().find_map(of)
 }
 
 /// The hosts of ranks that cannot call the library of the run, each with the reason, while other
@@ -559,7 +569,9 @@ mod tests {
         let refused = |ranks: &[(&str, Option<&str>)], kept: Option<&str>| {
             let kept = kept.map(|sum| RunBlas { called: called(sum), ..RunBlas::default() });
             let places: Vec<_> = ranks.iter().map(with).collect();
-            let Refused { why, unfit, .. } = refused_blas(&all(&places), Some("x"), kept.as_ref())?;
+            let places = all(&places);
+            let why = refused_blas(&places, Some("x"), kept.as_ref())?;
+            let unfit = without_blas(&places, kept.as_ref());
             let names: Vec<_> = unfit.iter().map(|unfit| unfit.host.clone()).collect();
             Some((names.join(" "), why))
         };
@@ -590,11 +602,12 @@ mod tests {
         };
         let places = [with("a", true), with("b", false), with("c", false)];
         let refused = |places: &[Place]| refused_blas(&all(places), None, None);
-        let Refused { why, unfit, .. } = refused(&places).expect("refused");
+        let why = refused(&places).expect("refused");
+        let unfit = without_blas(&all(&places), None);
         assert!(why.starts_with("rank 0 on a finds no BLAS but the built-in one"), "{why}");
         assert_eq!(unfit.iter().map(|unfit| &*unfit.host).collect::<Vec<_>>(), ["a"]);
-        assert_eq!(refused(&places[..1]).map(|refused| refused.why), None);
-        assert_eq!(refused(&places[1..]).map(|refused| refused.why), None);
+        assert_eq!(refused(&places[..1]), None);
+        assert_eq!(refused(&places[1..]), None);
     }
 
     #[test]

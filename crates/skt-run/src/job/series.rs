@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
-use super::error::JobError;
 use super::one_test::{run_plain, run_protected};
 use super::setup::Setup;
 use super::watcher::Watcher;
-use super::{interrupt, warnings};
+use super::{interrupt, print_warnings};
 use crate::cores::TestCores;
+use crate::error::{End, JobError, agreed};
 use crate::events::{ReportError, RunEvents, SavedQueue};
 use crate::heartbeat;
 use crate::power::{JobPower, TestPower};
@@ -204,7 +204,8 @@ impl<'a, 'e> Tests<'a, 'e> {
                 match self.run_one(ranks, test, turn, &mut announced) {
                     Ok(reported) => {
                         (is_written, done) = (reported.is_written, reported.done);
-                        self.unkept.insert(index, reported.result);
+                        let result = String::from_utf8_lossy(&reported.result).into_owned();
+                        self.unkept.insert(index, result);
                     }
                     Err(why) if !why.is_local() => ended = Some(why),
                     Err(why) => return Err(why),
@@ -214,14 +215,19 @@ impl<'a, 'e> Tests<'a, 'e> {
                 // waits.
                 collect::await_broadcast(world, 0)?;
             }
-            let end = ended.as_ref().map(JobError::exit);
+            let end = ended.as_ref().and_then(|why: &JobError| match why.end {
+                End::Agreed { exit, .. } => Some(exit),
+                _ => None,
+            });
             match self.verdict(world, index, is_written, end, done.is_some())? {
                 // A result that cannot be written does not count: all ranks stop, and the next
                 // start reports it again.
                 NextStep::Stop => return Ok(Ran::unreported()),
                 // Ranks outside of the grid learn here how the run ends.
                 NextStep::End(code) => {
-                    return Err(ended.unwrap_or(JobError::Ended(Exit::from_code(code))));
+                    let end = End::Agreed { exit: Exit::from_code(code), sign: None };
+                    let elsewhere = "the ranks of the grid have ended the run";
+                    return Err(ended.unwrap_or_else(|| JobError::new(end, elsewhere)));
                 }
                 NextStep::Continue => {}
                 NextStep::Keep => {
@@ -283,7 +289,12 @@ impl<'a, 'e> Tests<'a, 'e> {
             spec.is_none_or(|spec| tests.get(*test) != Some(spec))
         };
         if let Some((test, _)) = ledger.results().find(is_of_another) {
-            return Err(JobError::OtherTests { run: run.clone(), test: test + 1 });
+            return Err(JobError::refused(format!(
+                "run {run} was started with other settings: the result that an earlier start kept \
+                 for test {} is of another test. Restart with the settings of that run, or start \
+                 from the beginning with --resume never",
+                test + 1
+            )));
         }
         ledger.note_chosen(world, &self.setup.chosen)?;
         self.ledger = Some(Rc::new(RefCell::new(ledger)));
@@ -330,7 +341,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// because a signal or the end of its time made it save. Such a test is protected again, so
     /// that it resumes from them. Collective.
     fn find_images(&self, world: &Comm) -> Result<BTreeSet<usize>, CommError> {
-        let (settings, outlooks) = (self.settings, &self.setup.outlooks);
+        let (settings, outlooks) = (self.settings, &self.setup.held.outlooks);
         let is_short = |test: usize| outlooks.get(test) == Some(&Some(Outlook::TooShort));
         let has_short = (0..outlooks.len()).any(is_short);
         if !has_short || settings.levels.0.is_empty() || settings.resume == Resume::Never {
@@ -352,16 +363,15 @@ impl<'a, 'e> Tests<'a, 'e> {
         let (settings, setup) = (self.settings, self.setup);
         let is_first = self.ledger.as_ref().is_some_and(|ledger| ledger.borrow().is_new());
         let is_protected = |test: usize| self.is_protected(test, settings.resume);
-        if !is_first || settings.levels.0.is_empty() || (0..setup.outlooks.len()).any(is_protected)
+        if !is_first
+            || settings.levels.0.is_empty()
+            || (0..setup.held.outlooks.len()).any(is_protected)
         {
             return Ok(());
         }
-        let why =
-            if setup.is_first_on_host { protect::images::unreadable_level(settings) } else { None };
-        match collect::first_text(world, &why.unwrap_or_default())? {
-            Some(why) => Err(JobError::Refused(why)),
-            None => Ok(()),
-        }
+        let looks = setup.is_first_on_host;
+        let why = if looks { protect::images::unreadable_level(settings) } else { None };
+        agreed(world, why.map_or(Ok(()), Err))
     }
 
     /// Refuses tests too short for checkpoints on hosts that cannot have their groups, as only a
@@ -369,14 +379,14 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// on all ranks.
     fn check_groups(&self) -> Result<(), JobError> {
         let is_short = |index: usize| {
-            self.setup.outlooks[index] == Some(Outlook::TooShort)
+            self.setup.held.outlooks[index] == Some(Outlook::TooShort)
                 && !self.is_protected(index, self.settings.resume)
         };
         let tests = self.spec.tests();
         let short = tests.iter().enumerate().filter(|(index, _)| is_short(*index));
         let allowed = self.allows_shared_domains();
         let why = short.map(|(_, test)| self.setup.lack_of_groups(test, self.settings, allowed));
-        why.flatten().next().map_or(Ok(()), |why| Err(JobError::Refused(why.to_string())))
+        why.flatten().next().map_or(Ok(()), |why| Err(JobError::refused(why)))
     }
 
     /// Whether two ranks of a group may be in one failure domain: if the user allows it, or in a
@@ -450,7 +460,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     /// does not, as hundreds of them may follow, unless an earlier start protected it or the user
     /// requires to resume it.
     pub(crate) fn is_protected(&self, index: usize, resume: Resume) -> bool {
-        match self.setup.outlooks[index] {
+        match self.setup.held.outlooks[index] {
             None => false,
             Some(Outlook::TooShort) => {
                 let has_data = self.found == Some(index) || self.with_images.contains(&index);
@@ -470,7 +480,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         is_protected: bool,
     ) -> Result<NextStep, CommError> {
         let next = index + 1;
-        let is_last = next == self.setup.outlooks.len();
+        let is_last = next == self.setup.held.outlooks.len();
         // A start finds data of the next test only if the results of all tests before it are kept.
         let is_kept_now = is_protected
             || self.ledger.is_some()
@@ -519,7 +529,7 @@ impl<'a, 'e> Tests<'a, 'e> {
     ) -> Result<Reported<'a>, JobError> {
         let setup = self.setup;
         let is_protected = self.is_protected(turn.index, turn.resume);
-        let (team, injector) = (&setup.team, setup.injector.clone());
+        let (team, injector) = (&setup.pinned.team, setup.injector.clone());
         let Turn { index, tests, resume, nothing_hidden } = turn;
         let allow_shared_domains = self.allows_shared_domains();
         let settings = Settings { resume, allow_shared_domains, ..self.settings.clone() };
@@ -528,7 +538,7 @@ impl<'a, 'e> Tests<'a, 'e> {
             test,
             tests,
             index,
-            guessed_rate: setup.guessed_rates(test).flops,
+            guessed_rate: setup.rated.rates.guess(test).flops,
             announced,
             injector: &injector,
             samples: Samples::default(),
@@ -540,7 +550,7 @@ impl<'a, 'e> Tests<'a, 'e> {
         };
         if !is_protected {
             let lack = setup.lack_of_skipped(test, self.settings);
-            let (settings, rates) = (self.settings, setup.guessed_rates(test));
+            let (settings, rates) = (self.settings, setup.rated.rates.guess(test));
             let grid = ranks.grid(test)?;
             let mut record = run_plain(grid, team, test, settings, rates, lack, &mut watcher)?;
             if let Some(record) = &mut record {
@@ -559,11 +569,11 @@ impl<'a, 'e> Tests<'a, 'e> {
         setup.memory_progress.show_by(watcher.stepper());
         let context = TestContext {
             memory: TestSegments::new(setup.store, &settings.run_id, index, process)
-                .under(setup.lock.clone()),
+                .under(setup.held.lock.clone()),
             nothing_hidden,
             host: ranks.host(),
             hook: injector.clone(),
-            guessed: setup.guessed_rates(test),
+            guessed: setup.rated.rates.guess(test),
             lost_at: self.lost_at,
             rank_in_run: self.rank_in_run.clone(),
             clock: Arc::new(ClockReading::now),
@@ -646,7 +656,7 @@ pub(super) fn remove_images(
         return Ok(());
     }
     if setup.is_first_on_host {
-        warnings::print(&protect::images::remove_images(settings, is_meant));
+        print_warnings(&protect::images::remove_images(settings, is_meant));
     }
     world.barrier()
 }

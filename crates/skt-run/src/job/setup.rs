@@ -1,27 +1,26 @@
-//! The setup before the first test: threads, pinning, the DGEMM self-test, the memory check.
+//! The setup before the first test, in four steps, each from those before it: where the ranks run
+//! ([`Located`]), their threads ([`Pinned`]), their rates ([`Rated`]), and the hold of the run
+//! ([`Held`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::error::JobError;
 use super::idle::IdleWatch;
-use super::options::JobOptions;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, HostComms, Places, RankCores};
-use super::refused::Refused;
-use super::{bf16, blas, column_rates, store_hazards, warnings};
+use super::{JobOptions, bf16, blas, column_rates, print_warnings, store_hazards};
+use crate::error::{End, JobError, agreed};
+use crate::heartbeat;
 use crate::protect::hold::{Patience, RunLock};
 use crate::protect::{
-    self, Chosen, FaultInjector, GuessedRates, Inject, MemoryProgress, Outlook, RankProcess,
-    Settings,
+    self, Chosen, FaultInjector, Inject, MemoryProgress, Outlook, RankProcess, Settings,
 };
-use serde::{Deserialize, Serialize};
 use skt_checkpoint::checkpoint::group::PlacementError;
 use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
-use skt_comm::{Comm, CommError, collect};
-use skt_config::{GemmPrecision, RateSource, RunSpec, TestSpec};
+use skt_comm::{Comm, collect};
+use skt_config::{GemmPrecision, RunSpec, TestSpec};
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::{self, at_start};
 use skt_health::environment::preflight::{self, DoesNotFit};
@@ -41,27 +40,26 @@ const SELF_TEST_SECONDS: f64 = 0.1;
 /// Seconds of the DGEMM self-test where the tests take next to no time.
 const SELF_TEST_SECONDS_MIN: f64 = 0.01;
 
+/// What is to run, where.
+#[derive(Clone, Copy)]
+struct Job<'j, 's> {
+    world: &'j Comm,
+    spec: &'j RunSpec,
+    settings: &'j Settings,
+    store: &'s (dyn Store + Send + Sync),
+}
+
 /// What all tests of a job share on a rank.
 pub(crate) struct Setup<'a> {
-    /// The rank's threads.
-    pub team: Team,
-    /// The hosts, libraries and pinning of the job.
-    pub environment: Environment,
-    /// The rate of DGEMM with all cores in use, as the mean over ranks.
-    pub self_test: DgemmSelfTest,
-    /// The run, with the rates of ranks if it measures them.
-    pub spec: RunSpec,
-    /// The rates that this start has measured.
-    pub rates: MeasuredRates,
-    /// Why the job cannot run, if it cannot.
-    pub refusal: Option<Refused>,
-    /// Whether the job is the reference's: without protection, and tests that do not fit are
-    /// skipped.
-    is_as_reference: bool,
-    /// The cost of the protection in memory, in words.
-    pub memory_note: Option<String>,
     /// The store, which outlives the process.
     pub store: &'a (dyn Store + Send + Sync),
+    located: Located,
+    /// The rank's threads.
+    pub pinned: Pinned,
+    /// The rates of the ranks.
+    pub rated: Rated,
+    /// The hold of the run.
+    pub held: Held,
     /// Shows how far this rank has reserved the memory of a test.
     pub memory_progress: MemoryProgress,
     /// Whether this process is the first of its host.
@@ -73,20 +71,58 @@ pub(crate) struct Setup<'a> {
     pub job_here: Option<JobPart>,
     /// Faults to inject into this process.
     pub injector: Arc<FaultInjector>,
+    /// What this start has chosen, for its restarts.
+    pub chosen: Chosen,
+    /// Whether the job is the reference's: without protection, and tests that do not fit are
+    /// skipped.
+    is_as_reference: bool,
+    /// The time of each part of the setup on this rank, in words.
+    part_times: String,
+}
+
+/// Where the ranks run, and what they compute with.
+struct Located {
+    places: Places,
+    comms: HostComms,
+    /// The ranks of this machine, where they are not those of the host.
+    machine: Option<Comm>,
+    /// The cores of the ranks of this machine.
+    cores: Vec<RankCores>,
+    /// What an earlier start has chosen.
+    kept: Option<Chosen>,
+    /// The options, with the BLAS that the ranks have chosen.
+    options: JobOptions,
+    /// The number of this rank among those that see its store.
+    index_in_store: usize,
+}
+
+/// A rank's threads on their cores.
+pub(crate) struct Pinned {
+    pub team: Team,
+    /// The hosts, libraries and pinning of the job.
+    pub environment: Environment,
+    /// Keeps other runs away from the cores of this one.
+    pinning: Pinning,
+}
+
+/// The rates of the ranks.
+pub(crate) struct Rated {
+    /// The rate of DGEMM with all cores in use, as the mean over ranks.
+    pub self_test: DgemmSelfTest,
+    /// The rates that this start has measured.
+    pub rates: MeasuredRates,
+    /// The run, with the rates of ranks if it measures them.
+    pub spec: RunSpec,
+}
+
+/// What keeps other jobs away, and what the run may take.
+pub(crate) struct Held {
     /// The lock that keeps other jobs of the same run away.
     pub lock: Option<Arc<RunLock>>,
     /// Folders of images that this process has for its job, against jobs on other hosts.
     _folders: Vec<FolderOwner>,
-    /// Keeps other runs away from the cores of this one.
-    _pinning: Pinning,
     /// Whether each protected test will have checkpoints; the same on all ranks.
     pub outlooks: Vec<Option<Outlook>>,
-    /// The time of each part of the setup on this rank, in words.
-    pub part_times: String,
-    /// What this start has chosen, for its restarts.
-    pub chosen: Chosen,
-    /// The places of all ranks.
-    places: Places,
 }
 
 /// The time that each part of the setup takes.
@@ -114,87 +150,205 @@ impl StopWatch {
     }
 }
 
+impl Located {
+    /// Collective.
+    fn new(job: Job, options: &JobOptions, watch: &mut StopWatch) -> Result<Self, JobError> {
+        let Job { world, spec, settings, store } = job;
+        let id = settings.is_on().then(|| store.id()).transpose()?;
+        let comms = HostComms::new(world, id.as_ref())?;
+        let is_choosing = spec.blas.is_some() || column_rates::are_measured(spec);
+        let kept =
+            is_choosing.then(|| protect::kept_choices(world, store, settings, comms.is_keeper));
+        let kept = kept.transpose()?.flatten();
+        let kept_blas = kept.as_ref().map(|kept| &kept.blas);
+        let blas = blas::settle(world, spec.blas.as_deref(), &options.blas, kept_blas)?;
+        if blas.choice.is_some() {
+            watch.end_part("choice of the BLAS");
+        }
+        let options = JobOptions { blas, ..options.clone() };
+        // Our own threads call the BLAS, each for itself.
+        library::use_one_thread();
+        let places = all_places(job, &comms, &options)?;
+        places::check_blas(&places, spec.blas.as_deref(), kept_blas)?;
+        let machine = places.split_machine(world)?;
+        let cores = RankCores::gather(machine.as_ref().unwrap_or(&comms.here), world.rank())?;
+        let (_, index_in_store) = places::alike(&places, world.rank(), |place| place.memory);
+        watch.end_part("ranks and stores");
+        Ok(Self { places, comms, machine, cores, kept, options, index_in_store })
+    }
+
+    fn machine(&self) -> &Comm {
+        self.machine.as_ref().unwrap_or(&self.comms.here)
+    }
+}
+
+impl Pinned {
+    /// Collective.
+    fn new(job: Job, located: &Located) -> Result<Self, JobError> {
+        let Job { world, spec, settings, .. } = job;
+        let threads = spec.threads;
+        let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin: spec.pin };
+        let pinning = Pinning::new(located.machine(), &located.cores, &wanted)?;
+        agreed(world, pinning.refusal().map_or(Ok(()), |why| Err(why.to_owned())))?;
+        let team = pinning.start_team(threads).map_err(|why| {
+            let remedy = "lower --threads or raise ulimit -u";
+            let text = format!("cannot start {threads} threads a rank: {why}; {remedy}");
+            JobError::new(End::Local { is_permanent: true }, text)
+        })?;
+        let environment = Environment {
+            host: host::this_host(),
+            memory: memory::this_process(),
+            blas: library::loaded(),
+            blas_choice: located.options.blas.choice.clone(),
+            mpi_library: located.options.mpi_library.clone(),
+            hosts: places::hosts(&located.places),
+            pinning: pinning.words(),
+            helper_cpus: pinning.kept().to_vec(),
+            bf16: None,
+        };
+        Ok(Self { team, environment, pinning })
+    }
+}
+
+impl Rated {
+    /// Collective.
+    fn new(
+        job: Job,
+        located: &Located,
+        pinned: &mut Pinned,
+        watch: &mut StopWatch,
+    ) -> Result<Self, JobError> {
+        let Job { world, spec, settings, .. } = job;
+        let Pinned { team, environment, pinning } = pinned;
+        let idle = pinning.host().map(IdleWatch::start);
+        watch.end_part("threads and BLAS");
+        let test_seconds = self_test_seconds(spec);
+        let (mut self_test, mean) = self_test(world, team, environment, test_seconds)?;
+        let idle_cores = idle.map(|watch| watch.idle_cores(spec.threads));
+        let mut findings = Vec::new();
+        if located.machine().rank() == 0 {
+            let masks: Vec<_> = located.cores.iter().map(RankCores::mask).collect();
+            findings = at_start::findings(&world.host(), &masks, spec.threads, idle_cores);
+        }
+        let lack = collect::first_text(world, &pinning.lack(&world.host()))?;
+        let findings = Some(findings).filter(|findings| !findings.is_empty());
+        let findings = collect::all_gather_some_json(world, findings.as_ref())?;
+        let findings = doctor::joined(findings.into_iter().flat_map(|(_, findings)| findings));
+        explain(&mut self_test.warnings, lack, findings);
+        self_test.warnings.extend(places::other_thread_variables(&located.places, spec.threads));
+        self_test.warnings.extend(places::other_blas(&located.places));
+        watch.end_part("DGEMM self-test");
+        let mut rates = MeasuredRates {
+            gflops_per_core: self_test.gflops_per_core,
+            rank_read_bytes: f64::INFINITY,
+        };
+        // Only checkpoints and limits of time are decided by it.
+        if settings.is_on() {
+            rates.rank_read_bytes = rank_read_bytes(world, team, spec)?;
+            watch.end_part("memory rate");
+        }
+        environment.bf16 =
+            bf16::select_library(world, team, spec, &environment.blas, test_seconds)?;
+        if spec.gemm == GemmPrecision::Bf16 {
+            watch.end_part("test of bf16");
+        }
+        let measure = |times: f64| Ok(selftest::dgemm_rates(team, times * test_seconds)?.mean);
+        let kept = located.kept.as_ref();
+        let (spec, doubt) = column_rates::settle(world, spec, kept, mean, measure)?;
+        self_test.warnings.extend(doubt);
+        Ok(Self { self_test, rates, spec })
+    }
+}
+
+impl Held {
+    /// Collective.
+    fn new(
+        job: Job,
+        located: &mut Located,
+        rates: MeasuredRates,
+        is_as_reference: bool,
+        wait: &mut Announced,
+    ) -> Result<Self, JobError> {
+        let Job { world, spec, settings, store } = job;
+        let index = located.index_in_store;
+        if settings.is_on() && index == 0 {
+            print_warnings(&protect::doubtful(store)?);
+        }
+        let shared = places::store_of_several_kernels(&located.places, &settings.store);
+        shared.map_or(Ok(()), |why| Err(JobError::refused(why)))?;
+        wait.update("all ranks to take hold of the run");
+        let lock = take_lock(job, index)?;
+        wait.update("process 0 and the first of each node to take the folders of images");
+        let folders = match &lock {
+            Some(lock) => take_folders(job, index, lock)?,
+            None => Vec::new(),
+        };
+        warn_of_one_store(&located.places, world.rank());
+        wait.update("memory that processes of earlier starts still have");
+        wait_for_memory(job, located)?;
+        if !is_as_reference {
+            refuse_lack_of_memory(job, located)?;
+        }
+        // The memory check comes first, as it reports more about what other runs hold.
+        if settings.is_on() {
+            store_hazards::refuse(world, spec, settings, store, &located.places, index)?;
+        }
+        let outlooks = outlook::outlooks(world, &spec.tests(), settings, rates)?;
+        Ok(Self { lock, _folders: folders, outlooks })
+    }
+}
+
 /// The places of all ranks, with what earlier starts of the run hold there. Collective.
-fn all_places(
-    world: &Comm,
-    comms: &HostComms,
-    settings: &Settings,
-    options: &JobOptions,
-    store: &(dyn Store + Send + Sync),
-) -> Result<Places, JobError> {
+fn all_places(job: Job, comms: &HostComms, options: &JobOptions) -> Result<Places, JobError> {
+    let Job { world, settings, store, .. } = job;
     let (mut id, mut held_bytes) = (None, 0);
     if settings.is_on() {
         id = Some(store.id()?);
         if comms.is_keeper {
             // Removes leftovers of all runs: no run can resume from them.
-            warnings::print(&protect::tidy(store)?);
+            print_warnings(&protect::tidy(store)?);
             held_bytes = protect::run_bytes(store, &settings.run_id)?;
         }
     }
     Ok(Places::gather(world, comms, id.as_ref(), held_bytes, options)?)
 }
 
-fn environment(options: &JobOptions, places: &Places, pinning: &Pinning) -> Environment {
-    Environment {
-        host: host::this_host(),
-        memory: memory::this_process(),
-        blas: library::loaded(),
-        blas_choice: options.blas.choice.clone(),
-        mpi_library: options.mpi_library.clone(),
-        hosts: places::hosts(places),
-        pinning: pinning.words(),
-        helper_cpus: pinning.kept().to_vec(),
-        bf16: None,
-    }
-}
-
-/// Why the tests do not fit into the memory of the hosts, if they do not, and what other runs hold
-/// there. Collective.
-fn lack_of_memory(
-    world: &Comm,
-    spec: &RunSpec,
-    settings: &Settings,
-    store: &(dyn Store + Send + Sync),
-    places: &Places,
-    is_keeper: bool,
-) -> Result<Option<String>, JobError> {
-    let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(None) };
+/// Refuses tests that do not fit into the memory of the hosts, with what other runs hold there.
+/// Collective.
+fn refuse_lack_of_memory(job: Job, located: &Located) -> Result<(), JobError> {
+    let Job { world, spec, settings, store } = job;
+    let places = &located.places;
+    let Some((lacking, why)) = memory_lack(spec, settings, places) else { return Ok(()) };
     let run = settings.is_on().then_some(settings.run_id.as_str());
-    let left = if is_keeper && places[world.rank()].host == lacking {
+    let left = if located.comms.is_keeper && places[world.rank()].host == lacking {
         protect::left_by_others(store, &settings.store, run)?
     } else {
         None
     };
     let left = collect::first_text(world, &left.unwrap_or_default())?;
-    Ok(Some(why + &left.map_or(String::new(), |left| format!(" On {lacking} {left}."))))
+    let left = left.map_or(String::new(), |left| format!(" On {lacking} {left}."));
+    Err(JobError::refused(why + &left))
 }
 
 /// Waits for missing memory while processes that may free some are ending on any host, at most for
 /// as long as that takes. Collective.
-fn wait_for_memory(
-    world: &Comm,
-    comms: &HostComms,
-    spec: &RunSpec,
-    settings: &Settings,
-    options: &JobOptions,
-    store: &(dyn Store + Send + Sync),
-    places: &mut Places,
-) -> Result<(), JobError> {
+fn wait_for_memory(job: Job, located: &mut Located) -> Result<(), JobError> {
     const PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
     let lacking_bytes = |places: &Places| {
-        check_memory(spec, settings, places).map(|why| why.need_bytes - why.usable_bytes)
+        check_memory(job.spec, job.settings, places).map(|why| why.need_bytes - why.usable_bytes)
     };
+    let Located { places, comms, options, .. } = located;
     let Some(bytes) = lacking_bytes(places) else { return Ok(()) };
     let (bytes, team) = (|| bytes, Team::solo());
     let process = RankProcess(&team, None);
     let (mut patience, mut pause) = (Patience::new(&bytes, &process), PAUSES.0);
     let may_come = || {
         let is_over = patience.is_over(true);
-        let is_ending = collect::any(world, ending_processes() > 0)?;
-        Ok(is_ending && !collect::any(world, is_over)?)
+        let is_ending = collect::any(job.world, ending_processes() > 0)?;
+        Ok(is_ending && !collect::any(job.world, is_over)?)
     };
     let lacks = || {
-        *places = all_places(world, comms, settings, options, store)?;
+        *places = all_places(job, comms, options)?;
         Ok(lacking_bytes(places).is_some())
     };
     let wait = || {
@@ -220,36 +374,27 @@ fn wait_while<E>(
     }
 }
 
-/// Takes the lock of the run, if it is protected. Returns on all ranks why that fails. Collective.
-fn take_lock(
-    world: &Comm,
-    settings: &Settings,
-    store: &(dyn Store + Send + Sync),
-    index: usize,
-) -> Result<(Option<Arc<RunLock>>, Option<Refused>), JobError> {
+/// Takes the lock of the run, if it is protected. Collective.
+fn take_lock(job: Job, index: usize) -> Result<Option<Arc<RunLock>>, JobError> {
+    let Job { world, settings, store, .. } = job;
     if !settings.is_on() {
-        return Ok((None, None));
+        return Ok(None);
     }
     let (team, host) = (Team::solo(), world.host());
     let taken = RunLock::take(store, &settings.run_id, &host, index, &RankProcess(&team, None))?;
     let in_use = taken.as_ref().err().map(|why| (why.to_string(), why.passes()));
     let all = collect::all_gather_some_json(world, in_use.as_ref())?;
-    let passes = all.iter().all(|(_, (_, passes))| *passes);
-    let first = all.into_iter().next();
-    let refusal = first.map(|(_, (why, _))| Refused { passes, ..Refused::for_good(why) });
-    Ok((taken.ok().map(Arc::new), refusal))
+    match all.first() {
+        Some((_, (why, _))) => Err(held(why, all.iter().all(|(_, (_, passes))| *passes))),
+        None => Ok(taken.ok().map(Arc::new)),
+    }
 }
 
-/// Takes the folders of the run's levels for this job. The inner error is why that fails, the same
-/// on all ranks. Collective.
-fn take_folders(
-    world: &Comm,
-    settings: &Settings,
-    index: usize,
-    lock: &RunLock,
-) -> Result<Result<Vec<FolderOwner>, Refused>, JobError> {
+/// Takes the folders of the run's levels for this job. Collective.
+fn take_folders(job: Job, index: usize, lock: &RunLock) -> Result<Vec<FolderOwner>, JobError> {
+    let Job { world, settings, .. } = job;
     let Some(number) = settings.job_number.filter(|_| !settings.levels.0.is_empty()) else {
-        return Ok(Ok(Vec::new()));
+        return Ok(Vec::new());
     };
     let (team, host) = (Team::solo(), world.host());
     let process = RankProcess(&team, None);
@@ -261,10 +406,17 @@ fn take_folders(
         process: &process,
     };
     let taken = settings.levels.take_folders(world, &settings.run_id, &claimant)?;
-    if taken.is_ok() {
-        lock.set_folder_owner(number);
+    let folders = taken.map_err(|why| held(&why.to_string(), why.passes()))?;
+    lock.set_folder_owner(number);
+    Ok(folders)
+}
+
+/// The error of all ranks that another job holds what this one needs, which may pass.
+fn held(why: &str, passes: bool) -> JobError {
+    if passes {
+        heartbeat::enter_phase(heartbeat::CHANGED);
     }
-    Ok(taken.map_err(|why| Refused { passes: why.passes(), ..Refused::for_good(why.to_string()) }))
+    JobError::refused(why)
 }
 
 /// Warns, on rank 0, of hosts that share one memory, and so fail together.
@@ -302,7 +454,8 @@ impl<'a> Setup<'a> {
     /// Sets up a job whose segments are in `store`. Collective.
     ///
     /// # Errors
-    /// When a rank is lost, threads cannot be started, or the BLAS has no work space.
+    /// When the job is refused, a rank is lost, threads cannot be started, or the BLAS has no work
+    /// space.
     pub(crate) fn new(
         world: &Comm,
         spec: &RunSpec,
@@ -310,154 +463,41 @@ impl<'a> Setup<'a> {
         options: &JobOptions,
         store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
+        let refused = fault_of_no_rank(settings, options, world.size())
+            .or_else(|| outlook::nothing_to_resume(spec, settings));
+        refused.map_or(Ok(()), |why| Err(JobError::refused(why)))?;
         let mut watch = StopWatch::start();
         let kind: StoreKind = settings.store.parse()?;
-        let injector =
-            FaultInjector::new(&settings.inject, world.rank(), kind.open(), &settings.run_id);
-        let injector = Arc::new(injector);
+        let (faults, run) = (&settings.inject, &settings.run_id);
+        let injector = Arc::new(FaultInjector::new(faults, world.rank(), kind.open(), run));
         let mut wait = Announced::begin("all ranks to find their stores");
-        let id = settings.is_on().then(|| store.id()).transpose()?;
-        let comms = HostComms::new(world, id.as_ref())?;
-        let is_choosing = spec.blas.is_some() || column_rates::are_measured(spec);
-        let kept =
-            is_choosing.then(|| protect::kept_choices(world, store, settings, comms.is_keeper));
-        let kept = kept.transpose()?.flatten();
-        let kept_blas = kept.as_ref().map(|kept| &kept.blas);
-        let blas = blas::settle(world, spec.blas.as_deref(), &options.blas, kept_blas)?;
-        if blas.choice.is_some() {
-            watch.end_part("choice of the BLAS");
-        }
-        let options = &JobOptions { blas, ..options.clone() };
-        // Our own threads call the BLAS, each for itself.
-        library::use_one_thread();
-        let mut places = all_places(world, &comms, settings, options, store)?;
-        let machine = places.split_machine(world)?;
-        let machine = machine.as_ref().unwrap_or(&comms.here);
-        let cores = RankCores::gather(machine, world.rank())?;
-        watch.end_part("ranks and stores");
+        let job = Job { world, spec, settings, store };
+        let mut located = Located::new(job, options, &mut watch)?;
         wait.update("all ranks to start their threads and to time the BLAS");
-        let (threads, pin) = (spec.threads, spec.pin);
-        let wanted = PinningRequest { threads, helper_cores: settings.helper_cores, pin };
-        let pinning = Pinning::new(machine, &cores, &wanted)?;
-        let team = pinning.start_team(spec.threads);
-        let team = team.map_err(|why| JobError::Threads { threads: spec.threads, why })?;
-        let mut environment = environment(options, &places, &pinning);
-        let idle = pinning.host().map(IdleWatch::start);
-        watch.end_part("threads and BLAS");
-        let test_seconds = self_test_seconds(spec);
-        let (mut self_test, mean) = self_test(world, &team, &environment, test_seconds)?;
-        let idle_cores = idle.map(|watch| watch.idle_cores(threads));
-        let of_machine =
-            (machine.rank() == 0).then(|| own_findings(world, &cores, threads, idle_cores));
-        let report = RankReport {
-            lack: pinning.lack(&world.host()),
-            findings: of_machine.unwrap_or_default(),
-            refusal: pinning.refusal().unwrap_or_default().to_owned(),
-        };
-        let RankReport { lack, findings, refusal: no_cores } = report.join(world)?;
-        explain(&mut self_test.warnings, Some(lack).filter(|it| !it.is_empty()), &findings);
-        self_test.warnings.extend(places::other_thread_variables(&places, threads));
-        self_test.warnings.extend(places::other_blas(&places));
-        watch.end_part("DGEMM self-test");
-        let mut rates = MeasuredRates {
-            gflops_per_core: self_test.gflops_per_core,
-            rank_read_bytes: f64::INFINITY,
-        };
-        // Only checkpoints and limits of time are decided by it.
-        if settings.is_on() {
-            rates.rank_read_bytes = rank_read_bytes(world, &team, spec)?;
-            watch.end_part("memory rate");
-        }
-        let selected = bf16::select_library(world, &team, spec, &environment.blas, test_seconds)?;
-        if spec.gemm == GemmPrecision::Bf16 {
-            watch.end_part("test of bf16");
-        }
-        let host = world.host();
-        let (_, index_on_host) = places::alike(&places, world.rank(), |place| &place.host);
-        let (_, index) = places::alike(&places, world.rank(), |place| place.memory);
-        if settings.is_on() && index == 0 {
-            warnings::print(&protect::doubtful(store)?);
-        }
-        let lack_of_bf16 = selected.as_ref().err().cloned();
-        environment.bf16 = selected.ok().flatten();
-        let refused = Some(no_cores)
-            .filter(|why| !why.is_empty())
-            .map(Refused::for_good)
-            .or_else(|| places::refused_blas(&places, spec.blas.as_deref(), kept_blas))
-            .or(lack_of_bf16.map(Refused::for_good))
-            .or_else(|| {
-                fault_of_no_rank(settings, options, world.size())
-                    .or_else(|| outlook::nothing_to_resume(spec, settings))
-                    .or_else(|| places::store_of_several_kernels(&places, &settings.store))
-                    .map(Refused::for_good)
-            });
-        wait.update("all ranks to take hold of the run");
-        // The refusal is the same on all ranks.
-        let (lock, mut refusal) = match refused {
-            Some(refused) => (None, Some(refused)),
-            None => take_lock(world, settings, store, index)?,
-        };
-        wait.update("process 0 and the first of each node to take the folders of images");
-        let mut folders = Vec::new();
-        if let Some(lock) = lock.as_ref().filter(|_| refusal.is_none()) {
-            match take_folders(world, settings, index, lock)? {
-                Ok(taken) => folders = taken,
-                Err(why) => refusal = Some(why),
-            }
-        }
-        warn_of_one_store(&places, world.rank());
-        let measure = |times: f64| Ok(selftest::dgemm_rates(&team, times * test_seconds)?.mean);
-        let (spec, doubt) = column_rates::settle(world, spec, kept.as_ref(), mean, measure)?;
-        self_test.warnings.extend(doubt);
+        let mut pinned = Pinned::new(job, &located)?;
+        let rated = Rated::new(job, &located, &mut pinned, &mut watch)?;
         let is_as_reference = options.as_reference && !settings.is_on();
-        wait.update("memory that processes of earlier starts still have");
-        if refusal.is_none() {
-            wait_for_memory(world, &comms, &spec, settings, options, store, &mut places)?;
-        }
-        if refusal.is_none() && !is_as_reference {
-            let lack = lack_of_memory(world, &spec, settings, store, &places, comms.is_keeper)?;
-            refusal = lack.map(Refused::for_good);
-        }
-        // The memory check comes first, as it reports more about what other runs hold.
-        if refusal.is_none() && settings.is_on() {
-            let lack = store_hazards::find(world, &spec, settings, store, &places, index)?;
-            refusal = lack.map(Refused::for_good);
-        }
-        let outlooks = match refusal {
-            None => outlook::outlooks(world, &spec.tests(), settings, rates)?,
-            // The outlooks are not used, and tests that do not fit may be too large to count.
-            Some(_) => Vec::new(),
-        };
+        let job = Job { spec: &rated.spec, ..job };
+        let held = Held::new(job, &mut located, rated.rates, is_as_reference, &mut wait)?;
         watch.end_part("lock and memory");
+        let places = &located.places;
+        let (_, index_on_host) = places::alike(places, world.rank(), |place| &place.host);
+        let is_first_on_host = index_on_host == 0;
         Ok(Self {
-            team,
-            environment,
-            self_test,
-            rates,
-            refusal,
-            is_as_reference,
-            memory_note: memory_note(&spec, settings, &places),
             store,
             memory_progress: MemoryProgress::default(),
-            is_first_on_host: index_on_host == 0,
-            is_keeper: index == 0,
-            job_here: (index_on_host == 0).then(|| places.job_part(&cores, &host)),
+            is_first_on_host,
+            is_keeper: located.index_in_store == 0,
+            job_here: is_first_on_host.then(|| places.job_part(&located.cores, &world.host())),
             injector,
-            lock,
-            _folders: folders,
-            _pinning: pinning,
-            outlooks,
+            chosen: places::chosen(places, column_rates::measured(&rated.spec)),
+            is_as_reference,
             part_times: watch.words(),
-            chosen: places::chosen(&places, column_rates::measured(&spec)),
-            spec,
-            places,
+            located,
+            pinned,
+            rated,
+            held,
         })
-    }
-}
-
-impl Setup<'_> {
-    pub(crate) fn guessed_rates(&self, test: &TestSpec) -> GuessedRates {
-        self.rates.guess(test)
     }
 
     /// Checks all tests of `spec` against the memory of the hosts.
@@ -466,7 +506,7 @@ impl Setup<'_> {
         spec: &RunSpec,
         settings: &Settings,
     ) -> Result<(), DoesNotFit> {
-        check_memory(spec, settings, &self.places).map_or(Ok(()), Err)
+        check_memory(spec, settings, &self.located.places).map_or(Ok(()), Err)
     }
 
     /// Why a test is skipped, if it is: it does not fit into the memory of the hosts. The same on
@@ -476,7 +516,7 @@ impl Setup<'_> {
         test: &TestSpec,
         settings: &Settings,
     ) -> Option<DoesNotFit> {
-        let lack = || check_memory_of(test, settings, &self.places);
+        let lack = || check_memory_of(test, settings, &self.located.places);
         self.is_as_reference.then(lack).flatten()
     }
 
@@ -487,69 +527,32 @@ impl Setup<'_> {
         settings: &Settings,
         allow_shared_domains: bool,
     ) -> Option<PlacementError> {
-        let hosts = self.places.hosts_of(test.ranks());
+        let hosts = self.located.places.hosts_of(test.ranks());
         protect::form_groups(settings, hosts, allow_shared_domains).err()
     }
 
     /// The lines about the setup in the head of the report.
-    pub(crate) fn notes(&self, spec: &RunSpec, settings: &Settings) -> Vec<String> {
-        let mut notes = vec![format!("start    : {}", self.part_times)];
-        if self.is_as_reference {
-            let words = "no, as in the reference: a lost node ends the run; skt-hpl, the same \
-                         program, takes checkpoints";
-            notes.push(format!("protected: {words}"));
-        }
-        notes.extend(column_rates::note(spec).map(|words| format!("rates    : {words}")));
-        let none = outlook::too_small(spec, settings);
-        notes.extend(none.map(|words| format!("protected: {words}")));
-        notes.extend(self.memory_note.iter().map(|words| format!("protected: {words}")));
-        let due = outlook::note(settings, &self.outlooks);
-        notes.extend(due.map(|words| format!("protected: {words}")));
-        notes
+    pub(crate) fn notes(&self, settings: &Settings) -> Vec<String> {
+        let spec = &self.rated.spec;
+        let as_reference = "no, as in the reference: a lost node ends the run; skt-hpl, the same \
+                            program, takes checkpoints";
+        let lines = [
+            ("start    ", Some(self.part_times.clone())),
+            ("protected", self.is_as_reference.then(|| as_reference.to_owned())),
+            ("rates    ", column_rates::note(spec)),
+            ("protected", outlook::too_small(spec, settings)),
+            ("protected", memory_note(spec, settings, &self.located.places)),
+            ("protected", outlook::note(settings, &self.held.outlooks)),
+        ];
+        let lines = lines.into_iter();
+        lines.filter_map(|(name, words)| Some(format!("{name}: {}", words?))).collect()
     }
 }
 
-/// What is wrong with the settings of this machine, whose ranks may use these `cores`.
-/// `idle_cores` is the number of cores that nothing uses.
-fn own_findings(
-    world: &Comm,
-    cores: &[RankCores],
-    threads: usize,
-    idle_cores: Option<usize>,
-) -> Vec<Finding> {
-    let masks: Vec<_> = cores.iter().map(RankCores::mask).collect();
-    at_start::findings(&world.host(), &masks, threads, idle_cores)
-}
-
-/// What a rank reports of its threads and its machine.
-#[derive(Serialize, Deserialize)]
-struct RankReport {
-    /// Why the rank's threads lack cores, if they do.
-    lack: String,
-    findings: Vec<Finding>,
-    /// Why the rank cannot have its cores, if it cannot.
-    refusal: String,
-}
-
-impl RankReport {
-    /// The first lack, the findings of all ranks, each once, and the first refusal. That ranks
-    /// share cores is no finding where a lack reports it already. Collective.
-    fn join(self, world: &Comm) -> Result<Self, CommError> {
-        let is_empty = self.lack.is_empty() && self.findings.is_empty() && self.refusal.is_empty();
-        let all = collect::all_gather_some_json(world, (!is_empty).then_some(&self))?;
-        let first = |text: fn(&Self) -> &String| {
-            let mut texts = all.iter().map(|(_, report)| text(report));
-            texts.find(|text| !text.is_empty()).cloned().unwrap_or_default()
-        };
-        let (lack, refusal) = (first(|report| &report.lack), first(|report| &report.refusal));
-        let mut findings = doctor::joined(all.into_iter().flat_map(|(_, it)| it.findings));
-        findings.retain(|it| lack.is_empty() || it.kind != FindingKind::SmtSiblings);
-        Ok(Self { lack, findings, refusal })
-    }
-}
-
-/// Replaces warnings about a slow DGEMM by the causes that explain them.
-fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) {
+/// Replaces warnings about a slow DGEMM by the causes that explain them. That ranks share cores is
+/// no finding where a `lack` of cores reports it already.
+fn explain(warnings: &mut Vec<String>, lack: Option<String>, mut found: Vec<Finding>) {
+    found.retain(|it| lack.is_none() || it.kind != FindingKind::SmtSiblings);
     let is_cause =
         |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
     if lack.is_some() || found.iter().any(is_cause) {
@@ -562,7 +565,7 @@ fn explain(warnings: &mut Vec<String>, lack: Option<String>, found: &[Finding]) 
 /// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
 /// core, within bounds. Rates that decide on the matrix are measured for as long as any.
 fn self_test_seconds(spec: &RunSpec) -> f64 {
-    if matches!(spec.rates, Some(RateSource::Measured(_))) {
+    if column_rates::are_measured(spec) {
         return SELF_TEST_SECONDS;
     }
     let seconds = |test: &TestSpec| {
@@ -728,7 +731,7 @@ mod tests {
         let kernel = "OpenBLAS uses its kernel 'Prescott'".to_owned();
         let explained = |lack: Option<&str>, found: &[Finding]| {
             let mut warnings = vec![kernel.clone(), rate.clone()];
-            explain(&mut warnings, lack.map(str::to_owned), found);
+            explain(&mut warnings, lack.map(str::to_owned), found.to_vec());
             warnings
         };
         assert_eq!(explained(None, &[]), [kernel.clone(), rate.clone()]);

@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use skt_terms::shown::and_more;
 
 use super::places::Places;
-use super::warnings;
+use super::print_warnings;
+use crate::error::JobError;
 use crate::protect::{self, Settings};
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{Comm, collect};
 use skt_config::{RunSpec, TestSpec};
 use skt_health::environment::preflight::largest_that;
 use skt_store::segments::node_store::NodeStore;
@@ -25,17 +26,17 @@ struct HostReport {
     warnings: Vec<String>,
 }
 
-/// Why a host's store cannot keep the segments of all tests, if so; the same on all ranks. Rank 0
-/// prints warnings of what may remove them. `index` is the index of this rank among those that see
+/// Refuses tests whose segments a host's store cannot keep. Rank 0 prints warnings of what may
+/// remove them. `index` is the index of this rank among those that see
 /// its store. Collective.
-pub(crate) fn find(
+pub(crate) fn refuse(
     world: &Comm,
     spec: &RunSpec,
     settings: &Settings,
     store: &(dyn Store + Send + Sync),
     places: &Places,
     index: usize,
-) -> Result<Option<String>, CommError> {
+) -> Result<(), JobError> {
     // For each test: its ranks that see this rank's store, and the bytes of the largest segment.
     let need = |test: TestSpec| {
         (ranks_in_store(&test, places, world.rank()), rank_bytes(&test, settings, places))
@@ -43,7 +44,7 @@ pub(crate) fn find(
     let needs: Vec<(u64, u64)> = spec.tests().into_iter().map(need).collect();
     // No test is protected, which all ranks know.
     if needs.iter().all(|(_, rank_bytes)| *rank_bytes == 0) {
-        return Ok(None);
+        return Ok(());
     }
     let kind: Option<StoreKind> = settings.store.parse().ok();
     let report = kind.filter(|_| index == 0).map(|kind| {
@@ -54,16 +55,16 @@ pub(crate) fn find(
     });
     let all = collect::all_gather_some_json(world, report.as_ref())?;
     if world.rank() == 0 {
-        warnings::print(&report_warnings(all.iter().map(|(_, report)| report)));
+        print_warnings(&report_warnings(all.iter().map(|(_, report)| report)));
     }
     let lacking = all.iter().find_map(|(_, report)| Some((&report.host, report.lack.as_ref()?)));
-    Ok(lacking.map(|(host, lack)| {
+    lacking.map_or(Ok(()), |(host, lack)| {
         let rooms = all.iter();
         let rooms = rooms.filter_map(|(rank, report)| Some((*rank, report.room_bytes?))).collect();
         let largest = largest_n(spec, settings, places, rooms);
         let fits = largest.map(|n| format!(". The largest N that fits there is {n}"));
-        format!("host {host}: {lack}{}", fits.unwrap_or_default())
-    }))
+        Err(JobError::refused(format!("host {host}: {lack}{}", fits.unwrap_or_default())))
+    })
 }
 
 /// The largest order of the test with the largest segments whose segments fit into the `rooms`,

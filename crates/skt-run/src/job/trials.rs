@@ -6,12 +6,10 @@
 
 use std::time::Instant;
 
-use super::error::JobError;
-use super::options::JobOptions;
-use super::outlook;
-use super::refused::Refused;
 use super::series::{Ranks, Tests, Turn};
 use super::setup::Setup;
+use super::{JobOptions, outlook};
+use crate::error::JobError;
 use crate::events::Silent;
 use crate::protect::{self, Outlook, Settings};
 use crate::record::TestRecord;
@@ -35,7 +33,7 @@ impl<'a> Trials<'a> {
     /// `store`. Collective.
     ///
     /// # Errors
-    /// The errors of [`super::run`]; [`JobError::Refused`] on all ranks alike.
+    /// Those of the setup.
     pub(crate) fn open(
         world: &'a Comm,
         spec: &'a RunSpec,
@@ -44,9 +42,6 @@ impl<'a> Trials<'a> {
         store: &'a (dyn Store + Send + Sync),
     ) -> Result<Self, JobError> {
         let setup = Setup::new(world, spec, settings, options, store)?;
-        if let Some(Refused { why, .. }) = setup.refusal {
-            return Err(JobError::Refused(why));
-        }
         if settings.is_on() {
             // Removes what trials of the same name have left when they were killed.
             protect::sweep(store, &settings.run_id, 0)?;
@@ -65,7 +60,7 @@ impl<'a> Trials<'a> {
 
     /// The predicted rate of a test before any has run, in operations a second.
     pub(crate) fn guessed_rate(&self, test: &TestSpec) -> f64 {
-        self.setup.guessed_rates(test).flops
+        self.setup.rated.rates.guess(test).flops
     }
 
     /// On rank 0: runs a test on all ranks. What is wrong with the test itself is in its record.
@@ -80,8 +75,8 @@ impl<'a> Trials<'a> {
             collect::await_broadcast(self.world, 0)?;
             let mut bytes = Vec::new();
             collect::broadcast_bytes(self.world, &mut bytes, 0)?;
-            let test: Option<TestSpec> = serde_json::from_slice(&bytes)
-                .map_err(|error| JobError::Spec(error.to_string()))?;
+            let test = serde_json::from_slice(&bytes);
+            let test: Option<TestSpec> = test.map_err(|error| JobError::unread(&error))?;
             let Some(test) = test else { return self.clear() };
             match self.run(&test) {
                 // All ranks of the grid have refused it alike: rank 0 ends the job on all ranks.
@@ -104,8 +99,8 @@ impl<'a> Trials<'a> {
 
     /// Runs a test. Returns its record on rank 0. Collective.
     fn run(&mut self, test: &TestSpec) -> Result<Option<TestRecord>, JobError> {
-        let (alone, rates) = (std::slice::from_ref(test), self.setup.rates);
-        self.setup.outlooks = outlook::outlooks(self.world, alone, self.settings, rates)?;
+        let (alone, rates) = (std::slice::from_ref(test), self.setup.rated.rates);
+        self.setup.held.outlooks = outlook::outlooks(self.world, alone, self.settings, rates)?;
         let mut unreported = Silent;
         let mut tests = Tests::new(self.spec, self.settings, &self.setup, &mut unreported);
         let is_protected = tests.is_protected(0, Resume::Never);
@@ -128,7 +123,7 @@ impl<'a> Trials<'a> {
 
     /// Whether the last test that ran had checkpoints or checksums.
     pub(crate) fn is_protected(&self) -> bool {
-        matches!(self.setup.outlooks.first(), Some(Some(Outlook::Due | Outlook::NoneDue)))
+        matches!(self.setup.held.outlooks.first(), Some(Some(Outlook::Due | Outlook::NoneDue)))
     }
 
     /// Removes what the trials have left. Collective.

@@ -29,7 +29,8 @@ use super::split::{
     CLOCK_BYTES, abft_image_bytes, abft_reported_split, process_rows, region_shape, state_bytes,
 };
 use super::times::{KeptTimes, Times};
-use super::wrong::{Images, Wrong, note_repaired, report_origins, report_suspect};
+use super::wrong::{self, Images, note_repaired, report_origins, report_suspect};
+use crate::error::JobError;
 use crate::events::{Phase, RunEvents};
 use crate::ptest::{self, RateWatch, TestRun};
 use crate::record::{
@@ -58,17 +59,6 @@ use skt_store::layout::{Active, Geometry};
 /// Increased when [`KeptClock`], or the order of the data in a segment, changes: a program reads
 /// only its own format.
 pub(super) const STATE_FORMAT: (&str, u32) = ("abft_state_format", 11);
-
-/// Why a test with checksums was not completed.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Unsolved {
-    /// Numbers of the matrix are wrong, and have not been corrected.
-    #[error(transparent)]
-    Wrong(Wrong),
-    /// Anything else.
-    #[error(transparent)]
-    Other(#[from] AbftError),
-}
 
 /// A test with checksums, on one rank.
 pub struct AbftTest<'a> {
@@ -277,22 +267,20 @@ impl<'a> AbftTest<'a> {
     /// and stores the result in all segments. Collective over the grid.
     ///
     /// # Errors
-    /// [`AbftError::Refused`] on all ranks when too much is lost; nothing has been changed then.
-    /// [`Unsolved::Wrong`] when numbers are wrong and have not been corrected. When a rank is lost.
+    /// On all ranks when too much is lost; nothing has been changed then. When numbers are wrong and
+    /// have not been corrected. When a rank is lost.
     pub(crate) fn run(
         mut self,
         team: &Team,
         events: &mut dyn RunEvents,
-    ) -> Result<Done<'a>, Unsolved> {
+    ) -> Result<Done<'a>, JobError> {
         let resumed = self.images_resumed_from();
         match self.solve(team, events) {
             Ok(result) => {
                 let done = self.checkpointer.finish(&result);
-                done.map_err(|error| AbftError::from(solve_error(0, error)).into())
+                done.map_err(|error| solve_error(0, error).into())
             }
-            Err(AbftError::Solve(SolveError::Wrong(wrong))) => {
-                Err(Unsolved::Wrong(self.wrong(&wrong, &resumed)?))
-            }
+            Err(AbftError::Solve(SolveError::Wrong(wrong))) => Err(self.wrong(&wrong, &resumed)?),
             Err(error) => Err(error.into()),
         }
     }
@@ -308,7 +296,7 @@ impl<'a> AbftTest<'a> {
 
     /// The error that reports wrong numbers to the user, in a run that has resumed from the images
     /// of the epochs `resumed`. Collective if all ranks know of the wrong numbers.
-    fn wrong(&mut self, wrong: &WrongNumbers, resumed: &[u64]) -> Result<Wrong, AbftError> {
+    fn wrong(&mut self, wrong: &WrongNumbers, resumed: &[u64]) -> Result<JobError, SolveError> {
         if wrong.is_known_to_all {
             // Images that were begun may be complete now.
             let finished = self.checkpointer.finish_images();
@@ -322,7 +310,11 @@ impl<'a> AbftTest<'a> {
             level: report.name,
             epoch: report.complete_epoch,
         });
-        Ok(Wrong::new(wrong, &self.hosts, &self.settings, images.as_ref()))
+        if wrong.is_known_to_all && images.is_none() {
+            // The run cannot continue from anything.
+            heartbeat::enter_phase(heartbeat::REFUSED);
+        }
+        Ok(wrong::error(wrong, &self.hosts, &self.settings, images.as_ref()))
     }
 
     /// Solves and checks. Returns the result to keep, on all ranks. Collective over the grid.

@@ -63,16 +63,14 @@ impl<'a> Beginning<'a> {
     /// these, knows of a later start.
     pub(super) fn read(&self, test: &TestSpec, restarts: &[Restart]) -> Option<Begun> {
         let ledger = self.ledger.borrow();
-        let begun: Begun = serde_json::from_slice(ledger.begun(self.number)?).ok()?;
+        let begun: Begun = serde_json::from_str(ledger.begun(self.number)?).ok()?;
         let is_latest = begun.seconds_min() >= seconds(restarts);
         (begun.test == test_checksum(test) && is_latest).then_some(begun)
     }
 
-    /// Writes rank 0's note on each node.
-    ///
-    /// # Errors
-    /// When the store refuses; the earlier note stays.
-    pub(super) fn note(&self, bytes: Vec<u8>) -> Result<(), StoreError> {
-        self.ledger.borrow_mut().note_begun(self.number, bytes)
+    /// Writes rank 0's note on each node. If the store refuses, the earlier note stays.
+    pub(super) fn note(&self, begun: &Begun) -> Result<(), StoreError> {
+        let note = serde_json::to_string(begun).expect("plain data");
+        self.ledger.borrow_mut().note_begun(self.number, note)
     }
 }

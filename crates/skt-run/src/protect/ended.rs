@@ -6,7 +6,8 @@
 //! was unreachable: a segment whose lineage is one of them has missed the rest of a run whose
 //! result is reported.
 
-use super::ledger::{self, Content, LedgerError};
+use super::ledger::{self, Content};
+use crate::error::JobError;
 use skt_checkpoint::checkpoint::header::HeaderLayout;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_comm::{Comm, collect};
@@ -26,7 +27,7 @@ pub(crate) fn remove_left_over(
     run: &str,
     is_keeper: bool,
     header: impl Fn(usize) -> Option<HeaderLayout>,
-) -> Result<u64, LedgerError> {
+) -> Result<u64, JobError> {
     let own = if is_keeper { read(store, run)? } else { Vec::new() };
     let ended = ledger::union(world, &own)?;
     if ended.is_empty() {

@@ -750,9 +750,8 @@ impl<'a> Protected<'a> {
         let Some(beginning) = self.beginning.take() else { return Ok(()) };
         let KeptClock { origin, restarts, .. } = self.recorder.kept.clone();
         let begun = Begun::new(&self.spec, origin, restarts);
-        let (comm, mut bytes) = (self.comm(), serde_json::to_vec(&begun).expect("plain data"));
-        collect::broadcast_bytes(comm, &mut bytes, 0)?;
-        beginning.note(bytes).map_err(|why| CheckpointError::Memory {
+        let begun = collect::broadcast_json(self.comm(), &begun, 0)?;
+        beginning.note(&begun).map_err(|why| CheckpointError::Memory {
             what: "noting when the test began".into(),
             source: io::Error::other(why),
         })

@@ -10,10 +10,15 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
+
 use super::chosen::Chosen;
-use super::result;
 use super::segments::sweep_tests;
+use super::{Settings, result};
+use crate::error::JobError;
 use crate::record::TestRecord;
+use skt_checkpoint::checkpoint::agree::Resume;
+use skt_checkpoint::checkpoint::level::folder;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_comm::{Comm, CommError, collect};
 use skt_store::codec::checksum;
@@ -23,10 +28,8 @@ const ROLE: &str = "results.a";
 /// No run writes this number of segments of a kind: one with such a number is not ours.
 const NUMBERS_MAX: u64 = 1 << 48;
 
-/// The results of the tests of a run, by their numbers.
-pub type Results = BTreeMap<usize, Vec<u8>>;
-/// The value in a segment if no start has noted which tests have no images.
-const NOTHING: NoImages = NoImages { after: u64::MAX, levels: 0 };
+/// The results of the tests of a run, as JSON, by their numbers.
+pub type Results = BTreeMap<usize, String>;
 
 /// The results of finished tests, in this process and on its node.
 pub struct Ledger<'a> {
@@ -42,7 +45,7 @@ pub struct Ledger<'a> {
 }
 
 /// The tests that had no images.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct NoImages {
     /// Tests after this one had no images.
     after: u64,
@@ -51,7 +54,7 @@ pub(super) struct NoImages {
 }
 
 /// The content of a segment of the ledger.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Content {
     /// When the run began, in nanoseconds since 1970: a node that comes back may have results of an
     /// earlier run of that name, which was given up.
@@ -63,21 +66,10 @@ pub(super) struct Content {
     pub(super) no_images: Option<NoImages>,
     /// The number of notes about the beginning of tests.
     pub(super) notes: u64,
-    /// The latest note about each unfinished test, by its number.
+    /// The latest note about each unfinished test, as JSON, by its number.
     pub(super) begun: Results,
-    /// What the run has chosen for itself ([`Chosen`]), as JSON; empty before it is noted.
-    pub(super) chosen: Vec<u8>,
-}
-
-/// Why results cannot be kept or found.
-#[derive(Debug, thiserror::Error)]
-pub enum LedgerError {
-    /// A rank could not be reached.
-    #[error(transparent)]
-    Comm(#[from] CommError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    /// What the run has chosen for itself, once it is noted.
+    pub(super) chosen: Option<Chosen>,
 }
 
 impl<'a> Ledger<'a> {
@@ -90,7 +82,7 @@ impl<'a> Ledger<'a> {
         run: &str,
         is_keeper: bool,
         is_afresh: bool,
-    ) -> Result<Self, LedgerError> {
+    ) -> Result<Self, JobError> {
         let found = if is_keeper { found(store, run, ROLE)? } else { Vec::new() };
         let number = found.iter().map(|(_, number, _)| *number).max().unwrap_or(0);
         let contents: Vec<Content> =
@@ -136,7 +128,7 @@ impl<'a> Ledger<'a> {
 
     /// The results so far, by the numbers of their tests; `None` for a result that cannot be read.
     pub fn results(&self) -> impl Iterator<Item = (usize, Option<TestRecord>)> {
-        self.content.results.iter().map(|(&test, bytes)| (test, result::try_read(bytes)))
+        self.content.results.iter().map(|(&test, json)| (test, result::try_read(json.as_bytes())))
     }
 
     /// The number of finished tests, from the first on without a gap.
@@ -160,13 +152,12 @@ impl<'a> Ledger<'a> {
         results: Results,
         left: &[StartId],
     ) -> Result<Result<(), StoreError>, CommError> {
-        let mut bytes = Content { left: left.to_vec(), results, ..Content::default() }.encode();
-        collect::broadcast_bytes(world, &mut bytes, 0)?;
-        let new = Content::decode(&bytes).expect("encoded by rank 0");
+        let (left, results): (Vec<StartId>, Results) =
+            collect::broadcast_json(world, &(left.to_vec(), results), 0)?;
         // All notes are about tests that are finished now: no other test has begun.
         self.content.begun.clear();
-        self.content.left.extend(new.left);
-        self.content.results.extend(new.results);
+        self.content.left.extend(left);
+        self.content.results.extend(results);
         Ok(self.keep())
     }
 
@@ -198,15 +189,15 @@ impl<'a> Ledger<'a> {
     }
 
     /// The note of an earlier start about the beginning of a test, the same on all ranks.
-    pub(crate) fn begun(&self, test: usize) -> Option<&[u8]> {
-        self.content.begun.get(&test).map(Vec::as_slice)
+    pub(crate) fn begun(&self, test: usize) -> Option<&str> {
+        self.content.begun.get(&test).map(String::as_str)
     }
 
     /// Writes a note about the beginning of a test, the same on all ranks of the test.
     ///
     /// # Errors
     /// When the store refuses; the earlier note stays.
-    pub(crate) fn note_begun(&mut self, test: usize, note: Vec<u8>) -> Result<(), StoreError> {
+    pub(crate) fn note_begun(&mut self, test: usize, note: String) -> Result<(), StoreError> {
         self.content.notes += 1;
         self.content.begun.insert(test, note);
         self.keep()
@@ -218,24 +209,24 @@ impl<'a> Ledger<'a> {
     ///
     /// # Errors
     /// When a rank cannot be reached, or the store refuses; the earlier note stays.
-    pub(crate) fn note_chosen(&mut self, world: &Comm, chosen: &Chosen) -> Result<(), LedgerError> {
+    pub(crate) fn note_chosen(&mut self, world: &Comm, chosen: &Chosen) -> Result<(), JobError> {
         let mut chosen = chosen.clone();
-        if let Some(kept) = self.content.chosen() {
+        if let Some(kept) = &self.content.chosen {
             if !chosen.blas.is_asked_for {
                 // This start is refused if the data of the run is of another library.
-                chosen.blas = kept.blas;
+                chosen.blas = kept.blas.clone();
             }
             if !kept.rates.is_empty() {
-                chosen.rates = kept.rates;
+                chosen.rates.clone_from(&kept.rates);
             }
         }
-        let note = serde_json::to_vec(&chosen).expect("plain data");
-        if note != self.content.chosen {
+        chosen.blas.is_asked_for = false;
+        if self.content.chosen.as_ref() != Some(&chosen) {
             if !self.is_new {
                 // It replaces the note of an earlier start, on nodes that miss it, too.
                 self.content.notes += 1;
             }
-            self.content.chosen = note;
+            self.content.chosen = Some(chosen);
             self.keep()?;
         }
         Ok(world.barrier()?)
@@ -305,19 +296,49 @@ pub(super) fn life(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Start
     }
 }
 
+/// What the last start of the run has chosen, the same on all ranks; none if no start has left
+/// anything, or the run begins from scratch. One process of each store `is_keeper`, and looks for
+/// it. A start has to know it before its first call of the BLAS, when no test is opened yet.
+/// Collective.
+pub(crate) fn kept_choices(
+    world: &Comm,
+    store: &(dyn Store + Send + Sync),
+    settings: &Settings,
+    is_keeper: bool,
+) -> Result<Option<Chosen>, JobError> {
+    if !settings.is_on() || settings.resume == Resume::Never {
+        return Ok(None);
+    }
+    if let Some(noted) = noted(world, store, &settings.run_id, is_keeper)? {
+        return Ok(Some(noted));
+    }
+    // Where all memory is lost, the images of a level have it in their states. Those of a level that
+    // fails now are found, and compared, when the
+    // test is opened.
+    let states =
+        settings.levels.0.iter().filter(|_| is_keeper).filter_map(|level| {
+            folder::newest_state(&level.folder, &settings.run_id).ok().flatten()
+        });
+    let newest = states.max_by_key(|found| found.at);
+    let newest = newest.and_then(|found| Some((found.at, Chosen::kept_in(&found.state)?)));
+    let all = collect::all_gather_some_json(world, newest.as_ref())?.into_iter();
+    let newest = all.map(|(_, found)| found).max_by(|a: &(_, Chosen), b| a.0.cmp(&b.0));
+    Ok(newest.map(|(_, chosen)| chosen))
+}
+
 /// What earlier starts of `run` have chosen, by the newest ledger on any node, the same on all
 /// ranks; none if none has noted it. One process of each node `is_keeper`, and looks for it.
 /// Collective.
-pub(super) fn noted(
+fn noted(
     world: &Comm,
     store: &dyn Store,
     run: &str,
     is_keeper: bool,
-) -> Result<Option<Chosen>, LedgerError> {
+) -> Result<Option<Chosen>, JobError> {
     let found = if is_keeper { found(store, run, ROLE)? } else { Vec::new() };
     let contents = found.into_iter().filter_map(|(_, _, content)| content);
     let newest = newest(world, latest(&contents.collect::<Vec<_>>()))?;
-    Ok(newest.chosen())
+    Ok(newest.chosen)
 }
 
 /// Gives all ranks the newest content that any rank has. Collective.
@@ -327,9 +348,7 @@ fn newest(world: &Comm, own: Content) -> Result<Content, CommError> {
     let mut newest = [[life, results, notes, u64::MAX - world.rank() as u64]];
     collect::all_reduce(world, &mut newest, Ord::max)?;
     let [_, _, _, rank] = newest[0];
-    let mut bytes = own.encode();
-    collect::broadcast_bytes(world, &mut bytes, (u64::MAX - rank) as usize)?;
-    Ok(Content::decode(&bytes).expect("encoded by that rank"))
+    collect::broadcast_json(world, &own, (u64::MAX - rank) as usize)
 }
 
 fn now_unix_nanos() -> u64 {
@@ -373,11 +392,6 @@ fn content(store: &dyn Store, info: &SegmentInfo) -> Result<Option<Content>, Sto
 }
 
 impl Content {
-    /// What the run has chosen for itself, if it is noted.
-    fn chosen(&self) -> Option<Chosen> {
-        serde_json::from_slice(&self.chosen).ok()
-    }
-
     /// The name of this run's ledgers in marks of ended runs. No start has nonce 0.
     fn id(&self) -> StartId {
         StartId { number: self.life, nonce: 0 }
@@ -388,76 +402,17 @@ impl Content {
         [self.life, self.results.len() as u64, self.notes]
     }
 
-    /// The bytes of a segment: a checksum of the rest; the life; the number of starts in `left`,
-    /// and these; the number of results, and for each the number of its test, its length and its
-    /// bytes; the test after which there were no images and the checksum of the levels, or
-    /// [`NOTHING`]; the number of notes; the notes of unfinished tests, in the form of the results;
-    /// the length and the bytes of the note about what was chosen, unless it is empty; padding to
-    /// whole words.
+    /// The bytes of a segment: a checksum of the rest, which is JSON, with blanks up to whole words.
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![0; 8];
-        bytes.extend(self.life.to_le_bytes());
-        bytes.extend((self.left.len() as u64).to_le_bytes());
-        for start in &self.left {
-            bytes.extend([start.number, start.nonce].map(u64::to_le_bytes).concat());
-        }
-        let list = |of: &Results, bytes: &mut Vec<u8>| {
-            bytes.extend((of.len() as u64).to_le_bytes());
-            for (&test, content) in of {
-                bytes.extend((test as u64).to_le_bytes());
-                bytes.extend((content.len() as u64).to_le_bytes());
-                bytes.extend(content);
-            }
-        };
-        list(&self.results, &mut bytes);
-        let NoImages { after, levels } = self.no_images.unwrap_or(NOTHING);
-        bytes.extend(after.to_le_bytes());
-        bytes.extend(levels.to_le_bytes());
-        bytes.extend(self.notes.to_le_bytes());
-        list(&self.begun, &mut bytes);
-        if !self.chosen.is_empty() {
-            bytes.extend((self.chosen.len() as u64).to_le_bytes());
-            bytes.extend(&self.chosen);
-        }
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-        let sum = checksum(&bytes[8..]);
-        bytes[..8].copy_from_slice(&sum.to_le_bytes());
-        bytes
+        let mut json = serde_json::to_vec(self).expect("plain data");
+        json.resize(json.len().next_multiple_of(8), b' ');
+        [&checksum(&json).to_le_bytes()[..], &json].concat()
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut rest = bytes;
-        let word = |rest: &mut &[u8]| {
-            let (head, tail) = rest.split_first_chunk::<8>()?;
-            *rest = tail;
-            Some(u64::from_le_bytes(*head))
-        };
-        if word(&mut rest)? != checksum(bytes.get(8..)?) {
-            return None;
-        }
-        let (life, starts) = (word(&mut rest)?, word(&mut rest)?);
-        let mut left = Vec::new();
-        for _ in 0..starts {
-            left.push(StartId { number: word(&mut rest)?, nonce: word(&mut rest)? });
-        }
-        let list = |rest: &mut &[u8]| {
-            let mut list = Results::new();
-            for _ in 0..word(rest)? {
-                let (test, length) = (word(rest)?, word(rest)?);
-                let (content, tail) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-                list.insert(usize::try_from(test).ok()?, content.to_vec());
-                *rest = tail;
-            }
-            Some(list)
-        };
-        let results = list(&mut rest)?;
-        let no_images = NoImages { after: word(&mut rest)?, levels: word(&mut rest)? };
-        let no_images = Some(no_images).filter(|it| *it != NOTHING);
-        let notes = word(&mut rest)?;
-        let begun = list(&mut rest)?;
-        let length = word(&mut rest).unwrap_or(0);
-        let chosen = rest.get(..usize::try_from(length).ok()?)?.to_vec();
-        Some(Self { life, left, results, no_images, notes, begun, chosen })
+        let (sum, json) = bytes.split_first_chunk()?;
+        let is_whole = u64::from_le_bytes(*sum) == checksum(json);
+        is_whole.then(|| serde_json::from_slice(json).ok())?
     }
 }
 
@@ -495,12 +450,12 @@ mod tests {
     }
 
     /// What each rank finds, each with a separate folder; then a result is added.
-    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    fn start(folders: &[tempfile::TempDir], is_afresh: bool, add: &str) -> Vec<Vec<String>> {
         on_nodes(folders, is_afresh, |world, store, ledger| {
-            let found: Vec<Vec<u8>> = ledger.content.results.values().cloned().collect();
+            let found: Vec<String> = ledger.content.results.values().cloned().collect();
             assert_eq!(ledger.done(), found.len());
             world.barrier().unwrap();
-            let new = Results::from([(found.len(), add.to_vec())]);
+            let new = Results::from([(found.len(), add.to_owned())]);
             ledger.add(world, new, &[]).unwrap().unwrap();
             assert_eq!(store.list().unwrap().len(), 1, "one segment a node");
             found
@@ -514,15 +469,15 @@ mod tests {
     #[test]
     fn any_remaining_node_has_the_whole_ledger() {
         let mut nodes = folders(3);
-        let none = Vec::<Vec<u8>>::new();
-        assert_eq!(start(&nodes, false, b"one"), [none.clone(), none.clone(), none]);
+        let none = Vec::<String>::new();
+        assert_eq!(start(&nodes, false, "one"), [none.clone(), none.clone(), none]);
         // Two nodes are replaced.
         (nodes[0], nodes[2]) = (folders(1).remove(0), folders(1).remove(0));
-        let one = vec![b"one".to_vec()];
-        assert_eq!(start(&nodes, false, b"two"), [one.clone(), one.clone(), one]);
+        let one = vec!["one".to_owned()];
+        assert_eq!(start(&nodes, false, "two"), [one.clone(), one.clone(), one]);
         (nodes[0], nodes[1]) = (folders(1).remove(0), folders(1).remove(0));
-        let both = vec![b"one".to_vec(), b"two".to_vec()];
-        assert_eq!(start(&nodes, false, b"three")[0], both);
+        let both = vec!["one".to_owned(), "two".to_owned()];
+        assert_eq!(start(&nodes, false, "three")[0], both);
     }
 
     /// The note lives as long as the ledger's run, even if most nodes are lost. It holds for these
@@ -543,41 +498,41 @@ mod tests {
                 })
             };
         let (nothing, behind_1) = ([[false; 3]; 2], [[false, true, true]; 2]);
-        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing);
+        assert_eq!(known(&nodes, false, "a,", Some(Some(1))), nothing);
         nodes[0] = folders(1).remove(0);
         assert_eq!(known(&nodes, false, "a", None), nothing, "of other levels");
-        assert_eq!(known(&nodes, false, "a,b", Some(Some(2))), behind_1);
-        start(&nodes, false, b"one");
-        assert_eq!(known(&nodes, false, "a,b", Some(None)), behind_1);
-        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), nothing, "images were seen");
-        assert_eq!(known(&nodes, false, "a,b", Some(Some(1))), behind_1);
-        assert_eq!(known(&nodes, true, "a,b", None), nothing);
-        assert_eq!(known(&nodes, false, "a,b", None), nothing, "the run was begun from scratch");
+        assert_eq!(known(&nodes, false, "a,", Some(Some(2))), behind_1);
+        start(&nodes, false, "one");
+        assert_eq!(known(&nodes, false, "a,", Some(None)), behind_1);
+        assert_eq!(known(&nodes, false, "a,", Some(Some(1))), nothing, "images were seen");
+        assert_eq!(known(&nodes, false, "a,", Some(Some(1))), behind_1);
+        assert_eq!(known(&nodes, true, "a,", None), nothing);
+        assert_eq!(known(&nodes, false, "a,", None), nothing, "the run was begun from scratch");
     }
 
     /// All ranks know the newest note of an unfinished test, even if most nodes are lost.
     #[test]
     fn when_a_test_began_is_known_until_it_is_done() {
         let mut nodes = folders(3);
-        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: &[u8]| {
+        let noted = |nodes: &[tempfile::TempDir], is_afresh, note: &str| {
             let ran = on_nodes(nodes, is_afresh, |world, _, ledger| {
-                let known = [0, 1].map(|test| ledger.begun(test).map(<[u8]>::to_vec));
+                let known = [0, 1].map(|test| ledger.begun(test).map(str::to_owned));
                 world.barrier().unwrap();
-                ledger.note_begun(1, note.to_vec()).unwrap();
+                ledger.note_begun(1, note.to_owned()).unwrap();
                 known
             });
             assert!(ran.iter().all(|known| *known == ran[0]));
             ran[0].clone()
         };
-        assert_eq!(noted(&nodes, false, b"first"), [None, None]);
+        assert_eq!(noted(&nodes, false, "first"), [None, None]);
         let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
-        assert_eq!(noted(&nodes, false, b"second"), [None, Some(b"first".to_vec())]);
+        assert_eq!(noted(&nodes, false, "second"), [None, Some("first".to_owned())]);
         // One node has missed the second note, the other has nothing.
         (nodes[0], nodes[1]) = (folders(1).remove(0), away);
-        assert_eq!(noted(&nodes, false, b"third"), [None, Some(b"second".to_vec())]);
-        assert_eq!(noted(&nodes, true, b"new"), [None, None], "begun from scratch");
-        assert_eq!(start(&nodes, false, b"result")[0], Vec::<Vec<u8>>::new());
-        assert_eq!(noted(&nodes, false, b""), [None, None], "it is done");
+        assert_eq!(noted(&nodes, false, "third"), [None, Some("second".to_owned())]);
+        assert_eq!(noted(&nodes, true, "new"), [None, None], "begun from scratch");
+        assert_eq!(start(&nodes, false, "result")[0], Vec::<String>::new());
+        assert_eq!(noted(&nodes, false, ""), [None, None], "it is done");
     }
 
     /// All ranks know what the last start that named a library has noted, and the rates that the
@@ -625,19 +580,19 @@ mod tests {
     #[test]
     fn refused_start_removes_its_empty_ledger() {
         let nodes = folders(2);
-        let refused = |note: Option<&[u8]>| {
+        let refused = |note: Option<&str>| {
             on_nodes(&nodes, false, |world, store, ledger| {
                 world.barrier().unwrap();
                 ledger.note_no_images_after(Some(0), "a").unwrap();
                 if let Some(note) = note {
-                    ledger.note_begun(0, note.to_vec()).unwrap();
+                    ledger.note_begun(0, note.to_owned()).unwrap();
                 }
                 ledger.remove_if_void().unwrap();
                 store.list().unwrap().len()
             })
         };
         assert_eq!(refused(None), [0, 0], "this start made it");
-        assert_eq!(refused(Some(b"begun")), [1, 1], "a test has begun");
+        assert_eq!(refused(Some("begun")), [1, 1], "a test has begun");
         assert_eq!(refused(None), [1, 1], "an earlier start made it");
         for node in &nodes {
             let store = Files::in_folder(node.path());
@@ -647,33 +602,33 @@ mod tests {
                 .iter()
                 .for_each(|info| assert!(store.remove(&info.name).unwrap()));
         }
-        assert_eq!(start(&nodes, false, b"one"), [Vec::<Vec<u8>>::new(), Vec::new()]);
+        assert_eq!(start(&nodes, false, "one"), [Vec::<String>::new(), Vec::new()]);
         assert_eq!(refused(None), [1, 1], "it has a result");
     }
 
     #[test]
     fn returning_node_does_not_restore_an_abandoned_run() {
         let mut nodes = folders(2);
-        start(&nodes, false, b"old");
-        start(&nodes, false, b"older still");
+        start(&nodes, false, "old");
+        start(&nodes, false, "older still");
         let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
-        assert_eq!(start(&nodes, true, b"new")[0], Vec::<Vec<u8>>::new(), "begun from scratch");
+        assert_eq!(start(&nodes, true, "new")[0], Vec::<String>::new(), "begun from scratch");
         nodes[1] = away;
-        assert_eq!(start(&nodes, false, b""), [vec![b"new".to_vec()], vec![b"new".to_vec()]]);
+        assert_eq!(start(&nodes, false, ""), [vec!["new".to_owned()], vec!["new".to_owned()]]);
     }
 
     /// The run would skip the tests before the one of which the node has data.
     #[test]
     fn returning_node_has_no_later_test_of_an_abandoned_run() {
         let mut nodes = folders(2);
-        start(&nodes, false, b"old");
+        start(&nodes, false, "old");
         let data = |node: &tempfile::TempDir, role: &str| {
             let name = SegmentName::new("run", role, 1).unwrap();
             drop(Files::in_folder(node.path()).create(&name, 8).unwrap());
         };
         let away = std::mem::replace(&mut nodes[1], folders(1).remove(0));
         // It has finished test 0. Data of test 1 is looked at when that test is opened.
-        start(&nodes, true, b"new");
+        start(&nodes, true, "new");
         nodes[1] = away;
         for role in ["t1.a5", "t2.a5"] {
             data(&nodes[1], role);
@@ -701,7 +656,7 @@ mod tests {
         drop(store.create(&highest, 8).unwrap());
         threads::run(1, |world| {
             let mut ledger = Ledger::open(&world, &store, "run", true, false).unwrap();
-            ledger.add(&world, [(0, b"one".to_vec())].into(), &[])?.unwrap();
+            ledger.add(&world, [(0, "one".to_owned())].into(), &[])?.unwrap();
             assert_eq!(Ledger::open(&world, &store, "run", true, false).unwrap().done(), 1);
             Ok::<_, CommError>(())
         })
@@ -709,45 +664,36 @@ mod tests {
         .unwrap();
     }
 
+    fn full() -> Content {
+        Content {
+            life: 7,
+            left: vec![StartId { number: 3, nonce: 4 }],
+            results: Results::from([(0, "{\"x\":1}".to_owned())]),
+            no_images: Some(NoImages { after: 2, levels: u64::MAX }),
+            notes: 5,
+            begun: Results::from([(6, String::new())]),
+            chosen: Some(Chosen { rates: vec![64], ..Chosen::default() }),
+        }
+    }
+
     /// Segments outlive the program: a newer one must read and write the same bytes.
     #[test]
     fn bytes_of_a_segment_match_its_format() {
-        let content = Content {
-            life: 7,
-            left: vec![StartId { number: 3, nonce: 4 }],
-            results: Results::from([(0, 11u64.to_le_bytes().to_vec())]),
-            no_images: Some(NoImages { after: 2, levels: 21 }),
-            notes: 5,
-            begun: Results::from([(6, 31u64.to_le_bytes().to_vec())]),
-            chosen: Vec::new(),
-        };
-        let words = |no_images: [u64; 2]| {
-            let before = [7, 1, 3, 4, 1, 0, 8, 11];
-            let rest: Vec<u8> = [&before[..], &no_images, &[5, 1, 6, 8, 31]]
-                .concat()
-                .into_iter()
-                .flat_map(u64::to_le_bytes)
-                .collect();
-            [&checksum(&rest).to_le_bytes()[..], &rest].concat()
-        };
-        assert_eq!(content.encode(), words([2, 21]));
-        assert_eq!(Content::decode(&words([2, 21])), Some(content.clone()));
-        let unknown = Content { no_images: None, ..content };
-        assert_eq!(unknown.encode(), words([u64::MAX, 0]));
-        assert_eq!(Content::decode(&words([u64::MAX, 0])), Some(unknown));
+        let json = concat!(
+            r#"{"life":7,"left":[{"number":3,"nonce":4}],"results":{"0":"{\"x\":1}"},"#,
+            r#""no_images":{"after":2,"levels":18446744073709551615},"notes":5,"begun":{"6":""},"#,
+            r#""chosen":{"blas":{"called":{"words":"","kernel":null,"files":{},"is_built_in":false}},"#,
+            r#""rates":[64]}}"#
+        );
+        let padded = format!("{json:<width$}", width = json.len().next_multiple_of(8));
+        let bytes = [&checksum(padded.as_bytes()).to_le_bytes()[..], padded.as_bytes()].concat();
+        assert_eq!(String::from_utf8_lossy(&full().encode()[8..]), padded);
+        assert_eq!((full().encode(), Content::decode(&bytes)), (bytes, Some(full())));
     }
 
     #[test]
     fn torn_segment_is_skipped() {
-        let left = vec![StartId { number: 3, nonce: 4 }];
-        let results = Results::from([(0, vec![1; 5]), (3, vec![])]);
-        let (begun, chosen) = (Results::from([(4, vec![2; 9])]), b"a library".to_vec());
-        let unseen =
-            Content { life: 7, left, results, notes: 5, begun, chosen, ..Content::default() };
-        assert_eq!(Content::decode(&unseen.encode()), Some(unseen.clone()));
-        let content = Content { no_images: Some(NoImages { after: 0, levels: 1 }), ..unseen };
-        let bytes = content.encode();
-        assert_eq!(Content::decode(&bytes), Some(content));
+        let bytes = full().encode();
         for cut in 0..bytes.len() {
             let mut torn = bytes.clone();
             torn[cut..].fill(0);

@@ -14,7 +14,6 @@ mod history;
 pub(crate) mod images;
 mod inject;
 mod interval;
-mod kept;
 pub mod ledger;
 mod recorder;
 pub mod result;
@@ -34,7 +33,7 @@ pub use guard::{Done, Opened, Protected, RankInRun, TestContext, guessed_schedul
 pub use inject::FaultInjector;
 pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
-pub(crate) use kept::kept_choices;
+pub(crate) use ledger::kept_choices;
 pub use segments::{
     MemoryProgress, RankProcess, TestSegments, checkpoint_config, doubtful, left_by_others,
 };
@@ -51,7 +50,6 @@ pub use split::{
 };
 pub use stored::{StoredCheckpoint, column_in, stored_checkpoints};
 pub use unprotected::Unprotected;
-pub use wrong::Wrong;
 
 /// The names and numbers of the formats of checkpoints, as a refusal to read another format prints
 /// them: a build with the same numbers continues a run of this one.

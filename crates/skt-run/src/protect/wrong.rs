@@ -3,23 +3,12 @@
 use skt_terms::choice::OnLoss;
 
 use super::segments::store_flag;
+use crate::error::{End, JobError};
 use crate::heartbeat::{self, CorruptionReport};
 use crate::record::{Protection, RepairedRank};
 use skt_config::protection::Settings;
 use skt_solver::pgesv::abft::{CheckEvery, CorrectedRank};
 use skt_solver::pgesv::wrong::{NotCorrected, WrongNumbers};
-
-/// Wrong numbers that end a run, with what to do about them.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct Wrong {
-    /// The whole message.
-    pub what: String,
-    /// Whether all ranks of the grid have this error, with the same message.
-    pub is_known_to_all: bool,
-    /// Whether the same command can resume from images.
-    pub goes_back: bool,
-}
 
 /// The newest images that are complete on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,24 +21,23 @@ pub(super) struct Images {
     pub is_suspect: bool,
 }
 
-impl Wrong {
-    /// The error for `wrong` in a run whose ranks are on these `hosts`. `images` are the newest
-    /// ones.
-    pub(super) fn new(
-        wrong: &WrongNumbers,
-        hosts: &[String],
-        settings: &Settings,
-        images: Option<&Images>,
-    ) -> Self {
-        let found = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
-        let mut sentences = vec![found, what_now(settings, images)];
-        sentences.extend(another_time(wrong.why, settings));
-        Self {
-            what: sentences.join(". "),
-            is_known_to_all: wrong.is_known_to_all,
-            goes_back: images.is_some(),
-        }
-    }
+/// The error for `wrong` in a run whose ranks are on these `hosts`, with what to do about it.
+/// `images` are the newest ones.
+pub(super) fn error(
+    wrong: &WrongNumbers,
+    hosts: &[String],
+    settings: &Settings,
+    images: Option<&Images>,
+) -> JobError {
+    let found = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
+    let mut sentences = vec![found, what_now(settings, images)];
+    sentences.extend(another_time(wrong.why, settings));
+    let end = match images {
+        _ if !wrong.is_known_to_all => End::Local { is_permanent: images.is_none() },
+        Some(_) => End::INTERRUPTED,
+        None => End::REFUSED,
+    };
+    JobError::new(end, sentences.join(". "))
 }
 
 /// Explains what the user can do with this run.
@@ -202,7 +190,7 @@ mod tests {
 
     fn advice(why: NotCorrected, settings: &Settings, images: Option<&Images>) -> String {
         let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned);
-        Wrong::new(&wrong(why), &hosts, settings, images).what
+        error(&wrong(why), &hosts, settings, images).to_string()
     }
 
     #[test]

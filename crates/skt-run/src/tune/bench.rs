@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use skt_terms::exit::Exit;
 use skt_terms::units;
 
-use super::TuneError;
 use super::disturbed::Disturbed;
 use super::parameter::Parameter;
 use super::search::Bench;
 use crate::events::RunEvents;
-use crate::job::{JobError, Trials};
+use crate::job::{End, JobError, Trials};
 use crate::record::cores::CoreShares;
 use crate::record::{MxpRecord, Outcome, TestRecord};
 use skt_config::TestSpec;
@@ -92,9 +92,9 @@ impl<'a> OnRanks<'a> {
 
 impl Bench for OnRanks<'_> {
     type Candidate = TestSpec;
-    type Error = TuneError;
+    type Error = JobError;
 
-    fn trial(&mut self, test: &TestSpec) -> Result<f64, TuneError> {
+    fn trial(&mut self, test: &TestSpec) -> Result<f64, JobError> {
         let line = self.line();
         self.events.step(self.elapsed_seconds(), &line);
         // A trial without its cores measures the other programs. It is repeated once, if that ends
@@ -124,7 +124,7 @@ impl Bench for OnRanks<'_> {
 }
 
 /// The rate of a test in Gflop/s, if its result is right.
-fn rate(record: &TestRecord) -> Result<f64, TuneError> {
+fn rate(record: &TestRecord) -> Result<f64, JobError> {
     let why = match &record.outcome {
         Outcome::Passed { .. } => return Ok(record.gflops),
         Outcome::Failed { scaled_residual, .. } => match &record.mxp {
@@ -136,14 +136,19 @@ fn rate(record: &TestRecord) -> Result<f64, TuneError> {
         },
         Outcome::Broke { column, pivot } => format!("the pivot of column {column} is {pivot}"),
         Outcome::NotChecked => "the residual was not checked".to_owned(),
-        Outcome::Skipped { reason } => return Err(JobError::Refused(reason.clone()).into()),
+        Outcome::Skipped { reason } => return Err(JobError::refused(reason)),
     };
     let hint = match record.spec.mxp {
         None => HINT,
         Some(_) if record.spec.gemm.is_rounded() => HINT_OF_ROUNDED,
         Some(_) => HINT_OF_MXP,
     };
-    Err(TuneError::Wrong { parameters: flags(&record.spec), why, hint })
+    let text = format!(
+        "FAILED: {why}, in a trial with {}; a run with these values would be wrong, so tuning \
+         ends. {hint}",
+        flags(&record.spec)
+    );
+    Err(JobError::new(End::Agreed { exit: Exit::ResidualFailed, sign: None }, text))
 }
 
 /// Why the refinement of HPL-MxP ended without a solution.
@@ -189,7 +194,8 @@ mod tests {
         ];
         for (outcome, why) in wrong {
             let error = rate(&record(outcome)).unwrap_err();
-            assert!(matches!(error, TuneError::Wrong { .. }), "{error}");
+            let end = End::Agreed { exit: Exit::ResidualFailed, sign: None };
+            assert_eq!(error.end, end, "{error}");
             let message = error.to_string();
             assert!(
                 message.contains(why) && message.contains("--n 300 --p 1 --q 2 --nb 32 "),
@@ -198,7 +204,7 @@ mod tests {
         }
         let skipped = Outcome::Skipped { reason: "no memory".into() };
         let error = rate(&record(skipped)).unwrap_err();
-        assert!(matches!(error, TuneError::Job(JobError::Refused(_))), "{error}");
+        assert_eq!(error.end, End::REFUSED, "{error}");
     }
 
     /// A residual below the threshold is no result where the refinement has not converged.

@@ -12,7 +12,7 @@ pub mod table;
 
 use std::time::Instant;
 
-use skt_terms::exit::Exit;
+use skt_terms::units::span;
 
 use bench::OnRanks;
 use disturbed::Disturbed;
@@ -85,56 +85,6 @@ pub struct Tuning {
     pub is_protected: bool,
 }
 
-/// Why a tuning has no result.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// The job failed.
-    #[error(transparent)]
-    Job(#[from] JobError),
-    /// The result of a trial was wrong.
-    #[error(
-        "FAILED: {why}, in a trial with {parameters}; a run with these values would be wrong, so \
-         tuning ends. {hint}"
-    )]
-    Wrong {
-        /// The flags that repeat the trial.
-        parameters: String,
-        /// What is wrong.
-        why: String,
-        /// What may be the cause.
-        hint: &'static str,
-    },
-    /// There was no time for a trial.
-    #[error("--budget: setting up the job took all of it; give a longer one")]
-    NoTime,
-    /// A trial is too long.
-    #[error(
-        "--n {n}: a trial takes about {seconds:.1} s by the rate of DGEMM, and {trials} of them \
-         more than --budget: give a smaller --n, or a --budget of {seconds_min:.0}s or more"
-    )]
-    TooLong {
-        /// Order of a trial.
-        n: usize,
-        /// The predicted seconds of a trial.
-        seconds: f64,
-        /// The number of trials needed to decide anything.
-        trials: usize,
-        /// The smallest sufficient budget, in seconds.
-        seconds_min: f64,
-    },
-}
-
-impl TuneError {
-    /// The exit code of a job whose ranks all know of this error.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Job(error) => error.exit(),
-            Self::Wrong { .. } => Exit::ResidualFailed,
-            Self::NoTime | Self::TooLong { .. } => Exit::BadInput,
-        }
-    }
-}
-
 /// The smallest order of a trial.
 pub const N_MIN: usize = 128;
 /// Trials that fit into the budget, and the least and most seconds of one: shorter trials predict
@@ -162,13 +112,13 @@ pub fn tune(
     settings: &Settings,
     options: &JobOptions,
     events: &mut dyn RunEvents,
-) -> Result<Option<Tuning>, TuneError> {
+) -> Result<Option<Tuning>, JobError> {
     let began = Instant::now();
-    let store = settings.store.parse::<StoreKind>().map_err(JobError::from)?.open();
+    let store = settings.store.parse::<StoreKind>()?.open();
     let spec = first_trial(&task.base, world.size());
     let trials = Trials::open(world, &spec, settings, options, &*store)?;
     if world.rank() != 0 {
-        return Ok(trials.follow().map(|()| None)?);
+        return trials.follow().map(|()| None);
     }
     let bench = OnRanks::new(trials, began, task.budget_seconds, events);
     let mut search = Search::new(bench, task.budget_seconds, 0.0);
@@ -177,7 +127,7 @@ pub fn tune(
         .and_then(|default| race_all(&mut search, task, default, world.size()));
     match done {
         // The other ranks wait for this rank, or for one that is lost.
-        Err(TuneError::Job(error)) if error.is_local() => Err(error.into()),
+        Err(error) if error.is_local() => Err(error),
         done => {
             search.bench.end()?;
             Ok(Some(done?))
@@ -207,7 +157,7 @@ fn size(
     task: &TuningTask,
     default: &TestSpec,
     ranks: usize,
-) -> Result<TestSpec, TuneError> {
+) -> Result<TestSpec, JobError> {
     let rate = search.bench.ranks.guessed_rate(default);
     search.bench.doing = "finding N";
     if let Some(n) = task.n {
@@ -216,13 +166,17 @@ fn size(
         let trials = DUEL_TRIALS + 1;
         let seconds_min = (trials as f64 * seconds).ceil();
         if seconds_min > task.budget_seconds {
-            return Err(TuneError::TooLong { n, seconds, trials, seconds_min });
+            return Err(JobError::refused(format!(
+                "--n {n}: a trial takes about {seconds:.1} s by the rate of DGEMM, and {trials} of \
+                 them more than --budget: give a smaller --n, or a --budget of {seconds_min:.0}s \
+                 or more"
+            )));
         }
         let fits = search.bench.ranks.check_memory(&largest_run(task, &default, ranks));
-        fits.map_err(|why| JobError::Refused(why.to_string()))?;
+        fits.map_err(JobError::refused)?;
         return match search.warm_up(&default)? {
             Some(_) => Ok(default),
-            None => Err(TuneError::NoTime),
+            None => Err(no_time(task)),
         };
     }
     let (least, most) = TRIAL_SECONDS;
@@ -231,11 +185,11 @@ fn size(
     let mut test = TestSpec { n: order_for(rate * target_seconds / 2.0), ..default.clone() };
     for sizing in 1..=SIZING_TRIALS {
         if let Err(why) = search.bench.ranks.check_memory(&largest_run(task, &test, ranks)) {
-            test.n = why.largest_n.ok_or_else(|| JobError::Refused(why.to_string()))?;
+            test.n = why.largest_n.ok_or_else(|| JobError::refused(&why))?;
         }
         let took_seconds = match search.warm_up(&test)? {
             Some(seconds) => seconds,
-            None if sizing == 1 => return Err(TuneError::NoTime),
+            None if sizing == 1 => return Err(no_time(task)),
             None => break,
         };
         let off = target_seconds / took_seconds;
@@ -245,6 +199,11 @@ fn size(
         test.n = ((test.n as f64 * off.cbrt().clamp(0.5, 2.0)) as usize).max(N_MIN);
     }
     Ok(test)
+}
+
+fn no_time(task: &TuningTask) -> JobError {
+    let budget = span(task.budget_seconds);
+    JobError::refused(format!("setting up the job took the {budget} for tuning; give more time"))
 }
 
 /// A run of tests at the order of `test` that need at least as much memory as any trial.
@@ -270,7 +229,7 @@ fn race_all(
     task: &TuningTask,
     default: TestSpec,
     ranks: usize,
-) -> Result<Tuning, TuneError> {
+) -> Result<Tuning, JobError> {
     search.bench.repeats = true;
     let (mut chosen, mut parameters, mut changed) = (default.clone(), Vec::new(), 0);
     for &parameter in &task.parameters {

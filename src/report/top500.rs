@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::html::NamedRun;
 use super::reader::{EnvironmentPart, RunReport, TestReport, best_rates};
 use skt_model::tang::efficiency::Efficiency;
-use skt_run::record::energy::EnergyReading;
+use skt_run::record::energy::{EnergyReading, Readout};
 use skt_solver::blas::library;
 
 /// What only the site knows, as far as it was given.
@@ -168,6 +168,19 @@ impl Sheet {
             "over the whole core phase of this very run, of all that the level asks for; \
              --power-kw, --power-csv, or run --power-command",
         );
+        if let Some((reading, seconds)) = measured.zip(best.time_seconds)
+            && let Some(Readout { readings, longest_seconds }) = reading.readout
+        {
+            self.field(
+                "Readings",
+                Some(format!(
+                    "{readings} in the core phase, at most {longest_seconds:.1} s apart, of {:.1} % \
+                     of it",
+                    100.0 * reading.measured_seconds / seconds
+                )),
+                "the methodology states how often a meter is read",
+            );
+        }
         // The level of a meter does not apply to a power that is given.
         let of_meter = measured.filter(|_| given.power_kilowatts.is_none());
         let level = given.power_level.or(of_meter.and_then(|reading| reading.level));

@@ -1,4 +1,4 @@
-//! The readings of a meter of the site: lines with a time and watts.
+//! The readings of a meter of the site: lines with a time, and power or energy.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read as _};
@@ -8,10 +8,11 @@ use skt_host::infile;
 use skt_terms::shown::shown;
 use skt_terms::units;
 
+use super::columns::{Columns, Kind};
 use super::curve::{Curve, LONGEST_BETWEEN, PowerPiece};
-use super::meter_lines::{MeterLines, MeterReading};
-use super::meter_text::LineError;
-use crate::record::energy::{EnergyReading, METER};
+use super::fields::LineError;
+use super::lines::{MeterLines, MeterReading};
+use crate::record::energy::{EnergyReading, METER, Readout};
 
 /// The time at either end of a test that need not be covered, in seconds: a report's times are no
 /// more exact.
@@ -26,7 +27,7 @@ const LONGEST_LINE: u64 = 1 << 20;
 pub struct LogSettings {
     /// Added to the times of the meter, to have those of the run, in seconds.
     pub offset_seconds: f64,
-    /// The names of the columns of power to add; empty for the one that is known.
+    /// The names of the columns to add; empty for the one that is known.
     pub columns: Vec<String>,
     /// Whether the powers of several sensors are added.
     pub adds_sensors: bool,
@@ -46,17 +47,25 @@ pub(super) struct PowerLog {
     pub longest_between: Option<f64>,
 }
 
+/// The share of a test's energy that a step of a counter may be which stands still in between.
+const STEP_MAX: f64 = 0.01;
+
 /// The readings of a sensor, in the order of time.
 #[derive(Debug, Default)]
 struct SensorLog {
     curve: Curve,
-    /// The time and the watts of the last reading.
-    last: Option<(f64, f64)>,
+    /// The times of the readings.
+    times: Vec<f64>,
+    /// The values of the last reading.
+    last: Vec<f64>,
     /// Whether a line since the last reading was wrong: power around it is unknown.
     is_cut: bool,
     groups: Groups,
     /// One for each column.
     growth: Vec<Growth>,
+    /// The largest step between two readings of a counter, and whether it stood still between some.
+    step_joules: f64,
+    stands: bool,
 }
 
 /// How the readings of a column grow.
@@ -126,28 +135,65 @@ impl Groups {
 }
 
 impl SensorLog {
-    fn add(&mut self, seconds: f64, columns: &[f64]) -> Result<(), &'static str> {
-        let watts: f64 = columns.iter().sum();
+    fn add(&mut self, seconds: f64, values: &[f64], kind: Kind) -> Result<(), String> {
         let is_cut = std::mem::take(&mut self.is_cut);
-        if let Some((before, last_watts)) = self.last {
+        if let Some(&before) = self.times.last() {
             let between = seconds - before;
             if between < 0.0 {
-                return Err("its time is before that of the reading above");
+                return Err("its time is before that of the reading above".to_owned());
             }
+            let fallen = self.last.iter().zip(values).find(|(last, value)| value < last);
+            if let (Kind::Counter, Some((last, value))) = (kind, fallen) {
+                return Err(format!("a counter of energy has fallen from {last} to {value} J"));
+            }
+            let [last, sum] = [&self.last[..], values].map(|values| values.iter().sum::<f64>());
+            let watts = match kind {
+                Kind::Power => [last, sum],
+                Kind::Counter => [(sum - last) / between; 2],
+                Kind::Interval => [sum / between; 2],
+            };
             if between <= LONGEST_BETWEEN && !is_cut {
-                let watts = [last_watts, watts];
                 self.curve.push(PowerPiece { from: before, to: seconds, watts });
             }
             self.groups.add(between);
+            self.step_joules = self.step_joules.max(sum - last);
+            self.stands |= sum == last;
         }
-        self.last = Some((seconds, watts));
+        self.times.push(seconds);
+        self.last = values.to_vec();
         if self.growth.is_empty() {
-            self.growth = columns.iter().map(|value| Growth::new(seconds, *value)).collect();
+            self.growth = values.iter().map(|value| Growth::new(seconds, *value)).collect();
         }
-        for (growth, value) in self.growth.iter_mut().zip(columns) {
+        for (growth, value) in self.growth.iter_mut().zip(values) {
             growth.add(seconds, *value);
         }
         Ok(())
+    }
+
+    /// The energy of the `seconds` before `end`, as far as it is known; `None` if nothing is.
+    fn over(
+        &self,
+        end: f64,
+        seconds: f64,
+        kind: Kind,
+        covers: &str,
+    ) -> Result<Option<EnergyReading>, String> {
+        let Some(reading) = self.curve.reading(end, seconds, METER, covers) else {
+            return Ok(None);
+        };
+        if kind == Kind::Counter && self.stands && self.step_joules >= STEP_MAX * reading.joules {
+            return Err(format!(
+                "counts energy in steps of {:.0} J, too coarse for the {:.0} J of this test",
+                self.step_joules, reading.joules
+            ));
+        }
+        let from = self.times.partition_point(|time| *time < end - seconds);
+        let to = self.times.partition_point(|time| *time <= end);
+        // With the readings around the test.
+        let around = &self.times[from.saturating_sub(1)..(to + 1).min(self.times.len())];
+        let longest = around.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max);
+        let readout = Some(Readout { readings: to - from, longest_seconds: longest });
+        Ok(Some(EnergyReading { readout, ..reading }))
     }
 }
 
@@ -180,11 +226,13 @@ impl PowerLog {
 
     fn add(&mut self, reading: MeterReading) -> Result<(), String> {
         let seconds = reading.seconds + self.settings.offset_seconds;
-        let Some(watts) = reading.watts else {
+        let Some(values) = reading.values else {
             self.missing += 1;
             return Ok(());
         };
-        if !(0.0..=WATTS_MAX).contains(&watts.iter().sum()) || !seconds.is_finite() {
+        let kind = self.kind();
+        let is_power = (0.0..=WATTS_MAX).contains(&values.iter().sum());
+        if kind == Kind::Power && !is_power || !seconds.is_finite() {
             return Err("this is no power in watts".to_owned());
         }
         let is_other = !self.sensors.is_empty() && !self.sensors.contains_key(&reading.sensor);
@@ -202,9 +250,9 @@ impl PowerLog {
             );
         }
         let sensor = self.sensors.entry(reading.sensor).or_default();
-        let before = sensor.last;
-        sensor.add(seconds, &watts)?;
-        if let Some((before, _)) = before {
+        let before = sensor.times.last().copied();
+        sensor.add(seconds, &values, kind)?;
+        if let Some(before) = before {
             let between = seconds - before;
             self.longest_between = Some(self.longest_between.unwrap_or(0.0).max(between));
         }
@@ -213,15 +261,19 @@ impl PowerLog {
         Ok(())
     }
 
+    fn kind(&self) -> Kind {
+        self.lines.columns().map_or(Kind::Power, Columns::kind)
+    }
+
     /// The times of the first and the last reading, in seconds since 1970.
     pub(crate) fn span(&self) -> Option<(f64, f64)> {
         self.span
     }
 
-    /// Which columns of power are read, as words after a comma; empty without a header.
+    /// Which columns are read, as words after a comma; empty without a header.
     pub(super) fn columns(&self) -> String {
         let Some(columns) = self.lines.columns() else { return String::new() };
-        let names = columns.power_names();
+        let names = columns.names();
         let which = match names.len() {
             0 => return String::new(),
             1 => "column",
@@ -235,23 +287,22 @@ impl PowerLog {
     pub(super) fn lack(&self) -> Option<String> {
         let columns = self.lines.columns().filter(|columns| columns.has_accelerators_only)?;
         Some(format!(
-            "{} measures accelerators only: the power of the processors, on which the benchmark \
-             runs, and of the rest of the nodes is missing, so Gflop/s/W is no figure of this run; \
-             measure whole nodes (BMC, PDU)",
-            shown(&columns.power_names().join(" + "))
+            "{} measures accelerators only, and the benchmark runs on processors: measure whole \
+             nodes (BMC, PDU)",
+            shown(&columns.names().join(" + "))
         ))
     }
 
-    /// What is wrong if a column is a counter of energy.
+    /// What is wrong if a column of something else grows as a counter of energy does.
     fn counter(&self) -> Option<String> {
         // A BMC prints its watts as such.
-        let names = self.lines.columns()?.power_names();
+        let columns = self.lines.columns().filter(|columns| columns.kind() != Kind::Counter)?;
         let mut all = self.sensors.values().flat_map(|sensor| sensor.growth.iter().enumerate());
         let (index, growth) = all.find(|(_, growth)| growth.is_of_counter())?;
         Some(format!(
-            "column {} only grows, from {} to {}, as a counter of energy does, and readings of \
-             power are needed",
-            names.get(index).map_or("2".to_owned(), |name| format!("`{}`", shown(name))),
+            "column {} only grows, from {} to {}, as a counter of energy does: name it `total \
+             energy`, with its unit",
+            columns.names().get(index).map_or("2".to_owned(), |name| format!("`{}`", shown(name))),
             growth.first[1],
             growth.last[1]
         ))
@@ -272,16 +323,16 @@ impl PowerLog {
         if self.sensors.values().any(|sensor| sensor.groups.are_sensors()) {
             return Err(
                 "has several readings for each time, as of several sensors without names: add a \
-                 column with the name of the sensor (`index`, `sensor`), and --power-sum; or write \
-                 one reading for each time"
+                 column with the name of the sensor (`index`, `sensor`), and --power-sum"
                     .to_owned(),
             );
         }
         if let Some(why) = self.counter() {
             return Err(why);
         }
-        let of_sensor = |sensor: &SensorLog| sensor.curve.reading(end, seconds, METER, covers);
-        let readings: Option<Vec<_>> = self.sensors.values().map(of_sensor).collect();
+        let of_sensor = |sensor: &SensorLog| sensor.over(end, seconds, self.kind(), covers);
+        let readings: Vec<_> = self.sensors.values().map(of_sensor).collect::<Result<_, _>>()?;
+        let readings: Option<Vec<EnergyReading>> = readings.into_iter().collect();
         Ok(readings.and_then(|readings| readings.into_iter().reduce(EnergyReading::plus)))
     }
 }
@@ -306,7 +357,7 @@ impl LogFile {
         let log = parse(BufReader::new(log), settings).map_err(|why| format!("'{name}', {why}"))?;
         if log.span.is_none() {
             return Err(format!(
-                "'{name}' has no reading: a line is a time and a power, e.g. `1700000000.5,412.5`"
+                "'{name}' has no reading: a line is a time and a power, e.g. `1700000000.5,412.5 W`"
             ));
         }
         Ok(Self { name, log })
@@ -343,8 +394,7 @@ impl LogFile {
             format!(
                 "'{}' does not cover the timed part of {test}: {:.1} of {seconds:.1} s are missing \
                  (it has {from:.1} to {to:.1}, the test took {:.1} to {end:.1}, in seconds since \
-                 1970). Is the meter's clock off: --power-clock-offset; are its times without a \
-                 zone not in the local one: TZ=UTC before the command",
+                 1970): --power-clock-offset corrects the meter's clock",
                 self.name,
                 seconds - measured,
                 end - seconds
@@ -442,6 +492,114 @@ mod tests {
         let missing = LogFile::read(Path::new("/nonexistent/log"), LogSettings::default());
         let missing = missing.unwrap_err();
         assert!(missing.starts_with("cannot read the power log '/nonexistent/log': "), "{missing}");
+    }
+
+    /// A log of five lines such as `line` below a header, a second apart: of 300 W, with a counter
+    /// of energy, with the energy of each second.
+    fn log_with(header: &str, line: &str) -> String {
+        let of_second = |second: u32| {
+            let joules = 1000 + 300 * second;
+            line.replace("{t}", &second.to_string())
+                .replace("{date}", &format!("1970-01-01T00:00:0{second}"))
+                .replace("{j}", &joules.to_string())
+                .replace("{wh}", &format!("{:.7}", f64::from(joules) / 3600.0))
+                .replace("{step}", &(second / 2).to_string())
+                + "\n"
+        };
+        header.to_owned() + &(0..5).map(of_second).collect::<String>()
+    }
+
+    #[test]
+    fn logs_of_power_and_energy_are_read_right_or_refused() {
+        let columns = |names: &[&str]| LogSettings {
+            columns: names.iter().map(|&name| name.to_owned()).collect(),
+            ..LogSettings::default()
+        };
+        let sum = LogSettings { adds_sensors: true, ..LogSettings::default() };
+        let (none, pkg, both) = (columns(&[]), columns(&["Pkg_J"]), columns(&["Pkg_J", "RAM_J"]));
+        let perf = "power/energy-pkg/";
+        for (header, line, settings) in [
+            // Power.
+            ("", "{t} 300", &none),
+            ("", "{t},0.3 kW", &none),
+            ("", "{t}|300", &none),
+            ("", "{date}Z,300 W", &none),
+            ("", "300 W {t}000000 us", &none),
+            ("time,power [W]\n", "{t},300", &none),
+            ("time_ms;power [kW]\n", "{t}000;0,3", &none),
+            ("time,power [MW]\n", "{t},0.0003", &none),
+            ("timestamp, power.draw [W], power.limit [W]\n", "{t}, 300 W, 700 W", &none),
+            ("timestamp,gpu,socket_power\n", "{t},0,100\n{t},1,200", &sum),
+            ("Time_Of_Day_Seconds PkgWatt RAMWatt\n", "{t} 300 20", &none),
+            ("time,power [W],total energy [J]\n", "{t},300,{j}", &none),
+            ("# time,CurrentWatts\n", "{t},300", &none),
+            ("GID|Total runtime [s]|Energy [J]|Power [W]\n", "1|{t}|300|300", &none),
+            // Counters of energy.
+            ("", "{j} J {t}000000 us", &none),
+            ("time,energy_uj\n", "{t},{j}000000", &none),
+            ("time\ttotal energy [J]\n", "{t}\t{j}", &none),
+            ("time,energy_total_kJ\n", "{t},{j}.0", &columns(&["energy_total_kJ"])),
+            ("time;energy [Wh]\n", "{t};{wh}", &none),
+            ("time,energy counter\n", "{t},{j} J", &none),
+            ("time,ConsumedEnergyRaw\n", "{t},{j}", &none),
+            ("time,host,ConsumedJoules\n", "{t},a,{j}", &none),
+            ("time,total energy [J],volts\n", "{t},{j},230", &none),
+            // The energy since the reading before.
+            ("Time_Of_Day_Seconds Pkg_J RAM_J\n", "{t} 300 20", &pkg),
+            ("Time_Of_Day_Seconds Pkg_J RAM_J\n", "{t} 280 20", &both),
+            ("time,interval energy [Wh]\n", "{t},0.083333333333", &none),
+            (
+                "# started on Mon Nov 30\n",
+                &format!("{t},300,Joules,{perf},9,100.00,,", t = "{t}"),
+                &none,
+            ),
+            ("", &format!("{t} 300.00 Joules {perf}", t = "{t}"), &none),
+            ("", &format!("{t},S0,1,300,Joules,{perf},9,100.00,,", t = "{t}"), &none),
+        ] {
+            let text = log_with(header, line);
+            let watts = four_seconds(&text, settings.clone()).map(|reading| reading.mean_watts);
+            let is_kilo = header.contains("kJ");
+            let watts = watts.map(|watts| if is_kilo { watts / 1000.0 } else { watts });
+            assert!(watts.as_ref().is_ok_and(|it| (it - 300.0).abs() < 1e-3), "{text}: {watts:?}");
+        }
+        for (header, line, why) in [
+            ("", "{t} {j}", "only grows, from 1000 to 2200"),
+            ("", "{t},{j} J", "line 1, column 3: `1000 J` is energy"),
+            ("", "{t},{j} kWh", "line 1, column 3: `1000 kWh` is energy"),
+            ("", "{t},300 VA", "line 1, column 3: `300 VA` is no power"),
+            ("time,power\n", "{t},{j}", "column `power` only grows"),
+            ("time,energy [J]\n", "{t},{j}", "line 1, column 6: `energy [J]`: is this a counter"),
+            ("time,energy\n", "{t},{j}", "line 1, column 6: `energy`: energy needs its unit"),
+            ("time,total energy [kVAh]\n", "{t},{j}", "the unit is none of W"),
+            ("time,total energy [J]\n", "{t},300 W", "line 2, column 3: `300 W` has another unit"),
+            ("time,energy [kWh]\n", "{t},{step}", "too coarse"),
+            ("time,energy [kWh]\n", "{t},7", "counts energy in steps of 0 J, too coarse"),
+            ("time,energy_uj\n", "{t},300", "too coarse"),
+            ("time,energy_uj\n{t},999\n", "{t},30", "`{t}` is no time"),
+            ("time,energy_uj\n0,9999\n", "{t},{j}", "a counter of energy has fallen from 0.009999"),
+            ("Start|End|ConsumedEnergyRaw\n", "0|4|1200", "without a column of times"),
+            (
+                "time,power [W],power [kW]\n",
+                "{t},300,0.3",
+                "line 1, column 16: `power [kW]`: a sec",
+            ),
+            ("time,Pkg_J,RAM_J\n", "{t},280,20", "line 1, column 12: `RAM_J`: a second column"),
+            ("time,interval energy [J]\n", "{t},{j}", "only grows"),
+            ("time,sensor,power [W]\n", "{t},a,1\n{t},b,2", "line 3, column 1: `b` is a second"),
+        ] {
+            let text = log_with(header, line);
+            let error = four_seconds(&text, none.clone()).expect_err(&text);
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn readings_in_a_test_are_counted() {
+        let log = file_with("0 300\n1 300\n3 300\n4 300\n9 300\n", LogSettings::default()).unwrap();
+        let readout = |end, seconds| log.over("t", end, seconds).unwrap().readout.unwrap();
+        let want = |readings, longest_seconds| Readout { readings, longest_seconds };
+        assert_eq!(readout(4.0, 4.0), want(4, 5.0));
+        assert_eq!(readout(3.5, 1.0), want(1, 2.0));
     }
 
     /// The energy of the first four seconds of such a log.

@@ -12,8 +12,8 @@ use nix::unistd::Pid;
 use skt_host::wait_clock::WaitClock;
 
 use super::curve::LONGEST_BETWEEN;
+use super::fields::LineError;
 use super::log::{LogSettings, PowerLog};
-use super::meter_text::LineError;
 use crate::heartbeat;
 use crate::record::energy::EnergyReading;
 use skt_host::messages;

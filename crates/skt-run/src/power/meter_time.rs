@@ -2,7 +2,7 @@
 
 use skt_host::clock::DateTime;
 
-use super::quantity::{is_blank, number};
+use super::fields::{is_blank, number};
 
 /// The least numbers that are milli-, micro- and nanoseconds since 1970, and their seconds: as
 /// seconds they would be after the year 5000, and in their own unit they are before 1974.
@@ -20,12 +20,6 @@ pub(super) struct TimeForm {
     /// Whether the clock of a BMC wrote them: UTC if there is no zone, and the month first in
     /// `11/29/2026`.
     pub is_of_bmc: bool,
-}
-
-/// The seconds of a unit of time.
-pub(super) fn seconds_of(unit: &str) -> Option<f64> {
-    let units = [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9)];
-    units.iter().find(|(name, _)| *name == unit).map(|(_, seconds)| *seconds)
 }
 
 /// Seconds since 1970 of a time: a number, or a date and a time of day.

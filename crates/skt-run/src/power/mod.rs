@@ -5,27 +5,23 @@
 //! |---|---|
 //! | `curve` | power over time, and the energy of a part of it |
 //! | `counters` | the counters and sensors of a node |
-//! | `meter_lines` | the lines that a meter may print |
-//! | `bmc_lines` | those of a BMC, which has several for a reading |
-//! | `meter_header` | the columns that a header names |
-//! | `meter_text` | the fields of a line |
+//! | `lines` | the lines that a meter may print |
+//! | `columns` | the units, and the table of what columns have by their names |
+//! | `fields` | the fields of a line, and numbers in them |
 //! | `meter_time` | times as tools write them |
-//! | `quantity` | numbers and units of power |
 //! | `log` | the readings of a meter, also from a file |
 //! | `meter` | a command that prints the readings of a meter |
 //! | `gather` | from the measurements of all ranks to those of the job |
 
-mod bmc_lines;
+mod columns;
 mod counters;
 mod curve;
+mod fields;
 pub(crate) mod gather;
+mod lines;
 mod log;
 pub(crate) mod meter;
-mod meter_header;
-mod meter_lines;
-mod meter_text;
 mod meter_time;
-mod quantity;
 
 use std::time::Instant;
 

@@ -124,7 +124,7 @@ mod tests {
     use super::super::history::{RESTARTS_KEPT, TAKEN_KEPT, Taken, remember};
     use super::super::split::state_bytes;
     use super::*;
-    use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX};
+    use crate::record::energy::{EnergyReading, NodeWatts, Nodes, PARTS_MAX, Readout};
     use crate::record::{
         DetailedTiming, MxpRecord, Protection, RefinementStep, RepairedRank, Restart, Samples,
         Unverified,
@@ -156,6 +156,7 @@ mod tests {
                 median_watts: LONG,
                 largest: node(LONG),
             }),
+            readout: Some(Readout { readings: MANY, longest_seconds: LONG }),
             watts: vec![Some(12_345_678.9); PARTS_MAX],
         }
     }

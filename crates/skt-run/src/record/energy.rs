@@ -37,6 +37,15 @@ pub struct Nodes {
     pub largest: NodeWatts,
 }
 
+/// How often a meter was read in a test.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Readout {
+    /// Readings in the timed part, of the sensor with the fewest.
+    pub readings: usize,
+    /// The longest time between two readings, in seconds.
+    pub longest_seconds: f64,
+}
+
 /// The energy of a test by one source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -58,6 +67,9 @@ pub struct EnergyReading {
     pub gflops_per_watt: Option<f64>,
     /// The nodes, if the source measures each.
     pub nodes: Option<Nodes>,
+    /// How often a meter was read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readout: Option<Readout>,
     /// Mean watts of equal parts of the timed part, at most `PARTS_MAX`; `None` for a part of
     /// which they are not known.
     pub watts: Vec<Option<f64>>,
@@ -80,7 +92,12 @@ impl EnergyReading {
     /// The sum of what two meters measured in the same time, each a part of the whole.
     pub(crate) fn plus(self, other: Self) -> Self {
         let watts = self.watts.iter().zip(&other.watts);
+        let readout = self.readout.zip(other.readout).map(|(one, other)| Readout {
+            readings: one.readings.min(other.readings),
+            longest_seconds: one.longest_seconds.max(other.longest_seconds),
+        });
         Self {
+            readout,
             joules: self.joules + other.joules,
             mean_watts: self.mean_watts + other.mean_watts,
             measured_seconds: self.measured_seconds.min(other.measured_seconds),

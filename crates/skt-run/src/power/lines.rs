@@ -6,19 +6,19 @@
 use skt_terms::shown::shown;
 use skt_terms::units::counted;
 
-use super::bmc_lines::{self, BmcLines};
-use super::meter_header::{Columns, PowerColumn};
-use super::meter_text::{FORM, Field, LineError, Separator, fields, separator};
+use super::columns::{Columns, Kind, ValueColumn};
+use super::fields::{
+    Field, LineError, Measure, Separator, fields, is_blank, number, separator, unit,
+};
 use super::meter_time::{TimeForm, unix_seconds};
-use super::quantity::{Power, is_blank, is_of_energy, number_and_unit, power};
 
 /// A line with a time.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct MeterReading {
     /// Since 1970, by the clock of the meter.
     pub seconds: f64,
-    /// The watts of each column of power; `None` if the meter had no reading.
-    pub watts: Option<Vec<f64>>,
+    /// The value of each column, in W or J; `None` if the meter had no reading.
+    pub values: Option<Vec<f64>>,
     /// The name of the sensor; empty if the lines have none.
     pub sensor: String,
 }
@@ -31,13 +31,13 @@ pub(super) struct MeterLines {
     commented: Option<Columns>,
     /// Set if the lines are those of a BMC.
     bmc: Option<BmcLines>,
-    /// The names of the columns of power, whose sum is read; empty for the one that is known.
+    /// The names of the columns whose sum is read; empty for the one that is known.
     chosen: Vec<String>,
 }
 
 impl MeterLines {
-    /// A reader of the columns of power with these names, or of the one that is known.
-    pub(crate) fn with_columns(chosen: &[String]) -> Self {
+    /// A reader of the columns with these names, or of the one that is known.
+    pub(super) fn with_columns(chosen: &[String]) -> Self {
         Self { chosen: chosen.to_vec(), ..Self::default() }
     }
 
@@ -51,7 +51,7 @@ impl MeterLines {
     ///
     /// # Errors
     /// The line has none of the forms that the user guide lists.
-    pub(crate) fn read(&mut self, line: &str) -> Result<Option<MeterReading>, LineError> {
+    pub(super) fn read(&mut self, line: &str) -> Result<Option<MeterReading>, LineError> {
         let begin = line.trim_start_matches(is_blank);
         let line = line.trim_end_matches(['\r', '\n']);
         if let Some(comment) = begin.strip_prefix('#') {
@@ -63,11 +63,11 @@ impl MeterLines {
         if line.trim_matches(is_blank).is_empty() {
             return Ok(None);
         }
-        if self.columns.is_none() && (self.bmc.is_some() || bmc_lines::is_begin(line)) {
+        if self.columns.is_none() && (self.bmc.is_some() || BmcLines::begin_with(line)) {
             let reading = self.bmc.get_or_insert_default().read(line)?;
             return Ok(reading.map(|(seconds, watts)| MeterReading {
                 seconds,
-                watts: Some(vec![watts]),
+                values: Some(vec![watts]),
                 sensor: String::new(),
             }));
         }
@@ -75,11 +75,12 @@ impl MeterLines {
             self.columns = self.commented.take_if(|columns| columns.fit(line));
         }
         let is_header =
-            begin.trim_start_matches(['"', ',', ';']).starts_with(|c: char| c.is_alphabetic());
+            begin.trim_start_matches(['"', ',', ';', '|']).starts_with(|c: char| c.is_alphabetic());
+        let bare = || Columns::without_header(line, separator(line));
         match &self.columns {
             // Tools repeat their header, or begin again at the end of a file.
             Some(columns) if columns.line == line => return Ok(None),
-            None if is_header && reading(line, &Columns::without_header()).is_err() => {
+            None if is_header && reading(line, &bare()).is_err() => {
                 self.columns = Some(Columns::from_header(line, &self.chosen)?);
                 return Ok(None);
             }
@@ -93,7 +94,7 @@ impl MeterLines {
             }
             _ => {}
         }
-        reading(line, self.columns.get_or_insert_with(Columns::without_header)).map(Some)
+        reading(line, self.columns.get_or_insert_with(bare)).map(Some)
     }
 }
 
@@ -101,62 +102,124 @@ fn reading(line: &str, columns: &Columns) -> Result<MeterReading, LineError> {
     let separator = columns.separator.unwrap_or_else(|| separator(line));
     let fields = fields(line, separator);
     if fields.len() != columns.count {
-        let energy = fields.iter().find(|field| is_of_energy(field.text));
-        if let Some(field) = energy {
-            return Err(field.energy());
-        }
         let column = fields.get(columns.count).map_or(line.chars().count() + 1, |it| it.column);
-        let what =
-            format!("{} in place of {}; {FORM}", counted(fields.len(), "field"), columns.count);
+        let what = format!("{} in place of {}", counted(fields.len(), "field"), columns.count);
         return Err(LineError { column, what });
     }
     let seconds = time(&fields, columns, separator)?;
-    let of_column = |column: &PowerColumn| watts_in(&fields[column.index], column, separator);
-    let watts: Vec<Option<f64>> = columns.powers.iter().map(of_column).collect::<Result<_, _>>()?;
+    let of_column = |column: &ValueColumn| value_in(&fields[column.index], column, separator);
+    let values: Vec<Option<f64>> =
+        columns.values.iter().map(of_column).collect::<Result<_, _>>()?;
     let sensor: Vec<&str> = columns.sensors.iter().map(|&index| fields[index].text).collect();
-    let watts = watts.into_iter().collect();
-    Ok(MeterReading { seconds, watts, sensor: sensor.join(" ") })
+    Ok(MeterReading { seconds, values: values.into_iter().collect(), sensor: sensor.join(" ") })
 }
 
 fn time(fields: &[Field<'_>], columns: &Columns, separator: Separator) -> Result<f64, LineError> {
-    let form = TimeForm {
-        unit_seconds: columns.unit_seconds,
-        has_decimal_commas: separator.leaves_commas(),
-        is_of_bmc: false,
-    };
     let field = &fields[columns.time];
     let with_date = columns.date.map(|date| format!("{} {}", fields[date].text, field.text));
-    let text = with_date.as_deref().unwrap_or(field.text);
+    let mut text = with_date.as_deref().unwrap_or(field.text);
+    let mut unit_seconds = columns.unit_seconds;
+    let (digits, name) = field.number_and_unit();
+    let own = unit(name).filter(|unit| unit.measure == Measure::Time);
+    if let Some(own) = own.filter(|_| columns.date.is_none()) {
+        (text, unit_seconds) = (digits, Some(own.size));
+    }
+    let has_decimal_commas = separator.leaves_commas();
+    let form = TimeForm { unit_seconds, has_decimal_commas, is_of_bmc: false };
     unix_seconds(text, form).map_err(|why| LineError {
         column: field.column,
-        what: format!("`{}` is no time: {why}; {FORM}", shown(text)),
+        what: format!("`{}` is no time: {why}", shown(text)),
     })
 }
 
-/// The watts in the field of a column; `None` if the meter had no reading.
-fn watts_in(
+/// The value in the field of a column, in W or J; `None` if the meter had no reading.
+fn value_in(
     field: &Field<'_>,
-    column: &PowerColumn,
+    column: &ValueColumn,
     separator: Separator,
 ) -> Result<Option<f64>, LineError> {
-    let error = |what: String| Err(LineError { column: field.column, what });
-    let (number, unit_watts) = match power(field.text, separator.leaves_commas()) {
-        Some(Power::Missing) => return Ok(None),
-        Some(Power::Number(number, unit_watts)) => (number, unit_watts),
-        None if is_of_energy(number_and_unit(field.text).1) => return Err(field.energy()),
-        None => {
-            let shown = shown(field.text);
-            return error(format!("`{shown}` is no power in W, kW, mW or MW; {FORM}"));
-        }
+    let error = |what: &str| {
+        let what = format!("`{}` {what}", shown(field.text));
+        Err(LineError { column: field.column, what })
     };
-    match (unit_watts, column.unit_watts) {
-        (None, None) if column.needs_unit => {
-            error(format!("next to other columns the power needs its unit, W or kW; {FORM}"))
+    if field.is_missing() {
+        return Ok(None);
+    }
+    let (digits, name) = field.number_and_unit();
+    let own = unit(name).filter(|unit| unit.measure != Measure::Time);
+    let number = number(digits, separator.leaves_commas());
+    let Some(number) = number.filter(|_| name.is_empty() || own.is_some()) else {
+        return error("is no power in W, kW, mW or MW and no energy in J or Wh");
+    };
+    let wants = if column.kind == Kind::Power { Measure::Power } else { Measure::Energy };
+    match own.or(column.unit) {
+        None if column.needs_unit => error("needs its unit next to other columns, e.g. W or J"),
+        Some(unit) if column.unit.is_some_and(|from_header| from_header != unit) => {
+            error("has another unit than the header")
         }
-        (Some(of_reading), Some(from_header)) if of_reading != from_header => {
-            error(format!("`{}` has another unit than the header", shown(field.text)))
+        Some(unit) if unit.measure != wants => error(
+            "is energy: a header names the column `total energy` or `interval energy`, and its unit",
+        ),
+        unit => Ok(Some(number * unit.map_or(1.0, |unit| unit.size))),
+    }
+}
+
+/// The names of the lines that count: ipmitool's (`dcmi power reading`), then FreeIPMI's
+/// (`ipmi-dcmi --get-system-power-statistics`). Each block has them in this order.
+const WATTS: [&str; 2] = ["Instantaneous power reading", "Current Power"];
+const TIME: [&str; 2] = ["IPMI timestamp", "Time Stamp"];
+const STATE: [&str; 2] = ["Power reading state is", "Power Measurement"];
+
+/// The power statistics of a BMC, as ipmitool and FreeIPMI print them: one block of lines after the
+/// other, each with a reading.
+#[derive(Debug, Clone, Default)]
+struct BmcLines {
+    watts: Option<f64>,
+    seconds: Option<f64>,
+}
+
+fn name_and_value(line: &str) -> (&str, &str) {
+    let (name, value) = line.split_once(':').unwrap_or((line, ""));
+    (name.trim(), value.trim())
+}
+
+impl BmcLines {
+    /// Whether a block begins with this line.
+    fn begin_with(line: &str) -> bool {
+        line.contains(':') && WATTS.contains(&name_and_value(line).0)
+    }
+
+    /// The time and the watts that are complete with this line.
+    fn read(&mut self, line: &str) -> Result<Option<(f64, f64)>, LineError> {
+        let (name, value) = name_and_value(line);
+        let column = line.find(value).map_or(1, |at| line[..at].chars().count() + 1);
+        let error = |what: String| Err(LineError { column, what });
+        if WATTS.contains(&name) {
+            let (digits, name) = Field { text: value, column }.number_and_unit();
+            let unit = unit(name).filter(|unit| unit.measure == Measure::Power);
+            let Some((number, unit)) = number(digits, false).zip(unit) else {
+                return error(format!("`{}` is no power in watts", shown(value)));
+            };
+            *self = Self { watts: Some(number * unit.size), seconds: None };
+        } else if TIME.contains(&name) {
+            let form = TimeForm { is_of_bmc: true, ..TimeForm::default() };
+            // ipmitool 1.8.19 writes the next line into this one.
+            let value = value.split("Sampling period").next().unwrap_or(value).trim_end();
+            match unix_seconds(value, form) {
+                Ok(seconds) => self.seconds = Some(seconds),
+                Err(why) => return error(format!("`{}` is no time: {why}", shown(value))),
+            }
+        } else if STATE.contains(&name) {
+            let Self { watts, seconds } = std::mem::take(self);
+            if !["activated", "Active"].contains(&value) {
+                return error(format!("the BMC does not measure: its state is `{}`", shown(value)));
+            }
+            let reading = seconds.zip(watts).map(Some);
+            return reading.map_or_else(|| error("no power or no time above".to_owned()), Ok);
+        } else if !line.contains(':') {
+            return error("no line of a BMC's power statistics".to_owned());
         }
-        (of_reading, from_header) => Ok(Some(number * of_reading.or(from_header).unwrap_or(1.0))),
+        Ok(None)
     }
 }
 
@@ -172,7 +235,7 @@ mod tests {
         let mut last = None;
         for (line, text) in (1..).zip(text.lines()) {
             let reading = lines.read(text).map_err(|why| (line, why.column, why.what))?;
-            last = reading.and_then(|it| Some((it.seconds, it.watts?.iter().sum()))).or(last);
+            last = reading.and_then(|it| Some((it.seconds, it.values?.iter().sum()))).or(last);
         }
         Ok(last)
     }
@@ -292,24 +355,23 @@ mod tests {
             ("Acme meter 3\ntime,power", 1, 1, "neither a reading nor a header"),
             ("time,power\ntime,watts", 2, 1, "`time` is no time"),
             ("5,412\ntime,power", 2, 1, "is no time"),
-            ("5,302 J", 1, 3, "`302 J` is energy, and readings of power are needed"),
+            ("5,302 J", 1, 3, "`302 J` is energy: a header names the column"),
             ("5 302 kJ", 1, 3, "`302 kJ` is energy"),
             ("5,0.302 kWh", 1, 3, "`0.302 kWh` is energy"),
-            ("5,302.15,Joules,power/energy-pkg/", 1, 10, "`Joules` is energy"),
-            ("time,power [J]\n5,302", 1, 6, "`power [J]` is energy"),
-            ("time energy_uj\n5 302", 1, 6, "`energy_uj` is energy"),
-            ("Time_Of_Day_Seconds Pkg_J\n5 302", 1, 21, "`Pkg_J` is energy"),
-            ("time,Energy\n5,302", 1, 6, "`Energy` is energy"),
+            ("time,power [J]\n5,302", 1, 6, "`power [J]`: is this a counter of energy"),
+            ("time,Energy\n5,302", 1, 6, "`Energy`: energy needs its unit"),
+            ("time,energy [J]\n5,302", 1, 6, "is this a counter of energy, then name it"),
+            ("time,Pkg_J,RAM_J\n5,1,2", 1, 12, "a second column of power or energy"),
             ("time,power\n5,412,5", 2, 7, "3 fields in place of 2"),
             ("time;power\n5,412", 2, 6, "1 field in place of 2"),
             ("time,watts,volts\n5,412", 2, 6, "2 fields in place of 3"),
             ("time,power [kW]\n5,0.4 W", 2, 3, "another unit than the header"),
-            ("time,power [kVA]\n5,4", 1, 6, "`power [kVA]`: the unit of power is W"),
+            ("time,power [kVA]\n5,4", 1, 6, "`power [kVA]`: the unit is none of W"),
             ("time,power_kVA\n5,4", 1, 1, "neither a reading nor a header"),
             ("time [min],power", 1, 1, "the unit of time is s"),
             ("time,watts [kW]", 1, 1, "neither a reading nor a header"),
             ("time,watts,power", 1, 12, "a second column of power"),
-            ("time,power,unit\n5,0.4125,kW", 2, 3, "the power needs its unit, W or kW"),
+            ("time,power,unit\n5,0.4125,kW", 2, 3, "needs its unit next to other columns"),
             ("# time, power [kW]\n5 0.4", 2, 1, "not those that the comment above names"),
             ("Zeit;power [W]\n5;4", 1, 1, "a header without a column of times"),
             ("time,seconds,watts", 1, 6, "a second column of times"),
@@ -384,7 +446,7 @@ mod tests {
             let watts = f64::from(milliwatts) / 1e3;
             let line = format!("{time}{mark}{}{unit}", watts);
             let reading = MeterLines::default().read(&line).unwrap().unwrap();
-            let (seconds, read) = (reading.seconds, reading.watts.unwrap()[0]);
+            let (seconds, read) = (reading.seconds, reading.values.unwrap()[0]);
             prop_assert_eq!(seconds, f64::from(time));
             prop_assert_eq!(read, if kilo { watts * 1000.0 } else { watts });
         }

@@ -1,9 +1,9 @@
 //! What each level of images has done, in words.
 
-use skt_run::record::LevelFacts;
+use skt_checkpoint::checkpoint::level::LevelReport;
 
-pub(super) fn level_words(level: &LevelFacts) -> String {
-    let LevelFacts { name, images, seconds, stall_seconds, complete_epoch, .. } = level;
+pub(super) fn level_words(level: &LevelReport) -> String {
+    let LevelReport { name, images, seconds, stall_seconds, complete_epoch, .. } = level;
     let mut words = format!("{name}: ");
     if *images == 0 {
         words += "no image since the last start";
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn a_start_without_images_has_no_rate_of_them() {
-        let facts = |images| LevelFacts {
+        let facts = |images| LevelReport {
             name: "local:/l".to_owned(),
             images,
             bytes: 3_000_000,
@@ -45,12 +45,13 @@ mod tests {
             given_up: 0,
             complete_epoch: 3,
             failure: None,
+            is_over: false,
         };
         let some = "local:/l: 2 image(s) a rank in 1.50 s (2 MB/s), the solver waited 0.25 s; \
                     complete up to checkpoint 3";
         let none = "local:/l: no image since the last start; complete up to checkpoint 3";
         assert_eq!([level_words(&facts(2)), level_words(&facts(0))], [some, none]);
-        let nothing = level_words(&LevelFacts { complete_epoch: 0, ..facts(0) });
+        let nothing = level_words(&LevelReport { complete_epoch: 0, ..facts(0) });
         assert_eq!(nothing, "local:/l: no image since the last start; none is complete");
     }
 }

@@ -488,6 +488,8 @@ fn a_log_of_a_meter_gives_power_and_efficiency() {
     assert_eq!(value("Average power"), format!("{:.3}", joules / seconds / 1000.0));
     assert_eq!(value("Gflops/W"), format!("{:.4}", 0.06 * seconds / joules));
     assert_eq!(value("Power quality level"), "2 (as the site reports)");
+    let readings = "89 in the core phase, at most 1.0 s apart, of 100.0 % of it";
+    assert_eq!(value("Readings"), readings);
     assert_eq!(value("Counters of the nodes"), "78.7 W by RAPL: 1 processor package(s)");
     assert!(sheet.contains("no power to submit"));
     program.done(&format!("report --out page.html {of_log}"));

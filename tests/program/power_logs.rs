@@ -99,7 +99,7 @@ fn logs_that_could_be_read_in_two_ways_are_refused() {
             "Timestamp,Sensor,Value\n5,Current,300\n",
             "line 1, column 1: neither a reading nor a header",
         ),
-        ("time,power,factor\n5,300,0.9\n", "line 2, column 3: next to other columns"),
+        ("time,power,factor\n5,300,0.9\n", "line 2, column 3: `300` needs its unit next to other"),
         (
             "05:31:06 300\n",
             "line 1, column 1: `05:31:06` is no time: a time of day without its date",

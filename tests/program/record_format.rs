@@ -4,12 +4,13 @@
 use bytemuck::bytes_of;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use skt_checkpoint::checkpoint::level::LevelReport;
 use skt_checkpoint::heartbeat::{CorruptionReport, Heartbeat};
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
 use skt_run::protect::result;
 use skt_run::record::{
-    LevelFacts, Outcome, Protection, RepairedRank, Replacement, Restart, TestRecord, Unverified,
+    Outcome, Protection, RepairedRank, Replacement, Restart, TestRecord, Unverified,
 };
 use skt_terms::phases::ChecksumCosts;
 
@@ -35,7 +36,7 @@ fn whole() -> TestRecord {
     protection.unverified = vec![Unverified { process_row: 1, first_column: 64, last_column: 192 }];
     protection.checksum_costs =
         Some(ChecksumCosts { log_seconds: 0.5, sum_seconds: 0.25, check_seconds: 0.125 });
-    protection.levels = vec![LevelFacts {
+    protection.levels = vec![LevelReport {
         name: "local:/l".into(),
         images: 2,
         bytes: 3_000_000,
@@ -46,6 +47,7 @@ fn whole() -> TestRecord {
         given_up: 1,
         complete_epoch: 3,
         failure: Some("disk full".into()),
+        is_over: true,
     }];
     protection.restarts.push(Restart {
         damaged_blocks: 1,

@@ -7,7 +7,7 @@ use skt_config::{
     Bcast, Fact, Form, Format, Generator, MxpMatrix, Output, Pmap, Refinement, RunSpec, Swap,
     TestSpec,
 };
-use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes, Readout};
+use skt_run::record::energy::{EnergyReading, METER, NodeWatts, Nodes};
 use skt_run::record::{
     DetailedTiming, Event, MemorySplit, MxpRecord, Norms, Outcome, Protection, RefinementStep,
     Restart, Sample, Stall, TestRecord,
@@ -186,7 +186,7 @@ pub fn power(source: &str, nodes: Option<Nodes>) -> EnergyReading {
         mean_watts: 921.25,
         measured_seconds: 5.0,
         gflops_per_watt: None,
-        readout: Some(Readout { readings: 6, longest_seconds: 1.0 }),
+        readout: None,
         nodes,
         watts: vec![Some(900.0), None, Some(942.5), Some(921.3), Some(921.2)],
     };

@@ -4,7 +4,6 @@ mod bf16;
 mod blas;
 mod column_rates;
 mod idle;
-mod interrupt;
 mod one_test;
 pub mod outlook;
 mod pinning;
@@ -24,6 +23,7 @@ pub use trials::Trials;
 use std::time::Instant;
 
 use skt_terms::exit::Exit;
+use skt_terms::units;
 
 use crate::error::agreed;
 use crate::events::{ReportError, RunEvents, Silent};
@@ -135,7 +135,7 @@ fn run_tests(
     agreed(world, begin_report(first, settings, options, &setup, start_unix_seconds, events))?;
     if settings.is_on() {
         protect::deadline::listen();
-        interrupt::listen(spec, settings, first);
+        listen_to_signals(spec, settings, first);
         if first {
             print_warnings(&time_warnings(settings));
             print_warnings(&call_warnings(spec, settings, setup.rated.self_test.gflops_per_core));
@@ -150,7 +150,7 @@ fn run_tests(
     let ran = match tests.run(world) {
         Err(why) if !why.is_local() => {
             // Rank 0 itself prints what happens to the memory.
-            interrupt::keep(false);
+            grace::enable_last_message(false);
             tests.remove_void_ledger()?;
             return Err(why);
         }
@@ -171,6 +171,45 @@ fn run_tests(
         done => done.map(|()| true)?,
     };
     Ok(Finished { exit, is_reported: true, is_cleared })
+}
+
+/// Installs handlers for the signals that end a run. On rank 0 (`is_first`) they print which data
+/// the run leaves, while the last message is enabled; under a supervisor they do not, because it prints that
+/// itself.
+/// The other ranks handle signals, too, because a launcher kills all ranks of a node when one of
+/// them has ended.
+fn listen_to_signals(spec: &RunSpec, settings: &Settings, is_first: bool) {
+    let is_supervised = std::env::var_os(heartbeat::ENV).is_some();
+    if !is_supervised || settings.method == Method::Abft {
+        let prints = is_first && !is_supervised;
+        grace::listen(prints.then(|| interruption(spec, settings)));
+    }
+}
+
+/// The line that lists which data the run leaves, how to continue it, and how to remove it.
+fn interruption(spec: &RunSpec, settings: &Settings) -> String {
+    let bytes = spec.tests().into_iter().map(|test| {
+        let hosts = std::iter::repeat_n("", test.ranks());
+        let geometry = protect::smallest_group(&test, settings, hosts);
+        let split = protect::memory_split(&test, settings, geometry);
+        (split.total() - split.work_space).saturating_mul(test.ranks() as u64)
+    });
+    let bytes = units::bytes(bytes.max().unwrap_or(0));
+    let run = &settings.run_id;
+    let store = protect::store_flag(&settings.store);
+    let levels = settings.levels.0.iter();
+    let from = match settings.method {
+        // Another rank may have noticed wrong numbers, or more may be lost than can be rebuilt.
+        Method::Abft => "from the column that it has reached, or reports why it cannot",
+        _ => "from its last checkpoint (from the beginning, if there is none yet)",
+    };
+    let images: String =
+        levels.map(|level| format!(" --images {}", level.quoted_folder())).collect();
+    format!(
+        "\nskt-hpl: ended by a signal. Run {run} keeps up to {bytes} of shared memory on its \
+         hosts: the same command continues {from}; `skt-hpl store clean --run \
+         {run}{store}{images}` on each host removes it.\n"
+    )
 }
 
 /// A warning if the job's time is limited and nothing of the run outlives it.
@@ -299,7 +338,7 @@ fn clear(
             protect::sweep(setup.store, &settings.run_id, spec.tests().len())?;
         }
         settings.levels.close(&settings.run_id);
-        interrupt::keep(false);
+        grace::enable_last_message(false);
         if setup.is_keeper {
             // All ranks have unmapped their segments.
             print_warnings(&protect::tidy(setup.store)?);
@@ -314,6 +353,6 @@ pub fn remove_rest(spec: &RunSpec, settings: &Settings) -> Result<(), JobError> 
     let store = settings.store.parse::<StoreKind>()?.open();
     print_warnings(&protect::images::remove_images(settings, |_| true));
     protect::sweep(&*store, &settings.run_id, spec.tests().len())?;
-    interrupt::keep(false);
+    grace::enable_last_message(false);
     Ok(())
 }

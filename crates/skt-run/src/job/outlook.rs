@@ -40,8 +40,6 @@ pub(crate) fn outlooks(
     settings: &Settings,
     rates: MeasuredRates,
 ) -> Result<Vec<Option<Outlook>>, CommError> {
-    const ALL: [Option<Outlook>; 4] =
-        [None, Some(Outlook::Due), Some(Outlook::NoneDue), Some(Outlook::TooShort)];
     let outlook = |test: &TestSpec| {
         let method = settings.method_for(test.ranks());
         match method {
@@ -52,13 +50,8 @@ pub(crate) fn outlooks(
             _ => Some(protect::guessed_schedule(test, settings, rates.guess(test)).outlook()),
         }
     };
-    let code = |test: &TestSpec| {
-        let outlook = outlook(test);
-        ALL.iter().position(|&other| other == outlook).expect("one of all") as u8
-    };
-    let mut codes: Vec<u8> = tests.iter().map(code).collect();
-    collect::broadcast(world, &mut codes, 0)?;
-    Ok(codes.into_iter().map(|code| ALL[usize::from(code)]).collect())
+    let outlooks: Vec<Option<Outlook>> = tests.iter().map(outlook).collect();
+    collect::broadcast_json(world, &outlooks, 0)
 }
 
 /// Refuses a job without protection, which can have left nothing, that is to resume.

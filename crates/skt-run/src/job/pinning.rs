@@ -229,21 +229,15 @@ impl Pinning {
                 "on {host} a rank of {threads} threads may use {cores} core(s): {}",
                 Starter::advice(*threads)
             ),
-            (Some(CpuPlacement::Leave(WhyNot::Oversubscribed { ranks, threads, cores })), _) => {
-                format!(
-                    "on {host} {ranks} rank(s) of {threads} thread(s) share {cores} core(s): start \
-                     fewer ranks or threads there, or, if the host has more cores, let the job \
-                     have them"
-                )
-            }
-            (Some(CpuPlacement::Leave(why @ WhyNot::InUse { .. })), _) => format!(
-                "on {host} {why}. The rates of all suffer: start fewer ranks or threads there, or \
-                 wait for the others"
-            ),
+            (
+                Some(CpuPlacement::Leave(
+                    why @ (WhyNot::Oversubscribed { .. } | WhyNot::InUse { .. }),
+                )),
+                _,
+            ) => format!("on {host} {why}: start fewer ranks or threads there"),
             (_, Some(others)) => format!(
-                "on {host} a rank is bound to cores that are in use by {others}: the rates of both \
-                 suffer. Bind the jobs to different cores, or not at all ({UNBOUND}), and skt-hpl \
-                 takes free ones"
+                "on {host} a rank is bound to cores that are in use by {others}: bind no ranks \
+                 ({UNBOUND}), and skt-hpl takes free ones"
             ),
             _ => String::new(),
         }

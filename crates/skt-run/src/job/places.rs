@@ -73,7 +73,7 @@ pub(crate) struct Software {
 }
 
 /// Ranks of a host that are alike, and what they have there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Place {
     /// The host.
     pub host: String,
@@ -88,7 +88,17 @@ pub(crate) struct Place {
     available_bytes: Option<u64>,
     /// Bytes of memory that the control groups of the first of the ranks leave.
     limit_bytes: Option<u64>,
+    #[serde(skip)]
     pub software: Arc<Software>,
+}
+
+/// A row of the table of places.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Row {
+    place: Place,
+    /// What its ranks compute with, where rank 0 has something else.
+    software: Option<String>,
+    ranks: Vec<u32>,
 }
 
 /// The process of a rank on this machine, and the CPUs that it may use.
@@ -136,8 +146,8 @@ impl Places {
     /// protected; `held_bytes` is what earlier starts of the run hold on this host, and counts as
     /// free.
     ///
-    /// The first rank of each host sends what its ranks are: a host receives about 60 bytes for
-    /// each host and 4 for each rank, once. What ranks compute with is sent only where rank 0 has
+    /// The first rank of each host sends what its ranks are: a host receives about 200 bytes for
+    /// each host and 7 for each rank, once. What ranks compute with is sent only where rank 0 has
     /// something else. Collective.
     pub(crate) fn gather(
         world: &Comm,
@@ -147,15 +157,7 @@ impl Places {
         options: &JobOptions,
     ) -> Result<Self, CommError> {
         let (host, memory) = (world.host(), memory::this_process());
-        let sums = [
-            checksum(claims::machine(&host).as_bytes()),
-            store.map_or(0, |id| checksum(id.memory.as_bytes())),
-            store.map_or(0, |id| checksum(id.kernel.as_bytes())),
-        ];
-        let bytes = [
-            memory.available_bytes.map_or(u64::MAX, |bytes| bytes + held_bytes),
-            memory.cgroup.map_or(u64::MAX, |group| group.left_bytes() + held_bytes),
-        ];
+        let sum = |name: Option<&str>| name.map_or(0, |name| checksum(name.as_bytes()));
         let own = serde_json::to_string(&Software {
             thread_variables: options.thread_variables.clone(),
             blas: options.blas.clone(),
@@ -164,47 +166,38 @@ impl Places {
         let own = own.expect("plain data");
         let mut first = own.clone().into_bytes();
         comms.broadcast(&mut first)?;
-        let differing = if own.as_bytes() == first { "" } else { &own };
-        let mine = (world.rank() as u32, (sums, bytes, format!("{host}\n{differing}")));
-        let here = collect::gather_json(&comms.here, &mine, 0)?;
-        let mut table = here.map_or_else(Vec::new, encode);
+        let mine = Row {
+            place: Place {
+                machine: sum(Some(&claims::machine(&host))),
+                memory: sum(store.map(|id| &*id.memory)),
+                kernel: sum(store.map(|id| &*id.kernel)),
+                available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),
+                limit_bytes: memory.cgroup.map(|group| group.left_bytes() + held_bytes),
+                host,
+                software: Arc::default(),
+            },
+            software: Some(own).filter(|own| own.as_bytes() != first),
+            ranks: vec![world.rank() as u32],
+        };
+        let mut rows = join(collect::gather_json(&comms.here, &mine, 0)?.unwrap_or_default());
         if let Some(firsts) = &comms.firsts {
-            table = collect::all_gather_bytes(firsts, &table)?.concat();
+            rows = collect::all_gather_json(firsts, &rows)?.concat();
         }
-        collect::broadcast_bytes(&comms.here, &mut table, 0)?;
-        let places = Self::decode(&table, &first, world.size());
+        let rows = collect::broadcast_json(&comms.here, &rows, 0)?;
+        let places = Self::from_rows(rows, &first, world.size());
         waits::name_hosts(places.hosts_of(world.size()));
         Ok(places)
     }
 
-    /// The places in a table of `ranks` ranks. Those like rank 0 compute with `first`.
-    fn decode(mut table: &[u8], first: &[u8], ranks: usize) -> Self {
+    /// The places of `ranks` ranks. Those like rank 0 compute with `first`.
+    fn from_rows(rows: Vec<Row>, first: &[u8], ranks: usize) -> Self {
         let software = |json: &[u8]| Arc::new(serde_json::from_slice(json).expect("a rank's"));
         let (first, mut kinds, mut of_ranks) = (software(first), Vec::new(), vec![0; ranks]);
-        while let Some((head, rest)) = table.split_first_chunk::<HEAD_BYTES>() {
-            let [machine, memory, kernel, available, limit, lengths]: [u64; 6] =
-                bytemuck::pod_read_unaligned(head);
-            let (words, rest) = rest.split_at((lengths >> 32) as usize);
-            let (list, rest) = rest.split_at(lengths as u32 as usize);
-            let list: Vec<u32> = bytemuck::allocation::pod_collect_to_vec(list);
-            list.into_iter().for_each(|rank| of_ranks[rank as usize] = kinds.len() as u32);
-            let words = String::from_utf8_lossy(words);
-            let (host, differing) = words.split_once('\n').expect("two parts");
-            let is_like_first = differing.is_empty();
-            kinds.push(Place {
-                host: host.to_owned(),
-                machine,
-                memory,
-                kernel,
-                available_bytes: Some(available).filter(|bytes| *bytes < u64::MAX),
-                limit_bytes: Some(limit).filter(|bytes| *bytes < u64::MAX),
-                software: if is_like_first {
-                    Arc::clone(&first)
-                } else {
-                    software(differing.as_bytes())
-                },
-            });
-            table = rest;
+        for row in rows {
+            row.ranks.iter().for_each(|rank| of_ranks[*rank as usize] = kinds.len() as u32);
+            let differing = row.software.map(|json| software(json.as_bytes()));
+            let software = differing.unwrap_or_else(|| Arc::clone(&first));
+            kinds.push(Place { software, ..row.place });
         }
         Self { kinds, of_ranks }
     }
@@ -245,29 +238,21 @@ impl Places {
     }
 }
 
-/// Bytes of numbers before the words and the ranks of a row of the table.
-const HEAD_BYTES: usize = size_of::<[u64; 6]>();
-
-/// The sums and the bytes of a rank's place, and words about it.
-type Described = ([u64; 3], [u64; 2], String);
-
-/// The rows of a host, from its ranks: those that differ only in bytes share a row with those of
-/// the first.
-fn encode(ranks: Vec<(u32, Described)>) -> Vec<u8> {
-    let mut rows: Vec<(Described, Vec<u32>)> = Vec::new();
-    for (rank, place) in ranks {
-        match rows.iter_mut().find(|((sums, _, words), _)| (sums, words) == (&place.0, &place.2)) {
-            Some((_, ranks)) => ranks.push(rank),
-            None => rows.push((place, vec![rank])),
+/// The rows of a host, from those of its ranks: ranks that differ only in bytes share the row of the
+/// first.
+fn join(ranks: Vec<Row>) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for rank in ranks {
+        let key = |row: &Row| {
+            let Place { host, machine, memory, kernel, .. } = row.place.clone();
+            (host, machine, memory, kernel, row.software.clone())
+        };
+        match rows.iter_mut().find(|row| key(row) == key(&rank)) {
+            Some(row) => row.ranks.extend(rank.ranks),
+            None => rows.push(rank),
         }
     }
-    let row = |((sums, bytes, words), ranks): (Described, Vec<u32>)| {
-        let ranks: &[u8] = bytemuck::cast_slice(&ranks);
-        let lengths = (words.len() as u64) << 32 | ranks.len() as u64;
-        let numbers = [&sums[..], &bytes, &[lengths]].concat();
-        [bytemuck::cast_slice(&numbers), words.as_bytes(), ranks].concat()
-    };
-    rows.into_iter().flat_map(row).collect()
+    rows
 }
 
 impl Software {
@@ -516,18 +501,20 @@ mod tests {
         let first = serde_json::to_string(&Software::default()).unwrap();
         let other = Software { thread_variables: Some("x=1".into()), ..Software::default() };
         let other = serde_json::to_string(&other).unwrap();
-        let rank = |rank, memory, bytes, words| (rank, ([7, memory, 9], [bytes, u64::MAX], words));
-        let a = |number, bytes| rank(number, 1, bytes, "a\n".to_owned());
-        let b = |number, memory| rank(number, memory, 50, format!("b\n{other}"));
-        let table = [encode(vec![a(0, 60), a(2, 61)]), encode(vec![b(1, 2), b(3, 3)])];
-        assert_eq!(table[0].len(), HEAD_BYTES + "a\n".len() + 2 * size_of::<u32>());
-        let places = Places::decode(&table.concat(), first.as_bytes(), 4);
+        let rank = |host: &str, rank, memory, bytes, software| {
+            let place = Place { memory, available_bytes: Some(bytes), ..place(host, "m", "k") };
+            Row { place, software, ranks: vec![rank] }
+        };
+        let b = |number, memory| rank("b", number, memory, 50, Some(other.clone()));
+        let a = |number, bytes| rank("a", number, 1, bytes, None);
+        let rows = [join(vec![a(0, 60), a(2, 61)]), join(vec![b(1, 2), b(3, 3)])];
+        assert_eq!(rows.each_ref().map(Vec::len), [1, 2]);
+        let places = Places::from_rows(rows.concat(), first.as_bytes(), 4);
         assert_eq!(places.of_ranks, [0, 1, 0, 2]);
         assert_eq!(places.iter().map(|place| place.memory).collect::<Vec<_>>(), [1, 2, 1, 3]);
         assert_eq!(places[2].available_bytes, Some(60), "that of the first one");
         let variables = |place: &Place| place.software.thread_variables.clone();
         assert_eq!(places.kinds.iter().filter_map(variables).collect::<Vec<_>>(), ["x=1"; 2]);
-        assert!(places.iter().all(|place| (place.machine, place.limit_bytes) == (7, None)));
     }
 
     #[test]

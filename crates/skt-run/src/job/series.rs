@@ -11,13 +11,12 @@ use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
 
 use super::one_test::{run_plain, run_protected};
+use super::print_warnings;
 use super::setup::Setup;
 use super::watcher::Watcher;
-use super::{interrupt, print_warnings};
 use crate::cores::TestCores;
 use crate::error::{End, JobError, agreed};
 use crate::events::{ReportError, RunEvents, SavedQueue};
-use crate::heartbeat;
 use crate::power::{JobPower, TestPower};
 use crate::protect::ledger::{Ledger, Results};
 use crate::protect::{
@@ -26,6 +25,7 @@ use crate::protect::{
 };
 use crate::record::cores::CoreShares;
 use crate::record::{Counts, Samples, TestRecord};
+use crate::{grace, heartbeat};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::record::StartId;
 use skt_comm::{Comm, CommError, collect};
@@ -349,8 +349,9 @@ impl<'a, 'e> Tests<'a, 'e> {
         }
         let mut seen = vec![0; outlooks.len()];
         if self.setup.is_first_on_host {
-            let with_images = protect::images::tests_with_images(settings).into_iter();
-            with_images.filter(|test| is_short(*test)).for_each(|test| seen[test] = 1);
+            // A level that fails now shows none.
+            let with_images = protect::images::tests_with_images(settings).into_iter().flatten();
+            with_images.flatten().filter(|test| is_short(*test)).for_each(|test| seen[test] = 1);
         }
         collect::all_reduce(world, &mut seen, u8::max)?;
         Ok((0..seen.len()).filter(|test| seen[*test] > 0).collect())
@@ -369,9 +370,8 @@ impl<'a, 'e> Tests<'a, 'e> {
         {
             return Ok(());
         }
-        let looks = setup.is_first_on_host;
-        let why = if looks { protect::images::unreadable_level(settings) } else { None };
-        agreed(world, why.map_or(Ok(()), Err))
+        let levels = setup.is_first_on_host.then(|| protect::images::tests_with_images(settings));
+        agreed(world, levels.into_iter().flatten().try_for_each(|level| level.map(|_| ())))
     }
 
     /// Refuses tests too short for checkpoints on hosts that cannot have their groups, as only a
@@ -410,12 +410,14 @@ impl<'a, 'e> Tests<'a, 'e> {
         let mut levels: Vec<String> = settings.levels.0.iter().map(LevelSettings::name).collect();
         levels.sort_unstable();
         let levels = levels.join(",");
-        let seen = if is_looking {
-            protect::images::has_images(settings, |test| test > first)
-        } else {
-            Some(false)
-        };
-        let mut any = [u8::from(seen == Some(true)), u8::from(seen.is_none())];
+        let seen = is_looking.then(|| protect::images::tests_with_images(settings));
+        let seen = seen.unwrap_or_default();
+        let is_later = |tests: &BTreeSet<usize>| tests.iter().any(|test| *test > first);
+        let mut any = [
+            u8::from(seen.iter().flatten().any(is_later)),
+            // A level that fails may have some.
+            u8::from(seen.iter().any(Result::is_err)),
+        ];
         collect::all_reduce(world, &mut any, u8::max)?;
         match any {
             [0, 0] => {
@@ -423,7 +425,7 @@ impl<'a, 'e> Tests<'a, 'e> {
                 Ok(true)
             }
             [0, _] => Ok(ledger.has_no_images_after(first, &levels)),
-            _ => {
+            [_, _] => {
                 ledger.note_no_images_after(None, &levels)?;
                 Ok(false)
             }
@@ -583,7 +585,7 @@ impl<'a, 'e> Tests<'a, 'e> {
             saved: watcher.saved.clone(),
         };
         heartbeat::begin_phase("open", 0, test.n, 0.0);
-        interrupt::keep(true);
+        grace::enable_last_message(true);
         watcher.announce("looking for data of an earlier start, and reserving memory");
         let ran = run_protected(ranks, test, &settings, context, &mut watcher);
         setup.memory_progress.show_by(None);

@@ -56,7 +56,7 @@ impl Unit {
     pub(super) const JOULE: Self = Self { measure: Measure::Energy, size: 1.0 };
     pub(super) const WATT: Self = Self { measure: Measure::Power, size: 1.0 };
 
-    /// Whether registers alone count in this unit: those of meters in Wh, those of processors in uJ.
+    /// Whether registers alone count in this unit: of meters in Wh, of processors in uJ.
     pub(super) fn is_of_registers(self) -> bool {
         [1e-6, 3.6, 3600.0, 3.6e6, 3.6e9].contains(&self.size)
     }

@@ -159,12 +159,10 @@ pub fn open<'a>(
 
 /// The host of each of `ranks` ranks; empty for a rank that no process has. Collective.
 fn hosts(checkpointer: &Checkpointer, ranks: usize) -> Result<Vec<String>, CommError> {
-    let (comm, rank) = (checkpointer.comm(), checkpointer.rank() as u64);
-    let mine = [&rank.to_le_bytes()[..], comm.host().as_bytes()].concat();
+    let comm = checkpointer.comm();
     let mut hosts = vec![String::new(); ranks];
-    for bytes in collect::all_gather_bytes(comm, &mine)? {
-        let (rank, host) = bytes.split_first_chunk::<8>().expect("a rank and its host");
-        hosts[u64::from_le_bytes(*rank) as usize] = String::from_utf8_lossy(host).into_owned();
+    for (rank, host) in collect::all_gather_json(comm, &(checkpointer.rank(), comm.host()))? {
+        hosts[rank] = host;
     }
     Ok(hosts)
 }
@@ -267,8 +265,8 @@ impl<'a> AbftTest<'a> {
     /// and stores the result in all segments. Collective over the grid.
     ///
     /// # Errors
-    /// On all ranks when too much is lost; nothing has been changed then. When numbers are wrong and
-    /// have not been corrected. When a rank is lost.
+    /// On all ranks when too much is lost; nothing has been changed then. When numbers are wrong
+    /// and have not been corrected, or a rank is lost.
     pub(crate) fn run(
         mut self,
         team: &Team,

@@ -25,7 +25,7 @@ use crate::events::{Saved, SavedQueue};
 use crate::ptest;
 use crate::ptest::mxp::{Refined, RefinementGuard};
 use crate::ptest::refining::RefinementLeft;
-use crate::record::{Protection, RefinementStep, Restart, Sample, Stall, TestRecord};
+use crate::record::{Protection, Restart, Sample, Stall, TestRecord};
 use crate::tuning::TUNING;
 use skt_checkpoint::checkpoint::agree::OpeningPlan;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
@@ -36,8 +36,8 @@ use skt_checkpoint::checkpoint::protocol::{
 };
 use skt_checkpoint::checkpoint::recover::Recovered;
 use skt_comm::{Comm, collect};
+use skt_config::TestSpec;
 use skt_config::protection::Settings;
-use skt_config::{Refinement, TestSpec};
 use skt_host::{affinity, messages};
 use skt_solver::blas::view::SharedMat;
 use skt_solver::blas::{Element, MatMut};
@@ -71,7 +71,7 @@ struct TestState {
     chosen: Chosen,
     /// What the refinement of HPL-MxP had reached; its x is in the region, below the matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    refined: Option<KeptRefinement>,
+    refined: Option<Refined>,
 }
 
 /// The checkpoints of a run so far.
@@ -87,15 +87,6 @@ struct CheckpointCosts {
     /// What this rank saved; all other numbers are the maximum over ranks.
     saved_bytes: u64,
     taken: Vec<Taken>,
-}
-
-/// What the refinement of HPL-MxP has reached, except for x.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct KeptRefinement {
-    factor_seconds: f64,
-    /// How the next step corrects x.
-    refinement: Refinement,
-    steps: Vec<RefinementStep>,
 }
 
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
@@ -114,7 +105,7 @@ pub struct Protected<'a> {
     /// Panels that were factored and applied when the last checkpoint was taken.
     saved_panel: usize,
     /// The refinement as of the next checkpoint, or of that from which this start resumes.
-    refined: Option<KeptRefinement>,
+    refined: Option<Refined>,
     costs: CheckpointCosts,
     /// The phases of earlier starts, as far as this one continues them.
     earlier: PhaseTotals,
@@ -739,10 +730,9 @@ impl<'a> Protected<'a> {
 
     /// Puts what the refinement has reached where the next checkpoint saves it.
     fn keep_refined(&mut self, reached: &Refined) {
-        let &Refined { factor_seconds, refinement, ref steps, ref x, .. } = reached;
         let place = &mut self.checkpointer.region(0)[self.x_from..];
-        bytemuck::cast_slice_mut(place)[..x.len()].copy_from_slice(x);
-        self.refined = Some(KeptRefinement { factor_seconds, refinement, steps: steps.clone() });
+        bytemuck::cast_slice_mut(place)[..reached.x.len()].copy_from_slice(&reached.x);
+        self.refined = Some(Refined { x: Vec::new(), ..reached.clone() });
     }
 
     /// Writes the note about the beginning of the test, once in a start.
@@ -902,11 +892,9 @@ impl RefinementGuard for Protected<'_> {
         let Some(kept) = self.refined.clone() else {
             return self.recorder.factored_seconds(self.spec.n).map(Refined::after_factorization);
         };
-        let KeptRefinement { factor_seconds, refinement, steps } = kept;
-        let correction_seconds = self.recorder.correction_seconds(factor_seconds, &steps);
+        let correction_seconds = self.recorder.correction_seconds(kept.factor_seconds, &kept.steps);
         let x = bytemuck::cast_slice(&self.checkpointer.region(0)[self.x_from..]);
-        let x = x[..columns].to_vec();
-        Some(Refined { factor_seconds, refinement, steps, x, correction_seconds })
+        Some(Refined { x: x[..columns].to_vec(), correction_seconds, ..kept })
     }
 
     fn cut_refinement(

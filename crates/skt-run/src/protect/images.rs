@@ -58,33 +58,14 @@ pub(crate) fn remove_images(settings: &Settings, is_meant: impl Fn(usize) -> boo
     settings.levels.0.iter().filter_map(refused).collect()
 }
 
-/// The tests of which some level has images, as far as this node sees it.
-pub(crate) fn tests_with_images(settings: &Settings) -> BTreeSet<usize> {
+/// The tests of which each level has images, as far as this node sees it, or why the level cannot be
+/// read.
+pub(crate) fn tests_with_images(settings: &Settings) -> Vec<Result<BTreeSet<usize>, String>> {
     let of_level = |level: &LevelSettings| {
-        // A level that fails now shows none.
-        folder::tests_with_images(&level.folder, &settings.run_id).unwrap_or_default()
+        let tests = folder::tests_with_images(&level.folder, &settings.run_id);
+        tests.map_err(|why| format!("level {}: {why}", level.name()))
     };
-    settings.levels.0.iter().flat_map(of_level).collect()
-}
-
-/// Whether some level, as far as this node sees it, has images of tests that `is_meant`
-/// selects. `None` if none is seen, and a level that fails may have some.
-pub(crate) fn has_images(settings: &Settings, is_meant: impl Fn(usize) -> bool) -> Option<bool> {
-    let of_level = |level: &LevelSettings| {
-        let tests = folder::tests_with_images(&level.folder, &settings.run_id).ok()?;
-        Some(tests.into_iter().any(&is_meant))
-    };
-    let seen: Vec<Option<bool>> = settings.levels.0.iter().map(of_level).collect();
-    let has_some = seen.contains(&Some(true));
-    (has_some || !seen.contains(&None)).then_some(has_some)
-}
-
-/// Why a level cannot be read on this node, for the first one that cannot.
-pub(crate) fn unreadable_level(settings: &Settings) -> Option<String> {
-    settings.levels.0.iter().find_map(|level| {
-        let why = folder::tests_with_images(&level.folder, &settings.run_id).err()?;
-        Some(format!("level {}: {why}", level.name()))
-    })
+    settings.levels.0.iter().map(of_level).collect()
 }
 
 #[cfg(test)]

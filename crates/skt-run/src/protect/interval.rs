@@ -1,5 +1,6 @@
 //! How often to take a checkpoint, and whether another one saves more than it costs.
 
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 use crate::ptest::refining::RefinementLeft;
@@ -53,7 +54,7 @@ pub struct CheckpointSchedule {
 }
 
 /// Whether a test will have checkpoints.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outlook {
     /// The test will have at least one.
     Due,

@@ -312,9 +312,8 @@ pub(crate) fn kept_choices(
     if let Some(noted) = noted(world, store, &settings.run_id, is_keeper)? {
         return Ok(Some(noted));
     }
-    // Where all memory is lost, the images of a level have it in their states. Those of a level that
-    // fails now are found, and compared, when the
-    // test is opened.
+    // Where all memory is lost, the images of a level have it in their states. Those of a level
+    // that fails now are found, and compared, when the test is opened.
     let states =
         settings.levels.0.iter().filter(|_| is_keeper).filter_map(|level| {
             folder::newest_state(&level.folder, &settings.run_id).ok().flatten()
@@ -402,7 +401,7 @@ impl Content {
         [self.life, self.results.len() as u64, self.notes]
     }
 
-    /// The bytes of a segment: a checksum of the rest, which is JSON, with blanks up to whole words.
+    /// The bytes of a segment: a checksum of the rest, which is JSON and blanks up to whole words.
     fn encode(&self) -> Vec<u8> {
         let mut json = serde_json::to_vec(self).expect("plain data");
         json.resize(json.len().next_multiple_of(8), b' ');

@@ -11,7 +11,8 @@ use super::clock::{Clock, ClockReading, Origin};
 use super::deadline::{Ahead, Deadline};
 use super::history::{History, RESTARTS_KEPT, Taken, remember};
 use super::result;
-use crate::record::{LevelFacts, Protection, RefinementStep, Restart, Sample, TestRecord};
+use crate::record::{Protection, RefinementStep, Restart, Sample, TestRecord};
+use skt_checkpoint::checkpoint::level::LevelReport;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer};
 use skt_comm::{Comm, CommError};
 use skt_config::protection::Settings;
@@ -239,7 +240,7 @@ impl Recorder {
             segment_bytes: checkpointer.segment_bytes() as u64,
             open_seconds: self.open_seconds,
             restarts: self.kept.restarts.clone(),
-            levels: checkpointer.level_reports().into_iter().map(LevelFacts::from).collect(),
+            levels: checkpointer.level_reports().into_iter().map(reported).collect(),
             ..Protection::default()
         }
     }
@@ -262,6 +263,15 @@ impl Recorder {
         let history = History { taken, restarts, before_seconds };
         result::write(record, samples, history, capacity_bytes)
     }
+}
+
+/// The report of a level, with a reason of bounded size if no more images are written.
+fn reported(report: LevelReport) -> LevelReport {
+    const CHARS_MAX: usize = 200;
+    let elsewhere = || report.is_over.then(|| "a write has failed on another rank".to_owned());
+    let failure = report.failure.clone().or_else(elsewhere);
+    let failure = failure.map(|why| why.chars().take(CHARS_MAX).collect());
+    LevelReport { failure, ..report }
 }
 
 #[cfg(test)]

@@ -249,38 +249,34 @@ pub(crate) fn format_memory(
     geometry: Geometry,
     split: &MemorySplit,
 ) -> String {
-    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let is_abft = settings.method == Method::Abft;
     let of_segment = split.matrix as f64 / (split.total() - split.work_space).max(1) as f64;
-    if settings.method == Method::Abft {
-        let share = settings.method.available(geometry);
-        return format!(
-            "abft with {} checksum column(s) and {} of data leaves {:.1} % of the memory of a process row \
-             to the matrix (here {:.1} %): a rank has {:.1} MiB matrix or checksums, {:.1} MiB log, \
-             panels and words, and {:.1} MiB work space",
-            geometry.parities,
-            geometry.data(),
-            100.0 * share,
-            100.0 * share * of_segment,
-            mib(split.matrix),
-            mib(split.header),
-            mib(split.work_space),
-        );
-    }
+    let share = settings.method.available(geometry);
+    let (what, parities, here) = if is_abft {
+        ("process rows", "checksum column(s)", share * of_segment)
+    } else {
+        ("groups", "parities", of_segment)
+    };
+    let parts = [
+        ("matrix", split.matrix),
+        ("copies", split.copies),
+        ("parities", split.parities),
+        (if is_abft { "log, panels and words" } else { "header" }, split.header),
+        ("work space", split.work_space),
+    ];
+    let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
+    let parts = parts.iter().filter(|(_, bytes)| *bytes > 0);
+    let parts: Vec<String> =
+        parts.map(|(name, bytes)| format!("{:.1} MiB {name}", mib(*bytes))).collect();
     format!(
-        "{} in groups of {} with {} {} leaves {:.1} % of its memory to the matrix (here {:.1} %): \
-         a rank has {:.1} MiB matrix, {:.1} MiB copies, {:.1} MiB parities, {:.1} MiB header, and \
-         {:.1} MiB work space",
+        "{} in {what} of {} with {} {parities} leaves {:.1} % of the memory to the matrix (here \
+         {:.1} %): a rank has {}",
         settings.method,
         geometry.members,
         geometry.parities,
-        if geometry.parities == 1 { "parity" } else { "parities" },
-        100.0 * settings.method.available(geometry),
-        100.0 * of_segment,
-        mib(split.matrix),
-        mib(split.copies),
-        mib(split.parities),
-        mib(split.header),
-        mib(split.work_space),
+        100.0 * share,
+        100.0 * here,
+        parts.join(", ")
     )
 }
 

@@ -7,8 +7,8 @@ use crate::error::{End, JobError};
 use crate::heartbeat::{self, CorruptionReport};
 use crate::record::{Protection, RepairedRank};
 use skt_config::protection::Settings;
-use skt_solver::pgesv::abft::{CheckEvery, CorrectedRank};
-use skt_solver::pgesv::wrong::{NotCorrected, WrongNumbers};
+use skt_solver::pgesv::abft::CorrectedRank;
+use skt_solver::pgesv::wrong::WrongNumbers;
 
 /// The newest images that are complete on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,14 +30,13 @@ pub(super) fn error(
     images: Option<&Images>,
 ) -> JobError {
     let found = wrong.describe(|rank| format!("rank {rank} ({})", hosts[rank]));
-    let mut sentences = vec![found, what_now(settings, images)];
-    sentences.extend(another_time(wrong.why, settings));
+    let text = format!("{found}. {}", what_now(settings, images));
     let end = match images {
         _ if !wrong.is_known_to_all => End::Local { is_permanent: images.is_none() },
         Some(_) => End::INTERRUPTED,
         None => End::REFUSED,
     };
-    JobError::new(end, sentences.join(". "))
+    JobError::new(end, text)
 }
 
 /// Explains what the user can do with this run.
@@ -56,39 +55,10 @@ fn what_now(settings: &Settings, images: Option<&Images>) -> String {
             format!("The same command goes back to the images of checkpoint {epoch} in {level}")
         }
         Some(Images { level, epoch, .. }) => format!(
-            "The images of checkpoint {epoch} in {level}, from which this run has continued, may be \
-             wrong, too: the same command goes back to older ones or, where there are none, \
-             reports that; then {start_over}"
+            "The same command goes back to images older than those of checkpoint {epoch} in \
+             {level}, which may be wrong, too; if there are none, {start_over}"
         ),
-        None if settings.levels.0.is_empty() => {
-            format!("The run cannot continue from memory, and has no --level: {start_over}")
-        }
-        None => format!(
-            "The run cannot continue from memory, and no level has the images of all ranks: \
-             {start_over}"
-        ),
-    }
-}
-
-/// Explains which settings would have corrected the wrong number, if any would.
-fn another_time(why: NotCorrected, settings: &Settings) -> Option<String> {
-    match (why, settings.parities, settings.check_every) {
-        (NotCorrected::OneChecksum, ..) => Some(
-            "With --parities 2 or 3 a wrong number is located, and repaired if a check comes before \
-             its column is eliminated (--check-every)"
-                .to_owned(),
-        ),
-        (NotCorrected::OneIsLeft, 2, _) => Some(
-            "With --parities 3 it is located and repaired while one rank is lost, too".to_owned(),
-        ),
-        (NotCorrected::Eliminated, _, CheckEvery::Auto) => Some(
-            "--check-every of a few panels, in place of auto, notices more such numbers in time"
-                .to_owned(),
-        ),
-        (NotCorrected::Eliminated, _, CheckEvery::Panels(panels)) if panels.get() > 1 => {
-            Some(format!("--check-every below {panels} panels notices more such numbers in time"))
-        }
-        _ => None,
+        None => format!("No level has images to continue from: {start_over}"),
     }
 }
 
@@ -163,9 +133,11 @@ pub(super) fn report_suspect(wrong: &WrongNumbers, hosts: &[String]) {
 mod tests {
     use super::*;
     use skt_checkpoint::checkpoint::methods::Method;
+    use skt_solver::pgesv::wrong::NotCorrected;
 
-    fn wrong(why: NotCorrected) -> WrongNumbers {
-        WrongNumbers {
+    fn advice(settings: &Settings, images: Option<&Images>) -> String {
+        let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned);
+        let wrong = WrongNumbers {
             column: 640,
             row: 1500,
             units: 1.5e9,
@@ -174,58 +146,31 @@ mod tests {
             process_column: Some(1),
             suspects: vec![1],
             noticed_by: 2,
-            why,
+            why: NotCorrected::Again,
             is_known_to_all: true,
-        }
+        };
+        error(&wrong, &hosts, settings, images).to_string()
     }
 
-    fn settings(parities: usize, check_every: CheckEvery) -> Settings {
+    #[test]
+    fn hosts_are_named_and_the_same_command_where_it_can_continue() {
         let run_id = "r".to_owned();
-        Settings { method: Method::Abft, parities, check_every, run_id, ..Settings::none() }
-    }
-
-    fn every(panels: usize) -> CheckEvery {
-        CheckEvery::Panels(panels.try_into().expect("not 0"))
-    }
-
-    fn advice(why: NotCorrected, settings: &Settings, images: Option<&Images>) -> String {
-        let hosts = ["n0", "n1", "n2", "n3"].map(str::to_owned);
-        error(&wrong(why), &hosts, settings, images).to_string()
-    }
-
-    #[test]
-    fn hosts_are_named_and_advice_suits_the_settings() {
-        let one = advice(NotCorrected::OneChecksum, &settings(1, CheckEvery::Auto), None);
-        assert!(one.contains("; rank 2 (n2) noticed. The wrong number comes from rank 1 (n1) of"));
-        assert!(one.contains("With --parities 2 or 3"), "{one}");
-        assert!(one.contains("has no --level: start over with --resume never"), "{one}");
-        for check in [CheckEvery::Auto, every(7), every(1)] {
-            let two = advice(NotCorrected::Eliminated, &settings(2, check), None);
-            assert!(!two.contains("--parities"), "{two}");
-            assert_eq!(two.contains("--check-every"), check != every(1), "{two}");
-        }
-        let lost = |parities| advice(NotCorrected::OneIsLeft, &settings(parities, every(1)), None);
-        assert!(lost(2).contains("--parities 3") && !lost(3).contains("--parities"));
-    }
-
-    #[test]
-    fn same_command_is_advised_only_where_it_can_continue() {
-        let plain = settings(2, every(1));
+        let plain = Settings { method: Method::Abft, run_id, ..Settings::none() };
+        let none = advice(&plain, None);
+        assert!(none.contains("; rank 2 (n2) noticed. The wrong number comes from rank 1 (n1) of"));
+        assert!(none.ends_with("to continue from: start over with --resume never"), "{none}");
         let images = Images { level: "local:/l".into(), epoch: 3, is_suspect: false };
-        let back = advice(NotCorrected::Again, &plain, Some(&images));
+        let back = advice(&plain, Some(&images));
         assert!(
             back.ends_with("The same command goes back to the images of checkpoint 3 in local:/l")
         );
         let suspect = Images { is_suspect: true, ..images };
-        let maybe = advice(NotCorrected::Again, &plain, Some(&suspect));
-        assert!(
-            maybe.contains("older ones or, where there are none, reports that; then start over")
-        );
+        let maybe = advice(&plain, Some(&suspect));
+        assert!(maybe.ends_with("if there are none, start over with --resume never"), "{maybe}");
         let outlived = Settings { on_loss: OnLoss::Recover, ..plain.clone() };
-        let cleans = advice(NotCorrected::Again, &outlived, None);
+        let cleans = advice(&outlived, None);
         assert!(cleans.contains("`skt-hpl store clean --run r` on each host"), "{cleans}");
         assert!(!cleans.contains("--resume never") && !cleans.contains("same command"));
-        assert!(!advice(NotCorrected::Again, &plain, None).contains("same command"));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use skt_terms::phases::Phases;
 
 use super::refining::{RefinementLeft, RefinementProgress};
@@ -29,17 +30,19 @@ const VECTORS_BY_COLUMNS: usize = MxpRecord::MAX_STEPS + 1 + 4;
 const VECTORS_BY_ROWS: usize = 6;
 
 /// What a refinement has reached between two steps, as a checkpoint keeps it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Refined {
     /// Seconds of the timed part when the matrix was factored.
     pub factor_seconds: f64,
-    /// The steps so far.
-    pub steps: Vec<RefinementStep>,
     /// How the next step corrects x.
     pub refinement: Refinement,
-    /// This rank's part of x.
+    /// The steps so far.
+    pub steps: Vec<RefinementStep>,
+    /// This rank's part of x, which is kept apart.
+    #[serde(skip)]
     pub x: Vec<f64>,
     /// Seconds of a correction of an earlier start, if it has measured one.
+    #[serde(skip)]
     pub correction_seconds: Option<f64>,
 }
 

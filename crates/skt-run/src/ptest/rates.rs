@@ -57,15 +57,11 @@ impl<'c> RateWatch<'c> {
         }
         let rates = Rates::new(spec.n, spec.nb);
         let root = Root::this_machine();
-        let words = [number as u64, kind(&root), cores(&root) as u64];
-        let mine = [bytemuck::bytes_of(&words), comm.host().as_bytes()].concat();
-        let of_rank = |bytes: Vec<u8>| {
-            let (words, host) = bytes.split_at(size_of_val(&words));
-            let [rank, kind, cores]: [u64; 3] = bytemuck::pod_read_unaligned(words);
-            let host = String::from_utf8_lossy(host).into_owned();
-            (RankRates { rank: rank as usize, host, kind, ..RankRates::default() }, cores)
+        let mine = (number, kind(&root), cores(&root) as u64, comm.host());
+        let of_rank = |(rank, kind, cores, host)| {
+            (RankRates { rank, host, kind, ..RankRates::default() }, cores)
         };
-        let all = collect::gather_bytes(comm, &mine, 0)?.unwrap_or_default();
+        let all = collect::gather_json(comm, &mine, 0)?.unwrap_or_default();
         let ranks = separate_shared(all.into_iter().map(of_rank).collect(), spec.threads);
         let hosts: Vec<&str> = ranks.iter().map(|rank| &rank.host[..]).collect();
         let links = LinkWatch::begin(comm, &hosts)?;

@@ -3,7 +3,6 @@
 
 pub mod cores;
 pub mod energy;
-mod mxp;
 mod outcome;
 mod protection;
 mod restart;
@@ -18,10 +17,9 @@ use skt_config::{ConfigText, TestSpec};
 use skt_health::environment::{DgemmSelfTest, Environment};
 use skt_health::slow::SlowReport;
 
-pub use mxp::{MxpRecord, RefinementStep};
 pub(crate) use outcome::MAX_ROUNDING_RESIDUAL;
-pub use outcome::{Counts, Norms, Outcome};
-pub use protection::{LevelFacts, Protection, RepairedRank, Stall, Unverified};
+pub use outcome::{Counts, MxpRecord, Norms, Outcome, RefinementStep};
+pub use protection::{Protection, RepairedRank, Stall, Unverified};
 pub use restart::{Replacement, Restart};
 pub use samples::Sample;
 pub(crate) use samples::Samples;

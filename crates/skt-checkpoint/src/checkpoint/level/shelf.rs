@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use bytemuck::{Pod, Zeroable};
+use serde::{Deserialize, Serialize};
 
 use super::super::record::StartId;
 use super::disk::{FileId, Generation, Slot};
@@ -17,7 +18,7 @@ use super::{Level, WhenBusy};
 const PENDING_MAX: usize = 2;
 
 /// What a level has done on a rank.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LevelReport {
     /// The level, as users know it.
     pub name: String,
@@ -33,6 +34,7 @@ pub struct LevelReport {
     pub cpu_seconds: f64,
     /// Seconds between two images that this rank would choose by the cost of the last one; `None`
     /// if the interval is given, or no image is done yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_seconds: Option<f64>,
     /// Images that were given up.
     pub given_up: u64,
@@ -40,10 +42,19 @@ pub struct LevelReport {
     pub complete_epoch: u64,
     /// Why this rank writes no more images, if a write has failed here, or the level failed at the
     /// start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Whether no rank writes more images, because a write has failed on some rank, or the level
     /// failed at the start.
+    #[serde(skip)]
     pub is_over: bool,
+}
+
+impl LevelReport {
+    /// The rate of writing, in bytes per second.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes as f64 / self.seconds } else { 0.0 }
+    }
 }
 
 /// What a rank reports of its images on a level at a barrier.

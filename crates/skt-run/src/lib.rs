@@ -12,7 +12,7 @@
 //! | [`events`] | what a run reports while it runs |
 //! | [`tune`] | the fastest parameters, by short tests |
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod cores;
 pub(crate) mod error;

@@ -75,7 +75,6 @@ pub(crate) struct Software {
 /// Ranks of a host that are alike, and what they have there.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// The host.
     pub host: String,
     /// The sum of the name of the machine that the host shares with other hosts, if it is a
     /// container: they have the same cores.

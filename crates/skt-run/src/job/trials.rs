@@ -31,9 +31,6 @@ pub struct Trials<'a> {
 impl<'a> Trials<'a> {
     /// Sets up a job for tests such as those of `spec`. If it is protected, their segments are in
     /// `store`. Collective.
-    ///
-    /// # Errors
-    /// Those of the setup.
     pub(crate) fn open(
         world: &'a Comm,
         spec: &'a RunSpec,
@@ -51,9 +48,6 @@ impl<'a> Trials<'a> {
     }
 
     /// Checks all tests of `spec` against the memory of the hosts.
-    ///
-    /// # Errors
-    /// When they do not fit: the largest order that does.
     pub(crate) fn check_memory(&self, spec: &RunSpec) -> Result<(), DoesNotFit> {
         self.setup.check_memory(spec, self.settings)
     }

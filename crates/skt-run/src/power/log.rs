@@ -346,10 +346,6 @@ pub struct LogFile {
 
 impl LogFile {
     /// Reads a log.
-    ///
-    /// # Errors
-    /// Why not: the file cannot be read, a line has none of the documented forms, or there is no
-    /// reading.
     pub fn read(path: &Path, settings: LogSettings) -> Result<Self, String> {
         let name = path.display().to_string();
         let log = infile::open(path)

@@ -23,9 +23,6 @@ pub(super) struct TimeForm {
 }
 
 /// Seconds since 1970 of a time: a number, or a date and a time of day.
-///
-/// # Errors
-/// Why the text is no time, or could be several.
 pub(super) fn unix_seconds(text: &str, form: TimeForm) -> Result<f64, &'static str> {
     let Some(number) = number(text, form.has_decimal_commas) else {
         return calendar(text, form.is_of_bmc);
@@ -38,9 +35,6 @@ pub(super) fn unix_seconds(text: &str, form: TimeForm) -> Result<f64, &'static s
 }
 
 /// Seconds since 1970 of a time as in a log of power, by the local time zone if it has none.
-///
-/// # Errors
-/// Why the text is no time, or could be several.
 pub fn unix_seconds_of(text: &str) -> Result<f64, &'static str> {
     unix_seconds(text, TimeForm::default())
 }

@@ -289,9 +289,6 @@ pub fn open<'a>(
 
 /// Compares what this start has chosen with the state that it resumes from, the same on all ranks.
 /// The first prints the warning.
-///
-/// # Errors
-/// When they do not fit together.
 pub(super) fn compare_choices(
     chosen: &Chosen,
     state: &[u8],
@@ -446,9 +443,6 @@ impl<'a> Protected<'a> {
     }
 
     /// Ends the test: rank 0's `result` stays in shared memory until it is reported. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost, the system refuses, or the result is too large.
     pub fn finish(self, result: &[u8]) -> Result<Done<'a>, CheckpointError> {
         self.checkpointer.finish(result)
     }

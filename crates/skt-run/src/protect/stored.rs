@@ -30,9 +30,6 @@ pub fn column_in(state: &[u8]) -> Option<usize> {
 }
 
 /// The newest checkpoint of each test of each run that has segments on this node.
-///
-/// # Errors
-/// When the segments cannot be listed.
 pub fn stored_checkpoints(
     store: &(dyn Store + Send + Sync),
 ) -> Result<BTreeMap<String, Vec<StoredCheckpoint>>, StoreError> {

@@ -96,9 +96,6 @@ pub fn local_shape(spec: &TestSpec, myrow: usize, mycol: usize) -> LocalShape {
 
 /// The grid of a test, of the first ranks of `world`, with its distribution of columns. Collective;
 /// other ranks get `None`.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn grid(world: &Comm, spec: &TestSpec) -> Result<Option<Grid>, CommError> {
     let mut grid = Grid::new(world, spec.p, spec.q, spec.pmap)?;
     if let Some(grid) = &mut grid {
@@ -367,9 +364,6 @@ pub(crate) fn conclude(
 
 /// A number that depends on every bit of x, but not on the grid: the sum over all j of a hash of j
 /// and the bits of x_j.
-///
-/// # Errors
-/// When a rank cannot be reached.
 pub fn x_fingerprint(grid: &Grid, spec: &TestSpec, x: &[f64]) -> Result<u64, CommError> {
     let cols = grid.cols(spec.nb);
     let hash = |(local, value): (usize, &f64)| {

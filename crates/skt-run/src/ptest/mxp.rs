@@ -96,9 +96,6 @@ pub trait RefinementGuard: Guard<f32> {
 
     /// Called between two steps; takes a checkpoint if one is due. `phases` has the seconds of this
     /// rank in this start. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost, the checkpoint cannot be taken, or the time of the job ends.
     fn cut_refinement(
         &mut self,
         _reached: &Refined,
@@ -110,9 +107,6 @@ pub trait RefinementGuard: Guard<f32> {
 
     /// Called within a step, before each of its corrections but the first, with what was `reached`
     /// before the step. Collective.
-    ///
-    /// # Errors
-    /// When a rank is lost, or the time of the job ends.
     fn check_time_within_step(
         &mut self,
         _reached: &Refined,

@@ -8,7 +8,6 @@ use skt_host::core_use::CoreUse;
 pub struct RankCores {
     /// The rank's host.
     pub host: String,
-    /// The rank.
     pub rank: usize,
     /// What its threads had, and on the first rank of a host what other programs used there.
     #[serde(flatten)]

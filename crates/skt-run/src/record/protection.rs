@@ -121,7 +121,6 @@ pub struct RepairedRank {
 /// that the other ranks had by then is also in the decoded data and in x.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Unverified {
-    /// The process row.
     pub process_row: usize,
     /// Number of columns that were eliminated when this happened first.
     pub first_column: usize,

@@ -55,7 +55,6 @@ pub enum ParameterOutcome {
 /// One parameter of a tuning.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuned {
-    /// The parameter.
     pub parameter: Parameter,
     /// The parameter's values, the default first.
     pub candidates: Vec<TestSpec>,

@@ -11,19 +11,13 @@ use skt_config::{Bcast, Fact, RunSpec, Swap, TestSpec};
 pub enum Parameter {
     /// P x Q
     Grid,
-    /// NB
     Nb,
-    /// DEPTH
     Depth,
-    /// NBMIN
     Nbmin,
-    /// RFACT
     Rfact,
-    /// PFACT
     Pfact,
     /// SWAP and its threshold
     Swap,
-    /// BCAST
     Bcast,
 }
 

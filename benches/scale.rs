@@ -34,7 +34,7 @@ use skt_terms::phases::Phases;
 
 /// Factors and solves a system on P x Q simulated ranks: the real solver by messages, each rank
 /// with the processor time that it takes here, on a simulated network. Prints simulated next to
-/// computed times (`skt-hpl path`); of several orders, also a table.
+/// computed times (`skt-studies path`); of several orders, also a table.
 #[derive(Parser)]
 struct Args {
     /// Orders of the matrix
@@ -65,7 +65,7 @@ struct Args {
     /// Time of a call on its rank, in microseconds
     #[arg(long, value_name = "US", default_value_t = 0.1)]
     call_us: f64,
-    /// Time of computing: counted (units of work at the rates of `skt-hpl path`; copies of
+    /// Time of computing: counted (units of work at the rates of `skt-studies path`; copies of
     /// rows take no time), measured (processor time of this machine) or none
     #[arg(long, value_name = "HOW", default_value = "counted")]
     #[arg(value_parser = ["counted", "measured", "none"])]

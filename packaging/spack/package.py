@@ -52,13 +52,8 @@ class SktHpl(CargoPackage):
         # A package of its own in the workspace.
         studies = ("--path", "crates/skt-studies", "--target-dir", "target")
         which("cargo")("install", "--locked", "--no-track", "--root", self.prefix, *studies)
-        mkdirp(self.prefix.share.man.man1)
-        mkdirp(bash_completion_path(self.prefix))
-        for name in ("skt-hpl", "skt-studies"):
-            program = Executable(self.prefix.bin.join(name))
-            program("man", "--out", self.prefix.share.man.man1)
-            with open(bash_completion_path(self.prefix) / name, "w") as file:
-                program("completions", "bash", output=file)
+        manual = ("--release", "--locked", "--target-dir", "target", "-p", "skt-manual")
+        which("cargo")("run", *manual, "--", self.prefix.share)
         install_tree("hpl-configs", join_path(self.prefix.share, "skt-hpl"))
         if self.spec.satisfies("+xhpl"):
             symlink("skt-hpl", self.prefix.bin.xhpl)

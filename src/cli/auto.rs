@@ -1,16 +1,9 @@
 //! `skt-hpl auto`: from the ranks of a job to a result, without an input file.
 //!
 //! What the hosts give the ranks decides on threads and memory. A sixth of the time goes to `tune`,
-//! which chooses the grid, NB and the other parameters. Two short runs with them predict a run's
-//! seconds from its start to its end,
-//!
-//! ```text
-//! W(N) = f + c N^2 + t(N),
-//! ```
-//!
-//! with f for the setup, c for generating and checking the matrix, and t(N), the timed part, by the
-//! model, scaled to the longer of the two. N is the largest with W(N) within the time that is left.
-//! The configuration is written, and what runs then is that file.
+//! which chooses the grid, NB and the other parameters. Two short runs with them predict how long a
+//! run takes ([`Pace`]). N is the largest that ends within the time that is left. The configuration
+//! is written, and what runs then is that file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,14 +13,13 @@ use std::time::Instant;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
-use skt_terms::shown::shell_quoted;
-use skt_terms::units::{counted, parse_seconds, span};
+use skt_terms::units::{counted, span};
 
-use super::convert::text;
-use super::flags::{self, Flags, Names};
-use super::init::{self, Fitted, InitArgs};
+use super::chosen::Chosen;
+use super::fit::{self, Fitted, Room, SizeArgs};
+use super::flags::{self, Flags};
 use super::losses::KeptJob;
-use super::pace::{Pace, operations};
+use super::pace::{Measured, Pace};
 use super::progress::ProgressArgs;
 use super::protect::ProtectArgs;
 use super::run::{self, RunArgs};
@@ -38,7 +30,7 @@ use skt_checkpoint::time_limit::TimeLimit;
 use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, collect};
 use skt_config::value::Value;
-use skt_config::{At, CheckpointDraft, ConfigError, Format, RunSpec, Setting, checkpoint};
+use skt_config::{At, CheckpointDraft, ConfigError, RunSpec, Setting};
 use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE};
 use skt_host::{claims, messages};
 use skt_run::events::{ReportError, RunEvents};
@@ -50,15 +42,14 @@ use skt_run::tune::parameter::{Parameter, with_values};
 use skt_run::tune::{ParameterOutcome, RaceVerdict, Tuned, Tuning, TuningTask};
 
 /// The files that are written, in the current folder.
-const FILES: [(&str, Format); 2] = [("HPL.toml", Format::Toml), ("HPL.dat", Format::Dat)];
-/// The part of the time for tuning, and its most seconds, which are those of `init --tune`.
+const FILES: [&str; 2] = ["HPL.toml", "HPL.dat"];
+/// The part of the time for tuning, and its most seconds.
 const TUNING_PART: f64 = 1.0 / 6.0;
 const MAX_TUNING_SECONDS: f64 = 60.0;
 /// The part of the time that the longer of the two short runs takes.
 const SHORT_RUN_PART: f64 = 1.0 / 20.0;
 /// The time by default, unless the memory is given.
 const DEFAULT_SECONDS: f64 = 120.0;
-const MEMORY_FRACTION: f64 = 0.8;
 
 pub(super) const AFTER_HELP: &str = with_exit_codes!(
     "\
@@ -72,24 +63,13 @@ Examples:
 /// Flags of `auto`.
 #[derive(Debug, Args)]
 pub(crate) struct AutoArgs {
-    /// Time from the start of the ranks to the end of the report, tuning included [default: 2m, or
-    /// as long as it takes with --memory]
-    #[arg(long, value_name = "TIME", value_parser = parse_seconds)]
-    pub time: Option<f64>,
+    /// How large the run is, and how it is protected.
+    #[command(flatten)]
+    size: SizeArgs,
     /// Time after which the job ends, finished or not, as for a run [default: until the end of the
     /// Slurm job]
     #[arg(long, value_name = "TIME", default_value = "auto", hide_default_value = true)]
     pub time_limit: TimeLimit,
-    /// Part of the available memory that the matrix and its work space may take [default: 0.8]
-    #[arg(long, value_name = "0..1")]
-    pub memory: Option<f64>,
-    /// Checkpoint method to leave memory for [default: self if a checkpoint is due before the end
-    /// of the run, else none]
-    #[arg(long, value_name = "METHOD", value_parser = Names(Method::NAMES.to_vec()))]
-    pub ft: Option<String>,
-    /// Threads per rank [default: as many as the rank has cores]
-    #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=4096))]
-    pub threads: Option<u64>,
     /// BLAS to call: the built-in one, the fastest here (auto), another by its name, e.g. mkl_rt,
     /// or by its file
     #[arg(long, value_name = "LIBRARY", env = VARIABLE, hide_env_values = true,
@@ -101,9 +81,6 @@ pub(crate) struct AutoArgs {
     /// Also write a report of the run as one JSON document
     #[arg(long, value_name = "FILE", value_parser = flags::file_next_to_a_report())]
     pub json: Option<PathBuf>,
-    /// Overwrite HPL.dat and HPL.toml if they exist
-    #[arg(long, short)]
-    pub force: bool,
     /// When to show progress.
     #[command(flatten)]
     pub progress: ProgressArgs,
@@ -112,27 +89,12 @@ pub(crate) struct AutoArgs {
 impl AutoArgs {
     /// The time for all; `None`: the memory alone decides.
     fn seconds(&self) -> Option<f64> {
-        self.time.or_else(|| self.memory.is_none().then_some(DEFAULT_SECONDS))
+        self.size.time.or_else(|| self.size.memory.is_none().then_some(DEFAULT_SECONDS))
     }
 
     fn tuning_seconds(&self) -> f64 {
         let of_time = self.seconds().map_or(f64::INFINITY, |seconds| TUNING_PART * seconds);
         of_time.min(MAX_TUNING_SECONDS)
-    }
-
-    fn memory_fraction(&self) -> f64 {
-        self.memory.unwrap_or(MEMORY_FRACTION)
-    }
-
-    /// What `init` plans by for these ranks.
-    fn init_args(&self, ranks: usize, threads: usize, ft: Option<&str>) -> InitArgs {
-        InitArgs {
-            memory_fraction: self.memory_fraction(),
-            threads,
-            ranks: Some(ranks),
-            ft: ft.map(str::to_owned),
-            ..InitArgs::default()
-        }
     }
 }
 
@@ -237,8 +199,8 @@ impl Auto<'_> {
             Ok(longer) => longer,
             Err(exit) => return Ok(exit),
         };
-        let costs = || Costs::by(&tuned, &short, &longer);
-        let chosen = self.on_rank0(|| self.choose(&tuned, &shares, &costs()))?;
+        let pace = || Pace::measured(&tuned, &short, &longer);
+        let chosen = self.on_rank0(|| self.choose(&tuned, &shares, &pace()))?;
         let Some(config) = chosen else { return Ok(Exit::BadInput) };
         let time_limit = vec![Value::flag(self.time_limit.to_string())];
         let settings = Flags([(Setting::TimeLimit, time_limit)].into());
@@ -269,26 +231,23 @@ impl Auto<'_> {
 
     /// The run that tuning begins with.
     fn first(&self, places: Vec<Result<Place, String>>) -> Result<(RunSpec, Shares), ConfigError> {
-        for (file, _) in FILES {
-            if Path::new(file).exists() && !self.args.force {
+        for file in FILES {
+            if Path::new(file).exists() && !self.args.size.force {
                 return Err(ConfigError::Exists { file: file.to_owned() });
             }
             output::must_be_writable(Path::new(file))?;
         }
         if let Some(seconds) =
-            self.args.time.filter(|it| TUNING_PART * it < tune::MIN_BUDGET_SECONDS)
+            self.args.size.time.filter(|it| TUNING_PART * it < tune::MIN_BUDGET_SECONDS)
         {
             let least = tune::MIN_BUDGET_SECONDS / TUNING_PART;
             let what = format!("{seconds} s are too short; legal: {least:.0} s or more");
             return Err(At::flag("--time").error(what));
         }
-        if let Some(part) = self.args.memory.filter(|part| !(*part > 0.0 && *part <= 1.0)) {
-            return Err(At::flag("--memory").out_of_range(part, "more than 0, at most 1"));
-        }
         let places =
             places.into_iter().collect::<Result<Vec<_>, _>>().map_err(ConfigError::Other)?;
         let Shares { ranks, machines, threads, available_bytes } = Shares::new(&places);
-        let threads = self.args.threads.map_or(threads, |threads| threads as usize);
+        let threads = self.args.size.threads.map_or(threads, usize::from);
         let shares = Shares { ranks, machines, threads, available_bytes };
         messages::print(format_args!(
             "auto: {} of {} on {}; {:.1} GiB of memory",
@@ -297,9 +256,13 @@ impl Auto<'_> {
             counted(machines, "machine"),
             available_bytes as f64 / f64::from(1 << 30),
         ));
-        let ft = self.args.ft.as_deref().unwrap_or("none");
-        let init_args = self.args.init_args(ranks, threads, Some(ft));
-        let spec = init::fit_memory(&init_args, ranks, available_bytes)?.spec;
+        let mut room = self.room(&shares, None);
+        let none = || Value::flag("none");
+        room.asked.entry(Setting::Method).or_insert_with(none);
+        let base = fit::base(&room, threads, false, "skt-hpl auto")?;
+        // The time of trials is that of tuning.
+        let pace = Pace::measure(1)?.0;
+        let spec = fit::fit(&base, &fit::grids(&base, ranks), &room, &pace)?.spec;
         Ok((RunSpec { blas: Some(self.args.blas.clone()), ..spec }, shares))
     }
 
@@ -386,14 +349,15 @@ impl Auto<'_> {
         let all_seconds = self.args.seconds().unwrap_or(MAX_TUNING_SECONDS / TUNING_PART);
         let over = SHORT_RUN_PART * all_seconds / short.timed_seconds.max(1e-3);
         let n = (short.n as f64 * over.cbrt()) as usize;
-        let memory_n = self.memory_n(tuned, shares, &self.trial_settings(tuned));
+        let bytes = self.room(shares, None).bytes;
+        let memory_n = fit::n_in_memory(bytes, &tuned.tests()[0], &self.trial_settings(tuned));
         Ok(collect::broadcast_json(self.comm, &n.min(memory_n).max(short.n), 0)?)
     }
 
-    /// The largest multiple of NB that fits the memory.
-    fn memory_n(&self, spec: &RunSpec, shares: &Shares, settings: &Settings) -> usize {
-        let budget = (shares.available_bytes as f64 * self.args.memory_fraction()) as u64;
-        init::n_in_memory(budget, &spec.tests()[0], settings)
+    /// The room of the run, whose ranks have `left_seconds`.
+    fn room(&self, shares: &Shares, left_seconds: Option<f64>) -> Room {
+        let room = self.args.size.room(shares.ranks, shares.available_bytes);
+        Room { seconds: left_seconds, ..room }
     }
 
     /// Chooses N and the protection, and writes the files. Returns the one that holds all.
@@ -401,73 +365,27 @@ impl Auto<'_> {
         &self,
         tuned: &RunSpec,
         shares: &Shares,
-        costs: &Costs,
+        pace: &Pace,
     ) -> Result<PathBuf, ConfigError> {
         let left_seconds = self.args.seconds().map(|all| all - self.began.elapsed().as_secs_f64());
-        let fit = |ft| self.fit(tuned, shares, costs, left_seconds, ft);
-        let Fitted { spec, protection, memory_n } = match self.args.ft.as_deref() {
-            Some(ft) => fit(Some(ft))?,
-            None if shares.ranks == 1 => fit(Some("none"))?,
-            None => {
-                let protected = fit(None)?;
-                if init::is_due(&protected, &costs.pace)? { protected } else { fit(Some("none"))? }
-            }
-        };
-        let n = spec.n[0];
-        let timed = costs.pace.seconds(&spec, n);
-        let why = match left_seconds {
-            Some(left) if n < memory_n => {
-                format!("what ends in the {} that are left; memory holds {memory_n}", span(left))
-            }
-            _ => format!("{} of the memory", self.args.memory_fraction()),
-        };
-        let rate = timed.map_or(String::new(), |seconds| {
-            let gflops = 1e-9 * operations(n) / seconds;
-            format!("; about {gflops:.0} Gflop/s, {} of factoring and solving", span(seconds))
-        });
-        messages::print(format_args!("auto: N = {n}: {why}{rate}"));
-        let method = &protection[&Setting::Method].text;
-        let blas = self.blas.named_as_settled().named;
-        let blas_flag = blas.as_ref().map(|name| format!(" --blas {}", shell_quoted(name)));
-        let spec = RunSpec { blas, ..spec };
-        let repeat = format!(
-            "auto: HPL.toml and HPL.dat are of this run: `skt-hpl --config HPL.toml`, started as \
-             this job was, repeats it{}; with HPL.dat, add {}",
-            if method == "none" { "" } else { ", or resumes it after a loss" },
-            checkpoint::flags(&protection) + &blas_flag.unwrap_or_default()
-        );
-        messages::print(format_args!("{repeat}"));
-        for (file, format) in FILES {
-            let kept = if format == Format::Toml { &protection } else { &CheckpointDraft::new() };
-            let (spec, comment) = match format {
-                Format::Toml => (&spec, "# Made by `skt-hpl auto`, which measured these ranks\n\n"),
-                // The flag for the BLAS is named above.
-                Format::Dat => (&RunSpec { blas: None, ..spec.clone() }, ""),
-            };
-            let text = text(spec, kept, format)?;
-            output::write_file(Path::new(file), &format!("{comment}{text}"), self.args.force)?;
-        }
-        Ok(PathBuf::from(FILES[0].0))
-    }
-
-    /// The largest run with a method that fits the memory and the time.
-    fn fit(
-        &self,
-        tuned: &RunSpec,
-        shares: &Shares,
-        costs: &Costs,
-        left_seconds: Option<f64>,
-        ft: Option<&str>,
-    ) -> Result<Fitted, ConfigError> {
-        let init_args = self.args.init_args(shares.ranks, shares.threads, ft);
-        let (settings, protection) = init::protection(&init_args, tuned, shares.ranks)?;
-        let memory_n = self.memory_n(tuned, shares, &settings);
-        let in_time =
-            |left| init::n_in_time(left, memory_n, tuned.nb[0], |n| costs.seconds(tuned, n));
-        let n = left_seconds.map_or(Ok(memory_n), in_time)?;
+        let fitted = fit::fit(tuned, &tuned.grids, &self.room(shares, left_seconds), pace)?;
+        messages::print(format_args!("auto: {}", fitted.words(pace, left_seconds)));
+        let Fitted { spec, protection, .. } = fitted;
         let ranks = counted(shares.ranks, "rank");
         let title = ["HPLinpack benchmark input file".into(), format!("skt-hpl auto: {ranks}")];
-        Ok(Fitted { spec: RunSpec { n: vec![n], title, ..tuned.clone() }, protection, memory_n })
+        let spec = &RunSpec { blas: self.blas.named_as_settled().named, title, ..spec };
+        let [toml, dat] =
+            FILES.map(|file| Chosen { spec, protection: &protection, path: Path::new(file) });
+        messages::print(format_args!(
+            "auto: HPL.toml and HPL.dat are of this run: `skt-hpl --config HPL.toml`, started as \
+             this job was, repeats it, or resumes it after a loss; with HPL.dat, add{}",
+            dat.flags()
+        ));
+        let comment = "# Made by `skt-hpl auto`, which measured these ranks\n";
+        for chosen in [toml, dat] {
+            output::write_file(chosen.path, &chosen.text(comment)?, self.args.size.force)?;
+        }
+        Ok(PathBuf::from(FILES[0]))
     }
 }
 
@@ -491,41 +409,6 @@ fn print_choices(tuning: &Tuning) {
     }
 }
 
-/// A run that was measured.
-struct Measured {
-    n: usize,
-    /// From its start to its end.
-    seconds: f64,
-    timed_seconds: f64,
-}
-
-/// What a run costs, see the top.
-struct Costs {
-    setup_seconds: f64,
-    seconds_per_element: f64,
-    pace: Pace,
-}
-
-impl Costs {
-    fn by(tuned: &RunSpec, short: &Measured, longer: &Measured) -> Self {
-        let untimed = |run: &Measured| (run.seconds - run.timed_seconds).max(0.0);
-        let [few, many] = [short, longer].map(|run| (run.n as f64).powi(2));
-        let slope =
-            if many > few { (untimed(longer) - untimed(short)) / (many - few) } else { 0.0 };
-        let seconds_per_element = slope.max(0.0);
-        let setup_seconds = (untimed(longer) - seconds_per_element * many).max(0.0);
-        let pace = Pace::from_test(tuned, longer.n, longer.timed_seconds);
-        Self { setup_seconds, seconds_per_element, pace }
-    }
-
-    /// Seconds of the run from its start to its end.
-    fn seconds(&self, spec: &RunSpec, n: usize) -> Option<f64> {
-        let elements = (n as f64).powi(2);
-        let untimed = self.setup_seconds + self.seconds_per_element * elements;
-        Some(untimed + self.pace.seconds(spec, n)?)
-    }
-}
-
 /// Keeps the record of the last test.
 #[derive(Default)]
 struct LastTest(Option<TestRecord>);
@@ -540,7 +423,6 @@ impl RunEvents for LastTest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skt_config::parse;
 
     fn place(machine: &str, cores: &[&str], max_cores: usize, gib: u64) -> Place {
         let cores = cores.iter().map(|&core| core.to_owned()).collect();
@@ -560,24 +442,5 @@ mod tests {
         let other = [free, vec![place("b", &all, 4, 3)]].concat();
         let of = Shares::new(&other);
         assert_eq!((of.machines, of.threads, of.available_bytes), (2, 2, 9 << 30));
-    }
-
-    #[test]
-    fn costs_of_two_runs_are_met() {
-        let toml = b"n = 9600\nnb = 192\np = 1\nq = 2\n";
-        let spec = parse(toml, "t", Format::Toml, false).unwrap().spec;
-        let run = |n: usize, timed_seconds: f64| {
-            let seconds = 0.3 + 1e-8 * (n * n) as f64 + timed_seconds;
-            Measured { n, seconds, timed_seconds }
-        };
-        let (short, longer) = (run(960, 0.02), run(9600, 6.0));
-        let costs = Costs::by(&spec, &short, &longer);
-        let of_longer = costs.seconds(&spec, 9600).unwrap();
-        assert!((of_longer - longer.seconds).abs() < 1e-9, "{of_longer}");
-        // Generating and checking grow as the square, factoring by less than the cube.
-        let of_double = costs.seconds(&spec, 19200).unwrap();
-        assert!((0.3 + 4e-8 * 9600.0 * 9600.0 + 36.0..54.0).contains(&of_double), "{of_double}");
-        let alike = Costs::by(&spec, &longer, &longer);
-        assert!((alike.seconds(&spec, 9600).unwrap() - longer.seconds).abs() < 1e-9);
     }
 }

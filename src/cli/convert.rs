@@ -83,7 +83,7 @@ pub(super) fn whole_text(checked: &Checked, format: Format) -> Result<String, Co
 }
 
 /// The run as text in this form; reports on standard error what the form cannot hold.
-pub(super) fn text(
+fn text(
     spec: &RunSpec,
     protection: &CheckpointDraft,
     format: Format,
@@ -92,18 +92,16 @@ pub(super) fn text(
         Format::Toml if protection.is_empty() => Ok(toml::write(spec)),
         Format::Toml => Ok(toml::write(spec) + &toml::write_checkpoint(protection)),
         Format::Dat => {
-            let (text, lost) = hpldat::write(spec)?;
-            for what in lost {
-                messages::print(format_args!("warning: {what}"));
-            }
-            let flags = checkpoint::flags(protection);
-            if !flags.is_empty() {
+            let mut flags = hpldat::flags_besides(spec);
+            flags.extend(Some(checkpoint::flags(protection)).filter(|flags| !flags.is_empty()));
+            if !flags.is_empty() || spec.mxp.is_some() {
+                let mxp = if spec.mxp.is_some() { "mxp " } else { "" };
                 messages::print(format_args!(
-                    "warning: checkpoint: HPL.dat cannot hold settings of checkpoints; add \
-                     {flags}"
+                    "warning: HPL.dat cannot hold all of this run: add {mxp}{}",
+                    flags.join(" ")
                 ));
             }
-            Ok(text)
+            hpldat::write(spec)
         }
     }
 }

@@ -42,7 +42,7 @@ pub(super) fn without_checkpoint(
     if !settings.is_on() {
         return Ok(None);
     }
-    let pace = Pace::measure_one_core()?;
+    let pace = Pace::measure(1)?.0;
     let outlooks: Vec<_> = tests.iter().map(|test| pace.outlook(test, settings)).collect();
     Ok(outlook::note(settings, &outlooks))
 }

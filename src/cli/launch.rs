@@ -10,6 +10,7 @@ use skt_terms::shown::shown;
 use skt_terms::units::parse_seconds;
 
 use super::dry_run::{self, BenchmarkNeeds};
+use super::failed::Failed;
 use super::flags::{self, Flag, Flags};
 use super::run::{self, RunArgs};
 use super::{Cli, Command, hosts, machine, mistakes};
@@ -23,12 +24,12 @@ use skt_host::clock::now_unix;
 use skt_host::starter::Starter;
 use skt_host::{messages, program};
 use skt_launch::argument_text::argument_to_text;
-use skt_launch::hosts::{Host, HostsError, ListedNodes, Pool, listed_in};
+use skt_launch::hosts::{Host, ListedNodes, Pool, listed_in};
 use skt_launch::launcher::{Launcher, Template};
 use skt_launch::links::addresses::Networks;
 use skt_launch::program::Program;
 use skt_launch::state::StateFolder;
-use skt_launch::{LaunchOptions, SharingLimits, SupervisorError, probe, shape, subcommand_words};
+use skt_launch::{LaunchOptions, SharingLimits, probe, shape, subcommand_words};
 use skt_run::protect::{self, SLURM_END, Settings, memory_split, read_domains, smallest_group};
 
 /// Flags of `launch`.
@@ -89,54 +90,12 @@ fn parse_ranks(text: &str) -> Result<usize, String> {
     count.ok_or_else(|| format!("1 to {} ranks", RANKS_MAX))
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LaunchError {
-    #[error("{0}")]
-    Flags(String),
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Hosts(#[from] HostsError),
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: std::io::Error },
-    #[error("{ranks} ranks are needed, the nodes have {slots} slots: add nodes or slots to {file}")]
-    Slots { ranks: usize, slots: usize, file: String },
-    #[error("--launcher-template: {0}")]
-    Template(String),
-    #[error(
-        "no launcher: `{program} --version` names neither Open MPI nor Hydra; name it with \
-         --launcher and --launcher-program"
-    )]
-    NoLauncher { program: String },
-    #[error("{0}")]
-    Address(String),
-    #[error(
-        "--program: there is no {} here that this user may start; nodes need it at the same path, \
-         too", file.display()
-    )]
-    NoProgram { file: PathBuf },
-    #[error(
-        "{what} is not UTF-8 ({}), which command lines of launchers and nodes have to be here",
-        shown(&text.display().to_string())
-    )]
-    NotText { what: &'static str, text: OsString },
-    #[error("--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT")]
-    NoRanks,
-    #[error(
-        "--{flag} is for the benchmark: with --program the program decides this; leave \
-         the flag out"
-    )]
-    NotOfProgram { flag: String },
-    #[error(transparent)]
-    Supervisor(#[from] SupervisorError),
-}
-
 /// Launches the job that the flags describe, and supervises it to its end.
-pub(crate) fn execute(args: &LaunchArgs) -> Result<Exit, LaunchError> {
+pub(crate) fn execute(args: &LaunchArgs) -> Result<Exit, Failed> {
     let (options, needs) = options(args, &|name| std::env::var(name).ok())?;
     if args.dry_run {
         let folder = StateFolder::new(&options.settings.state);
-        let earlier = folder.load_for_display().map_err(SupervisorError::State)?;
+        let earlier = folder.load_for_display()?;
         output::print(&dry_run::describe(&options, needs.as_ref(), earlier.as_ref()))?;
         return Ok(Exit::Passed);
     }
@@ -148,7 +107,7 @@ type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// The options, and for the benchmark what it needs.
 type Planned = (LaunchOptions, Option<BenchmarkNeeds>);
 
-fn options(args: &LaunchArgs, env: Env) -> Result<Planned, LaunchError> {
+fn options(args: &LaunchArgs, env: Env) -> Result<Planned, Failed> {
     match &args.program {
         None => options_of_benchmark(args, env).map(|(options, needs)| (options, Some(needs))),
         Some(program) => Ok((options_of_program(args, program, env)?, None)),
@@ -158,7 +117,7 @@ fn options(args: &LaunchArgs, env: Env) -> Result<Planned, LaunchError> {
 fn options_of_benchmark(
     args: &LaunchArgs,
     env: Env,
-) -> Result<(LaunchOptions, BenchmarkNeeds), LaunchError> {
+) -> Result<(LaunchOptions, BenchmarkNeeds), Failed> {
     let command = texts(&args.command)?;
     let run = run_args(&command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
@@ -235,11 +194,7 @@ fn options_of_benchmark(
 
 /// The options for a program of the user. Its own flags are unknown here: what it asks of its
 /// checkpoints, its library reports once it runs.
-fn options_of_program(
-    args: &LaunchArgs,
-    file: &Path,
-    env: Env,
-) -> Result<LaunchOptions, LaunchError> {
+fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<LaunchOptions, Failed> {
     let wanted = with_file(&args.given, LaunchDraft::new())?;
     let of_benchmark = [
         (wanted.start_over, Launching::StartOver),
@@ -247,16 +202,29 @@ fn options_of_program(
     ];
     for (is_set, setting) in of_benchmark {
         if is_set {
-            return Err(LaunchError::NotOfProgram { flag: setting.info().flag() });
+            return Err(Failed::new(format!(
+                "--{} is for the benchmark: with --program the program decides this; leave the flag \
+                 out",
+                setting.info().flag()
+            )));
         }
     }
-    let file = program::found_in_path(file, env("PATH").unwrap_or_default())
-        .ok_or_else(|| LaunchError::NoProgram { file: file.to_owned() })?;
-    let checksum =
-        probe::checksum_of(&file).ok_or_else(|| LaunchError::NoProgram { file: file.clone() })?;
+    let found = program::found_in_path(file, env("PATH").unwrap_or_default());
+    let found = found.and_then(|file| Some((probe::checksum_of(&file)?, file)));
+    let (checksum, file) = found.ok_or_else(|| {
+        Failed::new(format!(
+            "--program: there is no {} here that this user may start; nodes need it at the same \
+             path, too",
+            file.display()
+        ))
+    })?;
     let np = wanted.np;
     let nodes = nodes(&wanted, env)?.or_else(|| np.map(Nodes::here));
-    let nodes = nodes.ok_or(LaunchError::NoRanks)?;
+    let nodes = nodes.ok_or_else(|| {
+        Failed::new(
+            "--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT",
+        )
+    })?;
     let ranks = np.unwrap_or_else(|| nodes.slots());
     let run_id = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let options = options_of_nodes(args, wanted, nodes, ranks, env)?;
@@ -300,10 +268,12 @@ fn options_of_nodes(
     nodes: Nodes,
     ranks: usize,
     env: Env,
-) -> Result<LaunchOptions, LaunchError> {
+) -> Result<LaunchOptions, Failed> {
     let (slots, Nodes { listed, file, is_local, is_slurm }) = (nodes.slots(), nodes);
     if slots < ranks {
-        return Err(LaunchError::Slots { ranks, slots, file });
+        return Err(Failed::new(format!(
+            "{ranks} ranks are needed, the nodes have {slots} slots: add nodes or slots to {file}"
+        )));
     }
     let pool = pool(listed, ranks, settings.spares.as_deref())?;
     let launcher = launcher(&settings, is_slurm)?;
@@ -315,7 +285,7 @@ fn options_of_nodes(
     }
     if let Launcher::Starter(starter) = launcher {
         let program = settings.launcher_program.as_deref();
-        hosts::check_names(pool.everyone(), starter, program).map_err(LaunchError::Address)?;
+        hosts::check_names(pool.everyone(), starter, program).map_err(Failed)?;
     }
     let launcher_agent = match launcher {
         Launcher::Starter(starter) if !is_local && settings.agent.is_none() => {
@@ -323,8 +293,8 @@ fn options_of_nodes(
         }
         _ => None,
     };
-    let program_file = program::file()
-        .map_err(|source| LaunchError::File { path: "/proc/self/exe".into(), source })?;
+    let program_file =
+        program::file().map_err(|why| Failed::new(format!("/proc/self/exe: {why}")))?;
     let folder = std::env::current_dir().unwrap_or_default();
     is_text("the path of skt-hpl", program_file.as_os_str())?;
     is_text("the path of the working folder", folder.as_os_str())?;
@@ -389,16 +359,21 @@ fn max_of_tests(
     spec.tests().into_iter().filter_map(of_test).max().unwrap_or(0)
 }
 
-fn is_text<'a>(what: &'static str, text: &'a OsStr) -> Result<&'a str, LaunchError> {
-    text.to_str().ok_or_else(|| LaunchError::NotText { what, text: text.to_owned() })
+fn is_text<'a>(what: &'static str, text: &'a OsStr) -> Result<&'a str, Failed> {
+    text.to_str().ok_or_else(|| {
+        let text = shown(&text.display().to_string());
+        Failed::new(format!(
+            "{what} is not UTF-8 ({text}), which command lines of launchers and nodes have to be here"
+        ))
+    })
 }
 
-fn texts(words: &[OsString]) -> Result<Vec<String>, LaunchError> {
+fn texts(words: &[OsString]) -> Result<Vec<String>, Failed> {
     words.iter().map(|word| is_text("a flag", word).map(str::to_owned)).collect()
 }
 
 /// The flags of the benchmark, checked before anything is started.
-fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
+fn run_args(command: &[String]) -> Result<RunArgs, Failed> {
     let words = ["skt-hpl"].into_iter().chain(subcommand_words(command));
     let words: Vec<OsString> = words.map(OsString::from).collect();
     match Cli::try_parse_from(&words) {
@@ -409,7 +384,7 @@ fn run_args(command: &[String]) -> Result<RunArgs, LaunchError> {
         Err(mut error) => {
             mistakes::explain(&mut error, &Cli::command(), &words);
             let text = error.to_string();
-            Err(LaunchError::Flags(text.strip_prefix("error: ").unwrap_or(&text).to_owned()))
+            Err(Failed::new(text.strip_prefix("error: ").unwrap_or(&text)))
         }
     }
 }
@@ -450,7 +425,7 @@ fn with_file(
 }
 
 /// Divides the nodes: those that the ranks need come first, the others are spares.
-fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, LaunchError> {
+fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, Failed> {
     let mut slots = 0;
     let (active, mut waiting): (Vec<_>, Vec<_>) = listed.into_iter().partition(|host| {
         let is_needed = slots < ranks;
@@ -464,7 +439,7 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
 }
 
 /// The nodes that are listed; `None` if there is no list.
-fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError> {
+fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, Failed> {
     if let Some(path) = &wanted.hosts {
         let (listed, file) = (hosts::read(path)?, path.display().to_string());
         return Ok(Some(Nodes { listed, file, is_local: false, is_slurm: false }));
@@ -477,9 +452,11 @@ fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, LaunchError
     Ok(listed_in(env)?.map(of_job))
 }
 
-fn launcher(wanted: &LaunchSettings, is_slurm: bool) -> Result<Launcher, LaunchError> {
+fn launcher(wanted: &LaunchSettings, is_slurm: bool) -> Result<Launcher, Failed> {
     if let Some(text) = &wanted.launcher_template {
-        return Template::new(text).map(Launcher::Template).map_err(LaunchError::Template);
+        return Template::new(text)
+            .map(Launcher::Template)
+            .map_err(|why| Failed::new(format!("--launcher-template: {why}")));
     }
     let starter = match wanted.launcher {
         LauncherChoice::Openmpi => Starter::Openmpi,
@@ -488,8 +465,12 @@ fn launcher(wanted: &LaunchSettings, is_slurm: bool) -> Result<Launcher, LaunchE
         LauncherChoice::Auto if is_slurm => Starter::Slurm,
         LauncherChoice::Auto => {
             let program = wanted.launcher_program.as_deref().unwrap_or("mpirun");
-            Starter::from_program(program)
-                .ok_or_else(|| LaunchError::NoLauncher { program: program.to_owned() })?
+            Starter::from_program(program).ok_or_else(|| {
+                Failed::new(format!(
+                    "no launcher: `{program} --version` names neither Open MPI nor Hydra; name it \
+                     with --launcher and --launcher-program"
+                ))
+            })?
         }
     };
     Ok(Launcher::Starter(starter))
@@ -521,7 +502,7 @@ mod tests {
     /// Every error that ends a command is printed after one `error: `.
     #[test]
     fn wrong_flags_of_the_benchmark_are_one_error() {
-        let error = run_args(&["--nope".to_owned()]).expect_err("no such flag").to_string();
+        let error = run_args(&["--nope".to_owned()]).expect_err("no such flag").0;
         assert!(error.starts_with("unexpected argument '--nope'"), "{error}");
     }
 
@@ -536,7 +517,7 @@ mod tests {
         let hpl = run_args(&command("--n 100")).unwrap();
         assert!(!hpl.is_mxp && hpl.overrides.given.0.len() == 1, "{hpl:?}");
         for refused in ["--matrix scaled", "--gemm bf16", "--n 100 mxp", "mxp --nope"] {
-            assert!(matches!(run_args(&command(refused)), Err(LaunchError::Flags(_))), "{refused}");
+            assert!(run_args(&command(refused)).is_err(), "{refused}");
         }
         let words = |line: &str| subcommand_words(&command(line)).collect::<Vec<_>>().join(" ");
         assert_eq!(words("mxp --n 100"), "mxp --n 100");
@@ -547,7 +528,7 @@ mod tests {
         Only::parse_from(std::iter::once("x").chain(line.split_whitespace())).launch
     }
 
-    fn planned(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, LaunchError> {
+    fn planned(args: &LaunchArgs, env: Env) -> Result<LaunchOptions, Failed> {
         options(args, env).map(|(options, _)| options)
     }
 
@@ -582,7 +563,7 @@ mod tests {
         let line = line.replace("--p 2 --q 2", "");
         assert_eq!(planned(&args(&line), &none).unwrap().ranks, 6);
         let line = line.replace("--n 100", "--n 100 --p 2 --q 4");
-        let error = planned(&args(&line), &none).unwrap_err().to_string();
+        let error = planned(&args(&line), &none).unwrap_err().0;
         assert!(error.starts_with("8 ranks are needed, the nodes have 6 slots: add"), "{error}");
     }
 
@@ -605,7 +586,7 @@ mod tests {
         let hosts = folder.path().join("h");
         std::fs::write(&hosts, "n1 slots=99999999999\n").unwrap();
         let line = format!("--hosts {} --launcher openmpi -- --n 100", hosts.display());
-        let error = planned(&args(&line), &none).unwrap_err().to_string();
+        let error = planned(&args(&line), &none).unwrap_err().0;
         assert!(error.ends_with("'99999999999' is no number of ranks (1 to 16777216)"), "{error}");
         let words = ["x", "--np", "99999999999", "--", "--n", "100"];
         let error = Only::try_parse_from(words).err().unwrap().to_string();
@@ -625,7 +606,7 @@ mod tests {
             "SLURM_JOB_CPUS_PER_NODE" => Some("64(x3)".to_owned()),
             _ => slurm(name),
         };
-        let why = planned(&args("-- --n 100 --p 2 --q 2"), &torn).unwrap_err().to_string();
+        let why = planned(&args("-- --n 100 --p 2 --q 2"), &torn).unwrap_err().0;
         assert!(why.starts_with("SLURM_TASKS_PER_NODE='2(x2' does not give"), "{why}");
         let options = planned(&args("-- --n 100 --p 2 --q 2"), &slurm).unwrap();
         assert_eq!(options.launcher, Launcher::Starter(Starter::Slurm));
@@ -640,7 +621,7 @@ mod tests {
             let options = planned(&args(&format!("{line} 4")), &job).unwrap();
             assert!(!options.is_local);
             assert_eq!(names(&options.pool.active), "n1:2 n2:2");
-            let few = planned(&args(&format!("{line} 5")), &job).unwrap_err().to_string();
+            let few = planned(&args(&format!("{line} 5")), &job).unwrap_err().0;
             let want = format!("({variable}), and name it with --hosts");
             assert!(few.starts_with("5 ranks are needed") && few.ends_with(&want), "{few}");
         }
@@ -702,7 +683,7 @@ mod tests {
         assert_eq!(names(&options.pool.spares), "n3:2");
         let error = |line: &str| {
             let line = format!("--launcher openmpi {line}");
-            planned(&args(&line), &none).unwrap_err().to_string()
+            planned(&args(&line), &none).unwrap_err().0
         };
         assert!(error("--program /bin/sh").contains("needs the number of ranks: --np COUNT"));
         for flag in ["--start-over", "--replace-suspects"] {
@@ -714,7 +695,7 @@ mod tests {
 
     #[test]
     fn bad_flags_of_the_benchmark_are_refused_at_once() {
-        let error = |line: &str| planned(&args(line), &none).unwrap_err().to_string();
+        let error = |line: &str| planned(&args(line), &none).unwrap_err().0;
         assert!(error("-- --n 100 --nosuch 3").contains("--nosuch"));
         assert!(error("-- --n 100 --nb 0").contains("--nb"));
         assert!(error("--launcher-template x -- --n 100").contains("no {command}"));
@@ -755,7 +736,7 @@ mod tests {
         assert_eq!(options.settings.state, Path::new("t"));
         let refusal = |table: &str| {
             toml(table);
-            let refusal = read("").unwrap_err().to_string();
+            let refusal = read("").unwrap_err().0;
             refusal.split_once("c.toml:").map(|(_, what)| what.to_owned()).unwrap_or(refusal)
         };
         assert_eq!(refusal("hots = 'x'"), "6: launch.hots: no such key; did you mean `hosts`?");
@@ -771,7 +752,7 @@ mod tests {
         }
         toml("launcher = 'auto'\nlauncher_template = 'x {hosts} {command}'");
         assert!(matches!(read("").unwrap().launcher, Launcher::Template(_)));
-        let refusal = read("--launcher-arg=-x").unwrap_err().to_string();
+        let refusal = read("--launcher-arg=-x").unwrap_err().0;
         assert!(refusal.contains(both), "{refusal}");
         assert_eq!(
             read("--launcher slurm --launcher-arg=-x").unwrap().launcher,

@@ -1,6 +1,6 @@
 //! The command line: each flag is defined once, each subcommand has a file.
 //!
-//! The help, the man page and the shell completions all follow from `Cli`. Help texts of
+//! The help, the man page and the shell completions (`skt-manual`) all follow from `Cli`. Help texts of
 //! parameters are in `overrides`, those of protection and of `launch` in the tables of
 //! `config::checkpoint` and `config::launch`, and all others in the doc comment of the flag. To add
 //! a subcommand, add a file with its `Args` struct and an `execute` function, a variant of
@@ -23,28 +23,25 @@ macro_rules! with_exit_codes {
 mod auto;
 mod blas;
 mod by_hand;
-mod completions;
+mod chosen;
 mod convert;
 mod doctor;
 mod dry_run;
+mod failed;
+mod fit;
 mod flags;
-mod foreign;
 mod hosts;
 mod init;
 mod launch;
 mod losses;
 mod machine;
-mod man;
 mod mistakes;
 mod mxp;
 mod node_memory;
 mod overrides;
 mod pace;
-#[allow(missing_docs)] // the flags have their help
-pub mod path;
 mod plan;
 mod plan_levels;
-mod plan_report;
 mod power;
 mod probe;
 mod progress;
@@ -57,7 +54,6 @@ mod status;
 #[allow(missing_docs)] // each error has its message
 pub mod store;
 mod thread_variables;
-mod tool_error;
 mod tune;
 mod xhpl;
 
@@ -66,6 +62,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use failed::Failed;
 use skt_terms::exit::Exit;
 use xhpl::Xhpl;
 
@@ -177,17 +174,11 @@ pub(crate) enum Command {
     Screen(Box<screen::ScreenArgs>),
     /// Plan a run: from a machine to a configuration, with its alternatives
     Plan(Box<plan::PlanArgs>),
-    /// Predict where the time of a run goes: the critical path of the solver, part by part
-    Path(Box<path::PathArgs>),
     /// Show runs as an HTML page, or as the fields of a TOP500 submission
     Report(report::ReportArgs),
     /// List or remove what runs have left: shared memory on this host, and images of levels
     #[command(visible_alias = "shm")]
     Store(store::StoreArgs),
-    /// Write the man page
-    Man(man::ManArgs),
-    /// Write completions for a shell
-    Completions(completions::CompletionsArgs),
 }
 
 /// The flags that `-h` of a run shows: those of most runs, and the two that HPL does not have.
@@ -212,7 +203,7 @@ const COMMON: [&str; 17] = [
 ];
 
 /// The commands and their flags. `-h` of a run shows the common flags, `--help` all.
-fn command() -> clap::Command {
+pub fn command() -> clap::Command {
     let shortened = |command: clap::Command| {
         command.mut_args(|arg| {
             let is_shown = arg.get_long().is_none_or(|flag| COMMON.contains(&flag));
@@ -301,9 +292,7 @@ fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Tune(args)) => tune::execute(&args),
         Some(Command::Doctor(args)) => doctor::execute(&args),
         Some(Command::Screen(args)) => screen::execute(&args),
-        Some(Command::Launch(args)) => {
-            launch::execute(&args).map_or_else(|error| failed(&error), Into::into)
-        }
+        Some(Command::Launch(args)) => launch::execute(&args).map_or_else(failed, Into::into),
         // Each host has its own store.
         Some(Command::Store(args)) => write(|| store::execute(&args)),
         _ if !launcher_rank::is_first() => Exit::Passed.into(),
@@ -312,21 +301,18 @@ fn dispatch(cli: Cli) -> ExitCode {
         Some(Command::Init(args)) => write(|| init::execute(&args)),
         Some(Command::Plan(args)) => write(|| plan::execute(&args)),
         Some(Command::Convert(args)) => write(|| convert::execute(&args)),
-        Some(Command::Path(args)) => write(|| path::execute(&args)),
         Some(Command::Report(args)) => write(|| report::execute(&args)),
-        Some(Command::Man(args)) => write(|| man::execute(&args)),
-        Some(Command::Completions(args)) => write(|| completions::execute(&args)),
     }
 }
 
 /// Carries out a subcommand that writes text or files, so one process of a job does it.
-fn write<E: std::error::Error>(execute: impl FnOnce() -> Result<(), E>) -> ExitCode {
+fn write<E: Into<Failed>>(execute: impl FnOnce() -> Result<(), E>) -> ExitCode {
     streams::die_quietly_on_closed_pipe();
-    execute().map_or_else(|error| failed(&error), |()| Exit::Passed.into())
+    execute().map_or_else(failed, |()| Exit::Passed.into())
 }
 
-fn failed(error: &dyn std::error::Error) -> ExitCode {
-    messages::print(format_args!("error: {error}"));
+fn failed(error: impl Into<Failed>) -> ExitCode {
+    messages::print(format_args!("error: {}", error.into().0));
     Exit::BadInput.into()
 }
 

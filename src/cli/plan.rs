@@ -1,44 +1,44 @@
 //! `skt-hpl plan`: from a machine to a configuration, with its alternatives.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use skt_terms::shown::shell_quoted;
+use serde_json::{Value, json};
 use skt_terms::units::counted;
 
-use super::by_hand;
-use super::convert::text;
-use super::machine;
+use super::chosen::Chosen;
+use super::failed::Failed;
 use super::node_memory::{self, NodeMemory, NodeSet};
-use super::path::read_machine;
 use super::plan_levels::{self, LevelArgs};
-use super::plan_report::{Basis, describe, every_seconds, json, large, protection, starts_over};
-use super::tool_error::ToolError;
-use crate::report::measured;
+use super::{by_hand, machine};
 use crate::report::output;
-use crate::report::reader::RunReport;
+use crate::report::reader::{self, RunReport};
 use skt_config::param::Param;
-use skt_config::value::Value;
-use skt_config::{
-    CheckpointDraft, ConfigError, Draft, Format, RunSpec, Setting, ValidationRules, checkpoint,
-    validate,
-};
+use skt_config::value;
+use skt_config::{CheckpointDraft, Draft, RunSpec, Setting, ValidationRules, validate};
 use skt_health::environment::library::take_default;
 use skt_health::environment::selftest;
+use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::messages;
 use skt_host::starter::Ranks;
 use skt_host::thread_clock::thread_cpu_seconds;
 use skt_model::HOUR_SECONDS;
 use skt_model::chen::Network;
-use skt_model::kinds::NodeKinds;
+use skt_model::kinds::{NodeKind, NodeKinds};
+use skt_model::levels::PlannedLevel;
 use skt_model::path;
-use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, networked};
+use skt_model::plan::{Candidate, Encoder, Plan, PlannedMachine, WhatIf, networked};
+use skt_model::table::{Fields, table};
 use skt_model::tang::memory::Protocol;
 use skt_run::protect::Settings;
 use skt_solver::blas::library;
 use skt_solver::team::Team;
 use skt_terms::ranges::{above_zero, share, share_above_zero, zero_or_above};
+
+/// The name of the host file in the printed commands.
+const HOSTFILE: &str = "hosts";
+const GIB: f64 = (1u64 << 30) as f64;
 
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
@@ -110,7 +110,8 @@ pub(crate) struct PlanArgs {
     /// part of the model's rate
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub report: Vec<PathBuf>,
-    /// Seconds that one of each unit of work takes, as `path --save-machine` writes them
+    /// Seconds that one of each unit of work takes, as `skt-studies path --save-machine` writes
+    /// them
     /// [default: fitted on two cores of an AMD EPYC (Zen 4)]
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
@@ -121,9 +122,6 @@ pub(crate) struct PlanArgs {
     /// Flags on images of checkpoints
     #[command(flatten)]
     pub levels: LevelArgs,
-    /// Print all candidates, not only the best of each protocol
-    #[arg(long)]
-    pub all: bool,
     /// Print JSON instead of text
     #[arg(long)]
     pub json: bool,
@@ -136,42 +134,259 @@ pub(crate) struct PlanArgs {
 }
 
 /// Prints the plan and writes the configuration.
-pub(crate) fn execute(args: &PlanArgs) -> Result<(), ToolError> {
+pub(crate) fn execute(args: &PlanArgs) -> Result<(), Failed> {
     // The rate of a core is measured.
     take_default();
     let to_stdout = args.out.as_deref().is_some_and(output::is_stdout);
     if args.json && to_stdout {
-        return Err(ToolError::Usage(
-            "--json and --out - both print to standard output: give --out a file".into(),
+        return Err(Failed::new(
+            "--json and --out - both print to standard output: give --out a file",
         ));
     }
-    let (mut basis, plan) = plan_on_best_nodes(args, basis(args)?)?;
-    basis.notes.extend(room(&basis.machine, &plan)?);
-    let levels = args.levels.plan(&basis.machine, &plan)?;
-    let words = if args.json {
-        json(&basis, &plan, levels.as_deref().map(plan_levels::json))?
-    } else {
-        let images = levels.as_deref().map(plan_levels::describe).unwrap_or_default();
-        describe(&basis, &plan, &images, args.all)?
-    };
+    let (machine, mut notes) = basis(args)?;
+    let (machine, plan) = plan_on_best_nodes(args, machine, &mut notes)?;
+    notes.extend(room(&machine, &plan)?);
+    notes.extend(no_checkpoint_is_due(&plan));
+    let levels = args.levels.plan(&machine, &plan)?;
+    let text = answer(&machine, &plan, &notes, levels.as_deref(), args.json)?;
+    let Some(path) = &args.out else { return Ok(output::print(&text)?) };
+    let machine = machine.running(plan.choice().job.protocol);
     let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
-    let Some(path) = &args.out else { return Ok(output::print(&words)?) };
-    let format = Format::from_path(path);
-    let machine = basis.machine.running(plan.choice().job.protocol);
-    let table = protection_table(&machine, &plan, level);
-    let config = configuration(args, &machine, &plan, &table, format)?;
+    let protection = &protection_table(&machine, &plan, level);
+    let spec = &specification(args, &machine, &plan)?;
+    // A run must accept what is written.
+    Settings::read(protection, spec)?;
+    let chosen = Chosen { spec, protection, path };
+    let config = chosen.text(&format!(
+        "# Made by `skt-hpl plan` for {} nodes with {} ranks and {} thread(s) a rank: {}\n",
+        machine.nodes,
+        machine.ranks_per_node,
+        args.threads,
+        protection_words(plan.choice())
+    ))?;
     if to_stdout {
-        messages::print(format_args!("{words}"));
+        messages::print(format_args!("{text}"));
         return Ok(output::print(&config)?);
     }
-    output::print(&words)?;
+    output::print(&text)?;
     output::write_file(path, &config, args.force)?;
     messages::print(format_args!(
         "configuration written to {}; run it with\n{}",
         path.display(),
-        how_to_run(&machine, plan.choice(), &table, args, format)
+        how_to_run(&machine, plan.choice(), &chosen.flags())
     ));
     Ok(())
+}
+
+/// The plan as JSON, or as tables of its values.
+fn answer(
+    machine: &PlannedMachine,
+    plan: &Plan,
+    notes: &[String],
+    levels: Option<&[PlannedLevel]>,
+    is_json: bool,
+) -> Result<String, Failed> {
+    let what_ifs = machine.what_ifs(plan)?;
+    let uncertain: Vec<Fields> = what_ifs.iter().map(what_if_fields).collect();
+    let levels: Option<Vec<Fields>> =
+        levels.map(|levels| levels.iter().map(plan_levels::fields).collect());
+    let of_machine = machine_fields(machine, plan);
+    let of_run = run_fields(machine, plan)?;
+    if is_json {
+        let all = |columns: &[Fields]| columns.iter().map(Fields::json).collect::<Value>();
+        let mut document = of_run.json();
+        document["machine"] = of_machine.json();
+        document["notes"] = notes.into();
+        document["choice"] = candidate_fields(plan.choice()).json();
+        document["fastest"] = candidate_fields(&plan.candidates[plan.fastest]).json();
+        document["uncertain"] = all(&uncertain);
+        document["candidates"] =
+            plan.candidates.iter().map(|candidate| candidate_fields(candidate).json()).collect();
+        if let Some(levels) = levels {
+            document["levels"] = all(&levels);
+        }
+        return Ok(serde_json::to_string_pretty(&document).expect("numbers and names") + "\n");
+    }
+    let others = Protocol::ALL.into_iter().filter(|p| *p != plan.choice().job.protocol);
+    let others = others.filter_map(|protocol| plan.best_of(protocol, machine.finish_probability));
+    let shown: Vec<Fields> = std::iter::once(plan.chosen)
+        .chain(others)
+        .map(|index| candidate_fields(&plan.candidates[index]))
+        .collect();
+    let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
+    let mut text = format!(
+        "Machine\n{}{notes}\nRun: {}\n{}\nThe choice, and the best of each other protocol\n{}",
+        table(&[of_machine]),
+        protection_words(plan.choice()),
+        table(&[of_run]),
+        table(&shown)
+    );
+    for (title, columns) in [("Images", levels), ("Uncertain", Some(uncertain))] {
+        if let Some(columns) = columns.filter(|columns| !columns.is_empty()) {
+            text += &format!("\n{title}\n{}", table(&columns));
+        }
+    }
+    Ok(text)
+}
+
+fn machine_fields(machine: &PlannedMachine, plan: &Plan) -> Fields {
+    let run_on = machine.running(plan.choice().job.protocol);
+    let PlannedMachine { cores_per_node, ranks_per_node, threads, .. } = run_on;
+    let mut fields = vec![
+        ("nodes", json!(machine.nodes)),
+        ("ranks_per_node", json!(ranks_per_node)),
+        ("threads", json!(threads)),
+        ("helper_cores", json!(run_on.helper_cores)),
+        ("idle_cores", json!(cores_per_node - run_on.helper_cores - ranks_per_node * threads)),
+        ("node_memory_bytes", json!(machine.node_memory_bytes)),
+        ("node_gflops", json!(run_on.node_flops() / 1e9)),
+        ("node_mtbf_seconds", json!(machine.node_mtbf_seconds)),
+        ("rate_over_model", json!(machine.rate_over_model)),
+    ];
+    if !machine.kinds.are_equal() {
+        let kind = |kind: &NodeKind| json!({ "nodes": kind.nodes, "gflops_per_core": kind.core_flops / 1e9 });
+        fields.push(("kinds", machine.kinds.list().iter().map(kind).collect()));
+    }
+    Fields(fields)
+}
+
+/// What the run has besides its protection.
+fn run_fields(machine: &PlannedMachine, plan: &Plan) -> Result<Fields, Failed> {
+    let run_on = machine.running(plan.choice().job.protocol);
+    let mut fields = vec![
+        ("nb", json!(machine.nb)),
+        ("p", json!(plan.grid.0)),
+        ("q", json!(plan.grid.1)),
+        ("keeps_data", json!(plan.keeps_data)),
+    ];
+    if machine.is_mxp {
+        fields.push(("benchmark", json!("HPL-MxP")));
+    }
+    let rates = run_on.column_core_flops(plan.grid);
+    if !rates.is_empty() {
+        let gflops = rates.iter().map(|flops| flops / 1e9);
+        fields.push(("column_gflops_per_core", gflops.collect()));
+        fields.push(("columns_over_mean", json!(run_on.padding(plan.grid))));
+    }
+    if machine.helper_cores > 0 {
+        fields.push(("encoders_expected_gflops", encoders(machine, plan)?));
+    }
+    Ok(Fields(fields))
+}
+
+fn what_if_fields(what_if: &WhatIf) -> Fields {
+    Fields(vec![
+        ("what_if", json!(what_if.what)),
+        ("best_interval_seconds", json!(as_taken(what_if.cut_seconds))),
+        ("fewest_spares", json!(what_if.fewest_spares)),
+        ("expected_seconds", json!(what_if.expected.time_seconds)),
+        ("expected_failures", json!(what_if.expected.failures)),
+        ("finish_probability", json!(what_if.expected.finish_probability())),
+        ("expected_gflops", json!(what_if.expected_gflops)),
+    ])
+}
+
+fn candidate_fields(candidate: &Candidate) -> Fields {
+    let Candidate { job, expected, memory, .. } = candidate;
+    let has_group = job.protocol != Protocol::None;
+    let parts = candidate.time_parts();
+    Fields(vec![
+        ("protocol", json!(job.protocol.name())),
+        ("group_size", json!(has_group.then_some(job.group.size()))),
+        ("parities", json!(has_group.then_some(job.group.parities()))),
+        ("n", json!(candidate.n)),
+        ("p", json!(candidate.grid.0)),
+        ("q", json!(candidate.grid.1)),
+        ("hpl_efficiency", json!(candidate.hpl_efficiency)),
+        ("matrix_bytes", json!(memory.workspace_bytes)),
+        ("copies_bytes", json!(memory.copies_bytes)),
+        ("parities_bytes", json!(memory.parities_bytes)),
+        ("checkpoint_seconds", json!(job.checkpoint_seconds)),
+        ("interval_seconds", json!(as_taken(candidate.cut_seconds()))),
+        ("downtime_seconds", json!(job.downtime_seconds)),
+        ("recovery_seconds", json!(job.recovery_seconds)),
+        ("work_seconds", json!(job.work_seconds)),
+        ("expected_seconds", json!(expected.time_seconds)),
+        ("in_checkpoints_seconds", json!(parts.checkpoints_seconds)),
+        ("in_outages_seconds", json!(parts.outages_seconds)),
+        ("lost_seconds", json!(parts.lost_seconds)),
+        ("expected_failures", json!(expected.failures)),
+        ("keeps_data_probability", json!(expected.keeps_data_probability)),
+        ("spares", json!(job.spares)),
+        ("fewest_spares", json!(candidate.fewest_spares)),
+        ("spares_suffice_probability", json!(expected.spares_suffice_probability)),
+        ("finish_probability", json!(expected.finish_probability())),
+        ("expected_gflops", json!(candidate.expected_gflops)),
+    ])
+}
+
+/// The rate of the best self checkpoints with each [`Encoder`]. `plan` is the plan of the machine as
+/// it is.
+fn encoders(machine: &PlannedMachine, plan: &Plan) -> Result<Value, Failed> {
+    let all = [
+        ("at_once", Encoder::AtOnce),
+        ("overlapped", Encoder::Overlapped),
+        ("helper_cores", Encoder::Helpers),
+    ];
+    let mut rates = json!({});
+    for (name, encoder) in all {
+        let other =
+            if encoder == machine.encoder { None } else { Some(machine.encoding(encoder).plan()?) };
+        let plan = other.as_ref().unwrap_or(plan);
+        if let Some(best) = plan.best_of(Protocol::SelfCheckpoint, machine.finish_probability) {
+            rates[name] = json!(plan.candidates[best].expected_gflops);
+        }
+    }
+    Ok(rates)
+}
+
+/// The seconds of work from one checkpoint to the next as a run takes them: at least 1, however few
+/// the theory finds best.
+fn as_taken(cut_seconds: f64) -> f64 {
+    cut_seconds.max(1.0)
+}
+
+/// The seconds of work from one checkpoint to the next as a run takes them; `None` if no checkpoint
+/// is due.
+fn every_seconds(candidate: &Candidate) -> Option<f64> {
+    (candidate.checkpoints() > 0.0).then(|| as_taken(candidate.cut_seconds()))
+}
+
+fn protection_words(candidate: &Candidate) -> String {
+    let job = &candidate.job;
+    if job.protocol == Protocol::None {
+        return "no checkpoint".into();
+    }
+    let every = every_seconds(candidate);
+    let every = every.map_or(String::new(), |seconds| format!(", every {seconds:.0} s of work"));
+    format!(
+        "{} checkpoint in groups of {} with {}{every}",
+        job.protocol.name(),
+        job.group.size(),
+        counted(job.group.parities(), "parity")
+    )
+}
+
+/// Whether a failure sends the run back to its start: there are no checkpoints, or the run ends
+/// before the first is due.
+fn starts_over(candidate: &Candidate) -> bool {
+    let protocol = candidate.job.protocol;
+    protocol == Protocol::None || protocol.takes_checkpoints() && every_seconds(candidate).is_none()
+}
+
+/// A note where checkpoints are chosen and the run ends before the first is due.
+fn no_checkpoint_is_due(plan: &Plan) -> Option<String> {
+    let choice = plan.choice();
+    if choice.job.protocol == Protocol::None || !starts_over(choice) {
+        return None;
+    }
+    // A quarter of the run leaves a checkpoint for most of it.
+    let every = (choice.job.work_seconds / 4.0).max(1.0);
+    Some(format!(
+        "warning: no checkpoint is due before the end of the run, so a loss sends it back to its \
+         start; add --checkpoint-every {every:.0}s, or plan without --ft {}",
+        choice.job.protocol
+    ))
 }
 
 /// A set of nodes, and how a run divides the matrix among them.
@@ -185,15 +400,20 @@ struct Way<'s> {
 /// The plan on those of the nodes that give the highest expected rate, and its basis: a node with
 /// little memory bounds what the others hold, and a slow one may hold them up, so it may be better
 /// left out.
-fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan), ToolError> {
+fn plan_on_best_nodes(
+    args: &PlanArgs,
+    machine: PlannedMachine,
+    notes: &mut Vec<String>,
+) -> Result<(PlannedMachine, Plan), Failed> {
     let Some(memory) = &args.memory_gib else {
-        let plan = planned(&basis.machine, args.ft)?;
-        return Ok((basis, plan));
+        let plan = planned(&machine, args.ft)?;
+        return Ok((machine, plan));
     };
-    let sets = memory.sets(basis.machine.nodes);
+    let all_nodes = machine.nodes;
+    let sets = memory.sets(all_nodes);
     let mut ways = Vec::new();
     for set in &sets {
-        let machine = on_nodes(args, &basis.machine, set)?;
+        let machine = on_nodes(args, &machine, set)?;
         if machine.kinds.are_equal() {
             ways.push(Way { set, machine, blocks: "" });
         } else {
@@ -214,23 +434,23 @@ fn plan_on_best_nodes(args: &PlanArgs, mut basis: Basis) -> Result<(Basis, Plan)
         let gives = match plan {
             Ok(plan) => {
                 let Candidate { n, expected_gflops, .. } = plan.choice();
-                format!("N = {n}, {} Gflop/s expected", large(*expected_gflops, 1))
+                format!("N = {n}, {expected_gflops:.1} Gflop/s expected")
             }
-            Err(why) => why.to_string(),
+            Err(why) => why.0.clone(),
         };
         let Way { set, blocks, .. } = way;
         let nodes = set.nodes();
-        let which = if nodes == basis.machine.nodes { "all " } else { "" };
+        let which = if nodes == all_nodes { "all " } else { "" };
         let rates = if memory.rates().len() > 1 { set.rates_words() } else { String::new() };
         let chosen = if at == best { "; chosen" } else { "" };
-        basis.notes.push(format!(
+        notes.push(format!(
             "Nodes: {which}{nodes}{rates}, {} GiB of each{blocks}: {gives}{chosen}",
             set.gib
         ));
     }
-    basis.machine = ways[best].machine;
+    let machine = ways[best].machine;
     let plan = plans.into_iter().nth(best).expect("one of all").expect("it is possible");
-    Ok((basis, plan))
+    Ok((machine, plan))
 }
 
 /// The machine with these nodes alone.
@@ -238,10 +458,10 @@ fn on_nodes(
     args: &PlanArgs,
     machine: &PlannedMachine,
     set: &NodeSet,
-) -> Result<PlannedMachine, ToolError> {
+) -> Result<PlannedMachine, Failed> {
     let node_memory_bytes = set.gib * GIB * args.memory_fraction;
     let core = match set.gflops() {
-        Some(gflops) => read_machine(args.machine.as_deref())?.with_core_flops(gflops * 1e9),
+        Some(gflops) => read_machine(args)?.with_core_flops(gflops * 1e9),
         None => machine.core,
     };
     let machine = PlannedMachine { nodes: set.nodes(), node_memory_bytes, core, ..*machine };
@@ -249,7 +469,7 @@ fn on_nodes(
 }
 
 /// What the memory that is left for the ranks of a lost node costs.
-fn room(machine: &PlannedMachine, plan: &Plan) -> Result<Option<String>, ToolError> {
+fn room(machine: &PlannedMachine, plan: &Plan) -> Result<Option<String>, Failed> {
     let protocol = plan.choice().job.protocol;
     if !machine.leaves_room {
         return Ok(None);
@@ -264,12 +484,11 @@ fn room(machine: &PlannedMachine, plan: &Plan) -> Result<Option<String>, ToolErr
 }
 
 /// The plan of a machine, with the method `ft` if one is given.
-fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, ToolError> {
+fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, Failed> {
     if ft == Some(Protocol::Abft) && !machine.kinds.are_equal() {
-        return Err(ToolError::Usage(
+        return Err(Failed::new(
             "--ft abft: nodes of unequal speed get blocks by their rates, and its groups of block \
-             columns go in turn: list nodes of one rate, or take another method"
-                .into(),
+             columns go in turn: list nodes of one rate, or take another method",
         ));
     }
     let mut plan = machine.plan()?;
@@ -279,7 +498,7 @@ fn planned(machine: &PlannedMachine, ft: Option<Protocol>) -> Result<Plan, ToolE
         return Ok(plan);
     };
     let best = plan.best_of(protocol, machine.finish_probability).ok_or_else(|| {
-        ToolError::Usage(format!(
+        Failed::new(format!(
             "--ft {protocol}: {} node(s) form no group of it; self takes two nodes or more",
             machine.nodes
         ))
@@ -297,34 +516,9 @@ fn protocol(name: &str) -> Result<Protocol, String> {
     Protocol::named(name).ok_or_else(|| format!("legal is {}", names()))
 }
 
-/// The name of the host file in the printed commands.
-const HOSTFILE: &str = "hosts";
-const GIB: f64 = (1u64 << 30) as f64;
-
-/// The command that runs the configuration, with flags for what HPL.dat cannot hold.
-fn how_to_run(
-    machine: &PlannedMachine,
-    choice: &Candidate,
-    table: &CheckpointDraft,
-    args: &PlanArgs,
-    format: Format,
-) -> String {
+/// The commands that run the configuration, with these flags.
+fn how_to_run(machine: &PlannedMachine, choice: &Candidate, flags: &str) -> String {
     let PlannedMachine { nodes, ranks_per_node: each, threads, helper_cores, .. } = *machine;
-    let mut flags = if args.mxp { " mxp".to_owned() } else { String::new() };
-    if let Some(path) = args.out.as_deref().filter(|path| *path != Path::new("HPL.dat")) {
-        flags.push_str(&format!(" --config {}", shell_quoted(&path.display().to_string())));
-    }
-    if format == Format::Dat {
-        if threads > 1 {
-            flags.push_str(&format!(" --threads {threads}"));
-        }
-        let rates = machine.column_core_flops(choice.grid);
-        if !rates.is_empty() {
-            flags.push_str(&format!(" --rates {}", rates_list(&rates)));
-        }
-        flags.push(' ');
-        flags.push_str(&checkpoint::flags(table));
-    }
     let ranks = Ranks {
         count: nodes * each,
         nodes: (nodes > 1).then_some((nodes, each)),
@@ -343,25 +537,11 @@ fn how_to_run(
     }
     let spares = machine.spares.or(choice.fewest_spares).unwrap_or(0);
     let spread = if machine.leaves_room { " --no-spare spread" } else { "" };
-    let launch = by_hand::launch(HOSTFILE, spread, &flags);
-    let of_spares = match spares {
-        0 if machine.leaves_room => "has a line for each node. After the loss of a node without a \
-              spare, others run its ranks as well"
-            .to_owned(),
-        0 if starts_over(choice) => "has a line for each node. Without a spare, `launch` ends with \
-              75 at the loss of a node: the same command starts from the beginning as soon as the \
-              node is back, or another is in its line"
-            .to_owned(),
-        0 => "has a line for each node. Without a spare, `launch` ends with 75 at the loss of a \
-              node, whose data the others keep in memory: the same command continues as soon as the \
-              node is back, or another is in its line"
-            .to_owned(),
-        _ => format!("has a line for each node, and last one for each of {spares} spare(s)"),
-    };
+    let launch = by_hand::launch(HOSTFILE, spread, flags);
     format!(
         "{command}\nor, to restart automatically after the loss of a node,\n  {launch}\nwhere the file \
-         {HOSTFILE} {of_spares}. A line for `launch` is NAME slots={each} (Open MPI) or NAME:{each} \
-         (MPICH); Slurm takes the nodes of its job",
+         {HOSTFILE} has a line for each node, and last one for each of {spares} spare(s): NAME \
+         slots={each} (Open MPI) or NAME:{each} (MPICH); Slurm takes the nodes of its job"
     )
 }
 
@@ -372,16 +552,24 @@ fn rates_list(flops: &[f64]) -> String {
     flops.iter().map(gflops).collect::<Vec<_>>().join(",")
 }
 
-fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
+/// A report of an earlier run, and its tests.
+type Reported = (RunReport, Vec<path::MeasuredTest>);
+
+fn basis(args: &PlanArgs) -> Result<(PlannedMachine, Vec<String>), Failed> {
     if args.survive_without_spares && args.ft == Some(Protocol::None) {
-        return Err(ToolError::Usage(
+        return Err(Failed::new(
             "--survive-without-spares: with --ft none a loss sends the run back to its start: give \
-             --ft self, or leave out one of the two"
-                .into(),
+             --ft self, or leave out one of the two",
         ));
     }
-    let reports =
-        args.report.iter().map(|path| RunReport::read(path)).collect::<Result<Vec<_>, _>>()?;
+    let read = |path: &PathBuf| {
+        let text = reader::read_text(path)?;
+        let report = RunReport::parse_from(path, &text)?;
+        let tests = path::measured::parse(&text)
+            .map_err(|why| Failed::new(format!("'{}' is {why}", path.display())))?;
+        Ok((report, tests))
+    };
+    let reports = args.report.iter().map(read).collect::<Result<Vec<_>, Failed>>()?;
     let mut notes = Vec::new();
     let (cores, solver_cores) = node_cores(args)?;
     let nodes = nodes(args)?;
@@ -432,13 +620,13 @@ fn basis(args: &PlanArgs) -> Result<Basis, ToolError> {
         finish_probability: args.probability,
         is_mxp: args.mxp,
     };
-    Ok(Basis { machine, notes, method_is_asked: args.ft.is_some() })
+    Ok((machine, notes))
 }
 
-fn nodes(args: &PlanArgs) -> Result<usize, ToolError> {
+fn nodes(args: &PlanArgs) -> Result<usize, Failed> {
     let listed = args.memory_gib.as_ref().and_then(NodeMemory::nodes);
     match (args.nodes, listed) {
-        (Some(nodes), Some(listed)) if nodes != listed => Err(ToolError::Usage(format!(
+        (Some(nodes), Some(listed)) if nodes != listed => Err(Failed::new(format!(
             "--nodes {nodes}, and --memory-gib lists {listed} nodes: leave out --nodes"
         ))),
         (nodes, listed) => Ok(nodes.or(listed).unwrap_or(1)),
@@ -446,13 +634,13 @@ fn nodes(args: &PlanArgs) -> Result<usize, ToolError> {
 }
 
 /// Number of cores of a node, and how many of them the solver uses.
-fn node_cores(args: &PlanArgs) -> Result<(usize, usize), ToolError> {
+fn node_cores(args: &PlanArgs) -> Result<(usize, usize), Failed> {
     let cores = match args.cores_per_node {
         Some(cores) => cores,
         None => machine::cores()?,
     };
     let (threads, kept) = (args.threads, args.helper_cores);
-    let refused = |what| Err(ToolError::Usage(what));
+    let refused = |what| Err(Failed::new(what));
     if cores == 0 {
         return refused("--cores-per-node 0: legal is 1 or more".to_owned());
     }
@@ -470,24 +658,32 @@ fn node_cores(args: &PlanArgs) -> Result<(usize, usize), ToolError> {
     Ok((cores, solver_cores))
 }
 
+/// The machine of a file, else two cores of an AMD EPYC.
+fn read_machine(args: &PlanArgs) -> Result<path::Machine, Failed> {
+    let Some(file) = &args.machine else { return Ok(path::Machine::ZEN4_CORE) };
+    let refused = |why| Failed::new(format!("'{}' is {why}", file.display()));
+    let text = infile::read_text(file, LIST_BYTES_MAX)
+        .map_err(|why| Failed::new(format!("cannot read '{}': {why}", file.display())))?;
+    path::Machine::parse(&text).map_err(refused)
+}
+
 /// The seconds that a core takes for each unit of work, with the DGEMM rate that a flag gives, a
 /// report has, the machine of a file has, or a measurement on this machine finds.
 fn core(
     args: &PlanArgs,
-    reports: &[RunReport],
+    reports: &[Reported],
     notes: &mut Vec<String>,
-) -> Result<path::Machine, ToolError> {
-    let core = read_machine(args.machine.as_deref())?;
-    core.validate()?;
+) -> Result<path::Machine, Failed> {
+    let core = read_machine(args)?;
     let reported = reports
         .iter()
-        .filter_map(|r| r.dgemm_self_test.as_ref()?.gflops_per_core)
+        .filter_map(|(report, _)| report.dgemm_self_test.get("gflops_per_core")?.as_f64())
         .fold(None, |best: Option<f64>, rate| Some(best.map_or(rate, |b| b.max(rate))));
     let listed = args.memory_gib.as_ref().map_or(Vec::new(), NodeMemory::rates);
     let other =
         [("--gflops-per-core", args.gflops_per_core.is_some()), ("--report", !reports.is_empty())];
     if let Some((flag, _)) = other.iter().find(|(_, is_given)| *is_given && !listed.is_empty()) {
-        return Err(ToolError::Usage(format!(
+        return Err(Failed::new(format!(
             "{flag}, and --memory-gib has the rate of each kind of nodes: leave out one of the two"
         )));
     }
@@ -515,18 +711,18 @@ fn core(
 /// at least half of the largest order; 1 without reports.
 fn rate_over_model(
     args: &PlanArgs,
-    reports: &[RunReport],
+    reports: &[Reported],
     core: &path::Machine,
     network: &Network,
     notes: &mut Vec<String>,
-) -> Result<f64, ToolError> {
+) -> Result<f64, Failed> {
     if reports.is_empty() {
         return Ok(1.0);
     }
     let mut tests = Vec::new();
-    for (file, report) in args.report.iter().zip(reports) {
-        let hosts = report.environment.hosts.len().max(1);
-        for measured in measured::read(file)? {
+    for (report, measured) in reports {
+        let hosts = report.host_ranks().len().max(1);
+        for measured in measured {
             let ranks = measured.run.p * measured.run.q;
             let machine = networked(core, network, hosts, ranks.div_ceil(hosts));
             let model_seconds = path::estimate_seconds(&measured.run, &machine)?;
@@ -536,8 +732,8 @@ fn rate_over_model(
     }
     let largest = tests.iter().map(|(n, ..)| *n).max();
     let Some(largest) = largest else {
-        return Err(ToolError::Usage(
-            "the reports have no test that ran to its end without checkpoints (--ft none)".into(),
+        return Err(Failed::new(
+            "the reports have no test that ran to its end without checkpoints (--ft none)",
         ));
     };
     tests.retain(|(n, ..)| 2 * n >= largest);
@@ -560,12 +756,11 @@ fn rate_over_model(
 }
 
 /// The rate of DGEMM in the shape of the trailing update, on one core of this machine, in Gflop/s.
-pub(super) fn core_gflops_here() -> Result<f64, ConfigError> {
+fn core_gflops_here() -> Result<f64, Failed> {
     const SECONDS: f64 = 0.3;
     // A BLAS uses all cores unless it is limited.
     library::use_one_thread();
-    selftest::dgemm_gflops(&Team::solo(), SECONDS)
-        .map_err(|why| ConfigError::Other(why.to_string()))
+    Ok(selftest::dgemm_gflops(&Team::solo(), SECONDS)?)
 }
 
 /// The result of `measure` and, if other programs had a part of the core, a warning.
@@ -597,40 +792,6 @@ fn measure_copy_gbs() -> f64 {
     BYTES as f64 / best_seconds / 1e9
 }
 
-/// The configuration as text. HPL.dat holds comments only in its title, TOML holds all settings.
-fn configuration(
-    args: &PlanArgs,
-    machine: &PlannedMachine,
-    plan: &Plan,
-    table: &CheckpointDraft,
-    format: Format,
-) -> Result<String, ConfigError> {
-    let choice = plan.choice();
-    let mut spec = specification(args, machine, plan)?;
-    // A run must accept what is written.
-    Settings::read(table, &spec)?;
-    let protection = protection(choice);
-    spec.title = [
-        "HPLinpack benchmark input file".to_owned(),
-        format!("skt-hpl plan: {} nodes, {protection}", machine.nodes),
-    ];
-    let body = text(&spec, table, format)?;
-    Ok(match format {
-        Format::Dat => body,
-        Format::Toml => format!(
-            "# Made by `skt-hpl plan` for {} nodes with {} ranks and {} thread(s) a rank.\n\
-             # Planned with: {protection}.\n\
-             # Expected: {:.2} h, {:.1} Gflop/s, finishes in one go with {:.3} %.\n\n{body}",
-            machine.nodes,
-            machine.ranks_per_node,
-            args.threads,
-            choice.expected.time_seconds / HOUR_SECONDS,
-            choice.expected_gflops,
-            100.0 * choice.expected.finish_probability()
-        ),
-    })
-}
-
 /// The `[checkpoint]` table of the chosen candidate, with its levels of images.
 fn protection_table(
     machine: &PlannedMachine,
@@ -639,22 +800,23 @@ fn protection_table(
 ) -> CheckpointDraft {
     let choice = plan.choice();
     let Candidate { job, .. } = choice;
-    let mut table = CheckpointDraft::from([(Setting::Method, Value::text(job.protocol.name()))]);
+    let mut table =
+        CheckpointDraft::from([(Setting::Method, value::Value::text(job.protocol.name()))]);
     if job.protocol != Protocol::None {
         let mtbf_seconds = (machine.node_mtbf_seconds / machine.nodes as f64).max(1.0);
         // An interval longer than the run takes no checkpoint, so the run decides instead.
-        let every = every_seconds(choice)
-            .map_or("auto".to_owned(), |seconds| format!("{}s", large(seconds, 0)));
-        table.insert(Setting::GroupSize, Value::number(job.group.size()));
-        table.insert(Setting::Parities, Value::number(job.group.parities()));
-        table.insert(Setting::Every, Value::text(every));
-        table.insert(Setting::Mtbf, Value::text(format!("{}s", large(mtbf_seconds, 0))));
+        let every =
+            every_seconds(choice).map_or("auto".to_owned(), |seconds| format!("{seconds:.0}s"));
+        table.insert(Setting::GroupSize, value::Value::number(job.group.size()));
+        table.insert(Setting::Parities, value::Value::number(job.group.parities()));
+        table.insert(Setting::Every, value::Value::text(every));
+        table.insert(Setting::Mtbf, value::Value::text(format!("{mtbf_seconds:.0}s")));
         if machine.helper_cores > 0 {
-            table.insert(Setting::HelperCores, Value::number(machine.helper_cores));
+            table.insert(Setting::HelperCores, value::Value::number(machine.helper_cores));
         }
     }
     if let Some(level) = level {
-        table.insert(Setting::Level, Value::text(level));
+        table.insert(Setting::Level, value::Value::text(level));
     }
     table
 }
@@ -663,7 +825,7 @@ fn specification(
     args: &PlanArgs,
     machine: &PlannedMachine,
     plan: &Plan,
-) -> Result<RunSpec, ConfigError> {
+) -> Result<RunSpec, Failed> {
     let mut draft = Draft::default();
     let numbers = [
         (Param::N, plan.choice().n),
@@ -673,15 +835,18 @@ fn specification(
         (Param::Threads, args.threads),
     ];
     for (param, number) in numbers {
-        draft.values.insert(param, vec![Value::number(number)]);
+        draft.values.insert(param, vec![value::Value::number(number)]);
     }
     let rates = machine.column_core_flops(plan.grid);
     if !rates.is_empty() {
-        draft.values.insert(Param::Rates, vec![Value::text(rates_list(&rates))]);
+        draft.values.insert(Param::Rates, vec![value::Value::text(rates_list(&rates))]);
         // Launchers fill nodes one by one.
-        draft.values.insert(Param::Pmap, vec![Value::text("column")]);
+        draft.values.insert(Param::Pmap, vec![value::Value::text("column")]);
     }
     let (source, is_mxp) = ("skt-hpl plan", args.mxp);
     let rules = ValidationRules { lenient: false, ranks: None, source, is_mxp };
-    Ok(validate(&draft, &rules)?.spec)
+    let title =
+        format!("skt-hpl plan: {} nodes, {}", machine.nodes, protection_words(plan.choice()));
+    let title = ["HPLinpack benchmark input file".to_owned(), title];
+    Ok(RunSpec { title, ..validate(&draft, &rules)?.spec })
 }

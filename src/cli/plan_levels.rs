@@ -1,14 +1,12 @@
-//! Levels of images in `skt-hpl plan`: the flags, the lines of the answer, and the setting.
-
-use std::fmt::Write as _;
+//! Levels of images in `skt-hpl plan`: the flags, the columns of the answer, and the setting.
 
 use clap::Args;
 use serde_json::json;
 
-use super::plan_report::large;
-use super::tool_error::ToolError;
+use super::failed::Failed;
 use skt_model::levels::{PlannedLevel, Storage, StoredIn, Validity};
 use skt_model::plan::{Plan, PlannedMachine};
+use skt_model::table::Fields;
 use skt_model::{HOUR_SECONDS, ModelError};
 use skt_run::protect::Levels;
 use skt_terms::levels::IMAGES_MTBF_SECONDS;
@@ -55,7 +53,7 @@ impl LevelArgs {
     }
 
     /// The setting for the levels that pay and have a folder; `None` if there are none.
-    pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, ToolError> {
+    pub(super) fn setting(&self, levels: &[PlannedLevel]) -> Result<Option<String>, Failed> {
         let mut words = Vec::new();
         for level in levels.iter().filter(|level| level.pays()) {
             let (name, folder) = match level.stored_in {
@@ -69,7 +67,7 @@ impl LevelArgs {
         match setting.parse::<Levels>() {
             _ if words.is_empty() => Ok(None),
             Ok(levels) if levels.0.len() == words.len() => Ok(Some(setting)),
-            _ => Err(ToolError::Usage(format!(
+            _ => Err(Failed::new(format!(
                 "`{setting}` is no setting of levels: folders are absolute paths without commas, \
                  a different one for each level"
             ))),
@@ -77,71 +75,26 @@ impl LevelArgs {
     }
 }
 
-/// Describes the levels, one per line.
-pub(super) fn describe(levels: &[PlannedLevel]) -> String {
-    if levels.is_empty() {
-        return "Images: none, as the choice takes no checkpoints that they could be of\n".into();
-    }
-    levels.iter().map(line).collect()
-}
-
-fn line(planned: &PlannedLevel) -> String {
-    let PlannedLevel { level, every, .. } = planned;
-    let place = match planned.stored_in {
-        StoredIn::Local => "on the nodes' disks",
-        StoredIn::Global => "on the file system",
-    };
-    let mut words = format!(
-        "Images {place}: {:.2} GiB a node, {:.1} s to write, each costs {:.2} s; needed once in \
-         {} h; ",
-        planned.node_bytes / f64::from(1u32 << 30),
-        level.write_seconds,
-        level.cost_seconds,
-        large(level.mtbf_seconds / HOUR_SECONDS, 1),
-    );
-    let (with, without) = (100.0 * planned.loss_share, 100.0 * planned.loss_share_without);
-    let hours = planned.interval_seconds / HOUR_SECONDS;
-    let _ = if planned.pays() {
-        write!(
-            words,
-            "one every {hours:.2} h ({every} checkpoints) loses {with:.3} % of the time, none \
-             {without:.3} %"
-        )
-    } else {
-        write!(
-            words,
-            "none is written: one every {} h would lose {with:.2e} % of the time, none \
-             {without:.2e} %",
-            large(hours, 2)
-        )
-    };
-    if planned.validity != Validity::Valid {
-        words += "; the interval is so long that more is lost than this counts, which leaves out two \
-                  failures in one";
-    }
-    words + "\n"
-}
-
-pub(super) fn json(levels: &[PlannedLevel]) -> serde_json::Value {
-    let one = |planned: &PlannedLevel| {
-        let level = &planned.level;
-        json!({
-            "stored_in": match planned.stored_in {
+pub(super) fn fields(planned: &PlannedLevel) -> Fields {
+    let level = &planned.level;
+    Fields(vec![
+        (
+            "stored_in",
+            json!(match planned.stored_in {
                 StoredIn::Local => "local",
                 StoredIn::Global => "global",
-            },
-            "node_bytes": planned.node_bytes,
-            "write_seconds": level.write_seconds,
-            "cost_seconds": level.cost_seconds,
-            "outage_seconds": level.outage_seconds,
-            "mtbf_seconds": level.mtbf_seconds,
-            "every_checkpoints": planned.every,
-            "interval_seconds": planned.interval_seconds,
-            "loss_share": planned.loss_share,
-            "loss_share_without": planned.loss_share_without,
-            "pays": planned.pays(),
-            "is_first_order_valid": planned.validity == Validity::Valid,
-        })
-    };
-    levels.iter().map(one).collect()
+            }),
+        ),
+        ("node_bytes", json!(planned.node_bytes)),
+        ("write_seconds", json!(level.write_seconds)),
+        ("cost_seconds", json!(level.cost_seconds)),
+        ("outage_seconds", json!(level.outage_seconds)),
+        ("mtbf_seconds", json!(level.mtbf_seconds)),
+        ("every_checkpoints", json!(planned.every)),
+        ("interval_seconds", json!(planned.interval_seconds)),
+        ("loss_share", json!(planned.loss_share)),
+        ("loss_share_without", json!(planned.loss_share_without)),
+        ("pays", json!(planned.pays())),
+        ("is_first_order_valid", json!(planned.validity == Validity::Valid)),
+    ])
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::failed::Failed;
 use super::power::{METER, PowerLogArgs};
-use super::tool_error::ToolError;
 use crate::report::html::{self, NamedRun};
-use crate::report::reader::{self, TestReport};
+use crate::report::reader::{self, Test};
 use crate::report::top500::{self, Given};
 use crate::report::{hpl_text, output, power};
 use skt_host::messages;
@@ -51,7 +51,7 @@ pub(crate) struct ReportArgs {
     pub force: bool,
 }
 
-pub(crate) fn execute(args: &ReportArgs) -> Result<(), ToolError> {
+pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failed> {
     let mut runs = read_runs(&args.reports)?;
     if let Some(path) = &args.power_csv {
         let log = LogFile::read(path, args.power_log.settings()).map_err(usage)?;
@@ -74,7 +74,7 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), ToolError> {
 }
 
 /// The runs of these files but for those without a result, which are reported; refused if all are.
-fn read_runs(files: &[PathBuf]) -> Result<Vec<NamedRun>, ToolError> {
+fn read_runs(files: &[PathBuf]) -> Result<Vec<NamedRun>, Failed> {
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for path in files {
         match hpl_text::parse_any_from(path, &reader::read_text(path)?) {
@@ -91,14 +91,14 @@ fn read_runs(files: &[PathBuf]) -> Result<Vec<NamedRun>, ToolError> {
     Ok(runs)
 }
 
-fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, ToolError> {
+fn submission(args: &ReportArgs, runs: &[NamedRun]) -> Result<String, Failed> {
     let ReportArgs { rpeak_gflops, power_kw: power_kilowatts, power_level, .. } = *args;
-    top500::sheet(runs, &Given { rpeak_gflops, power_kilowatts, power_level }).map_err(usage)
+    top500::sheet(runs, &Given { rpeak_gflops, power_kilowatts, power_level }).map_err(Failed)
 }
 
 /// Adds the readings of the log to all completed tests that are long enough to be measured, in
 /// place of those that a meter printed during the run.
-fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), ToolError> {
+fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), Failed> {
     for run in runs {
         for (number, test) in (1..).zip(&mut run.report.tests) {
             let (Some(seconds @ SECONDS_MIN..), Some(gflops)) = (test.time_seconds, test.gflops)
@@ -127,7 +127,7 @@ fn add_power(runs: &mut [NamedRun], log: &LogFile) -> Result<(), ToolError> {
 
 /// The end of a test of `seconds` seconds by HPL's text, in seconds since 1970: the middle of what
 /// its times allow. They are cut to whole seconds, and taken right at the ends of the timed part.
-fn end_of_text(test: &TestReport, seconds: f64) -> Result<f64, String> {
+fn end_of_text(test: &Test, seconds: f64) -> Result<f64, String> {
     let unix = |what: &str, time: &Option<String>| {
         let time = time.as_deref().ok_or_else(|| format!("no {what} time"))?;
         let clock = time.strip_suffix(hpl_text::LOCAL_TIME).unwrap_or(time);
@@ -144,6 +144,6 @@ fn end_of_text(test: &TestReport, seconds: f64) -> Result<f64, String> {
     Ok(0.5 * (end + by_start + 1.0))
 }
 
-fn usage(why: impl ToString) -> ToolError {
-    ToolError::Usage(why.to_string())
+fn usage(why: impl ToString) -> Failed {
+    Failed::new(why.to_string())
 }

@@ -105,9 +105,9 @@ pub(crate) struct RunArgs {
     /// Whether the text report has the reference's lines alone, see [`super::xhpl`].
     #[arg(skip)]
     pub are_lines_alone: bool,
-    /// Messages about arguments that are ignored, as the reference ignores its own.
+    /// The message about arguments that are ignored, as the reference ignores its own.
     #[arg(skip)]
-    pub ignored: Vec<String>,
+    pub ignored: Option<String>,
 }
 
 impl RunArgs {
@@ -474,7 +474,7 @@ mod tests {
         let spec = skt_config::parse(toml, "t", Format::Toml, false).unwrap().spec;
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("HPL.dat");
-        std::fs::write(&file, hpldat::write(&spec).unwrap().0).unwrap();
+        std::fs::write(&file, hpldat::write(&spec).unwrap()).unwrap();
         (folder, file)
     }
 

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::failed::Failed;
 use crate::report::output;
-use skt_config::{ConfigError, Launching};
+use skt_config::Launching;
 use skt_host::clock::now_unix;
 use skt_launch::report;
-use skt_launch::state::{StateError, StateFolder, Status, SupervisorState};
+use skt_launch::state::{StateFolder, Status, SupervisorState};
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StatusArgs {
@@ -20,21 +21,14 @@ pub(crate) struct StatusArgs {
     pub json: bool,
 }
 
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum StatusError {
-    #[error(transparent)]
-    State(#[from] StateError),
-    #[error("{}: no run was launched here; name its folder with --state", .0.display())]
-    None(PathBuf),
-    #[error(transparent)]
-    Output(#[from] ConfigError),
-}
-
-pub(crate) fn execute(args: &StatusArgs) -> Result<(), StatusError> {
+pub(crate) fn execute(args: &StatusArgs) -> Result<(), Failed> {
     let folder = StateFolder::new(&args.state);
     // Asked first: a supervisor that ends in between has written its last state by then.
     let is_supervised = folder.is_locked();
-    let state = folder.load_for_display()?.ok_or_else(|| StatusError::None(args.state.clone()))?;
+    let state = folder.load_for_display()?.ok_or_else(|| {
+        let folder = args.state.display();
+        Failed::new(format!("{folder}: no run was launched here; name its folder with --state"))
+    })?;
     if args.json {
         let text = serde_json::to_string_pretty(&report::account(&state)).expect("plain data");
         return Ok(output::print(&(text + "\n"))?);

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use skt_terms::units;
 
+use super::failed::Failed;
 use crate::report::output;
 use skt_checkpoint::checkpoint::level::folder::{
     Remover, StoredImages, job_at_work, remove_images_of, stored_images,
@@ -120,7 +121,7 @@ pub enum Lines {
 }
 
 /// Carries out the subcommand, on each process of a job for its host.
-pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
+pub fn execute(args: &StoreArgs) -> Result<(), Failed> {
     let mut out = Vec::new();
     if launcher_rank::size().is_some_and(|size| size > 1) {
         out.extend(format!("host {}:\n", this_host().name).into_bytes());
@@ -151,28 +152,27 @@ pub fn execute(args: &StoreArgs) -> Result<(), StoreCommandError> {
 
 /// Refuses to remove data of a run that has none on this host, because the name may be misspelt. A
 /// process of a job that cleans all hosts may have nothing to do.
-fn must_have(
-    options: &CleanOptions,
-    store: &dyn Store,
-    folders: &[PathBuf],
-) -> Result<(), StoreCommandError> {
+fn must_have(options: &CleanOptions, store: &dyn Store, folders: &[PathBuf]) -> Result<(), Failed> {
     let Some(run) = &options.run else { return Ok(()) };
     let mut is_here = store.list_once()?.iter().any(|info| info.name.run() == run);
     for folder in folders {
-        let images = stored_images(folder).map_err(StoreCommandError::Images)?;
+        let images = stored_images(folder).map_err(images_failed)?;
         is_here = is_here || images.iter().any(|images| images.run == *run);
     }
     if is_here || launcher_rank::size().is_some_and(|size| size > 1) {
         Ok(())
     } else {
-        Err(StoreCommandError::NoRun { run: run.clone() })
+        Err(Failed::new(format!(
+            "there is nothing of run `{run}` on this host: `skt-hpl store list`, with the --store \
+             and --images of the run, shows what there is"
+        )))
     }
 }
 
-fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandError> {
+fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, Failed> {
     match arg.store.parse::<StoreKind>() {
         Ok(kind) => Ok(kind.open()),
-        Err(_) => Err(StoreCommandError::Kind(ConfigError::NotUnderstood {
+        Err(_) => Err(Failed::from(ConfigError::NotUnderstood {
             at: Setting::Store.at(&ValueSource::Flag),
             value: arg.store.clone(),
             wanted: "understood",
@@ -181,21 +181,8 @@ fn open(arg: &StoreFlags) -> Result<Box<dyn Store + Send + Sync>, StoreCommandEr
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum StoreCommandError {
-    #[error(transparent)]
-    Kind(#[from] ConfigError),
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("images: {0}")]
-    Images(std::io::Error),
-    #[error(
-        "there is nothing of run `{run}` on this host: `skt-hpl store list`, with the --store and \
-         --images of the run, shows what there is"
-    )]
-    NoRun { run: String },
-    #[error("writing the output: {0}")]
-    Output(#[from] std::io::Error),
+fn images_failed(why: std::io::Error) -> Failed {
+    Failed::new(format!("images: {why}"))
 }
 
 /// Which segments to remove.
@@ -224,7 +211,7 @@ pub fn list(
     store: &(dyn Store + Send + Sync),
     lines: Lines,
     out: &mut dyn Write,
-) -> Result<(), StoreCommandError> {
+) -> Result<(), Failed> {
     let (segments, stubs) = (store.list()?, store.stubs()?);
     let now = host::now_unix_seconds();
     if segments.is_empty() && stubs.is_empty() {
@@ -288,14 +275,10 @@ fn list_segments(
 }
 
 /// Writes one line per run that has images in these folders, or one per epoch.
-fn list_images(
-    folders: &[PathBuf],
-    lines: Lines,
-    out: &mut dyn Write,
-) -> Result<(), StoreCommandError> {
+fn list_images(folders: &[PathBuf], lines: Lines, out: &mut dyn Write) -> Result<(), Failed> {
     let now = host::now_unix_seconds();
     for folder in folders {
-        let all = stored_images(folder).map_err(StoreCommandError::Images)?;
+        let all = stored_images(folder).map_err(images_failed)?;
         if all.is_empty() {
             writeln!(out, "no images in {}", folder.display())?;
             continue;
@@ -331,13 +314,13 @@ fn clean_images(
     store: &dyn Store,
     options: &CleanOptions,
     out: &mut dyn Write,
-) -> Result<(), StoreCommandError> {
+) -> Result<(), Failed> {
     let in_use: BTreeSet<String> = (store.list()?.iter())
         .filter(|segment| segment.in_use)
         .map(|segment| segment.name.run().to_owned())
         .collect();
     for folder in folders {
-        let found = stored_images(folder).map_err(StoreCommandError::Images)?;
+        let found = stored_images(folder).map_err(images_failed)?;
         let runs: BTreeSet<String> = found.into_iter().map(|images| images.run).collect();
         for run in runs {
             let at = folder.display();
@@ -358,7 +341,7 @@ fn clean_images(
                     )?;
                 }
                 _ => {
-                    let failed = StoreCommandError::Images;
+                    let failed = images_failed;
                     if !options.force
                         && let Some(job) = job_at_work(folder, &run).map_err(failed)?
                     {
@@ -410,7 +393,7 @@ pub fn clean(
     options: &CleanOptions,
     lines: Lines,
     out: &mut dyn Write,
-) -> Result<Cleaned, StoreCommandError> {
+) -> Result<Cleaned, Failed> {
     let mut done = Cleaned::default();
     let mut segments = store.list()?;
     segments.retain(|segment| options.run.as_ref().is_none_or(|run| run == segment.name.run()));
@@ -439,7 +422,7 @@ fn clean_stubs(
     force: bool,
     done: &mut Cleaned,
     out: &mut dyn Write,
-) -> Result<(), StoreCommandError> {
+) -> Result<(), Failed> {
     for stub in store.stubs()? {
         let Stub { location, bytes, creator_pid, .. } = &stub;
         if !force && !stub.is_dead() {

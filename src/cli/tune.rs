@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use skt_terms::exit::Exit;
-use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
+use super::chosen::Chosen;
 use super::flags::one_of;
 use super::mxp::FlagsOfMxp;
 use super::overrides::Overrides;
@@ -22,9 +22,7 @@ use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, collect};
 use skt_config::param::Param;
 use skt_config::value::Value;
-use skt_config::{
-    At, Checked, CheckpointDraft, ConfigError, Format, MxpMatrix, RunSpec, Setting, checkpoint,
-};
+use skt_config::{At, Checked, CheckpointDraft, ConfigError, Format, RunSpec, Setting};
 use skt_health::environment::library::ChosenBlas;
 use skt_host::messages;
 use skt_run::job::{End, JobError, JobOptions};
@@ -235,20 +233,9 @@ fn protection(job: &TuneJob) -> CheckpointDraft {
 
 /// The command that runs the file `path`, by the launcher that most machines have.
 fn next_command(job: &TuneJob, tuning: &Tuning, path: &Path) -> String {
-    let test = &tuning.chosen;
-    let file = shell_quoted(&path.display().to_string());
-    let how = if test.mxp.is_some() { "mxp" } else { "--config" };
-    let mut command = format!("mpirun -np {} skt-hpl {how} {file}", test.ranks());
-    if Format::from_path(path) == Format::Dat {
-        // HPL.dat cannot hold these settings.
-        let matrix = test.mxp.filter(|matrix| *matrix != MxpMatrix::FasiHigham);
-        command.extend(matrix.map(|matrix| format!(" --matrix {matrix}")));
-        command.extend(test.gemm.is_rounded().then(|| format!(" --gemm {}", test.gemm)));
-        command.extend((test.threads > 1).then(|| format!(" --threads {}", test.threads)));
-        let protection = checkpoint::flags(&protection(job));
-        command.extend((!protection.is_empty()).then(|| format!(" {protection}")));
-    }
-    command
+    let spec = &with_values(&job.checked.spec, &tuning.chosen);
+    let flags = Chosen { spec, protection: &protection(job), path }.flags();
+    format!("mpirun -np {} skt-hpl{flags}", tuning.chosen.ranks())
 }
 
 /// Reads what the flags, and the file that they name, ask for.

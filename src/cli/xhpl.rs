@@ -11,14 +11,12 @@
 //! Names of HPL-MxP (`xhpl_mxp`, `xhpl-ai_intel64`, `hpl-ai`, `rochplmxp`) run `skt-hpl mxp`, with
 //! the input read and unprotected as under `xhpl`; its programs have flags, so none is ignored.
 
-use std::borrow::Cow;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 use clap::parser::ValueSource;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
 
-use super::foreign::{self, words_of_flag};
 use super::progress::ProgressMode;
 use super::run::RunArgs;
 use super::thread_variables::ThreadVariables;
@@ -103,7 +101,15 @@ pub(crate) fn parse(args: &[OsString]) -> Result<RunArgs, clap::Error> {
     let (ours, others) = split(words, &command);
     let matches = command.try_get_matches_from_mut(program.iter().chain(&ours))?;
     let Xhpl { mut run } = Xhpl::from_arg_matches(&matches)?;
-    run.ignored = ignored(&others, run.config.as_deref(), &command);
+    let file = run.config.as_deref().unwrap_or(Path::new("HPL.dat")).display();
+    let words = others.join(OsStr::new(" "));
+    run.ignored = (!others.is_empty()).then(|| {
+        let words = words.to_string_lossy();
+        format!(
+            "ignored, as HPL ignores its arguments: {words}; {file} is run, and --help lists the \
+             flags that have an effect"
+        )
+    });
     run.as_reference = true;
     if matches.value_source("progress") != Some(ValueSource::CommandLine) {
         run.progress.mode = ProgressMode::Off;
@@ -131,34 +137,29 @@ fn split(words: &[OsString], command: &clap::Command) -> (Vec<OsString>, Vec<OsS
     (ours, others)
 }
 
-/// Messages about the words `others`: that they are ignored, and what has their effect. The run is
-/// that of `config`, else of HPL.dat.
-fn ignored(others: &[OsString], config: Option<&Path>, command: &clap::Command) -> Vec<String> {
-    if others.is_empty() {
-        return Vec::new();
+/// How many words the flag `word` of `command` takes with its value; 0 if it is none. A short flag
+/// stands alone: `-omp` is not `-o mp`, which would move the report.
+fn words_of_flag(word: &str, after: &[OsString], command: &clap::Command) -> usize {
+    let (name, has_value) = word.split_once('=').map_or((word, false), |(name, _)| (name, true));
+    let is_short = !name.starts_with("--");
+    let is_named = |arg: &&clap::Arg| match name.strip_prefix("--") {
+        Some(long) => {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            arg.get_long() == Some(long) || aliases.contains(&long)
+        }
+        None => arg.get_short().is_some_and(|short| name == format!("-{short}")),
+    };
+    let Some(arg) = command.get_arguments().find(is_named) else { return 0 };
+    if has_value || !arg.get_action().takes_values() {
+        return 1;
     }
-    let file = config.unwrap_or(Path::new("HPL.dat"));
-    let words: Vec<_> = others.iter().map(|word| word.to_string_lossy()).collect();
-    let here = |(at, word): (usize, &Cow<str>)| {
-        if word.starts_with('-') {
-            return foreign::flag_here(word, words.get(at + 1).map(|next| &**next), command);
-        }
-        let is_value = at > 0 && words[at - 1].starts_with('-');
-        if is_value || Path::new(word.strip_prefix("./").unwrap_or(word)) == file {
-            return None;
-        }
-        if foreign::is_configuration(word) {
-            return Some(format!("--config {word}"));
-        }
-        super::Cli::command().find_subcommand(&**word).map(|_| format!("`skt-hpl {word}`"))
-    };
-    let here: Vec<String> = words.iter().enumerate().filter_map(here).collect();
-    let instead = match here[..] {
-        [] => String::new(),
-        _ => format!("; with an effect here: {}", here.join(", ")),
-    };
-    let (words, file) = (words.join(" "), file.display());
-    vec![format!("ignored, as HPL ignores its arguments: {words}. {file} is run{instead}")]
+    let is_value = |next: &OsString| next == "-" || !next.as_encoded_bytes().starts_with(b"-");
+    match after.first() {
+        // Another program's flag of that letter, which takes no value.
+        next if is_short && !next.is_some_and(is_value) => 0,
+        // Without its value, clap reports what is missing.
+        next => 1 + usize::from(next.is_some()),
+    }
 }
 
 #[cfg(test)]
@@ -269,22 +270,15 @@ mod tests {
     }
 
     #[test]
-    fn ignored_flags_are_reported_with_their_replacements() {
-        let ignored = |line: &str| parse(&words(line)).unwrap().ignored.join("\n");
-        assert_eq!(ignored("xhpl --n 5"), "");
+    fn ignored_words_are_reported_with_the_file_that_is_run() {
+        let ignored = |line: &str| parse(&words(line)).unwrap().ignored;
+        assert_eq!(ignored("xhpl --n 5"), None);
         assert_eq!(
-            ignored("xhpl -p -s 2480 -f other.dat"),
-            "ignored, as HPL ignores its arguments: -p -s 2480 -f other.dat. HPL.dat is run; with an \
-             effect here: --p, --n 2480, --config other.dat"
+            ignored("xhpl -c a.dat -s 2480 7").unwrap(),
+            "ignored, as HPL ignores its arguments: -s 2480 7; a.dat is run, and --help lists the \
+             flags that have an effect"
         );
-        for (line, end) in [
-            ("xhpl other.dat", "HPL.dat is run; with an effect here: --config other.dat"),
-            ("xhpl ./HPL.dat", "arguments: ./HPL.dat. HPL.dat is run"),
-            ("xhpl doctor", "HPL.dat is run; with an effect here: `skt-hpl doctor`"),
-            ("xhpl -c a.dat 7", "7. a.dat is run"),
-        ] {
-            assert!(ignored(line).ends_with(end), "{line}: {}", ignored(line));
-        }
+        assert!(ignored("xhpl doctor").unwrap().contains(": doctor; HPL.dat is run"));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
-use super::reader::{ParametersPart, ProgramPart, ReadError, RunReport, TestReport};
+use serde_json::json;
+use skt_config::{MxpMatrix, TestSpec};
+
+use super::reader::{Program, ReadError, RunReport, Test};
 
 /// The columns that are read, by their names in the head of a table. AMD's program has one more,
 /// SWP, before them, others have more after them.
@@ -30,7 +33,7 @@ fn untagged(line: &str) -> &str {
 /// The run that a text is about; `None` if it is none of HPL. Of a run that was killed it has the
 /// tests that were done.
 fn parse(text: &str) -> Option<RunReport> {
-    let mut report = RunReport { text_report: Some(text.to_owned()), ..RunReport::default() };
+    let mut report = RunReport { text_report: text.to_owned(), ..RunReport::default() };
     let (mut is_hpl, mut threads, mut is_unchecked) = (false, 0, false);
     // Those of a result without a head.
     let mut places = [1, 2, 3, 4, 5, 6];
@@ -80,7 +83,7 @@ fn column_places(line: &str) -> Option<[usize; 6]> {
 
 /// The test of a line such as `WR11C2R4  35  4  1  1  0.00  2.5368e-01`, which other programs
 /// continue.
-fn result(line: &str, places: [usize; 6], threads: usize) -> Option<TestReport> {
+fn result(line: &str, places: [usize; 6], threads: usize) -> Option<Test> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let values = places.map(|place| words.get(place).copied().unwrap_or(""));
     let (variant, [n, nb, p, q, seconds, gflops]) = (*words.first()?, values);
@@ -92,21 +95,22 @@ fn result(line: &str, places: [usize; 6], threads: usize) -> Option<TestReport> 
     // Values that are not numbers, as of a singular matrix, are read as none.
     let _: (f64, f64) = (seconds.parse().ok()?, gflops.parse().ok()?);
     let is_mxp = variant.ends_with("MXP");
-    let parameters = ParametersPart {
+    let parameters = TestSpec {
         n: number(n)?,
         nb: number(nb)?,
         p: number(p)?,
         q: number(q)?,
         threads,
-        matrix: is_mxp.then(|| "unknown".to_owned()),
-        ..ParametersPart::default()
+        // The text does not name it.
+        mxp: is_mxp.then_some(MxpMatrix::FasiHigham),
+        ..TestSpec::default()
     };
-    is_variant.then(|| TestReport {
+    is_variant.then(|| Test {
         variant: variant.to_owned(),
         parameters,
         time_seconds: quantity(seconds),
         gflops: quantity(gflops),
-        ..TestReport::default()
+        ..Test::default()
     })
 }
 
@@ -119,8 +123,8 @@ fn add_residual(report: &mut RunReport, line: &str) {
         return;
     };
     if line.starts_with("/(") {
-        test.scaled_residual =
-            value.parse().ok().filter(|value: &f64| value.is_finite() && *value >= 0.0);
+        let residual = value.parse().ok().filter(|value: &f64| *value >= 0.0);
+        test.rest.insert("scaled_residual".to_owned(), json!(residual));
     }
     if test.status != "failed" {
         test.status = outcome.to_ascii_lowercase();
@@ -136,23 +140,20 @@ fn comment(line: &str) -> Option<(&str, &str)> {
 fn add_environment(report: &mut RunReport, name: &str, value: &str) {
     let environment = &mut report.environment;
     match name {
-        "processor" => {
-            let model = value.split(", ").next().unwrap_or(value);
-            environment.host.cpu_model = Some(model.to_owned());
-        }
-        "kernel" => environment.host.kernel = Some(value.to_owned()),
-        "mpi" => environment.mpi_library = Some(value.to_owned()),
-        "blas" => environment.blas = serde_json::json!({ "library": value }),
+        "processor" => environment["host"]["cpu_model"] = value.split(", ").next().into(),
+        "kernel" => environment["host"]["kernel"] = value.into(),
+        "mpi" => environment["mpi_library"] = value.into(),
+        "blas" => environment["blas"] = json!({ "library": value }),
         _ => {}
     }
 }
 
 /// The program of a banner: `HPLinpack 2.3  --  High-Performance ...  --  by skt-hpl 0.1.0`.
-fn program(line: &str) -> Option<ProgramPart> {
+fn program(line: &str) -> Option<Program> {
     let words = line.split_once(" by ").map_or(line, |(_, by)| by);
     let mut words = words.split_whitespace();
     let (name, version) = (words.next()?.to_owned(), words.next()?.to_owned());
-    Some(ProgramPart { name, version, compiler: None })
+    Some(Program { name, version, compiler: None })
 }
 
 /// A time of C's `ctime`, whose zone the text does not have.
@@ -187,7 +188,7 @@ HPL_pdgesv() end time   Sun Nov 29 05:31:17 2026
         let p = &test.parameters;
         assert_eq!((p.n, p.nb, p.p, p.q, p.threads), (6000, 128, 2, 4, 0));
         assert_eq!((test.time_seconds, test.gflops), (Some(7.46), Some(19.311)));
-        assert_eq!((test.scaled_residual, test.status.as_str()), (Some(1.42430332e-3), "passed"));
+        assert_eq!((test.scaled_residual(), test.status.as_str()), (Some(1.42430332e-3), "passed"));
         assert_eq!(test.start.as_deref(), Some("Sun Nov 29 05:31:09 2026 (local time)"));
         assert!(test.end.is_some() && !report.finished && test.is_of_hpl());
     }
@@ -263,7 +264,7 @@ HPL_pdgesv() end time   Sun Nov 29 05:31:17 2026
                 "||Ax-b||_oo  . . . . . . . . . . . . . . . . . =           0.000000\n".to_owned(),
             ];
             let test = &parse(&text.concat()).unwrap().tests[0];
-            assert_eq!((test.status.as_str(), test.scaled_residual), (status, None));
+            assert_eq!((test.status.as_str(), test.scaled_residual()), (status, None));
         }
     }
 

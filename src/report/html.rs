@@ -1,31 +1,31 @@
-//! An HTML page from the JSON reports of one run or several, with everything in one file.
+//! An HTML page from the reports of one run or several, with everything in one file.
 
+use std::error::Error;
 use std::fmt::Write as _;
-use std::ptr;
 
-use super::reader::{
-    Bf16Part, ParametersPart, ProcessColumnPart, RunReport, StepPart, TestReport, best_rates,
-};
-use super::{heat_map, mxp};
-use skt_config::GemmPrecision;
-use skt_host::placement;
-use skt_model::plot::{Axis, Body, Figure, LineChart, Series, escape};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use serde_json::Value;
+use skt_model::plot::escape;
 use skt_run::record::Event;
 use skt_run::record::energy::{EnergyReading, over_time};
-use skt_terms::units::counted;
+
+use super::reader::{RunReport, Test, best_rates};
 
 const STYLE: &str = "body{font-family:system-ui,sans-serif;max-width:72rem;margin:2rem auto;\
 padding:0 1rem;color:#222;line-height:1.4}table{border-collapse:collapse;margin:1rem 0;\
 display:block;overflow-x:auto}th,td{padding:.25rem .7rem;border-bottom:1px solid #ddd;\
-text-align:right}th:first-child,td:first-child{text-align:left}.words th:last-child,.words td:last-child{text-align:left}svg{display:block;max-width:100%;height:auto}\
-section{border-top:2px solid #ddd;margin-top:2.5rem}.bad{color:#a40000;font-weight:bold}\
+text-align:right}th:first-child,td:first-child,th:last-child,td:last-child{text-align:left}\
+svg{display:block;max-width:100%;height:auto}section{border-top:2px solid #ddd;margin-top:2.5rem}\
+pre{overflow-x:auto}\
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.15rem 1rem}dt{color:#555}dd{margin:0}";
 
-/// Number of tests or runs in a chart; with more it is not readable. The table has all of them.
-const MAX_TESTS_IN_A_CHART: usize = 12;
-
-/// Most bytes of the figures of a run: a page may have a thousand runs.
-const MAX_BYTES_OF_FIGURES: usize = 20_000;
+/// Number of tests or runs in a chart; with more it is not readable. The tables have all of them.
+/// More runs than that have no charts of their own: a page may have a thousand.
+const MAX_IN_A_CHART: usize = 12;
+/// Numbers beyond are no times, rates or powers.
+const MAX_DRAWN: f64 = 1e15;
+const SIZE: (u32, u32) = (900, 320);
 
 /// A run with its name on the page.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,7 +37,7 @@ pub struct NamedRun {
 }
 
 /// Makes the page: a comparison if there are several runs, then every run with its environment, its
-/// tests, the times of its phases and, where the report has them, its progress, events and memory.
+/// tests, phases, rate, power and events, and its text.
 pub fn page(runs: &[NamedRun]) -> String {
     let mut page = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -45,596 +45,291 @@ pub fn page(runs: &[NamedRun]) -> String {
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>High-Performance Linpack: report</h1>\n"
     );
     if runs.len() > 1 {
-        comparison(&mut page, runs);
+        page.push_str("<h2>Comparison</h2>\n");
+        let heads = "run,best Gflop/s,N,P x Q x threads,time (s),% of DGEMM,passed";
+        table(&mut page, heads, runs.iter().map(comparison));
     }
-    if let Some(figure) = rates_by_order(runs) {
-        page.push_str(&figure.svg());
-    }
+    let rates = runs.iter().take(MAX_IN_A_CHART);
+    let rates = rates.map(|run| (run.name.clone(), best_rates(run.report.completed())));
+    page += &lines("Best rate of each order N", "N (rows)", "Gflop/s", &rates.collect::<Vec<_>>());
     for run in runs {
-        section(&mut page, run);
+        section(&mut page, run, runs.len() <= MAX_IN_A_CHART);
     }
     page.push_str("</body>\n</html>\n");
     page
 }
 
-/// A table with these heads, between commas; each of its rows has its cells one after the other.
-fn table(page: &mut String, class: &str, heads: &str, rows: impl IntoIterator<Item = String>) {
+/// A table with these heads, between commas, and rows.
+fn table<const N: usize>(
+    page: &mut String,
+    heads: &str,
+    rows: impl IntoIterator<Item = [String; N]>,
+) {
     let heads: String = heads.split(',').map(|head| format!("<th>{head}</th>")).collect();
-    let _ = writeln!(page, "<table{class}><tr>{heads}</tr>");
-    for cells in rows {
+    let _ = writeln!(page, "<table><tr>{heads}</tr>");
+    for row in rows {
+        let cells: String = row.iter().map(|text| format!("<td>{}</td>", escape(text))).collect();
         let _ = writeln!(page, "<tr>{cells}</tr>");
     }
     page.push_str("</table>\n");
 }
 
-/// Cells of a table with these texts.
-fn cells<const N: usize>(texts: [String; N]) -> String {
-    texts.iter().map(|text| format!("<td>{}</td>", escape(text))).collect()
+fn comparison(NamedRun { name, report }: &NamedRun) -> [String; 7] {
+    let passed = report.tests.iter().filter(|test| test.status == "passed").count();
+    let passed = format!("{passed} of {}", report.tests.len());
+    let rate = |test: &&Test| test.gflops.unwrap_or(0.0);
+    let best = report.completed().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let Some(best) = best else {
+        let [none, n, grid, time, share] =
+            ["no completed test", "-", "-", "-", "-"].map(Into::into);
+        return [name.clone(), none, n, grid, time, share, passed];
+    };
+    let p = &best.parameters;
+    [
+        name.clone(),
+        number(best.gflops, 2),
+        p.n.to_string(),
+        format!("{} x {} x {}", p.p, p.q, threads(best)),
+        number(best.time_seconds, 2),
+        number(best.efficiency.map(|e| 100.0 * e), 1),
+        passed,
+    ]
 }
 
-/// The class of tables whose last column has words.
-const WORDS: &str = " class=\"words\"";
-
-fn comparison(page: &mut String, runs: &[NamedRun]) {
-    page.push_str("<h2>Comparison</h2>\n");
-    let row = |run: &NamedRun| {
-        let Some(best) = best_test(&run.report) else {
-            let none = "<td colspan=\"6\" class=\"bad\">no completed test</td>";
-            return cells([run.name.clone()]) + none;
-        };
-        let p = &best.parameters;
-        let passed = run.report.tests.iter().filter(|t| t.status == "passed").count();
-        cells([
-            run.name.clone(),
-            number(best.gflops, 2),
-            p.n.to_string(),
-            format!("{} x {} x {}", p.p, p.q, threads(p)),
-            number(best.time_seconds, 2),
-            number(best.efficiency.map(|e| 100.0 * e), 1),
-            format!("{passed} of {}", run.report.tests.len()),
-        ])
-    };
-    let heads = "run,best Gflop/s,N,P x Q x threads,time (s),% of DGEMM,passed";
-    table(page, "", heads, runs.iter().map(row));
-}
-
-/// A chart of the best rate at every order, a series for each run, if there are not too many;
-/// `None` if it would have one point.
-fn rates_by_order(runs: &[NamedRun]) -> Option<Figure> {
-    let series = |name: &str, runs: &[NamedRun]| {
-        let best = runs.iter().flat_map(|run| best_rates(run.report.completed()));
-        Series::measured(name, best.map(|(n, gflops)| (n, gflops, 0.0)))
-    };
-    let mut series: Vec<Series> = match runs.len() {
-        ..=MAX_TESTS_IN_A_CHART => {
-            runs.iter().map(|run| series(&run.name, std::slice::from_ref(run))).collect()
-        }
-        _ => vec![series("runs", runs)],
-    };
-    series.retain(|series| !series.points.is_empty());
-    let points: usize = series.iter().map(|series| series.points.len()).sum();
-    (points > 1).then(|| Figure {
-        id: "rates",
-        title: "Best rate by order of the matrix".into(),
-        caption: "The best completed test of every order.".into(),
-        body: Body::lines(
-            Axis::linear("order N of the matrix (rows)", "n_rows"),
-            Axis::linear("performance (Gflop/s)", "performance_gflops"),
-            series,
-        ),
-    })
-}
-
-fn section(page: &mut String, run: &NamedRun) {
+fn section(page: &mut String, run: &NamedRun, has_charts: bool) {
     let report = &run.report;
     let _ = writeln!(page, "<section>\n<h2>{}</h2>", escape(&run.name));
     if !report.finished {
-        page.push_str(
-            "<p class=\"bad\">This run has not finished: what follows is what it had.</p>\n",
-        );
+        page.push_str("<p>This run has not finished: what follows is what it had.</p>\n");
     }
-    environment(page, report);
-    test_table(page, report);
-    let mut figures = Figures { bytes_left: MAX_BYTES_OF_FIGURES, left_out: 0 };
-    if let Some(figure) = phases(report) {
-        figures.add(page, &figure.svg());
+    facts(page, report);
+    let heads = "test,N,NB,P,Q,threads,time (s),Gflop/s,% of DGEMM,scaled residual,outcome";
+    table(page, heads, (1..).zip(&report.tests).map(test_row));
+    if has_charts {
+        charts(page, report);
     }
-    if let Some(figure) = timeline(report) {
-        figures.add(page, &figure);
+    for (number, test) in (1..).zip(&report.tests) {
+        power_and_events(page, number, test);
     }
-    // The fastest test is drawn first, should not all fit.
-    let tests = &report.tests;
-    let is_best = |index: &usize| best_test(report).is_some_and(|it| ptr::eq(it, &tests[*index]));
-    let (best, others): (Vec<usize>, Vec<usize>) = (0..tests.len()).partition(is_best);
-    let mut charts = vec![String::new(); tests.len()];
-    for index in best.into_iter().chain(others) {
-        let test = &tests[index];
-        charts_over_time(&mut charts[index], &heading(index + 1, test), test, &mut figures);
-    }
-    for (index, test) in tests.iter().enumerate() {
-        page.push_str(&charts[index]);
-        details(page, &heading(index + 1, test), test);
-    }
-    if figures.left_out > 0 {
-        let count = counted(figures.left_out, "figure");
-        let _ = writeln!(page, "<p>Not shown, for the size of the page: {count}.</p>");
+    if !report.text_report.is_empty() {
+        let text = escape(&report.text_report);
+        let _ =
+            writeln!(page, "<details><summary>Text report</summary><pre>{text}</pre></details>");
     }
     page.push_str("</section>\n");
 }
 
-/// Adds the figures of a run to the page as far as they fit.
-struct Figures {
-    bytes_left: usize,
-    left_out: usize,
-}
-
-impl Figures {
-    fn add(&mut self, page: &mut String, figure: &str) {
-        match self.bytes_left.checked_sub(figure.len()) {
-            Some(left) => {
-                self.bytes_left = left;
-                page.push_str(figure);
-            }
-            None => self.left_out += 1,
-        }
+/// What is known of the run and its environment, by the names in JSON.
+fn facts(page: &mut String, report: &RunReport) {
+    let RunReport { start, end, program, environment, dgemm_self_test, .. } = report;
+    let program = program.as_ref().map(|it| format!("{} {}", it.name, it.version));
+    let mut facts: Vec<(String, String)> =
+        [("started", start.clone()), ("ended", end.clone()), ("program", program)]
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+            .collect();
+    facts.push(("command line".to_owned(), report.command_line.join(" ")));
+    facts.push(("hosts, ranks".to_owned(), {
+        let ranks = report.host_ranks();
+        format!("{}, {}", ranks.len(), ranks.iter().fold(0, |a: usize, b| a.saturating_add(*b)))
+    }));
+    for (name, part) in [("", environment), ("DGEMM self-test", dgemm_self_test)] {
+        flatten(&mut facts, name, part);
     }
-}
-
-fn environment(page: &mut String, report: &RunReport) {
-    let environment = &report.environment;
-    let ranks = environment.hosts.iter().fold(0, |sum: usize, h| sum.saturating_add(h.ranks));
-    let rows = [
-        ("started", report.start.clone()),
-        ("ended", report.end.clone()),
-        (
-            "program",
-            report.program.as_ref().map(|program| format!("{} {}", program.name, program.version)),
-        ),
-        ("command line", Some(report.command_line.join(" ")).filter(|line| !line.is_empty())),
-        ("hosts", (ranks > 0).then(|| format!("{} with {ranks} ranks", environment.hosts.len()))),
-        ("host of rank 0", environment.host.name.clone()),
-        ("processor", environment.host.cpu_model.clone()),
-        ("cores of that host", environment.host.cores.map(|cores| cores.to_string())),
-        (
-            "memory of that host",
-            environment
-                .host
-                .memory_bytes
-                .map(|bytes| format!("{:.1} GiB", bytes as f64 / f64::from(1u32 << 30))),
-        ),
-        ("kernel", environment.host.kernel.clone()),
-        ("MPI", environment.mpi_library.clone()),
-        ("pinning", environment.pinning.clone()),
-        (
-            "helper cores",
-            (!environment.helper_cpus.is_empty())
-                .then(|| format!("cpu {}", placement::list(&environment.helper_cpus))),
-        ),
-        ("products of bf16", environment.bf16.as_ref().map(bf16_words)),
-        (
-            "DGEMM self-test",
-            report
-                .dgemm_self_test
-                .as_ref()
-                .and_then(|test| test.gflops_per_core)
-                .map(|rate| format!("{rate:.2} Gflop/s a core")),
-        ),
-    ];
     page.push_str("<dl>");
-    for (name, value) in rows {
-        if let Some(value) = value {
-            let _ = write!(page, "<dt>{name}</dt><dd>{}</dd>", escape(&value));
-        }
-    }
-    if let Some(blas) = environment.blas.as_object() {
-        for (key, value) in blas.iter().filter(|(_, value)| !value.is_null()) {
-            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            let _ = write!(page, "<dt>BLAS {}</dt><dd>{}</dd>", escape(key), escape(&value));
-        }
+    for (name, value) in facts {
+        let _ = write!(page, "<dt>{}</dt><dd>{}</dd>", escape(&name), escape(&value));
     }
     page.push_str("</dl>\n");
 }
 
-/// The library whose products of bf16 are called.
-fn bf16_words(bf16: &Bf16Part) -> String {
-    let Bf16Part { function, file, gflops_per_core } = bf16;
-    let file = file.as_ref().map_or(String::new(), |file| format!(" of {file}"));
-    let rate = gflops_per_core.map_or(String::new(), |rate| format!(", {rate:.2} Gflop/s a core"));
-    format!("{function}{file}{rate}")
+/// Adds texts and numbers of a part of the report; lists of objects are left out.
+fn flatten(facts: &mut Vec<(String, String)>, name: &str, part: &Value) {
+    match part {
+        Value::Null | Value::Array(_) => {}
+        Value::Object(parts) => {
+            for (key, value) in parts {
+                let key = key.replace('_', " ");
+                let name = if name.is_empty() { key } else { format!("{name}: {key}") };
+                flatten(facts, &name, value);
+            }
+        }
+        Value::String(text) => facts.push((name.to_owned(), text.clone())),
+        other => facts.push((name.to_owned(), other.to_string())),
+    }
 }
 
 /// The threads of a rank, which HPL's text does not have.
-fn threads(parameters: &ParametersPart) -> String {
-    match parameters.threads {
+fn threads(test: &Test) -> String {
+    match test.parameters.threads {
         0 => "-".to_owned(),
         threads => threads.to_string(),
     }
 }
 
-fn test_table(page: &mut String, report: &RunReport) {
-    let row = |(position, test): (usize, &TestReport)| {
-        let p = &test.parameters;
-        let class = match test.status.as_str() {
-            "passed" | "not-checked" => "",
-            _ => " class=\"bad\"",
-        };
-        let residual = test.scaled_residual.map(|residual| format!("{residual:.3e}"));
-        cells([format!("{position}. {}", test.variant)])
-            + &cells([p.n, p.nb, p.p, p.q].map(|value| value.to_string()))
-            + &cells([
-                threads(p),
-                number(test.time_seconds, 2),
-                number(test.gflops, 3),
-                number(test.efficiency.map(|e| 100.0 * e), 1),
-                residual.unwrap_or_else(|| "-".into()),
-            ])
-            + &format!("<td{class}>{}</td>", escape(&test.status))
-    };
-    let heads = "test,N,NB,P,Q,threads,time (s),Gflop/s,% of DGEMM,scaled residual,outcome";
-    table(page, "", heads, (1..).zip(&report.tests).map(row));
-}
-
-fn charted(
-    report: &RunReport,
-    is_shown: impl Fn(&TestReport) -> bool,
-) -> Vec<(usize, &TestReport)> {
-    let shown = (1..).zip(&report.tests).filter(|(_, test)| is_shown(test));
-    shown.take(MAX_TESTS_IN_A_CHART).collect()
-}
-
-/// The addition to a chart's title if it does not show all tests.
-fn shown_of_all(report: &RunReport, shown: usize) -> String {
-    match report.tests.len() {
-        all if all > shown && shown == MAX_TESTS_IN_A_CHART => {
-            format!(", the first {shown} of {all} tests")
-        }
-        _ => String::new(),
-    }
-}
-
-fn short_name((number, test): &(usize, &TestReport)) -> String {
-    format!("{number}. N={} NB={}", test.parameters.n, test.parameters.nb)
-}
-
-fn phases(report: &RunReport) -> Option<Figure> {
-    let tests = charted(report, |test| test.phases_seconds.is_some());
-    let names = tests.first()?.1.phases_seconds.as_ref()?.max.named().map(|(name, _)| name);
-    let mut series: Vec<(String, Vec<f64>)> = names
-        .iter()
-        .enumerate()
-        .map(|(index, name)| {
-            let seconds = tests
-                .iter()
-                .map(|(_, t)| t.phases_seconds.as_ref().map_or(0.0, |p| p.max.named()[index].1))
-                .collect();
-            ((*name).to_string(), seconds)
-        })
-        .collect();
-    // The phase that most often dwarfs the others comes last, so that the others have the same
-    // colours with it and without.
-    series.sort_by_key(|(name, _)| name == "update");
-    let left_out = take_dwarfing(&mut series);
-    let but_for = left_out
-        .map_or(String::new(), |(name, percent)| format!(", without {name} ({percent:.0} %)"));
-    Some(Figure {
-        id: "phases",
-        title: format!("Where the time went{but_for}{}", shown_of_all(report, tests.len())),
-        caption: "Seconds by phase, the largest of any rank.".into(),
-        body: Body::bars(
-            "test",
-            "test",
-            tests.iter().map(short_name).collect(),
-            Axis::linear("time of the slowest rank (s)", "time_seconds"),
-            series,
-        ),
-    })
-}
-
-/// Removes the phase that would make all others invisible, and returns its name and its share in
-/// percent.
-fn take_dwarfing(series: &mut Vec<(String, Vec<f64>)>) -> Option<(String, f64)> {
-    let sums: Vec<f64> = series.iter().map(|(_, seconds)| seconds.iter().sum()).collect();
-    let all: f64 = sums.iter().sum();
-    let index = sums.iter().position(|sum| *sum > 0.75 * all)?;
-    (sums[index] < all).then(|| (series.remove(index).0, 100.0 * sums[index] / all))
-}
-
-/// The left end of the strips of the timeline, in pixels.
-const STRIP_LEFT: f64 = 150.0;
-
-/// A timeline with one strip per test: generation, the timed part with its events, check.
-fn timeline(report: &RunReport) -> Option<String> {
-    const WIDTH: f64 = 900.0;
-    const ROW: f64 = 26.0;
-    let tests = charted(report, |test| test.time_seconds.is_some());
-    let longest = tests.iter().map(|(_, test)| total_seconds(test)).fold(0.0, f64::max);
-    if longest <= 0.0 {
-        return None;
-    }
-    let scale = (WIDTH - STRIP_LEFT - 90.0) / longest;
-    let height = ROW * tests.len() as f64 + 30.0;
-    let mut svg = format!(
-        "<h3>Timeline{}</h3>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" \
-         height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" font-size=\"12\" \
-         font-family=\"DejaVu Sans,Verdana,sans-serif\" role=\"img\">\n\
-         <title>Timeline of the tests</title>\n",
-        shown_of_all(report, tests.len())
-    );
-    for (row, numbered) in tests.iter().enumerate() {
-        strip(&mut svg, numbered, ROW * row as f64, scale);
-    }
-    timeline_legend(&mut svg, &tests, STRIP_LEFT, height - 8.0);
-    svg.push_str("</svg>\n");
-    Some(svg)
-}
-
-/// Draws the strip of one test, with `scale` pixels per second.
-fn strip(svg: &mut String, numbered: &(usize, &TestReport), top: f64, scale: f64) {
-    let (_, test) = numbered;
-    let _ = writeln!(svg, "<text x=\"0\" y=\"{:.1}\">{}</text>", top + 15.0, short_name(numbered));
-    let mut left = STRIP_LEFT;
-    let middle = top + 11.0;
-    for (name, seconds, colour) in parts(test).into_iter().filter(|part| part.1 > 0.0) {
-        let width = seconds * scale;
-        let _ = writeln!(
-            svg,
-            "<path d=\"M{left:.1} {middle}h{width:.1}\" stroke=\"{colour}\" stroke-width=\"16\">\
-             <title>{name}: {seconds:.2} s</title></path>"
-        );
-        left += width;
-    }
-    let timed_left = STRIP_LEFT + test.generate_seconds.unwrap_or(0.0) * scale;
-    let mut events: Vec<&Event> = drawn(test).collect();
-    let place = |event: &Event| (event.start_seconds * scale / 2.0) as i64;
-    events.dedup_by(|next, last| next.kind == last.kind && place(next) == place(last));
-    for alike in events.chunk_by(|a, b| a.kind == b.kind) {
-        let mark = |event: &&Event| {
-            let x = timed_left + event.start_seconds * scale;
-            format!("M{x:.0} {middle}h{:.1}", (event.seconds * scale).max(1.5))
-        };
-        let path: String = alike.iter().map(mark).collect();
-        let colour = event_colour(&alike[0].kind);
-        let _ = writeln!(svg, "<path d=\"{path}\" stroke=\"{colour}\" stroke-width=\"20\"/>");
-    }
-    let _ = writeln!(
-        svg,
-        "<text x=\"{:.1}\" y=\"{:.1}\">{:.2} s</text>",
-        left + 6.0,
-        top + 15.0,
-        total_seconds(test)
-    );
-}
-
-fn total_seconds(test: &TestReport) -> f64 {
-    parts(test).iter().map(|(_, seconds, _)| seconds).sum()
-}
-
-/// The parts of a test in order, each with its name, seconds and colour.
-fn parts(test: &TestReport) -> [(&'static str, f64, &'static str); 3] {
+fn test_row((number_of_test, test): (usize, &Test)) -> [String; 11] {
+    let p = &test.parameters;
     [
-        ("generate", test.generate_seconds.unwrap_or(0.0), "#b0b0b0"),
-        ("factor and solve (timed)", test.time_seconds.unwrap_or(0.0), "#0072B2"),
-        ("check", test.check_seconds.unwrap_or(0.0), "#009E73"),
+        format!("{number_of_test}. {}", test.variant),
+        p.n.to_string(),
+        p.nb.to_string(),
+        p.p.to_string(),
+        p.q.to_string(),
+        threads(test),
+        number(test.time_seconds, 2),
+        number(test.gflops, 3),
+        number(test.efficiency.map(|e| 100.0 * e), 1),
+        test.scaled_residual().map_or("-".into(), |residual| format!("{residual:.3e}")),
+        test.status.clone(),
     ]
 }
 
-/// The events that are drawn in a strip: all but the start and the end of the test, which the strip
-/// shows itself.
-fn drawn(test: &TestReport) -> impl Iterator<Item = &Event> {
-    test.events.iter().filter(|event| !matches!(event.kind.as_str(), "start" | "end"))
+/// Draws phases, rate and power of the first tests.
+fn charts(page: &mut String, report: &RunReport) {
+    let tests: Vec<(String, &Test)> = (1..)
+        .zip(&report.tests)
+        .take(MAX_IN_A_CHART)
+        .map(|(number, test)| (format!("{number}. N={}", test.parameters.n), test))
+        .collect();
+    *page += &phase_bars(&tests);
+    let rates = tests.iter().map(|(name, test)| {
+        let points = test.progress.iter().map(|part| (part.elapsed_seconds, part.gflops));
+        (name.clone(), points.collect())
+    });
+    let time = "time since the start (s)";
+    *page += &lines("Rate from the start", time, "Gflop/s", &rates.collect::<Vec<_>>());
+    let powers = tests.iter().flat_map(|(name, test)| {
+        let seconds = test.time_seconds.unwrap_or(0.0);
+        let line = move |reading: &EnergyReading| {
+            let points = over_time(reading, seconds).into_iter().collect();
+            (format!("{name}, {}", reading.source), points)
+        };
+        test.power.iter().map(line)
+    });
+    *page += &lines("Power", time, "W", &powers.take(MAX_IN_A_CHART).collect::<Vec<_>>());
 }
 
-fn event_colour(kind: &str) -> &'static str {
-    match kind {
-        "checkpoint" => "#E69F00",
-        "failure" => "#555555",
-        "recovery" => "#D55E00",
-        _ => "#CC79A7",
-    }
-}
-
-fn timeline_legend(svg: &mut String, tests: &[(usize, &TestReport)], left: f64, y: f64) {
-    let of_any = parts(tests[0].1).map(|(name, _, colour)| (name.to_owned(), colour));
-    let mut entries = Vec::from(of_any);
-    for event in tests.iter().flat_map(|(_, t)| drawn(t)) {
-        if !entries.iter().any(|(name, _)| *name == event.kind) {
-            entries.push((event.kind.clone(), event_colour(&event.kind)));
-        }
-    }
-    let mut x = left;
-    for (name, colour) in entries {
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>\
-             <text x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
-            y - 10.0,
-            x + 17.0,
-            escape(&name)
-        );
-        x += 34.0 + 7.0 * name.chars().count() as f64;
-    }
-}
-
-/// The heading of a test, with its number: several tests may have the same variant and order.
-fn heading(number: usize, test: &TestReport) -> String {
-    let p = &test.parameters;
-    format!("test {number}: {}, N = {}, NB = {}, {} x {}", test.variant, p.n, p.nb, p.p, p.q)
-}
-
-/// Shows the steps of a refinement, if the test has one.
-fn refinement_table(page: &mut String, heading: &str, test: &TestReport) {
-    let Some(mxp) = &test.mxp else { return };
-    let matrix = test.parameters.matrix.as_deref().unwrap_or("-");
-    let gemm = test.parameters.gemm.as_deref().unwrap_or(GemmPrecision::Fp32.name());
-    // A later version may have others.
-    let unknown = || format!("with products of {gemm} operands");
-    let how = GemmPrecision::named(gemm).map_or_else(unknown, |gemm| mxp::precision(gemm).into());
-    let _ = writeln!(
-        page,
-        "<h3>Refinement, {}</h3>\n<p>Matrix {}: factored {} in {} s, refined in {} s{}.</p>",
-        escape(heading),
-        escape(matrix),
-        escape(&how),
-        number(mxp.factor_seconds, 2),
-        number(mxp.refine_seconds, 2),
-        if mxp.has_converged { "" } else { "; it did not converge" }
-    );
-    let row = |(step, part): (usize, &StepPart)| {
-        let StepPart { refinement, corrections, end_seconds, scaled_residual } = part;
-        let residual = scaled_residual.map_or("-".into(), |residual| format!("{residual:.3e}"));
-        let ended = number(*end_seconds, 2);
-        cells([step.to_string(), refinement.clone(), corrections.to_string(), ended, residual])
+/// Lines through the points of each series; nothing of less than two points.
+fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) -> String {
+    let is_drawn = |v: f64| (0.0..MAX_DRAWN).contains(&v);
+    let drawn = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
+        points.iter().copied().filter(|(x, y)| is_drawn(*x) && is_drawn(*y)).collect()
     };
-    let heads = "step,by,corrections,ended at (s),scaled residual";
-    table(page, "", heads, (1..).zip(&mxp.steps).map(row));
-}
-
-/// Draws the progress and the ranks of one test, if the report has them.
-fn charts_over_time(page: &mut String, heading: &str, test: &TestReport, figures: &mut Figures) {
-    if !test.progress.is_empty() {
-        let over = |f: fn(&super::reader::ProgressPart) -> f64| {
-            test.progress.iter().map(move |p| (p.elapsed_seconds, f(p)))
-        };
-        let chart = |title: &str, y: Axis, series: Vec<Series>| LineChart {
-            title: title.into(),
-            x: Axis::linear("time since the start (s)", "elapsed_seconds"),
-            y,
-            series,
-        };
-        let mut panels = vec![
-            chart(
-                "progress",
-                Axis::linear("work done (%)", "work_done_percent").between(0.0, 100.0),
-                vec![Series::line("work done", over(|p| 100.0 * p.fraction))],
-            ),
-            chart(
-                "rate from the start",
-                Axis::linear("performance (Gflop/s)", "performance_gflops"),
-                vec![Series::line("rate", over(|p| p.gflops))],
-            ),
-        ];
-        let power = power_series(test);
-        if !power.is_empty() {
-            panels.push(chart("power", Axis::linear("power (W)", "power_watts"), power));
+    let series: Vec<_> = series.iter().map(|(name, points)| (name, drawn(points))).collect();
+    let points = || series.iter().flat_map(|(_, points)| points);
+    if points().count() < 2 {
+        return String::new();
+    }
+    let x_end = points().map(|point| point.0).fold(1e-6, f64::max);
+    let y_end = 1.05 * points().map(|point| point.1).fold(1e-6, f64::max);
+    drawing(|area| {
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 16))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(80)
+            .build_cartesian_2d(0.0..x_end, 0.0..y_end)?;
+        chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
+        for (index, (name, points)) in series.iter().enumerate() {
+            let colour = Palette99::pick(index).to_rgba();
+            let drawn = LineSeries::new(points.iter().copied(), colour).point_size(2);
+            chart.draw_series(drawn)?.label(name.as_str()).legend(move |(x, y)| {
+                Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled())
+            });
         }
-        let figure = Figure {
-            id: "progress",
-            title: heading.to_owned(),
-            caption: "Progress, rate and power over time.".into(),
-            body: Body::Panels { columns: panels.len(), panels },
+        chart.configure_series_labels().position(SeriesLabelPosition::LowerRight).draw()?;
+        Ok(())
+    })
+}
+
+/// A bar for each test, of the seconds that each phase took on the slowest rank.
+fn phase_bars(tests: &[(String, &Test)]) -> String {
+    let bars: Vec<(&String, _)> = tests
+        .iter()
+        .filter_map(|(name, test)| Some((name, test.phases_seconds.as_ref()?.max.named().to_vec())))
+        .filter(|(_, phases)| phases.iter().all(|(_, it)| (0.0..MAX_DRAWN).contains(it)))
+        .collect();
+    let sum = |phases: &[(&str, f64)]| phases.iter().map(|(_, seconds)| seconds).sum::<f64>();
+    let most = bars.iter().map(|(_, phases)| sum(phases)).fold(0.0, f64::max);
+    if most <= 1e-6 {
+        return String::new();
+    }
+    let ends = -0.5..bars.len() as f64 - 0.5;
+    drawing(|area| {
+        let title = "Where the time went: the largest of any rank";
+        let mut chart = ChartBuilder::on(area)
+            .caption(title, ("sans-serif", 16))
+            .margin(12)
+            .x_label_area_size(40)
+            .y_label_area_size(80)
+            .build_cartesian_2d(ends, 0.0..1.05 * most)?;
+        let name = |at: &f64| {
+            let bar = bars.get(at.round() as usize).filter(|_| at.fract().abs() < 1e-6);
+            bar.map_or(String::new(), |(name, _)| (*name).clone())
         };
-        figures.add(page, &figure.svg());
-    }
-    if let Some(map) = test.slow.as_ref().and_then(heat_map::svg) {
-        figures.add(page, &format!("<h3>Ranks over time, {}</h3>\n{map}\n", escape(heading)));
-    }
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .x_labels(bars.len() + 1)
+            .x_label_formatter(&name)
+            .y_desc("seconds")
+            .draw()?;
+        for phase in 0..bars[0].1.len() {
+            let colour = Palette99::pick(phase).to_rgba();
+            let part = |(bar, (_, phases)): (usize, &(&String, Vec<(&'static str, f64)>))| {
+                let below = sum(&phases[..phase]);
+                let (left, right) = (bar as f64 - 0.35, bar as f64 + 0.35);
+                let corners = [(left, below), (right, below + phases[phase].1)];
+                Rectangle::new(corners, colour.filled())
+            };
+            chart.draw_series(bars.iter().enumerate().map(part))?.label(bars[0].1[phase].0).legend(
+                move |(x, y)| Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled()),
+            );
+        }
+        chart.configure_series_labels().position(SeriesLabelPosition::UpperRight).draw()?;
+        Ok(())
+    })
 }
 
-/// Shows what is known of one test, but its charts.
-fn details(page: &mut String, heading: &str, test: &TestReport) {
-    power_table(page, heading, test);
-    slow_links(page, test);
-    process_columns_table(page, heading, test);
-    refinement_table(page, heading, test);
-    events_table(page, heading, test);
-    memory_table(page, heading, test);
+/// A figure as SVG, drawn in memory.
+fn drawing(
+    draw: impl FnOnce(&DrawingArea<SVGBackend, Shift>) -> Result<(), Box<dyn Error>>,
+) -> String {
+    let mut svg = String::new();
+    let drawn = draw(&SVGBackend::with_string(&mut svg, SIZE).into_drawing_area());
+    drawn.expect("the figure is in memory");
+    svg
 }
 
-fn slow_links(page: &mut String, test: &TestReport) {
+fn power_and_events(page: &mut String, number_of_test: usize, test: &Test) {
     for link in test.slow_links.iter().flatten() {
         let _ = writeln!(page, "<p>Slow link: {}</p>", escape(&link.describe()));
     }
-}
-
-/// Shows the process columns, if their rates are unequal.
-fn process_columns_table(page: &mut String, heading: &str, test: &TestReport) {
-    if test.process_columns.is_empty() {
-        return;
+    if !test.power.is_empty() {
+        let _ = writeln!(page, "<h3>Energy, test {number_of_test}</h3>");
+        let row = |reading: &EnergyReading| {
+            let level = reading.level.map_or(String::new(), |level| format!(", level {level}"));
+            [
+                format!("{}{level}", reading.source),
+                format!("{:.3}", reading.joules / 1000.0),
+                format!("{:.1}", reading.mean_watts),
+                number(reading.gflops_per_watt, 4),
+                format!("{:.1}", reading.measured_seconds),
+                reading.covers.clone(),
+            ]
+        };
+        let heads = "measured by,kJ,W,Gflop/s/W,of the time (s),covers";
+        table(page, heads, test.power.iter().map(row));
     }
-    let _ = writeln!(page, "<h3>Process columns, {}</h3>", escape(heading));
-    let row = |(column, part): (usize, &ProcessColumnPart)| {
-        let ProcessColumnPart { blocks, rate, waited_seconds } = *part;
-        let (rate, waited) = (number(Some(rate), 4), number(waited_seconds, 4));
-        cells([column.to_string(), blocks.to_string(), rate, waited])
-    };
-    let rows = test.process_columns.iter().enumerate().map(row);
-    table(page, "", "process column,blocks,rate,waited (s)", rows);
-}
-
-/// A line for each source that knows power over time.
-fn power_series(test: &TestReport) -> Vec<Series> {
-    let seconds = test.time_seconds.unwrap_or(0.0);
-    let line = |reading: &EnergyReading| {
-        Series::line(format!("power by {}", reading.source), over_time(reading, seconds))
-    };
-    let readings = test.power.iter().filter(|reading| reading.watts.iter().any(Option::is_some));
-    readings.map(line).collect()
-}
-
-fn power_table(page: &mut String, heading: &str, test: &TestReport) {
-    if test.power.is_empty() {
-        return;
+    if !test.events.is_empty() {
+        let _ = writeln!(page, "<h3>Events, test {number_of_test}</h3>");
+        let row = |event: &Event| {
+            let seconds = Some(event.seconds).filter(|seconds| *seconds > 0.0);
+            let start = format!("{:.2}", event.start_seconds);
+            [event.kind.clone(), start, number(seconds, 2), event.detail.clone()]
+        };
+        table(page, "event,at (s),for (s),what", test.events.iter().map(row));
     }
-    let row = |reading: &EnergyReading| {
-        let level = reading.level.map_or(String::new(), |level| format!(", level {level}"));
-        cells([
-            format!("{}{level}", reading.source),
-            format!("{:.3}", reading.joules / 1000.0),
-            format!("{:.1}", reading.mean_watts),
-            number(reading.gflops_per_watt, 4),
-            format!("{:.1}", reading.measured_seconds),
-            reading.covers.clone(),
-        ])
-    };
-    let _ = writeln!(page, "<h3>Energy, {}</h3>", escape(heading));
-    let heads = "measured by,kJ,W,Gflop/s/W,of the time (s),covers";
-    table(page, WORDS, heads, test.power.iter().map(row));
-}
-
-fn events_table(page: &mut String, heading: &str, test: &TestReport) {
-    if test.events.is_empty() {
-        return;
-    }
-    let row = |event: &Event| {
-        let seconds = Some(event.seconds).filter(|seconds| *seconds > 0.0);
-        let start = format!("{:.2}", event.start_seconds);
-        cells([event.kind.clone(), start, number(seconds, 2), event.detail.clone()])
-    };
-    let _ = writeln!(page, "<h3>Events, {}</h3>", escape(heading));
-    table(page, WORDS, "event,at (s),for (s),what", test.events.iter().map(row));
-    if test.events.iter().any(|event| event.kind == "failure") {
-        page.push_str(
-            "<p>A failure is as long as what it cost: the work since the last checkpoint, and the \
-             time until the restart. The phases above are those of all starts, without lost work.</p>\n",
-        );
-    }
-}
-
-/// Shows the memory of a rank by part; known parts come first, in a fixed order.
-fn memory_table(page: &mut String, heading: &str, test: &TestReport) {
-    const ORDER: [&str; 5] = ["matrix", "copies", "parities", "header", "work_space"];
-    let total = test.memory_bytes.values().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes));
-    if total == 0 {
-        return;
-    }
-    let rank = |name: &str| ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
-    let mut parts: Vec<(&str, u64)> =
-        test.memory_bytes.iter().map(|(name, bytes)| (name.as_str(), *bytes)).collect();
-    parts.sort_by_key(|(name, _)| rank(name));
-    parts.push(("sum", total));
-    let row = |(part, bytes): (&str, u64)| {
-        let mib = bytes as f64 / f64::from(1u32 << 20);
-        let percent = 100.0 * bytes as f64 / total as f64;
-        cells([part.replace('_', " "), format!("{mib:.1}"), format!("{percent:.1}")])
-    };
-    let _ = writeln!(page, "<h3>Memory of a rank, {}</h3>", escape(heading));
-    table(page, "", "part,MiB,%", parts.into_iter().map(row));
-}
-
-/// The completed test with the highest rate.
-fn best_test(report: &RunReport) -> Option<&TestReport> {
-    let rate = |test: &&TestReport| test.gflops.unwrap_or(0.0);
-    report.completed().max_by(|a, b| rate(a).total_cmp(&rate(b)))
 }
 
 fn number(value: Option<f64>, decimals: usize) -> String {
@@ -645,154 +340,49 @@ fn number(value: Option<f64>, decimals: usize) -> String {
 mod tests {
     use super::*;
 
-    /// A run of `tests` tests with one second in the panel and `update` seconds in the update.
-    fn run_of(tests: usize, update: f64) -> RunReport {
+    /// The page of runs of `tests` tests, each with these further fields.
+    fn shown(runs: usize, tests: usize, more: &str) -> String {
         let test = format!(
-            r#"{{"parameters": {{"n": 100, "nb": 8}}, "time_seconds": 2.0,
-                 "phases_seconds": {{"max": {{"panel": 1.0, "update": {update}}}}}}}"#
+            r#"{{"parameters": {{"n": 100, "nb": 8, "p": 1, "q": 1}}, "status": "passed",
+                "variant": "W<0>", "time_seconds": 128, "gflops": 5,
+                "phases_seconds": {{"max": {{"panel": 1.0, "update": 120}}}}{more}}}"#
         );
         let tests = vec![test; tests].join(",");
-        RunReport::parse(&format!(r#"{{"format": "skt-hpl report", "tests": [{tests}]}}"#)).unwrap()
+        let text = format!(r#"{{"format": "skt-hpl report", "tests": [{tests}]}}"#);
+        let report = RunReport::parse(&text).unwrap();
+        page(&vec![NamedRun { name: "a".into(), report }; runs])
     }
 
     #[test]
-    fn a_phase_has_its_colour_with_the_largest_one_and_without() {
-        let names = |report: &RunReport| match phases(report).unwrap().body {
-            Body::Bars(bars) => bars.series.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
-            _ => unreachable!("phases are bars"),
-        };
-        let (all, fewer) = (names(&run_of(2, 1.0)), names(&run_of(2, 90.0)));
-        assert_eq!(fewer.len(), 5);
-        assert_eq!(all[..5], fewer);
-    }
-
-    #[test]
-    fn charts_label_tests_of_equal_order_and_count_omitted_ones() {
-        let page = |tests| page(&[NamedRun { name: "a".into(), report: run_of(tests, 90.0) }]);
-        let (some, many) = (page(3), page(MAX_TESTS_IN_A_CHART + 2));
-        for number in 1..=3 {
-            assert!(some.contains(&format!(">{number}. N=100 NB=8<")), "{some}");
-        }
-        assert!(some.contains("<h3>Timeline</h3>") && !some.contains("the first"));
-        assert!(many.contains("<h3>Timeline, the first 12 of 14 tests</h3>"));
-        assert!(many.contains("without update (99 %), the first 12 of 14 tests"));
-    }
-
-    /// Twelve tests with as many samples and windows as a run has, and many checkpoints and ranks.
-    #[test]
-    fn figures_of_a_run_have_few_bytes() {
+    fn rate_phases_and_power_are_drawn() {
         let list = |count: usize, one: &dyn Fn(usize) -> String| {
             (0..count).map(one).collect::<Vec<_>>().join(",")
         };
-        let events = list(100, &|at| {
-            format!(r#"{{"kind": "checkpoint", "start_seconds": {at}, "seconds": 0.2}}"#)
-        });
-        let progress = list(128, &|at| {
-            let fraction = at as f64 / 128.0;
-            format!(r#"{{"elapsed_seconds": {at}, "fraction": {fraction}, "gflops": {at}}}"#)
-        });
+        let progress =
+            list(128, &|at| format!(r#"{{"elapsed_seconds": {at}, "gflops": {}}}"#, at % 7));
         let watts = list(100, &|at| (100 + at % 2).to_string());
-        let rates = |rank: usize| (0..64).map(|at| ["90 ", "50 "][(at * rank) % 3 / 2]).collect();
-        let ranks = list(300, &|rank| {
-            let rates: String = rates(rank);
-            format!(r#"{{"host": "n", "rank": {rank}, "gflops_a_thread": "{}"}}"#, rates.trim())
-        });
-        let columns = list(65, &|column| column.to_string());
-        let test = |gflops: usize| {
-            format!(
-                r#"{{"variant": "W{gflops}", "status": "passed", "gflops": {gflops},
-                    "parameters": {{"n": 100, "nb": 8}}, "time_seconds": 128,
-                    "phases_seconds": {{"max": {{"panel": 1, "update": 2}}}}, "events": [{events}],
-                    "power": [{{"source": "RAPL", "watts": [{watts}]}}], "progress": [{progress}],
-                    "slow": {{"columns": [{columns}], "ranks": [{ranks}]}}}}"#
-            )
-        };
-        let shown = |tests: usize| {
-            let tests = list(tests, &test);
-            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{tests}]}}"#);
-            page(&[NamedRun { name: "a".into(), report: RunReport::parse(&text).unwrap() }])
-        };
-        let bytes = |page: &str| -> usize {
-            let figures = page.split("<svg xmlns").skip(1);
-            figures.map(|it| it.find("</svg>\n<").map_or(it.len(), |end| end)).sum()
-        };
-        let (one, many) = (shown(1), shown(12));
-        assert!(one.contains("<h3>Ranks over time") && !one.contains("Not shown"), "{one}");
-        assert!(bytes(&one) < MAX_BYTES_OF_FIGURES, "{}", bytes(&one));
-        assert!(bytes(&many) < MAX_BYTES_OF_FIGURES, "{}", bytes(&many));
-        assert!(many.contains("<title>test 12: ") && !many.contains("<title>test 1: "));
-        assert!(many.contains("<p>Not shown, for the size of the page: 23 figures.</p>"));
+        let more = format!(
+            r#", "progress": [{progress}], "power": [{{"source": "RAPL", "watts": [{watts}]}}]"#
+        );
+        let one = shown(1, 1, &more);
+        for title in ["Where the time went", "Rate from the start", "Power"] {
+            assert_eq!(one.matches(&format!("\n{title}")).count(), 1, "{title}: {one}");
+        }
+        assert!(one.contains("<td>1. W&lt;0&gt;</td>") && one.contains("1. N=100, RAPL"));
+        assert!(one.len() < 60_000 && shown(1, 40, &more).len() < 300_000, "{}", one.len());
+        // Of many runs the tables are shown, and one chart of all.
+        let many = shown(1000, 1, &more);
+        assert!(many.matches("<svg").count() < 2 && many.len() < 3_000_000, "{}", many.len());
     }
 
     #[test]
-    fn steps_of_a_refinement_are_shown() {
-        let page = |mxp: &str| {
-            let test = format!(r#"{{"parameters": {{"n": 100, "matrix": "a<b"}} {mxp}}}"#);
-            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{test}]}}"#);
-            page(&[NamedRun { name: "a".into(), report: RunReport::parse(&text).unwrap() }])
-        };
-        let steps = r#"[{"refinement": "classic", "corrections": 1, "end_seconds": 4.5,
-                "scaled_residual": 25000.0},
-            {"refinement": "gmres", "corrections": 9, "end_seconds": 4.75,
-                "scaled_residual": null}]"#;
-        let shown = page(&format!(
-            r#", "mxp": {{"factor_seconds": 4, "refine_seconds": 0.75, "steps": {steps},
-                "has_converged": false}}"#
-        ));
-        assert!(shown.contains("<p>Matrix a&lt;b: factored in single precision in 4.00 s"));
-        assert!(shown.contains("refined in 0.75 s; it did not converge.</p>"), "{shown}");
-        let row = "<td>1</td><td>classic</td><td>1</td><td>4.50</td><td>2.500e4</td>";
-        assert!(shown.contains(row), "{shown}");
-        assert!(shown.contains("<td>gmres</td><td>9</td><td>4.75</td><td>-</td>"), "{shown}");
-        assert!(!page("").contains("Refinement"));
-        for (gemm, how) in [
-            ("fp32", "in single precision"),
-            ("bf16", "with products of bf16 operands"),
-            ("bf16-emulated", "with emulated products of bf16 operands"),
-            ("fp8", "with products of fp8 operands"),
-        ] {
-            let parameters = format!(r#""parameters": {{"matrix": "scaled", "gemm": "{gemm}"}}"#);
-            let mxp = r#""mxp": {"factor_seconds": 4, "has_converged": true}"#;
-            let text =
-                format!(r#"{{"format": "skt-hpl report", "tests": [{{{parameters}, {mxp}}}]}}"#);
-            let report = RunReport::parse(&text).unwrap();
-            let page = super::page(&[NamedRun { name: "a".into(), report }]);
-            assert!(
-                page.contains(&format!("<p>Matrix scaled: factored {how} in 4.00 s")),
-                "{page}"
+    fn numbers_of_any_size_are_drawn_or_left_out() {
+        for number in ["1e300", "1e-300", "0", "9e14"] {
+            let progress = format!(
+                r#", "progress": [{{"elapsed_seconds": {number}, "gflops": {number}}},
+                    {{"elapsed_seconds": 1, "gflops": {number}}}]"#
             );
+            assert!(shown(1, 2, &progress).ends_with("</html>\n"), "{number}");
         }
-    }
-
-    #[test]
-    fn unequal_process_columns_are_shown() {
-        let mut report = run_of(1, 1.0);
-        let page =
-            |report: &RunReport| page(&[NamedRun { name: "a".into(), report: report.clone() }]);
-        assert!(!page(&report).contains("Process columns"));
-        let part = |waited_seconds| ProcessColumnPart { blocks: 21, rate: 2.0, waited_seconds };
-        report.tests[0].process_columns = vec![part(Some(0.5)), part(None)];
-        let shown = page(&report);
-        for row in
-            ["<td>0</td><td>21</td><td>2.0000</td><td>0.5000</td>", "<td>2.0000</td><td>-</td>"]
-        {
-            assert!(shown.contains(row), "{shown}");
-        }
-    }
-
-    #[test]
-    fn a_dwarfing_phase_is_left_out_of_the_chart_and_named() {
-        let series = |update: f64| {
-            vec![("panel".to_owned(), vec![1.0, 2.0]), ("update".to_owned(), vec![update, update])]
-        };
-        let mut large = series(48.5);
-        assert_eq!(take_dwarfing(&mut large), Some(("update".to_owned(), 97.0)));
-        assert_eq!(large, series(0.0)[..1]);
-        let mut even = series(3.0);
-        assert_eq!(take_dwarfing(&mut even), None);
-        assert_eq!(even, series(3.0));
-        let mut alone = series(1.0).split_off(1);
-        assert_eq!(take_dwarfing(&mut alone), None);
-        assert_eq!(take_dwarfing(&mut Vec::new()), None);
     }
 }

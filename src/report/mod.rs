@@ -3,12 +3,10 @@
 
 mod cformat;
 mod detailed;
-mod heat_map;
 pub(crate) mod hpl_text;
 pub mod html;
 mod json;
 mod levels;
-pub mod measured;
 mod mxp;
 pub(crate) mod output;
 pub mod phases;

@@ -1,7 +1,7 @@
 //! The process columns of a test, if their rates are unequal: blocks, rate and wait of each.
 
 use super::cformat::percent;
-use super::reader::ProcessColumnPart;
+use super::reader::ProcessColumn;
 use skt_config::TestSpec;
 use skt_run::record::TestRecord;
 
@@ -17,17 +17,13 @@ pub(super) fn blocks(spec: &TestSpec) -> Vec<usize> {
 }
 
 /// All process columns, in order; none of a test without unequal rates, or that has no times.
-pub(super) fn parts(record: &TestRecord) -> Vec<ProcessColumnPart> {
+pub(super) fn parts(record: &TestRecord) -> Vec<ProcessColumn> {
     let TestRecord { spec, column_waits, .. } = record;
     if column_waits.is_empty() {
         return Vec::new();
     }
     let columns = blocks(spec).into_iter().zip(&spec.rates).zip(column_waits);
-    let part = |((blocks, &rate), &waited_seconds)| ProcessColumnPart {
-        blocks,
-        rate,
-        waited_seconds: Some(waited_seconds),
-    };
+    let part = |((blocks, &rate), &waited_seconds)| ProcessColumn { blocks, rate, waited_seconds };
     columns.map(part).collect()
 }
 
@@ -39,10 +35,9 @@ pub(super) fn lines(record: &TestRecord) -> Vec<String> {
     }
     let mut lines = vec!["# column  blocks       rate    waited s       %".to_owned()];
     for (column, part) in parts.iter().enumerate().take(MAX_LINES) {
-        let ProcessColumnPart { blocks, rate, waited_seconds } = *part;
-        let waited = waited_seconds.unwrap_or(0.0);
-        let percent = percent(waited, record.time_seconds);
-        lines.push(format!("# {column:>6}{blocks:>8}{rate:>11.4}{waited:>12.4}{percent}"));
+        let ProcessColumn { blocks, rate, waited_seconds } = *part;
+        let percent = percent(waited_seconds, record.time_seconds);
+        lines.push(format!("# {column:>6}{blocks:>8}{rate:>11.4}{waited_seconds:>12.4}{percent}"));
     }
     if parts.len() > MAX_LINES {
         lines.push(format!("# {} more are in the JSON report", parts.len() - MAX_LINES));

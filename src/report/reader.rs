@@ -1,23 +1,26 @@
-//! Reads JSON reports of this version, and of other versions as far as their fields are known.
+//! A report as JSON: what is written is read by the same types.
 //!
-//! Unknown fields are ignored, and missing ones are `None`, so that reports of older and newer
-//! versions can be compared.
+//! Unknown fields are kept or ignored, and most may be missing, so that reports of older and newer
+//! versions can be compared. Parts that only other programs read are plain JSON.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use skt_terms::phases::PhaseTable;
 use skt_terms::shown::{shown, shown_message};
 
-use skt_config::ConfigText;
+use skt_config::{ConfigText, TestSpec};
 use skt_health::slow::SlowRank;
 use skt_health::slow::links::SlowLink;
 use skt_host::infile;
 use skt_run::record::Event;
 use skt_run::record::energy::EnergyReading;
 
+/// The value of `format`.
+pub(super) const FORMAT: &str = "skt-hpl report";
 /// More than a report of the largest machine has.
 const BYTES_MAX: u64 = 1 << 30;
 
@@ -36,142 +39,105 @@ pub enum ReadError {
     NoResult { path: PathBuf },
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
     pub format: String,
-    pub program: Option<ProgramPart>,
+    #[serde(default)]
+    pub format_version: u32,
+    #[serde(default)]
+    pub program: Option<Program>,
+    #[serde(default)]
     pub command_line: Vec<String>,
+    #[serde(default)]
     pub configuration: Option<ConfigText>,
+    #[serde(default)]
     pub start: Option<String>,
+    #[serde(default)]
     pub end: Option<String>,
+    #[serde(default)]
     pub finished: bool,
-    pub environment: EnvironmentPart,
-    pub dgemm_self_test: Option<DgemmPart>,
-    pub tests: Vec<TestReport>,
-    pub text_report: Option<String>,
+    #[serde(default)]
+    pub parameters: Value,
+    #[serde(default)]
+    pub environment: Value,
+    #[serde(default)]
+    pub dgemm_self_test: Value,
+    #[serde(default)]
+    pub counts: Value,
+    pub tests: Vec<Test>,
+    #[serde(default)]
+    pub text_report: String,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct ProgramPart {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Program {
     pub name: String,
     pub version: String,
+    #[serde(default)]
     pub compiler: Option<String>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct EnvironmentPart {
-    pub host: HostPart,
-    pub blas: serde_json::Value,
-    pub mpi_library: Option<String>,
-    pub hosts: Vec<HostRanksPart>,
-    pub pinning: Option<String>,
-    pub helper_cpus: Vec<usize>,
-    pub bf16: Option<Bf16Part>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct Bf16Part {
-    pub function: String,
-    pub file: Option<String>,
-    pub gflops_per_core: Option<f64>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct HostPart {
-    pub name: Option<String>,
-    pub kernel: Option<String>,
-    pub cpu_model: Option<String>,
-    pub cores: Option<usize>,
-    pub memory_bytes: Option<u64>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct HostRanksPart {
-    pub host: String,
-    pub ranks: usize,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct DgemmPart {
-    pub gflops_per_core: Option<f64>,
-}
-
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct TestReport {
+/// A test. Values that were not measured or are not finite are null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Test {
+    #[serde(default)]
     pub variant: String,
-    pub parameters: ParametersPart,
+    pub parameters: TestSpec,
     /// `passed`, `failed`, `not-checked`, `broke` or `skipped`.
     pub status: String,
-    pub scaled_residual: Option<f64>,
+    #[serde(default)]
     pub time_seconds: Option<f64>,
+    #[serde(default)]
     pub gflops: Option<f64>,
+    #[serde(default)]
     pub efficiency: Option<f64>,
+    #[serde(default)]
     pub start: Option<String>,
+    #[serde(default)]
     pub end: Option<String>,
     /// End of the timed part, in seconds since 1970 with their fraction.
+    #[serde(default)]
     pub end_unix_seconds: Option<f64>,
+    #[serde(default)]
     pub generate_seconds: Option<f64>,
+    #[serde(default)]
     pub check_seconds: Option<f64>,
+    #[serde(default)]
     pub phases_seconds: Option<PhaseTable>,
-    pub progress: Vec<ProgressPart>,
+    #[serde(default)]
+    pub progress: Vec<Progress>,
+    #[serde(default)]
     pub events: Vec<Event>,
-    pub memory_bytes: BTreeMap<String, u64>,
+    #[serde(default)]
     pub power: Vec<EnergyReading>,
-    pub slow: Option<SlowPart>,
-    pub(crate) slow_links: Option<Vec<SlowLink>>,
-    pub process_columns: Vec<ProcessColumnPart>,
-    pub mxp: Option<MxpPart>,
+    #[serde(default)]
+    pub slow: Option<Slow>,
+    #[serde(default)]
+    pub slow_links: Option<Vec<SlowLink>>,
+    /// What else the test has, with what its status has.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
 }
 
 /// A process column of a test with unequal rates.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ProcessColumnPart {
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(super) struct ProcessColumn {
     pub blocks: usize,
     pub rate: f64,
-    pub waited_seconds: Option<f64>,
-}
-
-/// The part of a test of HPL-MxP that one of HPL does not have.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct MxpPart {
-    pub factor_seconds: Option<f64>,
-    pub refine_seconds: Option<f64>,
-    pub steps: Vec<StepPart>,
-    pub has_converged: bool,
-    pub failure: Option<String>,
-}
-
-/// A step of the refinement.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct StepPart {
-    pub refinement: String,
-    pub corrections: usize,
-    pub end_seconds: Option<f64>,
-    pub scaled_residual: Option<f64>,
+    pub waited_seconds: f64,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct SlowPart {
+pub struct Slow {
     pub named: Vec<SlowRank>,
     pub columns: Vec<usize>,
-    pub ranks: Vec<RankPart>,
+    pub ranks: Vec<SlowRankRates>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct RankPart {
+pub struct SlowRankRates {
     pub host: String,
     pub rank: usize,
     /// A number that ranks with the same kind of processor have in common.
@@ -181,60 +147,34 @@ pub struct RankPart {
     pub gflops_a_thread: String,
 }
 
-impl RankPart {
-    /// The rate of each window, in Gflop/s; `None` where nothing was measured.
-    pub(crate) fn rates(&self) -> Vec<Option<f64>> {
-        let rate =
-            |word: &str| word.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate > 0.0);
-        self.gflops_a_thread.split(' ').map(rate).collect()
-    }
-}
-
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct ProgressPart {
+pub struct Progress {
     pub elapsed_seconds: f64,
     pub column: usize,
     pub fraction: f64,
     pub gflops: f64,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(default)]
-pub struct ParametersPart {
-    pub n: usize,
-    pub nb: usize,
-    pub p: usize,
-    pub q: usize,
-    pub checksums: usize,
-    pub threads: usize,
-    /// The matrix of HPL-MxP; `None` for HPL.
-    pub matrix: Option<String>,
-    /// The operands of the products of HPL-MxP; `None` for single precision, and for HPL.
-    pub gemm: Option<String>,
-}
-
-impl TestReport {
+impl Test {
     /// Whether the test is one of HPL and not of HPL-MxP, whose rates do not compare.
     pub(crate) fn is_of_hpl(&self) -> bool {
-        self.parameters.matrix.is_none()
-    }
-}
-
-impl ParametersPart {
-    /// Number of ranks of the grid, with those of its checksum columns, which compute, too.
-    pub(crate) fn ranks(&self) -> usize {
-        self.p.saturating_mul(self.q.saturating_add(self.checksums))
+        self.parameters.mxp.is_none()
     }
 
-    /// Number of cores that compute: ranks times threads.
+    pub(crate) fn scaled_residual(&self) -> Option<f64> {
+        self.rest.get("scaled_residual")?.as_f64()
+    }
+
+    /// Number of cores that compute: ranks, with those of checksum columns, times threads.
     pub(crate) fn cores(&self) -> usize {
-        self.ranks().saturating_mul(self.threads.max(1))
+        let TestSpec { p, q, checksums, threads, .. } = self.parameters;
+        p.saturating_mul(q.saturating_add(checksums)).saturating_mul(threads.max(1))
     }
 }
 
 /// The orders of these tests, each with the best rate of its tests in Gflop/s.
-pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t TestReport>) -> Vec<(f64, f64)> {
+pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t Test>) -> Vec<(f64, f64)> {
     let mut best: BTreeMap<usize, f64> = BTreeMap::new();
     for test in tests {
         let (rate, entry) = (test.gflops.unwrap_or(0.0), best.entry(test.parameters.n));
@@ -250,41 +190,31 @@ pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Parses JSON text, or returns what is wrong with it.
-pub(crate) fn from_json<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_json::from_str(text).map_err(|error| {
-        if text.lines().any(|line| line.starts_with("HPLinpack ")) {
-            return "it is the text of HPL, which has neither threads nor hosts nor phases; \
-                    `skt-hpl report` reads it"
-                .to_owned();
-        }
-        shown_message(&error.to_string())
-    })
-}
-
-/// Checks that a document is a report.
-pub(crate) fn check_format(format: &str) -> Result<(), String> {
-    match format {
-        "skt-hpl report" => Ok(()),
-        _ => Err(format!("its \"format\" is \"{}\", not \"skt-hpl report\"", shown(format))),
-    }
-}
-
 impl RunReport {
-    /// Reads a file written by `--json`.
-    pub(crate) fn read(path: &Path) -> Result<Self, ReadError> {
-        Self::parse_from(path, &read_text(path)?)
-    }
-
-    /// Reads the text of the file `path`, as `read_text` gives it.
+    /// Reads the text of the file `path`, written by `--json`.
     pub(crate) fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
         Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
     }
 
-    /// Reads the text of a report, as `RunReport::read` does with a file.
+    /// Reads the text of a report.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let report: Self = from_json(text)?;
-        check_format(&report.format)?;
+        #[derive(Deserialize)]
+        struct Head {
+            format: String,
+        }
+        let wrong = |error: serde_json::Error| {
+            if text.lines().any(|line| line.starts_with("HPLinpack ")) {
+                return "it is the text of HPL, which has neither threads nor hosts nor phases; \
+                        `skt-hpl report` reads it"
+                    .to_owned();
+            }
+            shown_message(&error.to_string())
+        };
+        let Head { format } = serde_json::from_str(text).map_err(wrong)?;
+        if format != FORMAT {
+            return Err(format!("its \"format\" is \"{}\", not \"{FORMAT}\"", shown(&format)));
+        }
+        let report: Self = serde_json::from_str(text).map_err(wrong)?;
         report.check_numbers()?;
         Ok(report)
     }
@@ -295,7 +225,7 @@ impl RunReport {
             let of_test = [
                 ("time_seconds", test.time_seconds),
                 ("gflops", test.gflops),
-                ("scaled_residual", test.scaled_residual),
+                ("scaled_residual", test.scaled_residual()),
                 ("end_unix_seconds", test.end_unix_seconds),
                 ("generate_seconds", test.generate_seconds),
                 ("check_seconds", test.check_seconds),
@@ -317,8 +247,24 @@ impl RunReport {
         Ok(())
     }
 
+    /// A text or a number of the environment or of another part, at this place.
+    pub(crate) fn text_at(part: &Value, place: &str) -> Option<String> {
+        match part.pointer(place)? {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        }
+    }
+
+    /// The hosts of the run, each with its number of ranks.
+    pub(crate) fn host_ranks(&self) -> Vec<usize> {
+        let hosts = self.environment.get("hosts").and_then(Value::as_array);
+        let ranks = |host: &Value| host.get("ranks").and_then(Value::as_u64).unwrap_or(0) as usize;
+        hosts.map_or(Vec::new(), |hosts| hosts.iter().map(ranks).collect())
+    }
+
     /// The tests that ended with a time and a rate, and did not fail.
-    pub(crate) fn completed(&self) -> impl Iterator<Item = &TestReport> {
+    pub(crate) fn completed(&self) -> impl Iterator<Item = &Test> {
         self.tests.iter().filter(|test| {
             test.gflops.is_some()
                 && test.time_seconds.is_some()
@@ -332,15 +278,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_below_zero_are_refused() {
+    fn what_is_wrong_is_refused_by_name() {
+        const SPEC: &str = r#""parameters": {"n": 9, "nb": 3, "p": 1, "q": 1}"#;
+        let whole = format!(r#"{{"status": "passed", {SPEC}}}"#);
         for (test, why) in [
-            (r#"{"time_seconds": -1.5}"#, "test 2: \"time_seconds\" is -1.5, and not 0 or above"),
-            (r#"{"gflops": -0.1}"#, "test 2: \"gflops\" is -0.1"),
-            (r#"{"power": [{}, {"mean_watts": -4}]}"#, "test 2: \"mean_watts\" is -4"),
+            (format!(r#"{{{SPEC}}}"#), "missing field `status`"),
+            (r#"{"status": "passed"}"#.to_owned(), "missing field `parameters`"),
+            (whole.replace(r#""n": 9, "#, ""), "missing field `n`"),
+            (whole.replace("\"q\": 1", r#""q": 1, "bcast": "star""#), "unknown variant `star`"),
+            (
+                whole.replace("\"passed\"", r#""passed", "time_seconds": -1.5"#),
+                "test 2: \"time_seconds\" is -1.5, and not 0 or above",
+            ),
+            (
+                whole.replace("\"passed\"", r#""passed", "scaled_residual": -0.1"#),
+                "test 2: \"scaled_residual\" is -0.1",
+            ),
+            (
+                whole.replace("\"passed\"", r#""passed", "power": [{}, {"mean_watts": -4}]"#),
+                "test 2: \"mean_watts\" is -4",
+            ),
         ] {
-            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{{}}, {test}]}}"#);
-            let message = RunReport::parse(&text).unwrap_err();
+            let text = format!(r#"{{"format": "skt-hpl report", "tests": [{whole}, {test}]}}"#);
+            let message = RunReport::parse(&text).err().unwrap_or_default();
             assert!(message.starts_with(why), "{message}");
         }
+        assert!(RunReport::parse("{}").unwrap_err().starts_with("missing field `format`"));
     }
 }

@@ -67,8 +67,8 @@ fn auto_refuses_what_it_cannot_do() {
     let folder = TempDir::new().unwrap();
     for (flags, why) in [
         ("--time 1s", "error: --time: 1 s are too short; legal: 6 s or more"),
-        ("--memory 2", "error: --memory: value 2 is out of range; legal: more than 0, at most 1"),
-        ("--memory 1e-9", "take fewer ranks or a larger part of the memory (--memory-fraction; of"),
+        ("--memory 2", "'--memory <0..1>': legal is more than 0, at most 1"),
+        ("--memory 1e-9", "take fewer ranks, or a larger part of the memory (--memory)"),
         ("--ft self", "error: --ft: a group with 1 parity needs at least 2 ranks, not 1"),
     ] {
         let refused = run(folder.path(), 1, &format!("auto --blas built-in {flags}")).expect(2);

@@ -128,7 +128,7 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     for name in ["nbmin", "rfact", "pfact"] {
         assert!(!ended.out.contains(name), "{}", ended.out);
     }
-    let next = "mpirun -np 2 skt-hpl mxp mxp.toml\n";
+    let next = "mpirun -np 2 skt-hpl mxp --config mxp.toml\n";
     assert!(ended.err.ends_with(&format!("mxp.toml: run it with\n  {next}")), "{}", ended.err);
     let text = fs::read_to_string(folder.path().join("mxp.toml")).unwrap();
     let head = "# Tuned by `skt-hpl tune --mxp`, with trials of N = 200 and --ft none. Run it \
@@ -149,7 +149,7 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     let protected = format!("{flags} {ft} --budget 10s --only depth --out mxp.dat");
     let ended = run(folder.path(), 2, &protected).expect(0);
     assert!(!ended.err.contains("note: "), "the trials had checkpoints: {}", ended.err);
-    let next = "mpirun -np 2 skt-hpl mxp mxp.dat --matrix scaled --gemm bf16-emulated --ft self \
+    let next = "mpirun -np 2 skt-hpl mxp --config mxp.dat --matrix scaled --gemm bf16-emulated --ft self \
                 --checkpoint-every '4p!'";
     assert!(ended.err.ends_with(&format!("\n  {next}\n")), "{}", ended.err);
     let idle = format!("{flags} --only pfact");

@@ -40,7 +40,7 @@ fn two_tests() -> RunSpec {
 /// A folder with the HPL.dat of a run.
 fn folder(spec: &RunSpec) -> TempDir {
     let folder = TempDir::new().expect("a folder");
-    fs::write(folder.path().join("HPL.dat"), hpldat::write(spec).unwrap().0).unwrap();
+    fs::write(folder.path().join("HPL.dat"), hpldat::write(spec).unwrap()).unwrap();
     folder
 }
 
@@ -220,15 +220,19 @@ fn a_refused_input_has_the_message_of_the_reference() {
     assert!(code == Some(1) && !err.contains("HPL ERROR"), "{err}");
 }
 
-/// The reference ignores its arguments; what they are called here is printed once.
+/// The reference ignores its arguments; that is printed once.
 #[test]
 fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
     let spec = RunSpec { nb: vec![32], grids: vec![(1, 2)], ..two_tests() };
     let folder = folder(&spec);
     for (name, flags, words) in [
-        ("xhpl", "HPL.dat", "arguments: HPL.dat. HPL.dat is run"),
-        ("xhpl-openmpi", "-p -s 2480 -f other.dat", "here: --p, --n 2480, --config other.dat"),
-        ("xhpl_intel64", "-n 9 -b 8 --n 70 doctor", "here: --n 9, --nb 8, `skt-hpl doctor`"),
+        ("xhpl", "HPL.dat", "arguments: HPL.dat; HPL.dat is run"),
+        (
+            "xhpl-openmpi",
+            "-p -s 2480 -f other.dat",
+            "arguments: -p -s 2480 -f other.dat; HPL.dat is run",
+        ),
+        ("xhpl_intel64", "-n 9 -b 8 --n 70 doctor", "arguments: -n 9 -b 8 doctor; HPL.dat is run"),
     ] {
         let (code, out, err) = named(name, folder.path(), 2, flags);
         assert_eq!(code, Some(0), "{out}\n{err}");
@@ -237,7 +241,7 @@ fn arguments_of_others_are_ignored_under_each_name_of_xhpl() {
         assert!(out.contains(&result), "{name} {flags}: {out}");
         let printed: Vec<&str> = err.lines().filter(|line| line.contains("ignored")).collect();
         let [printed] = printed[..] else { panic!("{err}") };
-        assert!(printed.starts_with("# warning: ") && printed.ends_with(words), "{err}");
+        assert!(printed.starts_with("# warning: ") && printed.contains(words), "{err}");
     }
 }
 
@@ -257,9 +261,7 @@ fn names_and_files_of_hpl_mxp_run_it() {
     }
     let (code, out, err) = named("xhpl_mxp", folder.path(), 2, "200 32 1 -not");
     assert_eq!((code, out.as_str()), (Some(2), ""), "{err}");
-    let line =
-        "as a line of ours: skt-hpl mxp --n 200 --nb 32 --p 1; without a counterpart: -not\n";
-    assert!(err.contains(line), "{err}");
+    assert!(err.contains("unexpected argument '200'"), "{err}");
 }
 
 /// A list that is shorter than its count, as HPL 2.3 runs it.
@@ -346,7 +348,7 @@ fn readers_of_the_reference_read_the_same() {
     let (n, nb) = (vec![100, 200, 301], vec![32, 64]);
     let (pmap, bcast) = (Pmap::ColumnMajor, vec![Bcast::OneRing, Bcast::OneRingM]);
     let spec = RunSpec { n, nb, pmap, bcast, grids: vec![(1, 2)], ..two_tests() };
-    fs::write(folder.join("HPL.dat"), hpldat::write(&spec).unwrap().0).unwrap();
+    fs::write(folder.join("HPL.dat"), hpldat::write(&spec).unwrap()).unwrap();
     for streams in ["", "2>&1"] {
         let job = mpirun(2);
         let mut shell = Command::new("sh");

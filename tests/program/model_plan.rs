@@ -1,6 +1,9 @@
 //! `skt-hpl plan` on the machines of docs/model.md and of the notebook: they show what the program
 //! prints, and every number is recomputed here by hand.
 
+use skt_config::Swap;
+use skt_model::path::{Changes, Machine, RunParams, predict};
+
 use crate::built::Program;
 
 /// Pairs of a command line on the pages, which begins with `$`, and its output.
@@ -91,16 +94,18 @@ fn by_hand(command: &str, json: &serde_json::Value) {
     // Panels and buffers, 3 NB (N/P + N/Q) doubles a rank, fit into the 4 %.
     assert!(ranks_per_node * 8.0 * 768.0 * (n / p + n / q) < 0.04 * memory, "{command}");
 
-    // E(N), from `path` for this run.
+    // E(N), from the critical path of this run.
     let bandwidth = given("--bandwidth-gbs").unwrap();
-    let path = format!(
-        "skt-hpl path --n {n} --nb 256 --p {p} --q {q} --threads {threads} --latency-us 2 \
-         --bandwidth-gbs {} --gflops-per-core {} --json",
-        bandwidth / ranks_per_node,
-        given("--gflops-per-core").unwrap()
-    );
-    let path: serde_json::Value = serde_json::from_str(&skt_hpl(&path)).unwrap();
-    let efficiency = path["runs"][0]["efficiency"].as_f64().unwrap();
+    let core = Machine::ZEN4_CORE.with_core_flops(given("--gflops-per-core").unwrap() * 1e9);
+    let message_byte_seconds = 1e-9 * ranks_per_node / bandwidth;
+    let machine = Machine { message_seconds: 2e-6, message_byte_seconds, ..core };
+    let run = RunParams {
+        threads: threads as usize,
+        depth: 1,
+        halves: RunParams::has_halves(Swap::Mix, 1),
+        ..RunParams::new(n as usize, 256, (p as usize, q as usize))
+    };
+    let efficiency = predict(&run, &machine, &Changes::default()).unwrap().efficiency;
     assert_near("E(N)", value("hpl_efficiency"), efficiency, 5e-3);
     let flops = 2.0 / 3.0 * n.powi(3) + 1.5 * n * n;
     let peak = given("--gflops-per-core").unwrap() * 1e9 * cores * nodes;

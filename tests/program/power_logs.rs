@@ -31,7 +31,7 @@ fn shifted(line: &str, seconds: usize) -> String {
 fn report(program: &Program) {
     let test = serde_json::json!({
         "variant": "WR11C2R4", "status": "passed", "time_seconds": 1.0, "gflops": 300.0,
-        "end_unix_seconds": END_UNIX_SECONDS, "parameters": {"n": 1000, "p": 1, "q": 1, "threads": 1},
+        "end_unix_seconds": END_UNIX_SECONDS, "parameters": {"n": 1000, "nb": 8, "p": 1, "q": 1, "threads": 1},
     });
     let report = serde_json::json!({"format": "skt-hpl report", "tests": [test]});
     program.write("run.json", &report.to_string());

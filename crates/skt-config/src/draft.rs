@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::{CheckpointDraft, Setting};
-use super::error::{Misplaced, Warning};
+use super::error::Warning;
 use super::launch::LaunchDraft;
 use super::param::Param;
 use super::source::ValueSource;
@@ -29,8 +29,6 @@ pub struct Draft {
     pub checkpoint: CheckpointDraft,
     /// Settings of `skt-hpl launch` that were given.
     pub launch: LaunchDraft,
-    /// The first line of the HPL.dat whose label belongs in another line.
-    pub misplaced: Option<Misplaced>,
 }
 
 impl Draft {

@@ -61,13 +61,6 @@ impl At {
     pub fn flag(name: &str) -> At {
         At::named(name, &ValueSource::Flag)
     }
-
-    fn dat_line(&self) -> Option<usize> {
-        match self.place {
-            ValueSource::Dat { line, .. } => Some(line),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for At {
@@ -100,9 +93,6 @@ pub enum ConfigError {
     /// Something is wrong with a file, or the command line, as a whole.
     #[error("{file}: {what}")]
     NotAConfig { file: String, what: String },
-    /// HPL.dat is wrong in or after a line whose label belongs in another one.
-    #[error("{}: {} As it stands, {error}", misplaced.at, misplaced.what)]
-    Misplaced { misplaced: Box<Misplaced>, error: Box<ConfigError> },
     /// HPL.dat ends too early.
     #[error(
         "{file}: the file ends after line {lines}; line {missing} ({name}) is missing \
@@ -141,64 +131,6 @@ pub enum ConfigError {
     /// Something is wrong that has no place: what, and what to do.
     #[error("{0}")]
     Other(String),
-}
-
-impl ConfigError {
-    /// The error with its likely cause, if `misplaced` is one.
-    pub(super) fn explained(self, misplaced: Option<&Misplaced>) -> ConfigError {
-        match (misplaced, self.dat_line()) {
-            (Some(cause), Some(line)) if cause.explains(line) => {
-                // Leniency would only use the value of another line.
-                let error = match self {
-                    ConfigError::Strict { error, .. } => error,
-                    error => Box::new(error),
-                };
-                ConfigError::Misplaced { misplaced: Box::new(cause.clone()), error }
-            }
-            _ => self,
-        }
-    }
-
-    /// The line of HPL.dat that is wrong.
-    fn dat_line(&self) -> Option<usize> {
-        match self {
-            ConfigError::Short { missing, .. } => Some(*missing),
-            ConfigError::Strict { error, .. } => error.dat_line(),
-            ConfigError::Empty { at, .. }
-            | ConfigError::NotUnderstood { at, .. }
-            | ConfigError::OutOfRange { at, .. }
-            | ConfigError::BadText { at, .. }
-            | ConfigError::TooFewRanks { at, .. } => at.dat_line(),
-            ConfigError::GridPairs { q_at, .. } => q_at.dat_line(),
-            _ => None,
-        }
-    }
-}
-
-/// The first line of an HPL.dat whose label belongs in another line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Misplaced {
-    /// The line to check, and what it has.
-    pub at: At,
-    /// What is wrong with it, as a question.
-    pub what: String,
-    /// The first line that may be wrong: all lines before it are where they belong.
-    pub(crate) first_doubtful: usize,
-    /// Whether the lines that follow are where they belong.
-    pub is_alone: bool,
-}
-
-impl Misplaced {
-    /// Whether an error in this line follows from the misplaced one.
-    fn explains(&self, line: usize) -> bool {
-        if self.is_alone { self.at.dat_line() == Some(line) } else { line >= self.first_doubtful }
-    }
-
-    /// The warning for a file that is legal nevertheless.
-    pub(super) fn warning(&self) -> Warning {
-        let what = format!("{} Lines are read by their number, not by their label", self.what);
-        Warning { at: self.at.clone(), what }
-    }
 }
 
 /// A note about something that was accepted, but that the user should know of.

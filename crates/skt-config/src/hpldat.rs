@@ -9,25 +9,28 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use skt_terms::shown::shown;
+use skt_terms::shown::{shell_quoted, shown};
 
 use super::draft::Draft;
-use super::error::{At, ConfigError, Misplaced, Warning};
-use super::labels::{self, LINES, find_misplaced};
+use super::error::{At, ConfigError, Warning};
 use super::param::{IGNORED, MAX_LIST, PARAMS, Param, in_dat_order};
 use super::pdinfo::{Buffers, is_blank, tokens};
 use super::source::ValueSource;
 use super::spec::{Output, RunSpec, clean_title};
 use super::validate::{atoi, parse_whole};
-use super::value::{DatLine, Form, Row, Value, Written};
+use super::value::{DatLine, Form, Row, Value};
 
 /// Number of the last lines, whose parameters do not change our storage.
 fn ignored_lines() -> usize {
     PARAMS.iter().filter(|info| info.heading == IGNORED).count()
 }
 
+/// Number of lines of an HPL.dat.
+pub(crate) const LINES: usize = 31;
 /// Number of lines of an HPL-MxP.dat.
 const MXP_LINES: usize = 14;
+/// The line of an HPL.dat with the number of grids.
+const COUNT_OF_GRIDS_LINE: usize = 10;
 /// The last line that an HPL-MxP.dat has in common with an HPL.dat, but for the count of grids.
 const THRESHOLD_LINE: usize = 13;
 
@@ -43,7 +46,6 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
     let mut lines = split_lines(bytes);
     let file: Arc<str> = file.into();
     let is_mxp = has_mxp_form(&lines);
-    let misplaced = find_misplaced(&lines, &file).filter(|_| !is_mxp);
     if lines.len() >= LINES - ignored_lines() {
         // A missing line of these counts as empty.
         lines.resize(lines.len().max(LINES), b"");
@@ -54,21 +56,19 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
         file,
         reference: lenient.then(|| Buffers::new(bytes)),
         draft: Draft { has_mxp_form: is_mxp, ..Draft::default() },
-        warnings: misplaced.iter().map(Misplaced::warning).collect(),
-        missing: None,
+        warnings: Vec::new(),
+        ends_early: false,
     };
-    let read = reader.all();
-    let cause = misplaced.or(reader.missing);
-    read.map_err(|error| error.explained(cause.as_ref()))?;
-    reader.draft.misplaced = cause;
+    reader.all()?;
     Ok((reader.draft, reader.warnings))
 }
 
-/// Whether lines are those of an HPL-MxP.dat: 14 lines, and none with the label of another line.
+/// Whether lines are those of an HPL-MxP.dat: 14 lines, without the count of grids.
 fn has_mxp_form(lines: &[&[u8]]) -> bool {
     let is_blank = |line: &&&[u8]| tokens(line).next().is_none();
     let surplus = lines.iter().rev().take_while(is_blank).count();
-    lines.len() - surplus == MXP_LINES && labels::may_be_of_mxp(lines)
+    let has_count = |line: &[u8]| String::from_utf8_lossy(line).to_lowercase().contains("grid");
+    lines.len() - surplus == MXP_LINES && !has_count(lines[COUNT_OF_GRIDS_LINE - 1])
 }
 
 /// Splits text into lines without their ends (`\n` or `\r\n`); there is no empty line after the
@@ -95,8 +95,8 @@ struct Reader<'a> {
     reference: Option<Buffers<'a>>,
     draft: Draft,
     warnings: Vec<Warning>,
-    /// The first line after the file's last, which the reference reads again.
-    missing: Option<Misplaced>,
+    /// Whether the file's last line was read again, as the reference does.
+    ends_early: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -142,16 +142,14 @@ impl<'a> Reader<'a> {
                 name: name.to_owned(),
             });
         }
-        self.missing.get_or_insert_with(|| Misplaced {
-            at: At::named(name, &place),
-            what: format!(
+        if !std::mem::replace(&mut self.ends_early, true) {
+            let what = format!(
                 "the file ends after line {} of {LINES}, and the last value is read again, as the \
-                 reference does: add the missing lines.",
+                 reference does: add the missing lines",
                 self.next - 1
-            ),
-            first_doubtful: self.next,
-            is_alone: false,
-        });
+            );
+            self.warnings.push(Warning { at: At::named(name, &place), what });
+        }
         Ok((b"", place))
     }
 
@@ -320,12 +318,11 @@ fn too_short(info: &Row<Param>, at: &At, count: Count, words: &[String]) -> Opti
     Some(if is_legal { ConfigError::Strict { error: Box::new(error), used } } else { error })
 }
 
-/// Writes a run as an HPL.dat with the classical comments. Also returns descriptions of what an
-/// HPL.dat cannot hold.
+/// Writes a run as an HPL.dat with the classical comments, but for [`flags_besides`].
 ///
 /// # Errors
 /// The name of the report's file has blanks, which HPL.dat cannot hold.
-pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
+pub fn write(spec: &RunSpec) -> Result<String, ConfigError> {
     let (name, device) = match &spec.output {
         Output::Stdout => ("HPL.out", "6"),
         Output::Stderr => ("HPL.out", "7"),
@@ -339,13 +336,9 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
     line(&mut out, name, "output file name (if any)");
     line(&mut out, device, "device out (6=stdout,7=stderr,file)");
     let mut spec = spec.clone();
-    let mut lost = Vec::new();
     for info in in_dat_order() {
         let texts = info.texts(&mut spec);
-        let Some(dat) = &info.dat else {
-            lost.extend(not_representable(info, &texts));
-            continue;
-        };
+        let Some(dat) = &info.dat else { continue };
         let code = |text: &String| {
             let code = info.choices.iter().position(|names| names[0] == text);
             code.map_or_else(|| text.clone(), |code| code.to_string())
@@ -357,26 +350,20 @@ pub fn write(spec: &RunSpec) -> Result<(String, Vec<String>), ConfigError> {
         }
         line(&mut out, values.join(" "), &info.dat_comment(dat));
     }
-    Ok((out, lost))
+    Ok(out)
 }
 
-/// What these values of a parameter need in addition to an HPL.dat, unless they are its default.
-pub(crate) fn not_representable(info: &Row<Param>, texts: &[String]) -> Option<String> {
-    if info.setting == Param::Matrix {
-        // A run of HPL has none.
-        let matrix = texts.first()?;
-        let run = format!("run it by `skt-hpl mxp --matrix {matrix}`");
-        return Some(format!("{}: HPL.dat cannot express `{matrix}`; {run}", info.key));
-    }
-    if texts == info.default_texts() {
-        return None;
-    }
-    let (key, flag, text) = (info.key, info.flag(), texts.join(","));
-    let value = match info.written {
-        Written::Text => format!("`{text}`"),
-        _ => format!("{text} {key}"),
-    };
-    Some(format!("{key}: HPL.dat cannot express {value}; add --{flag} {text}"))
+/// The flags of what an HPL.dat of this run cannot hold, but for defaults.
+pub fn flags_besides(spec: &RunSpec) -> Vec<String> {
+    let mut spec = spec.clone();
+    let rows = in_dat_order().into_iter().filter(|info| info.dat.is_none());
+    rows.filter_map(|info| flag_of(info, &info.texts(&mut spec))).collect()
+}
+
+/// The flag that gives a parameter these values, unless they are its default.
+pub(crate) fn flag_of(info: &Row<Param>, texts: &[String]) -> Option<String> {
+    (!texts.is_empty() && texts != info.default_texts())
+        .then(|| format!("--{} {}", info.flag(), shell_quoted(&texts.join(","))))
 }
 
 fn line(out: &mut String, value: impl ToString, comment: &str) {

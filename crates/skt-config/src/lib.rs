@@ -19,7 +19,6 @@ pub mod error;
 mod field;
 mod given_rates;
 pub mod hpldat;
-mod labels;
 pub mod launch;
 mod mxp;
 pub mod param;
@@ -29,7 +28,6 @@ mod rates;
 pub mod source;
 pub mod spec;
 pub mod toml;
-mod unintended;
 pub mod validate;
 pub mod value;
 
@@ -40,7 +38,7 @@ use std::path::Path;
 
 pub use checkpoint::{CheckpointDraft, Setting};
 pub use draft::Draft;
-pub use error::{At, ConfigError, Misplaced, Warning};
+pub use error::{At, ConfigError, Warning};
 pub use launch::{LaunchDraft, LaunchSettings, Launching};
 pub use rates::{EQUAL_WITHIN, RateSource};
 use serde::{Deserialize, Serialize};

@@ -117,7 +117,7 @@ fn is_zero(count: &usize) -> bool {
 }
 
 /// The parameters of one test, which is one line of the report.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)] // the row of each in PARAMS describes it
 pub struct TestSpec {
     pub n: usize,
@@ -126,18 +126,31 @@ pub struct TestSpec {
     pub p: usize,
     /// Process columns that hold the data, Q.
     pub q: usize,
+    #[serde(default)]
     pub pmap: Pmap,
+    #[serde(default)]
     pub depth: usize,
+    #[serde(default)]
     pub bcast: Bcast,
+    #[serde(default)]
     pub rfact: Fact,
+    #[serde(default)]
     pub pfact: Fact,
+    #[serde(default)]
     pub nbmin: usize,
+    #[serde(default)]
     pub ndiv: usize,
+    #[serde(default)]
     pub swap: Swap,
+    #[serde(default)]
     pub swap_threshold: usize,
+    #[serde(default)]
     pub threshold: f64,
+    #[serde(default)]
     pub generator: Generator,
+    #[serde(default)]
     pub threads: usize,
+    #[serde(default)]
     pub transport: Transport,
     /// Number of process columns that hold checksums, in addition to the Q of the data (`--ft
     /// abft`).

@@ -98,12 +98,13 @@ fn the_references_file_is_864_tests_on_its_three_grids() {
 
 #[test]
 fn our_text_of_the_references_file_is_the_references() {
-    let (text, lost) = hpldat::write(&dat(REFERENCE).unwrap().spec).unwrap();
+    let spec = dat(REFERENCE).unwrap().spec;
+    let text = hpldat::write(&spec).unwrap();
     // The list of broadcasts may continue after the reference's last.
     let (begin, rest) = text.split_once("5=LnM").unwrap();
     let (_, end) = rest.split_once(')').unwrap();
     assert_eq!(format!("{begin}5=LnM){end}"), REFERENCE);
-    assert_eq!(lost, Vec::<String>::new());
+    assert_eq!(hpldat::flags_besides(&spec), Vec::<String>::new());
 }
 
 #[test]
@@ -198,184 +199,6 @@ fn reported(text: &str) -> String {
     }
 }
 
-/// Whole files with known labels: the reference's, one of whose lines most are legal in the place
-/// of the next, and variants.
-fn labelled_files() -> Vec<String> {
-    let ones = REFERENCE.lines().enumerate().map(|(index, line)| {
-        let label = line.split_once("  ").map_or(line, |(_, label)| label);
-        match index + 1 {
-            1..=3 => line.to_owned(),
-            4 => format!("6 {label}"),
-            19 => format!("2 {label}"),
-            _ => format!("1 {label}"),
-        }
-    });
-    let ones: Vec<String> = ones.collect();
-    vec![
-        REFERENCE.to_owned(),
-        ones.join("\n") + "\n",
-        REFERENCE.to_uppercase(),
-        REFERENCE.replace("# of", "; Number of").replace("  U  in", "  # U in"),
-        REFERENCE.replace('\n', "\r\n"),
-        include_str!("../../../hpl-configs/laptop.dat").to_owned(),
-    ]
-}
-
-/// Changes the lines of each labelled file in each place, and checks that what is reported begins
-/// with one of the lines in `expected` and contains a text.
-fn assert_blamed(
-    positions: std::ops::RangeInclusive<usize>,
-    change: impl Fn(&mut Vec<&str>, usize),
-    expected: impl Fn(usize) -> (usize, String),
-) {
-    for file in labelled_files() {
-        assert_eq!(message_of_labels(&file), "", "{file}");
-        for position in positions.clone() {
-            let mut lines: Vec<&str> = file.lines().collect();
-            change(&mut lines, position);
-            let (line, reason) = expected(position);
-            let text = lines.join("\n") + "\n";
-            let reported = reported(&text);
-            assert!(
-                reported.starts_with(&format!("HPL.dat:{line}: ")) && reported.contains(&reason),
-                "position {position}, not `{reason}` in line {line}: {reported}\n{text}"
-            );
-        }
-    }
-}
-
-/// What is reported of labels alone.
-fn message_of_labels(text: &str) -> String {
-    let (draft, _) = hpldat::read(text.as_bytes(), "HPL.dat", false).unwrap();
-    draft.misplaced.map_or(String::new(), |misplaced| misplaced.at.to_string())
-}
-
-#[test]
-fn a_missing_line_of_hpl_dat_is_named_at_each_position() {
-    let remove = |lines: &mut Vec<&str>, position: usize| {
-        lines.remove(position - 1);
-    };
-    // Which of the two titles is missing cannot be seen.
-    assert_blamed(1..=30, remove, |position| {
-        let line = position.max(2);
-        (line, format!("belongs in line {}; is a line missing before it?", line + 1))
-    });
-    assert_blamed(31..=31, remove, |line| (line, "memory alignment: no value is given".into()));
-}
-
-#[test]
-fn a_doubled_line_of_hpl_dat_is_named_at_each_position() {
-    let double = |lines: &mut Vec<&str>, position: usize| {
-        lines.insert(position, lines[position - 1]);
-    };
-    assert_blamed(1..=31, double, |position| match position {
-        1 | 2 => (position + 1, "is this line additional? Line 4 has the label `".into()),
-        _ => {
-            let again = position + 1;
-            let why = format!(
-                "belongs in line {position}; line {position} has it as well: is line {again} \
-                 additional"
-            );
-            (again, why)
-        }
-    });
-}
-
-#[test]
-fn an_additional_line_of_hpl_dat_is_named_at_each_position() {
-    for extra in ["", "   ", "# of mine", "; 192 was slower", "Ns", "# NBs and others below"] {
-        let insert = |lines: &mut Vec<&str>, position: usize| lines.insert(position - 1, extra);
-        let is_blank = extra.trim().is_empty();
-        assert_blamed(1..=31, insert, |position| match position {
-            1..=3 if !is_blank => (4, "is one of the lines 1 to 3 additional?".into()),
-            _ => (position, "is this line additional?".into()),
-        });
-    }
-    // A line of the file itself, with its label, in another place.
-    let copy = |lines: &mut Vec<&str>, position: usize| lines.insert(position - 1, lines[29]);
-    assert_blamed(3..=29, copy, |line| {
-        (line, format!("belongs in line 30; is line {line} additional?"))
-    });
-}
-
-#[test]
-fn swapped_lines_of_hpl_dat_are_named_at_each_pair() {
-    for distance in 1..29 {
-        let swap = |lines: &mut Vec<&str>, line: usize| lines.swap(line - 1, line - 1 + distance);
-        assert_blamed(3..=31 - distance, swap, |line| {
-            let other = line + distance;
-            (line, format!("belongs in line {other}; are lines {line} and {other} swapped?"))
-        });
-    }
-    let swap = |lines: &mut Vec<&str>, line: usize| lines.swap(line - 1, line);
-    assert_blamed(2..=2, swap, |_| (2, "are lines 2 and 3 swapped?".into()));
-}
-
-#[test]
-fn a_shifted_hpl_dat_that_is_legal_is_a_warning() {
-    let ones = &labelled_files()[1];
-    let lines: Vec<&str> = ones.lines().collect();
-    let text = [&lines[..19], &lines[21..]].concat().join("\n");
-    let warnings = dat(&text).unwrap().warnings;
-    assert_eq!(
-        warnings[0].to_string(),
-        "HPL.dat:20: label `# of broadcast`: belongs in line 22; are 2 lines missing before it? \
-         Lines are read by their number, not by their label"
-    );
-    // The error of too few ranks is explained, too.
-    let (shifted, extra) = (["81 threshold"], ["1"]);
-    let text = [&lines[..8], &lines[9..12], &shifted, &lines[13..17], &extra, &lines[17..]];
-    let text = text.concat().join("\n");
-    let error = dat(&text).unwrap().require_ranks(4).unwrap_err().to_string();
-    assert!(error.starts_with("HPL.dat:9: label `# of process grids (P x Q)`: "), "{error}");
-    assert!(error.contains("As it stands, HPL.dat:11: Ps: the 1 x 81 grid needs 81"), "{error}");
-}
-
-#[test]
-fn labels_do_not_blame_what_is_in_its_place() {
-    let silent = [
-        REFERENCE.replace("# of NBs", "# NBs"),
-        REFERENCE.replace("# of problems sizes (N)", "Ns"),
-        REFERENCE.replace("# of process grids (P x Q)", "Ps"),
-        REFERENCE.replace("swapping threshold", "threshold"),
-        REFERENCE.replace("DEPTHs (>=0)", "profondeurs"),
-        REFERENCE.replacen("HPLinpack benchmark input file", "64 NBs, threshold 16", 1),
-        REFERENCE.replacen("HPLinpack benchmark input file", "HPL output file", 1),
-        format!("{REFERENCE}16           swapping threshold of last year\n"),
-    ];
-    for text in &silent {
-        assert_eq!(message_of_labels(text), "", "{text}");
-    }
-    let text = REFERENCE.replace("HPL.out      output file name (if any)", "8 device");
-    assert_eq!(message_of_labels(&text), "HPL.dat:3: label `device`");
-    // An error in a line before the misplaced one has another cause.
-    let text = with_line(6, "29 x 34 35 Ns").replace("1            # of broadcast\n", "");
-    assert!(reported(&text).starts_with("HPL.dat:6: Ns: "), "{}", reported(&text));
-    // Leniency would use the value of another line.
-    let text = REFERENCE.replace("4            # of NBs\n", "");
-    let reported = reported(&text);
-    assert!(reported.contains("HPL.dat:7: label `NBs`") && !reported.contains("--lenient"));
-}
-
-proptest! {
-    #[test]
-    fn labels_that_are_missing_are_ignored(kept in prop::collection::vec(any::<bool>(), 31)) {
-        for file in labelled_files() {
-            let cut = |(line, kept): (&str, &bool)| {
-                let is_value = |word: &&str| word.starts_with(|c: char| c.is_ascii_digit());
-                let values = line.split_whitespace().take_while(is_value);
-                if *kept || line.starts_with('H') {
-                    line.to_owned()
-                } else {
-                    values.collect::<Vec<_>>().join(" ")
-                }
-            };
-            let text: Vec<String> = file.lines().zip(&kept).map(cut).collect();
-            prop_assert_eq!(message_of_labels(&(text.join("\n") + "\n")), "");
-        }
-    }
-}
-
 #[test]
 fn a_short_file_names_the_line_that_is_missing() {
     for kept in 0..27 {
@@ -389,13 +212,13 @@ fn a_short_file_names_the_line_that_is_missing() {
 #[test]
 fn the_last_four_lines_are_moot_and_may_lack() {
     let spec = dat(REFERENCE).unwrap().spec;
-    for kept in 27..labels::LINES {
+    for kept in 27..hpldat::LINES {
         let text: String = REFERENCE.lines().take(kept).map(|l| format!("{l}\n")).collect();
         for text in [text.clone(), text.trim_end().to_owned(), text + "\r\n  \n"] {
             let checked = dat(&text).unwrap();
             assert_eq!(checked.spec, spec, "{kept} lines");
             let lines: Vec<String> = checked.warnings.iter().map(ToString::to_string).collect();
-            assert_eq!(lines.len(), labels::LINES - kept, "{lines:?}");
+            assert_eq!(lines.len(), hpldat::LINES - kept, "{lines:?}");
             let last = "HPL.dat:31: memory alignment: no value is given; it has no effect here, 8 \
                         is reported";
             assert_eq!(lines.last().unwrap(), last);
@@ -559,48 +382,6 @@ fn surplus_numbers_are_ignored_with_a_warning() {
         let warnings = reported(&with_line(line, text));
         assert!(warnings.starts_with(&format!("HPL.dat:{line}: {want}")), "{warnings}");
     }
-}
-
-#[test]
-fn values_without_any_use_are_warned_of() {
-    let base = "n = 5000\nnb = 192\np = 1\nq = 1\n";
-    let warned = |change: &str| {
-        let key = change.split(' ').next().unwrap();
-        let kept: String = base
-            .lines()
-            .filter(|l| !l.starts_with(&format!("{key} ")))
-            .fold(String::new(), |all, line| all + line + "\n");
-        let checked = toml_text(&(kept + change)).unwrap();
-        checked.warnings.iter().map(|w| format!("{w}\n")).collect::<String>()
-    };
-    let cases = [
-        ("nb = 46341", "hpl.toml:4: nb: 46341 is larger than N = 5000: each matrix is a single"),
-        ("nbmin = 192", "hpl.toml:5: nbmin: 192 is not below NB = 192: no panel is split"),
-        ("nbmin = [256, 300]", "hpl.toml:5: nbmin: 256 is not below NB = 192"),
-        ("ndiv = 193", "hpl.toml:5: ndiv: 193 parts are more than the NB = 192 columns"),
-        ("depth = 64", "hpl.toml:5: depth: 64 panels ahead are all there are: N = 5000 has 27"),
-    ];
-    for (change, want) in cases {
-        let warnings = warned(change);
-        assert!(warnings.starts_with(want) && warnings.lines().count() == 1, "{warnings}");
-    }
-    // Of a list, one value that has a use is enough; what is slow or rare is not wrong.
-    let silent = [
-        "nb = [192, 46341]",
-        "nbmin = [4, 192]",
-        "ndiv = [2, 300]",
-        "depth = [0, 64]",
-        "depth = 7",
-        "p = 64",
-        "threshold = 1e-30",
-        "threshold = 0",
-        "swap_threshold = 100000",
-        "n = 0",
-    ];
-    for change in silent {
-        assert_eq!(warned(change), "", "{change}");
-    }
-    assert_eq!(toml_text("n = 10\np = 1\nq = 1\n").unwrap().warnings, [], "defaults");
 }
 
 #[test]
@@ -874,20 +655,20 @@ proptest! {
         let checked = toml_text(&toml).unwrap();
         prop_assert_eq!(&checked.spec, &spec, "{}", toml);
         let unused: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
-        let (text, lost) = hpldat::write(&spec).unwrap();
+        let text = hpldat::write(&spec).unwrap();
         let mut sayable = spec.clone();
         let of_hpl = PARAMS.iter().filter(|row| !row.setting.is_of_mxp());
         for row in of_hpl.filter(|row| row.dat.is_none()) {
             row.field.unwrap()(&mut sayable).set(&row.default_texts()).unwrap();
         }
-        prop_assert_eq!(lost.is_empty(), spec == sayable);
+        prop_assert_eq!(hpldat::flags_besides(&spec).is_empty(), spec == sayable);
         let checked = dat(&text).unwrap();
         prop_assert_eq!(&checked.spec, &sayable, "{}", text);
         // Nothing is substituted, and values without a use are the same.
         let warned: Vec<String> = checked.warnings.into_iter().map(|w| w.what).collect();
         prop_assert_eq!(warned, unused);
         let again = toml_text(&toml::write(&checked.spec)).unwrap();
-        prop_assert_eq!(hpldat::write(&again.spec).unwrap().0, text);
+        prop_assert_eq!(hpldat::write(&again.spec).unwrap(), text);
     }
 
     #[test]
@@ -910,11 +691,11 @@ proptest! {
         prop_assert_eq!(checked.spec.test_count(), tests);
         let is_warned = checked.warnings.iter().any(|w| w.what.contains("make no further tests"));
         prop_assert_eq!(is_warned, of_panels > 1);
-        let (_, lost) = hpldat::write(&mxp).unwrap();
-        let run = format!("`skt-hpl mxp --matrix {matrix}`");
-        prop_assert!(lost.iter().any(|what| what.ends_with(&run)), "{:?}", lost);
-        let flag = format!("gemm: HPL.dat cannot express `{gemm}`; add --gemm {gemm}");
-        prop_assert_eq!(lost.contains(&flag), gemm.is_rounded(), "{:?}", lost);
+        let flags = hpldat::flags_besides(&mxp);
+        let is_default = matrix == MxpMatrix::FasiHigham;
+        prop_assert_eq!(flags.contains(&format!("--matrix {matrix}")), !is_default, "{:?}", flags);
+        let flag = format!("--gemm {gemm}");
+        prop_assert_eq!(flags.contains(&flag), gemm.is_rounded(), "{:?}", flags);
         let sent = serde_json::to_vec(&mxp).unwrap();
         prop_assert_eq!(&serde_json::from_slice::<RunSpec>(&sent).unwrap(), &mxp);
     }

@@ -5,13 +5,13 @@ use skt_terms::shown::shown;
 
 use super::checkpoint::{CheckpointDraft, checksum_columns};
 use super::draft::Draft;
-use super::error::{At, ConfigError, Misplaced, Warning};
+use super::error::{At, ConfigError, Warning};
 use super::launch::LaunchDraft;
 use super::param::{MAX_LIST, Param, in_dat_order};
 use super::source::ValueSource;
 use super::spec::RunSpec;
 use super::value::{Form, INT_MAX, Row, Value, Written};
-use super::{given_rates, mxp, unintended};
+use super::{given_rates, mxp};
 
 /// The largest number of tests of a run: at a second each they take more than a day, and the list
 /// of all is still short.
@@ -45,8 +45,6 @@ pub struct Checked {
     pub launch: LaunchDraft,
     /// Where the grids were given, see [`Checked::require_ranks`].
     grid_place: ValueSource,
-    /// The first line of the HPL.dat whose label belongs in another line.
-    misplaced: Option<Misplaced>,
 }
 
 impl Checked {
@@ -61,9 +59,7 @@ impl Checked {
         match self.spec.grids.iter().rev().max_by_key(|grid| need(grid)) {
             Some(grid @ &(p, q)) if need(grid) > ranks => {
                 let at = At::param(Param::P, &self.grid_place);
-                let error =
-                    ConfigError::TooFewRanks { at, p, q, checksums, need: need(grid), ranks };
-                Err(error.explained(self.misplaced.as_ref()))
+                Err(ConfigError::TooFewRanks { at, p, q, checksums, need: need(grid), ranks })
             }
             _ => Ok(()),
         }
@@ -76,10 +72,6 @@ impl Checked {
 /// The first parameter, in HPL.dat's order, that is not legal; otherwise, lists that make more than
 /// 100000 tests.
 pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
-    check(draft, rules).map_err(|error| error.explained(draft.misplaced.as_ref()))
-}
-
-fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
     if rules.is_mxp {
         mxp::refuse_checksums(draft)?;
     } else {
@@ -128,10 +120,9 @@ fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError>
         );
         return Err(ConfigError::NotAConfig { file: rules.source.to_owned(), what });
     }
-    c.warnings.extend(unintended::warnings(&spec, draft));
     let (checkpoint, launch) = (draft.checkpoint.clone(), draft.launch.clone());
-    let (grid_place, misplaced) = (draft.place(Param::P), draft.misplaced.clone());
-    Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place, misplaced })
+    let grid_place = draft.place(Param::P);
+    Ok(Checked { spec, warnings: c.warnings, checkpoint, launch, grid_place })
 }
 
 struct Checker<'a> {
@@ -497,8 +488,7 @@ mod tests {
         let unset = toml::lines(&PACE, &[]);
         assert_eq!(unset, format!("{comment}# pace = (5 s, on a terminal 0.25 s)\n"));
         assert_eq!(toml::lines(&PACE, &["2.0".to_owned()]), format!("{comment}pace = 2.0\n"));
-        assert_eq!(hpldat::not_representable(&PACE, &[]), None);
-        let lost = hpldat::not_representable(&PACE, &["2.0".to_owned()]);
-        assert_eq!(lost.unwrap(), "pace: HPL.dat cannot express 2.0 pace; add --pace 2.0");
+        assert_eq!(hpldat::flag_of(&PACE, &[]), None);
+        assert_eq!(hpldat::flag_of(&PACE, &["2.0".to_owned()]).unwrap(), "--pace 2.0");
     }
 }

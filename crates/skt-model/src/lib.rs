@@ -14,7 +14,7 @@
 //! - [`plan`]: from a machine to a configuration
 //! - [`path`]: the critical path of the solver itself, after Dongarra, Luszczek and Petitet, "The
 //!   LINPACK Benchmark: Past, Present and Future", 2003
-//! - [`plot`]: figures as SVG and CSV
+//! - [`plot`]: figures as SVG and CSV; [`table`]: named values as JSON and as text
 //!
 //! The figures and tables of the papers, and a simulator that checks the formulas, are in the crate
 //! `skt-studies`.
@@ -40,6 +40,7 @@ pub mod optimum;
 pub mod path;
 pub mod plan;
 pub mod plot;
+pub mod table;
 pub mod tang;
 
 pub use error::ModelError;

@@ -1,6 +1,7 @@
 //! The seconds that a machine takes for each unit of work.
 
 use serde::{Deserialize, Serialize};
+use skt_terms::shown::shown_message;
 
 use crate::ModelError;
 use crate::error::non_negative;
@@ -110,6 +111,18 @@ pub struct Machine {
 }
 
 impl Machine {
+    /// Reads a machine as `skt-studies path --save-machine` writes it.
+    ///
+    /// # Errors
+    /// What is wrong with the text, or with a rate.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let machine: Self = serde_json::from_str(text)
+            .map_err(|why| shown_message(&why.to_string()))
+            .map_err(|why| format!("no machine as --save-machine writes it: {why}"))?;
+        machine.validate().map_err(|why| why.to_string())?;
+        Ok(machine)
+    }
+
     /// One of two cores of an AMD EPYC (Zen 4) with OpenBLAS 0.3.21 and two ranks that communicate
     /// through shared memory (Open MPI 4.1.4), as fitted by [`super::fit`].
     pub const ZEN4_CORE: Machine = Machine {

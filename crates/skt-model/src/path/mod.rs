@@ -43,7 +43,7 @@ use super::error::{non_negative, positive, within};
 pub use clock::Part;
 pub(crate) use clock::{PARTS, Parts};
 pub use machine::{Counts, Machine, UNITS, Unit};
-pub use measured::MeasuredTest;
+pub use measured::{MeasuredTest, ROWS_IN_HALVES};
 pub use placement::Placement;
 
 /// The parameters of a run.

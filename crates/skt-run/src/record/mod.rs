@@ -23,10 +23,7 @@ pub use protection::{Protection, RepairedRank, Stall, Unverified};
 pub use restart::{Replacement, Restart};
 pub use samples::Sample;
 pub(crate) use samples::Samples;
-
-/// An entry of [`TestRecord::by_messages`]: the rows of one half of the columns were sent by
-/// messages while the other half was multiplied.
-pub const ROWS_IN_HALVES: &str = "rows in halves";
+pub use skt_model::path::ROWS_IN_HALVES;
 
 /// Seconds of the reference's detailed timing that are no phase of ours, each the longest of any
 /// rank.

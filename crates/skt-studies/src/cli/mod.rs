@@ -1,7 +1,7 @@
 //! The command line of `skt-studies`: a subcommand for each kind of study.
 
-mod documents;
 mod output;
+mod path;
 mod progress_bar;
 mod published;
 mod simulate;
@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::{launcher_rank, messages, outfile, streams};
 use skt_model::plot::Figure;
@@ -23,7 +23,6 @@ use skt_terms::ranges::above_zero;
 
 use crate::bosilca::{Application, Platform};
 use crate::{StudyError, figures};
-use documents::{CompletionsArgs, ManArgs};
 use progress_bar::ProgressBar;
 use simulate_args::SimulateArgs;
 
@@ -49,16 +48,14 @@ enum Command {
     List,
     /// Draw the figures of raw runs that scripts/measure/papers and benches/encoding.rs have kept
     Measured(MeasuredArgs),
+    /// Predict where the time of a run goes: the critical path of the solver, part by part
+    Path(Box<path::PathArgs>),
     /// Print the waste of Bosilca's platforms, at the best period of each protocol
     Waste(WasteArgs),
     /// Compare the model's predictions with published runs of HPL on a cluster of others
     Published,
     /// Simulate a job whose nodes fail, and compare it with the formulas
     Simulate(Box<SimulateArgs>),
-    /// Write the manual pages
-    Man(ManArgs),
-    /// Print the completions of a shell
-    Completions(CompletionsArgs),
 }
 
 #[derive(Debug, Args)]
@@ -100,6 +97,11 @@ struct WasteArgs {
     checkpoint_seconds: Option<f64>,
 }
 
+/// The commands and their flags.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
 /// Parses the command line of this process and carries it out.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -137,11 +139,10 @@ fn execute(command: &Command) -> Result<(), StudyError> {
             output::print(&figures::titles().map(line).collect::<String>())
         }
         Command::Measured(args) => draw_measured(args),
+        Command::Path(args) => path::execute(args),
         Command::Waste(args) => print_waste(args),
         Command::Published => published::execute(),
         Command::Simulate(args) => simulate::execute(args),
-        Command::Man(args) => documents::write_man(args),
-        Command::Completions(args) => documents::write_completions(args),
     }
 }
 
@@ -231,8 +232,6 @@ fn print_waste(args: &WasteArgs) -> Result<(), StudyError> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
-
     use super::*;
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod golden;
 mod levels;
+mod path;
 mod program;
 mod properties;
 mod published;

@@ -11,7 +11,7 @@ fn run(folder: &Path, line: &str) -> Output {
 }
 
 #[track_caller]
-fn stdout(folder: &Path, line: &str) -> String {
+pub(crate) fn stdout(folder: &Path, line: &str) -> String {
     let output = run(folder, line);
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{line}: {error}");
@@ -20,7 +20,7 @@ fn stdout(folder: &Path, line: &str) -> String {
 
 /// The message of a call that ends with exit code 2.
 #[track_caller]
-fn refusal(folder: &Path, line: &str) -> String {
+pub(crate) fn refusal(folder: &Path, line: &str) -> String {
     let output = run(folder, line);
     assert_eq!(output.status.code(), Some(2), "{line}");
     String::from_utf8(output.stderr).unwrap()
@@ -165,18 +165,4 @@ fn a_closed_standard_output_is_an_error() {
     assert_eq!(output.status.code(), Some(2));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.starts_with("error: standard output: cannot be written"), "{error}");
-}
-
-#[test]
-fn pages_and_completions_have_each_subcommand() {
-    let folder = tempfile::tempdir().unwrap();
-    stdout(folder.path(), "man --out man1");
-    let completions = stdout(folder.path(), "completions bash");
-    for subcommand in ["all", "figure", "list", "waste", "simulate"] {
-        let page = folder.path().join(format!("man1/skt-studies-{subcommand}.1"));
-        assert!(page.is_file(), "{}", page.display());
-        let function = format!("skt__studies__subcmd__{subcommand})");
-        let named = completions.contains(&function);
-        assert!(named, "{function} is not in\n{completions}");
-    }
 }

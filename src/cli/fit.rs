@@ -115,8 +115,8 @@ pub(super) fn base(
 }
 
 /// The largest run like `base` on one of `grids` that fits memory and time. Unless a protection is
-/// asked for it is that of a run without flags if one of its checkpoints is due before the end, else
-/// none.
+/// asked for it is that of a run without flags if one of its checkpoints is due before the end,
+/// else none.
 pub(super) fn fit(
     base: &RunSpec,
     grids: &[(usize, usize)],
@@ -211,8 +211,8 @@ fn job_bytes(test: &TestSpec, settings: &Settings) -> u64 {
     memory_split(test, settings, geometry).total().saturating_mul(test.ranks() as u64)
 }
 
-/// The largest multiple of NB with which a test like `test` takes at most `bytes` on all ranks; 0 if
-/// there is none.
+/// The largest multiple of NB with which a test like `test` takes at most `bytes` on all ranks; 0
+/// if there is none.
 pub(super) fn n_in_memory(bytes: u64, test: &TestSpec, settings: &Settings) -> usize {
     let needed = |blocks| job_bytes(&TestSpec { n: blocks * test.nb, ..test.clone() }, settings);
     test.nb * largest(|blocks| needed(blocks) <= bytes)

@@ -1,6 +1,6 @@
 //! The command line: each flag is defined once, each subcommand has a file.
 //!
-//! The help, the man page and the shell completions (`skt-manual`) all follow from `Cli`. Help texts of
+//! The help, and by `skt-manual` the man page and the completions, follow from `Cli`. Help texts of
 //! parameters are in `overrides`, those of protection and of `launch` in the tables of
 //! `config::checkpoint` and `config::launch`, and all others in the doc comment of the flag. To add
 //! a subcommand, add a file with its `Args` struct and an `execute` function, a variant of

@@ -80,7 +80,9 @@ impl Pace {
         );
         if rates.cpu_share < machine::MIN_CPU_SHARE {
             let lost = 100.0 * (1.0 - rates.cpu_share);
-            source += &format!("\nwarning: other programs took {lost:.0} % of the cores meanwhile");
+            source += &format!(
+                "\nwarning: other programs took {lost:.0} % of the cores while DGEMM was measured"
+            );
         }
         Ok((Self::by_model(1e9 * gflops), source))
     }

@@ -149,9 +149,9 @@ pub(crate) fn execute(args: &PlanArgs) -> Result<(), Failed> {
     notes.extend(no_checkpoint_is_due(&plan));
     let levels = args.levels.plan(&machine, &plan)?;
     let text = answer(&machine, &plan, &notes, levels.as_deref(), args.json)?;
+    let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
     let Some(path) = &args.out else { return Ok(output::print(&text)?) };
     let machine = machine.running(plan.choice().job.protocol);
-    let level = args.levels.setting(levels.as_deref().unwrap_or_default())?;
     let protection = &protection_table(&machine, &plan, level);
     let spec = &specification(args, &machine, &plan)?;
     // A run must accept what is written.
@@ -320,8 +320,8 @@ fn candidate_fields(candidate: &Candidate) -> Fields {
     ])
 }
 
-/// The rate of the best self checkpoints with each [`Encoder`]. `plan` is the plan of the machine as
-/// it is.
+/// The rate of the best self checkpoints with each [`Encoder`]. `plan` is the plan of the machine
+/// as it is.
 fn encoders(machine: &PlannedMachine, plan: &Plan) -> Result<Value, Failed> {
     let all = [
         ("at_once", Encoder::AtOnce),
@@ -563,8 +563,8 @@ fn basis(args: &PlanArgs) -> Result<(PlannedMachine, Vec<String>), Failed> {
         ));
     }
     let read = |path: &PathBuf| {
-        let text = reader::read_text(path)?;
-        let report = RunReport::parse_from(path, &text)?;
+        let text = reader::read_text(path).map_err(Failed)?;
+        let report = RunReport::parse_from(path, &text).map_err(Failed)?;
         let tests = path::measured::parse(&text)
             .map_err(|why| Failed::new(format!("'{}' is {why}", path.display())))?;
         Ok((report, tests))

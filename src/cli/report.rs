@@ -77,13 +77,13 @@ pub(crate) fn execute(args: &ReportArgs) -> Result<(), Failed> {
 fn read_runs(files: &[PathBuf]) -> Result<Vec<NamedRun>, Failed> {
     let (mut runs, mut left_out) = (Vec::new(), Vec::new());
     for path in files {
-        match hpl_text::parse_any_from(path, &reader::read_text(path)?) {
+        match hpl_text::parse_any_from(path, &reader::read_text(path).map_err(Failed)?) {
             Ok(report) => runs.push(NamedRun { name: path.display().to_string(), report }),
             Err(why) => left_out.push(why),
         }
     }
     if runs.is_empty() {
-        return Err(left_out.swap_remove(0).into());
+        return Err(Failed(left_out.swap_remove(0)));
     }
     for why in left_out {
         messages::print(format_args!("warning: left out: {why}"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::json;
 use skt_config::{MxpMatrix, TestSpec};
 
-use super::reader::{Program, ReadError, RunReport, Test};
+use super::reader::{NO_REPORT, Program, RunReport, Test};
 
 /// The columns that are read, by their names in the head of a table. AMD's program has one more,
 /// SWP, before them, others have more after them.
@@ -16,12 +16,18 @@ const RESIDUAL: &str = "||Ax-b||_oo";
 pub(crate) const LOCAL_TIME: &str = " (local time)";
 
 /// Reads the text of the file `path`: a report of skt-hpl, or the text report of HPL.
-pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, ReadError> {
+pub(crate) fn parse_any_from(path: &Path, text: &str) -> Result<RunReport, String> {
     if text.trim_start().starts_with('{') {
         return RunReport::parse_from(path, text);
     }
     let report = parse(text).filter(|report| !report.tests.is_empty());
-    report.ok_or_else(|| ReadError::NoResult { path: path.to_path_buf() })
+    report.ok_or_else(|| {
+        format!(
+            "'{}' is {NO_REPORT}, and has no result of HPL, a line such as `WR11C2R4  6000  128  2  \
+             4  7.46  1.9311e+01`",
+            path.display()
+        )
+    })
 }
 
 /// A line without the tag that a launcher puts before it: `[1,0]<stdout>:`, `[0] `, `0: `.

@@ -51,7 +51,12 @@ pub fn page(runs: &[NamedRun]) -> String {
     }
     let rates = runs.iter().take(MAX_IN_A_CHART);
     let rates = rates.map(|run| (run.name.clone(), best_rates(run.report.completed())));
-    page += &lines("Best rate of each order N", "N (rows)", "Gflop/s", &rates.collect::<Vec<_>>());
+    page += &lines(
+        "Best rate by order of the matrix",
+        "N (rows)",
+        "Gflop/s",
+        &rates.collect::<Vec<_>>(),
+    );
     for run in runs {
         section(&mut page, run, runs.len() <= MAX_IN_A_CHART);
     }
@@ -232,7 +237,9 @@ fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) ->
         chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
         for (index, (name, points)) in series.iter().enumerate() {
             let colour = Palette99::pick(index).to_rgba();
-            let drawn = LineSeries::new(points.iter().copied(), colour).point_size(2);
+            // Of a line with few points each is marked.
+            let size = if points.len() < MAX_IN_A_CHART { 2 } else { 0 };
+            let drawn = LineSeries::new(points.iter().copied(), colour).point_size(size);
             chart.draw_series(drawn)?.label(name.as_str()).legend(move |(x, y)| {
                 Rectangle::new([(x, y - 4), (x + 12, y + 4)], colour.filled())
             });
@@ -242,9 +249,12 @@ fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) ->
     })
 }
 
+/// The name of a test, and its phases in seconds.
+type Bar<'a> = (&'a String, Vec<(&'static str, f64)>);
+
 /// A bar for each test, of the seconds that each phase took on the slowest rank.
 fn phase_bars(tests: &[(String, &Test)]) -> String {
-    let bars: Vec<(&String, _)> = tests
+    let bars: Vec<Bar> = tests
         .iter()
         .filter_map(|(name, test)| Some((name, test.phases_seconds.as_ref()?.max.named().to_vec())))
         .filter(|(_, phases)| phases.iter().all(|(_, it)| (0.0..MAX_DRAWN).contains(it)))
@@ -276,7 +286,7 @@ fn phase_bars(tests: &[(String, &Test)]) -> String {
             .draw()?;
         for phase in 0..bars[0].1.len() {
             let colour = Palette99::pick(phase).to_rgba();
-            let part = |(bar, (_, phases)): (usize, &(&String, Vec<(&'static str, f64)>))| {
+            let part = |(bar, (_, phases)): (usize, &Bar)| {
                 let below = sum(&phases[..phase]);
                 let (left, right) = (bar as f64 - 0.35, bar as f64 + 0.35);
                 let corners = [(left, below), (right, below + phases[phase].1)];

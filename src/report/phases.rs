@@ -163,33 +163,64 @@ fn messages_line(record: &TestRecord) -> Option<String> {
     })
 }
 
-/// Describes the cost of checkpoints and restarts, all of which is part of the test's time.
+/// Describes the cost of checkpoints, checksums and restarts, all of which is part of the test's
+/// time.
 fn protection_lines(protection: &Protection) -> Vec<String> {
     let Protection { method, codec, encoder, region, groups, group_size, parities, .. } =
         protection;
-    let by = match protection.message_bytes {
-        0 => encoder.clone(),
-        bytes => format!("{encoder} in messages of {}", units::bytes(bytes)),
-    };
     let what = if protection.survives_nodes { "node(s)" } else { "process(es)" };
-    if method == Method::Abft.name() {
-        return abft_lines(protection, what);
+    let is_abft = method == Method::Abft.name();
+    let mut lines = Vec::new();
+    if is_abft {
+        let columns = if *parities == 1 { "column" } else { "columns" };
+        lines.push(format!(
+            "# protection: abft, {parities} checksum {columns} in addition to Q; {groups} process row(s) of \
+             {group_size} ranks, each survives the loss of {parities} {what}"
+        ));
+    } else {
+        let by = match protection.message_bytes {
+            0 => encoder.clone(),
+            bytes => format!("{encoder} in messages of {}", units::bytes(bytes)),
+        };
+        lines.push(format!(
+            "# protection: {method}, {codec} by {by}, region {region}; {groups} group(s) of up to \
+             {group_size} ranks, each survives the loss of {parities} {what}"
+        ));
     }
-    let mut lines = vec![
-        format!(
-            "# protection: {method}, {codec} by {by}, region {region}; {groups} group(s) of up \
-             to {group_size} ranks, each survives the loss of {parities} {what}"
-        ),
-        memory_line(protection),
-        format!(
-            "# checkpoints: {} in {:.2} s (encode {:.2} s, copy {:.2} s), {} saved a rank",
-            protection.checkpoints,
-            protection.checkpoint_seconds,
-            protection.encode_seconds,
-            protection.copy_seconds,
-            units::bytes(protection.saved_bytes),
-        ),
-    ];
+    lines.push(format!(
+        "# shared memory: {} a rank, found or made in {:.2} s",
+        units::bytes(protection.segment_bytes),
+        protection.open_seconds,
+    ));
+    lines.extend(if is_abft { check_lines(protection) } else { checkpoint_lines(protection) });
+    lines.extend(protection.levels.iter().map(|level| format!("# images: {}", level_words(level))));
+    lines.extend(protection.restarts.iter().map(|restart| restart_line(restart, is_abft)));
+    lines.extend(protection.restarts.iter().filter_map(replacement_line));
+    match protection.restarts.iter().filter(|restart| restart.repair_seconds.is_some()).count() {
+        0 => {}
+        1 => lines.push("# losses: the job continued after 1 loss".to_owned()),
+        count => lines.push(format!("# losses: the job continued after {count} losses")),
+    }
+    let rebuilt = |restart: &Restart| !restart.rebuilt_ranks.is_empty();
+    if is_abft && protection.restarts.iter().any(rebuilt) {
+        lines.push(
+            "# rounding: rebuilt data differs from what was lost in its last bits, and so does x \
+             from that of an undisturbed run"
+                .to_owned(),
+        );
+    }
+    lines
+}
+
+fn checkpoint_lines(protection: &Protection) -> Vec<String> {
+    let mut lines = vec![format!(
+        "# checkpoints: {} in {:.2} s (encode {:.2} s, copy {:.2} s), {} saved a rank",
+        protection.checkpoints,
+        protection.checkpoint_seconds,
+        protection.encode_seconds,
+        protection.copy_seconds,
+        units::bytes(protection.saved_bytes),
+    )];
     if protection.overlap {
         let Stall { begin_seconds, turn_seconds, encode_seconds, agree_seconds, copy_seconds } =
             protection.stall;
@@ -200,49 +231,12 @@ fn protection_lines(protection: &Protection) -> Vec<String> {
             protection.stall_seconds
         ));
     }
-    lines.extend(images_lines(protection));
-    lines.extend(protection.restarts.iter().map(|restart| {
-        let from = match restart.epoch {
-            0 => "from the beginning, as there was no checkpoint,".to_owned(),
-            epoch => format!("from checkpoint {epoch}"),
-        };
-        format!(
-            "# restart: {from}{} at column {}; {}{}; lost work and \
-             downtime {:.2} s, data restored in {:.2} s",
-            restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}")),
-            restart.column,
-            restart.format_rebuilt(),
-            restart.format_damage(),
-            restart.lost_seconds,
-            restart.recover_seconds
-        )
-    }));
     lines
 }
 
-fn memory_line(protection: &Protection) -> String {
-    format!(
-        "# shared memory: {} a rank, found or made in {:.2} s",
-        units::bytes(protection.segment_bytes),
-        protection.open_seconds,
-    )
-}
-
-fn images_lines(protection: &Protection) -> impl Iterator<Item = String> {
-    protection.levels.iter().map(|level| format!("# images: {}", level_words(level)))
-}
-
-/// Describes the protection where the elimination carries checksums and nothing is saved in memory.
-fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
-    let Protection { groups, group_size, parities, .. } = protection;
-    let columns = if *parities == 1 { "column" } else { "columns" };
-    let mut lines = vec![
-        format!(
-            "# protection: abft, {parities} checksum {columns} in addition to Q; {groups} process row(s) of \
-             {group_size} ranks, each survives the loss of {parities} {what}"
-        ),
-        memory_line(protection),
-    ];
+/// Describes the checks of the elimination's checksums, and what they have found.
+fn check_lines(protection: &Protection) -> Vec<String> {
+    let mut lines = Vec::new();
     if protection.checks > 0 {
         let named: u64 = protection.repaired.iter().map(|repaired| repaired.rows).sum();
         let of_named = if named == protection.repaired_rows {
@@ -264,41 +258,36 @@ fn abft_lines(protection: &Protection, what: &str) -> Vec<String> {
              and {check_seconds:.2} s for checks, on the rank with the most of each"
         )
     }));
-    lines.extend(images_lines(protection));
-    lines.extend(protection.restarts.iter().map(|restart| {
-        // A restart from memory loses no work.
-        let (from, lost) = match &restart.level {
-            Some(level) => (
-                format!("from checkpoint {} in images of {level} ", restart.epoch),
-                "lost work and downtime",
-            ),
-            None => (String::new(), "downtime"),
-        };
-        format!(
-            "# restart: {from}at column {}; {}; {lost} {:.2} s, data restored in {:.2} s{}",
-            restart.column,
-            restart.format_rebuilt(),
-            restart.lost_seconds,
-            restart.recover_seconds,
-            format_survived_loss(restart)
-        )
-    }));
-    lines.extend(protection.restarts.iter().filter_map(replacement_line));
-    let survived = protection.restarts.iter().filter(|restart| restart.repair_seconds.is_some());
-    match survived.count() {
-        0 => {}
-        1 => lines.push("# losses: the job continued after 1 loss".to_owned()),
-        count => lines.push(format!("# losses: the job continued after {count} losses")),
-    }
-    let rebuilt = |restart: &Restart| !restart.rebuilt_ranks.is_empty();
-    if protection.restarts.iter().any(rebuilt) {
-        lines.push(
-            "# rounding: rebuilt data differs from what was lost in its last bits, and so does x \
-             from that of an undisturbed run"
-                .to_owned(),
-        );
-    }
     lines
+}
+
+fn restart_line(restart: &Restart, is_abft: bool) -> String {
+    let images =
+        restart.level.as_ref().map_or(String::new(), |level| format!(" in images of {level}"));
+    // With checksums, a restart from memory loses no work.
+    let (from, lost) = match restart.epoch {
+        _ if is_abft && restart.level.is_none() => (String::new(), "downtime"),
+        0 => (
+            format!("from the beginning, as there was no checkpoint,{images} "),
+            "lost work and downtime",
+        ),
+        epoch => (format!("from checkpoint {epoch}{images} "), "lost work and downtime"),
+    };
+    let survived = restart.repair_seconds.map_or(String::new(), |seconds| {
+        let undone = match restart.undone_ranks {
+            0 => "nothing was computed again".to_owned(),
+            ranks => format!("{ranks} rank(s) took one panel back"),
+        };
+        format!("; in the same job, {seconds:.2} s after the loss was noticed; {undone}")
+    });
+    format!(
+        "# restart: {from}at column {}; {}{}; {lost} {:.2} s, data restored in {:.2} s{survived}",
+        restart.column,
+        restart.format_rebuilt(),
+        restart.format_damage(),
+        restart.lost_seconds,
+        restart.recover_seconds,
+    )
 }
 
 fn repaired_line(repaired: &RepairedRank) -> String {
@@ -332,15 +321,6 @@ fn replacement_line(restart: &Restart) -> Option<String> {
         restart.column,
         units::bytes(*decoded_bytes),
     ))
-}
-
-fn format_survived_loss(restart: &Restart) -> String {
-    let Some(seconds) = restart.repair_seconds else { return String::new() };
-    let undone = match restart.undone_ranks {
-        0 => "nothing was computed again".to_owned(),
-        ranks => format!("{ranks} rank(s) took one panel back"),
-    };
-    format!("; in the same job, {seconds:.2} s after the loss was noticed; {undone}")
 }
 
 /// A note on the clocks of a restart, if one is due.

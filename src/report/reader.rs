@@ -4,8 +4,7 @@
 //! versions can be compared. Parts that only other programs read are plain JSON.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -21,23 +20,9 @@ use skt_run::record::energy::EnergyReading;
 
 /// The value of `format`.
 pub(super) const FORMAT: &str = "skt-hpl report";
+pub(super) const NO_REPORT: &str = "no JSON report of skt-hpl (written by --json)";
 /// More than a report of the largest machine has.
 const BYTES_MAX: u64 = 1 << 30;
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error("cannot read the report '{}': {source}", path.display())]
-    Io { path: PathBuf, source: io::Error },
-    #[error(
-        "'{}' is no JSON report of skt-hpl (written by --json): {reason}", path.display()
-    )]
-    Format { path: PathBuf, reason: String },
-    #[error(
-        "'{}' is no JSON report of skt-hpl (written by --json), and has no result of HPL, a line \
-         such as `WR11C2R4  6000  128  2  4  7.46  1.9311e+01`", path.display()
-    )]
-    NoResult { path: PathBuf },
-}
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunReport {
@@ -184,16 +169,17 @@ pub(crate) fn best_rates<'t>(tests: impl Iterator<Item = &'t Test>) -> Vec<(f64,
 }
 
 /// The text of a report; a launcher may have put anything between its lines.
-pub(crate) fn read_text(path: &Path) -> Result<String, ReadError> {
-    let bytes = infile::read(path, BYTES_MAX);
-    let bytes = bytes.map_err(|source| ReadError::Io { path: path.to_path_buf(), source })?;
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = infile::read(path, BYTES_MAX)
+        .map_err(|why| format!("cannot read the report '{}': {why}", path.display()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 impl RunReport {
     /// Reads the text of the file `path`, written by `--json`.
-    pub(crate) fn parse_from(path: &Path, text: &str) -> Result<Self, ReadError> {
-        Self::parse(text).map_err(|reason| ReadError::Format { path: path.to_path_buf(), reason })
+    pub(crate) fn parse_from(path: &Path, text: &str) -> Result<Self, String> {
+        let file = path.display();
+        Self::parse(text).map_err(|reason| format!("'{file}' is {NO_REPORT}: {reason}"))
     }
 
     /// Reads the text of a report.

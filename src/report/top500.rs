@@ -193,14 +193,14 @@ fn math_library(environment: &Value) -> Option<String> {
 }
 
 /// A number of the host of rank 0.
-fn of_host(run: &RunReport, key: &str) -> Option<u64> {
+fn host_number(run: &RunReport, key: &str) -> Option<u64> {
     run.environment.pointer(&format!("/host/{key}"))?.as_u64()
 }
 
 /// Cores that ran, if each host has as many cores as that of rank 0.
 fn cores(run: &RunReport, best: &Test) -> usize {
     let (all, threads) = (best.cores(), best.parameters.threads.max(1));
-    let of_hosts = of_host(run, "cores").map(|cores| {
+    let of_hosts = host_number(run, "cores").map(|cores| {
         let ran =
             run.host_ranks().into_iter().map(|it| it.saturating_mul(threads).min(cores as usize));
         ran.fold(0, usize::saturating_add)
@@ -210,7 +210,8 @@ fn cores(run: &RunReport, best: &Test) -> usize {
 
 /// Memory of all hosts in gigabytes, if each has as much as that of rank 0.
 fn memory(run: &RunReport) -> Option<String> {
-    let (each, hosts) = (of_host(run, "memory_bytes")? as f64 / 1e9, run.host_ranks().len().max(1));
+    let (each, hosts) =
+        (host_number(run, "memory_bytes")? as f64 / 1e9, run.host_ranks().len().max(1));
     let all = each * hosts as f64;
     Some(match hosts {
         1 => format!("{all:.1}"),

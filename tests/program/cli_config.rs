@@ -320,7 +320,7 @@ fn init_takes_the_n_that_fits_memory_and_time() {
     let program = Program::new();
     let init = |flags: &str| program.done(&format!("init --force --ft none {flags}"));
     let (_, printed) = init("--ranks 2 --memory-gib 64 --time 1s");
-    assert!(printed.contains(": the largest that ends in 1.0 s; memory holds "), "{printed}");
+    assert!(printed.contains(": the largest that ends in 1 s; memory holds "), "{printed}");
     let (_, printed) = init("--ranks 2 --memory-gib 0.1 --time 1000d");
     assert!(printed.contains("): as large as the memory holds on 2 ranks, "), "{printed}");
     assert!(printed.contains("\ntimes are by the model, with DGEMM at "), "{printed}");

@@ -96,10 +96,3 @@ fn lack_of_address_space_for_the_blas_is_reported() {
         }
     }
 }
-
-#[test]
-fn a_walk_that_would_not_end_is_refused() {
-    assert_refused(&run(None, "path --n 1000 --p 30000000"), &["at most 30000000"]);
-    let words = ["n = 9007199254740992 is out of range", "1 to 4294967295"];
-    assert_refused(&run(None, "path --n 9007199254740992"), &words);
-}

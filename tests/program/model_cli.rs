@@ -390,7 +390,7 @@ fn page_shows_tests_events_memory_and_is_self_contained() {
         "node &lt;7&gt; lost",
         "<td>90.00</td><td>2000</td>",
         "\nWhere the time went",
-        "\nBest rate of each order N",
+        "\nBest rate by order of the matrix",
         "\nRate from the start",
         "<h3>Events, test 2</h3>",
         "<h3>Events, test 3</h3>",

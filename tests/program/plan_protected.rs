@@ -33,7 +33,7 @@ fn a_run_too_short_for_a_checkpoint_is_reported() {
          --ft self --spares 0 --out c.toml",
     );
     let warning = "  warning: no checkpoint is due before the end of the run, so a loss sends it back \
-                   to its start; add --checkpoint-every 6s, or plan without --ft self\n";
+                   to its start; add --checkpoint-every 7s, or plan without --ft self\n";
     assert!(printed.contains(warning), "{printed}");
     assert!(commands.contains("launch --hosts hosts"), "{commands}");
 }

@@ -43,7 +43,19 @@ fn poison(value: &mut serde_json::Value) {
         serde_json::Value::String(text) => text.push_str("\u{1b}]0;x\u{7}\u{9b}2J\r\u{202e}"),
         serde_json::Value::Array(items) => items.iter_mut().for_each(poison),
         serde_json::Value::Object(members) => {
-            let is_word = |key: &str| ["format", "status"].contains(&key);
+            // Choices have names.
+            const CHOICES: [&str; 9] = [
+                "pmap",
+                "bcast",
+                "rfact",
+                "pfact",
+                "swap",
+                "generator",
+                "transport",
+                "matrix",
+                "gemm",
+            ];
+            let is_word = |key: &str| ["format", "status"].contains(&key) || CHOICES.contains(&key);
             let texts = members.iter_mut().filter(|(key, _)| !is_word(key));
             texts.for_each(|(_, value)| poison(value));
         }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::{CheckpointDraft, Setting};
-use super::error::Warning;
+use super::error::{ConfigError, Warning};
 use super::launch::LaunchDraft;
 use super::param::Param;
 use super::source::ValueSource;
@@ -23,6 +23,8 @@ pub struct Draft {
     pub output: Option<Output>,
     /// Whether it is from an HPL-MxP.dat, see [`super::hpldat`].
     pub has_mxp_form: bool,
+    /// Where an HPL.dat ends too early, whose last value is read again, as the reference does.
+    pub ends_early: Option<Warning>,
     /// Values of the parameters that were given.
     pub values: BTreeMap<Param, Vec<Value>>,
     /// Settings of the protection that were given.
@@ -64,6 +66,14 @@ impl Draft {
             }
         }
         warnings
+    }
+
+    /// The error that the file ends too early, if it does, in place of one of what was read again.
+    pub(crate) fn explained(&self, error: ConfigError) -> ConfigError {
+        match &self.ends_early {
+            Some(Warning { at, what }) => at.clone().error(what.clone()),
+            None => error,
+        }
     }
 
     /// Whether it is for HPL-MxP: by a parameter that HPL does not have, or by its form.

@@ -57,9 +57,10 @@ pub fn read(bytes: &[u8], file: &str, lenient: bool) -> Result<(Draft, Vec<Warni
         reference: lenient.then(|| Buffers::new(bytes)),
         draft: Draft { has_mxp_form: is_mxp, ..Draft::default() },
         warnings: Vec::new(),
-        ends_early: false,
     };
-    reader.all()?;
+    let read = reader.all();
+    read.map_err(|error| reader.draft.explained(error))?;
+    reader.warnings.extend(reader.draft.ends_early.clone());
     Ok((reader.draft, reader.warnings))
 }
 
@@ -95,8 +96,6 @@ struct Reader<'a> {
     reference: Option<Buffers<'a>>,
     draft: Draft,
     warnings: Vec<Warning>,
-    /// Whether the file's last line was read again, as the reference does.
-    ends_early: bool,
 }
 
 impl<'a> Reader<'a> {
@@ -142,14 +141,14 @@ impl<'a> Reader<'a> {
                 name: name.to_owned(),
             });
         }
-        if !std::mem::replace(&mut self.ends_early, true) {
-            let what = format!(
+        self.draft.ends_early.get_or_insert_with(|| Warning {
+            at: At::named(name, &place),
+            what: format!(
                 "the file ends after line {} of {LINES}, and the last value is read again, as the \
                  reference does: add the missing lines",
                 self.next - 1
-            );
-            self.warnings.push(Warning { at: At::named(name, &place), what });
-        }
+            ),
+        });
         Ok((b"", place))
     }
 

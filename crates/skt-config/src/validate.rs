@@ -72,6 +72,10 @@ impl Checked {
 /// The first parameter, in HPL.dat's order, that is not legal; otherwise, lists that make more than
 /// 100000 tests.
 pub fn validate(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
+    check(draft, rules).map_err(|error| draft.explained(error))
+}
+
+fn check(draft: &Draft, rules: &ValidationRules) -> Result<Checked, ConfigError> {
     if rules.is_mxp {
         mxp::refuse_checksums(draft)?;
     } else {

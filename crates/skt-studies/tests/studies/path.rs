@@ -85,6 +85,8 @@ fn unusable_reports_and_flags_are_refused() {
         ("--fit gone.json", "gone.json"),
         ("", "Give --n or --memory-gib"),
         ("--n 1000 --nb 0", "nb = 0"),
+        ("--n 1000 --p 30000000", "at most 30000000"),
+        ("--n 9007199254740992", "is out of range"),
         (
             "--n 1000 --bandwidth-gbs 0",
             "--bandwidth-gbs <GB/S>': legal is a number above 0, or inf",

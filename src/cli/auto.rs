@@ -13,7 +13,7 @@ use std::time::Instant;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use skt_terms::exit::Exit;
-use skt_terms::units::{counted, span};
+use skt_terms::units::counted;
 
 use super::chosen::Chosen;
 use super::fit::{self, Fitted, Room, SizeArgs};

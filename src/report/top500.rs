@@ -142,7 +142,7 @@ fn power(best: &Test, given: &Given) -> Vec<Field> {
         (
             "Average power (kW)",
             kilowatts.map(|power| format!("{power:.3}")),
-"over the whole core phase of this very run, of all that the level asks for; --power-kw, \
+            "over the whole core phase of this very run, of all that the level asks for; --power-kw, \
              --power-csv, or run --power-command",
         ),
         (

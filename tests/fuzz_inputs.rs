@@ -35,7 +35,7 @@ use skt_launch::program::{Ends, JobEnd, ProcessEnd, ProgramVerdict, RankEnd};
 use skt_launch::report as account;
 use skt_launch::state::{Failure, StateFolder, SupervisorState};
 use skt_launch::survey::{self, Inquiry, Limits};
-use skt_launch::watch::{HeartbeatWatch, MinTimeouts};
+use skt_launch::watch::HeartbeatWatch;
 use skt_model::path::{Changes, Machine, MeasuredTest, fit, measured, predict};
 use skt_run::job::JobError;
 use skt_run::protect::ledger::Ledger;
@@ -477,7 +477,7 @@ fn beat() -> Heartbeat {
 fn heartbeats() {
     let done = Heartbeat { phase: "done".into(), exit: Some(0), column: 4000, ..beat() };
     let corpus = texts(&[format!("\r12% {}", beat().line()), done.line()]);
-    let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(5.0));
+    let mut watch = HeartbeatWatch::new(5.0, false);
     let mut now_seconds = 0.0;
     campaign("heartbeats", &corpus, &json(), 5000, |input| {
         for line in String::from_utf8_lossy(input).lines() {

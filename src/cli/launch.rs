@@ -18,7 +18,7 @@ use crate::report::output;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::heartbeat::DataLocation;
-use skt_config::launch::{LauncherChoice, NoSpare, RANKS_MAX, START, WATCH};
+use skt_config::launch::{LauncherChoice, RANKS_MAX, START, WATCH};
 use skt_config::{ConfigError, LaunchDraft, LaunchSettings, Launching, RunSpec, Setting, TestSpec};
 use skt_host::clock::now_unix;
 use skt_host::starter::Starter;
@@ -144,15 +144,19 @@ fn options_of_benchmark(
     let options = options_of_nodes(args, wanted, nodes, ranks, env)?;
     let pool = &options.pool;
     let rows = checksum_rows(&checked.spec, ranks);
+    let shape = shape::judge(pool, ranks, &settings, rows, options.settings.no_spare);
+    if !shape.summary.is_empty() {
+        messages::print(format_args!("{}", shape.summary));
+    }
+    hosts::warn(&shape.warnings);
     let sharing = SharingLimits {
         rank_bytes: rank_bytes(pool, ranks, &checked.spec, &settings),
         n: checked.spec.tests().iter().map(|test| test.n).max(),
-        groups: shape::groups_of_slots(pool, ranks, &settings, rows.clone()),
+        groups: shape.groups,
         domains: settings.domains.clone(),
         most: settings.parities,
         is_strict: settings.method_for(ranks) == Method::Abft,
     };
-    report_tolerated_losses(pool, ranks, &settings, rows.clone(), options.settings.no_spare);
     let keeps = DataLocation {
         run_id: settings.run_id.clone(),
         store: settings.store.clone(),
@@ -179,7 +183,7 @@ fn options_of_benchmark(
         helper_cores: settings.helper_cores,
         is_protected: settings.method_for(ranks) != Method::None,
         rank_bytes: kept_bytes(pool, ranks, &checked.spec, &settings),
-        losable: shape::losable(pool, ranks, &settings, rows),
+        losable: shape.losable,
         sharing,
         run_id: settings.run_id,
         keeps: Some(keeps),
@@ -312,21 +316,6 @@ fn checksum_rows(spec: &RunSpec, ranks: usize) -> Option<Vec<Vec<usize>>> {
     let largest = spec.tests().into_iter().max_by_key(TestSpec::ranks);
     let rows = largest.filter(|test| test.checksums > 0 && test.ranks() == ranks);
     rows.map(|test| protect::process_rows(&test))
-}
-
-/// Reports how many losses the groups of ranks on these nodes survive, for the largest grid.
-fn report_tolerated_losses(
-    pool: &Pool,
-    ranks: usize,
-    settings: &Settings,
-    rows: Option<Vec<Vec<usize>>>,
-    no_spare: NoSpare,
-) {
-    let shape = shape::judge(pool, ranks, settings, rows, no_spare);
-    if !shape.summary.is_empty() {
-        messages::print(format_args!("{}", shape.summary));
-    }
-    hosts::warn(&shape.warnings);
 }
 
 /// Bytes of the largest rank, in the test that needs most.

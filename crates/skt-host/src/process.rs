@@ -238,7 +238,7 @@ pub fn inode_in(link: &Path) -> Option<u64> {
 }
 
 /// A process, identified by its id, its start, and the boot of its machine.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     /// The process id.
     pub pid: i32,

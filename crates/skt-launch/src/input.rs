@@ -16,6 +16,8 @@ use super::state::StateFolder;
 use skt_host::outfile;
 
 const PIECE_BYTES: usize = 1 << 20;
+/// What errors name it.
+pub(crate) const STDIN: &str = "standard input";
 
 /// The standard input of a program, in each of its starts.
 #[derive(Debug, Default)]
@@ -36,38 +38,44 @@ enum Given {
 impl Input {
     /// Keeps what `stdin` gives in the state folder, unless an earlier supervisor has. `is_new`:
     /// the run begins. Returns a note for the user, too, if the input is not passed on.
-    ///
-    /// # Errors
-    /// The input is one that cannot be kept, or not that of the run; the system refuses.
     pub(crate) fn keep(
         folder: &StateFolder,
         stdin: &File,
         is_new: bool,
     ) -> Result<(Self, Option<String>), SupervisorError> {
-        let failed = |source| SupervisorError::File { path: "standard input".into(), source };
-        let path = folder.file("input");
-        let of_folder = |source| SupervisorError::File { path: path.clone(), source };
+        let (path, new) = (folder.file("input"), folder.file("input.new"));
+        let failed = SupervisorError::file(&path);
         let mut note = None;
-        match given(stdin).map_err(failed)? {
+        match given(stdin).map_err(SupervisorError::file(Path::new(STDIN)))? {
             Given::Nothing => {}
             Given::Unused(what) => {
                 note = Some(format!(
-                    "standard input is {what}: the program gets none of it. What it is to read, \
-                     give as a file (< FILE)"
+                    "{STDIN} is {what}: the program gets none of it. What it is to read, give as a \
+                     file (< FILE)"
                 ));
             }
-            Given::Pipe => return Err(SupervisorError::PipedInput),
+            Given::Pipe => {
+                return Err(SupervisorError(format!(
+                    "{STDIN} is a pipe with data, which the program could not read again when it \
+                     is started again: give a file (< FILE), or < /dev/null if the program reads \
+                     nothing"
+                )));
+            }
             Given::File(file, from) => {
-                let new = folder.file("input.new");
                 let _ = fs::remove_file(&new);
-                copy(&file, from, &new).map_err(of_folder)?;
+                copy(&file, from, &new).map_err(&failed)?;
                 if is_new {
-                    fs::rename(&new, &path).map_err(of_folder)?;
+                    fs::rename(&new, &path).map_err(&failed)?;
                 } else {
-                    let is_same = have_same_contents(&new, &path).map_err(of_folder)?;
+                    let is_same = have_same_contents(&new, &path).map_err(&failed)?;
                     let _ = fs::remove_file(&new);
                     if !is_same {
-                        return Err(SupervisorError::OtherInput { kept: path });
+                        return Err(SupervisorError(format!(
+                            "{STDIN} has other contents than that of the unfinished run ({}): \
+                             finish the run with that, name another folder with --state, or remove \
+                             this one",
+                            path.display()
+                        )));
                     }
                 }
             }
@@ -75,7 +83,7 @@ impl Input {
         match File::open(&path) {
             Ok(file) => Ok((Self(Some(file)), note)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((Self(None), note)),
-            Err(source) => Err(of_folder(source)),
+            Err(error) => Err(failed(error)),
         }
     }
 
@@ -186,11 +194,12 @@ mod tests {
         }
         fs::write(&file, "other").unwrap();
         let other = Input::keep(&folder, &File::open(&file).unwrap(), false);
-        assert!(matches!(other, Err(SupervisorError::OtherInput { .. })), "{other:?}");
+        assert!(other.unwrap_err().to_string().contains("has other contents"));
         fs::remove_file(folder.file("input")).unwrap();
         assert_eq!(read(&input), b"caf\xe9\n", "also without its name");
         let none = Input::keep(&folder, &File::open(&file).unwrap(), false);
-        assert!(matches!(none, Err(SupervisorError::OtherInput { .. })), "the run began without");
+        let why = none.unwrap_err().to_string();
+        assert!(why.contains("has other contents"), "the run began without: {why}");
     }
 
     #[test]

@@ -50,9 +50,9 @@ impl Job {
         start: usize,
     ) -> Result<[(PathBuf, FileFollower); 2], SupervisorError> {
         let (out, err) = folder.outputs(start);
-        let open = |path: PathBuf| match FileFollower::new(&path) {
-            Ok(follow) => Ok((path, follow)),
-            Err(source) => Err(SupervisorError::File { path, source }),
+        let open = |path: PathBuf| {
+            let follow = FileFollower::new(&path).map_err(SupervisorError::file(&path))?;
+            Ok((path, follow))
         };
         Ok([open(out)?, open(err)?])
     }
@@ -82,8 +82,7 @@ impl Job {
     pub(crate) fn read(&mut self, token: &str) -> Result<JobOutput, SupervisorError> {
         let mut parts = Vec::with_capacity(2);
         for (path, follow) in &mut self.outputs {
-            let failed = |source| SupervisorError::File { path: path.clone(), source };
-            parts.push(follow.read().map_err(failed)?);
+            parts.push(follow.read().map_err(SupervisorError::file(path))?);
         }
         let is_all = parts.iter().all(Vec::is_empty);
         let pieces = self.sieve.sift(&parts[1], token);

@@ -44,7 +44,7 @@ pub mod watch;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hosts::Pool;
@@ -54,7 +54,6 @@ use program::Program;
 use skt_checkpoint::heartbeat::DataLocation;
 use skt_config::LaunchSettings;
 use skt_terms::exit::Exit;
-use state::StateError;
 
 /// What to run, and how.
 #[derive(Debug, Clone)]
@@ -191,52 +190,16 @@ impl SharingLimits {
     }
 }
 
+/// Why the supervisor cannot begin or continue, in words for its user.
 #[derive(Debug, thiserror::Error)]
-pub enum SupervisorError {
-    #[error(transparent)]
-    State(#[from] StateError),
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("cannot start {program}: {source}; is it installed, and in PATH?")]
-    Launcher { program: String, source: io::Error },
-    #[error(
-        "cannot start {agent}, which runs commands on the nodes: {source}; is it installed, and in \
-         PATH? --agent names another. Checkpoints are kept: the same command continues from them"
-    )]
-    Agent { agent: String, source: io::Error },
-    #[error(
-        "{}: holds an unfinished run with other options ({command}); finish it with those, name \
-         another folder with --state, or remove this one", folder.display()
-    )]
-    OtherRun { folder: PathBuf, command: String },
-    #[error(
-        "{}: holds an unfinished run that was started when {} had other contents: put those back \
-         and finish it, name another folder with --state, or end its job (process {pid}) and \
-         remove this one", folder.display(), file.display()
-    )]
-    OtherProgram {
-        folder: PathBuf,
-        file: PathBuf,
-        /// The process of the job's launcher, which may have ended.
-        pid: i32,
-    },
-    #[error(
-        "standard input is a pipe with data, which the program could not read again when it is \
-         started again: give a file (< FILE), or < /dev/null if the program reads nothing"
-    )]
-    PipedInput,
-    #[error(
-        "standard input has other contents than that of the unfinished run ({}): finish the run \
-         with that, name another folder with --state, or remove this one", kept.display()
-    )]
-    OtherInput { kept: PathBuf },
-    #[error(
-        "the job was started on {host} and may still run there: start `skt-hpl launch` there, or, \
-         if that machine is gone for good, here with --head-lost"
-    )]
-    Elsewhere { host: String },
-    #[error("cannot catch signals: {0}")]
-    Signals(io::Error),
+#[error("{0}")]
+pub struct SupervisorError(pub(crate) String);
+
+impl SupervisorError {
+    /// Makes the error of a system call for a file.
+    pub(crate) fn file(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |error| Self(format!("{}: {error}", path.display()))
+    }
 }
 
 /// The subcommand of this program that the ranks run, with its arguments, from those of the
@@ -246,11 +209,9 @@ pub fn subcommand_words(command: &[String]) -> impl Iterator<Item = &str> {
     (!is_named).then_some("run").into_iter().chain(command.iter().map(String::as_str))
 }
 
-/// Runs the job to its end.
-///
-/// # Errors
-/// See [`SupervisorError`]. A failure of the job is not an error here: the exit code reports it.
+/// Runs the job to its end. A failure of the job is not an error here: the exit code reports it.
 pub fn run(options: LaunchOptions) -> Result<Exit, SupervisorError> {
-    stop::listen().map_err(SupervisorError::Signals)?;
+    let failed = |error| SupervisorError(format!("cannot catch signals: {error}"));
+    stop::listen().map_err(failed)?;
     shell::Shell::new(options)?.run()
 }

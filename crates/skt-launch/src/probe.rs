@@ -10,12 +10,13 @@ use std::sync::{Mutex, OnceLock};
 
 use nix::unistd::{AccessFlags, access};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use skt_checkpoint::heartbeat::{find_marked, marked_line};
 use skt_terms::named;
 use skt_terms::shown::shown_message;
 
 use super::links::addresses::{self, Address};
-use super::links::{Link, LinkState, Partner, connect};
+use super::links::{Link, Partner, connect};
 use super::process;
 use skt_checkpoint::checkpoint::level::folder::{Remover, remove_images_of};
 use skt_checkpoint::heartbeat::DataLocation;
@@ -244,31 +245,27 @@ impl Answer {
 
     /// Finds the answer to question `number` in the output of a node.
     pub(crate) fn find(said: &str, number: u64) -> Option<Answer> {
-        let mut answers = said.lines().filter_map(|line| find_marked::<Answer>(line, MARK));
-        let (_, mut answer) = answers.find(|(_, answer)| answer.question == number)?;
-        // Text from another machine is made safe to show.
-        let names = [&mut answer.host, &mut answer.version];
-        let texts = names.into_iter().chain(&mut answer.no_store).chain(&mut answer.images_stay);
-        let texts = texts.chain(&mut answer.void_store);
-        let texts = texts.chain(answer.store_room.iter_mut().flat_map(|room| {
-            std::iter::once(&mut room.folder).chain(room.tmpfs.as_mut().map(|(_, mount)| mount))
-        }));
-        let texts = texts.chain(&mut answer.warnings);
-        let texts = texts.chain(answer.addresses.iter_mut().map(|address| &mut address.interface));
-        let texts = texts.chain(answer.links.iter_mut().flat_map(|link| {
-            let why = match &mut link.found {
-                LinkState::Alive => None,
-                LinkState::Dead(why) | LinkState::Unknown(why) => Some(why),
-            };
-            why.into_iter().chain([&mut link.to])
-        }));
-        texts.for_each(|text| *text = shown_message(text));
-        Some(answer)
+        let answers = said.lines().filter_map(|line| {
+            let (_, mut value) = find_marked::<Value>(line, MARK)?;
+            make_safe(&mut value);
+            serde_json::from_value::<Answer>(value).ok()
+        });
+        { answers }.find(|answer| answer.question == number)
     }
 
     /// Whether the node could remove what the run left there.
     pub(crate) fn is_clean(&self) -> bool {
         self.immortal == 0 && self.no_store.is_none()
+    }
+}
+
+/// Makes text from another machine safe to show.
+fn make_safe(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = shown_message(text),
+        Value::Array(all) => all.iter_mut().for_each(make_safe),
+        Value::Object(all) => all.values_mut().for_each(make_safe),
+        _ => {}
     }
 }
 

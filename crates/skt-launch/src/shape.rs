@@ -16,6 +16,11 @@ pub struct Shape {
     pub summary: String,
     /// What could go wrong.
     pub warnings: Vec<String>,
+    /// For each node in use, in order: whether the checksums can rebuild the data of its ranks.
+    /// Without checksums no node is losable, because nothing shows that it computes wrong.
+    pub losable: Vec<bool>,
+    /// The group of the rank of each slot of the nodes in use; empty where no groups can be formed.
+    pub groups: Vec<usize>,
 }
 
 /// Judges the pool for `ranks` ranks. `rows` gives the groups of a run with checksums, which are
@@ -27,126 +32,87 @@ pub fn judge(
     rows: Option<Vec<Vec<usize>>>,
     no_spare: NoSpare,
 ) -> Shape {
+    let mut shape = Shape { losable: vec![false; pool.active.len()], ..Shape::default() };
+    let parities = settings.parities;
+    let of_host = |host: &Host| vec![settings.domain_of(&host.name); host.slots];
+    let of_slots: Vec<String> = pool.active.iter().flat_map(of_host).take(ranks).collect();
+    let has_checksums = rows.is_some();
+    let refused = form(&of_slots, settings, rows.clone(), settings.allow_shared_domains).err();
+    // A run that had begun continues there.
+    let formed = form(&of_slots, settings, rows, true);
+    if let Ok((groups, rank_of)) = &formed {
+        let mut group_of = vec![0; rank_of.len()];
+        for (group, members) in groups.members.iter().enumerate() {
+            members.iter().for_each(|&rank| group_of[rank] = group);
+        }
+        shape.groups = rank_of.iter().map(|&rank| group_of[rank]).collect();
+    }
     if settings.method_for(ranks) == Method::None {
         let why = if settings.is_on() {
-            let parities = settings.parities;
             let least = 2 * parities;
             PlacementError::TooFewRanks { ranks, parities, least }.to_string()
         } else {
             "--ft none".to_owned()
         };
-        let text = format!(
-            "no checkpoints ({why}): after any loss the run starts from the \
-             beginning"
-        );
-        return Shape { summary: String::new(), warnings: vec![text] };
+        shape.warnings = vec![format!(
+            "no checkpoints ({why}): after any loss the run starts from the beginning"
+        )];
+        return shape;
     }
-    let of_slots = domains(&pool.active, ranks, settings);
-    let refused = form(&of_slots, settings, rows.clone(), settings.allow_shared_domains).err();
-    let mut warnings: Vec<String> = refused.map(|why| why.to_string()).into_iter().collect();
-    // A run that had begun continues there.
-    let Ok(Formed { groups, ranks }) = form(&of_slots, settings, rows, true) else {
-        return Shape { summary: String::new(), warnings };
-    };
+    shape.warnings.extend(refused.map(|why| why.to_string()));
+    let Ok((groups, rank_of)) = formed else { return shape };
+    if has_checksums {
+        let mut first = 0;
+        let is_losable = |host: &Host| {
+            let here = &rank_of[first.min(ranks)..(first + host.slots).min(ranks)];
+            first += host.slots;
+            let lost = |row: &Vec<usize>| row.iter().filter(|rank| here.contains(rank)).count();
+            groups.members.iter().all(|row| lost(row) <= parities)
+        };
+        shape.losable = pool.active.iter().map(is_losable).collect();
+    }
     let mut domains = of_slots.clone();
-    ranks.iter().zip(of_slots).for_each(|(&rank, domain)| domains[rank] = domain);
-    let parities = settings.parities;
+    rank_of.iter().zip(of_slots).for_each(|(&rank, domain)| domains[rank] = domain);
     let sizes = groups.members.iter().map(Vec::len);
     let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
     let size = if least == most { most.to_string() } else { format!("{least} to {most}") };
-    let by_domain = count(domains.iter());
-    let summary = format!(
+    shape.summary = format!(
         "{} group(s) of {size} ranks in {} failure domain(s): each survives the loss of {parities} \
          of its ranks; {} spare node(s)",
         groups.members.len(),
-        by_domain.len(),
+        count(domains.iter()).len(),
         pool.spares.len()
     );
     if groups.single_domain {
-        warnings.push(
+        shape.warnings.push(
             "all ranks are in one failure domain: the run survives the death of a process, but not \
              the loss of the domain"
                 .to_owned(),
         );
-        return Shape { summary, warnings };
+        return shape;
     }
-    warnings.extend(too_many_in_a_domain(&groups, &domains, parities));
+    shape.warnings.extend(too_many_in_a_domain(&groups, &domains, parities));
     if !pool.spares.is_empty() || no_spare == NoSpare::Stop {
-        warnings.extend(too_few_spares(pool, settings));
+        shape.warnings.extend(too_few_spares(pool, settings));
     }
-    Shape { summary, warnings }
+    shape
 }
 
-/// For each node in use, in order: whether the checksums of `rows` can rebuild the data of its
-/// ranks. Without checksums no node is losable, because nothing shows that it computes wrong.
-pub fn losable(
-    pool: &Pool,
-    ranks: usize,
-    settings: &Settings,
-    rows: Option<Vec<Vec<usize>>>,
-) -> Vec<bool> {
-    let domains = domains(&pool.active, ranks, settings);
-    let rows = rows.filter(|_| settings.method_for(ranks) != Method::None);
-    let formed = rows.and_then(|rows| form(&domains, settings, Some(rows), true).ok());
-    let Some(Formed { groups, ranks: of_slots }) = formed else {
-        return vec![false; pool.active.len()];
-    };
-    let mut first = 0;
-    let is_losable = |host: &Host| {
-        let here = &of_slots[first.min(ranks)..(first + host.slots).min(ranks)];
-        first += host.slots;
-        let lost = |row: &Vec<usize>| row.iter().filter(|rank| here.contains(rank)).count();
-        groups.members.iter().all(|row| lost(row) <= settings.parities)
-    };
-    pool.active.iter().map(is_losable).collect()
-}
-
-/// The group of the rank of each slot of the nodes in use; empty where no groups can be formed.
-pub fn groups_of_slots(
-    pool: &Pool,
-    ranks: usize,
-    settings: &Settings,
-    rows: Option<Vec<Vec<usize>>>,
-) -> Vec<usize> {
-    let domains = domains(&pool.active, ranks, settings);
-    let Ok(Formed { groups, ranks: of_slot }) = form(&domains, settings, rows, true) else {
-        return Vec::new();
-    };
-    let mut group_of = vec![0; of_slot.len()];
-    for (group, members) in groups.members.iter().enumerate() {
-        members.iter().for_each(|&rank| group_of[rank] = group);
-    }
-    of_slot.into_iter().map(|rank| group_of[rank]).collect()
-}
-
-/// The failure domain of each rank.
-fn domains(hosts: &[Host], ranks: usize, settings: &Settings) -> Vec<String> {
-    let of_host = |host: &Host| vec![settings.domain_of(&host.name); host.slots];
-    hosts.iter().flat_map(of_host).take(ranks).collect()
-}
-
-/// The groups that ranks form.
-struct Formed {
-    groups: Groups,
-    /// The rank of each slot.
-    ranks: Vec<usize>,
-}
-
-/// The groups on slots in these failure domains.
+/// The groups on slots in these failure domains, and the rank of each slot.
 fn form(
     domains: &[String],
     settings: &Settings,
     rows: Option<Vec<Vec<usize>>>,
     allow_shared_domains: bool,
-) -> Result<Formed, PlacementError> {
+) -> Result<(Groups, Vec<usize>), PlacementError> {
     let Settings { group_size, parities, .. } = *settings;
     let Some(members) = rows else {
         let groups = group::form(domains, group_size, parities, allow_shared_domains)?;
-        return Ok(Formed { groups, ranks: (0..domains.len()).collect() });
+        return Ok((groups, (0..domains.len()).collect()));
     };
     let group::Placement { ranks, single_domain } =
         group::place(domains, &members, parities, allow_shared_domains)?;
-    Ok(Formed { groups: Groups { members, single_domain }, ranks })
+    Ok((Groups { members, single_domain }, ranks))
 }
 
 fn count<'a>(names: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
@@ -264,7 +230,8 @@ mod tests {
         let rows = vec![vec![0, 1, 2, 3], vec![4, 5, 6, 7]];
         let losable = |slots: usize, active: &str, parities: usize| {
             let settings = Settings { method: Method::Abft, ..settings(parities, &[]) };
-            losable(&Pool::new(hosts(active, slots), vec![]), 8, &settings, Some(rows.clone()))
+            let pool = Pool::new(hosts(active, slots), vec![]);
+            judge(&pool, 8, &settings, Some(rows.clone()), NoSpare::Stop).losable
         };
         // Two ranks of a node go to two process rows.
         assert_eq!(losable(2, "a b c d", 1), [true; 4]);
@@ -273,14 +240,14 @@ mod tests {
         // The slots of b are used in part, those of c not at all.
         assert_eq!(losable(6, "a b c", 2), [false, true, true]);
         let pool = Pool::new(hosts("a b", 4), vec![]);
-        assert_eq!(super::losable(&pool, 8, &settings(1, &[]), None), [false; 2]);
+        assert_eq!(judge(&pool, 8, &settings(1, &[]), None, NoSpare::Stop).losable, [false; 2]);
     }
 
     /// Neighbouring processes, among them those of a node, have ranks of different rows.
     #[test]
     fn slots_have_the_groups_of_their_ranks() {
         let pool = Pool::new(hosts("a b c", 2), vec![]);
-        let of_slots = |rows| groups_of_slots(&pool, 6, &settings(1, &[]), rows);
+        let of_slots = |rows| judge(&pool, 6, &settings(1, &[]), rows, NoSpare::Stop).groups;
         assert_eq!(of_slots(Some(vec![vec![0, 1, 2], vec![3, 4, 5]])), [0, 1, 0, 1, 0, 1]);
         assert_eq!(of_slots(None), [0, 1, 0, 1, 0, 1]);
     }

@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 
 use super::decisions::{Action, Decisions, Event, Start};
 use super::hosts::{SparesFile, short_names};
-use super::input::Input;
+use super::input::{Input, STDIN};
 use super::job::{self, Job, JobOutput};
 use super::launcher::{self, Launcher, LauncherCommand};
 use super::line::IdleLines;
@@ -23,7 +23,7 @@ use super::probe::Purpose;
 use super::program::Program;
 use super::sieve::Piece;
 use super::start_command::{self, StartContext};
-use super::state::{StateError, StateFolder, Status, SupervisorState};
+use super::state::{StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
 use super::terminal::Terminal;
 use super::{LaunchOptions, SupervisorError, argument_text, process, report, stop};
@@ -138,16 +138,19 @@ impl Shell {
             {
                 let words = old.program.iter().chain(&old.command);
                 let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
-                return Err(SupervisorError::OtherRun { folder: options.settings.state, command });
+                return Err(SupervisorError(format!(
+                    "{}: holds an unfinished run with other options ({command}); finish it with \
+                     those, name another folder with --state, or remove this one",
+                    options.settings.state.display()
+                )));
             }
             Some(old) => old.taken_over(&options.command, &options.pool, me),
         };
         let (input, note) = match &options.program_of_user {
             Some(_) => {
                 let stdin = io::stdin().as_fd().try_clone_to_owned();
-                let failed =
-                    |source| SupervisorError::File { path: "standard input".into(), source };
-                Input::keep(&folder, &File::from(stdin.map_err(failed)?), is_new)?
+                let stdin = stdin.map_err(SupervisorError::file(Path::new(STDIN)))?;
+                Input::keep(&folder, &File::from(stdin), is_new)?
             }
             None => (Input::default(), None),
         };
@@ -293,9 +296,14 @@ impl Shell {
         if let Some(program) = &self.decisions.options.program_of_user
             && state.program_checksum.is_some_and(|checksum| checksum != program.checksum)
         {
-            let (folder, file) =
-                (self.decisions.options.settings.state.clone(), program.file.clone());
-            return Err(SupervisorError::OtherProgram { folder, file, pid: launcher.pid });
+            return Err(SupervisorError(format!(
+                "{}: holds an unfinished run that was started when {} had other contents: put \
+                 those back and finish it, name another folder with --state, or end its job \
+                 (process {}) and remove this one",
+                self.decisions.options.settings.state.display(),
+                program.file.display(),
+                launcher.pid
+            )));
         }
         if let Some(host) = launcher.elsewhere() {
             if self.decisions.options.head_lost {
@@ -303,12 +311,16 @@ impl Shell {
                 self.feed(Event::NoJob { swept: 0 });
                 return Ok(());
             }
-            return Err(SupervisorError::Elsewhere { host: host.to_owned() });
+            return Err(SupervisorError(format!(
+                "the job was started on {host} and may still run there: start `skt-hpl launch` \
+                 there, or, if that machine is gone for good, here with --head-lost"
+            )));
         }
         let runs = launcher.runs();
         if runs && !launcher.may_have(skt_checkpoint::heartbeat::ENV, &state.token()) {
-            let why = format!("process {} is none of this run", launcher.pid);
-            return Err(StateError::Format { path: self.folder.file("state.json"), why }.into());
+            return Err(self
+                .folder
+                .no_state(&format!("process {} is none of this run", launcher.pid)));
         }
         self.feed(Event::Found { runs });
         let outputs = Job::outputs(&self.folder, self.decisions.state.start)?;
@@ -453,30 +465,30 @@ impl Shell {
         // The launcher may change its working folder before it reads the file.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
         let plan = self.plan(start, &hostfile);
-        let failed = |path: PathBuf| |source| SupervisorError::File { path, source };
         outfile::replace(&hostfile, 0o600, false, |out| out.write_all(plan.hostfile.as_bytes()))
-            .map_err(failed(hostfile))?;
+            .map_err(SupervisorError::file(&hostfile))?;
         let (out, err) = self.folder.outputs(number);
-        let out_file = outfile::create_new(&out).map_err(failed(out))?;
-        let err_file = outfile::create_new(&err).map_err(failed(err))?;
+        let out_file = outfile::create_new(&out).map_err(SupervisorError::file(&out))?;
+        let err_file = outfile::create_new(&err).map_err(SupervisorError::file(&err))?;
         let outputs = Job::outputs(&self.folder, number)?;
         let names = short_names(start.hosts.iter().map(|host| host.name.as_str()));
         let ranks = self.decisions.options.ranks;
         self.report("start", &format!("start {number}: {ranks} ranks on {names}"));
         self.log("command", &plan.argv.join(" "));
-        let of_input = |source| SupervisorError::File { path: "standard input".into(), source };
         let child = Command::new(&plan.argv[0])
             .args(&plan.argv[1..])
             .envs(plan.env)
-            .stdin(self.input.stdio().map_err(of_input)?)
+            .stdin(self.input.stdio().map_err(SupervisorError::file(Path::new(STDIN)))?)
             .stdout(out_file)
             .stderr(err_file)
             // Ctrl-C reaches the supervisor alone, which then stops the job in order.
             .process_group(0)
             .spawn()
-            .map_err(|source| SupervisorError::Launcher {
-                program: plan.argv[0].clone(),
-                source,
+            .map_err(|error| {
+                let program = &plan.argv[0];
+                SupervisorError(format!(
+                    "cannot start {program}: {error}; is it installed, and in PATH?"
+                ))
             })?;
         let me = &self.decisions.state.supervisor;
         let launcher = Process::from_pid(child.id() as i32).unwrap_or_else(|| me.clone());
@@ -523,7 +535,8 @@ impl Shell {
     fn print(&mut self, text: &[u8]) {
         if let Err(source) = self.terminal.print(text) {
             let (file, _) = self.folder.outputs(self.decisions.state.start);
-            self.feed(Event::Unprinted { source, file });
+            let stays = format!("the report stays in {}", file.display());
+            self.feed(Event::Unprinted(format!("standard output: {source}; {stays}")));
         }
     }
 
@@ -536,7 +549,7 @@ impl Shell {
         if let Some(path) = self.decisions.options.settings.json.clone() {
             let text = serde_json::to_string_pretty(&report::account(state)).expect("plain");
             outfile::write(&path, (text + "\n").as_bytes())
-                .map_err(|source| SupervisorError::File { path, source })?;
+                .map_err(SupervisorError::file(&path))?;
         }
         Ok(())
     }

@@ -1,65 +1,63 @@
-//! Judges whether the job is still alive, by a limit for the time between two heartbeats. The limit
-//! follows from the measured pace and from what the job itself expects of its next step.
+//! Judges whether the job is still alive, by a limit for the time between two heartbeats: ten times
+//! the slowest step of the same kind so far, or what the job itself expects of the present one.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use skt_checkpoint::heartbeat::{CHECKPOINT, COMPUTE, FACTOR, Heartbeat, WAIT};
 
-/// A pause, or a phase without columns, is a hang if it takes longer than this many times the
-/// longest so far and what the job expects.
+/// A silence is a hang if it takes longer than this many times the slowest step so far and what the
+/// job expects.
 const PACE_FACTOR: f64 = 10.0;
+/// A start, or a step of a kind that was not seen before, may take this many times as long as one
+/// whose pace is known: starting thousands of ranks, or filling the memory.
+const UNKNOWN_FACTOR: f64 = 10.0;
 /// A pause of this many times the longest so far, and of at least [`PROBE_SECONDS_MIN`], is a
 /// reason to probe the nodes.
 const PROBE_FACTOR: f64 = 2.0;
 const PROBE_SECONDS_MIN: f64 = 2.0;
 
-#[derive(Debug, Clone, Copy, Default)]
-pub struct MinTimeouts {
-    pub columns_seconds: f64,
-    /// The bound for phases that have no columns and have not been measured yet, and for the start.
-    pub phase_seconds: f64,
-}
-
-impl MinTimeouts {
-    /// The bounds that follow from the one for columns, which the user gives. Phases without
-    /// columns, such as starting thousands of ranks or filling the memory, have no pace and get ten
-    /// times as much until they have been measured.
-    pub fn from_columns(columns_seconds: f64) -> Self {
-        Self { columns_seconds, phase_seconds: 10.0 * columns_seconds }
-    }
-}
+/// What is comparable: a phase of tests of one N, as a time predicts nothing about a larger N. For
+/// columns, waits and what follows here N is 0.
+type Kind<'a> = (&'a str, usize);
+/// From the launcher's start to the first heartbeat.
+const START: Kind = ("start of the launcher", 0);
+/// From one checkpoint of a program of the user to the next, and between two signs that it
+/// computes. It may do what it likes otherwise, so that only what this run has measured counts.
+const NEXT_CHECKPOINT: Kind = ("next checkpoint", 0);
+const NEXT_SIGN: Kind = ("next sign", 0);
 
 /// Watches the heartbeats of one run, over all its starts. Times are seconds on any clock that does
 /// not go back.
 #[derive(Debug, Default)]
 pub struct HeartbeatWatch {
-    min_timeouts: MinTimeouts,
+    /// The limit that the user gives: no silence that is shorter is a hang.
+    floor_seconds: f64,
+    is_of_program: bool,
     /// The last heartbeat of this start that was not of a wait.
     last: Option<Heartbeat>,
-    /// When a heartbeat last brought something new.
-    alive_at_seconds: f64,
-    /// When a column was last seen to be done, or the phase began.
-    column_at_seconds: f64,
     /// What a waiting rank expects of the next step that it waits for, if the last heartbeat is of
     /// a wait.
     wait_expected_seconds: Option<f64>,
-    /// The longest pause between two heartbeats of a wait.
-    longest_wait_pause_seconds: f64,
-    waited_in_step_seconds: f64,
-    waited_in_phase_seconds: f64,
+    /// When a heartbeat last brought something new.
+    alive_at_seconds: f64,
+    /// When the present step began, or would have begun without the waits in it: a column, another
+    /// phase, a start, or the time from checkpoint to checkpoint of a program.
+    since_seconds: f64,
+    /// Whether this start of a program has taken a checkpoint. It may take its first one at once,
+    /// which does not predict the next.
+    has_checkpoint: bool,
+    /// The slowest step of each kind.
+    slowest: BTreeMap<(String, usize), f64>,
+    /// What a launcher needs at least, by the time that the agent took to reach the nodes.
+    reach_seconds: f64,
+    /// Number of silent starts since one lived; each has twice the time of the one before.
+    silent_starts: i32,
     /// The longest step that the job has expected, and the longest that was reported to the user.
-    expected_step_seconds: f64,
+    expected_seconds: f64,
     reported_seconds: f64,
-    longest_step_seconds: f64,
     longest_step_columns: usize,
-    /// How long each phase took in tests of each N; a time predicts nothing about a larger N.
-    phases: HashMap<(String, usize), f64>,
-    phase_since_seconds: f64,
-    start: StartPace,
     /// The job's own clock, while old heartbeats are read that an earlier supervisor has watched.
     replay: Option<Replay>,
-    /// What is known of a program of the user; `None` for the benchmark.
-    program: Option<ProgramPace>,
 }
 
 /// When the job sent heartbeats that an earlier supervisor has watched. They are all read at once,
@@ -86,108 +84,36 @@ impl Replay {
     }
 }
 
-/// The pace of a program of the user, as far as its signs show it. It may do what it likes between
-/// two signs, so that only what this run has measured counts.
-#[derive(Debug, Default)]
-struct ProgramPace {
-    /// When a checkpoint of this start was last seen to be complete.
-    checkpoint_at_seconds: Option<f64>,
-    /// The longest time from one checkpoint to the next, in all starts.
-    longest_seconds: f64,
-    longest_pause_seconds: f64,
-}
-
 /// Whether a program of the user reports that it computes or takes a checkpoint, and so advances.
 fn computes(beat: &Heartbeat) -> bool {
     [COMPUTE, CHECKPOINT].contains(&beat.phase.as_str())
 }
 
-impl ProgramPace {
-    fn note(&mut self, last: Option<(&Heartbeat, f64)>, beat: &Heartbeat, now_seconds: f64) {
-        let Some((last, alive_at_seconds)) = last else {
-            self.checkpoint_at_seconds = None;
-            return;
-        };
-        if computes(last) && computes(beat) {
-            let pause = now_seconds - alive_at_seconds;
-            self.longest_pause_seconds = self.longest_pause_seconds.max(pause);
-        }
-        // A start may take its first checkpoint at once, which does not predict the next.
-        if computes(last) && beat.column > last.column {
-            let since = self.checkpoint_at_seconds.replace(now_seconds).unwrap_or(now_seconds);
-            self.longest_seconds = self.longest_seconds.max(now_seconds - since);
-        }
-    }
-
-    /// How long a program whose last sign is `last` may be silent; for ever if no time between
-    /// checkpoints was measured, or in phases that are not measured.
-    fn limit_seconds(&self, floor_seconds: f64, last: &Heartbeat) -> f64 {
-        if self.longest_seconds == 0.0 || !computes(last) {
-            return f64::INFINITY;
-        }
-        let longest = self.longest_seconds.max(self.longest_pause_seconds);
-        floor_seconds.max(PACE_FACTOR * longest)
-    }
-}
-
-/// What is known of the time from the launcher's start to the first heartbeat.
-#[derive(Debug, Default)]
-struct StartPace {
-    since_seconds: f64,
-    /// The longest time of the starts that have lived.
-    longest_seconds: f64,
-    /// What a launcher needs at least, by the time that the agent took to reach the nodes.
-    reach_seconds: f64,
-    /// Number of silent starts since one lived; each has twice the time of the one before.
-    silent: i32,
-}
-
-impl StartPace {
-    /// The time that a start takes, as far as it is known.
-    fn seconds(&self) -> Option<f64> {
-        Some(self.longest_seconds.max(self.reach_seconds)).filter(|seconds| *seconds > 0.0)
-    }
-
-    /// How long a start may be silent. Until one has lived, only what the launcher needs at least
-    /// is known; ranks, their MPI and the self-test may take much longer, so the limit is
-    /// `at_most`, or more. After starts without a heartbeat, each has twice the limit of the one
-    /// before.
-    fn limit_seconds(&self, at_least: f64, at_most: f64) -> f64 {
-        let known = PACE_FACTOR * self.seconds().unwrap_or(0.0);
-        if self.longest_seconds == 0.0 {
-            return at_most.max(known);
-        }
-        let limit = at_least.max(known);
-        (limit * 2f64.powi((self.silent - 1).clamp(0, 30))).min(limit.max(at_most))
-    }
+/// The kind of step that the benchmark takes after `beat`.
+fn kind(beat: &Heartbeat) -> Kind<'_> {
+    (&beat.phase, if beat.phase == FACTOR { 0 } else { beat.n })
 }
 
 impl HeartbeatWatch {
-    pub fn new(min_timeouts: MinTimeouts) -> Self {
-        Self { min_timeouts, ..Self::default() }
-    }
-
-    pub(crate) fn for_program(min_timeouts: MinTimeouts) -> Self {
-        Self { program: Some(ProgramPace::default()), ..Self::new(min_timeouts) }
+    /// Watches the benchmark or a program of the user. No silence of less than `floor_seconds` is a
+    /// hang.
+    pub fn new(floor_seconds: f64, is_of_program: bool) -> Self {
+        Self { floor_seconds, is_of_program, ..Self::default() }
     }
 
     /// Notes how long the agent took to reach the slowest node, its handshake included. A launcher
     /// reaches `nodes` nodes in the same way, level by level in a tree.
     pub(crate) fn reached(&mut self, slowest_seconds: f64, nodes: usize) {
         let levels = 1.0 + (nodes.max(1) as f64).log2().ceil();
-        self.start.reach_seconds = self.start.reach_seconds.max(levels * slowest_seconds);
+        self.reach_seconds = self.reach_seconds.max(levels * slowest_seconds);
     }
 
     /// Notes a start of the job. What was learned of its pace stays.
     pub(crate) fn start(&mut self, now_seconds: f64) {
-        (self.last, self.wait_expected_seconds) = (None, None);
-        (self.waited_in_step_seconds, self.waited_in_phase_seconds) = (0.0, 0.0);
-        self.alive_at_seconds = now_seconds;
-        self.column_at_seconds = now_seconds;
-        self.phase_since_seconds = now_seconds;
-        self.start.since_seconds = now_seconds;
-        self.start.silent += 1;
-        self.replay = None;
+        (self.last, self.wait_expected_seconds, self.replay) = (None, None, None);
+        (self.alive_at_seconds, self.since_seconds) = (now_seconds, now_seconds);
+        self.has_checkpoint = false;
+        self.silent_starts += 1;
     }
 
     /// Notes that an earlier supervisor has started the job at `launched_seconds`. The clock of the
@@ -204,12 +130,7 @@ impl HeartbeatWatch {
     pub(crate) fn replayed(&mut self, now_seconds: f64) {
         if self.replay.take().is_some() {
             self.alive_at_seconds = now_seconds;
-            self.column_at_seconds = self.column_at_seconds.min(now_seconds);
-            self.phase_since_seconds = self.phase_since_seconds.min(now_seconds);
-            if let Some(pace) = &mut self.program {
-                pace.checkpoint_at_seconds =
-                    pace.checkpoint_at_seconds.map(|at| at.min(now_seconds));
-            }
+            self.since_seconds = self.since_seconds.min(now_seconds);
         }
     }
 
@@ -217,7 +138,7 @@ impl HeartbeatWatch {
     /// well, so this is no silence. Short times count, or a supervisor that is often held up for a
     /// moment would never find that a job hangs.
     pub(crate) fn unwatched(&mut self, seconds: f64, now_seconds: f64) {
-        if seconds > self.min_timeouts.columns_seconds / 3.0 {
+        if seconds > self.floor_seconds / 3.0 {
             self.stood_still(seconds, now_seconds);
         }
     }
@@ -230,24 +151,31 @@ impl HeartbeatWatch {
     /// Does not count these seconds: neither as a silence, nor in the pace that is measured, which
     /// later silences are compared with.
     fn stood_still(&mut self, seconds: f64, now_seconds: f64) {
-        self.alive_at_seconds = (self.alive_at_seconds + seconds).min(now_seconds);
-        self.waited_in_step_seconds += seconds;
-        self.waited_in_phase_seconds += seconds;
-        if let Some(ProgramPace { checkpoint_at_seconds: Some(at), .. }) = &mut self.program {
+        for at in [&mut self.alive_at_seconds, &mut self.since_seconds] {
             *at = (*at + seconds).min(now_seconds);
         }
+    }
+
+    fn measure(&mut self, (phase, n): Kind, seconds: f64) {
+        let slowest = self.slowest.entry((phase.to_owned(), n)).or_default();
+        *slowest = slowest.max(seconds);
+    }
+
+    fn slowest(&self, (phase, n): Kind) -> Option<f64> {
+        self.slowest.get(&(phase.to_owned(), n)).copied()
     }
 
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
     /// endless loop hangs.
     pub fn beat(&mut self, beat: &Heartbeat, now_seconds: f64) {
         let now_seconds = self.replay.as_mut().map_or(now_seconds, |replay| replay.time(beat));
+        let pause_seconds = now_seconds - self.alive_at_seconds;
         if self.wait_expected_seconds.take().is_some() {
-            let pause = now_seconds - self.alive_at_seconds;
-            self.waited_in_step_seconds += pause;
-            self.waited_in_phase_seconds += pause;
+            if !self.is_of_program {
+                self.since_seconds += pause_seconds;
+            }
             if beat.phase == WAIT {
-                self.longest_wait_pause_seconds = self.longest_wait_pause_seconds.max(pause);
+                self.measure((WAIT, 0), pause_seconds);
             }
         }
         if beat.phase == WAIT {
@@ -255,89 +183,93 @@ impl HeartbeatWatch {
             self.alive_at_seconds = now_seconds;
             return;
         }
-        self.expected_step_seconds = self.expected_step_seconds.max(beat.expected_seconds);
-        let is_new = self.last.as_ref().is_none_or(|last| {
-            let what = |beat: &Heartbeat| (beat.column, beat.steps, beat.pieces, beat.n);
-            last.phase != beat.phase || what(last) != what(beat)
-        });
-        match &mut self.program {
-            Some(pace) => {
-                let last = self.last.as_ref().map(|last| (last, self.alive_at_seconds));
-                pace.note(last, beat, now_seconds);
-            }
-            None => self.measure(beat, now_seconds),
-        }
-        if self.last.is_none() {
-            self.start.silent = 0;
+        self.expected_seconds = self.expected_seconds.max(beat.expected_seconds);
+        let took_seconds = now_seconds - self.since_seconds;
+        let Some(last) = self.last.replace(beat.clone()) else {
+            self.silent_starts = 0;
             if self.replay.is_none() {
-                let took = now_seconds - self.start.since_seconds;
-                self.start.longest_seconds = self.start.longest_seconds.max(took);
+                self.measure(START, took_seconds);
             }
-        }
-        if is_new {
+            (self.alive_at_seconds, self.since_seconds) = (now_seconds, now_seconds);
+            return;
+        };
+        let what = |beat: &Heartbeat| (beat.column, beat.steps, beat.pieces, beat.n);
+        let is_other_phase = last.phase != beat.phase;
+        if is_other_phase || what(&last) != what(beat) {
             self.alive_at_seconds = now_seconds;
         }
-        self.last = Some(beat.clone());
-    }
-
-    /// Measures the phase, or the step, that ends with `beat`, without its waits: those have a
-    /// limit of their own.
-    fn measure(&mut self, beat: &Heartbeat, now_seconds: f64) {
-        let (ends_step, ends_phase) = match &self.last {
-            None => (true, true),
-            Some(last) if last.phase != beat.phase => {
-                let took = now_seconds - self.phase_since_seconds - self.waited_in_phase_seconds;
-                let longest = self.phases.entry((last.phase.clone(), last.n)).or_default();
-                *longest = longest.max(took);
-                (true, true)
+        if self.is_of_program {
+            if computes(&last) && computes(beat) {
+                self.measure(NEXT_SIGN, pause_seconds);
             }
-            Some(last) if last.n == beat.n && beat.column > last.column => {
-                let step = now_seconds - self.column_at_seconds - self.waited_in_step_seconds;
-                self.longest_step_seconds = self.longest_step_seconds.max(step);
-                let columns = beat.column - last.column;
-                self.longest_step_columns = self.longest_step_columns.max(columns);
-                (true, false)
+            if computes(&last) && beat.column > last.column {
+                if std::mem::replace(&mut self.has_checkpoint, true) {
+                    self.measure(NEXT_CHECKPOINT, took_seconds);
+                }
+                self.since_seconds = now_seconds;
             }
-            Some(_) => (false, false),
-        };
-        if ends_step {
-            (self.column_at_seconds, self.waited_in_step_seconds) = (now_seconds, 0.0);
+            return;
         }
-        if ends_phase {
-            (self.phase_since_seconds, self.waited_in_phase_seconds) = (now_seconds, 0.0);
+        let is_column = last.phase == FACTOR && last.n == beat.n && beat.column > last.column;
+        if is_column && !is_other_phase {
+            let columns = beat.column - last.column;
+            self.longest_step_columns = self.longest_step_columns.max(columns);
+        }
+        if is_column || is_other_phase {
+            self.measure(kind(&last), took_seconds);
+            self.since_seconds = now_seconds;
         }
     }
 
     /// How long the job may be silent now, in seconds.
     pub fn limit_seconds(&self) -> f64 {
-        let floor = self.min_timeouts.columns_seconds;
-        if let Some(expected) = self.wait_expected_seconds {
-            let pause = self.longest_wait_pause_seconds.max(expected);
-            let limit = self.min_timeouts.phase_seconds.max(PACE_FACTOR * pause);
-            // A program need not report that a wait is over, and may do what it likes after it.
-            let after = self.program.as_ref().zip(self.last.as_ref());
-            return after.map_or(limit, |(pace, last)| limit.max(pace.limit_seconds(floor, last)));
-        }
-        let Some(last) = &self.last else {
-            return self.start.limit_seconds(floor, self.min_timeouts.phase_seconds);
+        let floor = self.floor_seconds;
+        let limit = |is_known: bool, seconds: f64| {
+            let floor = if is_known { floor } else { UNKNOWN_FACTOR * floor };
+            floor.max(PACE_FACTOR * seconds)
         };
-        if let Some(pace) = &self.program {
-            return pace.limit_seconds(floor, last);
+        let Some(last) = self.last.as_ref().filter(|_| self.wait_expected_seconds.is_none()) else {
+            return self.limit_of_start_or_wait(limit);
+        };
+        if self.is_of_program {
+            return self.limit_of_program(last);
         }
-        let expected = last.expected_seconds;
-        if last.phase == FACTOR {
-            return floor.max(PACE_FACTOR * self.longest_step_seconds.max(expected));
+        let before = self.slowest(kind(last));
+        let is_known = before.is_some() || last.phase == FACTOR;
+        limit(is_known, before.unwrap_or(0.0).max(last.expected_seconds))
+    }
+
+    fn limit_of_start_or_wait(&self, limit: impl Fn(bool, f64) -> f64) -> f64 {
+        if let Some(expected) = self.wait_expected_seconds {
+            let waiting = limit(false, self.slowest((WAIT, 0)).unwrap_or(0.0).max(expected));
+            // A program need not report that a wait is over, and may do what it likes after it.
+            let after = self.last.as_ref().filter(|_| self.is_of_program);
+            return after.map_or(waiting, |last| waiting.max(self.limit_of_program(last)));
         }
-        match self.before_seconds() {
-            Some(before) => floor.max(PACE_FACTOR * before.max(expected)),
-            None => self.min_timeouts.phase_seconds.max(PACE_FACTOR * expected),
+        // Until a start has lived, only what the launcher needs at least is known; ranks, their MPI
+        // and the self-test may take much longer.
+        let longest = self.slowest(START);
+        let seconds = longest.unwrap_or(0.0).max(self.reach_seconds);
+        let (known, most) = (limit(longest.is_some(), seconds), limit(false, seconds));
+        (known * 2f64.powi((self.silent_starts - 1).clamp(0, 30))).min(most)
+    }
+
+    /// How long a program whose last sign is `last` may be silent; for ever if no time between
+    /// checkpoints was measured, or in phases that are not measured.
+    fn limit_of_program(&self, last: &Heartbeat) -> f64 {
+        match self.slowest(NEXT_CHECKPOINT).filter(|_| computes(last)) {
+            None => f64::INFINITY,
+            Some(longest) => {
+                let longest = longest.max(self.slowest(NEXT_SIGN).unwrap_or(0.0));
+                self.floor_seconds.max(PACE_FACTOR * longest)
+            }
         }
     }
 
     /// A message if the job expects a step that takes longer than the lower bound of its limit;
     /// once, and again if a later step takes twice as long.
     pub(crate) fn longer_than_asked(&mut self) -> Option<String> {
-        let (step, floor) = (self.expected_step_seconds, self.min_timeouts.columns_seconds);
+        let (step, floor) = (self.expected_seconds, self.floor_seconds);
         if step <= floor.max(2.0 * self.reported_seconds) {
             return None;
         }
@@ -347,12 +279,6 @@ impl HeartbeatWatch {
              --hang-after: silence is a hang after {:.0} s, not after {floor:.0} s",
             PACE_FACTOR * step
         ))
-    }
-
-    /// How long the present phase took at most so far, at this N.
-    fn before_seconds(&self) -> Option<f64> {
-        let last = self.last.as_ref()?;
-        self.phases.get(&(last.phase.clone(), last.n)).copied()
     }
 
     /// Seconds since the last heartbeat, if they exceed the limit.
@@ -368,18 +294,14 @@ impl HeartbeatWatch {
     /// After how many seconds of silence the nodes are probed: soon where the pace is known,
     /// because not every launcher notices a node that vanishes.
     pub fn probe_after_seconds(&self) -> f64 {
-        let latest = self.min_timeouts.columns_seconds / 3.0;
-        let of_program = self.program.as_ref().map(|pace| pace.longest_pause_seconds);
-        let pace_seconds = match self.last.as_ref().map(|beat| beat.phase.as_str()) {
-            None => self.start.seconds(),
-            Some(_) if of_program.is_some() => of_program.filter(|pause| *pause > 0.0),
-            Some(FACTOR) if self.longest_step_seconds > 0.0 => Some(self.longest_step_seconds),
-            // No step was measured (one heartbeat between two checkpoints), or this is another
-            // phase.
-            Some(_) => self.before_seconds(),
+        let latest = self.floor_seconds / 3.0;
+        let pace_seconds = match &self.last {
+            None => Some(self.slowest(START).unwrap_or(0.0).max(self.reach_seconds)),
+            Some(_) if self.is_of_program => self.slowest(NEXT_SIGN),
+            Some(last) => self.slowest(kind(last)),
         };
         let probe = |pace: f64| (PROBE_FACTOR * pace).max(PROBE_SECONDS_MIN).min(latest);
-        pace_seconds.map_or(latest, probe)
+        pace_seconds.filter(|pace| *pace > 0.0).map_or(latest, probe)
     }
 
     pub(crate) fn last(&self) -> Option<&Heartbeat> {
@@ -403,15 +325,15 @@ mod tests {
     }
 
     fn watch() -> HeartbeatWatch {
-        HeartbeatWatch::new(MinTimeouts { columns_seconds: 5.0, phase_seconds: 60.0 })
+        HeartbeatWatch::new(5.0, false)
     }
 
     #[test]
     fn the_start_has_its_own_limit() {
         let mut watch = watch();
         watch.start(100.0);
-        assert_eq!(watch.hung_for(159.0), None);
-        assert_eq!(watch.hung_for(161.0), Some(61.0));
+        assert_eq!(watch.hung_for(149.0), None);
+        assert_eq!(watch.hung_for(151.0), Some(51.0));
     }
 
     /// An hour in which the job stood still is no step of an hour: it could hang for ten then.
@@ -456,7 +378,7 @@ mod tests {
 
     #[test]
     fn nodes_are_probed_early_if_the_pace_is_known() {
-        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, false);
         watch.start(0.0);
         assert_eq!(watch.probe_after_seconds(), 10.0);
         watch.beat(&beat("factor", 0), 1.0);
@@ -470,7 +392,7 @@ mod tests {
         watch.beat(&beat("encode", 150), 10.0);
         assert_eq!(watch.probe_after_seconds(), 10.0);
         // A phase that was measured before is probed as soon.
-        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, false);
         watch.start(0.0);
         watch.beat(&beat("factor", 0), 1.0);
         watch.beat(&beat("encode", 100), 3.0);
@@ -482,11 +404,11 @@ mod tests {
 
     #[test]
     fn limit_of_a_start_without_heartbeats_is_learned() {
-        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, false);
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "nothing is known");
         // A thousand nodes, the slowest of which took five seconds: eleven levels.
-        let mut watch = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, false);
         watch.reached(5.0, 1000);
         watch.start(0.0);
         assert_eq!((watch.limit_seconds(), watch.probe_after_seconds()), (550.0, 10.0));
@@ -496,7 +418,7 @@ mod tests {
         watch.beat(&beat("start", 0), 670.0);
         watch.start(800.0);
         assert_eq!(watch.limit_seconds(), 700.0);
-        let mut quick = HeartbeatWatch::new(MinTimeouts::from_columns(30.0));
+        let mut quick = HeartbeatWatch::new(30.0, false);
         quick.reached(0.1, 5);
         quick.start(0.0);
         assert_eq!((quick.limit_seconds(), quick.probe_after_seconds()), (300.0, 2.0));
@@ -546,7 +468,7 @@ mod tests {
             ..beat(WAIT, 64)
         };
         watch.beat(&wait(1, 0.0), 2.5);
-        assert_eq!((watch.limit_seconds(), watch.hung_for(62.0)), (60.0, None));
+        assert_eq!((watch.limit_seconds(), watch.hung_for(52.0)), (50.0, None));
         // A sync that the waiting rank expects to be long, and one that was long.
         watch.beat(&wait(2, 30.0), 12.5);
         assert_eq!(watch.limit_seconds(), 300.0);
@@ -566,7 +488,7 @@ mod tests {
 
     #[test]
     fn limit_of_a_program_follows_its_checkpoints() {
-        let mut watch = HeartbeatWatch::for_program(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, true);
         watch.start(0.0);
         assert_eq!(watch.limit_seconds(), 300.0, "a launcher that starts nothing hangs");
         watch.beat(&beat("start", 0), 1.0);
@@ -598,7 +520,7 @@ mod tests {
 
     #[test]
     fn program_waiting_for_an_image_has_the_larger_limit() {
-        let mut watch = HeartbeatWatch::for_program(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, true);
         watch.start(0.0);
         let wait = |steps, expected_seconds| Heartbeat { steps, expected_seconds, ..beat(WAIT, 0) };
         watch.beat(&beat("open", 0), 1.0);
@@ -619,7 +541,7 @@ mod tests {
 
     #[test]
     fn quick_checkpoints_keep_the_requested_limit() {
-        let mut watch = HeartbeatWatch::for_program(MinTimeouts::from_columns(30.0));
+        let mut watch = HeartbeatWatch::new(30.0, true);
         watch.start(0.0);
         for number in 0..9 {
             watch.beat(&beat("compute", number), 1.0 + 0.5 * number as f64);
@@ -633,19 +555,19 @@ mod tests {
         let mut watch = watch();
         watch.replay(100.0, 110.0);
         let at = |elapsed_seconds, beat| Heartbeat { elapsed_seconds, ..beat };
-        watch.beat(&at(0.5, beat("encode", 0)), 5000.0);
-        watch.beat(&at(7.5, beat("factor", 0)), 5000.0);
-        watch.beat(&at(11.5, beat("factor", 100)), 5000.0);
+        watch.beat(&at(0.5, beat("encode", 0)), 125.0);
+        watch.beat(&at(7.5, beat("factor", 0)), 125.0);
+        watch.beat(&at(11.5, beat("factor", 100)), 125.0);
         // Another rank waits, whose process began later.
-        watch.beat(&at(2.0, Heartbeat { rank: 3, ..beat(WAIT, 100) }), 5000.0);
-        watch.beat(&at(14.5, beat("factor", 200)), 5000.0);
+        watch.beat(&at(2.0, Heartbeat { rank: 3, ..beat(WAIT, 100) }), 125.0);
+        watch.beat(&at(14.5, beat("factor", 200)), 125.0);
         assert_eq!(watch.limit_seconds(), 40.0);
-        watch.replayed(5000.0);
-        assert_eq!(watch.silent_seconds(5000.0), 0.0);
-        watch.beat(&beat("encode", 200), 5001.0);
+        watch.replayed(125.0);
+        assert_eq!(watch.silent_seconds(125.0), 0.0);
+        watch.beat(&beat("encode", 200), 125.5);
         assert_eq!(watch.limit_seconds(), 70.0);
-        watch.start(6000.0);
-        assert_eq!(watch.limit_seconds(), 60.0, "how long the start took was not seen");
+        watch.start(200.0);
+        assert_eq!(watch.limit_seconds(), 50.0, "how long the start took was not seen");
     }
 
     #[test]
@@ -677,7 +599,7 @@ mod tests {
         let mut watch = watch();
         watch.start(0.0);
         watch.beat(&beat("encode", 64), 1.0);
-        assert_eq!(watch.limit_seconds(), 60.0);
+        assert_eq!(watch.limit_seconds(), 50.0);
         watch.beat(&beat("factor", 64), 41.0);
         assert_eq!(watch.limit_seconds(), 5.0, "40 s of encoding are no pace");
         watch.beat(&beat("encode", 128), 42.0);
@@ -695,7 +617,7 @@ mod tests {
         assert_eq!(watch.hung_for(11.0), Some(8.0));
         // A larger test may take longer.
         watch.beat(&Heartbeat { n: 100_000, ..beat("encode", 0) }, 12.0);
-        assert_eq!(watch.limit_seconds(), 60.0);
+        assert_eq!(watch.limit_seconds(), 50.0);
         // The next start knows the time of the phase.
         watch.start(20.0);
         assert_eq!(watch.limit_seconds(), 10.0, "the start itself took a second");

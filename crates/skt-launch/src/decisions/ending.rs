@@ -68,9 +68,9 @@ impl Decisions {
         if self.state.reason.is_none() {
             self.notify("finished", format!("the job is done, after {failures} failure(s)"));
         }
-        if let Some(source) = self.printed.print_error.take() {
+        if let Some(why) = self.printed.print_error.take() {
             self.act(Action::Save);
-            return self.end(Err(SupervisorError::File { path: "standard output".into(), source }));
+            return self.end(Err(SupervisorError(why)));
         }
         self.save_and_tidy();
         self.end(Ok(exit));

@@ -1,12 +1,8 @@
 //! The events that the supervisor handles, and the actions that it requests.
 
-use std::io;
-use std::path::PathBuf;
-
 use crate::SupervisorError;
 use crate::hosts::Host;
 use crate::program::RankEnd;
-use crate::state::StateError;
 use crate::survey::{Inquiry, Survey};
 use skt_checkpoint::heartbeat::Heartbeat;
 use skt_host::process::Process;
@@ -32,10 +28,8 @@ pub(crate) enum Event {
     Unstarted(SupervisorError),
     /// What the job has written of its report: whole lines, or any bytes of the user's program.
     Report(Vec<u8>),
-    Unprinted {
-        source: io::Error,
-        file: PathBuf,
-    },
+    /// Why the report cannot be printed.
+    Unprinted(String),
     /// A sign of life of the job.
     Heartbeat(Heartbeat),
     /// Another line of the job or its launcher; the start of one that is very long.
@@ -63,7 +57,7 @@ pub(crate) enum Event {
     },
     Saved,
     /// The state or an event could not be written.
-    Unsaved(StateError),
+    Unsaved(SupervisorError),
 }
 
 #[derive(Debug)]

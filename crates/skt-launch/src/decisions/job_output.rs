@@ -1,8 +1,5 @@
 //! The heartbeats and the output of the job, and what the supervisor records of them.
 
-use std::io;
-use std::path::Path;
-
 use super::{Action, Decisions};
 use crate::refused;
 use skt_checkpoint::heartbeat::{
@@ -43,10 +40,9 @@ impl Decisions {
     }
 
     /// Notes that the report cannot be printed, which is no reason to stop the job.
-    pub(super) fn unprinted(&mut self, source: io::Error, file: &Path) {
-        let text = format!("standard output: {source}; the report stays in {}", file.display());
-        self.printed.print_error = Some(source);
-        self.notify("unprinted", text);
+    pub(super) fn unprinted(&mut self, why: String) {
+        self.notify("unprinted", why.clone());
+        self.printed.print_error = Some(why);
     }
 
     /// Notes the node in use that `line` reports lost, or that the launcher has not reached a node
@@ -85,7 +81,6 @@ impl Decisions {
             self.notify("patience", text);
         }
         self.running.is_unreached = false;
-        self.end_trials();
         if beat.phase == WAIT {
             // A wait may be of any rank; what the other ranks do has not changed.
             self.state.last_beat.iter_mut().for_each(|(_, unix)| *unix = now_unix);
@@ -101,7 +96,6 @@ impl Decisions {
             // What was lost is rebuilt now; a start that ends early may have a result before that.
             state.hollow.clear();
             self.doubts.forget_before(state.start, &state.pool.placed().active);
-            self.ended_trials = None;
         }
         let mut back = None;
         if let Some(failure) = state.failures.last_mut() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::Decisions;
-use crate::hosts::{Host, Pool};
+use crate::hosts::Pool;
 use crate::links::Link;
 use crate::links::addresses::Address;
 use crate::links::verdict::{self, JudgedNodes, Verdict};
@@ -44,11 +44,8 @@ impl Decisions {
     pub(super) fn note_links(&mut self, survey: &Survey) {
         let Some(findings) = &survey.links else { return };
         let doubted = self.doubts.all();
-        fn names(hosts: &[Host]) -> impl Iterator<Item = &str> {
-            hosts.iter().map(|host| host.name.as_str())
-        }
         let Pool { active, spares, .. } = self.state.pool.placed();
-        let judged = JudgedNodes::new(names(&active), names(&spares), doubted.iter());
+        let judged = JudgedNodes::new(&active, &spares, &doubted);
         let Verdict { dead, alive } = verdict::judge(findings, &judged);
         self.doubts.refute(&alive);
         let has_failed = |links: &Vec<Link>| links.iter().any(|link| link.has_failed());

@@ -15,7 +15,7 @@
 //! | what is decided | file |
 //! |---|---|
 //! | the phases: what follows from an answer, a start, the end of a job | this one |
-//! | which nodes are replaced before a start, or left out on trial | `replace`, `exclusion` |
+//! | which nodes are replaced before a start | `replace` |
 //! | which nodes run the ranks of lost ones as well | `share` |
 //! | whether a running job hangs, and when its nodes are probed | `running` |
 //! | what the output and the heartbeats show | `job_output`, `program`, `corruption`, `oom` |
@@ -32,7 +32,6 @@ mod declined;
 mod doubts;
 mod ending;
 mod event;
-mod exclusion;
 mod job_output;
 mod links;
 mod lost_segments;
@@ -45,11 +44,9 @@ mod share;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 
 use doubts::Doubts;
 pub(crate) use event::{Action, Event, Start};
-use exclusion::ExclusionTrials;
 use links::LinkRecord;
 use running::{CUT_OFF, RunningJob};
 
@@ -57,9 +54,9 @@ use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
 use super::hosts::{Health, Host, Pool, UNLISTED, short_names};
 use super::probe::{Answer, Purpose};
 use super::program::ProcessEnd;
-use super::state::{Failure, StateError, SupervisorState};
+use super::state::{Failure, SupervisorState};
 use super::survey::{Inquiry, Survey};
-use super::watch::{HeartbeatWatch, MinTimeouts};
+use super::watch::HeartbeatWatch;
 use super::{LaunchOptions, SupervisorError};
 use skt_checkpoint::heartbeat::{CHANGED, DONE};
 use skt_host::counters::oom_kills::OomKills;
@@ -114,18 +111,12 @@ pub(crate) struct Decisions {
     doubts: Doubts,
     /// What nodes lack that the job has declined.
     unfit: BTreeMap<String, String>,
-    /// Nodes that the next trial leaves out, while spares for them are waited for.
-    leaving: BTreeSet<String>,
     /// What the probe before a start has found.
     health: BTreeMap<String, Health>,
     /// The answers of that probe, and the bytes of a rank's segments.
     answers: BTreeMap<String, Answer>,
     held_bytes: u64,
     links: LinkRecord,
-    /// The trials that leave out nodes, if any are in progress.
-    trials: Option<ExclusionTrials>,
-    /// The trials that ended with a sign of life, until the job computes.
-    ended_trials: Option<ExclusionTrials>,
     /// The OOM kills that the nodes had counted before the last start.
     oom_kills: BTreeMap<String, OomKills>,
     /// The code with which the user's program has refused, with a text, until it is known whether a
@@ -146,7 +137,7 @@ struct Printed {
     /// The start whose report was printed last.
     report_of: Option<usize>,
     /// Why the report is not printed any more.
-    print_error: Option<io::Error>,
+    print_error: Option<String>,
     /// The state could not be written the last time.
     is_unsaved: bool,
 }
@@ -154,12 +145,8 @@ struct Printed {
 impl Decisions {
     /// The decisions for the run of `state`, of which nothing runs yet.
     pub(crate) fn new(options: LaunchOptions, state: SupervisorState) -> Self {
-        let min_timeouts = MinTimeouts::from_columns(options.settings.hang_after_seconds);
-        let watch = if options.is_of_program() {
-            HeartbeatWatch::for_program(min_timeouts)
-        } else {
-            HeartbeatWatch::new(min_timeouts)
-        };
+        let floor_seconds = options.settings.hang_after_seconds;
+        let watch = HeartbeatWatch::new(floor_seconds, options.is_of_program());
         Self {
             listed: options.pool.everyone().map(|host| host.name.clone()).collect(),
             options,
@@ -170,13 +157,10 @@ impl Decisions {
             suspects: Vec::new(),
             doubts: Doubts::default(),
             unfit: BTreeMap::new(),
-            leaving: BTreeSet::new(),
             health: BTreeMap::new(),
             answers: BTreeMap::new(),
             held_bytes: 0,
             links: LinkRecord::default(),
-            trials: None,
-            ended_trials: None,
             oom_kills: BTreeMap::new(),
             pending_refusal: None,
             printed: Printed::default(),
@@ -195,7 +179,7 @@ impl Decisions {
             Event::Launched(launcher) => self.launched(now_unix, launcher),
             Event::Unstarted(error) => self.unstarted(error),
             Event::Report(text) => self.report(&text),
-            Event::Unprinted { source, file } => self.unprinted(source, &file),
+            Event::Unprinted(why) => self.unprinted(why),
             Event::Heartbeat(beat) => self.beat(now_unix, beat),
             Event::Line(line) => {
                 self.note_sigkill(&line);
@@ -289,9 +273,9 @@ impl Decisions {
 
     /// Refuses a folder that cannot be written to, before the first start. A job that was started
     /// is watched further and not stopped, because what is known is in memory as well.
-    fn unsaved(&mut self, error: StateError) {
+    fn unsaved(&mut self, error: SupervisorError) {
         if self.state.start == 0 || matches!(self.phase, Phase::Finding) {
-            self.end(Err(error.into()));
+            self.end(Err(error));
         } else if !std::mem::replace(&mut self.printed.is_unsaved, true) {
             self.act(Action::Message(format!(
                 "warning: {error}: the job is watched on, but should this supervisor end, \
@@ -314,17 +298,20 @@ impl Decisions {
             return false;
         }
         let has_lived = past.last().is_none_or(|failure| failure.lived);
-        if has_lived || past.len() > most {
-            self.give_up(&why, Exit::BadInput);
+        let (why, exit) = if has_lived || past.len() > most {
+            (why, Exit::BadInput)
         } else if !names.is_empty() {
             let names = short_names(names.iter().map(String::as_str));
-            self.give_up(&format!("{names}: {CUT_OFF}"), Exit::Interrupted);
+            (format!("{names}: {CUT_OFF}"), Exit::Interrupted)
         } else if self.links.none_reached {
             let none = "but no two of them reach each other: their network is down, or filtered";
-            self.give_up(&format!("{why}, {none}"), Exit::BadInput);
+            (format!("{why}, {none}"), Exit::BadInput)
         } else {
-            self.give_up(&why, Exit::BadInput);
-        }
+            let help = "see what the launcher printed; `skt-hpl screen --hosts FILE` finds the \
+                        node at fault";
+            (format!("{why}: {help}"), Exit::BadInput)
+        };
+        self.give_up(&why, exit);
         true
     }
 
@@ -337,7 +324,6 @@ impl Decisions {
             // The launcher reaches the nodes by new connections: so does the probe.
             self.act(Action::CloseLines);
         }
-        self.take_back_trial();
         self.ask_then(AfterProbe::Start);
     }
 
@@ -369,7 +355,7 @@ impl Decisions {
         };
         match purpose {
             Purpose::Start => {
-                (inquiry.lost, inquiry.leaving) = (self.known_lost(), self.leaving.clone());
+                inquiry.lost = self.known_lost();
                 inquiry.share_after = self.may_share().then_some(self.state.pool.spares.len());
                 // Before the first start nothing is lost by waiting. Nodes whose data is not
                 // rebuilt yet are losses already.
@@ -405,8 +391,8 @@ impl Decisions {
 
     /// The nodes have answered before a start, and those that are well have tried their links.
     fn probed(&mut self, now_unix: f64, survey: Survey) {
-        if let Some((agent, source)) = survey.agent_fault {
-            return self.end(Err(SupervisorError::Agent { agent, source }));
+        if let Some(why) = survey.agent_fault {
+            return self.end(Err(SupervisorError(why)));
         }
         if survey.ended() > 0 {
             self.notify("ended", format!("{} rank(s) of the last start were left", survey.ended()));
@@ -454,7 +440,6 @@ impl Decisions {
         state.start += 1;
         state.last_beat = None;
         self.suspects.clear();
-        self.leaving.clear();
         // The links of nodes that are away are dead until a test shows the contrary.
         let used = state.pool.placed().active;
         self.links.dead.retain(|name, _| used.iter().all(|host| host.name != *name));
@@ -496,12 +481,10 @@ impl Decisions {
     }
 
     fn unstarted(&mut self, error: SupervisorError) {
-        match error {
-            SupervisorError::State(_) | SupervisorError::File { .. } if self.state.start > 1 => {
-                let why = format!("cannot start the job again: {error}; make room there");
-                self.give_up(&why, Exit::Interrupted);
-            }
-            error => self.end(Err(error)),
+        if self.state.start > 1 {
+            self.give_up(&format!("cannot start the job again: {error}"), Exit::Interrupted);
+        } else {
+            self.end(Err(error));
         }
     }
 
@@ -573,7 +556,6 @@ impl Decisions {
             }
             AfterEnding::Lost => {
                 let lost = self.lost_since_computing();
-                self.take_back_left_out();
                 let why = format!(
                     "more is lost than the checkpoint can rebuild, see the message above{lost}; \
                      --start-over would begin from the seed"
@@ -630,17 +612,12 @@ impl Decisions {
         let failure = Failure {
             start: state.start,
             how,
-            replaced: Vec::new(),
             phase: phase.to_owned(),
             column: beat.map_or(0, |beat| beat.column),
             lived: beat.is_some(),
-            node_lost: false,
             last_sign_unix: last.map_or(state.launched_unix, |(_, unix)| unix),
             detected_unix: now_unix,
-            relaunched_unix: None,
-            alive_unix: None,
-            computing_unix: None,
-            resumed_column: None,
+            ..Failure::default()
         };
         let text = format!(
             "start {} failed in phase {} at {place} {}: {}",

@@ -1,10 +1,8 @@
 //! Replaces nodes before a start: those that a probe, their links, the launcher or the checks of
-//! the matrix show to be ill, in place by spares. Where nothing shows which node is ill, nodes are
-//! left out on trial (`exclusion`).
+//! the matrix show to be ill, in place by spares.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::exclusion::Exclusion;
 use super::running::CUT_OFF;
 use super::{Action, AfterProbe, Decisions, Phase};
 use crate::after_ending;
@@ -146,7 +144,7 @@ impl Decisions {
         Some(replaced)
     }
 
-    /// Replaces the nodes that are lost before a start, or leaves some out on trial.
+    /// Replaces the nodes that are lost before a start.
     pub(super) fn replace_lost(&mut self, now_unix: f64) {
         if self.finish_if_refused() {
             return;
@@ -159,13 +157,7 @@ impl Decisions {
         }
         match self.replace_ill() {
             None => return self.ask_then(AfterProbe::Start),
-            Some(Ok(replaced)) if replaced.is_empty() => {}
-            Some(Ok(replaced)) => {
-                self.note_replaced(replaced);
-                // These nodes explain the failure.
-                self.trials = None;
-                self.running.is_unreached = false;
-            }
+            Some(Ok(replaced)) => self.note_replaced(replaced),
             Some(Err(mut spent)) => {
                 self.note_replaced(std::mem::take(&mut spent.replaced));
                 if let Err(why) = self.share_lost(&spent) {
@@ -174,13 +166,6 @@ impl Decisions {
             }
         }
         self.unshare();
-        if self.running.is_unreached && !self.doubts.explains(self.state.start) {
-            match self.exclude() {
-                Exclusion::Of(left_out) => self.note_replaced(left_out),
-                Exclusion::NeedsSpares => return self.ask_then(AfterProbe::Start),
-                Exclusion::GivenUp => return,
-            }
-        }
         self.running.is_unreached = false;
         self.warn_without_room();
         let pause_seconds = after_ending::backoff_seconds(&self.past());

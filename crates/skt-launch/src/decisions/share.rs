@@ -2,10 +2,10 @@
 //! ranks of other nodes, and return to nodes of their own once there are some.
 
 use super::Decisions;
-use crate::hosts::{Host, Lack, Sharing, SparesSpent, Unshared};
-use crate::{SharingLimits, fault};
+use crate::fault;
+use crate::hosts::{Host, Lack, SparesSpent};
 use skt_config::launch::NoSpare;
-use skt_terms::units::{bytes_unlike, counted};
+use skt_terms::units::bytes_unlike;
 
 impl Decisions {
     /// Whether nodes may share. Before the first start there is nothing to lose by waiting.
@@ -15,9 +15,9 @@ impl Decisions {
 
     /// What a node lacks for this number of ranks.
     fn lack(&self, name: &str, ranks: usize) -> Option<Lack> {
-        let lack = |why, have_bytes, need_bytes| Some(Lack { why, have_bytes, need_bytes });
+        let lack = |why, bytes| Some(Lack { why, bytes });
         let Some(answer) = self.answers.get(name) else {
-            return lack("did not answer".to_owned(), 0, 0);
+            return lack("did not answer".to_owned(), 0);
         };
         let (options, ranks) = (&self.options, ranks as u64);
         let of_rank = options.sharing.rank_bytes.max(options.rank_bytes).max(self.held_bytes);
@@ -28,11 +28,13 @@ impl Decisions {
             let have = bytes_unlike(have_bytes, need_bytes);
             let need = bytes_unlike(need_bytes, have_bytes);
             let missing = bytes_unlike(need_bytes - have_bytes, 0);
-            let why = format!("has {have} of the {need} for {ranks} ranks: {missing} are missing");
-            return lack(why, have_bytes, need_bytes);
+            let fits = options.sharing.fitting_n(have_bytes, need_bytes);
+            let fits = fits.map_or(String::new(), |n| format!(" (N = {n} would fit)"));
+            let why =
+                format!("has {have} of the {need} for {ranks} ranks: {missing} are missing{fits}");
+            return lack(why, need_bytes - have_bytes);
         }
-        let why = fault::node_fault(answer, ranks, self.held_bytes, options.rank_bytes)?;
-        lack(why, 0, 0)
+        lack(fault::node_fault(answer, ranks, self.held_bytes, options.rank_bytes)?, 0)
     }
 
     /// Lets other nodes run the ranks of the lost nodes without a spare, as well as their own.
@@ -41,19 +43,12 @@ impl Decisions {
         if !self.may_share() {
             return Err(spent.to_string());
         }
-        let limits = self.options.sharing.clone();
-        let of_host = |name: &str| limits.domains.get(name).cloned().unwrap_or(name.to_owned());
-        let sharing = Sharing {
-            ranks: self.options.ranks,
-            groups: &limits.groups,
-            domain_of: &of_host,
-            most: limits.most,
-            is_strict: limits.is_strict,
-            lack: &|name, ranks| self.lack(name, ranks),
-        };
         let mut pool = self.state.pool.clone();
-        let shared = pool.share(|name| self.health_of(name), &sharing);
-        let shared = shared.map_err(|why| format!("{spent}; {}", unshared(&why, &limits)))?;
+        let (options, lack) = (&self.options, |name: &str, ranks| self.lack(name, ranks));
+        let health = |name: &str| self.health_of(name);
+        let shared = pool
+            .share(options.ranks, health, &options.sharing, &lack)
+            .map_err(|why| format!("{spent}; {why}; --no-spare wait waits for it"))?;
         for change in &shared {
             let text = format!("{} {}; {} runs its ranks, too", change.lost, change.why, change.by);
             self.notify("shared", text);
@@ -61,9 +56,6 @@ impl Decisions {
         }
         self.state.pool = pool;
         self.note_losses(shared);
-        // These nodes explain the failure.
-        self.trials = None;
-        self.running.is_unreached = false;
         Ok(())
     }
 
@@ -77,14 +69,10 @@ impl Decisions {
         let lack = |host: &Host| self.lack(&host.name, host.slots + 1);
         let lacks: Option<Vec<_>> =
             pool.active.iter().map(|host| Some((&host.name, lack(host)?))).collect();
-        let missing = |lack: &Lack| lack.need_bytes.saturating_sub(lack.have_bytes);
-        let least = lacks.and_then(|all| all.into_iter().min_by_key(|(_, lack)| missing(lack)));
-        let Some((name, lack)) = least else { return };
-        let fits = options.sharing.fitting_n(lack.have_bytes, lack.need_bytes);
-        let fits = fits.map_or(String::new(), |n| format!("; N = {n} would fit"));
+        let least = lacks.and_then(|all| all.into_iter().min_by_key(|(_, lack)| lack.bytes));
+        let Some((name, Lack { why, .. })) = least else { return };
         let text = format!(
-            "warning: no node has room for one more rank: a loss stops the run; {name} {}{fits}",
-            lack.why
+            "warning: no node has room for one more rank: a loss stops the run; {name} {why}"
         );
         self.notify("warning", text);
     }
@@ -107,21 +95,4 @@ impl Decisions {
             self.state.hollow.insert(change.by);
         }
     }
-}
-
-fn unshared(why: &Unshared, limits: &SharingLimits) -> String {
-    let why = match why {
-        Unshared::NoRoom(name, lack) => {
-            let fits = limits.fitting_n(lack.have_bytes, lack.need_bytes);
-            let fits = fits.map_or(String::new(), |n| format!(" (N = {n} would have fitted)"));
-            format!("no other node has room for one more rank, {name} {}{fits}", lack.why)
-        }
-        Unshared::Crowded { most } => format!(
-            "each other node has {} of its process row already, more than which its loss must not \
-             take",
-            counted(*most, "rank")
-        ),
-        Unshared::NoNode => "no other node is left".to_owned(),
-    };
-    format!("{why}; --no-spare wait waits for it")
 }

@@ -4,66 +4,57 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Host, HostFile, HostsError, RANKS_MAX, expand_slurm, expand_tasks};
+use super::{Host, HostFile, HostsError, expand_slurm, expand_tasks, rank_count};
 use skt_terms::shown::{shown, shown_message};
 
-/// What a job of a batch system has in its environment; an empty name is of no variable.
-struct System {
-    /// Set in each job.
-    job: &'static str,
-    /// Names the file of the job's nodes.
-    list: &'static str,
-    /// The number of ranks of a node, where the file names each node once.
-    per_node: &'static str,
+/// How a batch system gives the nodes of its job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// A variable names a host file.
+    File,
+    /// A variable lists ranges of names.
+    Slurm,
+    /// A command prints them.
+    Flux,
+    /// In a form that is not understood.
+    Unknown,
+    /// A variable names a host file for the launchers of Open MPI 4 and 5, Intel MPI and MPICH, as
+    /// where Kubernetes runs MPI (mpi-operator).
+    OfLauncher,
 }
 
-const fn system(job: &'static str, list: &'static str) -> System {
-    System { job, list, per_node: "" }
-}
-
-/// Set within an instance of Flux.
-const FLUX: &str = "FLUX_URI";
-/// Set in tasks of HyperQueue with several nodes.
-const HYPERQUEUE: &str = "HQ_NODE_FILE";
+/// The variables of each system, in the order in which they are looked for: the one that is set in
+/// each job, the one that gives its nodes, and the number of ranks of a node, where the list names
+/// each node once. An empty name is of no variable. A job without its system's list is refused,
+/// except where the system gives none to a job of one node: Grid Engine, HyperQueue.
+const SYSTEMS: [(Form, &str, &str, &str); 20] = [
+    // Flux and HyperQueue may run within a job of another system.
+    (Form::Flux, "", "FLUX_URI", ""),
+    (Form::File, "", "HQ_NODE_FILE", ""),
+    (Form::Slurm, "SLURM_JOB_ID", "SLURM_JOB_NODELIST", ""),
+    (Form::File, "PBS_JOBID", "PBS_NODEFILE", ""),
+    (Form::File, "LSB_JOBID", LSF, ""),
+    (Form::File, "", "PE_HOSTFILE", ""),
+    (Form::File, "OAR_JOB_ID", "OAR_NODEFILE", ""),
+    (Form::File, "COBALT_JOBID", "COBALT_NODEFILE", ""),
+    (Form::File, "PJM_JOBID", "PJM_O_NODEINF", "PJM_PROC_BY_NODE"),
+    (Form::File, "LOADL_STEP_ID", "LOADL_HOSTFILE", ""),
+    // AWS Batch, Azure Batch, Google Batch, HTCondor, Volcano: set in jobs of several nodes.
+    (Form::Unknown, "", "AWS_BATCH_JOB_NUM_NODES", ""),
+    (Form::Unknown, "", "AZ_BATCH_HOST_LIST", ""),
+    (Form::Unknown, "", "BATCH_HOSTS_FILE", ""),
+    (Form::Unknown, "", "_CONDOR_NPROCS", ""),
+    (Form::Unknown, "", "VC_WORKER_HOSTS", ""),
+    (Form::OfLauncher, "", "OMPI_MCA_orte_default_hostfile", ""),
+    (Form::OfLauncher, "", "OMPI_MCA_prte_default_hostfile", ""),
+    (Form::OfLauncher, "", "PRTE_MCA_prte_default_hostfile", ""),
+    (Form::OfLauncher, "", "I_MPI_HYDRA_HOST_FILE", ""),
+    (Form::OfLauncher, "", "HYDRA_HOST_FILE", ""),
+];
 /// Names the file of an LSF job's nodes.
 const LSF: &str = "LSB_DJOB_HOSTFILE";
-/// Set where IBM's Cluster System Manager allocates the nodes of LSF jobs, besides a launch node.
-const CSM: &str = "CSM_ALLOCATION_ID";
-const SLURM: [&str; 2] = ["SLURM_JOB_ID", "SLURM_JOB_NODELIST"];
 /// The number of components of a heterogeneous Slurm job. The other variables are of the first.
 const SLURM_COMPONENTS: &str = "SLURM_HET_SIZE";
-/// The batch systems with files of nodes. A job without its system's file is refused, except where
-/// the system gives none to a job of one node.
-const SYSTEMS: [System; 8] = [
-    // HyperQueue, whose tasks of one node have none.
-    system("", HYPERQUEUE),
-    system("PBS_JOBID", "PBS_NODEFILE"),
-    system("LSB_JOBID", LSF),
-    // Grid Engine, whose jobs without a parallel environment have one node.
-    system("", "PE_HOSTFILE"),
-    system("OAR_JOB_ID", "OAR_NODEFILE"),
-    system("COBALT_JOBID", "COBALT_NODEFILE"),
-    System { job: "PJM_JOBID", list: "PJM_O_NODEINF", per_node: "PJM_PROC_BY_NODE" },
-    system("LOADL_STEP_ID", "LOADL_HOSTFILE"),
-];
-/// The variables of batch systems, each in jobs of several nodes, whose lists are not understood:
-/// AWS Batch, Azure Batch, Google Batch, HTCondor, Volcano.
-const NOT_UNDERSTOOD: [&str; 5] = [
-    "AWS_BATCH_JOB_NUM_NODES",
-    "AZ_BATCH_HOST_LIST",
-    "BATCH_HOSTS_FILE",
-    "_CONDOR_NPROCS",
-    "VC_WORKER_HOSTS",
-];
-/// Variables that name a host file for the launchers of Open MPI 4 and 5, Intel MPI and MPICH, as
-/// where Kubernetes runs MPI (mpi-operator).
-const OF_LAUNCHERS: [&str; 5] = [
-    "OMPI_MCA_orte_default_hostfile",
-    "OMPI_MCA_prte_default_hostfile",
-    "PRTE_MCA_prte_default_hostfile",
-    "I_MPI_HYDRA_HOST_FILE",
-    "HYDRA_HOST_FILE",
-];
 /// By this word Open MPI takes no host file.
 const NO_FILE: &str = "none";
 
@@ -78,36 +69,40 @@ pub struct ListedNodes {
     pub warnings: Vec<String>,
 }
 
-/// The nodes that the environment lists, of which `env` gets a variable; `None` if it lists none.
-///
-/// # Errors
-/// A variable is set whose list is missing, or is not understood.
+/// The nodes that the environment lists, of which `env` gets a variable; `None` if it lists none. A
+/// variable whose list is missing, or is not understood, is an error.
 pub fn listed_in(env: &dyn Fn(&str) -> Option<String>) -> Result<Option<ListedNodes>, HostsError> {
     let env = |name: &str| env(name).filter(|value| !value.is_empty());
-    // Flux and HyperQueue may run within a job of another system.
-    if env(FLUX).is_some() {
-        return flux_nodes("flux").map(Some);
-    }
-    if env(HYPERQUEUE).is_none() && SLURM.iter().any(|name| env(name).is_some()) {
-        return slurm_nodes(&env).map(Some);
-    }
-    for System { job, list, per_node } in SYSTEMS {
-        if let Some(path) = env(list) {
-            let found = read(list, &path)?;
-            let hosts = with_ranks(found.hosts, per_node, env(per_node).as_deref())?;
-            // What a batch system writes is meant.
-            let warnings = launch_node(list, &hosts, &env).into_iter().collect();
-            return Ok(Some(ListedNodes { warnings, hosts, ..found }));
+    for (form, job, list, per_node) in SYSTEMS {
+        let Some(value) = env(list) else {
+            if env(job).is_some() {
+                return Err(no_list(job, &format!("{list} is not")));
+            }
+            continue;
+        };
+        return match form {
+            Form::Flux => flux_nodes("flux"),
+            Form::Slurm => slurm_nodes(&value, &env),
+            Form::Unknown => Err(no_list(list, "its list of nodes is not understood here")),
+            Form::OfLauncher if value == NO_FILE => continue,
+            Form::OfLauncher => read(list, &value),
+            Form::File => {
+                let mut found = read(list, &value)?;
+                if let Some(text) = env(per_node)
+                    && found.hosts.iter().all(|host| host.slots == 1)
+                {
+                    let slots = rank_count(&text);
+                    let slots = slots.map_err(|why| HostsError(format!("{per_node}: {why}")))?;
+                    found.hosts.iter_mut().for_each(|host| host.slots = slots);
+                }
+                // What a batch system writes is meant.
+                found.warnings = launch_node(list, &found.hosts).into_iter().collect();
+                Ok(found)
+            }
         }
-        if env(job).is_some() {
-            return Err(no_list(job, &format!("{list} is not")));
-        }
+        .map(Some);
     }
-    if let Some(name) = NOT_UNDERSTOOD.into_iter().find(|name| env(name).is_some()) {
-        return Err(no_list(name, "its list of nodes is not understood here"));
-    }
-    let of_launcher = |name| env(name).filter(|path| path != NO_FILE).map(|path| (name, path));
-    OF_LAUNCHERS.into_iter().find_map(of_launcher).map(|(name, path)| read(name, &path)).transpose()
+    Ok(None)
 }
 
 fn no_list(variable: &str, why: &str) -> HostsError {
@@ -125,43 +120,25 @@ fn read(variable: &str, path: &str) -> Result<ListedNodes, HostsError> {
     Ok(ListedNodes { hosts, file, is_slurm: false, warnings })
 }
 
-/// The hosts with the number of ranks that the variable `variable` gives to each.
-fn with_ranks(
-    mut hosts: Vec<Host>,
-    variable: &str,
-    ranks: Option<&str>,
-) -> Result<Vec<Host>, HostsError> {
-    let Some(text) = ranks.filter(|_| hosts.iter().all(|host| host.slots == 1)) else {
-        return Ok(hosts);
-    };
-    let ranks = text.parse().ok().filter(|ranks| (1..=RANKS_MAX).contains(ranks));
-    let ranks = ranks.ok_or_else(|| {
-        let text = shown(text);
-        HostsError(format!("{variable}: '{text}' is no number of ranks (1 to {RANKS_MAX})"))
-    })?;
-    hosts.iter_mut().for_each(|host| host.slots = ranks);
-    Ok(hosts)
-}
-
 /// A warning if the first host of an LSF job looks like a launch node, which computes nothing: it
 /// has one slot, and all others have more. The job's own list does not show it for certain.
-fn launch_node(list: &str, hosts: &[Host], env: &dyn Fn(&str) -> Option<String>) -> Option<String> {
+fn launch_node(list: &str, hosts: &[Host]) -> Option<String> {
     let [first, others @ ..] = hosts else { return None };
     let least = others.iter().map(|host| host.slots).min()?;
-    if list != LSF || first.slots != 1 || least == 1 {
-        return None;
-    }
-    let of_csm = env(CSM).map_or(String::new(), |_| format!(" ({CSM} is set, as at such sites)"));
-    Some(format!(
-        "{list}: its first host, {}, has 1 slot, the others have {least} or more: where LSF runs \
-         job scripts on a launch node, this is that node, and computes nothing{of_csm}: then give \
-         --hosts FILE without it",
-        first.name
-    ))
+    (list == LSF && first.slots == 1 && least > 1).then(|| {
+        format!(
+            "{list}: its first host, {}, has 1 slot, the others have {least} or more: where LSF \
+             runs job scripts on a launch node, this is that node, and computes nothing: then give \
+             --hosts FILE without it",
+            first.name
+        )
+    })
 }
 
-fn slurm_nodes(env: &dyn Fn(&str) -> Option<String>) -> Result<ListedNodes, HostsError> {
-    let [job, variable] = SLURM;
+fn slurm_nodes(
+    list: &str,
+    env: &dyn Fn(&str) -> Option<String>,
+) -> Result<ListedNodes, HostsError> {
     if let Some(components) = env(SLURM_COMPONENTS) {
         // srun takes the nodes of SLURM_HOSTFILE, or a node to ask by --nodelist, from one of them.
         return Err(HostsError(format!(
@@ -171,8 +148,7 @@ fn slurm_nodes(env: &dyn Fn(&str) -> Option<String>) -> Result<ListedNodes, Host
             shown(&components)
         )));
     }
-    let list = env(variable).ok_or_else(|| no_list(job, &format!("{variable} is not")))?;
-    let names = expand_slurm(&list)?;
+    let names = expand_slurm(list)?;
     let per_node = ["SLURM_TASKS_PER_NODE", "SLURM_JOB_CPUS_PER_NODE"];
     let counts = match per_node.into_iter().find_map(|name| Some((name, env(name)?))) {
         Some((variable, text)) => expand_tasks(variable, &text, names.len())?,
@@ -188,7 +164,7 @@ fn slurm_nodes(env: &dyn Fn(&str) -> Option<String>) -> Result<ListedNodes, Host
 fn flux_nodes(program: &str) -> Result<ListedNodes, HostsError> {
     let bad = |why: String| {
         let why = shown_message(&why);
-        HostsError(format!("{FLUX} is set, but `flux getattr hostlist` fails: {why}"))
+        HostsError(format!("FLUX_URI is set, but `flux getattr hostlist` fails: {why}"))
     };
     let output = Command::new(program).args(["getattr", "hostlist"]).output();
     let output = output.map_err(|why| bad(why.to_string()))?;
@@ -280,9 +256,7 @@ mod tests {
         let nodes = "batch5\nh01\nh01\nh02\nh02\n";
         let warned = listed(&[lsf], nodes).unwrap();
         let want = "batch5:1 h01:2 h02:2 LSB_DJOB_HOSTFILE: its first host, batch5, has 1 slot";
-        assert!(warned.starts_with(want) && !warned.contains("CSM"), "{warned}");
-        let warned = listed(&[lsf, ("CSM_ALLOCATION_ID", "42")], nodes).unwrap();
-        assert!(warned.contains("(CSM_ALLOCATION_ID is set, as at such sites)"), "{warned}");
+        assert!(warned.starts_with(want), "{warned}");
         for (variables, text, want) in [
             (&[lsf][..], "n1\nn2\nn3\nn3\n", "n1:1 n2:1 n3:2"),
             (&[lsf], "n1\n", "n1:1"),

@@ -1,10 +1,11 @@
-//! Host files: reads those of users, writes those for launchers.
+//! Host files: reads those of users and batch systems, writes those for launchers.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::net::Ipv6Addr;
 use std::path::Path;
 
-use super::{Host, HostsError, RANKS_MAX, check_name, expand_slurm};
+use super::{Host, HostsError, check_name, rank_count};
+use skt_config::launch::RANKS_MAX;
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_terms::shown::shown;
 
@@ -12,15 +13,12 @@ use skt_terms::shown::shown;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostFile {
     pub hosts: Vec<Host>,
-    /// What in the file has no effect here, or may be meant otherwise.
+    /// What in the file has no effect here.
     pub warnings: Vec<String>,
 }
 
 impl HostFile {
-    /// Reads a host file, see [`parse`].
-    ///
-    /// # Errors
-    /// See [`HostsError`]; no node in it is an error, too.
+    /// Reads a host file, see [`parse`]; no node in it is an error, too.
     pub fn read(path: &Path) -> Result<Self, HostsError> {
         let found = Self::read_spares(path)?;
         if found.hosts.is_empty() {
@@ -30,9 +28,6 @@ impl HostFile {
     }
 
     /// Reads a host file that may list no node yet.
-    ///
-    /// # Errors
-    /// See [`HostsError`].
     pub fn read_spares(path: &Path) -> Result<Self, HostsError> {
         let file = path.display().to_string();
         // Comments may have any bytes; names are checked.
@@ -42,92 +37,61 @@ impl HostFile {
     }
 }
 
-/// A line of a host file.
-#[derive(Debug, Default)]
-struct Line<'a> {
-    name: &'a str,
-    slots: Option<&'a str>,
-    max_slots: Option<&'a str>,
-    /// The first word that has no effect here.
-    ignored: Option<&'a str>,
-    /// Whether the line is a name alone.
-    is_name: bool,
+/// What a word `KEY=VALUE` of a line means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    Ranks,
+    /// The number of ranks where no other is given, as in Open MPI.
+    MostRanks,
+    /// How a node is reached and by which user, and what its ranks use there: `launch` leaves that
+    /// to the configuration of the launchers.
+    Ignored,
 }
 
-/// What launchers take in a host file and `launch` leaves to their configuration: how a node is
-/// reached and by which user, and what its ranks use there.
-const IGNORED: [&str; 15] = [
-    "user",
-    "username",
-    "user-name",
-    "user_name",
-    "port",
-    "boards",
-    "sockets",
-    "cores",
-    "cpu_set",
-    "cpu-set",
-    "binding",
-    "bindmap",
-    "map",
-    "ifname",
-    "iface",
+/// The keys, with `_` for `-`.
+const KEYS: [(Meaning, &str); 3] = [
+    (Meaning::Ranks, "slots cpu count"),
+    (Meaning::MostRanks, "max_slots max_cpu max_count slots_max cpu_max count_max"),
+    (
+        Meaning::Ignored,
+        "user username user_name port boards sockets cores cpu_set binding bindmap map ifname iface",
+    ),
 ];
 
 /// Reads a host file. A line is a name and optionally the number of ranks: `n1 slots=4` or `n1
 /// cpu = 4` (Open MPI), `n1:4` (MPICH), `n1 4 all.q@n1 UNDEFINED` (Grid Engine), or the name
-/// repeated for each rank (PBS, LSF). Without a number `max_slots=` is it, as in Open MPI. `#` and
-/// `//` start comments.
-///
-/// # Errors
-/// See [`HostsError`]; a list with more than [`RANKS_MAX`] ranks is an error, too.
+/// repeated for each rank (PBS, LSF). `#` and `//` start comments. More than [`RANKS_MAX`] ranks
+/// are an error, too.
 pub fn parse(text: &str, file: &str) -> Result<HostFile, HostsError> {
-    let mut hosts: Vec<Host> = Vec::new();
-    let mut places = HashMap::new();
-    let mut ranks = 0;
-    let mut lines = Lines::default();
+    let mut found = HostFile { hosts: Vec::new(), warnings: Vec::new() };
+    let (mut places, mut all) = (HashMap::new(), 0);
     // Programs of Windows mark text as UTF-8 so.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    for (index, line) in text.lines().enumerate() {
-        let bad = |what: String| HostsError(format!("{file}:{}: {what}", index + 1));
+    for (number, line) in (1..).zip(text.lines()) {
+        let bad = |what: String| HostsError(format!("{file}:{number}: {what}"));
         let joined = joined(line);
         let Some(line) = read_line(&joined).map_err(bad)? else { continue };
-        check_name(line.name).map_err(|why| bad(expansion_of_list(line.name).unwrap_or(why)))?;
-        let slots = match line.slots.or(line.max_slots) {
-            None => 1,
-            Some(count) => match count.parse() {
-                Ok(count @ 1..=RANKS_MAX) => count,
-                _ => {
-                    let count = shown(count);
-                    return Err(bad(format!("'{count}' is no number of ranks (1 to {RANKS_MAX})")));
-                }
-            },
-        };
-        ranks += slots;
-        if ranks > RANKS_MAX {
-            return Err(bad(format!("{ranks} ranks up to here, {RANKS_MAX} at most")));
+        check_name(line.name).map_err(bad)?;
+        let slots = line.ranks.or(line.most_ranks).map_or(Ok(1), rank_count).map_err(bad)?;
+        all += slots;
+        if all > RANKS_MAX {
+            return Err(bad(format!("{all} ranks up to here, {RANKS_MAX} at most")));
         }
-        lines.note(&line, index + 1);
-        match places.get(line.name) {
-            Some(&place) => {
-                let host: &mut Host = &mut hosts[place];
-                host.slots += slots;
-            }
-            None => {
-                places.insert(line.name.to_owned(), hosts.len());
-                hosts.push(Host { name: line.name.to_owned(), slots });
-            }
+        if let (Some(word), true) = (line.ignored, found.warnings.is_empty()) {
+            found.warnings.push(format!(
+                "{file}:{number}: '{}' is ignored, and so are such words below: users, ports and \
+                 the places of ranks are for the configuration of ssh (~/.ssh/config) and of the \
+                 launcher",
+                shown(word)
+            ));
+        }
+        let place = *places.entry(line.name.to_owned()).or_insert(found.hosts.len());
+        match found.hosts.get_mut(place) {
+            Some(host) => host.slots += slots,
+            None => found.hosts.push(Host { name: line.name.to_owned(), slots }),
         }
     }
-    let warnings = lines.warnings(&hosts, file);
-    Ok(HostFile { hosts, warnings })
-}
-
-/// How to expand what is no name, but a list of nodes as Slurm and Flux write it.
-fn expansion_of_list(name: &str) -> Option<String> {
-    expand_slurm(name).ok()?;
-    let name = shown(name);
-    Some(format!("'{name}' is a list; `scontrol show hostnames '{name}'` prints a node a line"))
+    Ok(found)
 }
 
 /// The line without its comment and without blanks around `=`.
@@ -136,99 +100,48 @@ fn joined(line: &str) -> String {
     line.split('=').map(str::trim).collect::<Vec<_>>().join("=")
 }
 
+/// What a line has.
+#[derive(Default)]
+struct Line<'a> {
+    name: &'a str,
+    ranks: Option<&'a str>,
+    most_ranks: Option<&'a str>,
+    /// The first word that has no effect here.
+    ignored: Option<&'a str>,
+}
+
 fn read_line(line: &str) -> Result<Option<Line<'_>>, String> {
     let mut words = line.split_whitespace().peekable();
     let Some(first) = words.next() else { return Ok(None) };
     let user = first.find('@').filter(|at| *at > 0).map(|at| &first[..=at]);
-    let (name, slots) = name_and_count(&first[user.map_or(0, str::len)..]);
-    let is_name = name == line.trim();
-    let mut found = Line { name, slots, ignored: user, is_name, ..Line::default() };
+    let (name, ranks) = name_and_count(&first[user.map_or(0, str::len)..]);
+    let mut found = Line { name, ranks, ignored: user, ..Line::default() };
     while let Some(word) = words.next() {
-        let is_number = word.bytes().all(|byte| byte.is_ascii_digit());
-        match word.split_once('=') {
-            Some(("slots" | "cpu" | "count", count)) => {
-                if found.slots.replace(count).is_some() {
-                    return Err(format!("'{}' is a second number of ranks", shown(word)));
-                }
+        let (key, value) = word.split_once('=').unwrap_or(("", word));
+        let has_key = |keys: &str| keys.split(' ').any(|known| known == key.replace('-', "_"));
+        let meaning = KEYS.iter().find(|(_, keys)| has_key(keys)).map(|(meaning, _)| *meaning);
+        let is_number = key.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        match meaning {
+            Some(Meaning::Ranks) if found.ranks.is_some() => {
+                return Err(format!("'{}' is a second number of ranks", shown(word)));
             }
-            Some((key, count)) if is_max(key) => found.max_slots = Some(count),
-            Some((key, _)) if IGNORED.contains(&key) => {
-                found.ignored.get_or_insert(word);
-            }
-            // Grid Engine: then come the queue and the processors there.
-            None if is_number && found.slots.is_none() => {
-                found.slots = Some(word);
+            Some(Meaning::Ranks) => found.ranks = Some(value),
+            Some(Meaning::MostRanks) => found.most_ranks = Some(value),
+            Some(Meaning::Ignored) => drop(found.ignored.get_or_insert(word)),
+            None if is_number && found.ranks.is_none() => {
+                found.ranks = Some(word);
+                // Grid Engine: then come the queue and the processors there.
                 if words.peek().is_some_and(|queue| queue.contains('@')) {
                     break;
                 }
             }
-            Some(_) if first == "rank" => {
-                return Err(
-                    "this is a rankfile, and a host file has lines `NAME slots=COUNT`".into()
-                );
-            }
-            _ => {
-                return Err(format!(
-                    "'{}' is not understood; a line is `NAME slots=COUNT`",
-                    shown(word)
-                ));
+            None => {
+                let word = shown(word);
+                return Err(format!("'{word}' is not understood; a line is `NAME slots=COUNT`"));
             }
         }
     }
     Ok(Some(found))
-}
-
-/// Whether this is a name of Open MPI for the most ranks that a node may have.
-fn is_max(key: &str) -> bool {
-    let key = key.replace('-', "_");
-    let rest = key.strip_prefix("max_").or_else(|| key.strip_suffix("_max"));
-    rest.is_some_and(|rest| ["slots", "cpu", "count"].contains(&rest))
-}
-
-/// What the warnings about a file need of its lines.
-#[derive(Default)]
-struct Lines {
-    /// How many lines name a node.
-    times: BTreeMap<String, usize>,
-    /// Whether a line has more than a name.
-    has_more: bool,
-    /// The first word that is ignored, with its line, and the number of lines with such words.
-    ignored: Option<(String, usize, usize)>,
-}
-
-impl Lines {
-    fn note(&mut self, line: &Line, number: usize) {
-        *self.times.entry(line.name.to_owned()).or_default() += 1;
-        self.has_more |= !line.is_name;
-        if let Some(word) = line.ignored {
-            self.ignored.get_or_insert_with(|| (word.to_owned(), number, 0)).2 += 1;
-        }
-    }
-
-    /// Nodes that several lines name get the sum of their ranks, as Open MPI counts them; this is
-    /// meant if all lines are names alone and all names are repeated (PBS).
-    fn warnings(&self, hosts: &[Host], file: &str) -> Vec<String> {
-        let ignored = self.ignored.as_ref().map(|(word, number, lines)| {
-            let word = shown(word);
-            let others = match lines - 1 {
-                0 => String::new(),
-                others => format!(", and such words on {others} more line(s)"),
-            };
-            format!(
-                "{file}:{number}: '{word}' is ignored{others}: users, ports and the places of \
-                 ranks are for the configuration of ssh (~/.ssh/config) and of the launcher"
-            )
-        });
-        let is_meant = !self.has_more && self.times.values().all(|times| *times > 1);
-        let is_repeated = |host: &&Host| !is_meant && self.times[&host.name] > 1;
-        let repeated = hosts.iter().filter(is_repeated).map(|Host { name, slots }| {
-            format!(
-                "{file}: several lines name {name}: it gets the {slots} ranks that they add up \
-                 to; name it once, with slots=COUNT"
-            )
-        });
-        ignored.into_iter().chain(repeated).collect()
-    }
 }
 
 /// The name and the number of ranks in `n1:4`, `[fe80::1]:4`, or either without a number.
@@ -318,7 +231,7 @@ mod tests {
         let HostFile { hosts, warnings } = parse(text, "h").unwrap();
         assert_eq!(hosts, [host("n0", 1), host("n1", 2), host("n2", 2), host("n3", 1)]);
         let [warning] = &warnings[..] else { panic!("{warnings:?}") };
-        let want = "h:2: 'bob@' is ignored, and such words on 2 more line(s): users, ports";
+        let want = "h:2: 'bob@' is ignored, and so are such words below: users, ports";
         assert!(warning.starts_with(want), "{warning}");
     }
 
@@ -331,19 +244,6 @@ mod tests {
         assert_eq!(hosts, expected.map(|(name, slots)| host(name, slots)).collect::<Vec<_>>());
         assert_eq!(hosts_of(&openmpi_file(&hosts)), hosts);
         assert_eq!(hosts_of("[fe80::2]:2\nfe80::2 slots=1\n"), [host("fe80::2", 3)]);
-    }
-
-    #[test]
-    fn nodes_named_on_several_lines_are_reported() {
-        let names = |text: &str| {
-            let warnings = parse(text, "h").unwrap().warnings;
-            let name = |text: String| text.split(": ").nth(1).unwrap().to_owned();
-            warnings.into_iter().map(name).collect::<Vec<_>>()
-        };
-        assert_eq!(names("n1\nn2\nn1 # again\n"), ["several lines name n1"]);
-        assert_eq!(names("n1 slots=2\nn1 slots=2\nn2:2\n"), ["several lines name n1"]);
-        assert_eq!(names("n1\nn2\n\nn3 slots=4\n"), [""; 0]);
-        assert_eq!(names("# PBS\nn1\nn1\nn2\nn2\n"), [""; 0], "a line a rank");
     }
 
     #[test]
@@ -362,14 +262,8 @@ mod tests {
             ("n1 2 slots=2", "h:1: 'slots=2' is a second number of ranks"),
             ("n1 slots", "h:1: 'slots' is not understood; a line is `NAME slots=COUNT`"),
             ("n1 slots =", "h:1: '' is no number of ranks (1 to 16777216)"),
-            (
-                "rank 0=n1 slot=0-3",
-                "h:1: this is a rankfile, and a host file has lines `NAME slots=COUNT`",
-            ),
-            (
-                "n[1-4],m slots=2",
-                "h:1: 'n[1-4],m' is a list; `scontrol show hostnames 'n[1-4],m'` prints a node a line",
-            ),
+            ("rank 0=n1 slot=0-3", "h:1: '0=n1' is not understood; a line is `NAME slots=COUNT`"),
+            ("n[1-4],m slots=2", "h:1: 'n[1-4],m' is no host name"),
             ("[n1]:2", "h:1: '[n1]' is no host name"),
             ("[::1]x", "h:1: '[' is no host name"),
             ("n1:x", "h:1: 'x' is no number of ranks (1 to 16777216)"),

@@ -17,7 +17,7 @@ pub use file::{HostFile, hydra_file, openmpi_file, parse};
 pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
 pub(crate) use pool::{SparesSpent, UNLISTED, describe_lost};
-pub(crate) use share::{Lack, Sharing, Unshared};
+pub(crate) use share::Lack;
 pub use slurm::{expand_slurm, expand_tasks};
 pub(crate) use spares::SparesFile;
 
@@ -58,6 +58,12 @@ fn check_name(name: &str) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("'{}' is no host name", shown(name)))
+}
+
+/// The number of ranks in a text.
+fn rank_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=RANKS_MAX).contains(count));
+    count.ok_or_else(|| format!("'{}' is no number of ranks (1 to {RANKS_MAX})", shown(text)))
 }
 
 /// A name read from a state file, checked like a name in a list: it goes into command lines.

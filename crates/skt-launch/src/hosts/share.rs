@@ -6,43 +6,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::{Health, Host, OutOfUse, Pool, Replacement};
-
-/// What decides which nodes share.
-pub(crate) struct Sharing<'a> {
-    /// The number of ranks, which may be less than that of slots.
-    pub ranks: usize,
-    /// The group of the rank of each slot; empty if none is known.
-    pub groups: &'a [usize],
-    /// The failure domain of a node.
-    pub domain_of: &'a dyn Fn(&str) -> String,
-    /// The number of ranks of a group that a failure domain may hold. `is_strict`: more are
-    /// refused; otherwise other nodes come first.
-    pub most: usize,
-    pub is_strict: bool,
-    /// What a node lacks for this number of ranks.
-    pub lack: &'a dyn Fn(&str, usize) -> Option<Lack>,
-}
+use crate::SharingLimits;
+use skt_terms::units::counted;
 
 /// Why a node cannot take one rank more.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Lack {
     pub why: String,
-    /// The memory that the node has for ranks, and that they need.
-    pub have_bytes: u64,
-    pub need_bytes: u64,
+    /// The memory that is missing.
+    pub bytes: u64,
 }
 
-/// Why no node can take a rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unshared {
-    /// No node has room; the node that lacks least, with what it lacks.
-    NoRoom(String, Lack),
-    /// Each node that has room is in a failure domain with as many ranks of the group as it may
-    /// hold.
-    Crowded { most: usize },
-    /// No node is left.
-    NoNode,
-}
+/// What a node lacks for a number of ranks.
+pub(crate) type LackOf<'a> = &'a dyn Fn(&str, usize) -> Option<Lack>;
 
 impl Pool {
     /// The slots of each node in `active`.
@@ -100,13 +76,15 @@ impl Pool {
         placed
     }
 
-    /// Gives the ranks of nodes in use that are ill, and of their guests, to other nodes. Returns
-    /// which nodes have which. Changes nothing if a rank finds no node.
+    /// Gives those of the first `ranks` ranks that run on nodes which are ill to other nodes.
+    /// Returns which nodes have which. If a rank finds no node, changes nothing and returns why.
     pub(crate) fn share(
         &mut self,
+        ranks: usize,
         health: impl Fn(&str) -> Health,
-        sharing: &Sharing,
-    ) -> Result<Vec<Replacement>, Unshared> {
+        limits: &SharingLimits,
+        lack: LackOf,
+    ) -> Result<Vec<Replacement>, String> {
         let (slots, away) = (self.slots(), self.away());
         let ill = |place: &usize| match health(&self.active[*place].name) {
             Health::Ill(why) if !away.contains(place) => Some((*place, why)),
@@ -116,13 +94,14 @@ impl Pool {
             (0..self.active.len()).filter_map(|place| ill(&place)).collect();
         let mut guests = self.guests.clone();
         guests.retain(|_, place| !ill.contains_key(place));
-        let of_place = |place: usize| slots[place].clone().filter(|slot| *slot < sharing.ranks);
+        let of_place = |place: usize| slots[place].clone().filter(|slot| *slot < ranks);
         let moved = self.guests.keys().filter(|slot| !guests.contains_key(slot)).copied();
         let homeless: BTreeSet<usize> =
             ill.keys().flat_map(|place| of_place(*place)).chain(moved).collect();
         let present = (0..self.active.len())
             .filter(|place| !away.contains(place) && !ill.contains_key(place));
-        let mut nodes = Nodes::new(&self.active, &slots, present.collect(), &guests, sharing);
+        let present = present.map(|place| (place, of_place(place).collect())).collect();
+        let mut nodes = Nodes::new(&self.active, present, &guests, limits, lack);
         for slot in homeless {
             guests.insert(slot, nodes.take(slot)?);
         }
@@ -183,68 +162,75 @@ struct Node {
 /// The nodes that can share, while ranks are given to them.
 struct Nodes<'a> {
     active: &'a [Host],
-    sharing: &'a Sharing<'a>,
+    limits: &'a SharingLimits,
+    lack: LackOf<'a>,
     present: Vec<Node>,
     /// How many ranks of a group a failure domain has.
     held: BTreeMap<(String, Option<usize>), usize>,
 }
 
 impl<'a> Nodes<'a> {
+    /// The nodes at some places, with the ranks of their slots, and the guests at each place.
     fn new(
         active: &'a [Host],
-        slots: &[Range<usize>],
-        present: Vec<usize>,
+        present: Vec<(usize, Vec<usize>)>,
         guests: &BTreeMap<usize, usize>,
-        sharing: &'a Sharing<'a>,
+        limits: &'a SharingLimits,
+        lack: LackOf<'a>,
     ) -> Self {
-        let mut nodes = Self { active, sharing, present: Vec::new(), held: BTreeMap::new() };
-        for place in present {
-            let domain = (sharing.domain_of)(&active[place].name);
-            let guests: Vec<usize> =
-                guests.iter().filter(|(_, at)| **at == place).map(|(slot, _)| *slot).collect();
-            let own = slots[place].clone().filter(|slot| *slot < sharing.ranks);
-            for slot in own.clone().chain(guests.iter().copied()) {
-                *nodes.held.entry((domain.clone(), nodes.group(slot))).or_default() += 1;
+        let mut nodes = Self { active, limits, lack, present: Vec::new(), held: BTreeMap::new() };
+        for (place, own) in present {
+            let name = &active[place].name;
+            let domain = limits.domains.get(name).unwrap_or(name).clone();
+            let guests = guests.iter().filter(|(_, at)| **at == place).map(|(slot, _)| *slot);
+            let guests: Vec<usize> = guests.collect();
+            for slot in own.iter().chain(&guests) {
+                *nodes.held.entry((domain.clone(), nodes.group(*slot))).or_default() += 1;
             }
-            nodes.present.push(Node { place, domain, own: own.count(), guests: guests.len() });
+            nodes.present.push(Node { place, domain, own: own.len(), guests: guests.len() });
         }
         nodes
     }
 
     fn group(&self, slot: usize) -> Option<usize> {
-        self.sharing.groups.get(slot).copied()
+        self.limits.groups.get(slot).copied()
     }
 
     /// Gives the rank of `slot` to a node, and returns its place: first where the failure domain
     /// has few enough of the group, then where there are the fewest guests.
-    fn take(&mut self, slot: usize) -> Result<usize, Unshared> {
-        let (group, most) = (self.group(slot), self.sharing.most);
+    fn take(&mut self, slot: usize) -> Result<usize, String> {
+        let (group, most) = (self.group(slot), self.limits.most);
         let held = |domain: &String| self.held.get(&(domain.clone(), group)).copied().unwrap_or(0);
         let key =
             |node: &Node| (held(&node.domain) >= most, node.guests, held(&node.domain), node.place);
         let mut order: Vec<usize> = (0..self.present.len()).collect();
         order.sort_by_cached_key(|index| key(&self.present[*index]));
-        let mut least: Option<(String, Lack)> = None;
-        let missing = |lack: &Lack| lack.need_bytes.saturating_sub(lack.have_bytes);
+        let (active, mut least) = (self.active, None::<(&str, Lack)>);
         for index in order {
             let Node { place, ref domain, own, guests } = self.present[index];
-            let host = &self.active[place];
-            match (self.sharing.lack)(&host.name, own + guests + 1) {
-                None if self.sharing.is_strict && held(domain) >= most => {
-                    return Err(Unshared::Crowded { most });
+            let name = &active[place].name;
+            match (self.lack)(name, own + guests + 1) {
+                None if self.limits.is_strict && held(domain) >= most => {
+                    return Err(format!(
+                        "each other node has {} of its process row already, more than which its \
+                         loss must not take",
+                        counted(most, "rank")
+                    ));
                 }
                 None => {
                     *self.held.entry((domain.clone(), group)).or_default() += 1;
                     self.present[index].guests += 1;
                     return Ok(place);
                 }
-                Some(lack) if least.as_ref().is_none_or(|(_, l)| missing(&lack) < missing(l)) => {
-                    least = Some((host.name.clone(), lack));
+                Some(lack) if least.as_ref().is_none_or(|(_, least)| lack.bytes < least.bytes) => {
+                    least = Some((name, lack));
                 }
                 Some(_) => {}
             }
         }
-        Err(least.map_or(Unshared::NoNode, |(name, lack)| Unshared::NoRoom(name, lack)))
+        Err(least.map_or("no other node is left".to_owned(), |(name, lack)| {
+            format!("no other node has room for one more rank, {name} {}", lack.why)
+        }))
     }
 }
 
@@ -285,21 +271,11 @@ mod tests {
         let groups: Vec<usize> = (0..ranks).map(|slot| slot % 2).collect();
         let lack = |name: &str, ranks: usize| {
             let is_full = full.iter().any(|(node, most)| *node == name && ranks > *most);
-            let lack = || Lack { why: "full".to_owned(), have_bytes: 1, need_bytes: 2 };
-            is_full.then(lack)
+            is_full.then(|| Lack { why: "is full".to_owned(), bytes: 1 })
         };
-        let sharing = Sharing {
-            ranks,
-            groups: &groups,
-            domain_of: &str::to_owned,
-            most,
-            is_strict: most > 1,
-            lack: &lack,
-        };
-        match pool.share(off(lost), &sharing) {
-            Ok(_) => placed(pool),
-            Err(why) => format!("{why:?}"),
-        }
+        let limits =
+            SharingLimits { groups, most, is_strict: most > 1, ..SharingLimits::default() };
+        pool.share(ranks, off(lost), &limits, &lack).map_or_else(|why| why, |_| placed(pool))
     }
 
     #[test]
@@ -330,7 +306,7 @@ mod tests {
         let mut nodes = pool(&[1, 4], &[]);
         assert_eq!(shared_by(3, &mut nodes, &["n0"], 1, &[("n1", 3)]), "n1:5");
         let mut nodes = pool(&[1, 4], &[]);
-        assert!(shared_by(3, &mut nodes, &["n0"], 1, &[("n1", 2)]).starts_with("NoRoom"));
+        assert!(shared_by(3, &mut nodes, &["n0"], 1, &[("n1", 2)]).ends_with("n1 is full"));
     }
 
     #[test]
@@ -340,12 +316,16 @@ mod tests {
         let before = pool(&[1; 3], &[]);
         let mut nodes = before.clone();
         let full = [("n0", 1), ("n1", 1)];
-        assert!(shared(&mut nodes, &["n2"], 1, &full).starts_with("NoRoom(\"n1\""));
+        assert!(shared(&mut nodes, &["n2"], 1, &full).ends_with("n1 is full"));
         assert_eq!(nodes, before);
         // Each of the two others would have three of the group.
         let mut nodes = pool(&[4, 4, 4], &[]);
-        assert_eq!(shared(&mut nodes, &["n0"], 2, &[]), "Crowded { most: 2 }");
-        assert_eq!(shared(&mut pool(&[1], &[]), &["n0"], 1, &[]), "NoNode");
+        assert_eq!(
+            shared(&mut nodes, &["n0"], 2, &[]),
+            "each other node has 2 ranks of its process row already, more than which its loss must not \
+             take"
+        );
+        assert_eq!(shared(&mut pool(&[1], &[]), &["n0"], 1, &[]), "no other node is left");
     }
 
     #[test]

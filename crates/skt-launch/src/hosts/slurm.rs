@@ -1,6 +1,6 @@
 //! Slurm's lists of nodes and of ranks.
 
-use super::{HostsError, RANKS_MAX, check_name};
+use super::{HostsError, RANKS_MAX, check_name, rank_count};
 use skt_terms::shown::shown;
 
 /// The largest number of nodes in a list: Slurm itself allows no more.
@@ -86,7 +86,7 @@ fn expand_counts(text: &str) -> Option<Vec<usize>> {
             Some((count, times)) => (count, times.strip_suffix(')')?.parse().ok()?),
             None => (part, 1usize),
         };
-        let count = count.parse::<usize>().ok().filter(|count| (1..=RANKS_MAX).contains(count))?;
+        let count = rank_count(count).ok()?;
         if times > NODES_MAX - all.len() {
             return None;
         }

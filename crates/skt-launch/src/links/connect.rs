@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use super::{Link, LinkState, Partner};
@@ -23,6 +23,30 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// all links are well, and 4 s at most.
 pub fn all(partners: &[Partner]) -> Vec<Link> {
     all_at(partners, PORT)
+}
+
+/// Tries `silent` nodes and others that have answered, and then sends the silent ones from which no
+/// packet comes back: an agent may take seconds to reach a healthy node, a packet does not.
+pub(crate) fn find_gone(silent: Vec<String>, answering: &[String]) -> Receiver<Vec<String>> {
+    let partner = |name: &String| Partner { name: name.clone(), address: None };
+    // More tries than to silent ones: if they succeed, the others get less time.
+    let answering = answering.iter().cycle().take(silent.len() + 1);
+    let partners: Vec<Partner> = silent.iter().chain(answering).map(partner).collect();
+    let (sender, found) = mpsc::channel();
+    // The receiver is gone if the answers have come already.
+    std::thread::spawn(move || drop(sender.send(gone(&all(&partners), &silent))));
+    found
+}
+
+/// The silent nodes from which no packet came back. Empty if not all other nodes could be reached,
+/// because packets from this machine then prove nothing.
+fn gone(links: &[Link], silent: &[String]) -> Vec<String> {
+    let (of_silent, others): (Vec<&Link>, Vec<&Link>) =
+        links.iter().partition(|link| silent.contains(&link.to));
+    if others.is_empty() || others.iter().any(|link| link.found != LinkState::Alive) {
+        return Vec::new();
+    }
+    of_silent.iter().filter(|link| link.has_failed()).map(|link| link.to.clone()).collect()
 }
 
 fn all_at(partners: &[Partner], port: u16) -> Vec<Link> {
@@ -126,5 +150,21 @@ mod tests {
         let found = all_at(&[nobody, partner("n1", "127.0.0.1")], PORT);
         assert!(!matches!(found[0].found, LinkState::Alive), "{found:?}");
         assert_eq!(found[1].found, LinkState::Alive);
+    }
+
+    #[test]
+    fn silence_is_a_fault_only_if_all_others_are_reached() {
+        let link = |to: &str, found: &LinkState| Link { to: to.into(), found: found.clone() };
+        let (dead, unknown) = (LinkState::Dead("no".into()), LinkState::Unknown("no".into()));
+        let silent = ["n1".to_owned(), "n2".to_owned()];
+        let of = |n1: &LinkState, n2: &LinkState, n3: &[&LinkState]| {
+            let mut links = vec![link("n1", n1), link("n2", n2)];
+            links.extend(n3.iter().map(|found| link("n3", found)));
+            gone(&links, &silent)
+        };
+        assert_eq!(of(&dead, &LinkState::Alive, &[&LinkState::Alive]), ["n1"]);
+        assert_eq!(of(&dead, &unknown, &[&LinkState::Alive]), ["n1"]);
+        assert_eq!(of(&dead, &dead, &[&dead]), [""; 0], "this machine has no way there");
+        assert_eq!(of(&dead, &dead, &[]), [""; 0]);
     }
 }

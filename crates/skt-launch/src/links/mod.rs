@@ -7,9 +7,8 @@
 
 pub mod addresses;
 pub mod connect;
-pub(crate) mod from_here;
-pub mod plan;
-pub mod verdict;
+pub(crate) mod plan;
+pub(crate) mod verdict;
 
 use std::fmt;
 use std::net::IpAddr;

@@ -3,32 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Link, LinkState};
+use crate::hosts::Host;
 
 /// What each node that answered has found.
-pub type Findings = BTreeMap<String, Vec<Link>>;
+pub(crate) type Findings = BTreeMap<String, Vec<Link>>;
 
-#[derive(Debug, Clone, Default)]
-pub struct JudgedNodes<'a> {
+#[derive(Debug)]
+pub(crate) struct JudgedNodes<'a> {
     /// The places of nodes in the list, those in use first, in the order of their ranks.
     places: BTreeMap<&'a str, usize>,
     /// Number of nodes in use: as many are needed, and they have the data.
     in_use: usize,
     /// Nodes that the launcher or the ranks have named.
-    doubted: BTreeSet<&'a str>,
+    doubted: &'a [String],
 }
 
 impl<'a> JudgedNodes<'a> {
-    /// The names of the nodes in use and of the spares, of which some are doubted.
-    pub(crate) fn new(
-        in_use: impl Iterator<Item = &'a str>,
-        spares: impl Iterator<Item = &'a str>,
-        doubted: impl Iterator<Item = &'a String>,
-    ) -> Self {
-        let mut places: BTreeMap<&str, usize> =
-            in_use.enumerate().map(|(place, name)| (name, place)).collect();
-        let in_use = places.len();
-        places.extend(spares.enumerate().map(|(place, name)| (name, in_use + place)));
-        Self { places, in_use, doubted: doubted.map(String::as_str).collect() }
+    pub(crate) fn new(in_use: &'a [Host], spares: &'a [Host], doubted: &'a [String]) -> Self {
+        let names = in_use.iter().chain(spares).map(|host| host.name.as_str());
+        Self { places: names.zip(0..).collect(), in_use: in_use.len(), doubted }
     }
 
     /// The place of a node in the list; nodes that are not listed come last.
@@ -36,17 +29,18 @@ impl<'a> JudgedNodes<'a> {
         self.places.get(name).copied().unwrap_or(usize::MAX)
     }
 
-    fn has_data(&self, name: &str) -> bool {
-        self.place(name) < self.in_use
+    fn is_doubted(&self, name: &str) -> bool {
+        self.doubted.iter().any(|doubted| doubted == name)
     }
 
-    fn is_doubted(&self, name: &str) -> bool {
-        self.doubted.contains(name)
+    /// Of nodes that are equally bad, the one of the highest rank is out.
+    fn rank(&self, name: &str) -> (bool, usize) {
+        (self.is_doubted(name), self.place(name))
     }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub(crate) struct Verdict {
     /// Nodes whose links are dead, each with the reason.
     pub dead: BTreeMap<String, String>,
     /// Nodes that reach another node which is not dead.
@@ -66,7 +60,7 @@ pub struct Verdict {
 /// Two nodes reach each other if no try between them failed, in any network of the job. Where that
 /// holds nowhere, one network in which they do is enough. Where no try succeeded at all, the tries
 /// show nothing (a filter may drop their packets).
-pub fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
+pub(crate) fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
     let tries = tries(findings);
     let strict = Pairs::new(&tries, |before, this| before.and(this));
     let pairs = if strict.is_any_alive() {
@@ -160,7 +154,7 @@ impl<'a> Pairs<'a> {
             let first = part.iter().map(|name| judged.place(name)).min();
             (
                 part.len().min(judged.in_use),
-                count(&|name| judged.has_data(name)),
+                count(&|name| judged.place(name) < judged.in_use),
                 part.len(),
                 std::cmp::Reverse((count(&|name| judged.is_doubted(name)), first)),
             )
@@ -197,9 +191,8 @@ impl<'a> Pairs<'a> {
         });
         let is_out = |(_, failed, all): &(&str, usize, usize)| 2 * failed > *all && *all > 1;
         let worst = counts.filter(is_out).max_by(|(a, a_failed, a_all), (b, b_failed, b_all)| {
-            let rank = |name| (judged.is_doubted(name), judged.place(name));
             let by_fraction = (a_failed * b_all).cmp(&(b_failed * a_all));
-            by_fraction.then(a_failed.cmp(b_failed)).then(rank(a).cmp(&rank(b)))
+            by_fraction.then(a_failed.cmp(b_failed)).then(judged.rank(a).cmp(&judged.rank(b)))
         });
         worst.map(|(name, ..)| name)
     }
@@ -209,8 +202,7 @@ impl<'a> Pairs<'a> {
         let failed = self.0.iter().flat_map(|(a, partners)| {
             partners.iter().filter_map(|(b, found)| Some((*a, *b, found.err()?)))
         });
-        let rank = |name| (judged.is_doubted(name), judged.place(name));
-        let (name, other, why) = failed.max_by_key(|(name, ..)| rank(name))?;
+        let (name, other, why) = failed.max_by_key(|(name, ..)| judged.rank(name))?;
         Some((name, format!("its link to {other} is dead, while both reach others ({why})")))
     }
 }
@@ -255,20 +247,20 @@ mod tests {
 
     /// The names of nodes in use and of spares.
     struct Nodes {
-        all: Vec<String>,
+        all: Vec<Host>,
         in_use: usize,
     }
 
     impl Nodes {
         fn judged<'a>(&'a self, doubted: &'a [String]) -> JudgedNodes<'a> {
             let (in_use, spares) = self.all.split_at(self.in_use);
-            let names = |all: &'a [String]| all.iter().map(String::as_str);
-            JudgedNodes::new(names(in_use), names(spares), doubted.iter())
+            JudgedNodes::new(in_use, spares, doubted)
         }
     }
 
     fn pool(in_use: usize, spares: usize) -> Nodes {
-        Nodes { all: (0..in_use + spares).map(|index| format!("n{index}")).collect(), in_use }
+        let host = |index| Host { name: format!("n{index}"), slots: 1 };
+        Nodes { all: (0..in_use + spares).map(host).collect(), in_use }
     }
 
     fn named(findings: &Findings, pool: &Nodes, doubted: &[&str]) -> Vec<usize> {
@@ -285,8 +277,13 @@ mod tests {
     fn with_dead(n: usize, dead: &[usize]) -> Vec<usize> {
         let is_dead = |a, b| dead.contains(&a) || dead.contains(&b);
         let found = named(&findings(n, &[], &is_dead), &pool(n, 0), &[]);
-        // The nodes with dead links need not answer themselves.
-        assert_eq!(named(&findings(n, dead, &is_dead), &pool(n, 0), &[]), found, "{n}: {dead:?}");
+        // The nodes with dead links need not answer themselves, if others that are well try them.
+        let mut silent = named(&findings(n, dead, &is_dead), &pool(n, 0), &[]);
+        let tries = findings(n, dead, &|_, _| false);
+        let is_tried = |name: &String| tries.values().flatten().any(|link| link.to == *name);
+        silent.extend(dead.iter().filter(|index| !is_tried(&format!("n{index}"))));
+        silent.sort_unstable();
+        assert_eq!(silent, found, "{n}: {dead:?}");
         found
     }
 

@@ -23,6 +23,7 @@ use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, Flock, FlockArg, fallocate};
 
 use super::{FORMAT_VERSION, SupervisorState};
+use crate::SupervisorError;
 use skt_host::clock::now_unix;
 use skt_host::outfile;
 use skt_terms::shown::shown_message;
@@ -35,24 +36,6 @@ const RESERVED_BYTES_MIN: i64 = 4 << 10;
 /// for an instant.
 const LOCK_TRIES: usize = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-
-/// Why a state cannot be kept or read.
-#[derive(Debug, thiserror::Error)]
-pub enum StateError {
-    #[error("{}: {source}", path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("{}: not a state of this version of skt-hpl ({why}); remove the folder", path.display())]
-    Format { path: PathBuf, why: String },
-    /// Other users could have written the state, which decides which processes the supervisor
-    /// starts and ends.
-    #[error(
-        "{}: {why}; others could make this user start and end processes with it. \
-         {advice}, or name another folder with --state", path.display()
-    )]
-    NotOurs { path: PathBuf, why: String, advice: String },
-    #[error("{}: another `skt-hpl launch` is at work on this run", path.display())]
-    Locked { path: PathBuf },
-}
 
 #[derive(Debug, Clone)]
 pub struct StateFolder(PathBuf);
@@ -104,20 +87,20 @@ impl StateFolder {
     ///
     /// # Errors
     /// Another supervisor has the lock, others can write to the folder, or the system refuses.
-    pub(crate) fn lock(&self) -> Result<Flock<File>, StateError> {
+    pub(crate) fn lock(&self) -> Result<Flock<File>, SupervisorError> {
         self.lock_by(|| std::thread::sleep(LOCK_PAUSE))
     }
 
     /// Takes the lock, with a call of `pause` between two tries.
-    fn lock_by(&self, mut pause: impl FnMut()) -> Result<Flock<File>, StateError> {
+    fn lock_by(&self, mut pause: impl FnMut()) -> Result<Flock<File>, SupervisorError> {
         let path = self.file("lock");
-        let failed = |source| StateError::File { path: path.clone(), source };
-        self.make().map_err(failed)?;
-        check(&self.0, &fs::metadata(&self.0).map_err(failed)?)?;
+        let failed = SupervisorError::file(&path);
+        self.make().map_err(&failed)?;
+        check(&self.0, &fs::metadata(&self.0).map_err(&failed)?)?;
         let mut options = unfollowed();
         let mut file =
-            options.create(true).truncate(false).write(true).open(&path).map_err(failed)?;
-        check(&path, &file.metadata().map_err(failed)?)?;
+            options.create(true).truncate(false).write(true).open(&path).map_err(&failed)?;
+        check(&path, &file.metadata().map_err(&failed)?)?;
         for tries_left in (0..LOCK_TRIES).rev() {
             match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
                 Ok(lock) => return Ok(lock),
@@ -127,7 +110,10 @@ impl StateFolder {
             }
             pause();
         }
-        Err(StateError::Locked { path })
+        Err(SupervisorError(format!(
+            "{}: another `skt-hpl launch` is at work on this run",
+            path.display()
+        )))
     }
 
     fn make(&self) -> io::Result<()> {
@@ -151,53 +137,58 @@ impl StateFolder {
     ///
     /// # Errors
     /// The file cannot be read, or others could have written it.
-    pub fn load(&self) -> Result<Option<SupervisorState>, StateError> {
+    pub fn load(&self) -> Result<Option<SupervisorState>, SupervisorError> {
         self.read(check)
     }
 
     /// Reads the state that was saved last, to show it: it may belong to another user.
-    pub fn load_for_display(&self) -> Result<Option<SupervisorState>, StateError> {
+    pub fn load_for_display(&self) -> Result<Option<SupervisorState>, SupervisorError> {
         self.read(|_, _| Ok(()))
     }
 
     fn read(
         &self,
-        check: fn(&Path, &Metadata) -> Result<(), StateError>,
-    ) -> Result<Option<SupervisorState>, StateError> {
+        check: fn(&Path, &Metadata) -> Result<(), SupervisorError>,
+    ) -> Result<Option<SupervisorState>, SupervisorError> {
         let path = self.file("state.json");
-        let failed = |source| StateError::File { path: path.clone(), source };
+        let failed = SupervisorError::file(&path);
         let mut file = match unfollowed().read(true).open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(source) => return Err(failed(source)),
+            Err(error) => return Err(failed(error)),
         };
-        check(&path, &file.metadata().map_err(failed)?)?;
+        check(&path, &file.metadata().map_err(&failed)?)?;
         let mut bytes = Vec::new();
-        file.read_to_end(&mut bytes).map_err(failed)?;
+        file.read_to_end(&mut bytes).map_err(&failed)?;
         match serde_json::from_slice::<SupervisorState>(&bytes) {
             Ok(state) if state.format_version == FORMAT_VERSION => Ok(Some(state)),
-            Ok(state) => {
-                let why = format!("version {}", state.format_version);
-                Err(StateError::Format { path, why })
-            }
-            Err(error) => Err(StateError::Format { path, why: shown_message(&error.to_string()) }),
+            Ok(state) => Err(self.no_state(&format!("version {}", state.format_version))),
+            Err(error) => Err(self.no_state(&shown_message(&error.to_string()))),
         }
     }
 
+    /// The error of a file that has no state that can be used.
+    pub(crate) fn no_state(&self, why: &str) -> SupervisorError {
+        SupervisorError(format!(
+            "{}: not a state of this version of skt-hpl ({why}); remove the folder",
+            self.file("state.json").display()
+        ))
+    }
+
     /// Saves the state, all or nothing.
-    pub fn save(&self, state: &mut SupervisorState) -> Result<(), StateError> {
+    pub fn save(&self, state: &mut SupervisorState) -> Result<(), SupervisorError> {
         state.written_unix = state.written_unix.max(now_unix());
         let bytes = serde_json::to_vec_pretty(state).expect("text and numbers become JSON");
         let path = self.file("state.json");
         outfile::replace(&path, 0o600, true, |out| out.write_all(&bytes))
-            .map_err(|source| StateError::File { path, source })
+            .map_err(SupervisorError::file(&path))
     }
 
     /// Adds an event to the log.
     ///
     /// # Errors
     /// The log cannot be written.
-    pub(crate) fn event(&self, kind: &str, text: &str) -> Result<(), StateError> {
+    pub(crate) fn event(&self, kind: &str, text: &str) -> Result<(), SupervisorError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });
         unfollowed()
@@ -205,7 +196,7 @@ impl StateFolder {
             .append(true)
             .open(&path)
             .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
-            .map_err(|source| StateError::File { path, source })
+            .map_err(SupervisorError::file(&path))
     }
 
     /// Removes what only a running run needs, and all files of older starts.
@@ -234,7 +225,7 @@ fn unfollowed() -> OpenOptions {
 }
 
 /// Checks that this user alone can write the file or folder that the state is read from.
-fn check(path: &Path, metadata: &Metadata) -> Result<(), StateError> {
+fn check(path: &Path, metadata: &Metadata) -> Result<(), SupervisorError> {
     let (owner, me) = (metadata.uid(), nix::unistd::geteuid().as_raw());
     let (why, advice) = if owner != me {
         (format!("belongs to user {owner}, not to {me}"), "Remove it".to_owned())
@@ -245,7 +236,12 @@ fn check(path: &Path, metadata: &Metadata) -> Result<(), StateError> {
     } else {
         return Ok(());
     };
-    Err(StateError::NotOurs { path: path.to_owned(), why, advice })
+    // It decides which processes the supervisor starts and ends.
+    Err(SupervisorError(format!(
+        "{}: {why}; others could make this user start and end processes with it. {advice}, or name \
+         another folder with --state",
+        path.display()
+    )))
 }
 
 #[cfg(test)]
@@ -269,7 +265,7 @@ mod tests {
         assert!(!folder.is_locked());
         let lock = folder.lock().unwrap();
         assert!(folder.is_locked());
-        assert!(matches!(folder.lock(), Err(StateError::Locked { .. })));
+        assert!(folder.lock().unwrap_err().to_string().contains("is at work on this run"));
         assert_eq!(folder.load().unwrap(), None);
         let mut state = state();
         folder.save(&mut state).unwrap();
@@ -282,7 +278,7 @@ mod tests {
         drop(folder.lock_by(|| drop(reader.take())).unwrap());
         assert!(reader.is_none(), "it waited for the look");
         fs::write(folder.file("state.json"), "{}").unwrap();
-        assert!(matches!(folder.load(), Err(StateError::Format { .. })));
+        assert!(folder.load().unwrap_err().to_string().contains("not a state of this version"));
     }
 
     #[test]
@@ -298,7 +294,6 @@ mod tests {
             let before = fs::metadata(&of).unwrap().permissions();
             fs::set_permissions(&of, fs::Permissions::from_mode(bits)).unwrap();
             let refused = of_path.lock().and_then(|_| of_path.load()).unwrap_err();
-            assert!(matches!(refused, StateError::NotOurs { .. }), "{refused}");
             assert!(refused.to_string().contains("chmod go-w"), "{refused}");
             assert!(of_path.load_for_display().unwrap().is_some(), "to show it is no harm");
             fs::set_permissions(&of, before).unwrap();

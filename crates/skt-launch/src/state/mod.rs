@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-pub use folder::{StateError, StateFolder};
+pub use folder::StateFolder;
 
 use super::hosts::{Pool, Replacement};
 use skt_checkpoint::heartbeat::{DataLocation, Heartbeat};
@@ -17,10 +17,11 @@ use skt_host::process::Process;
 /// Raised when a field changes its meaning.
 const FORMAT_VERSION: u32 = 1;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Status {
     /// A supervisor watches the run, or was killed while it did.
+    #[default]
     Running,
     /// The run was stopped on request, and can continue.
     Stopped,
@@ -30,7 +31,7 @@ pub enum Status {
 }
 
 /// A failure and what was done about it. Times are Unix seconds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Failure {
     /// The number of the start that failed, from 1.
     pub start: usize,
@@ -97,7 +98,7 @@ pub struct Blame {
 }
 
 /// All that the next supervisor needs to know.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SupervisorState {
     format_version: u32,
     /// A name that no other run has; the first part of each token.
@@ -166,34 +167,15 @@ impl SupervisorState {
             format_version: FORMAT_VERSION,
             run: format!("{:x}-{:x}", (now * 1e6) as u64, me.pid),
             run_id: run_id.to_owned(),
-            program: None,
-            program_checksum: None,
-            keeps: None,
-            has_several_runs: false,
             command: command.to_vec(),
             goes_back: true,
             ranks,
             pool,
-            status: Status::Running,
-            reason: None,
-            exit: None,
             started_unix: now,
             written_unix: now,
-            supervisor: me,
-            start: 0,
-            launcher: None,
             launched_unix: now,
-            last_beat: None,
-            has_checkpoint: false,
-            is_refused: false,
-            is_changed: false,
-            is_time_up: false,
-            is_reported: false,
-            residuals_failed: 0,
-            failures: Vec::new(),
-            pardoned: 0,
-            hollow: BTreeSet::new(),
-            blamed: BTreeMap::new(),
+            supervisor: me,
+            ..Self::default()
         }
     }
 
@@ -287,21 +269,9 @@ mod tests {
 
     #[test]
     fn incomplete_timeline_is_reported_as_far_as_known() {
-        let mut failure = Failure {
-            start: 1,
-            how: String::new(),
-            replaced: vec![],
-            phase: "factor".into(),
-            column: 5,
-            lived: true,
-            node_lost: true,
-            last_sign_unix: 10.0,
-            detected_unix: 12.5,
-            relaunched_unix: Some(13.0),
-            alive_unix: None,
-            computing_unix: None,
-            resumed_column: None,
-        };
+        let (last_sign_unix, detected_unix, relaunched_unix) = (10.0, 12.5, Some(13.0));
+        let mut failure =
+            Failure { last_sign_unix, detected_unix, relaunched_unix, ..Failure::default() };
         let timeline = failure.timeline();
         assert_eq!((timeline.detection_seconds, timeline.replacement_seconds), (2.5, Some(0.5)));
         assert_eq!((timeline.restart_seconds, timeline.recovery_seconds), (None, None));

@@ -104,7 +104,7 @@ impl Drill {
             for spare in &pool.spares {
                 let before = survey.health.insert(spare.name.clone(), Health::Unknown);
                 let health = |name: &str| {
-                    if inquiry.lost.contains(name) || inquiry.leaving.contains(name) {
+                    if inquiry.lost.contains(name) {
                         Health::Ill("lost".into())
                     } else {
                         survey.health[name].clone()

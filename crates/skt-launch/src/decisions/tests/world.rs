@@ -178,7 +178,7 @@ impl World {
                 self.tick(false);
             }
             Pending::Answers(inquiry) => self.answer(&inquiry, what, how),
-            Pending::Start if what == 255 => self.feed(Event::Unstarted(full_disk().into())),
+            Pending::Start if what == 255 => self.feed(Event::Unstarted(full_disk())),
             Pending::Start => {
                 self.launcher = LauncherState::Runs;
                 let launcher = self.decisions.state.supervisor.clone();
@@ -238,11 +238,10 @@ impl World {
             }
             120..124 => self.feed(Event::Report(b"line\n".into())),
             124..126 => {
-                let source = io::Error::other("closed");
-                self.feed(Event::Unprinted { source, file: "out".into() });
+                self.feed(Event::Unprinted("closed".to_owned()));
             }
             126 if how > 128 => self.feed(beat("start", 0, Some(2))),
-            126 => self.feed(Event::Unread(full_disk().into())),
+            126 => self.feed(Event::Unread(full_disk())),
             127..190 => self.launcher_ends(),
             _ => self.tick(what == 255),
         }

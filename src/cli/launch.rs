@@ -122,14 +122,14 @@ fn options_of_benchmark(
     let run = run_args(&command)?;
     let wanted = with_file(&args.given, run::load_launch(&run)?)?;
     let np = wanted.np;
-    let mut nodes = nodes(&wanted, env)?.unwrap_or_else(|| Nodes::here(np.unwrap_or(1)));
+    let mut nodes = nodes(&wanted, env)?.unwrap_or_else(|| ListedNodes::here(np.unwrap_or(1)));
     let slots = nodes.slots();
     let checked = run::load_checked(&RunArgs { ranks: Some(np.unwrap_or(slots)), ..run.clone() })?;
     let needed = checked.spec.max_ranks();
     let ranks = np.unwrap_or(needed);
     checked.require_ranks(ranks)?;
     if nodes.is_local {
-        nodes = Nodes::here(ranks);
+        nodes = ListedNodes::here(ranks);
     }
     hosts::warn(&checked.warnings);
     let settings = Settings {
@@ -223,7 +223,7 @@ fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Launch
         ))
     })?;
     let np = wanted.np;
-    let nodes = nodes(&wanted, env)?.or_else(|| np.map(Nodes::here));
+    let nodes = nodes(&wanted, env)?.or_else(|| np.map(ListedNodes::here));
     let nodes = nodes.ok_or_else(|| {
         Failed::new(
             "--program without a list of nodes (--hosts) needs the number of ranks: --np COUNT",
@@ -241,39 +241,17 @@ fn options_of_program(args: &LaunchArgs, file: &Path, env: Env) -> Result<Launch
 /// Open MPI does not see that on its own, because its host list has a slot for each rank.
 const YIELD: [&str; 3] = ["--mca", "mpi_yield_when_idle", "1"];
 
-/// The nodes of a job, before some of them become spares.
-struct Nodes {
-    listed: Vec<Host>,
-    /// What lists them.
-    file: String,
-    /// Whether there is no list, so that all ranks run on this machine.
-    is_local: bool,
-    /// Whether `srun` reaches them.
-    is_slurm: bool,
-}
-
-impl Nodes {
-    /// This machine alone.
-    fn here(slots: usize) -> Self {
-        let listed = vec![Host { name: "localhost".into(), slots }];
-        Self { listed, file: "--np".into(), is_local: true, is_slurm: false }
-    }
-
-    fn slots(&self) -> usize {
-        self.listed.iter().map(|host| host.slots).sum()
-    }
-}
-
 /// The options that are the same for the benchmark and for any other program; those that differ are
 /// as for a program of which nothing is known.
 fn options_of_nodes(
     args: &LaunchArgs,
     mut settings: LaunchSettings,
-    nodes: Nodes,
+    nodes: ListedNodes,
     ranks: usize,
     env: Env,
 ) -> Result<LaunchOptions, Failed> {
-    let (slots, Nodes { listed, file, is_local, is_slurm }) = (nodes.slots(), nodes);
+    let slots = nodes.slots();
+    let ListedNodes { hosts: listed, file, is_local, is_slurm, .. } = nodes;
     if slots < ranks {
         return Err(Failed::new(format!(
             "{ranks} ranks are needed, the nodes have {slots} slots: add nodes or slots to {file}"
@@ -428,17 +406,13 @@ fn pool(listed: Vec<Host>, ranks: usize, spares: Option<&Path>) -> Result<Pool, 
 }
 
 /// The nodes that are listed; `None` if there is no list.
-fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<Nodes>, Failed> {
-    if let Some(path) = &wanted.hosts {
-        let (listed, file) = (hosts::read(path)?, path.display().to_string());
-        return Ok(Some(Nodes { listed, file, is_local: false, is_slurm: false }));
-    }
-    let of_job = |listed: ListedNodes| {
-        let ListedNodes { hosts: listed, file, is_slurm, warnings } = listed;
-        hosts::warn(&warnings);
-        Nodes { listed, file, is_local: false, is_slurm }
+fn nodes(wanted: &LaunchSettings, env: Env) -> Result<Option<ListedNodes>, Failed> {
+    let nodes = match &wanted.hosts {
+        Some(path) => Some(ListedNodes::read(path)?),
+        None => listed_in(env)?,
     };
-    Ok(listed_in(env)?.map(of_job))
+    nodes.iter().for_each(|nodes| hosts::warn(&nodes.warnings));
+    Ok(nodes)
 }
 
 fn launcher(wanted: &LaunchSettings, is_slurm: bool) -> Result<Launcher, Failed> {

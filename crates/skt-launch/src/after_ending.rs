@@ -1,44 +1,12 @@
 //! Decides what to do when a job has ended, as a pure function of what is known.
 
+use super::state::{Failure, SupervisorState};
+use skt_checkpoint::heartbeat::CHANGED;
 use skt_terms::exit::Exit;
 
 /// This number of failures at one column, while all nodes are well, is no accident.
 const SAME_FAILURES_MAX: usize = 3;
 const BACKOFF_MAX_SECONDS: f64 = 60.0;
-
-#[derive(Debug, Clone, PartialEq)]
-pub struct Ending {
-    /// The exit code that the job itself reported, if it did.
-    pub completion: Option<u8>,
-    pub is_reported: bool,
-    /// Why the job refused the checkpoint that it found, if it did.
-    pub refusal: Option<RefusedResume>,
-    /// Whether the job stopped because its time is up.
-    pub is_time_up: bool,
-    pub stop_requested: bool,
-}
-
-/// Why a job does not continue from the checkpoint that it found, where the supervisor can do
-/// something about it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusedResume {
-    /// More ranks are lost or damaged than the code can rebuild.
-    Lost,
-    /// A process of an earlier start was still running.
-    Changed,
-}
-
-/// An earlier failure.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Past {
-    pub lived: bool,
-    /// The column of the last heartbeat.
-    pub column: usize,
-    /// Whether a node was lost, which explains the failure.
-    pub node_lost: bool,
-    /// Whether data of an earlier start was still in use, which resolves without action.
-    pub was_held: bool,
-}
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum AfterEnding {
@@ -56,34 +24,38 @@ pub(crate) enum AfterEnding {
     Restart,
 }
 
-pub(crate) fn next(ending: &Ending) -> AfterEnding {
-    match ending.completion.map(Exit::from_code) {
-        // The code that the job reports counts, not the launcher's.
+/// What follows the end of a job that has reported the code `exit`, which counts, and not the
+/// launcher's.
+pub(crate) fn next(exit: Option<Exit>, state: &SupervisorState, stop_asked: bool) -> AfterEnding {
+    match exit {
         Some(exit @ (Exit::Passed | Exit::ResidualFailed)) => AfterEnding::Finished(exit),
-        Some(Exit::BadInput) if ending.is_reported => AfterEnding::Finished(Exit::BadInput),
-        Some(Exit::BadInput) => match ending.refusal {
-            Some(RefusedResume::Lost) => AfterEnding::Lost,
-            Some(RefusedResume::Changed) if ending.stop_requested => AfterEnding::Stopped,
-            Some(RefusedResume::Changed) => AfterEnding::Restart,
-            None => AfterEnding::JobRefused,
-        },
-        Some(Exit::Interrupted) if ending.is_time_up => AfterEnding::Stopped,
-        Some(Exit::Interrupted) | None if ending.stop_requested => AfterEnding::Stopped,
+        Some(Exit::BadInput) if state.is_reported => AfterEnding::Finished(Exit::BadInput),
+        Some(Exit::BadInput) if state.is_refused => AfterEnding::Lost,
+        Some(Exit::BadInput) if state.is_changed && stop_asked => AfterEnding::Stopped,
+        Some(Exit::BadInput) if state.is_changed => AfterEnding::Restart,
+        Some(Exit::BadInput) => AfterEnding::JobRefused,
+        Some(Exit::Interrupted) if state.is_time_up => AfterEnding::Stopped,
+        Some(Exit::Interrupted) | None if stop_asked => AfterEnding::Stopped,
         Some(Exit::Interrupted | Exit::OfProgram(_)) | None => AfterEnding::Restart,
     }
+}
+
+/// Whether data of an earlier start was still in use, which resolves without action.
+fn was_held(failure: &Failure) -> bool {
+    failure.phase == CHANGED
 }
 
 /// Why to give up after the failures `past`, oldest first; `None` if the job starts again.
 /// `resolution_columns` is the distance at which two columns count as the same; a `place` is a
 /// column, or a checkpoint of a program.
-pub fn give_up(
-    past: &[Past],
+pub(crate) fn give_up(
+    past: &[Failure],
     place: &str,
     resolution_columns: usize,
     restarts_max: usize,
 ) -> Option<String> {
     let unexplained = past.iter().rev().take_while(|failure| !failure.node_lost);
-    let unexplained: Vec<&Past> = unexplained.filter(|failure| !failure.was_held).collect();
+    let unexplained: Vec<&Failure> = unexplained.filter(|failure| !was_held(failure)).collect();
     if unexplained.len() >= SAME_FAILURES_MAX {
         let newest = &unexplained[..SAME_FAILURES_MAX];
         if newest.iter().all(|failure| !failure.lived) {
@@ -92,7 +64,7 @@ pub fn give_up(
             ));
         }
         let column = newest[0].column;
-        let near = |failure: &&Past| {
+        let near = |failure: &&Failure| {
             failure.lived && failure.column.abs_diff(column) <= resolution_columns
         };
         if newest.iter().all(near) {
@@ -107,7 +79,7 @@ pub fn give_up(
 
 /// The pause before the next start, in seconds: none when a lost node explains the failure, else 1,
 /// 2, 4, ... up to 60.
-pub(crate) fn backoff_seconds(past: &[Past]) -> f64 {
+pub(crate) fn backoff_seconds(past: &[Failure]) -> f64 {
     match past.iter().rev().take_while(|failure| !failure.node_lost).count() {
         0 => 0.0,
         count => 2f64.powi(count.min(30) as i32 - 1).min(BACKOFF_MAX_SECONDS),
@@ -118,38 +90,44 @@ pub(crate) fn backoff_seconds(past: &[Past]) -> f64 {
 mod tests {
     use super::*;
 
-    fn ending(completion: Option<u8>) -> Ending {
-        let (is_reported, is_time_up, stop_requested) = (false, false, false);
-        Ending { completion, is_reported, refusal: None, is_time_up, stop_requested }
-    }
-
-    fn failed(column: usize) -> Past {
-        Past { lived: true, column, node_lost: false, was_held: false }
+    fn failed(column: usize) -> Failure {
+        Failure { lived: true, column, ..Failure::default() }
     }
 
     #[test]
-    fn exit_of_the_job_overrides_that_of_the_launcher() {
-        assert_eq!(next(&ending(None)), AfterEnding::Restart, "exit code 0 alone is no success");
-        assert_eq!(next(&ending(Some(0))), AfterEnding::Finished(Exit::Passed));
-        assert_eq!(next(&ending(Some(1))), AfterEnding::Finished(Exit::ResidualFailed));
-        assert_eq!(next(&ending(Some(75))), AfterEnding::Restart);
-        let stopped = |completion| next(&Ending { stop_requested: true, ..ending(completion) });
-        assert_eq!(stopped(None), AfterEnding::Stopped);
-        assert_eq!(stopped(Some(75)), AfterEnding::Stopped);
-        assert_eq!(stopped(Some(0)), AfterEnding::Finished(Exit::Passed), "it was faster");
-        let timed = |completion| next(&Ending { is_time_up: true, ..ending(completion) });
-        assert_eq!(timed(Some(75)), AfterEnding::Stopped);
-        assert_eq!(timed(None), AfterEnding::Restart, "it was lost on its way out");
-    }
-
-    #[test]
-    fn unreported_run_is_not_finished() {
-        let after_refusal = |refusal| next(&Ending { refusal, ..ending(Some(2)) });
-        assert_eq!(after_refusal(None), AfterEnding::JobRefused);
-        assert_eq!(after_refusal(Some(RefusedResume::Lost)), AfterEnding::Lost);
-        assert_eq!(after_refusal(Some(RefusedResume::Changed)), AfterEnding::Restart);
-        let skipped = Ending { is_reported: true, ..ending(Some(2)) };
-        assert_eq!(next(&skipped), AfterEnding::Finished(Exit::BadInput));
+    fn the_code_of_the_job_and_what_it_has_reported_decide() {
+        use AfterEnding::{Finished, JobRefused, Lost, Restart, Stopped};
+        let none = SupervisorState::default;
+        let timed = || SupervisorState { is_time_up: true, ..none() };
+        let changed = || SupervisorState { is_changed: true, ..none() };
+        let passed = Finished(Exit::Passed);
+        for (code, state, stop_asked, want) in [
+            // The launcher's code 0 alone is no success.
+            (None, none(), false, Restart),
+            (Some(0), none(), false, passed.clone()),
+            (Some(1), none(), false, Finished(Exit::ResidualFailed)),
+            (Some(75), none(), false, Restart),
+            (None, none(), true, Stopped),
+            (Some(75), none(), true, Stopped),
+            // It was faster.
+            (Some(0), none(), true, passed),
+            (Some(75), timed(), false, Stopped),
+            // It was lost on its way out.
+            (None, timed(), false, Restart),
+            (Some(2), none(), false, JobRefused),
+            (Some(2), SupervisorState { is_refused: true, ..none() }, false, Lost),
+            (Some(2), changed(), false, Restart),
+            (Some(2), changed(), true, Stopped),
+            (
+                Some(2),
+                SupervisorState { is_reported: true, ..none() },
+                false,
+                Finished(Exit::BadInput),
+            ),
+        ] {
+            let found = next(code.map(Exit::from_code), &state, stop_asked);
+            assert_eq!(found, want, "{code:?} {stop_asked} {state:?}");
+        }
     }
 
     #[test]
@@ -159,20 +137,25 @@ mod tests {
         let why = give_up(&same, "column", 16, 50).unwrap();
         assert_eq!(why, "the job failed 3 times at column 512, with all nodes well");
         assert!(give_up(&same, "column", 4, 50).is_none(), "not the same place");
-        let lost = Past { node_lost: true, ..failed(512) };
+        let lost = Failure { node_lost: true, ..failed(512) };
         assert!(
-            give_up(&[failed(512), lost, failed(512), failed(512)], "column", 16, 50).is_none()
+            give_up(&[failed(512), lost.clone(), failed(512), failed(512)], "column", 16, 50)
+                .is_none()
         );
-        assert!(give_up(&[lost; 20], "column", 16, 50).is_none(), "the spares bound it");
+        assert!(give_up(&vec![lost; 20], "column", 16, 50).is_none(), "the spares bound it");
     }
 
     #[test]
     fn start_with_data_in_use_is_retried_with_longer_pauses() {
-        let held = Past { was_held: true, ..failed(0) };
-        assert!(give_up(&[held; 20], "column", 16, 50).is_none());
-        assert_eq!(backoff_seconds(&[held; 4]), 8.0);
-        assert!(give_up(&[held; 51], "column", 16, 50).unwrap().contains("--max-restarts 50"));
-        let same = [failed(512), held, failed(512), held, failed(512)];
+        let held = Failure { phase: CHANGED.to_owned(), ..failed(0) };
+        assert!(give_up(&vec![held.clone(); 20], "column", 16, 50).is_none());
+        assert_eq!(backoff_seconds(&vec![held.clone(); 4]), 8.0);
+        assert!(
+            give_up(&vec![held.clone(); 51], "column", 16, 50)
+                .unwrap()
+                .contains("--max-restarts 50")
+        );
+        let same = [failed(512), held.clone(), failed(512), held, failed(512)];
         assert!(give_up(&same, "column", 16, 50).is_some(), "they hide nothing");
     }
 
@@ -181,7 +164,7 @@ mod tests {
         let past = [failed(1), failed(2), failed(3)];
         let pauses: Vec<f64> = (0..=3).map(|count| backoff_seconds(&past[..count])).collect();
         assert_eq!(pauses, [0.0, 1.0, 2.0, 4.0]);
-        assert_eq!(backoff_seconds(&[failed(1); 500]), 60.0);
-        assert_eq!(backoff_seconds(&[failed(1), Past { node_lost: true, ..failed(2) }]), 0.0);
+        assert_eq!(backoff_seconds(&vec![failed(1); 500]), 60.0);
+        assert_eq!(backoff_seconds(&[failed(1), Failure { node_lost: true, ..failed(2) }]), 0.0);
     }
 }

@@ -1,13 +1,13 @@
 //! A running launcher, and the files that its job writes.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use super::follow::FileFollower;
 use super::sieve::{Piece, Sieve};
 use super::state::StateFolder;
 use super::{SupervisorError, process};
@@ -15,6 +15,8 @@ use skt_host::process::Process;
 
 /// How often disk space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
+/// The most bytes of a file that are read at a time: a job may write faster than they are passed on.
+const PART_BYTES: u64 = 4 << 20;
 /// A line of a report that is longer is passed on before its end.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
@@ -24,7 +26,7 @@ pub(crate) struct Job {
     /// The launcher as a child of this process, unless an earlier supervisor started it.
     child: Option<Child>,
     /// The files with the job's standard output and standard error.
-    outputs: [(PathBuf, FileFollower); 2],
+    outputs: [(PathBuf, File); 2],
     /// The last line of the benchmark's report, of which the end has not come; nothing of the
     /// user's program is held back.
     report: Option<Vec<u8>>,
@@ -48,11 +50,11 @@ impl Job {
     pub(crate) fn outputs(
         folder: &StateFolder,
         start: usize,
-    ) -> Result<[(PathBuf, FileFollower); 2], SupervisorError> {
+    ) -> Result<[(PathBuf, File); 2], SupervisorError> {
         let (out, err) = folder.outputs(start);
         let open = |path: PathBuf| {
-            let follow = FileFollower::new(&path).map_err(SupervisorError::file(&path))?;
-            Ok((path, follow))
+            let file = File::open(&path).map_err(SupervisorError::file(&path))?;
+            Ok((path, file))
         };
         Ok([open(out)?, open(err)?])
     }
@@ -62,7 +64,7 @@ impl Job {
     pub(crate) fn new(
         launcher: Process,
         child: Option<Child>,
-        outputs: [(PathBuf, FileFollower); 2],
+        outputs: [(PathBuf, File); 2],
         is_of_program: bool,
     ) -> Self {
         let report = (!is_of_program).then(Vec::new);
@@ -80,13 +82,15 @@ impl Job {
 
     /// Returns the next part of what the job has written, of which `token` marks the records.
     pub(crate) fn read(&mut self, token: &str) -> Result<JobOutput, SupervisorError> {
-        let mut parts = Vec::with_capacity(2);
-        for (path, follow) in &mut self.outputs {
-            parts.push(follow.read().map_err(SupervisorError::file(path))?);
+        let mut parts = [Vec::new(), Vec::new()];
+        for ((path, file), part) in self.outputs.iter().zip(&mut parts) {
+            let read = file.take(PART_BYTES).read_to_end(part);
+            read.map_err(SupervisorError::file(path))?;
         }
         let is_all = parts.iter().all(Vec::is_empty);
-        let pieces = self.sieve.sift(&parts[1], token);
-        Ok(JobOutput { report: self.whole_lines(parts.swap_remove(0)), pieces, is_all })
+        let [report, err] = parts;
+        let pieces = self.sieve.sift(&err, token);
+        Ok(JobOutput { report: self.whole_lines(report), pieces, is_all })
     }
 
     /// Returns what [`Job::read`] has held back, once the job has ended.
@@ -161,7 +165,28 @@ fn remove_session_in(temp: &Path, host: &str, pid: i32) {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
+
+    #[test]
+    fn what_the_job_writes_is_returned_once_and_in_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = StateFolder::new(folder.path());
+        let (out, err) = folder.outputs(1);
+        let mut writer = File::create(out).unwrap();
+        File::create(err).unwrap();
+        let me = Process::from_pid(std::process::id() as i32).unwrap();
+        let mut job = Job::new(me, None, Job::outputs(&folder, 1).unwrap(), true);
+        let mut read = || job.read("token").unwrap().report;
+        assert_eq!(read(), b"");
+        writer.write_all(b"caf\xe9\ntw").unwrap();
+        assert_eq!(read(), b"caf\xe9\ntw");
+        assert_eq!(read(), b"");
+        writer.write_all(&vec![b'x'; PART_BYTES as usize + 7]).unwrap();
+        assert_eq!(read().len(), PART_BYTES as usize);
+        assert_eq!(read(), b"xxxxxxx");
+    }
 
     #[test]
     fn a_killed_launchers_session_is_removed_and_no_other() {

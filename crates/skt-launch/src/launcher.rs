@@ -24,9 +24,6 @@ pub struct Template(String);
 
 impl Template {
     /// Checks a template.
-    ///
-    /// # Errors
-    /// The template has an unknown field, no `{command}`, or no field that names the nodes.
     pub fn new(text: &str) -> Result<Self, String> {
         const KNOWN: [&str; 6] = ["ranks", "nodes", "hostfile", "hosts", "slots", "command"];
         for part in text.split('{').skip(1) {
@@ -80,9 +77,17 @@ pub struct LauncherCommand {
 
 pub fn plan(launcher: &Launcher, job: &JobSpec) -> LauncherCommand {
     let mut plan = match launcher {
-        Launcher::Starter(Starter::Openmpi) => openmpi(job),
-        Launcher::Starter(Starter::Mpich) => mpich(job),
-        Launcher::Starter(Starter::Slurm) => slurm(job),
+        Launcher::Starter(starter) => {
+            let mut plan = match starter {
+                Starter::Openmpi => openmpi(job),
+                Starter::Mpich => mpich(job),
+                Starter::Slurm => slurm(job),
+            };
+            plan.argv.extend(cores(*starter, job));
+            plan.argv.extend_from_slice(job.extra);
+            plan.argv.extend_from_slice(job.command);
+            plan
+        }
         Launcher::Template(template) => filled_in(template, job),
     };
     plan.env.push((heartbeat::ENV.to_owned(), job.token.to_owned()));
@@ -120,9 +125,6 @@ fn openmpi(job: &JobSpec) -> LauncherCommand {
     argv.extend(["-np".into(), job.ranks.to_string(), "-x".into(), heartbeat::ENV.into()]);
     let env = without_opencl();
     argv.extend(env.iter().flat_map(|(name, _)| ["-x".to_owned(), name.clone()]));
-    argv.extend(cores(Starter::Openmpi, job));
-    argv.extend_from_slice(job.extra);
-    argv.extend_from_slice(job.command);
     LauncherCommand { argv, env, hostfile: hosts::openmpi_file(job.hosts) }
 }
 
@@ -145,9 +147,6 @@ fn mpich(job: &JobSpec) -> LauncherCommand {
     argv.extend(["-n".into(), job.ranks.to_string()]);
     // Hydra passes the whole environment on by default.
     argv.extend(["-genv".into(), heartbeat::ENV.into(), job.token.into()]);
-    argv.extend(cores(Starter::Mpich, job));
-    argv.extend_from_slice(job.extra);
-    argv.extend_from_slice(job.command);
     LauncherCommand { argv, env: Vec::new(), hostfile: hosts::hydra_file(job.hosts) }
 }
 
@@ -166,9 +165,6 @@ fn slurm(job: &JobSpec) -> LauncherCommand {
         // srun would give it to all tasks; the other launchers do this by default.
         argv.push("--input=0".to_owned());
     }
-    argv.extend(cores(Starter::Slurm, job));
-    argv.extend_from_slice(job.extra);
-    argv.extend_from_slice(job.command);
     let lines = job.hosts.iter().flat_map(|host| std::iter::repeat_n(&host.name, host.slots));
     let hostfile = lines.take(job.ranks).map(|name| format!("{name}\n")).collect();
     let env = vec![("SLURM_HOSTFILE".to_owned(), job.hostfile.display().to_string())];

@@ -14,12 +14,11 @@
 //! is killed, the job continues, and the next supervisor takes it over.
 #![warn(unreachable_pub)]
 
-pub mod after_ending;
+mod after_ending;
 pub mod agent;
 pub mod argument_text;
 mod decisions;
 mod fault;
-pub mod follow;
 pub mod hosts;
 mod input;
 mod job;
@@ -30,7 +29,6 @@ pub mod probe;
 pub mod process;
 pub mod program;
 pub mod rank;
-mod refused;
 pub mod report;
 pub mod shape;
 mod shell;

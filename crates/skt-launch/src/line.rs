@@ -56,9 +56,6 @@ pub(crate) enum Arrival {
 impl Line {
     /// Opens a line with the program and arguments `argv`, which contain the first question. A line
     /// that `is_kept` takes further questions.
-    ///
-    /// # Errors
-    /// The program cannot be started on this machine.
     pub(crate) fn open(argv: &[String], is_kept: bool) -> io::Result<Self> {
         let mut command = Command::new(&argv[0]);
         command.args(&argv[1..]).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -16,13 +16,13 @@ use super::decisions::{Action, Decisions, Event, Start};
 use super::hosts::{SparesFile, short_names};
 use super::input::{Input, STDIN};
 use super::job::{self, Job, JobOutput};
-use super::launcher::{self, Launcher, LauncherCommand};
+use super::launcher::{self, Launcher};
 use super::line::IdleLines;
 use super::links::Partner;
 use super::probe::Purpose;
 use super::program::Program;
 use super::sieve::Piece;
-use super::start_command::{self, StartContext};
+use super::start_command::start_command;
 use super::state::{StateFolder, Status, SupervisorState};
 use super::survey::{self, Inquiry, Limits};
 use super::terminal::Terminal;
@@ -50,7 +50,8 @@ pub(crate) struct Shell {
     folder: StateFolder,
     /// The lock on the state folder, held until the supervisor ends.
     lock: Flock<File>,
-    clock: Clock,
+    /// When this supervisor began, by a clock that cannot be set, and in seconds since 1970.
+    begun: (Instant, f64),
     terminal: Terminal,
     /// Idle lines to the nodes.
     lines: IdleLines,
@@ -59,55 +60,12 @@ pub(crate) struct Shell {
     input: Input,
     spares: SparesFile,
     saved: Instant,
-    stall_clock: StallClock,
+    /// When the supervisor was last at work, and for how long it was held up since it last watched
+    /// the job: by a signal, a file system or the reader of its output.
+    worked: Instant,
+    held_up: Duration,
     /// The result of the supervisor, once it ends.
     end: Option<Result<Exit>>,
-}
-
-/// The file of the program that the ranks run, if it is not the benchmark.
-fn program_name(options: &LaunchOptions) -> Option<String> {
-    options
-        .program_of_user
-        .as_ref()
-        .map(|program| argument_text::argument_to_text(program.file.as_os_str()))
-}
-
-/// Seconds since 1970, by a clock that cannot be set while this supervisor lives.
-struct Clock {
-    start: Instant,
-    start_unix: f64,
-}
-
-impl Clock {
-    fn unix(&self) -> f64 {
-        self.start_unix + self.start.elapsed().as_secs_f64()
-    }
-}
-
-/// For how long the supervisor was held up, by a signal, a file system or the reader of its output.
-struct StallClock {
-    since: Instant,
-    held_up: Duration,
-}
-
-impl StallClock {
-    fn new() -> Self {
-        Self { since: Instant::now(), held_up: Duration::ZERO }
-    }
-
-    /// Notes that the supervisor is at work.
-    fn poll(&mut self) {
-        let since = std::mem::replace(&mut self.since, Instant::now());
-        let gap = since.elapsed();
-        if gap > STALL_MIN {
-            self.held_up += gap;
-        }
-    }
-
-    /// Excludes the time spent probing nodes, while the job was watched.
-    fn restart(&mut self) {
-        self.since = Instant::now();
-    }
 }
 
 impl Shell {
@@ -119,23 +77,17 @@ impl Shell {
         let me = Process::from_pid(std::process::id() as i32).expect("this process runs");
         let earlier = folder.load()?.filter(|state| state.status != Status::Finished);
         let is_new = earlier.is_none();
+        let text = |program: &Program| argument_text::argument_to_text(program.file.as_os_str());
+        let program = options.program_of_user.as_ref().map(text);
         let state = match earlier {
             None => {
                 folder.tidy();
                 let _ = fs::remove_file(folder.file("events.jsonl"));
                 let (pool, command) = (options.pool.clone(), &options.command);
-                let mut state =
-                    SupervisorState::new(&options.run_id, command, options.ranks, pool, me);
-                state.program = program_name(&options);
-                state
+                let new = SupervisorState::new(&options.run_id, command, options.ranks, pool, me);
+                SupervisorState { program, ..new }
             }
-            Some(old)
-                if !old.is_of(
-                    program_name(&options).as_deref(),
-                    &options.command,
-                    options.ranks,
-                ) =>
-            {
+            Some(old) if !old.is_of(program.as_deref(), &options.command, options.ranks) => {
                 let words = old.program.iter().chain(&old.command);
                 let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
                 return Err(SupervisorError(format!(
@@ -162,14 +114,15 @@ impl Shell {
             decisions,
             folder,
             lock,
-            clock: Clock { start: Instant::now(), start_unix },
+            begun: (Instant::now(), start_unix),
             terminal: Terminal::default(),
             lines: IdleLines::default(),
             job: None,
             input,
             spares,
             saved: Instant::now(),
-            stall_clock: StallClock::new(),
+            worked: Instant::now(),
+            held_up: Duration::ZERO,
             end: None,
         };
         note.into_iter().for_each(|note| shell.message(&note));
@@ -199,7 +152,7 @@ impl Shell {
                 self.lines.keep_alive();
                 if self.saved.elapsed() > SAVE_INTERVAL {
                     self.save();
-                    let line = report::status_line(&self.decisions.state, self.clock.unix());
+                    let line = report::status_line(&self.decisions.state, self.now_unix());
                     self.terminal.show_status(&line);
                 }
             }
@@ -210,12 +163,23 @@ impl Shell {
     /// If the supervisor was held up, that time is no silence, and no part of a pace. Reads what
     /// the job has written during it, before the job is judged to be silent.
     fn catch_up(&mut self) {
-        self.stall_clock.poll();
-        let held_up = std::mem::take(&mut self.stall_clock.held_up);
+        self.note_stall();
+        let held_up = std::mem::take(&mut self.held_up);
         if !held_up.is_zero() {
             self.feed(Event::Unwatched { seconds: held_up.as_secs_f64() });
             self.read_job();
         }
+    }
+
+    fn note_stall(&mut self) {
+        let gap = std::mem::replace(&mut self.worked, Instant::now()).elapsed();
+        if gap > STALL_MIN {
+            self.held_up += gap;
+        }
+    }
+
+    fn now_unix(&self) -> f64 {
+        self.begun.1 + self.begun.0.elapsed().as_secs_f64()
     }
 
     /// Passes on which nodes the user has added to the file of spares.
@@ -232,7 +196,7 @@ impl Shell {
         if self.end.is_some() {
             return;
         }
-        for action in self.decisions.on(self.clock.unix(), event) {
+        for action in self.decisions.on(self.now_unix(), event) {
             if self.end.is_none() {
                 self.act(action);
             }
@@ -269,7 +233,7 @@ impl Shell {
     /// jobs.
     fn end_time(&mut self) {
         self.report("time", "SIGUSR1: the time ends now");
-        self.decisions.options.end_unix = Some(self.clock.unix());
+        self.decisions.options.end_unix = Some(self.now_unix());
         // The user's program is not started again, however it ends.
         self.decisions.state.is_time_up |= self.decisions.options.is_of_program();
         if let Some(job) = &self.job {
@@ -389,6 +353,7 @@ impl Shell {
     }
 
     fn ask(&mut self, inquiry: &Inquiry) {
+        self.note_stall();
         let options = &self.decisions.options;
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let mut words = vec![
@@ -403,8 +368,8 @@ impl Shell {
             words.extend(keeps.images.iter().map(images));
         }
         let program = options.program_of_user.as_ref();
-        let path = |program: &Program| argument_text::argument_to_text(program.file.as_os_str());
-        words.extend(program.map(|program| format!("--program={}", path(program))));
+        let file = self.decisions.state.program.as_ref();
+        words.extend(file.map(|file| format!("--program={file}")));
         self.lines.use_for(&words);
         let here = process::this_host();
         let reach = |name: &str, purpose: Purpose, partners: &[Partner]| {
@@ -429,9 +394,9 @@ impl Shell {
             |job: &mut Option<Job>| job.as_mut().is_some_and(|job| job.ended().is_some());
         let job = &mut self.job;
         let mut is_over = || has_ended(job);
-        self.stall_clock.poll();
         let survey = survey::survey(&mut self.lines, inquiry, &reach, limits, &mut is_over);
-        self.stall_clock.restart();
+        // The time of the survey was no stall: the job was watched.
+        self.worked = Instant::now();
         // Output that the job wrote during the survey counts as well as the answers. A launcher
         // that has ended since then makes them needless.
         let (start, has_job) = (self.decisions.state.start, self.job.is_some());
@@ -464,7 +429,9 @@ impl Shell {
         let hostfile = self.folder.file("hosts");
         // The launcher may change its working folder before it reads the file.
         let hostfile = std::path::absolute(&hostfile).unwrap_or(hostfile);
-        let plan = self.plan(start, &hostfile);
+        let Decisions { options, state, .. } = &self.decisions;
+        let (has_input, token) = (self.input.is_some(), &state.token());
+        let plan = start_command(options, start, &hostfile, has_input, token);
         outfile::replace(&hostfile, 0o600, false, |out| out.write_all(plan.hostfile.as_bytes()))
             .map_err(SupervisorError::file(&hostfile))?;
         let (out, err) = self.folder.outputs(number);
@@ -495,12 +462,6 @@ impl Shell {
         Ok(Job::new(launcher, Some(child), outputs, self.decisions.options.is_of_program()))
     }
 
-    fn plan(&self, start: &Start, hostfile: &std::path::Path) -> LauncherCommand {
-        let Decisions { options, state, .. } = &self.decisions;
-        let (has_input, token) = (self.input.is_some(), &state.token());
-        start_command::start_command(options, &StartContext { start, hostfile, has_input, token })
-    }
-
     /// Makes the state folder again if it was removed: a start needs files in it.
     fn repair_folder(&mut self) -> Result<()> {
         if !self.folder.file("lock").exists() {
@@ -522,7 +483,7 @@ impl Shell {
     }
 
     fn message(&mut self, text: &str) {
-        let since = self.clock.unix() - self.decisions.state.started_unix;
+        let since = self.now_unix() - self.decisions.state.started_unix;
         self.terminal.message(since, text);
     }
 

@@ -9,37 +9,35 @@ use super::{LaunchOptions, program, subcommand_words};
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_host::process::Process;
 
-/// What a start has besides the options of the run.
-pub(crate) struct StartContext<'a> {
-    pub start: &'a Start,
-    pub hostfile: &'a Path,
-    /// Whether the user's program reads something.
-    pub has_input: bool,
-    pub token: &'a str,
-}
-
-pub(crate) fn start_command(options: &LaunchOptions, context: &StartContext) -> LauncherCommand {
+/// The command of a start. `has_input`: the user's program reads something.
+pub(crate) fn start_command(
+    options: &LaunchOptions,
+    start: &Start,
+    hostfile: &Path,
+    has_input: bool,
+    token: &str,
+) -> LauncherCommand {
     let command = match &options.program_of_user {
         Some(program) => {
             let command = program::command(&options.program_file, program, &options.command);
-            let shares = context.start.shares.then(|| ["env", SHARES].map(str::to_owned));
+            let shares = start.shares.then(|| ["env", SHARES].map(str::to_owned));
             shares.into_iter().flatten().chain(command).collect()
         }
-        None => benchmark_words(options, context.start),
+        None => benchmark_words(options, start),
     };
     let job = JobSpec {
         ranks: options.ranks,
         threads: options.threads,
         helper_cores: options.helper_cores,
-        hosts: &context.start.hosts,
-        hostfile: context.hostfile,
+        hosts: &start.hosts,
+        hostfile,
         command: &command,
         agent: options.settings.agent.as_deref(),
         program: options.settings.launcher_program.as_deref(),
         extra: &options.settings.launcher_args,
-        has_input: context.has_input,
-        token: context.token,
-        shares: context.start.shares,
+        has_input,
+        token,
+        shares: start.shares,
     };
     launcher::plan(&options.launcher, &job)
 }
@@ -53,13 +51,7 @@ pub fn first_start_command(options: &LaunchOptions) -> LauncherCommand {
     state.start = 1;
     let start = Start { hosts: options.pool.used(options.ranks), resume: None, shares: false };
     let hostfile = StateFolder::new(&options.settings.state).file("hosts");
-    let context = StartContext {
-        start: &start,
-        hostfile: &hostfile,
-        has_input: false,
-        token: &state.token(),
-    };
-    start_command(options, &context)
+    start_command(options, &start, &hostfile, false, &state.token())
 }
 
 /// Lets ranks of one group share a node, in a program that uses the checkpoint library.
@@ -110,9 +102,8 @@ mod tests {
         ] {
             for shares in [true, false] {
                 let start = &Start { hosts: hosts.clone(), resume: Some("never"), shares };
-                let hostfile = Path::new("hosts");
-                let context = StartContext { start, hostfile, has_input: false, token: "r.1" };
-                let line = start_command(options, &context).argv.join(" ");
+                let command = start_command(options, start, Path::new("hosts"), false, "r.1");
+                let line = command.argv.join(" ");
                 let is_allowed = shares || !options.command.is_empty();
                 assert_eq!(line.ends_with(words), is_allowed, "{line}");
             }

@@ -14,8 +14,8 @@ use super::fault;
 use super::hosts::{Health, Host, Pool};
 use super::line::{Arrival, IdleLines, Line};
 use super::links::addresses::Networks;
-use super::links::verdict::Findings;
-use super::links::{Partner, connect, plan};
+use super::links::verdict::{Findings, partners};
+use super::links::{Partner, connect};
 use super::probe::{Answer, Purpose};
 use super::program::Program;
 
@@ -161,7 +161,7 @@ pub fn survey(
     if hosts.is_empty() {
         return survey;
     }
-    let partners = plan::partners(&hosts, &survey.answers, limits.networks);
+    let partners = partners(&hosts, &survey.answers, limits.networks);
     let inquiry = Inquiry::new(Purpose::Links, Pool::new(hosts, Vec::new()));
     let tried = ProbeRound::new(lines, &inquiry, reach, limits, &partners).run(is_over);
     let links = tried.answers.into_iter().map(|(name, answer)| (name, answer.links));
@@ -485,9 +485,9 @@ impl<'a> ProbeRound<'a> {
             }
         } else if self.begun.elapsed() > self.slowest + PATIENCE_WITH_SUSPECTS {
             let active = &self.pool.active;
-            // Of many nodes, some are not asked yet.
-            let asked: BTreeSet<&str> =
-                self.under_way.iter().map(|probe| probe.name.as_str()).collect();
+            // Of many nodes, some are not asked yet; a control has answered.
+            let asked = self.under_way.iter().map(|probe| probe.name.as_str());
+            let asked: BTreeSet<&str> = asked.filter(|name| !self.has_answer(name)).collect();
             let silent = active.iter().filter(|host| asked.contains(host.name.as_str()));
             let silent: Vec<String> = silent.map(|host| host.name.clone()).collect();
             let all = active.iter().chain(&self.pool.spares);

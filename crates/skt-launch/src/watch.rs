@@ -56,32 +56,11 @@ pub struct HeartbeatWatch {
     expected_seconds: f64,
     reported_seconds: f64,
     longest_step_columns: usize,
-    /// The job's own clock, while old heartbeats are read that an earlier supervisor has watched.
-    replay: Option<Replay>,
-}
-
-/// When the job sent heartbeats that an earlier supervisor has watched. They are all read at once,
-/// so only the job's own times in them show how far they are apart.
-#[derive(Debug)]
-struct Replay {
-    /// When the job sent the last heartbeat, as far as it is known.
-    at_seconds: f64,
-    /// The rank that sent it, and the time since this rank's process began.
-    rank: usize,
-    elapsed_seconds: f64,
-}
-
-impl Replay {
-    /// When `beat` was sent. Ranks that wait send heartbeats, too; their clocks are not compared.
-    fn time(&mut self, beat: &Heartbeat) -> f64 {
-        if beat.rank == self.rank {
-            self.at_seconds += (beat.elapsed_seconds - self.elapsed_seconds).max(0.0);
-        }
-        if beat.rank == self.rank || beat.phase != WAIT {
-            (self.rank, self.elapsed_seconds) = (beat.rank, beat.elapsed_seconds);
-        }
-        self.at_seconds
-    }
+    /// Whether heartbeats are read that came when another supervisor watched the job. They are read
+    /// all at once, so they show no pace.
+    is_replay: bool,
+    /// Whether the present step began then, so that only a part of it was seen.
+    is_partial: bool,
 }
 
 /// Whether a program of the user reports that it computes or takes a checkpoint, and so advances.
@@ -110,27 +89,25 @@ impl HeartbeatWatch {
 
     /// Notes a start of the job. What was learned of its pace stays.
     pub(crate) fn start(&mut self, now_seconds: f64) {
-        (self.last, self.wait_expected_seconds, self.replay) = (None, None, None);
+        (self.last, self.wait_expected_seconds, self.is_replay) = (None, None, false);
         (self.alive_at_seconds, self.since_seconds) = (now_seconds, now_seconds);
-        self.has_checkpoint = false;
+        (self.is_partial, self.has_checkpoint) = (false, false);
         self.silent_starts += 1;
     }
 
-    /// Notes that an earlier supervisor has started the job at `launched_seconds`. The clock of the
-    /// job's ranks began at `begun_seconds`, as far as it is known. The job's heartbeats so far
-    /// come next, until [`HeartbeatWatch::replayed`]. How long the start took is taken as unknown.
-    pub(crate) fn replay(&mut self, launched_seconds: f64, begun_seconds: f64) {
-        self.start(launched_seconds);
-        let (rank, elapsed_seconds) = (0, 0.0);
-        self.replay = Some(Replay { at_seconds: begun_seconds, rank, elapsed_seconds });
+    /// Notes that an earlier supervisor has started the job. Its heartbeats so far come next, until
+    /// [`HeartbeatWatch::replayed`].
+    pub(crate) fn replay(&mut self, now_seconds: f64) {
+        self.start(now_seconds);
+        self.is_replay = true;
     }
 
     /// Notes that all heartbeats of an earlier time have been read, if there were any: silence
     /// begins to count now.
     pub(crate) fn replayed(&mut self, now_seconds: f64) {
-        if self.replay.take().is_some() {
-            self.alive_at_seconds = now_seconds;
-            self.since_seconds = self.since_seconds.min(now_seconds);
+        if std::mem::take(&mut self.is_replay) {
+            (self.alive_at_seconds, self.since_seconds) = (now_seconds, now_seconds);
+            (self.is_partial, self.has_checkpoint) = (true, false);
         }
     }
 
@@ -157,8 +134,18 @@ impl HeartbeatWatch {
     }
 
     fn measure(&mut self, (phase, n): Kind, seconds: f64) {
-        let slowest = self.slowest.entry((phase.to_owned(), n)).or_default();
-        *slowest = slowest.max(seconds);
+        if !self.is_replay {
+            let slowest = self.slowest.entry((phase.to_owned(), n)).or_default();
+            *slowest = slowest.max(seconds);
+        }
+    }
+
+    /// Notes that the present step is over, and that the next one begins.
+    fn end_step(&mut self, kind: Kind, now_seconds: f64) {
+        if !std::mem::take(&mut self.is_partial) {
+            self.measure(kind, now_seconds - self.since_seconds);
+        }
+        self.since_seconds = now_seconds;
     }
 
     fn slowest(&self, (phase, n): Kind) -> Option<f64> {
@@ -168,7 +155,6 @@ impl HeartbeatWatch {
     /// Notes a heartbeat. One that only repeats what is known does not count: a program in an
     /// endless loop hangs.
     pub fn beat(&mut self, beat: &Heartbeat, now_seconds: f64) {
-        let now_seconds = self.replay.as_mut().map_or(now_seconds, |replay| replay.time(beat));
         let pause_seconds = now_seconds - self.alive_at_seconds;
         if self.wait_expected_seconds.take().is_some() {
             if !self.is_of_program {
@@ -184,13 +170,10 @@ impl HeartbeatWatch {
             return;
         }
         self.expected_seconds = self.expected_seconds.max(beat.expected_seconds);
-        let took_seconds = now_seconds - self.since_seconds;
         let Some(last) = self.last.replace(beat.clone()) else {
             self.silent_starts = 0;
-            if self.replay.is_none() {
-                self.measure(START, took_seconds);
-            }
-            (self.alive_at_seconds, self.since_seconds) = (now_seconds, now_seconds);
+            self.end_step(START, now_seconds);
+            self.alive_at_seconds = now_seconds;
             return;
         };
         let what = |beat: &Heartbeat| (beat.column, beat.steps, beat.pieces, beat.n);
@@ -203,10 +186,8 @@ impl HeartbeatWatch {
                 self.measure(NEXT_SIGN, pause_seconds);
             }
             if computes(&last) && beat.column > last.column {
-                if std::mem::replace(&mut self.has_checkpoint, true) {
-                    self.measure(NEXT_CHECKPOINT, took_seconds);
-                }
-                self.since_seconds = now_seconds;
+                self.is_partial = !std::mem::replace(&mut self.has_checkpoint, true);
+                self.end_step(NEXT_CHECKPOINT, now_seconds);
             }
             return;
         }
@@ -216,8 +197,7 @@ impl HeartbeatWatch {
             self.longest_step_columns = self.longest_step_columns.max(columns);
         }
         if is_column || is_other_phase {
-            self.measure(kind(&last), took_seconds);
-            self.since_seconds = now_seconds;
+            self.end_step(kind(&last), now_seconds);
         }
     }
 
@@ -328,12 +308,46 @@ mod tests {
         HeartbeatWatch::new(5.0, false)
     }
 
+    const LAUNCH: &str = "launch";
+
+    /// Starts and heartbeats at some seconds, each with the limit that follows.
+    fn play(watch: &mut HeartbeatWatch, rows: &[(f64, &str, usize, f64)]) {
+        for &(now, phase, column, limit) in rows {
+            match phase {
+                LAUNCH => watch.start(now),
+                _ => watch.beat(&beat(phase, column), now),
+            }
+            assert_eq!(watch.limit_seconds(), limit, "{phase} {column} at {now} s");
+        }
+    }
+
     #[test]
-    fn the_start_has_its_own_limit() {
+    fn the_limit_follows_the_slowest_step_of_a_kind() {
         let mut watch = watch();
-        watch.start(100.0);
-        assert_eq!(watch.hung_for(149.0), None);
-        assert_eq!(watch.hung_for(151.0), Some(51.0));
+        play(&mut watch, &[(100.0, LAUNCH, 0, 50.0)]);
+        assert_eq!((watch.hung_for(149.0), watch.hung_for(151.0)), (None, Some(51.0)));
+        let mut watch = self::watch();
+        let steps = [(0.0, LAUNCH, 0, 50.0), (1.0, FACTOR, 0, 5.0), (3.0, FACTOR, 100, 20.0)];
+        play(&mut watch, &steps);
+        play(&mut watch, &[(3.5, FACTOR, 150, 20.0)]);
+        assert_eq!(watch.resolution_columns(), 100);
+        assert_eq!((watch.hung_for(23.0), watch.hung_for(24.0)), (None, Some(20.5)));
+        // The next start knows the pace.
+        play(&mut watch, &[(30.0, LAUNCH, 0, 10.0), (31.0, FACTOR, 100, 20.0)]);
+        // A part without columns is measured as a whole.
+        let mut watch = self::watch();
+        play(&mut watch, &[(0.0, LAUNCH, 0, 50.0), (1.0, "encode", 64, 50.0)]);
+        // 40 s of encoding are no pace of columns.
+        play(&mut watch, &[(41.0, FACTOR, 64, 5.0), (42.0, "encode", 128, 400.0)]);
+        let mut watch = self::watch();
+        play(&mut watch, &[(0.0, LAUNCH, 0, 50.0), (1.0, "encode", 64, 50.0)]);
+        play(&mut watch, &[(1.75, FACTOR, 64, 5.0), (3.0, "encode", 128, 7.5)]);
+        assert_eq!(watch.hung_for(11.0), Some(8.0));
+        // A larger test may take longer.
+        watch.beat(&Heartbeat { n: 100_000, ..beat("encode", 0) }, 12.0);
+        assert_eq!(watch.limit_seconds(), 50.0);
+        // The start itself took a second.
+        play(&mut watch, &[(20.0, LAUNCH, 0, 10.0), (21.0, "encode", 128, 7.5)]);
     }
 
     /// An hour in which the job stood still is no step of an hour: it could hang for ten then.
@@ -356,24 +370,6 @@ mod tests {
             watch.beat(&beat("factor", 3), 3604.0);
             assert_eq!(watch.limit_seconds(), limit.max(10.0), "{is_suspended}");
         }
-    }
-
-    #[test]
-    fn the_limit_follows_the_pace() {
-        let mut watch = watch();
-        watch.start(0.0);
-        watch.beat(&beat("factor", 0), 1.0);
-        assert_eq!(watch.limit_seconds(), 5.0);
-        watch.beat(&beat("factor", 100), 3.0);
-        assert_eq!(watch.limit_seconds(), 20.0);
-        watch.beat(&beat("factor", 150), 3.5);
-        assert_eq!((watch.limit_seconds(), watch.resolution_columns()), (20.0, 100));
-        assert_eq!(watch.hung_for(23.0), None);
-        assert!(watch.hung_for(24.0).is_some());
-        // The next start knows the pace.
-        watch.start(30.0);
-        watch.beat(&beat("factor", 100), 31.0);
-        assert_eq!(watch.limit_seconds(), 20.0);
     }
 
     #[test]
@@ -551,23 +547,31 @@ mod tests {
     }
 
     #[test]
-    fn pace_of_late_heartbeats_follows_the_clock_of_the_job() {
+    fn heartbeats_of_an_earlier_supervisor_show_no_pace() {
         let mut watch = watch();
-        watch.replay(100.0, 110.0);
-        let at = |elapsed_seconds, beat| Heartbeat { elapsed_seconds, ..beat };
-        watch.beat(&at(0.5, beat("encode", 0)), 125.0);
-        watch.beat(&at(7.5, beat("factor", 0)), 125.0);
-        watch.beat(&at(11.5, beat("factor", 100)), 125.0);
-        // Another rank waits, whose process began later.
-        watch.beat(&at(2.0, Heartbeat { rank: 3, ..beat(WAIT, 100) }), 125.0);
-        watch.beat(&at(14.5, beat("factor", 200)), 125.0);
-        assert_eq!(watch.limit_seconds(), 40.0);
-        watch.replayed(125.0);
-        assert_eq!(watch.silent_seconds(125.0), 0.0);
-        watch.beat(&beat("encode", 200), 125.5);
-        assert_eq!(watch.limit_seconds(), 70.0);
+        watch.replay(100.0);
+        for (phase, column) in [("encode", 0), (FACTOR, 0), (FACTOR, 100), (FACTOR, 200)] {
+            watch.beat(&beat(phase, column), 100.0);
+        }
+        watch.replayed(105.0);
+        assert_eq!((watch.silent_seconds(105.0), watch.limit_seconds()), (0.0, 5.0));
+        // Only a part of the step was seen that the job was taken over in.
+        watch.beat(&beat(FACTOR, 300), 107.0);
+        assert_eq!(watch.limit_seconds(), 5.0);
+        watch.beat(&beat(FACTOR, 400), 109.0);
+        assert_eq!(watch.limit_seconds(), 20.0);
+        watch.beat(&beat("encode", 400), 110.0);
+        assert_eq!(watch.limit_seconds(), 50.0, "how long it took before was not seen");
         watch.start(200.0);
-        assert_eq!(watch.limit_seconds(), 50.0, "how long the start took was not seen");
+        assert_eq!(watch.limit_seconds(), 50.0, "nor how long the start took");
+        let mut program = HeartbeatWatch::new(5.0, true);
+        program.replay(100.0);
+        (0..5).for_each(|number| program.beat(&beat("compute", number), 100.0));
+        program.replayed(105.0);
+        for (number, limit) in [(5, f64::INFINITY), (6, 10.0), (7, 10.0)] {
+            program.beat(&beat("compute", number), 101.0 + number as f64);
+            assert_eq!(program.limit_seconds(), limit, "{number}");
+        }
     }
 
     #[test]
@@ -592,36 +596,5 @@ mod tests {
         }
         assert_eq!(watch.hung_for(16.0), None);
         assert_eq!(watch.hung_for(18.0), Some(6.0));
-    }
-
-    #[test]
-    fn a_part_without_columns_is_measured_as_a_whole() {
-        let mut watch = watch();
-        watch.start(0.0);
-        watch.beat(&beat("encode", 64), 1.0);
-        assert_eq!(watch.limit_seconds(), 50.0);
-        watch.beat(&beat("factor", 64), 41.0);
-        assert_eq!(watch.limit_seconds(), 5.0, "40 s of encoding are no pace");
-        watch.beat(&beat("encode", 128), 42.0);
-        assert_eq!(watch.limit_seconds(), 400.0);
-    }
-
-    #[test]
-    fn phase_that_was_quick_before_has_a_short_limit() {
-        let mut watch = watch();
-        watch.start(0.0);
-        watch.beat(&beat("encode", 64), 1.0);
-        watch.beat(&beat("factor", 64), 1.75);
-        watch.beat(&beat("encode", 128), 3.0);
-        assert_eq!(watch.limit_seconds(), 7.5);
-        assert_eq!(watch.hung_for(11.0), Some(8.0));
-        // A larger test may take longer.
-        watch.beat(&Heartbeat { n: 100_000, ..beat("encode", 0) }, 12.0);
-        assert_eq!(watch.limit_seconds(), 50.0);
-        // The next start knows the time of the phase.
-        watch.start(20.0);
-        assert_eq!(watch.limit_seconds(), 10.0, "the start itself took a second");
-        watch.beat(&beat("encode", 128), 21.0);
-        assert_eq!(watch.limit_seconds(), 7.5);
     }
 }

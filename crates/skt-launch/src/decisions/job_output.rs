@@ -1,7 +1,6 @@
 //! The heartbeats and the output of the job, and what the supervisor records of them.
 
 use super::{Action, Decisions};
-use crate::refused;
 use skt_checkpoint::heartbeat::{
     CHANGED, COMPUTE, FACTOR, Heartbeat, REFUSED, REPORTED, TIME_UP, WAIT,
 };
@@ -48,7 +47,7 @@ impl Decisions {
     /// Notes the node in use that `line` reports lost, or that the launcher has not reached a node
     /// that it does not name.
     pub(super) fn suspect(&mut self, line: &str) {
-        self.running.refusal = self.running.refusal.or_else(|| refused::why(line));
+        self.running.refusal = self.running.refusal.or_else(|| refusal(line));
         if UNREACHED.iter().any(|words| line.contains(words)) {
             self.running.is_alarmed = true;
             self.running.is_unreached |= self.watch.last().is_none();
@@ -139,6 +138,31 @@ impl Decisions {
     }
 }
 
+/// Each text of a launcher, with what helps.
+const REFUSALS: [(&str, &str); 5] = [
+    // Open MPI 4 and, as `prterun`, Open MPI 5.
+    ("has detected an attempt to run as root", AS_ROOT),
+    ("was unable to find the specified executable file", NO_PROGRAM),
+    ("was unable to launch the specified application as it could not", NO_PROGRAM),
+    // Hydra.
+    ("execvp error on file", NO_PROGRAM),
+    // Slurm.
+    ("error: execve():", NO_PROGRAM),
+];
+
+const AS_ROOT: &str = "the launcher refuses to run as root: give \
+    --launcher-arg=--allow-run-as-root, or set OMPI_ALLOW_RUN_AS_ROOT=1 and \
+    OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1";
+const NO_PROGRAM: &str = "the launcher cannot start the program that its message above names: an \
+    argument may need the flag before it in its own --launcher-arg, and nodes need skt-hpl \
+    at the same path as here";
+
+/// Why the launcher that wrote `line` will not start the job, and what helps; `None` for other
+/// lines.
+fn refusal(line: &str) -> Option<&'static str> {
+    REFUSALS.iter().find(|(text, _)| line.contains(text)).map(|(_, why)| *why)
+}
+
 /// What ORTE and PRRTE of Open MPI 4 and 5 write when they have not reached a node.
 const UNREACHED: [&str; 5] = [
     "unable to reliably start one or more daemons",
@@ -164,47 +188,45 @@ pub(super) struct LineReader {
 }
 
 impl LineReader {
-    /// The node that a line reports lost. Open MPI: its launcher's `Remote daemon: [[47992,0],2] on
-    /// node n2`, or two lines `Local host:    n2` and `Remote host:   head` by its daemon on n2, or
-    /// `my node:   head` and `target node:  n2` by that on the head, or a rank's `Peer host:  n2`.
-    /// Hydra: `unable to connect from "n2" to "head" (No route to host)`, where the node is the one
-    /// that reports it. Slurm: `srun: error: Node failure on n2`, and `Task launch for StepId=7.0
-    /// failed on node n2: Communication ...`.
+    /// The node that a line reports lost. Open MPI has pairs of lines, too: `Local host:    n2` and
+    /// `Remote host:   head` by its daemon on n2, or `my node:   head` and `target node:  n2` by that
+    /// on the head.
     fn read(&mut self, line: &str) -> Option<Named> {
-        let behind = |words: &str, end: &[char]| {
+        let behind = |words: &str, end: char| {
             let (_, rest) = line.split_once(words)?;
             let name = rest.trim_start().split(end).next()?.trim();
             (!name.is_empty()).then(|| name.to_owned())
         };
         let near = self.near.take();
-        let cut_off = |node: Option<String>| node.map(|node| Named { node, is_cut_off: true });
-        if let Some(name) = behind(" Local host:", &['\n']).or_else(|| behind(" my node:", &['\n']))
-        {
-            self.near = Some(name);
-            return None;
-        }
-        if line.contains(" Remote host:") {
-            return cut_off(near);
-        }
-        if line.contains(" target node:") {
-            return cut_off(near.and_then(|_| behind(" target node:", &['\n'])));
-        }
-        if line.contains("Remote daemon") {
-            return cut_off(behind(" on node ", &['\n']));
-        }
-        let of_hydra = || behind("unable to connect from \"", &['"']);
-        let of_launch = || {
-            let (before, _) = line.split_once(" failed on node ")?;
-            before.contains("Task launch for").then(|| behind(" failed on node ", &[':']))?
+        self.near = behind(" Local host:", '\n').or_else(|| behind(" my node:", '\n'));
+        let of_pair = if line.contains(" Remote host:") {
+            near
+        } else {
+            near.and_then(|_| behind(" target node:", '\n'))
         };
-        let of_slurm = || {
-            let is_one = |name: &String| !name.contains(['[', ',', ' ']);
-            behind("error: Node failure on ", &['\n']).filter(is_one)
+        let named = |(with, before, end, is_cut_off): (&str, &str, char, bool)| {
+            let node = behind(before, end).filter(|_| line.contains(with))?;
+            let is_one = !node.contains(['[', ',', ' ']);
+            is_one.then_some(Named { node, is_cut_off })
         };
-        let peer = || Some(Named { node: behind("Peer host:", &['\n'])?, is_cut_off: false });
-        cut_off(of_hydra().or_else(of_launch).or_else(of_slurm)).or_else(peer)
+        let of_pair = of_pair.map(|node| Named { node, is_cut_off: true });
+        of_pair.or_else(|| NAMING.into_iter().find_map(named))
     }
 }
+
+/// Lines that name a node: the words that such a line has, those before the name, what ends it, and
+/// whether the launcher does not reach the node. Of Hydra's two nodes it is the one that reports.
+const NAMING: [(&str, &str, char, bool); 5] = [
+    // Open MPI's launcher: `Remote daemon: [[47992,0],2] on node n2`.
+    ("Remote daemon", " on node ", '\n', true),
+    // Hydra: `unable to connect from "n2" to "head" (No route to host)`.
+    ("", "unable to connect from \"", '"', true),
+    // Slurm: `Task launch for StepId=7.0 failed on node n2: Communication ...`.
+    ("Task launch for", " failed on node ", ':', true),
+    ("", "error: Node failure on ", '\n', true),
+    // A rank of Open MPI.
+    ("", "Peer host:", '\n', false),
+];
 
 /// The address that a line of Open MPI's ranks reports unreachable: `connect() to 10.77.0.13:1024
 /// failed`.
@@ -269,5 +291,31 @@ mod tests {
                       connection failure\n";
         assert_eq!(named(launch), cut_off("n3"));
         assert_eq!(named("srun: error: n3: task 1: Killed\n"), None);
+    }
+
+    #[test]
+    fn refusals_of_launchers_are_known_by_their_texts() {
+        for program in ["mpirun", "prterun"] {
+            let line = format!("{program} has detected an attempt to run as root.\n");
+            assert!(
+                refusal(&line)
+                    .is_some_and(|why| why.contains("--launcher-arg=--allow-run-as-root"))
+            );
+            for what in [
+                "was unable to find the specified executable file, and therefore\n",
+                "was unable to launch the specified application as it could not access\n",
+                "was unable to launch the specified application as it could not find an executable:",
+            ] {
+                assert_eq!(refusal(&format!("{program} {what}")), Some(NO_PROGRAM));
+            }
+        }
+        for line in [
+            "[proxy:0:0@n1] HYDU_create_process (utils/launch/launch.c:74): execvp error on file \
+             /x (No such file or directory)",
+            "slurmstepd: error: execve(): /x: No such file or directory",
+        ] {
+            assert_eq!(refusal(line), Some(NO_PROGRAM));
+        }
+        assert_eq!(refusal("mpirun noticed that process rank 1 exited on signal 9"), None);
     }
 }

@@ -15,27 +15,23 @@
 //! | what is decided | file |
 //! |---|---|
 //! | the phases: what follows from an answer, a start, the end of a job | this one |
-//! | which nodes are replaced before a start | `replace` |
+//! | which nodes are replaced before a start, or declined by the job | `replace` |
 //! | which nodes run the ranks of lost ones as well | `share` |
 //! | whether a running job hangs, and when its nodes are probed | `running` |
-//! | what the output and the heartbeats show | `job_output`, `program`, `corruption`, `oom` |
-//! | which nodes are cut off | `links`, `doubts` |
-//! | which nodes the job declines | `declined` |
+//! | what output, heartbeats and answers show | `job_output`, `program`, `corruption`, `answers` |
+//! | which nodes are cut off | `links` |
 //! | how the run ends | `ending` |
 //!
 //! Each phase can lead to `Over`. [`Action::FindJob`], [`Action::Ask`],
 //! [`Action::Launch`] and [`Action::End`] come last among the actions of an event, and
 //! the next event has their result.
 
+mod answers;
 mod corruption;
-mod declined;
-mod doubts;
 mod ending;
 mod event;
 mod job_output;
 mod links;
-mod lost_segments;
-mod oom;
 mod program;
 mod replace;
 mod running;
@@ -45,12 +41,11 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use doubts::Doubts;
 pub(crate) use event::{Action, Event, Start};
-use links::LinkRecord;
+use links::{Doubts, LinkRecord};
 use running::{CUT_OFF, RunningJob};
 
-use super::after_ending::{self, AfterEnding, Ending, Past, RefusedResume};
+use super::after_ending::{self, AfterEnding};
 use super::hosts::{Health, Host, Pool, UNLISTED, short_names};
 use super::probe::{Answer, Purpose};
 use super::program::ProcessEnd;
@@ -174,7 +169,7 @@ impl Decisions {
         match event {
             Event::Begin => self.begin(),
             Event::NoJob { swept } => self.no_job(swept),
-            Event::Found { runs } => self.found(runs),
+            Event::Found { runs } => self.found(now_unix, runs),
             Event::Answers(survey) => self.answers(now_unix, survey),
             Event::Launched(launcher) => self.launched(now_unix, launcher),
             Event::Unstarted(error) => self.unstarted(error),
@@ -248,14 +243,11 @@ impl Decisions {
         self.act(Action::Save);
     }
 
-    fn found(&mut self, runs: bool) {
+    fn found(&mut self, now_unix: f64, runs: bool) {
         let what = if runs { "continues" } else { "has ended" };
         let start = self.state.start;
         self.notify("found", format!("start {start} of an earlier supervisor {what}"));
-        let last = self.state.last_beat.as_ref();
-        let launched_unix = self.state.launched_unix;
-        let begun_unix = last.map_or(launched_unix, |(beat, unix)| unix - beat.elapsed_seconds);
-        self.watch.replay(launched_unix, begun_unix);
+        self.watch.replay(now_unix);
         (self.phase, self.running) = (Phase::Running, RunningJob::default());
     }
 
@@ -289,7 +281,7 @@ impl Decisions {
         let past = self.past();
         let resolution_columns = self.watch.resolution_columns();
         let (place, most) = (self.options.place(), self.options.settings.max_restarts);
-        let Some(why) = after_ending::give_up(&past, place, resolution_columns, most) else {
+        let Some(why) = after_ending::give_up(past, place, resolution_columns, most) else {
             return false;
         };
         let names = self.cut_off_in_use();
@@ -327,14 +319,9 @@ impl Decisions {
         self.ask_then(AfterProbe::Start);
     }
 
-    fn past(&self) -> Vec<Past> {
-        let past = |failure: &Failure| Past {
-            lived: failure.lived,
-            column: failure.column,
-            node_lost: failure.node_lost,
-            was_held: failure.phase == CHANGED,
-        };
-        self.state.failures.iter().skip(self.state.pardoned).map(past).collect()
+    /// The failures that count as reasons to give up.
+    fn past(&self) -> &[Failure] {
+        self.state.failures.get(self.state.pardoned..).unwrap_or_default()
     }
 
     fn ask_then(&mut self, then: AfterProbe) {
@@ -534,18 +521,9 @@ impl Decisions {
         } else {
             how
         };
-        let ending = Ending {
-            completion: last.and_then(|beat| beat.exit).filter(|_| !is_cut),
-            is_reported: state.is_reported,
-            refusal: match (state.is_refused, state.is_changed) {
-                (true, _) => Some(RefusedResume::Lost),
-                (_, true) => Some(RefusedResume::Changed),
-                _ => None,
-            },
-            is_time_up: state.is_time_up,
-            stop_requested: self.running.terminated_unix.is_some(),
-        };
-        match after_ending::next(&ending) {
+        let exit = last.and_then(|beat| beat.exit).filter(|_| !is_cut).map(Exit::from_code);
+        let stop_asked = self.running.terminated_unix.is_some();
+        match after_ending::next(exit, state, stop_asked) {
             AfterEnding::Lost if self.options.starts_over() => {
                 state.has_checkpoint = false;
                 self.notify(
@@ -562,7 +540,7 @@ impl Decisions {
                 );
                 self.give_up(&why, Exit::BadInput);
             }
-            AfterEnding::JobRefused if !ending.stop_requested && self.replaces_declined() => {
+            AfterEnding::JobRefused if !stop_asked && self.replaces_declined() => {
                 let declined = self.declined();
                 let names = short_names(declined.keys().map(String::as_str));
                 self.note_failure(now_unix, format!("the job declines {names}"));

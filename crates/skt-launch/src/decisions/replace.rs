@@ -1,5 +1,7 @@
 //! Replaces nodes before a start: those that a probe, their links, the launcher or the checks of
-//! the matrix show to be ill, in place by spares.
+//! the matrix show to be ill, in place by spares; and those that the job declines because they lack
+//! what its other nodes have, such as the BLAS that its first start chose. Without spares the run
+//! ends then, because the next start would decline them, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +10,10 @@ use super::{Action, AfterProbe, Decisions, Phase};
 use crate::after_ending;
 use crate::hosts::{Health, Host, Pool, Replacement, SparesSpent, describe_lost, short_names};
 use crate::state::Failure;
+use skt_checkpoint::heartbeat::UnfitHost;
 use skt_config::launch::NoSpare;
 use skt_terms::exit::Exit;
+use skt_terms::shown::shown_message;
 use skt_terms::units::counted;
 
 impl Decisions {
@@ -120,28 +124,33 @@ impl Decisions {
     /// since then make them needed. If all spares are too few, nodes that compute wrong numbers
     /// stay, and before the first start also nodes whose links alone seem to be dead.
     fn replace_ill(&mut self) -> Option<Result<Vec<Replacement>, SparesSpent>> {
-        let mut pool = self.state.pool.clone();
-        let mut replaced = pool.replace(|name| self.health_of(name));
-        let is_unknown = |spare: &Host| self.health_of(&spare.name) == Health::Unknown;
-        if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
-            return None;
-        }
-        if replaced.is_err() && self.clear_suspects() {
-            pool = self.state.pool.clone();
-            replaced = pool.replace(|name| self.health_of(name));
-        }
-        if replaced.is_err() && !self.has_lived() && self.past().is_empty() {
-            for (name, why) in std::mem::take(&mut self.links.dead) {
-                let text =
-                    format!("warning: {name}: {why}; it is used despite that: too few spares");
-                self.links.tried_anyway.push(name);
-                self.notify("warning", text);
+        loop {
+            let mut pool = self.state.pool.clone();
+            let replaced = pool.replace(|name| self.health_of(name));
+            let is_unknown = |spare: &Host| self.health_of(&spare.name) == Health::Unknown;
+            if replaced.is_err() && self.state.pool.spares.iter().any(is_unknown) {
+                return None;
             }
-            pool = self.state.pool.clone();
-            replaced = pool.replace(|name| self.health_of(name));
+            if replaced.is_ok() || !(self.clear_suspects() || self.uses_despite_links()) {
+                self.state.pool = pool;
+                return Some(replaced);
+            }
         }
-        self.state.pool = pool;
-        Some(replaced)
+    }
+
+    /// Before the first start, decides to use the nodes whose links alone seem to be dead. Returns
+    /// whether there are any.
+    fn uses_despite_links(&mut self) -> bool {
+        if self.has_lived() || !self.past().is_empty() {
+            return false;
+        }
+        let dead = std::mem::take(&mut self.links.dead);
+        for (name, why) in &dead {
+            let text = format!("warning: {name}: {why}; it is used despite that: too few spares");
+            self.links.tried_anyway.push(name.clone());
+            self.notify("warning", text);
+        }
+        !dead.is_empty()
     }
 
     /// Replaces the nodes that are lost before a start.
@@ -168,7 +177,7 @@ impl Decisions {
         self.unshare();
         self.running.is_unreached = false;
         self.warn_without_room();
-        let pause_seconds = after_ending::backoff_seconds(&self.past());
+        let pause_seconds = after_ending::backoff_seconds(self.past());
         if pause_seconds > 0.0 {
             self.notify("pause", format!("{pause_seconds:.0} s before the next start"));
         }
@@ -250,5 +259,42 @@ impl Decisions {
         let lost: Vec<Replacement> =
             failures.flat_map(|failure| failure.replaced.clone()).collect();
         if lost.is_empty() { String::new() } else { format!(" (lost: {})", describe_lost(&lost)) }
+    }
+}
+
+impl Decisions {
+    /// The nodes in use that the present start has declined, each with what it lacks.
+    pub(super) fn declined(&self) -> BTreeMap<String, String> {
+        let named = |unfit: &UnfitHost| {
+            // The job may know its nodes by other names.
+            let own_name = |host: &Host| self.answers.get(&host.name).map(|answer| &answer.host);
+            let is_it =
+                |host: &&Host| host.name == unfit.host || own_name(host) == Some(&unfit.host);
+            let host = self.state.pool.active.iter().find(is_it)?;
+            Some((host.name.clone(), shown_message(&unfit.why)))
+        };
+        let beat = self.state.last_beat.as_ref().map(|(beat, _)| beat);
+        beat.into_iter().flat_map(|beat| &beat.unfit).filter_map(named).collect()
+    }
+
+    /// Decides that spares replace the nodes that the present start has declined, if there are
+    /// enough, and what these nodes hold can be rebuilt. Returns whether it has decided so.
+    pub(super) fn replaces_declined(&mut self) -> bool {
+        let declined = self.declined();
+        let hollow = self.hollow();
+        let with_data = declined.keys().filter(|name| !hollow.contains(name)).count();
+        // In the first start no node has data.
+        let can_rebuild = self.state.start == 1
+            || with_data == 0
+            || hollow.len() + with_data <= self.options.parities;
+        let health = |name: &str| match declined.get(name).or(self.unfit.get(name)) {
+            Some(why) => Health::Ill(why.clone()),
+            None => Health::Well,
+        };
+        let replaces = !declined.is_empty() && can_rebuild && self.state.pool.can_replace(health);
+        if replaces {
+            self.unfit.extend(declined);
+        }
+        replaces
     }
 }

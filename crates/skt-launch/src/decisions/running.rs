@@ -8,11 +8,9 @@ use crate::program::Ends;
 use crate::survey::Survey;
 use skt_checkpoint::heartbeat::DONE;
 
-/// How long a launcher may take to end after SIGTERM.
-const STOP_PATIENCE_SECONDS: f64 = 10.0;
-/// How long a launcher may take to end when the job is done and has written everything, or a rank
-/// of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at times (UCX issue
-/// 8738).
+/// How long a launcher may take to end after SIGTERM, when the job is done and has written
+/// everything, or a rank of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at
+/// times (UCX issue 8738).
 pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
 /// The most of these that counts of a time in which the supervisor did not watch.
 const SIMULTANEOUS_SECONDS_MAX: f64 = 0.2;
@@ -181,7 +179,7 @@ impl Decisions {
             self.notify("stop", "asked to stop: ending the job, its checkpoint stays");
             self.act(Action::Terminate);
         }
-        let is_late = |since| now_unix - since > STOP_PATIENCE_SECONDS;
+        let is_late = |since| now_unix - since > END_PATIENCE_SECONDS;
         if stops > 1 || self.running.terminated_unix.is_some_and(is_late) {
             self.kill("the launcher does not end");
         }

@@ -47,7 +47,7 @@ impl Decisions {
         let (options, lack) = (&self.options, |name: &str, ranks| self.lack(name, ranks));
         let health = |name: &str| self.health_of(name);
         let shared = pool
-            .share(options.ranks, health, &options.sharing, &lack)
+            .share(options.ranks, health, &options.sharing, lack)
             .map_err(|why| format!("{spent}; {why}; --no-spare wait waits for it"))?;
         for change in &shared {
             let text = format!("{} {}; {} runs its ranks, too", change.lost, change.why, change.by);

@@ -8,7 +8,8 @@ use super::*;
 use crate::hosts::Host;
 use crate::launcher::Launcher;
 use crate::links::addresses::Networks;
-use crate::links::{Link, LinkState, plan};
+use crate::links::verdict::partners;
+use crate::links::{Link, LinkState};
 use crate::probe::tests::answer;
 use crate::program::{ProcessEnd, Program, RankEnd};
 use crate::state::Status;
@@ -77,7 +78,7 @@ fn try_links(survey: &mut Survey, inquiry: &Inquiry, is_dead: impl Fn(&str, &str
         let dead = LinkState::Dead("no answer".into());
         Link { to: to.to_owned(), found: if is_dead(from, to) { dead } else { LinkState::Alive } }
     };
-    let partners = plan::partners(&hosts, &survey.answers, &Networks::default());
+    let partners = partners(&hosts, &survey.answers, &Networks::default());
     let of_node = partners.into_iter().map(|(from, partners)| {
         let links = partners.iter().map(|to| link(&from, &to.name)).collect();
         (from, links)

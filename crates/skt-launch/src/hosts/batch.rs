@@ -66,7 +66,32 @@ pub struct ListedNodes {
     pub file: String,
     /// Whether `srun` reaches them.
     pub is_slurm: bool,
+    /// Whether there is no list, so that all ranks run on this machine.
+    pub is_local: bool,
     pub warnings: Vec<String>,
+}
+
+impl ListedNodes {
+    fn new(hosts: Vec<Host>, file: &str) -> Self {
+        let (is_slurm, is_local, warnings) = (false, false, Vec::new());
+        Self { hosts, file: file.to_owned(), is_slurm, is_local, warnings }
+    }
+
+    /// This machine alone.
+    pub fn here(slots: usize) -> Self {
+        let hosts = vec![Host { name: "localhost".into(), slots }];
+        Self { is_local: true, ..Self::new(hosts, "--np") }
+    }
+
+    /// The nodes of a host file.
+    pub fn read(path: &Path) -> Result<Self, HostsError> {
+        let HostFile { hosts, warnings } = HostFile::read(path)?;
+        Ok(Self { warnings, ..Self::new(hosts, &path.display().to_string()) })
+    }
+
+    pub fn slots(&self) -> usize {
+        self.hosts.iter().map(|host| host.slots).sum()
+    }
 }
 
 /// The nodes that the environment lists, of which `env` gets a variable; `None` if it lists none. A
@@ -115,9 +140,9 @@ fn no_list(variable: &str, why: &str) -> HostsError {
 /// The nodes in the file that a variable names.
 fn read(variable: &str, path: &str) -> Result<ListedNodes, HostsError> {
     let of_variable = |HostsError(why)| HostsError(format!("{variable}: {why}"));
-    let HostFile { hosts, warnings } = HostFile::read(Path::new(path)).map_err(of_variable)?;
+    let found = ListedNodes::read(Path::new(path)).map_err(of_variable)?;
     let file = format!("a copy of {path} ({variable}), and name it with --hosts");
-    Ok(ListedNodes { hosts, file, is_slurm: false, warnings })
+    Ok(ListedNodes { file, ..found })
 }
 
 /// A warning if the first host of an LSF job looks like a launch node, which computes nothing: it
@@ -156,8 +181,7 @@ fn slurm_nodes(
     };
     let host = |(name, slots)| Host { name, slots };
     let hosts = names.into_iter().zip(counts).map(host).collect();
-    let file = "the Slurm allocation".to_owned();
-    Ok(ListedNodes { hosts, file, is_slurm: true, warnings: Vec::new() })
+    Ok(ListedNodes { is_slurm: true, ..ListedNodes::new(hosts, "the Slurm allocation") })
 }
 
 /// The nodes of this instance of Flux, in whose jobs no file lists them.
@@ -177,8 +201,7 @@ fn flux_nodes(program: &str) -> Result<ListedNodes, HostsError> {
     if hosts.is_empty() {
         return Err(bad("it lists no node".to_owned()));
     }
-    let file = "a list of the Flux job's nodes, and name it with --hosts".to_owned();
-    Ok(ListedNodes { hosts, file, is_slurm: false, warnings: Vec::new() })
+    Ok(ListedNodes::new(hosts, "a list of the Flux job's nodes, and name it with --hosts"))
 }
 
 #[cfg(test)]

@@ -6,20 +6,19 @@ mod names;
 mod pool;
 mod share;
 mod slurm;
-mod spares;
 
 use std::net::Ipv6Addr;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use batch::{ListedNodes, listed_in};
+pub(crate) use file::SparesFile;
 pub use file::{HostFile, hydra_file, openmpi_file, parse};
 pub use names::short_names;
 pub use pool::{Health, OutOfUse, Pool, Replacement};
 pub(crate) use pool::{SparesSpent, UNLISTED, describe_lost};
 pub(crate) use share::Lack;
 pub use slurm::{expand_slurm, expand_tasks};
-pub(crate) use spares::SparesFile;
 
 use skt_terms::shown::shown;
 

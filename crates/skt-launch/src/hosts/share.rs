@@ -17,9 +17,6 @@ pub(crate) struct Lack {
     pub bytes: u64,
 }
 
-/// What a node lacks for a number of ranks.
-pub(crate) type LackOf<'a> = &'a dyn Fn(&str, usize) -> Option<Lack>;
-
 impl Pool {
     /// The slots of each node in `active`.
     pub(crate) fn slots(&self) -> Vec<Range<usize>> {
@@ -77,13 +74,14 @@ impl Pool {
     }
 
     /// Gives those of the first `ranks` ranks that run on nodes which are ill to other nodes.
-    /// Returns which nodes have which. If a rank finds no node, changes nothing and returns why.
+    /// `lack` returns what a node lacks for a number of ranks. Returns which nodes have which. If a
+    /// rank finds no node, changes nothing and returns why.
     pub(crate) fn share(
         &mut self,
         ranks: usize,
         health: impl Fn(&str) -> Health,
         limits: &SharingLimits,
-        lack: LackOf,
+        lack: impl Fn(&str, usize) -> Option<Lack>,
     ) -> Result<Vec<Replacement>, String> {
         let (slots, away) = (self.slots(), self.away());
         let ill = |place: &usize| match health(&self.active[*place].name) {
@@ -98,12 +96,57 @@ impl Pool {
         let moved = self.guests.keys().filter(|slot| !guests.contains_key(slot)).copied();
         let homeless: BTreeSet<usize> =
             ill.keys().flat_map(|place| of_place(*place)).chain(moved).collect();
-        let present = (0..self.active.len())
-            .filter(|place| !away.contains(place) && !ill.contains_key(place));
-        let present = present.map(|place| (place, of_place(place).collect())).collect();
-        let mut nodes = Nodes::new(&self.active, present, &guests, limits, lack);
+        let is_present = |place: &usize| !away.contains(place) && !ill.contains_key(place);
+        let present: Vec<usize> = (0..self.active.len()).filter(is_present).collect();
+        let name = |place: usize| &self.active[place].name;
+        let domain = |place: usize| limits.domains.get(name(place)).unwrap_or(name(place));
         for slot in homeless {
-            guests.insert(slot, nodes.take(slot)?);
+            let group = limits.groups.get(slot);
+            // How many ranks each node has, its guests, and the ranks of the group in each domain.
+            let mut held: BTreeMap<&str, usize> = BTreeMap::new();
+            let mut count = |place: usize| {
+                let own = of_place(place);
+                let of_guests =
+                    guests.iter().filter(|(_, at)| **at == place).map(|(slot, _)| *slot);
+                let of_guests: Vec<usize> = of_guests.collect();
+                let (mut ranks, mut alike) = (0, 0);
+                for slot in own.chain(of_guests.iter().copied()) {
+                    ranks += 1;
+                    alike += usize::from(limits.groups.get(slot) == group);
+                }
+                *held.entry(domain(place)).or_default() += alike;
+                (place, ranks, of_guests.len())
+            };
+            let mut nodes: Vec<_> = present.iter().map(|place| count(*place)).collect();
+            // First where the failure domain has few enough of the group, then the fewest guests.
+            let in_domain = |place| held[domain(place).as_str()];
+            nodes.sort_by_key(|&(place, _, of_guests)| {
+                (in_domain(place) >= limits.most, of_guests, in_domain(place), place)
+            });
+            let lacks =
+                nodes.iter().map(|&(place, ranks, _)| (place, lack(name(place), ranks + 1)));
+            let lacks: Vec<(usize, Option<Lack>)> = lacks.collect();
+            match lacks.iter().find(|(_, lack)| lack.is_none()) {
+                Some((place, _)) if limits.is_strict && in_domain(*place) >= limits.most => {
+                    return Err(format!(
+                        "each other node has {} of its process row already, more than which its \
+                         loss must not take",
+                        counted(limits.most, "rank")
+                    ));
+                }
+                Some((place, _)) => drop(guests.insert(slot, *place)),
+                None => {
+                    let lacks = lacks.into_iter().filter_map(|(place, it)| Some((place, it?)));
+                    let least = lacks.min_by_key(|(_, lack)| lack.bytes);
+                    return Err(least.map_or(
+                        "no other node is left".to_owned(),
+                        |(place, lack)| {
+                            let name = name(place);
+                            format!("no other node has room for one more rank, {name} {}", lack.why)
+                        },
+                    ));
+                }
+            }
         }
         self.guests = guests;
         let replacement = |(place, why): (usize, String)| {
@@ -150,90 +193,6 @@ impl Pool {
     }
 }
 
-/// A node that can share.
-struct Node {
-    place: usize,
-    domain: String,
-    /// The ranks of its slots, of which the last node may have more than ranks.
-    own: usize,
-    guests: usize,
-}
-
-/// The nodes that can share, while ranks are given to them.
-struct Nodes<'a> {
-    active: &'a [Host],
-    limits: &'a SharingLimits,
-    lack: LackOf<'a>,
-    present: Vec<Node>,
-    /// How many ranks of a group a failure domain has.
-    held: BTreeMap<(String, Option<usize>), usize>,
-}
-
-impl<'a> Nodes<'a> {
-    /// The nodes at some places, with the ranks of their slots, and the guests at each place.
-    fn new(
-        active: &'a [Host],
-        present: Vec<(usize, Vec<usize>)>,
-        guests: &BTreeMap<usize, usize>,
-        limits: &'a SharingLimits,
-        lack: LackOf<'a>,
-    ) -> Self {
-        let mut nodes = Self { active, limits, lack, present: Vec::new(), held: BTreeMap::new() };
-        for (place, own) in present {
-            let name = &active[place].name;
-            let domain = limits.domains.get(name).unwrap_or(name).clone();
-            let guests = guests.iter().filter(|(_, at)| **at == place).map(|(slot, _)| *slot);
-            let guests: Vec<usize> = guests.collect();
-            for slot in own.iter().chain(&guests) {
-                *nodes.held.entry((domain.clone(), nodes.group(*slot))).or_default() += 1;
-            }
-            nodes.present.push(Node { place, domain, own: own.len(), guests: guests.len() });
-        }
-        nodes
-    }
-
-    fn group(&self, slot: usize) -> Option<usize> {
-        self.limits.groups.get(slot).copied()
-    }
-
-    /// Gives the rank of `slot` to a node, and returns its place: first where the failure domain
-    /// has few enough of the group, then where there are the fewest guests.
-    fn take(&mut self, slot: usize) -> Result<usize, String> {
-        let (group, most) = (self.group(slot), self.limits.most);
-        let held = |domain: &String| self.held.get(&(domain.clone(), group)).copied().unwrap_or(0);
-        let key =
-            |node: &Node| (held(&node.domain) >= most, node.guests, held(&node.domain), node.place);
-        let mut order: Vec<usize> = (0..self.present.len()).collect();
-        order.sort_by_cached_key(|index| key(&self.present[*index]));
-        let (active, mut least) = (self.active, None::<(&str, Lack)>);
-        for index in order {
-            let Node { place, ref domain, own, guests } = self.present[index];
-            let name = &active[place].name;
-            match (self.lack)(name, own + guests + 1) {
-                None if self.limits.is_strict && held(domain) >= most => {
-                    return Err(format!(
-                        "each other node has {} of its process row already, more than which its \
-                         loss must not take",
-                        counted(most, "rank")
-                    ));
-                }
-                None => {
-                    *self.held.entry((domain.clone(), group)).or_default() += 1;
-                    self.present[index].guests += 1;
-                    return Ok(place);
-                }
-                Some(lack) if least.as_ref().is_none_or(|(_, least)| lack.bytes < least.bytes) => {
-                    least = Some((name, lack));
-                }
-                Some(_) => {}
-            }
-        }
-        Err(least.map_or("no other node is left".to_owned(), |(name, lack)| {
-            format!("no other node has room for one more rank, {name} {}", lack.why)
-        }))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -275,7 +234,7 @@ mod tests {
         };
         let limits =
             SharingLimits { groups, most, is_strict: most > 1, ..SharingLimits::default() };
-        pool.share(ranks, off(lost), &limits, &lack).map_or_else(|why| why, |_| placed(pool))
+        pool.share(ranks, off(lost), &limits, lack).map_or_else(|why| why, |_| placed(pool))
     }
 
     #[test]

@@ -1,9 +1,51 @@
-//! Decides which nodes' links are dead from what the nodes found, as a pure function.
+//! Chooses which nodes try which others, and decides from what they found which nodes' links are
+//! dead, as pure functions.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use super::{Link, LinkState};
+use super::addresses::Networks;
+use super::{Link, LinkState, Partner};
 use crate::hosts::Host;
+use crate::probe::Answer;
+
+/// The most nodes that a node tries. Including the nodes that try it, it has twice as many partners.
+const SHIFTS: usize = 4;
+
+/// The nodes that each node tries: those that follow it in the list by 1, n/9 + 1, 2n/9 + 1 and
+/// 3n/9 + 1, so that not all are on one switch, and with fewer than nine nodes the next four. Up to
+/// nine nodes each pair is tried; beyond, no two nodes try each other. A node is tried at its
+/// address in each of `networks`, or else by its name.
+pub(crate) fn partners(
+    hosts: &[Host],
+    answers: &BTreeMap<String, Answer>,
+    networks: &Networks,
+) -> BTreeMap<String, Vec<Partner>> {
+    let addresses = |host: &Host| {
+        let reported = answers.get(&host.name).map_or(&[][..], |answer| &answer.addresses);
+        (host.name.clone(), networks.choose(reported))
+    };
+    partners_at(&hosts.iter().map(addresses).collect::<Vec<_>>())
+}
+
+/// The partners of nodes with these addresses in the networks of the job.
+fn partners_at(nodes: &[(String, Vec<IpAddr>)]) -> BTreeMap<String, Vec<Partner>> {
+    let n = nodes.len();
+    let all = 2 * SHIFTS + 1;
+    let shifts = (0..SHIFTS).map(|i| 1 + i * n.max(all) / all).filter(|shift| *shift < n);
+    let shifts: Vec<usize> = shifts.collect();
+    let to = |(name, addresses): &(String, Vec<IpAddr>)| -> Vec<Partner> {
+        let partner = |address| Partner { name: name.clone(), address };
+        if addresses.is_empty() {
+            vec![partner(None)]
+        } else {
+            addresses.iter().map(|ip| partner(Some(*ip))).collect()
+        }
+    };
+    let of =
+        |index: usize| shifts.iter().flat_map(|shift| to(&nodes[(index + shift) % n])).collect();
+    nodes.iter().enumerate().map(|(index, (name, _))| (name.clone(), of(index))).collect()
+}
 
 /// What each node that answered has found.
 pub(crate) type Findings = BTreeMap<String, Vec<Link>>;
@@ -61,24 +103,7 @@ pub(crate) struct Verdict {
 /// holds nowhere, one network in which they do is enough. Where no try succeeded at all, the tries
 /// show nothing (a filter may drop their packets).
 pub(crate) fn judge(findings: &Findings, judged: &JudgedNodes) -> Verdict {
-    let tries = tries(findings);
-    let strict = Pairs::new(&tries, |before, this| before.and(this));
-    let pairs = if strict.is_any_alive() {
-        strict
-    } else {
-        Pairs::new(&tries, |before, this| if before.is_ok() { before } else { this })
-    };
-    pairs.judge(judged, &tries)
-}
-
-/// A try of one node to reach another.
-struct Try<'a> {
-    ends: [&'a str; 2],
-    found: Result<(), &'a str>,
-}
-
-fn tries(findings: &Findings) -> Vec<Try<'_>> {
-    let mut all = Vec::new();
+    let mut tries = Vec::new();
     for (from, links) in findings {
         for link in links.iter().filter(|link| link.to != *from) {
             let found = match &link.found {
@@ -86,23 +111,30 @@ fn tries(findings: &Findings) -> Vec<Try<'_>> {
                 LinkState::Dead(why) => Err(why.as_str()),
                 LinkState::Unknown(_) => continue,
             };
-            let (from, to) = (from.as_str(), link.to.as_str());
-            all.push(Try { ends: [from.min(to), from.max(to)], found });
+            tries.push(Try { ends: [from, &link.to], found });
         }
     }
-    all
+    let strict = Pairs::new(&tries, Found::and);
+    let pairs = if strict.is_any_alive() { strict } else { Pairs::new(&tries, Found::or) };
+    pairs.judge(judged, &tries)
+}
+
+/// Whether a packet came back, or why not.
+type Found<'a> = Result<(), &'a str>;
+
+/// A try of one node to reach another.
+struct Try<'a> {
+    ends: [&'a str; 2],
+    found: Found<'a>,
 }
 
 /// For each node, the partners that are left, and whether they reach each other.
-struct Pairs<'a>(BTreeMap<&'a str, BTreeMap<&'a str, Result<(), &'a str>>>);
+struct Pairs<'a>(BTreeMap<&'a str, BTreeMap<&'a str, Found<'a>>>);
 
 impl<'a> Pairs<'a> {
     /// The pairs of these tries, where `join` joins the results of two tries of a pair.
-    fn new(
-        tries: &[Try<'a>],
-        join: impl Fn(Result<(), &'a str>, Result<(), &'a str>) -> Result<(), &'a str>,
-    ) -> Self {
-        let mut all: BTreeMap<&str, BTreeMap<&str, Result<(), &str>>> = BTreeMap::new();
+    fn new(tries: &[Try<'a>], join: fn(Found<'a>, Found<'a>) -> Found<'a>) -> Self {
+        let mut all: BTreeMap<&str, BTreeMap<&str, Found>> = BTreeMap::new();
         for Try { ends: [a, b], found } in tries {
             for (from, to) in [(a, b), (b, a)] {
                 let known = all.entry(from).or_default().entry(to).or_insert(*found);
@@ -221,7 +253,6 @@ fn reason(name: &str, tries: &[Try]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::partners_at;
     use super::*;
 
     /// The findings where no packet passes between the pairs that `is_dead` selects.
@@ -458,5 +489,33 @@ mod tests {
     fn a_node_that_fails_with_most_others_is_named() {
         let is_dead = |a: usize, b: usize| a.min(b) == 1 && a.max(b) > 2;
         assert_eq!(named(&findings(6, &[], &is_dead), &pool(4, 2), &[]), [1]);
+    }
+
+    fn without_addresses(n: usize) -> Vec<(String, Vec<IpAddr>)> {
+        (0..n).map(|index| (format!("n{index}"), Vec::new())).collect()
+    }
+
+    #[test]
+    fn few_nodes_try_all_pairs_and_many_try_four() {
+        for n in [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 27, 100, 1000, 4096] {
+            let all = partners_at(&without_addresses(n));
+            assert!(all.values().all(|of| of.len() == SHIFTS.min(n - 1)), "{n}");
+            // Of many, each node is tried by four others, and no pair is tried twice.
+            let pairs: BTreeSet<(String, String)> = { &all }
+                .iter()
+                .flat_map(|(from, of)| of.iter().map(|to| (from.clone(), to.name.clone())))
+                .map(|(a, b)| if a < b { (a, b) } else { (b, a) })
+                .collect();
+            assert_eq!(pairs.len(), (SHIFTS * n).min(n * (n - 1) / 2), "{n}");
+        }
+    }
+
+    #[test]
+    fn each_network_of_a_node_is_tried() {
+        let ips = ["10.0.0.1", "10.1.0.1"].map(|text| text.parse().unwrap());
+        let all = partners_at(&[("a".into(), ips.to_vec()), ("b".into(), vec![])]);
+        let shown = |of: &[Partner]| of.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&all["b"]), ["a=10.0.0.1", "a=10.1.0.1"]);
+        assert_eq!(shown(&all["a"]), ["b"]);
     }
 }

@@ -84,9 +84,6 @@ impl StateFolder {
 
     /// Makes the folder, accessible to this user only, and takes the lock, which is held as long as
     /// the returned value lives.
-    ///
-    /// # Errors
-    /// Another supervisor has the lock, others can write to the folder, or the system refuses.
     pub(crate) fn lock(&self) -> Result<Flock<File>, SupervisorError> {
         self.lock_by(|| std::thread::sleep(LOCK_PAUSE))
     }
@@ -134,9 +131,6 @@ impl StateFolder {
     }
 
     /// Reads the state that was saved last, if any, to act on it.
-    ///
-    /// # Errors
-    /// The file cannot be read, or others could have written it.
     pub fn load(&self) -> Result<Option<SupervisorState>, SupervisorError> {
         self.read(check)
     }
@@ -185,9 +179,6 @@ impl StateFolder {
     }
 
     /// Adds an event to the log.
-    ///
-    /// # Errors
-    /// The log cannot be written.
     pub(crate) fn event(&self, kind: &str, text: &str) -> Result<(), SupervisorError> {
         let path = self.file("events.jsonl");
         let line = serde_json::json!({ "unix_seconds": now_unix(), "event": kind, "text": text });

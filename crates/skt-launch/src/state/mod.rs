@@ -100,7 +100,7 @@ pub struct Blame {
 /// All that the next supervisor needs to know.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SupervisorState {
-    format_version: u32,
+    pub(crate) format_version: u32,
     /// A name that no other run has; the first part of each token.
     pub run: String,
     /// The name of the run in the store of segments.

@@ -5,9 +5,9 @@
 //! for: a pipe without a writer may stay open for ever.
 
 use std::fs::{self, File};
-use std::io::{self, IsTerminal as _, Read as _, Seek as _, Write as _};
+use std::io::{self, IsTerminal as _, Read as _, Seek as _, SeekFrom};
 use std::os::fd::{AsFd as _, AsRawFd as _};
-use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -15,7 +15,6 @@ use super::SupervisorError;
 use super::state::StateFolder;
 use skt_host::outfile;
 
-const PIECE_BYTES: usize = 1 << 20;
 /// What errors name it.
 pub(crate) const STDIN: &str = "standard input";
 
@@ -43,7 +42,7 @@ impl Input {
         stdin: &File,
         is_new: bool,
     ) -> Result<(Self, Option<String>), SupervisorError> {
-        let (path, new) = (folder.file("input"), folder.file("input.new"));
+        let path = folder.file("input");
         let failed = SupervisorError::file(&path);
         let mut note = None;
         match given(stdin).map_err(SupervisorError::file(Path::new(STDIN)))? {
@@ -62,14 +61,16 @@ impl Input {
                 )));
             }
             Given::File(file, from) => {
-                let _ = fs::remove_file(&new);
-                copy(&file, from, &new).map_err(&failed)?;
+                let mut text = Vec::new();
+                let mut file = reopened(&file).map_err(&failed)?;
+                file.seek(SeekFrom::Start(from)).map_err(&failed)?;
+                file.read_to_end(&mut text).map_err(&failed)?;
                 if is_new {
-                    fs::rename(&new, &path).map_err(&failed)?;
+                    outfile::replace(&path, 0o600, false, |out| out.write_all(&text))
+                        .map_err(&failed)?;
                 } else {
-                    let is_same = have_same_contents(&new, &path).map_err(&failed)?;
-                    let _ = fs::remove_file(&new);
-                    if !is_same {
+                    // A missing file has no contents.
+                    if fs::read(&path).unwrap_or_default() != text {
                         return Err(SupervisorError(format!(
                             "{STDIN} has other contents than that of the unfinished run ({}): \
                              finish the run with that, name another folder with --state, or remove \
@@ -95,10 +96,7 @@ impl Input {
     pub(crate) fn stdio(&self) -> io::Result<Stdio> {
         match &self.0 {
             None => Ok(Stdio::null()),
-            // Its name may be gone with the state folder.
-            Some(file) => {
-                File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).map(Stdio::from)
-            }
+            Some(file) => reopened(file).map(Stdio::from),
         }
     }
 }
@@ -128,41 +126,15 @@ fn given(stdin: &File) -> io::Result<Given> {
     Ok(Given::Unused("no file"))
 }
 
-/// Copies a file from byte `at` on, without moving the place that it is read at, which it may share
-/// with the shell that has started this process.
-fn copy(file: &File, mut at: u64, to: &Path) -> io::Result<()> {
-    let (mut to, mut piece) = (outfile::create_new(to)?, vec![0; PIECE_BYTES]);
-    loop {
-        match file.read_at(&mut piece, at)? {
-            0 => return Ok(()),
-            bytes => {
-                to.write_all(&piece[..bytes])?;
-                at += bytes as u64;
-            }
-        }
-    }
-}
-
-/// Whether two files have the same contents; a missing one has none.
-fn have_same_contents(first: &Path, second: &Path) -> io::Result<bool> {
-    let open = |path: &Path| match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => File::open("/dev/null"),
-        opened => opened,
-    };
-    let mut files = [open(first)?, open(second)?];
-    loop {
-        let mut pieces = [Vec::new(), Vec::new()];
-        for (file, piece) in files.iter_mut().zip(&mut pieces) {
-            file.take(PIECE_BYTES as u64).read_to_end(piece)?;
-        }
-        if pieces[0] != pieces[1] || pieces[0].is_empty() {
-            return Ok(pieces[0] == pieces[1]);
-        }
-    }
+/// Opens a file once more: the place that it is read at is shared with the shell that has started
+/// this process. Its name may be gone.
+fn reopened(file: &File) -> io::Result<File> {
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
     use std::os::fd::OwnedFd;
     use std::process::Command;
 

@@ -31,10 +31,11 @@ use skt_store::store::{Store, StoreError, StoreKind, SysvLimits, host};
 
 /// The mark before an answer: a login shell may print a greeting before it.
 const MARK: &str = "@skt-hpl-probe@";
+
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Answer {
     /// The number of the question, from 0 on each line.
-    #[serde(default)]
     pub question: u64,
     pub host: String,
     pub version: String,
@@ -42,45 +43,34 @@ pub struct Answer {
     pub program: u64,
     /// The checksum of the user's program on the node; `None` if it cannot be started there, or
     /// the question names none.
-    #[serde(default)]
     pub program_of_user: Option<u64>,
     /// Number of ranks of an earlier start that were still running and have been ended.
     pub ended: usize,
     /// Number of ranks of an earlier start that cannot be ended.
     pub immortal: usize,
     /// Number of this user's processes that are ending, whose memory is still to be freed.
-    #[serde(default)]
     pub ending: usize,
     /// Number of ranks of the run on the node, if the question was to look for them.
-    #[serde(default)]
     pub ranks: usize,
-    #[serde(default)]
     pub stopped: usize,
     pub run_bytes: u64,
     pub available_bytes: u64,
     /// Processes that the kernel has ended for want of memory.
-    #[serde(default)]
     pub oom_kills: OomKills,
     /// The room in the store, if it is a folder of a file system that has a bound.
-    #[serde(default)]
     pub store_room: Option<StoreRoom>,
     /// Limits of a store of System V segments, and how much of them other runs use.
-    #[serde(default)]
     pub sysv: Option<SysvLimits>,
     /// Why the store of segments cannot be used; `None` if it can.
     pub no_store: Option<String>,
     /// Why no segment in the store outlives its processes; `None` if segments do.
-    #[serde(default)]
     pub void_store: Option<String>,
     /// Why images of this run are still on the node's disks although they were to be removed.
-    #[serde(default)]
     pub images_stay: Option<String>,
     /// Settings of the node by which a run may lose its segments.
     pub warnings: Vec<String>,
-    #[serde(default)]
     pub addresses: Vec<Address>,
     /// What the node found about the links that it was to try.
-    #[serde(default)]
     pub links: Vec<Link>,
 }
 

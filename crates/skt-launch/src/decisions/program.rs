@@ -1,7 +1,6 @@
 //! The decisions about a job whose ranks run a program of the user: what its heartbeats and its
 //! end mean.
 
-use super::running::END_PATIENCE_SECONDS;
 use super::{AfterProbe, Decisions};
 use crate::hosts::Health;
 use crate::program::{JobEnd, ProgramVerdict};
@@ -34,18 +33,6 @@ impl Decisions {
         }
     }
 
-    /// Ends a job of which a rank has failed, where the launcher does not: Hydra lets the other
-    /// ranks of a program without MPI run on.
-    pub(super) fn watch_ends(&mut self, now_unix: f64) {
-        if self.running.killed.is_some() || !self.running.ends.has_failed() {
-            return;
-        }
-        let since = *self.running.failed_unix.get_or_insert(now_unix);
-        if now_unix - since > END_PATIENCE_SECONDS {
-            self.kill("a rank has ended, the launcher does not end the others");
-        }
-    }
-
     /// Decides what comes next after the end of the program's job.
     pub(super) fn program_ended(&mut self, now_unix: f64, how: String, launcher_succeeded: bool) {
         let state = &mut self.state;
@@ -55,7 +42,7 @@ impl Decisions {
             launcher_succeeded,
             is_reported: state.is_reported && !state.has_several_runs,
             is_changed: state.is_changed,
-            was_killed: self.running.killed.is_some() && self.running.failed_unix.is_none(),
+            was_killed: self.running.killed.is_some() && self.running.ending_unix.is_none(),
         });
         let is_stopped = self.running.terminated_unix.is_some() || state.is_time_up;
         // A program may end with 0 although it has more to compute, as one does that is asked to

@@ -11,7 +11,7 @@ use skt_checkpoint::heartbeat::DONE;
 /// How long a launcher may take to end after SIGTERM, when the job is done and has written
 /// everything, or a rank of a user's program has failed. MPICH over TCP hangs in `MPI_Finalize` at
 /// times (UCX issue 8738).
-pub(super) const END_PATIENCE_SECONDS: f64 = 10.0;
+const END_PATIENCE_SECONDS: f64 = 10.0;
 /// The most of these that counts of a time in which the supervisor did not watch.
 const SIMULTANEOUS_SECONDS_MAX: f64 = 0.2;
 
@@ -22,15 +22,15 @@ pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answe
 pub(super) struct RunningJob {
     pub killed: Option<String>,
     pub terminated_unix: Option<f64>,
-    done_unix: Option<f64>,
+    /// Since when the launcher is to end by itself: the job is done, or a rank that runs the user's
+    /// program has failed.
+    pub ending_unix: Option<f64>,
     /// Why the launcher will not start the job, according to its output.
     pub refusal: Option<&'static str>,
     /// How ranks that run the user's program have ended.
     pub ends: Ends,
     /// The node of the first rank that was reported ended by SIGKILL.
     pub sigkilled: Option<String>,
-    /// When one of these ranks was seen to have failed.
-    pub failed_unix: Option<f64>,
     pub report_lines: u64,
     /// Reads which nodes the launcher and the ranks name.
     pub reader: LineReader,
@@ -50,7 +50,7 @@ impl RunningJob {
     /// end: it may have stood still with the supervisor.
     pub(super) fn unwatched(&mut self, seconds: f64) {
         let more = (seconds - SIMULTANEOUS_SECONDS_MAX).max(0.0);
-        for since in [&mut self.terminated_unix, &mut self.done_unix, &mut self.failed_unix] {
+        for since in [&mut self.terminated_unix, &mut self.ending_unix] {
             *since = since.map(|since| since + more);
         }
     }
@@ -80,11 +80,18 @@ impl Decisions {
     /// Kills a launcher that hangs, probes for lost nodes, and passes on the user's request to
     /// stop.
     pub(super) fn watch_job(&mut self, now_unix: f64, stops: usize) {
-        self.watch_ends(now_unix);
-        if self.state.last_beat.as_ref().is_some_and(|(beat, _)| beat.phase == DONE) {
-            let since = *self.running.done_unix.get_or_insert(now_unix);
+        let last = self.state.last_beat.as_ref();
+        let ending = if last.is_some_and(|(beat, _)| beat.phase == DONE) {
+            Some("the job is done, the launcher does not end")
+        } else {
+            // Hydra lets the other ranks of a program without MPI run on.
+            let has_failed = self.running.ends.has_failed();
+            has_failed.then_some("a rank has ended, the launcher does not end the others")
+        };
+        if let Some(why) = ending.filter(|_| self.running.killed.is_none()) {
+            let since = *self.running.ending_unix.get_or_insert(now_unix);
             if now_unix - since > END_PATIENCE_SECONDS {
-                self.kill("the job is done, the launcher does not end");
+                self.kill(why);
             }
         } else if let Some(silent) = self.watch.hung_for(now_unix) {
             let limit = self.watch.limit_seconds();

@@ -54,13 +54,16 @@ impl StateFolder {
         (self.file(&format!("start-{start}.out")), self.file(&format!("start-{start}.err")))
     }
 
+    fn open_outputs(&self, start: usize) -> impl Iterator<Item = File> {
+        let (out, err) = self.outputs(start);
+        [err, out].into_iter().filter_map(|path| unfollowed().write(true).open(path).ok())
+    }
+
     /// Reserves space for what start number `start` will write, beyond what it has written, so that
     /// its heartbeats arrive also when the file system is full. A file system that cannot reserve
     /// is left as it is.
     pub(crate) fn reserve(&self, start: usize) {
-        let (out, err) = self.outputs(start);
-        for path in [err, out] {
-            let Ok(file) = unfollowed().write(true).open(path) else { continue };
+        for file in self.open_outputs(start) {
             let written = file.metadata().map_or(0, |metadata| metadata.len() as i64);
             let mut bytes = RESERVED_BYTES;
             let set_aside =
@@ -73,9 +76,7 @@ impl StateFolder {
 
     /// Frees the space that [`StateFolder::reserve`] reserved, once the start has ended.
     pub(crate) fn release(&self, start: usize) {
-        let (out, err) = self.outputs(start);
-        for path in [err, out] {
-            let Ok(file) = unfollowed().write(true).open(path) else { continue };
+        for file in self.open_outputs(start) {
             // Cut to its own length, a file loses the space reserved beyond it. A failure does no
             // harm.
             let _ = file.metadata().and_then(|metadata| file.set_len(metadata.len()));
@@ -197,7 +198,7 @@ impl StateFolder {
             let name = entry.file_name();
             let name = name.to_string_lossy();
             // A supervisor that was killed while it saved may leave its temporary file.
-            let is_new = name.starts_with(".state.json") || name.starts_with(".hosts");
+            let is_new = [".state.json", ".hosts", ".input"].iter().any(|it| name.starts_with(it));
             let is_of_start = name.starts_with("start-") || name.starts_with("input");
             if is_of_start || name == "hosts" || is_new {
                 // A file that stays does no harm.

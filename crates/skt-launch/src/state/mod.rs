@@ -99,6 +99,7 @@ pub struct Blame {
 
 /// All that the next supervisor needs to know.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct SupervisorState {
     pub(crate) format_version: u32,
     /// A name that no other run has; the first part of each token.
@@ -106,19 +107,18 @@ pub struct SupervisorState {
     /// The name of the run in the store of segments.
     pub run_id: String,
     /// The program that the ranks run, if it is not the benchmark.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
     /// The checksum of that program's file when it was started last.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub program_checksum: Option<u64>,
     /// Where that program has reported that it keeps its data.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub keeps: Option<DataLocation>,
     /// Whether that program has opened several runs: when it reports one, that is not all.
     pub has_several_runs: bool,
     pub command: Vec<String>,
     /// Whether the next start resumes from the checkpoint that the command names, if it names one.
-    #[serde(default)]
     pub goes_back: bool,
     pub ranks: usize,
     pub pool: Pool,
@@ -153,9 +153,9 @@ pub struct SupervisorState {
     pub pardoned: usize,
     /// Nodes that have taken the place of another since a start last computed: they have no data
     /// yet. Some may be spares again.
-    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub hollow: BTreeSet<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub blamed: BTreeMap<String, Blame>,
 }
 

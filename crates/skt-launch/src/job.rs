@@ -15,7 +15,8 @@ use skt_host::process::Process;
 
 /// How often disk space is reserved for what the job writes.
 const RESERVE_EVERY: Duration = Duration::from_secs(600);
-/// The most bytes of a file that are read at a time: a job may write faster than they are passed on.
+/// The most bytes of a file that are read at a time: a job may write faster than they are passed
+/// on.
 const PART_BYTES: u64 = 4 << 20;
 /// A line of a report that is longer is passed on before its end.
 const LINE_BYTES_MAX: usize = 1 << 20;

@@ -411,7 +411,7 @@ impl<'a> ProbeRound<'a> {
 
     /// Decides whether nodes to which no line could be opened are lost: they are if the agent has
     /// opened a line to another node. Answers on kept lines do not test the agent, so one of the
-    /// nodes that have answered gets a new line, too, or a spare if no node is left that may answer.
+    /// nodes that have answered gets a new line, too, or a spare if no node is left that may.
     fn judge_unopened(&mut self) {
         let unopened = self.outcomes.iter().filter(|(_, it)| matches!(it, Outcome::Unopened(_)));
         let names: Vec<String> = unopened.map(|(name, _)| name.clone()).collect();

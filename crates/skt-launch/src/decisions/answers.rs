@@ -1,6 +1,6 @@
 //! What the nodes' answers before a start show: whether a rank that SIGKILL has ended was a victim
-//! of the kernel's OOM killer, by the counts before a start and after its end, and segments of a run
-//! that its nodes have no more, although an earlier start had a checkpoint.
+//! of the kernel's OOM killer, by the counts before a start and after its end, and segments of a
+//! run that its nodes have no more, although an earlier start had a checkpoint.
 
 use super::Decisions;
 use crate::probe::Answer;

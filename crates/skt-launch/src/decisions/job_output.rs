@@ -189,8 +189,8 @@ pub(super) struct LineReader {
 
 impl LineReader {
     /// The node that a line reports lost. Open MPI has pairs of lines, too: `Local host:    n2` and
-    /// `Remote host:   head` by its daemon on n2, or `my node:   head` and `target node:  n2` by that
-    /// on the head.
+    /// `Remote host:   head` by its daemon on n2, or `my node:   head` and `target node:  n2` by
+    /// that on the head.
     fn read(&mut self, line: &str) -> Option<Named> {
         let behind = |words: &str, end: char| {
             let (_, rest) = line.split_once(words)?;

@@ -1,5 +1,5 @@
-//! Nodes that are cut off: what follows from the links that the nodes have tried, and nodes that the
-//! launcher or the ranks have named although they answer the agent. Suspicions add up over all
+//! Nodes that are cut off: what follows from the links that the nodes have tried, and nodes that
+//! the launcher or the ranks have named although they answer the agent. Suspicions add up over all
 //! starts since the job last computed, since one start may name one of several nodes that are cut
 //! off, and the next another. A node that the launcher has not reached in two starts is lost,
 //! whatever it answers.

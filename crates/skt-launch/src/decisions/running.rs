@@ -22,8 +22,8 @@ pub(super) const CUT_OFF: &str = "out of the launcher's reach, although it answe
 pub(super) struct RunningJob {
     pub killed: Option<String>,
     pub terminated_unix: Option<f64>,
-    /// Since when the launcher is to end by itself: the job is done, or a rank that runs the user's
-    /// program has failed.
+    /// Since when the launcher is to end without a signal: the job is done, or a rank that runs the
+    /// user's program has failed.
     pub ending_unix: Option<f64>,
     /// Why the launcher will not start the job, according to its output.
     pub refusal: Option<&'static str>,

@@ -9,7 +9,7 @@ use super::{Link, LinkState, Partner};
 use crate::hosts::Host;
 use crate::probe::Answer;
 
-/// The most nodes that a node tries. Including the nodes that try it, it has twice as many partners.
+/// The most nodes that a node tries. With the nodes that try it, it has twice as many partners.
 const SHIFTS: usize = 4;
 
 /// The nodes that each node tries: those that follow it in the list by 1, n/9 + 1, 2n/9 + 1 and

@@ -234,7 +234,7 @@ fn lines(title: &str, x: &str, y: &str, series: &[(String, Vec<(f64, f64)>)]) ->
             .x_label_area_size(40)
             .y_label_area_size(80)
             .build_cartesian_2d(0.0..x_end, 0.0..y_end)?;
-        chart.configure_mesh().x_desc(x).y_desc(y).draw()?;
+        chart.configure_mesh().max_light_lines(0).x_desc(x).y_desc(y).draw()?;
         for (index, (name, points)) in series.iter().enumerate() {
             let colour = Palette99::pick(index).to_rgba();
             // Of a line with few points each is marked.
@@ -280,6 +280,7 @@ fn phase_bars(tests: &[(String, &Test)]) -> String {
         chart
             .configure_mesh()
             .disable_x_mesh()
+            .max_light_lines(0)
             .x_labels(bars.len() + 1)
             .x_label_formatter(&name)
             .y_desc("seconds")

@@ -260,9 +260,9 @@ impl Auto<'_> {
         let none = || Value::flag("none");
         room.asked.entry(Setting::Method).or_insert_with(none);
         let base = fit::base(&room, threads, false, "skt-hpl auto")?;
-        // The time of trials is that of tuning.
-        let pace = Pace::measure(1)?.0;
-        let spec = fit::fit(&base, &fit::grids(&base, ranks), &room, &pace)?.spec;
+        // The memory alone decides.
+        let pace = &Pace::by_model(1e9);
+        let spec = fit::fit(&base, &fit::grids(&base, ranks), &room, pace)?.spec;
         Ok((RunSpec { blas: Some(self.args.blas.clone()), ..spec }, shares))
     }
 

@@ -54,7 +54,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    fn by_model(core_flops: f64) -> Self {
+    pub(super) fn by_model(core_flops: f64) -> Self {
         Self {
             core_flops,
             measured_and_modelled: (1.0, 1.0),

@@ -149,8 +149,8 @@ fn hpl_mxp_is_tuned_into_a_file_that_it_runs() {
     let protected = format!("{flags} {ft} --budget 10s --only depth --out mxp.dat");
     let ended = run(folder.path(), 2, &protected).expect(0);
     assert!(!ended.err.contains("note: "), "the trials had checkpoints: {}", ended.err);
-    let next = "mpirun -np 2 skt-hpl mxp --config mxp.dat --matrix scaled --gemm bf16-emulated --ft self \
-                --checkpoint-every '4p!'";
+    let next = "mpirun -np 2 skt-hpl mxp --config mxp.dat --transport messages --matrix scaled --gemm \
+                bf16-emulated --ft self --checkpoint-every '4p!'";
     assert!(ended.err.ends_with(&format!("\n  {next}\n")), "{}", ended.err);
     let idle = format!("{flags} --only pfact");
     let refused = run(folder.path(), 2, &idle).expect(2);

@@ -16,13 +16,18 @@ const TAG_GATHER: Tag = 0x7f02;
 
 /// Sends `data` of `root` to all ranks, along a binomial tree.
 pub fn broadcast<T: Pod>(comm: &Comm, data: &mut [T], root: usize) -> Result<()> {
-    let (size, rank) = (comm.size(), comm.rank());
-    let relative = (rank + size - root) % size;
-    if let Some(parent) = Tree::Binomial.parent(relative) {
-        comm.recv(data, (parent + root) % size, TAG_BCAST)?;
-    }
-    let mut children = Tree::Binomial.children(relative, size).rev();
-    children.try_for_each(|child| comm.send(data, (child + root) % size, TAG_BCAST))
+    let (parent, mut children) = tree(comm, root);
+    parent.map_or(Ok(()), |parent| comm.recv(data, parent, TAG_BCAST))?;
+    children.try_for_each(|child| comm.send(data, child, TAG_BCAST))
+}
+
+/// The rank from which a broadcast of `root` comes to this one, and those to which it goes on.
+fn tree(comm: &Comm, root: usize) -> (Option<usize>, impl Iterator<Item = usize>) {
+    let size = comm.size();
+    let relative = (comm.rank() + size - root) % size;
+    let rank = move |relative: usize| (relative + root) % size;
+    let children = Tree::Binomial.children(relative, size).rev().map(rank);
+    (Tree::Binomial.parent(relative).map(rank), children)
 }
 
 /// Returns when the next [`broadcast`] of `root` has reached this rank, which is not `root`. Yields
@@ -31,10 +36,7 @@ pub fn broadcast<T: Pod>(comm: &Comm, data: &mut [T], root: usize) -> Result<()>
 /// # Panics
 /// When this rank is `root`.
 pub fn await_broadcast(comm: &Comm, root: usize) -> Result<()> {
-    let (size, rank) = (comm.size(), comm.rank());
-    let relative = (rank + size - root) % size;
-    let from = Tree::Binomial.parent(relative).expect("the root has it");
-    comm.await_message((from + root) % size, TAG_BCAST)
+    comm.await_message(tree(comm, root).0.expect("the root has it"), TAG_BCAST)
 }
 
 /// Combines `data` of all ranks, element by element, into that of `root`, in an order that depends
@@ -183,13 +185,11 @@ pub fn roll_call(comm: &Comm) -> Result<()> {
 
 /// Sends bytes of any length from `root` to all; other ranks' `data` is replaced.
 pub fn broadcast_bytes(comm: &Comm, data: &mut Vec<u8>, root: usize) -> Result<()> {
-    let (size, rank) = (comm.size(), comm.rank());
-    let relative = (rank + size - root) % size;
-    if let Some(parent) = Tree::Binomial.parent(relative) {
-        *data = recv_sized(comm, (parent + root) % size, TAG_BCAST)?;
+    let (parent, mut children) = tree(comm, root);
+    if let Some(parent) = parent {
+        *data = recv_sized(comm, parent, TAG_BCAST)?;
     }
-    let mut children = Tree::Binomial.children(relative, size).rev();
-    children.try_for_each(|child| send_sized(comm, data, (child + root) % size, TAG_BCAST))
+    children.try_for_each(|child| send_sized(comm, data, child, TAG_BCAST))
 }
 
 /// Collects each rank's `value` on `root`, as JSON (`None` elsewhere). JSON has no infinity and no

@@ -79,16 +79,17 @@ impl Meter {
         let why = match (begun.log.span(), begun.wrong.take()) {
             (Some(_), _) => None,
             (None, Some((line, error))) => Some(format!("--power-command, line {line}, {error}")),
-            (None, None) if begun.has_ended => Some(
-                "--power-command has ended without a reading: it is to print a line `SECONDS WATTS` \
-                 repeatedly, the time in seconds since 1970"
-                    .to_owned(),
-            ),
-            (None, None) => Some(format!(
-                "--power-command has printed no reading in {} s: a line is `SECONDS WATTS`, the \
-                 time in seconds since 1970, and has to leave the buffers of the command",
-                FIRST.as_secs()
-            )),
+            (None, None) => {
+                let what = if begun.has_ended {
+                    "has ended without a reading".to_owned()
+                } else {
+                    format!("has printed no reading in {} s", FIRST.as_secs())
+                };
+                Some(format!(
+                    "--power-command {what}: it is to print lines `SECONDS WATTS`, the time in \
+                     seconds since 1970"
+                ))
+            }
         };
         if let Some(lack) = begun.log.lack() {
             messages::print(format_args!("warning: --power-command: {lack}"));

@@ -1,10 +1,10 @@
 //! The solver's [`Guard`] whose matrix is in shared memory and is saved by checkpoints.
 
 use std::cell::Cell;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
-use std::{io, slice};
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -78,15 +78,25 @@ struct TestState {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct CheckpointCosts {
     checkpoints: u64,
+    #[serde(flatten)]
+    seconds: CheckpointSeconds,
+    /// What this rank saved; all other numbers are the maximum over ranks.
+    saved_bytes: u64,
+    taken: Vec<Taken>,
+}
+
+/// What checkpoints cost a rank; once reduced, the maximum of each number over ranks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, Pod, Zeroable)]
+#[repr(C)]
+struct CheckpointSeconds {
+    /// Seconds from the beginning to the end.
     checkpoint_seconds: f64,
+    /// The sum of all parts of `stall`.
     stall_seconds: f64,
     stall: Stall,
     skew_seconds: f64,
     encode_seconds: f64,
     copy_seconds: f64,
-    /// What this rank saved; all other numbers are the maximum over ranks.
-    saved_bytes: u64,
-    taken: Vec<Taken>,
 }
 
 /// Keeps one rank's matrix in shared memory, and saves it by checkpoints.
@@ -131,22 +141,6 @@ pub struct Protected<'a> {
     images_seen: ImagesSeen,
     /// The byte of the region where x is kept, after the matrix of the rank with the most rows.
     x_from: usize,
-}
-
-/// What a checkpoint cost a rank; once reduced, the maximum of each number over ranks.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Cost {
-    /// Seconds of the run when it was taken.
-    elapsed_seconds: f64,
-    /// Seconds from its beginning to its end.
-    seconds: f64,
-    skew_seconds: f64,
-    /// The sum of all parts of `stall`.
-    stall_seconds: f64,
-    encode_seconds: f64,
-    copy_seconds: f64,
-    stall: Stall,
 }
 
 struct BegunCheckpoint {
@@ -409,6 +403,9 @@ impl<'a> Protected<'a> {
     /// What the protection was and did, for the report.
     pub fn protection(&self) -> Protection {
         let Settings { codec, region, parities, .. } = &self.settings;
+        let CheckpointSeconds { checkpoint_seconds, stall_seconds, stall, .. } = self.costs.seconds;
+        let CheckpointSeconds { skew_seconds, encode_seconds, copy_seconds, .. } =
+            self.costs.seconds;
         Protection {
             codec: codec.to_string(),
             encoder: self.checkpointer.encoder().to_string(),
@@ -420,12 +417,12 @@ impl<'a> Protected<'a> {
             survives_nodes: self.survives_nodes,
             checkpoints: self.costs.checkpoints,
             overlap: self.overlaps,
-            checkpoint_seconds: self.costs.checkpoint_seconds,
-            stall_seconds: self.costs.stall_seconds,
-            stall: self.costs.stall,
-            skew_seconds: self.costs.skew_seconds,
-            encode_seconds: self.costs.encode_seconds,
-            copy_seconds: self.costs.copy_seconds,
+            checkpoint_seconds,
+            stall_seconds,
+            stall,
+            skew_seconds,
+            encode_seconds,
+            copy_seconds,
             saved_bytes: self.costs.saved_bytes,
             ..self.recorder.protection(&self.checkpointer, &self.settings)
         }
@@ -537,14 +534,13 @@ impl<'a> Protected<'a> {
         stall.agree_seconds =
             (stats.agree_seconds + stats.commit_seconds).min(here_seconds - copy_seconds);
         stall.encode_seconds = here_seconds - copy_seconds - stall.agree_seconds;
-        let cost = Cost {
-            elapsed_seconds: state.elapsed_seconds,
-            seconds: begun_at.elapsed().as_secs_f64() - skew_seconds,
-            skew_seconds,
+        let cost = CheckpointSeconds {
+            checkpoint_seconds: begun_at.elapsed().as_secs_f64() - skew_seconds,
             stall_seconds: stall.seconds(),
+            stall,
+            skew_seconds,
             encode_seconds: stats.encode_seconds,
             copy_seconds: stats.copy_seconds,
-            stall,
         };
         self.count(state, &stats, cost)
     }
@@ -561,23 +557,24 @@ impl<'a> Protected<'a> {
         &mut self,
         state: TestState,
         stats: &Stats,
-        mut cost: Cost,
+        cost: CheckpointSeconds,
     ) -> Result<(), CheckpointError> {
-        let doubles = bytemuck::cast_slice_mut(slice::from_mut(&mut cost));
-        collect::all_max(self.checkpointer.comm(), doubles)?;
+        const SECONDS: usize = size_of::<CheckpointSeconds>() / size_of::<f64>();
+        let mut most = [0.0; 1 + SECONDS];
+        most[0] = state.elapsed_seconds;
+        most[1..].copy_from_slice(&bytemuck::cast::<_, [f64; SECONDS]>(cost));
+        collect::all_max(self.checkpointer.comm(), &mut most)?;
+        let [elapsed_seconds, most @ ..] = most;
+        let cost: CheckpointSeconds = bytemuck::cast(most);
         self.take_state(state);
-        self.recorder.kept.elapsed_seconds = cost.elapsed_seconds;
+        self.recorder.kept.elapsed_seconds = elapsed_seconds;
         let column = self.column(self.saved_panel);
         let costs = &mut self.costs;
-        costs.checkpoint_seconds += cost.seconds;
-        costs.skew_seconds += cost.skew_seconds;
-        costs.stall_seconds += cost.stall_seconds;
-        costs.encode_seconds += cost.encode_seconds;
-        costs.copy_seconds += cost.copy_seconds;
-        costs.stall += cost.stall;
+        let sums: &mut [f64; SECONDS] = bytemuck::cast_mut(&mut costs.seconds);
+        sums.iter_mut().zip(most).for_each(|(sum, seconds)| *sum += seconds);
         costs.saved_bytes += stats.encoded_bytes as u64;
         let taken = Taken {
-            start_seconds: cost.elapsed_seconds,
+            start_seconds: elapsed_seconds,
             seconds: cost.stall_seconds,
             epoch: self.checkpointer.epoch(),
             column,
@@ -586,7 +583,7 @@ impl<'a> Protected<'a> {
         self.saved.borrow_mut().push(Saved::Checkpoint {
             epoch: taken.epoch,
             column: taken.column,
-            seconds: cost.seconds,
+            seconds: cost.checkpoint_seconds,
             stall_seconds: cost.stall_seconds,
         });
         remember(&mut costs.taken, taken, TAKEN_KEPT);

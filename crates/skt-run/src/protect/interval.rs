@@ -218,9 +218,7 @@ impl CheckpointSchedule {
                 (used_seconds > asked_seconds).then(|| {
                     format!(
                         "--checkpoint-every {asked_seconds}s: a checkpoint takes \
-                         {cost_seconds:.3} s: the work between two is {used_seconds:.3} s, so that \
-                         checkpoints cost at most a tenth of the time; an interval in panels (20p) \
-                         is taken whatever it costs"
+                         {cost_seconds:.3} s: the work between two is {used_seconds:.3} s"
                     )
                 })
             }
@@ -228,9 +226,8 @@ impl CheckpointSchedule {
                 let work_seconds = self.flops(next..(next + count).min(self.panels())) / self.rate;
                 (cost_seconds > work_seconds).then(|| {
                     format!(
-                        "--checkpoint-every {count}p: a checkpoint takes {cost_seconds:.3} s, and \
-                         the work between two {work_seconds:.3} s: the run spends most of its time \
-                         in checkpoints"
+                        "--checkpoint-every {count}p: a checkpoint takes {cost_seconds:.3} s: the \
+                         run spends most of its time in checkpoints"
                     )
                 })
             }

@@ -101,32 +101,23 @@ pub(super) fn note_repaired(
 
 /// Reports to a supervisor the ranks that certainly gave the wrong numbers of a check.
 pub(super) fn report_origins(ranks: &[CorrectedRank], hosts: &[String]) {
-    for rank in ranks.iter().filter(|rank| rank.is_origin) {
-        heartbeat::report_corruption(CorruptionReport {
-            host: hosts[rank.rank].clone(),
-            rank: rank.rank,
-            checks: 1,
-            rows: rank.rows as u64,
-            first_column: rank.column,
-            ends_job: false,
-        });
+    for &CorrectedRank { rank, rows, column, .. } in ranks.iter().filter(|rank| rank.is_origin) {
+        report(rank, rows, column, false, hosts);
     }
 }
 
 /// Reports to a supervisor the rank that gave wrong numbers which end the run, if it is certain.
 pub(super) fn report_suspect(wrong: &WrongNumbers, hosts: &[String]) {
-    if let [rank] = wrong.suspects[..]
-        && wrong.process_column.is_some()
-    {
-        heartbeat::report_corruption(CorruptionReport {
-            host: hosts[rank].clone(),
-            rank,
-            checks: 1,
-            rows: wrong.rows as u64,
-            first_column: wrong.column,
-            ends_job: true,
-        });
+    if let ([rank], Some(_)) = (&wrong.suspects[..], wrong.process_column) {
+        report(*rank, wrong.rows, wrong.column, true, hosts);
     }
+}
+
+fn report(rank: usize, rows: usize, first_column: usize, ends_job: bool, hosts: &[String]) {
+    let (host, rows) = (hosts[rank].clone(), rows as u64);
+    let checks = 1;
+    let report = CorruptionReport { host, rank, checks, rows, first_column, ends_job };
+    heartbeat::report_corruption(report);
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! How a test was protected, and what that cost.
 
-use std::ops::AddAssign;
-
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 use skt_terms::phases::ChecksumCosts;
@@ -145,20 +143,9 @@ pub struct Stall {
     pub copy_seconds: f64,
 }
 
-impl AddAssign for Stall {
-    fn add_assign(&mut self, other: Self) {
-        let parts: &mut [f64; 5] = bytemuck::cast_mut(self);
-        parts.iter_mut().zip(other.parts()).for_each(|(part, more)| *part += more);
-    }
-}
-
 impl Stall {
-    fn parts(self) -> [f64; 5] {
-        bytemuck::cast(self)
-    }
-
     /// The sum of all parts, in seconds.
     pub(crate) fn seconds(&self) -> f64 {
-        self.parts().iter().sum()
+        bytemuck::cast::<_, [f64; 5]>(*self).iter().sum()
     }
 }

@@ -27,7 +27,7 @@ use skt_run::protect::{
     RankProcess, Region, Settings, TestContext, TestSegments,
 };
 use skt_run::ptest::mxp::RefinementGuard;
-use skt_run::ptest::{self, TestRun, check};
+use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Protection, RefinementStep, Restart};
 use skt_solver::blas::MatRef;
 use skt_solver::comm::threads::run;
@@ -488,7 +488,7 @@ pub fn solve(
     let TestRun { grid, spec, .. } = test;
     let shape = ptest::shape(grid, spec);
     let a = MatRef::row_major(guard.matrix(), shape.rows, shape.cols, shape.lda);
-    let norms = check::norms(grid, spec.n, spec.nb, a, &mine)?;
+    let norms = ptest::norms(grid, spec.n, spec.nb, a, &mine)?;
     Ok((whole_x(grid, spec, &mine)?, norms.scaled_residual(spec.n)))
 }
 

@@ -33,7 +33,7 @@ use crate::protect::{self, RankInRun, Settings};
 use crate::record::{Counts, RunFacts};
 use crate::{grace, heartbeat};
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_comm::{Comm, CommError, collect};
+use skt_comm::{Comm, collect};
 use skt_config::{ConfigText, RunSpec};
 use skt_health::environment::library::ChosenBlas;
 use skt_host::clock::now_unix_seconds;
@@ -137,8 +137,7 @@ fn run_tests(
         protect::deadline::listen();
         listen_to_signals(spec, settings, first);
         if first {
-            print_warnings(&time_warnings(settings));
-            print_warnings(&call_warnings(spec, settings, setup.rated.self_test.gflops_per_core));
+            print_warnings(&warnings(spec, settings, setup.rated.self_test.gflops_per_core));
         }
     } else {
         grace::listen_unprotected();
@@ -160,10 +159,10 @@ fn run_tests(
     events.clear();
     // The last test's result stays in memory until the report is complete.
     let end = (first && ran.is_reported).then(|| end_report(events, counts, options));
-    let (is_closed, exit) = same_end(world, end.flatten())?;
-    if !is_closed {
-        return Ok(Finished::short(exit));
-    }
+    let code: Option<u8> = collect::broadcast_json(world, &end.flatten().map(Exit::code), 0)?;
+    let Some(exit) = code.map(Exit::from_code) else {
+        return Ok(Finished::short(Exit::BadInput));
+    };
     // Reported before the first segment is removed: a start that finds none would repeat all tests.
     heartbeat::reported(exit, events.lines_on_stdout());
     let is_cleared = match clear(world, spec, settings, &setup, ran) {
@@ -212,27 +211,22 @@ fn interruption(spec: &RunSpec, settings: &Settings) -> String {
     )
 }
 
-/// A warning if the job's time is limited and nothing of the run outlives it.
-fn time_warnings(settings: &Settings) -> Vec<String> {
-    let ends = settings.time_limit.end().is_some();
-    let warning = "the time of this job is limited, and checkpoints are in memory alone, which may \
-                   go with it: --level keeps images in files, from which the next job continues";
-    let is_meant = ends && settings.levels.0.is_empty();
-    is_meant.then(|| warning.to_owned()).into_iter().collect()
-}
-
-/// A warning for runs with checksums if even the shortest BLAS calls take long.
-fn call_warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<String> {
+/// Warnings about what the protection of a run cannot do: nothing of it outlives a limit of time,
+/// or, with checksums, even the shortest calls of the BLAS take long.
+fn warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<String> {
+    let has_levels = !settings.levels.0.is_empty();
+    let in_memory = "the time of this job is limited, and checkpoints are in memory alone: --level \
+                     keeps images in files, from which the next job continues";
+    let ends = settings.time_limit.end().is_some() && !has_levels;
     let limit = CallLimit::tuned();
     let nb = spec.nb.iter().copied().max().unwrap_or(0);
     let seconds = limit.shortest_seconds(nb, 1e9 * gflops_per_core);
-    let warning = format!(
-        "the shortest calls of this BLAS take up to {seconds:.1} s (NB = {nb}): when a rank dies, the \
-         launcher may kill others within one, whose memory is lost, too; a smaller --nb makes \
-         them shorter, and --level keeps images for that case"
+    let is_slow = settings.method == Method::Abft && seconds > limit.seconds;
+    let slow = format!(
+        "the shortest calls of this BLAS take up to {seconds:.1} s (NB = {nb}), within which the \
+         launcher may kill other ranks than a dead one: a smaller --nb makes them shorter"
     );
-    let is_meant = settings.method == Method::Abft && seconds > limit.seconds;
-    is_meant.then_some(warning).into_iter().collect()
+    ends.then(|| in_memory.to_owned()).into_iter().chain(is_slow.then_some(slow)).collect()
 }
 
 /// Prints the first lines as warnings, and the number of the others: another user may have planted
@@ -275,7 +269,12 @@ fn begin_report(
 /// Ends the report. Returns the exit code of a job with tests of these `counts`, or `None` if the
 /// report is not complete.
 fn end_report(events: &mut dyn RunEvents, counts: Counts, options: &JobOptions) -> Option<Exit> {
-    let exit = if options.as_reference { Exit::Passed } else { exit_for(counts) };
+    let exit = match counts {
+        _ if options.as_reference => Exit::Passed,
+        Counts { failed: 1.., .. } => Exit::ResidualFailed,
+        Counts { skipped: 1.., .. } => Exit::BadInput,
+        _ => Exit::Passed,
+    };
     match events.run_ends() {
         Ok(()) => Some(exit),
         Err(why @ ReportError::Json { .. }) => {
@@ -287,22 +286,6 @@ fn end_report(events: &mut dyn RunEvents, counts: Counts, options: &JobOptions) 
             None
         }
     }
-}
-
-fn exit_for(counts: Counts) -> Exit {
-    match counts {
-        Counts { failed: 1.., .. } => Exit::ResidualFailed,
-        Counts { skipped: 1.., .. } => Exit::BadInput,
-        _ => Exit::Passed,
-    }
-}
-
-/// Returns on all ranks whether rank 0 has the `exit` of a complete report, and the exit code of
-/// the job. Collective.
-fn same_end(world: &Comm, exit: Option<Exit>) -> Result<(bool, Exit), CommError> {
-    let exit = [u8::from(exit.is_some()), exit.unwrap_or(Exit::BadInput).code()];
-    let [is_whole, code] = collect::broadcast_one(world, exit, 0)?;
-    Ok((is_whole != 0, Exit::from_code(code)))
 }
 
 /// Printed at the end of a run that leaves marks.

@@ -597,12 +597,8 @@ impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
         if !beginning.is_solved {
             // A run that resumes from a cut has not replaced a process column, even if an earlier
             // start noted that it was about to.
-            self.test
-                .recorder
-                .kept
-                .restarts
-                .iter_mut()
-                .for_each(|restart| restart.replacement = None);
+            let kept = &mut self.test.recorder.kept;
+            kept.restarts.iter_mut().for_each(|restart| restart.replacement = None);
         }
         let restart = Restart {
             epoch: if self.test.level.is_some() { epoch } else { 0 },
@@ -683,12 +679,8 @@ impl<'t, 'g, 'a> RunWatcher<'t, 'g, 'a> {
         }
         self.keep_state(cut)?;
         if stops {
-            let column = self.test.recorder.kept.column;
-            return self
-                .test
-                .recorder
-                .stop(&mut self.test.checkpointer, &self.test.settings, column)
-                .map(Some);
+            let AbftTest { recorder, checkpointer, settings, .. } = &mut *self.test;
+            return recorder.stop(checkpointer, settings, recorder.kept.column).map(Some);
         }
         let image_seconds = self.test.checkpointer.seconds_of_images();
         self.test.recorder.image_seconds =

@@ -19,7 +19,6 @@ mod recorder;
 pub mod result;
 mod segments;
 mod split;
-mod stored;
 mod times;
 mod unprotected;
 mod wrong;
@@ -35,7 +34,8 @@ pub(crate) use interval::panel_flops;
 pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
 pub(crate) use ledger::kept_choices;
 pub use segments::{
-    MemoryProgress, RankProcess, TestSegments, checkpoint_config, doubtful, left_by_others,
+    MemoryProgress, RankProcess, StoredCheckpoint, TestSegments, checkpoint_config, column_in,
+    doubtful, left_by_others, stored_checkpoints,
 };
 pub(crate) use segments::{found_test, store_flag, sweep_tests, tidy};
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
@@ -48,7 +48,6 @@ pub(crate) use split::{form_groups, format_memory, test_header_layout};
 pub use split::{
     header_layout, memory_split, process_rows, segment_bytes, segment_layout, smallest_group,
 };
-pub use stored::{StoredCheckpoint, column_in, stored_checkpoints};
 pub use unprotected::Unprotected;
 
 /// The names and numbers of the formats of checkpoints, as a refusal to read another format prints

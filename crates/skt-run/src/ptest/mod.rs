@@ -1,6 +1,5 @@
 //! One test: generate, solve, time, check (HPL_pdtest).
 
-pub mod check;
 mod links;
 pub mod mxp;
 mod rates;
@@ -15,11 +14,12 @@ use skt_terms::phases::{EarlierStarts, PhaseTotals, Phases};
 use crate::events::{Phase, RunEvents};
 use crate::record::energy::EnergyReading;
 use crate::record::{DetailedTiming, Norms, Outcome, ROWS_IN_HALVES, TestRecord};
-use crate::{cores, power};
+use crate::{cores, heartbeat, power};
 use skt_comm::{Comm, CommError, collect};
 use skt_config::TestSpec;
 use skt_host::clock::{now_unix, now_unix_seconds};
-use skt_solver::blas::{Element, MatMut};
+use skt_mxp::check::reduce;
+use skt_solver::blas::{Element, MatMut, MatRef};
 use skt_solver::grid::{Cyclic, Grid};
 use skt_solver::matgen;
 use skt_solver::pgesv::guard::Guard;
@@ -406,7 +406,7 @@ pub fn judge(test: TestRun<'_>, memory: &mut [f64], x: &[f64]) -> Result<Outcome
     }
     generate(test, memory);
     let a = view(memory, shape(grid, spec));
-    Ok(outcome(spec, check::norms(grid, spec.n, spec.nb, a.as_ref(), x)?))
+    Ok(outcome(spec, norms(grid, spec.n, spec.nb, a.as_ref(), x)?))
 }
 
 /// How a test with these norms has ended.
@@ -450,6 +450,35 @@ pub(crate) fn max_and_mean<const N: usize>(
     })?;
     let ranks = comm.size() as f64;
     Ok([pairs.map(|[max, _]| max), pairs.map(|[_, sum]| sum / ranks)])
+}
+
+/// Norms (HPL_pdtest) of the system whose local part, as generated, is `a`, and of the solution whose local part
+/// is `x`. Collective over the grid; the result is the same on all ranks.
+pub fn norms(grid: &Grid, n: usize, nb: usize, a: MatRef, x: &[f64]) -> Result<Norms, CommError> {
+    let (cols, rows) = (grid.cols(nb), a.rows());
+    let holds_b = cols.owner(n) == grid.mycol;
+    // Of all local rows: the sums of magnitudes, the products with x, the elements of b.
+    let mut of_rows = vec![0.0; 3 * rows];
+    let mut of_cols = vec![0.0; x.len()];
+    for i in 0..rows {
+        let row = a.row(i);
+        let (mut sum, mut product) = (0.0, 0.0);
+        for ((value, xj), column) in row.iter().zip(x).zip(&mut of_cols) {
+            let magnitude = value.abs();
+            sum += magnitude;
+            product += value * xj;
+            *column += magnitude;
+        }
+        let b = if holds_b { row[cols.local(n)] } else { 0.0 };
+        (of_rows[i], of_rows[rows + i], of_rows[2 * rows + i]) = (sum, product, b);
+        heartbeat::piece();
+    }
+    collect::all_sum(&grid.row, &mut of_rows)?;
+    collect::all_sum(&grid.col, &mut of_cols)?;
+    let (sums, rest) = of_rows.split_at(rows);
+    let (products, b) = rest.split_at(rows);
+    let residual: Vec<f64> = b.iter().zip(products).map(|(b, ax)| b - ax).collect();
+    reduce(grid, [&residual, sums, &of_cols, x, b])
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ pub mod cores;
 pub mod energy;
 mod outcome;
 mod protection;
-mod restart;
 mod samples;
 
 use serde::{Deserialize, Serialize};
@@ -19,8 +18,7 @@ use skt_health::slow::SlowReport;
 
 pub(crate) use outcome::MAX_ROUNDING_RESIDUAL;
 pub use outcome::{Counts, MxpRecord, Norms, Outcome, RefinementStep};
-pub use protection::{Protection, RepairedRank, Stall, Unverified};
-pub use restart::{Replacement, Restart};
+pub use protection::{Protection, RepairedRank, Replacement, Restart, Stall, Unverified};
 pub use samples::Sample;
 pub(crate) use samples::Samples;
 pub use skt_model::path::ROWS_IN_HALVES;

@@ -50,18 +50,16 @@ impl<'a> OnRanks<'a> {
         budget_seconds: f64,
         events: &'a mut dyn RunEvents,
     ) -> Self {
-        let (doing, trials, by_messages) = ("", 0, BTreeMap::new());
-        let (repeats, disturbed) = (false, Disturbed::default());
         Self {
             ranks,
             began,
             budget_seconds,
             events,
-            doing,
-            trials,
-            repeats,
-            disturbed,
-            by_messages,
+            doing: "",
+            trials: 0,
+            repeats: false,
+            disturbed: Disturbed::default(),
+            by_messages: BTreeMap::new(),
         }
     }
 

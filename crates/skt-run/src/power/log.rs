@@ -146,6 +146,14 @@ impl SensorLog {
             if let (Kind::Counter, Some((last, value))) = (kind, fallen) {
                 return Err(format!("a counter of energy has fallen from {last} to {value} J"));
             }
+            match kind {
+                // What was counted within this time is in the next reading.
+                Kind::Counter if between == 0.0 => return Ok(()),
+                Kind::Interval if between == 0.0 => {
+                    return Err("its time is that of the reading above".to_owned());
+                }
+                _ => {}
+            }
             let [last, sum] = [&self.last[..], values].map(|values| values.iter().sum::<f64>());
             let watts = match kind {
                 Kind::Power => [last, sum],
@@ -226,11 +234,15 @@ impl PowerLog {
 
     fn add(&mut self, reading: MeterReading) -> Result<(), String> {
         let seconds = reading.seconds + self.settings.offset_seconds;
+        let kind = self.kind();
         let Some(values) = reading.values else {
             self.missing += 1;
+            if kind == Kind::Interval {
+                // The next reading does not have the energy since the last one.
+                self.sensors.values_mut().for_each(|sensor| sensor.is_cut = true);
+            }
             return Ok(());
         };
-        let kind = self.kind();
         let is_power = (0.0..=WATTS_MAX).contains(&values.iter().sum());
         if kind == Kind::Power && !is_power || !seconds.is_finite() {
             return Err("this is no power in watts".to_owned());
@@ -586,6 +598,24 @@ mod tests {
             let text = log_with(header, line);
             let error = four_seconds(&text, none.clone()).expect_err(&text);
             assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    /// A reading that is missing, or comes twice, loses no energy.
+    #[test]
+    fn energy_is_bridged_where_it_is_known() {
+        let joules = |text: &str| {
+            let reading = four_seconds(text, LogSettings::default());
+            reading.map(|reading| reading.joules)
+        };
+        for lines in ["1,300\n1,350\n2,600\n", "1,300\n2,--\n"] {
+            let counter = format!("time,total energy [J]\n0,0\n{lines}3,900\n4,1200\n");
+            assert_eq!(joules(&counter), Ok(1200.0), "{counter}");
+            let interval = format!("time,Pkg_J\n0,300\n{lines}3,300\n4,300\n");
+            let why = joules(&interval).unwrap_err();
+            let wants =
+                ["line 4, column 1: its time is that of the reading above", "does not cover"];
+            assert!(wants.iter().any(|want| why.contains(want)), "{interval}: {why}");
         }
     }
 

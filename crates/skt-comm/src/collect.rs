@@ -21,7 +21,7 @@ pub fn broadcast<T: Pod>(comm: &Comm, data: &mut [T], root: usize) -> Result<()>
     children.try_for_each(|child| comm.send(data, child, TAG_BCAST))
 }
 
-/// The rank from which a broadcast of `root` comes to this one, and those to which it goes on.
+/// The rank that sends a broadcast of `root` to this one, and those to which this one sends it.
 fn tree(comm: &Comm, root: usize) -> (Option<usize>, impl Iterator<Item = usize>) {
     let size = comm.size();
     let relative = (comm.rank() + size - root) % size;

@@ -17,9 +17,7 @@ use skt_config::{ConfigError, Setting, ValueSource};
 use skt_host::host::this_host;
 use skt_host::launcher_rank;
 use skt_run::protect::{column_in, is_mark, stored_checkpoints};
-use skt_store::store::{
-    Flaw, Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, Stub, host,
-};
+use skt_store::store::{Liveness, STORES, SegmentInfo, Store, StoreError, StoreKind, host};
 
 mod cleaned;
 mod runs;
@@ -36,7 +34,6 @@ oldest. The state of the run is the first of these that applies:
   waiting     the run is interrupted: the same command continues from its segments
   incomplete  its processes died while they created segments: no run can use these
   ended       marks are left, by which nodes that were out of reach learn that the run has ended
-Segments that name no run have one line per state, with `-` in place of the run.
 
 With --segments, `list` prints one line per segment, which is one of these:
   in use      a process is attached
@@ -44,14 +41,9 @@ With --segments, `list` prints one line per segment, which is one of these:
   unknown     the process that created it is in another container and cannot be seen from here
   waiting     complete, and its run is interrupted: the same command continues from it
   ended       a mark, by which nodes that were out of reach learn that the run has ended
-  incomplete  its process died while it created it: no run can use it
-  unnamed     incomplete, and too early to name its run
-  damaged     yours, but no longer whole: no run can use it
-  doubtful    perhaps damaged, or of another program: only its size or its name is known
-  planted     created by another user to look like yours: no run uses it
+  incomplete  its process died while it created it, or it is damaged: no run can use it
 
-`clean` removes segments that are ended, incomplete, unnamed or damaged; with --run also the \
-waiting ones of that run, which then cannot continue; with --force all, also those in use.
+`clean` removes segments that are ended or incomplete; with --run also the waiting ones of that run, which then cannot continue; with --force all, also those in use.
 
 The checkpoints of a run, in memory and in images, are those that this host has data of, each \
 with the columns that were factored: 7(448). A start goes back to one with --resume 7, if enough \
@@ -212,30 +204,25 @@ pub fn list(
     lines: Lines,
     out: &mut dyn Write,
 ) -> Result<(), Failed> {
-    let (segments, stubs) = (store.list()?, store.stubs()?);
+    let segments = store.list()?;
     let now = host::now_unix_seconds();
-    if segments.is_empty() && stubs.is_empty() {
+    if segments.is_empty() {
         writeln!(out, "no segments")?;
         return Ok(());
     }
     match lines {
         Lines::Runs => {
             let checkpoints = stored_checkpoints(store)?;
-            runs::write(&runs::from_segments(&segments, &stubs, &checkpoints), now, out)?;
+            runs::write(&runs::from_segments(&segments, &checkpoints), now, out)?;
         }
-        Lines::Segments => list_segments(segments, stubs, now, out)?,
+        Lines::Segments => list_segments(segments, now, out)?,
     }
     Ok(())
 }
 
 /// Writes one line per segment: run, rank, part, bytes, attached processes, its state in a word,
 /// its age and its location.
-fn list_segments(
-    segments: Vec<SegmentInfo>,
-    stubs: Vec<Stub>,
-    now: u64,
-    out: &mut dyn Write,
-) -> std::io::Result<()> {
+fn list_segments(segments: Vec<SegmentInfo>, now: u64, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(
         out,
         "{:<20} {:>6} {:<10} {:>14} {:>8} {:<10} {:>8}  LOCATION",
@@ -258,17 +245,6 @@ fn list_segments(
             segment.bytes,
             age(age_seconds),
             segment.location,
-        )?;
-    }
-    for stub in stubs {
-        let attached = if stub.in_use { "yes" } else { "no" };
-        let state = state_of_stub(&stub);
-        let age = age(now.saturating_sub(stub.created_unix_seconds));
-        let Stub { bytes, location, .. } = stub;
-        writeln!(
-            out,
-            "{:<20} {:>6} {:<10} {bytes:>14} {attached:>8} {state:<10} {age:>8}  {location}",
-            "-", "-", "-",
         )?;
     }
     Ok(())
@@ -375,17 +351,6 @@ fn state(segment: &SegmentInfo) -> &'static str {
     }
 }
 
-/// The state of a stub, in a word.
-fn state_of_stub(stub: &Stub) -> &'static str {
-    match &stub.flaw {
-        Flaw::Unnamed if stub.is_dead() => "unnamed",
-        Flaw::Unnamed => "being made",
-        Flaw::Damaged(_) => "damaged",
-        Flaw::Doubtful(_) => "doubtful",
-        Flaw::Planted(_) => "planted",
-    }
-}
-
 /// Removes segments of this program that there is no reason to keep, and writes what was done with
 /// those of each run, in one line or in one per segment.
 pub fn clean(
@@ -408,39 +373,7 @@ pub fn clean(
         all?;
         done += cleaned::sum(&outcomes);
     }
-    // Stubs do not name their run.
-    if options.run.is_none() {
-        clean_stubs(store, options.force, &mut done, out)?;
-    }
     Ok(done)
-}
-
-/// Removes stubs that certainly belong to this program and that no run can use; with `force`, all
-/// stubs.
-fn clean_stubs(
-    store: &dyn Store,
-    force: bool,
-    done: &mut Cleaned,
-    out: &mut dyn Write,
-) -> Result<(), Failed> {
-    for stub in store.stubs()? {
-        let Stub { location, bytes, creator_pid, .. } = &stub;
-        if !force && !stub.is_dead() {
-            let why = match (&stub.flaw, stub.creator) {
-                (Flaw::Unnamed, Liveness::Unknown) => "its creator is in another container".into(),
-                (Flaw::Unnamed, _) => format!("process {creator_pid} is making it"),
-                (Flaw::Damaged(_), _) => "a process is attached".into(),
-                _ => stub.why().to_owned(),
-            };
-            writeln!(out, "kept {location}: {why} (--force removes it nevertheless)")?;
-            done.kept += 1;
-        } else if store.remove_stub(&stub)? {
-            writeln!(out, "removed {location}: {}, {}", units::bytes(*bytes), stub.why())?;
-            done.removed += 1;
-            done.removed_bytes += bytes;
-        }
-    }
-    Ok(())
 }
 
 /// Formats an age as `3d04h`, `4h05m`, `5m06s` or `6s`.

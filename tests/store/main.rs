@@ -11,5 +11,4 @@ mod planted_files;
 mod store_limits;
 mod store_others;
 mod store_segments;
-mod store_stubs;
 mod system_v;

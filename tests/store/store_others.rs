@@ -1,22 +1,22 @@
-//! Other users plant segments in a store and take names: no run continues from a planted segment,
-//! or is stopped by a taken name. Damaged segments of one's own are reported and replaced.
+//! Other users plant segments in a store and take names: no run reads a planted segment, and a taken
+//! name is refused with its owner. A death before the first page is in no one's way.
 //!
 //! The tests need the rights of root, to act as other users; without them each test reports that.
 //! System V segments belong to the whole machine, so each test has a separate namespace for them.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::Command;
 
 use crate::executables;
 use crate::skipped::skipped;
-use crate::system_v::{clean, only, plant, set_mode, with_bytes};
+use crate::store_segments::spawn_child;
+use crate::system_v::{only, plant, set_mode, table, with_bytes};
 use nix::sched::{CloneFlags, unshare};
-use skt_hpl::cli::store::{self, Lines};
 use skt_run::protect::hold::RunLock;
 use skt_store::segments::Plain;
-use skt_store::store::{Files, Flaw, SegmentName, Store, StoreKind, SysV};
+use skt_store::store::{Files, SegmentName, Store, StoreError, StoreKind, SysV};
 use tempfile::TempDir;
 
 /// A user id that no account has.
@@ -36,8 +36,22 @@ fn name() -> SegmentName {
     SegmentName::new("others", "lock", 0).unwrap()
 }
 
+/// [`name`] leads to nothing, although the only segment of the system has its first key, and a new
+/// segment of that name is made at the next.
+fn is_passed_by(store: &SysV, what: &str) {
+    let before = table();
+    assert!(store.attach(&name()).unwrap().is_none(), "{what}");
+    assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none(), "{what}");
+    assert_eq!(store.list().unwrap(), [], "{what}");
+    assert!(!store.remove(&name()).unwrap() && !store.remove_unused(&name()).unwrap(), "{what}");
+    drop(store.create(&name(), 8).unwrap());
+    assert_eq!((store.peek(&name(), &mut []).unwrap(), table().len()), (Some(8), 2), "{what}");
+    assert!(store.remove(&name()).unwrap(), "{what}");
+    assert_eq!(table(), before, "{what}: not attached, changed or removed");
+}
+
 #[test]
-fn a_segment_given_away_by_another_user_is_ignored() {
+fn system_v_segments_of_other_users_or_rights_are_never_read() {
     if !can_be_others() {
         return;
     }
@@ -47,109 +61,83 @@ fn a_segment_given_away_by_another_user_is_ignored() {
     let (key, shmid, ..) = only();
     let forged = with_bytes(shmid, PAGE_BYTES + 8192, |bytes| bytes.to_vec());
     assert!(store.remove(&name()).unwrap());
-    plant(OTHER, key, forged.len(), 0o600, &forged);
-    assert!(store.attach(&name()).unwrap().is_none());
-    assert!(store.view(&name()).unwrap().is_none());
-    assert!(store.peek(&name(), &mut [0; 8]).unwrap().is_none());
-    assert_eq!(store.list().unwrap(), []);
-    // The segment is reported, and stops no run.
-    let reported = skt_run::protect::doubtful(&store).unwrap();
-    let words = format!("made by user {OTHER} and given to this one");
-    assert!(reported.len() == 1 && reported[0].contains(&words), "{reported:?}");
-    assert_eq!(store.remove_dead_stubs().unwrap(), []);
-    drop(store.create(&name(), 8).unwrap());
-    assert_eq!(store.peek(&name(), &mut []).unwrap(), Some(8));
-    assert!(store.remove(&name()).unwrap());
-    let text = clean(&store, false);
-    assert!(text.starts_with("kept ") && text.contains(&words), "{text}");
-    assert!(clean(&store, true).starts_with("removed "));
-    assert_eq!(store.stubs().unwrap(), []);
-}
-
-#[test]
-fn a_segment_that_others_may_attach_is_ignored() {
-    if !can_be_others() {
-        return;
-    }
-    let store = SysV::new(false);
+    let shmid = plant(OTHER, key, forged.len(), 0o600, &forged);
+    is_passed_by(&store, "made by another user and given away");
+    crate::system_v::remove(shmid);
     for (what, mode) in [("others", 0o666), ("nobody", 0), ("to read", 0o640)] {
         drop(store.create(&name(), 8192).unwrap());
-        set_mode(only().1, mode);
-        assert!(store.attach(&name()).unwrap().is_none(), "{what}");
-        assert_eq!(store.list().unwrap(), [], "{what}");
-        let mut list = Vec::new();
-        store::list(&store, Lines::Runs, &mut list).unwrap();
-        assert!(String::from_utf8(list).unwrap().contains(" damaged "), "{what}");
-        let text = clean(&store, false);
-        assert!(text.contains(&format!("its mode is {mode:03o}, not 600")), "{text}");
-        assert_eq!(store.stubs().unwrap(), [], "{what}");
+        let shmid = only().1;
+        set_mode(shmid, mode);
+        is_passed_by(&store, what);
+        crate::system_v::remove(shmid);
     }
 }
 
-/// Overwrites a byte of the first page of the only segment.
-fn damage() {
-    with_bytes(only().1, PAGE_BYTES, |bytes| bytes[9] ^= 1);
-}
-
+/// Before its first page is written a System V segment is no one's; a file has its name, and the
+/// next creation replaces it.
 #[test]
-fn a_damaged_lock_is_repaired_and_one_in_use_is_held() {
+fn a_creation_killed_before_its_first_page_is_in_no_ones_way() {
     if !can_be_others() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let lock = |kind: &StoreKind| {
-        let store = kind.open();
-        drop(RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap());
-    };
-    let sysv = StoreKind::SysV { huge_pages: false };
-    drop(SysV::new(false).create(&name(), 8).unwrap());
-    damage();
-    lock(&sysv);
-    assert_eq!(SysV::new(false).stubs().unwrap(), []);
-    // The holder does not know of the damage, so no other process may take the lock.
-    let held = SysV::new(false).create(&name(), 8).unwrap();
-    damage();
-    assert!(SysV::new(false).create(&name(), 8).is_err());
-    assert_eq!(SysV::new(false).remove_dead_stubs().unwrap(), []);
-    drop(held);
-    assert_eq!(SysV::new(false).remove_dead_stubs().unwrap().len(), 1);
+    let file = format!("file:{}", folder.path().display());
+    for kind in ["sysv", &file] {
+        let mut child = spawn_child(kind, "others", "lock", "die at Made");
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        let store = kind.parse::<StoreKind>().unwrap().open();
+        assert!(store.attach(&name()).unwrap().is_none());
+        if kind == "sysv" {
+            is_passed_by(&SysV::new(false), "no first page");
+        } else {
+            assert!(!store.list().unwrap()[0].is_ready);
+            drop(store.create(&name(), 8).unwrap());
+            assert!(store.list().unwrap()[0].is_ready);
+        }
+    }
+}
 
-    let files = StoreKind::Files(folder.path().to_owned());
+/// Overwrites the first page of a lock while a process holds it and after: only then is it replaced.
+#[test]
+fn a_damaged_lock_is_replaced_and_one_in_use_is_held() {
+    let folder = TempDir::new().unwrap();
+    let store = StoreKind::Files(folder.path().to_owned()).open();
     let path = folder.path().join(name().to_string());
-    std::fs::write(&path, "no lock").unwrap();
-    lock(&files);
-    let held = files.open().create(&name(), 8).unwrap();
+    let held = store.create(&name(), 8).unwrap();
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(5).unwrap();
-    assert!(files.open().create(&name(), 8).is_err());
-    assert_eq!(files.open().remove_dead_stubs().unwrap(), []);
+    assert!(matches!(store.create(&name(), 8), Err(StoreError::Exists { .. })));
+    assert!(!store.remove_dead(&name()).unwrap() && !store.remove_unused(&name()).unwrap());
     drop(held);
-    assert_eq!(files.open().remove_dead_stubs().unwrap().len(), 1);
+    drop(RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn a_name_taken_by_another_user_stops_no_run() {
+fn a_name_taken_by_another_user_is_refused_with_its_owner() {
     if !can_be_others() {
         return;
     }
     let folder = TempDir::new().unwrap();
-    let store = Files::in_folder(folder.path());
-    let squatted = folder.path().join(name().to_string());
-    std::fs::write(&squatted, "mine").unwrap();
-    chown(&squatted, Some(OTHER), None).unwrap();
-    store.create(&name(), 64).unwrap().as_mut_slice().fill(5);
-    assert_eq!(store.attach(&name()).unwrap().unwrap().as_slice(), [5; 64]);
-    assert_eq!(store.list().unwrap()[0].name, name());
-    assert!(store.create(&name(), 64).is_err(), "it exists");
-    let kind = StoreKind::Files(folder.path().to_owned());
-    assert!(store.remove(&name()).unwrap());
-    let store = kind.open();
-    let held = RunLock::take(&*store, "others", "here", 0, &Plain).unwrap().unwrap();
-    // The other user gives the name up, so it leads to the existing segment.
-    std::fs::remove_file(&squatted).unwrap();
-    assert!(matches!(store.create(&name(), 8), Err(skt_store::store::StoreError::Exists { .. })));
-    drop(held);
-    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let store = StoreKind::Files(folder.path().to_owned()).open();
+    let path = folder.path().join(name().to_string());
+    // As another user would forge it: the content of a real segment.
+    drop(store.create(&name(), 64).unwrap());
+    chown(&path, Some(OTHER), None).unwrap();
+    let forged = std::fs::read(&path).unwrap();
+    let owner = format!("{} is not used: it belongs to user {OTHER}", path.display());
+    let refused = [
+        store.attach(&name()).map(|_| ()),
+        store.peek(&name(), &mut []).map(|_| ()),
+        store.create(&name(), 64).map(|_| ()),
+        store.remove(&name()).map(|_| ()),
+        RunLock::take(&*store, "others", "here", 0, &Plain).map(|_| ()),
+    ];
+    for refused in refused {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.starts_with(&owner), "{text}");
+    }
+    assert_eq!(store.list().unwrap(), []);
+    assert_eq!(std::fs::read(&path).unwrap(), forged);
 }
 
 /// Not a test: the actions of a user without rights.
@@ -163,24 +151,23 @@ fn child_of_a_plain_user() {
     // Not even the owner may open it.
     drop(store.create(&name(), 8).unwrap());
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
-    let stubs = store.stubs().unwrap();
-    assert!(matches!(&stubs[0].flaw, Flaw::Damaged(why) if why.contains("mode is 000")));
-    assert_eq!(store.remove_dead_stubs().unwrap().len(), 1);
-    std::fs::write(&path, "").unwrap();
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o0)).unwrap();
-    drop(store.create(&name(), 8).unwrap());
-    assert!(store.remove(&name()).unwrap());
+    let refused = store.attach(&name()).unwrap_err().to_string();
+    assert!(refused.contains("its mode is 000, not 600"), "{refused}");
+    std::fs::remove_file(&path).unwrap();
+    // No link is followed.
+    std::os::unix::fs::symlink("/etc/hostname", &path).unwrap();
+    assert!(matches!(store.attach(&name()), Err(StoreError::Foreign { .. })));
     // Not even the owner of a System V segment may attach it.
     let store = SysV::new(false);
     drop(store.create(&name(), 8).unwrap());
     set_mode(only().1, 0);
     assert!(store.attach(&name()).unwrap().is_none());
-    assert_eq!(store.remove_dead_stubs().unwrap().len(), 1);
+    crate::system_v::remove(only().1);
     println!("all done");
 }
 
 #[test]
-fn a_user_removes_segments_that_it_may_not_open() {
+fn a_user_reads_no_segment_that_it_may_not_open() {
     if !can_be_others() {
         return;
     }

@@ -4,7 +4,6 @@
 use std::cell::RefCell;
 use std::io::Read as _;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -15,9 +14,7 @@ use skt_checkpoint::checkpoint::protocol::Memory as _;
 use skt_hpl::cli::store::{self, CleanOptions, Cleaned, Lines};
 use skt_run::protect::hold::RunLock;
 use skt_store::segments::{Plain, RunSegments};
-use skt_store::store::{
-    Files, Flaw, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, Stub, SysV,
-};
+use skt_store::store::{Files, Liveness, SegmentName, Stage, Store, StoreError, StoreKind, SysV};
 use tempfile::TempDir;
 
 /// What takes longer is not waited for, however busy this machine is.
@@ -420,61 +417,58 @@ fn files_are_private_and_damaged_ones_are_replaced() {
     let store = Files::in_folder(folder.path());
     let name = SegmentName::new("run", "state", 0).unwrap();
     let path = folder.path().join(name.to_string());
+    let set_mode = |mode| std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
     for content in [&b""[..], &[0; 100], &[0x53; 10_000]] {
+        // After a crash of the machine: incomplete, and its creator is no more.
         std::fs::write(&path, content).unwrap();
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        set_mode(0o600);
         assert!(store.attach(&name).unwrap().is_none());
-        assert_eq!(store.list().unwrap(), []);
-        assert!(!store.remove(&name).unwrap());
-        let stubs = store.stubs().unwrap();
-        assert!(matches!(&stubs[..], [Stub { flaw: Flaw::Damaged(_), .. }]), "{stubs:?}");
+        let listed = store.list().unwrap();
+        assert_eq!((listed[0].is_ready, listed[0].creator), (false, Liveness::Dead));
         drop(store.create(&name, 8).unwrap());
-        assert_eq!((store.stubs().unwrap(), store.list().unwrap().len()), (vec![], 1));
+        assert!(store.list().unwrap()[0].is_ready);
         assert!(store.remove(&name).unwrap());
     }
     // Files without the name of a segment are left alone.
     let other = folder.path().join("skt-hpl-notes");
     std::fs::write(&other, "keep").unwrap();
-    std::os::unix::fs::symlink(&other, &path).unwrap();
-    assert!(store.stubs().unwrap().is_empty() && store.attach(&name).unwrap().is_none());
-    std::fs::remove_file(&path).unwrap();
     drop(store.create(&name, 8).unwrap());
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     // A copy under another name is not that segment.
     let copy = SegmentName::new("run", "state", 1).unwrap();
     std::fs::copy(&path, folder.path().join(copy.to_string())).unwrap();
     assert!(store.attach(&copy).unwrap().is_none());
-    assert_eq!((store.list().unwrap().len(), store.remove_dead_stubs().unwrap().len()), (1, 1));
-    // A file with two names is not taken either; it may be whole, and is left.
-    std::fs::hard_link(&path, folder.path().join("second")).unwrap();
-    assert!(store.attach(&name).unwrap().is_none());
-    let stubs = store.stubs().unwrap();
-    assert!(matches!(&stubs[..], [Stub { flaw: Flaw::Doubtful(_), .. }]), "{stubs:?}");
-    assert_eq!(store.remove_dead_stubs().unwrap(), []);
-    std::fs::remove_file(folder.path().join("second")).unwrap();
-    // A file that others may write to is not taken.
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o620)).unwrap();
-    assert!(store.attach(&name).unwrap().is_none());
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+    assert!(store.remove_dead(&copy).unwrap() && !store.remove_dead(&name).unwrap());
+    // What others may use is refused by name, and so is what is no file.
+    let is_refused = |why: &str| {
+        let refused = [
+            store.attach(&name).map(|_| ()),
+            store.peek(&name, &mut []).map(|_| ()),
+            store.create(&name, 8).map(|_| ()),
+            store.remove(&name).map(|_| ()),
+        ];
+        for refused in refused {
+            let text = refused.unwrap_err().to_string();
+            assert!(text.contains(&format!("{}", path.display())) && text.contains(why), "{text}");
+        }
+        assert_eq!(store.list().unwrap(), [], "{why}");
+    };
+    for (mode, why) in [(0o620, "mode is 620"), (0o666, "mode is 666"), (0, "mode is 000")] {
+        set_mode(mode);
+        is_refused(why);
+    }
+    set_mode(0o600);
     assert!(store.attach(&name).unwrap().is_some());
     // A file that was cut short is not taken.
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(4100).unwrap();
     assert!(store.attach(&name).unwrap().is_none());
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    is_refused("no regular file");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    is_refused("no regular file");
     assert_eq!(std::fs::read(other).unwrap(), b"keep");
-}
-
-/// A process that cleans up finds a damaged file, but another process has already removed it and
-/// created the segment again.
-#[test]
-fn a_file_that_was_damaged_and_is_whole_by_now_stays() {
-    let folder = TempDir::new().unwrap();
-    let store = Files::in_folder(folder.path());
-    let name = SegmentName::new("run", "state", 0).unwrap();
-    std::fs::write(folder.path().join(name.to_string()), "damaged").unwrap();
-    let stub = store.stubs().unwrap().remove(0);
-    drop(store.create(&name, 8).unwrap());
-    assert!(!store.remove_stub(&stub).unwrap());
-    assert!(store.attach(&name).unwrap().is_some());
 }
 
 /// A process that has made or found the segment of a name has it alone, also if it is removed at
@@ -530,24 +524,17 @@ fn a_segment_taken_and_removed_by_many_has_one_owner() {
     });
 }
 
-/// Two creations of one name that begin at the same time are made at two places, and giving up one
-/// takes nothing from the other.
+/// Two creations of one name that begin at the same time: in a folder there is one place for both,
+/// and the one that has written its first page wins; System V segments are made at two keys, and
+/// giving up one takes nothing from the other.
 #[test]
 fn a_creation_that_others_overtake_has_its_segment_alone() {
     on_every_store("overtaken", |f| {
         let name = SegmentName::new(&f.run, "lock", 0).unwrap();
-        let blocked = match &f.kind {
-            StoreKind::SysV { .. } => None,
-            StoreKind::Posix => Some(Path::new("/dev/shm").join(name.to_string())),
-            StoreKind::Files(folder) => Some(folder.join(name.to_string())),
-        };
         let other = RefCell::new(None);
         let at = |stage: Stage| match stage {
-            // Our System V segment has the first key by now; a file has no name yet.
             Stage::Made => {
-                blocked.iter().for_each(|path| std::fs::create_dir(path).unwrap());
                 let lock = RunLock::take(&*f.store, &f.run, "here", 0, &Plain).unwrap().unwrap();
-                blocked.iter().for_each(|path| std::fs::remove_dir(path).unwrap());
                 other.replace(Some(lock));
             }
             Stage::Named => {
@@ -558,10 +545,19 @@ fn a_creation_that_others_overtake_has_its_segment_alone() {
             }
             Stage::Reserving(_) | Stage::Reserved => {}
         };
-        let held = f.store.begin_at(&name, 8, &at).unwrap().finish().unwrap();
-        let second = f.store.create(&name, 8);
-        assert!(matches!(second, Err(StoreError::Exists { .. })), "two have it: {second:?}");
-        drop(held);
+        let is_refused = |second: Result<_, _>| {
+            assert!(matches!(second, Err(StoreError::Exists { .. })), "two have it: {second:?}");
+        };
+        if matches!(f.kind, StoreKind::SysV { .. }) {
+            let held = f.store.begin_at(&name, 8, &at).unwrap().finish().unwrap();
+            is_refused(f.store.create(&name, 8));
+            drop(held);
+        } else {
+            is_refused(f.store.begin_at(&name, 8, &at).and_then(|new| new.finish()));
+            is_refused(f.store.create(&name, 8));
+            drop(other.take());
+            drop(f.store.create(&name, 8).unwrap());
+        }
         assert!(f.store.attach(&name).unwrap().is_some());
         assert!(f.store.remove(&name).unwrap());
     });

@@ -2,9 +2,6 @@
 
 use std::ptr;
 
-use skt_hpl::cli::store::{self, CleanOptions, Lines};
-use skt_store::store::Store;
-
 /// The lines of the system's table of segments.
 pub fn table() -> Vec<String> {
     let table = std::fs::read_to_string("/proc/sysvipc/shm");
@@ -77,11 +74,4 @@ pub fn set_mode(shmid: i32, mode: u16) {
 pub fn remove(shmid: i32) {
     // SAFETY: a system call that uses no memory of ours.
     assert_eq!(unsafe { libc::shmctl(shmid, libc::IPC_RMID, ptr::null_mut()) }, 0);
-}
-
-/// What `store clean` prints.
-pub fn clean(store: &dyn Store, force: bool) -> String {
-    let mut text = Vec::new();
-    store::clean(store, &CleanOptions { run: None, force }, Lines::Runs, &mut text).unwrap();
-    String::from_utf8(text).unwrap()
 }

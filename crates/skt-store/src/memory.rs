@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::io;
-use std::ops::{DerefMut, Range};
+use std::ops::DerefMut;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -16,23 +16,8 @@ pub struct SegmentId {
     pub start: u64,
 }
 
-/// Another rank's segment, read in place.
-pub trait Peer {
-    /// Bytes of the segment.
-    ///
-    /// # Safety
-    /// The owner must not write to these bytes while the slice is in use.
-    unsafe fn bytes(&self, range: Range<usize>) -> &[u8];
-
-    /// Announces the first read of these bytes, so that an implementation can prepare them.
-    fn will_read(&self, _: Range<usize>) {}
-}
-
 /// An open segment of this process.
 pub type OpenSegment = Box<dyn DerefMut<Target = [u8]> + Send>;
-
-/// An open segment of another rank, for reading.
-pub type OpenPeer = Box<dyn Peer + Send>;
 
 /// A hold on the run, released when dropped and when the process dies.
 pub type Hold = Arc<dyn Any + Send + Sync>;
@@ -70,9 +55,6 @@ pub trait Memory {
     /// # Errors
     /// Any error of the system; [`io::ErrorKind::NotFound`] when there is no such segment.
     fn attach(&mut self, id: SegmentId) -> io::Result<OpenSegment>;
-
-    /// Opens the segment of another rank for reading; `None` if it cannot be read from this node.
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<OpenPeer>>;
 
     /// Removes a segment, if it exists.
     fn remove(&mut self, id: SegmentId) -> io::Result<()>;

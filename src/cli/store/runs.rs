@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::{age, state, state_of_stub};
+use super::{age, state};
 use skt_checkpoint::checkpoint::level::folder::StoredImages;
 use skt_run::protect::{StoredCheckpoint, column_in};
-use skt_store::store::{SegmentInfo, Stub};
+use skt_store::store::SegmentInfo;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -20,7 +20,7 @@ const STATES: [(&str, &[&str]); 5] = [
     ("ended", &["ended"]),
 ];
 
-/// The segments of a run on this host, or those of one state that name no run.
+/// The segments of a run on this host.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RunLine<'a> {
     run: &'a str,
@@ -33,10 +33,9 @@ pub(crate) struct RunLine<'a> {
     checkpoints: Vec<StoredCheckpoint>,
 }
 
-/// The lines of all runs in the order of their names, then one per state of stubs.
+/// The lines of all runs in the order of their names.
 pub(crate) fn from_segments<'a>(
     segments: &'a [SegmentInfo],
-    stubs: &[Stub],
     checkpoints: &BTreeMap<String, Vec<StoredCheckpoint>>,
 ) -> Vec<RunLine<'a>> {
     let line = |of_run: &'a [SegmentInfo]| RunLine {
@@ -48,22 +47,7 @@ pub(crate) fn from_segments<'a>(
         checkpoints: checkpoints.get(of_run[0].name.run()).cloned().unwrap_or_default(),
     };
     let by_run = segments.chunk_by(|a, b| a.name.run() == b.name.run());
-    let mut lines: Vec<RunLine> = by_run.map(line).collect();
-    let mut states: Vec<&'static str> = stubs.iter().map(state_of_stub).collect();
-    states.sort_unstable();
-    states.dedup();
-    for state in states {
-        let of_state = || stubs.iter().filter(|stub| state_of_stub(stub) == state);
-        lines.push(RunLine {
-            run: "-",
-            state,
-            segments: of_state().count(),
-            bytes: of_state().map(|stub| stub.bytes).sum(),
-            created_unix_seconds: oldest(of_state().map(|stub| stub.created_unix_seconds)),
-            checkpoints: Vec::new(),
-        });
-    }
-    lines
+    by_run.map(line).collect()
 }
 
 /// The first of [`STATES`] that a segment of the run is in.

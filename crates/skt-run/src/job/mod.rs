@@ -229,8 +229,7 @@ fn warnings(spec: &RunSpec, settings: &Settings, gflops_per_core: f64) -> Vec<St
     ends.then(|| in_memory.to_owned()).into_iter().chain(is_slow.then_some(slow)).collect()
 }
 
-/// Prints the first lines as warnings, and the number of the others: another user may have planted
-/// thousands.
+/// Prints the first lines as warnings, and the number of the others.
 fn print_warnings(lines: &[String]) {
     const LINES: usize = 4;
     for line in lines.iter().take(LINES) {
@@ -322,10 +321,6 @@ fn clear(
         }
         settings.levels.close(&settings.run_id);
         grace::enable_last_message(false);
-        if setup.is_keeper {
-            // All ranks have unmapped their segments.
-            print_warnings(&protect::tidy(setup.store)?);
-        }
     }
     Ok(())
 }

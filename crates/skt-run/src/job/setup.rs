@@ -9,7 +9,7 @@ use super::idle::IdleWatch;
 use super::outlook::{self, MeasuredRates};
 use super::pinning::{Pinning, PinningRequest};
 use super::places::{self, HostComms, Places, RankCores};
-use super::{JobOptions, bf16, blas, column_rates, print_warnings, store_hazards};
+use super::{JobOptions, bf16, blas, column_rates, store_hazards};
 use crate::error::{End, JobError, agreed};
 use crate::heartbeat;
 use crate::protect::hold::{Patience, RunLock};
@@ -271,9 +271,6 @@ impl Held {
     ) -> Result<Self, JobError> {
         let Job { world, spec, settings, store } = job;
         let index = located.index_in_store;
-        if settings.is_on() && index == 0 {
-            print_warnings(&protect::doubtful(store)?);
-        }
         let shared = places::store_of_several_kernels(&located.places, &settings.store);
         shared.map_or(Ok(()), |why| Err(JobError::refused(why)))?;
         wait.update("all ranks to take hold of the run");
@@ -305,8 +302,6 @@ fn all_places(job: Job, comms: &HostComms, options: &JobOptions) -> Result<Place
     if settings.is_on() {
         id = Some(store.id()?);
         if comms.is_keeper {
-            // Removes leftovers of all runs: no run can resume from them.
-            print_warnings(&protect::tidy(store)?);
             held_bytes = protect::run_bytes(store, &settings.run_id)?;
         }
     }

@@ -35,9 +35,9 @@ pub use interval::{CheckpointSchedule, GuessedRates, Outlook};
 pub(crate) use ledger::kept_choices;
 pub use segments::{
     MemoryProgress, RankProcess, StoredCheckpoint, TestSegments, checkpoint_config, column_in,
-    doubtful, left_by_others, stored_checkpoints,
+    left_by_others, stored_checkpoints,
 };
-pub(crate) use segments::{found_test, store_flag, sweep_tests, tidy};
+pub(crate) use segments::{found_test, store_flag, sweep_tests};
 pub use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
 pub use skt_checkpoint::time_limit::{SLURM_END, TimeLimit};
 pub use skt_config::protection::{Every, Inject, MAX_MEMBERS, Settings, What, read_domains};

@@ -19,7 +19,7 @@ use skt_solver::team::Team;
 use skt_store::memory::Memory;
 use skt_store::segments::role::parse_role;
 use skt_store::segments::{Plain, Process, RunSegments};
-use skt_store::store::{Flaw, NewSegment, Store, StoreError, Stub};
+use skt_store::store::{NewSegment, Store, StoreError};
 
 /// The most bytes that a thread touches between two heartbeats.
 const TOUCHED_BYTES: usize = 256 << 20;
@@ -91,7 +91,6 @@ pub fn checkpoint_config(
         method: settings.method,
         members: settings.group_size,
         parities: settings.parities,
-        encoder: settings.encoder,
         message_bytes: settings.message_bytes,
         allow_shared_domains: settings.allow_shared_domains,
         resume: settings.resume,
@@ -150,27 +149,6 @@ impl Process for RankProcess<'_> {
     fn supervisor(&self) -> Option<String> {
         heartbeat::run()
     }
-}
-
-/// Removes from the store what is certainly this user's and useless to any run. Returns a line
-/// about each segment that was damaged.
-pub(crate) fn tidy(store: &dyn Store) -> Result<Vec<String>, StoreError> {
-    let removed = store.remove_dead_stubs()?;
-    let line =
-        |stub: &Stub| format!("{} was damaged and is removed: {}", stub.location, stub.why());
-    Ok(removed.iter().filter(|stub| stub.flaw != Flaw::Unnamed).map(line).collect())
-}
-
-/// A line about each object with a segment's name that no run uses, because it may not be this
-/// user's, or because another user has planted it.
-pub fn doubtful(store: &dyn Store) -> Result<Vec<String>, StoreError> {
-    let stubs = store.stubs()?;
-    let is_reported = |stub: &&Stub| matches!(stub.flaw, Flaw::Doubtful(_) | Flaw::Planted(_));
-    let line = |stub: &Stub| {
-        let (location, why) = (&stub.location, stub.why());
-        format!("{location} is not used: {why} (`skt-hpl store clean --force` removes it)")
-    };
-    Ok(stubs.iter().filter(is_reported).map(line).collect())
 }
 
 /// The highest test of `run` that has segments on this node.

@@ -20,7 +20,7 @@ use lock::{Patience, RunLock, remove_mpi_files};
 pub use process::{Plain, Process};
 use role::{is_mark, parse_role, part_role};
 
-use super::memory::{Hold, Memory, OpenPeer, OpenSegment, SegmentId};
+use super::memory::{Hold, Memory, OpenSegment, SegmentId};
 use super::store::{SegmentName, Stage, Store, StoreError};
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
@@ -171,10 +171,6 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
                 }
             }
         }
-    }
-
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<OpenPeer>> {
-        Ok(self.store.view(&self.name(id)?).map_err(other)?.map(|view| Box::new(view) as OpenPeer))
     }
 
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {

@@ -33,12 +33,12 @@ pub enum StoreError {
          lists all), or use the store `posix`"
     )]
     NoKey { name: SegmentName, tried: usize, holder: String },
-    /// A folder's id cannot be created.
+    /// What is at a segment's place is not used, and not read either.
     #[error(
-        "{}: no name for the file that identifies this folder ({last} is of no use: {why}); remove \
-         it, or have its owner do so, or use a folder of your own", folder.display()
+        "{location} is not used: {why}. Remove it, or have its owner do so, or take another run id \
+         or store"
     )]
-    NoFolderId { folder: PathBuf, last: String, why: String },
+    Foreign { location: String, why: String },
     /// Another process is attached to the segment.
     #[error("{name} at {location} is in use by another process: is the run still active?")]
     InUse { name: SegmentName, location: String },
@@ -91,6 +91,10 @@ impl StoreError {
     /// without this node the same call may succeed.
     pub fn is_of_the_folder(&self) -> bool {
         matches!(self, Self::NoFolder { .. } | Self::System { .. })
+    }
+
+    pub(super) fn exists(name: &SegmentName, location: impl Into<String>) -> Self {
+        Self::Exists { name: name.clone(), location: location.into() }
     }
 
     /// The error for a segment that was removed right after its creation.

@@ -72,12 +72,6 @@ impl Header {
         checksum(&bytemuck::bytes_of(self)[..offset_of!(Self, checksum)])
     }
 
-    /// Whether a damaged header, whose other bytes cannot be trusted, still shows that the segment
-    /// is of this program.
-    pub(crate) fn is_recognizable(&self) -> bool {
-        self.magic == MAGIC || self.process.is_of_this_boot()
-    }
-
     /// The contents of the header of a segment of `segment_bytes`, if it is whole and of this
     /// program.
     pub(crate) fn identity(&self, segment_bytes: usize) -> Option<Identity> {
@@ -138,9 +132,6 @@ mod tests {
             let trusted = bad.identity(8192).is_some_and(|identity| identity.is_ready);
             assert!(!trusted, "bit {bit}");
         }
-        header.magic[0] ^= 1;
-        assert!(header.is_recognizable() && !Header::zeroed().is_recognizable());
-        header.magic[0] ^= 1;
         assert!(header.identity(PAGE_BYTES + 792).is_none(), "segment shorter than its data");
         assert!(header.identity(100).is_none(), "segment shorter than a header");
     }

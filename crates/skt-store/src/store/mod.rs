@@ -9,17 +9,15 @@
 //! | [`Files::posix`] | POSIX shared memory | size of /dev/shm |
 //! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
 //!
-//! Each segment begins with a page that identifies it (`header`). Memory without that page, or of
-//! another user, is never listed, attached or removed. A segment is attached by one process at a
-//! time; others may have a [`View`] of it. docs/store.md has the details.
+//! Each segment begins with a page that identifies it (`header`). Memory of another user, or with
+//! other rights than 0600, is never read, listed or removed. A segment is attached by one process at a
+//! time. docs/store.md has the details.
 
 mod error;
 mod files;
 mod header;
-mod hold;
 pub mod host;
 mod segment;
-mod stub;
 mod sysv;
 
 use std::fmt;
@@ -32,9 +30,8 @@ use serde::{Deserialize, Serialize};
 pub use error::StoreError;
 pub use files::Files;
 pub use host::{Host, StoreHazard, SysvLimits};
-pub use segment::{NewSegment, Segment, View};
+pub use segment::{NewSegment, Segment};
 pub use skt_host::process::Liveness;
-pub use stub::{Flaw, Stub};
 pub use sysv::SysV;
 
 /// The result of a store's operation.
@@ -79,20 +76,18 @@ impl SegmentName {
     /// (no `-` in a role), are not empty, and have at most [`RUN_BYTES_MAX`] and `ROLE_BYTES_MAX`
     /// bytes.
     pub fn new(run: &str, role: &str, rank: u32) -> Result<Self> {
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
-        let run_fits = (1..=RUN_BYTES_MAX).contains(&run.len());
-        let role_fits = (1..=ROLE_BYTES_MAX).contains(&role.len());
-        if !run_fits || !role_fits {
-            let what = if run_fits { "role" } else { "run id" };
-            return Err(StoreError::BadName { run: run.into(), role: role.into(), what });
-        }
-        if !run.chars().all(|c| plain(c) || c == '-') {
-            return Err(StoreError::BadName { run: run.into(), role: role.into(), what: "run id" });
-        }
-        if !role.chars().all(plain) {
-            return Err(StoreError::BadName { run: run.into(), role: role.into(), what: "role" });
-        }
-        Ok(Self { run: run.to_owned(), role: role.to_owned(), rank })
+        let is_plain = |text: &str, bytes_max, also: char| {
+            let is_legal = |c: char| c.is_ascii_alphanumeric() || "._".contains(c) || c == also;
+            (1..=bytes_max).contains(&text.len()) && text.chars().all(is_legal)
+        };
+        let what = if !is_plain(run, RUN_BYTES_MAX, '-') {
+            "run id"
+        } else if !is_plain(role, ROLE_BYTES_MAX, '.') {
+            "role"
+        } else {
+            return Ok(Self { run: run.to_owned(), role: role.to_owned(), rank });
+        };
+        Err(StoreError::BadName { run: run.into(), role: role.into(), what })
     }
 
     /// Reads the text that `Display` writes.
@@ -152,8 +147,7 @@ pub struct SegmentInfo {
 /// Stages of a creation, at which tests let the creator die.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The segment exists, and is not identified yet: a [`Stub`], if it has a name in the system at
-    /// all.
+    /// The segment exists, and is not identified yet.
     Made,
     /// The segment is identified; none of its memory is reserved yet.
     Named,
@@ -208,10 +202,6 @@ pub trait Store {
     /// segment.
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>>;
 
-    /// The data of the complete segment of that name, attached or not, for reading in place; `None`
-    /// if there is no such segment here.
-    fn view(&self, name: &SegmentName) -> Result<Option<View>>;
-
     /// Frees the segment of that name, attached or not. Returns whether there was one. An attached
     /// process keeps the memory until it detaches, but no longer holds the name; a process frees
     /// its own segment with [`Segment::remove`] instead.
@@ -248,26 +238,6 @@ pub trait Store {
             list = again.into_iter().map(settle).collect();
         }
         Ok(list)
-    }
-
-    /// Memory that is found where this user's segments would be and is no segment: left by deaths
-    /// in the first instants of creations, being created at this instant, damaged, or planted by
-    /// another user.
-    fn stubs(&self) -> Result<Vec<Stub>>;
-
-    /// Frees a stub. Returns false if it is gone, has become a segment, is in use, or does not
-    /// belong to this user.
-    fn remove_stub(&self, stub: &Stub) -> Result<bool>;
-
-    /// Frees the stubs that are surely of this user and of no use, and returns them.
-    fn remove_dead_stubs(&self) -> Result<Vec<Stub>> {
-        let mut removed = Vec::new();
-        for stub in self.stubs()?.into_iter().filter(Stub::is_dead) {
-            if self.remove_stub(&stub)? {
-                removed.push(stub);
-            }
-        }
-        Ok(removed)
     }
 
     /// What on this machine may remove the segments, or prevent their creation, if this job needs

@@ -1,19 +1,98 @@
 //! A segment that is mapped into this process.
 
-use std::ops::{Deref, DerefMut, Range};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::ops::{Deref, DerefMut};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 
+use nix::fcntl::Flock;
+
 use super::header::{Header, PAGE_BYTES};
-use super::hold::Hold;
 use super::host::Host;
 use super::{Result, SegmentName, StoreError};
-use crate::memory::Peer;
 use skt_comm::pages;
 
 /// Memory is reserved in pieces of this many bytes, after a check of the free memory before each:
 /// several ranks of a node may be reserving at once.
 pub(super) const RESERVE_BYTES: usize = 64 << 20;
+
+/// The attachment to a segment, by which exactly the held segment is freed: its name may come to
+/// lead to another one. No one removes the path of a locked file (except by force), so the path
+/// stays valid until the holder removes it.
+#[derive(Debug)]
+pub(super) enum Hold {
+    /// A System V segment, by its id.
+    SysV { shmid: i32 },
+    /// A mapped file, locked for this process alone while it is open.
+    File { path: PathBuf, file: Flock<File> },
+}
+
+/// Frees a System V segment; false if another process was faster.
+pub(super) fn remove_id(shmid: i32) -> Result<bool> {
+    // SAFETY: a system call that touches no memory of this process.
+    if unsafe { libc::shmctl(shmid, libc::IPC_RMID, std::ptr::null_mut()) } == 0 {
+        return Ok(true);
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::EINVAL | libc::EIDRM) => Ok(false),
+        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_RMID)"))),
+    }
+}
+
+/// Whether `path` leads to this very file.
+pub(super) fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(here), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (here.dev(), here.ino()) == (there.dev(), there.ino())
+}
+
+/// Removes the path of a locked file; false if it leads elsewhere.
+pub(super) fn unlink_locked(file: &Flock<File>, path: &Path) -> Result<bool> {
+    if is_at(file, path) { unlink(path) } else { Ok(false) }
+}
+
+/// Removes a path, whatever it leads to; false if another process was faster.
+pub(super) fn unlink(path: &Path) -> Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(StoreError::system(format!("removing {}", path.display()), error)),
+    }
+}
+
+/// A mapping of a segment, which nothing else unmaps. Dropping it detaches the segment.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    pub(super) base: NonNull<u8>,
+    pub(super) bytes: usize,
+    /// Whether it is of a System V segment, and not of a file.
+    pub(super) is_sysv: bool,
+}
+
+// SAFETY: the mapping is reached through this value alone, like a `Vec`'s memory.
+unsafe impl Send for Mapping {}
+// SAFETY: shared access only reads.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Makes the system map the pages from `start` on as `advice` requests, or returns its error.
+    fn advise(&self, start: usize, bytes: usize, advice: i32) -> io::Result<()> {
+        assert!(start + bytes <= self.bytes);
+        // SAFETY: our own mapping, checked above; the advice of this file changes no byte.
+        let rc = unsafe { libc::madvise(self.base.add(start).as_ptr().cast(), bytes, advice) };
+        if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        let base = self.base.as_ptr().cast::<libc::c_void>();
+        // SAFETY: the mapping made by the store, unmapped once.
+        unsafe { if self.is_sysv { libc::shmdt(base) } else { libc::munmap(base, self.bytes) } };
+    }
+}
 
 /// Bytes that outlive the process, zero when created, on page boundaries.
 ///
@@ -21,21 +100,15 @@ pub(super) const RESERVE_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub struct Segment {
     pub(super) name: SegmentName,
-    /// A readable and writable mapping of `mapped_bytes`, of the kind of `hold`, to which nothing
-    /// else refers.
-    pub(super) base: NonNull<u8>,
-    pub(super) mapped_bytes: usize,
+    /// Readable and writable.
+    pub(super) mapping: Mapping,
     /// Bytes after the header page, within the mapping.
     pub(super) data_bytes: usize,
     pub(super) page_bytes: usize,
     pub(super) note: Option<String>,
+    /// Released after the mapping.
     pub(super) hold: Hold,
 }
-
-// SAFETY: the mapping is reached through this value alone, like a `Vec`'s memory.
-unsafe impl Send for Segment {}
-// SAFETY: shared access only reads.
-unsafe impl Sync for Segment {}
 
 impl Segment {
     /// The segment's name.
@@ -66,9 +139,9 @@ impl Segment {
     }
 
     fn data(&self) -> NonNull<u8> {
-        debug_assert!(PAGE_BYTES + self.data_bytes <= self.mapped_bytes);
+        debug_assert!(PAGE_BYTES + self.data_bytes <= self.mapping.bytes);
         // SAFETY: the header page is within the mapping.
-        unsafe { self.base.add(PAGE_BYTES) }
+        unsafe { self.mapping.base.add(PAGE_BYTES) }
     }
 
     /// Maps all pages into this process at once, in a third of the time that mapping each page at
@@ -76,36 +149,21 @@ impl Segment {
     /// not make it faster. Calls `mapped` after each GiB with the number of those done.
     pub fn map_pages(&self, mut mapped: impl FnMut(usize)) {
         const PIECE_BYTES: usize = 1 << 30;
-        for (done, start) in (1..).zip((0..self.mapped_bytes).step_by(PIECE_BYTES)) {
+        for (done, start) in (1..).zip((0..self.mapping.bytes).step_by(PIECE_BYTES)) {
             // If the system cannot do it, the pages are mapped when they are used.
-            let _ = self.populate(start, PIECE_BYTES.min(self.mapped_bytes - start));
+            let bytes = PIECE_BYTES.min(self.mapping.bytes - start);
+            let _ = self.mapping.advise(start, bytes, libc::MADV_POPULATE_WRITE);
             mapped(done);
         }
-    }
-
-    /// Makes the system map these pages for writing, or returns its error.
-    fn populate(&self, start: usize, bytes: usize) -> std::io::Result<()> {
-        assert!(start + bytes <= self.mapped_bytes);
-        // SAFETY: our own mapping, checked above; populating changes no byte.
-        let rc = unsafe {
-            let at = self.base.add(start).as_ptr().cast();
-            libc::madvise(at, bytes, libc::MADV_POPULATE_WRITE)
-        };
-        if rc == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    }
-
-    /// Asks for huge pages for these bytes of a new segment.
-    fn collapse(&self, start: usize, bytes: usize) {
-        assert!(start + bytes <= self.mapped_bytes);
-        // What the system refuses stays on ordinary pages.
-        // SAFETY: within our own mapping; no other process has the segment yet.
-        unsafe { pages::collapse(self.base.add(start), bytes) };
     }
 
     /// Frees this segment, and never another one that has taken its name. Returns false if it is
     /// gone already. The mapping stays until the segment is dropped.
     pub fn remove(&self) -> Result<bool> {
-        self.hold.free()
+        match &self.hold {
+            Hold::SysV { shmid } => remove_id(*shmid),
+            Hold::File { path, file } => unlink_locked(file, path),
+        }
     }
 }
 
@@ -120,89 +178,6 @@ impl Deref for Segment {
 impl DerefMut for Segment {
     fn deref_mut(&mut self) -> &mut [u8] {
         self.as_mut_slice()
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        let base = self.base.as_ptr().cast::<libc::c_void>();
-        // SAFETY: the mapping made by the store, unmapped once.
-        unsafe {
-            match self.hold {
-                Hold::SysV { .. } => libc::shmdt(base),
-                Hold::File { .. } => libc::munmap(base, self.mapped_bytes),
-            };
-        }
-    }
-}
-
-/// The data of another process's segment, for reading in place. Dropping it detaches it; the owner
-/// need not know of it.
-#[derive(Debug)]
-pub struct View {
-    base: NonNull<u8>,
-    mapped_bytes: usize,
-    data_bytes: usize,
-    is_sysv: bool,
-}
-
-// SAFETY: nothing but an address; the caller promises what reading needs.
-unsafe impl Send for View {}
-
-impl View {
-    /// Takes over a mapping that a store has made for reading.
-    ///
-    /// # Safety
-    /// `base` must be a readable mapping of `mapped_bytes`, of a System V segment or (unless
-    /// `is_sysv`) of a file, that nothing else unmaps, with `data_bytes` after the header page.
-    pub(super) unsafe fn from_mapped(
-        base: NonNull<u8>,
-        mapped_bytes: usize,
-        data_bytes: usize,
-        is_sysv: bool,
-    ) -> Self {
-        assert!(PAGE_BYTES + data_bytes <= mapped_bytes);
-        Self { base, mapped_bytes, data_bytes, is_sysv }
-    }
-}
-
-impl Peer for View {
-    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
-        assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
-        // SAFETY: within the mapping; unchanged by the caller's promise.
-        unsafe {
-            let start = self.base.add(PAGE_BYTES + range.start);
-            std::slice::from_raw_parts(start.as_ptr(), range.len())
-        }
-    }
-
-    /// Maps the pages of these bytes at once, several times as fast as mapping each at its first
-    /// read.
-    fn will_read(&self, range: Range<usize>) {
-        assert!(range.start <= range.end && range.end <= self.data_bytes, "{range:?}");
-        let page = pages::system_page_bytes();
-        let first = (PAGE_BYTES + range.start) / page * page;
-        let end = (PAGE_BYTES + range.end).next_multiple_of(page).min(self.mapped_bytes);
-        // If the system cannot do it, the pages are mapped when they are read.
-        // SAFETY: whole pages of our own mapping; populating changes no byte.
-        unsafe {
-            let at = self.base.add(first).as_ptr().cast();
-            libc::madvise(at, end.saturating_sub(first), libc::MADV_POPULATE_READ);
-        }
-    }
-}
-
-impl Drop for View {
-    fn drop(&mut self) {
-        let base = self.base.as_ptr().cast::<libc::c_void>();
-        // SAFETY: the mapping made by the store, unmapped once.
-        unsafe {
-            if self.is_sysv {
-                libc::shmdt(base)
-            } else {
-                libc::munmap(base, self.mapped_bytes)
-            };
-        }
     }
 }
 
@@ -231,7 +206,7 @@ pub struct NewSegment {
 impl NewSegment {
     /// Writes the header into a new segment, before anything else.
     pub(super) fn new(segment: Segment, header: Header, touch: Touch) -> Self {
-        let pieces = segment.mapped_bytes.div_ceil(RESERVE_BYTES);
+        let pieces = segment.mapping.bytes.div_ceil(RESERVE_BYTES);
         let touched = (0..pieces).map(|_| AtomicBool::new(false)).collect();
         let new = Self { segment: Some(segment), header, touched, touch };
         new.write_header();
@@ -247,8 +222,14 @@ impl NewSegment {
         self.segment.as_ref().expect("there until it is finished")
     }
 
+    /// Asks for huge pages, which only costs speed if it is refused.
+    pub(super) fn advise_huge_pages(&self) {
+        let mapping = &self.segment().mapping;
+        let _ = mapping.advise(0, mapping.bytes, libc::MADV_HUGEPAGE);
+    }
+
     fn write_header(&self) {
-        let page = self.segment().base.cast::<Header>();
+        let page = self.segment().mapping.base.cast::<Header>();
         // SAFETY: the first page is mapped, aligned, and no slice covers it.
         unsafe { page.write_volatile(self.header) };
     }
@@ -279,15 +260,17 @@ impl NewSegment {
     fn touch_piece(&self, piece: usize) -> Result<()> {
         let segment = self.segment();
         let start = piece * RESERVE_BYTES;
-        let bytes = RESERVE_BYTES.min(segment.mapped_bytes - start);
+        let bytes = RESERVE_BYTES.min(segment.mapping.bytes - start);
         if self.touch == Touch::TakesMemory {
-            let left = segment.mapped_bytes - start;
+            let left = segment.mapping.bytes - start;
             Host::this().check_memory(&segment.name, bytes as u64, left as u64)?;
         }
         if segment.page_bytes == pages::system_page_bytes() {
-            segment.collapse(start, bytes);
+            // What the system refuses stays on ordinary pages.
+            // SAFETY: within our own mapping; no other process has the segment yet.
+            unsafe { pages::collapse(segment.mapping.base.add(start), bytes) };
         }
-        match segment.populate(start, bytes) {
+        match segment.mapping.advise(start, bytes, libc::MADV_POPULATE_WRITE) {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 self.write_zeros(start, bytes);
@@ -303,7 +286,7 @@ impl NewSegment {
     /// Writes zeros to each page from `start` on, except into the header, whose page exists: Linux
     /// before 5.14 cannot populate.
     fn write_zeros(&self, start: usize, bytes: usize) {
-        let base = self.segment().base;
+        let base = self.segment().mapping.base;
         for page in (start..start + bytes).step_by(PAGE_BYTES).skip(usize::from(start == 0)) {
             // SAFETY: within the mapping; only this process has it, and all of it is zero.
             unsafe { base.add(page).write_volatile(0) };

@@ -2,31 +2,30 @@
 //!
 //! A key has 32 bits, so names are hashed to keys. If a key is taken by a segment of another name,
 //! program or user, the next of the name's [`PROBES`] keys is tried. Only owner, creator, mode and
-//! header decide what a segment is.
-
-mod stub;
+//! header decide what a segment is; nothing of another owner or mode is ever attached.
 
 use std::io;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{Ordering, fence};
 
 use super::header::{Header, Identity, PAGE_BYTES};
-use super::hold::{Hold, remove_id};
 use super::host::{Host, StoreHazard};
-use super::segment::{NewSegment, Segment, Touch, View};
-use super::stub::{Flaw, Stub, StubLocation};
+use super::segment::{Hold, Mapping, NewSegment, Segment, Touch, remove_id};
 use super::{
-    ATTACH_PAUSE, ATTACH_TRIES, PROBE_PAUSE, PROBE_ROUNDS, Result, SegmentInfo, SegmentName, Stage,
-    Store, StoreError, StoreId, check_bytes,
+    ATTACH_PAUSE, ATTACH_TRIES, Result, SegmentInfo, SegmentName, Stage, Store, StoreError,
+    StoreId, check_bytes,
 };
 use skt_comm::pages::{self, pool_page_bytes, system_page_bytes};
 use skt_host::process;
-use stub::{MARK, MODE, Row, marked_bytes, max_bytes};
 
-/// The number of keys of a name: as many as segments can exist, unless the system is configured for
-/// more. A user who takes all of them has used up the segments, too.
-const PROBES: u32 = 4096;
+/// The number of keys of a name.
+const PROBES: u32 = 256;
+/// The mode of every segment.
+const MODE: u32 = 0o600;
 /// The mode bit of a segment that has been removed and waits for the last process to detach.
 const SHM_DEST: u32 = 0o1000;
+/// The kernel's table of segments.
+const TABLE: &str = "/proc/sysvipc/shm";
 
 /// A store of System V segments.
 #[derive(Debug, Clone, Copy)]
@@ -37,14 +36,16 @@ pub struct SysV {
 /// A segment that a search has found.
 struct FoundSegment {
     shmid: i32,
-    identity: Identity,
-    attached: u64,
     key: i32,
+    identity: Identity,
+    bytes: usize,
+    /// Processes that were attached before the first page was read.
+    attached: u64,
 }
 
 impl FoundSegment {
     fn location(&self) -> String {
-        location(self.shmid, self.key)
+        format!("shmid {}, key {:#010x}", self.shmid, self.key)
     }
 
     /// Removes the segment if its creator has died before it was complete: no process is attached
@@ -67,43 +68,33 @@ impl SysV {
     fn find_all(name: &SegmentName) -> Result<Vec<FoundSegment>> {
         // Searches all keys, even past a free one: the foreign segment that was in the way when
         // ours was created may be gone by now.
-        let found = own_rows(name)?.into_iter().filter_map(|row| inspect(row.shmid).transpose());
+        let rows = table()?.into_iter().filter(|row| is_key_of(name, row.key));
+        let found = rows.filter_map(|row| inspect(&row).transpose());
         let is_of_name = |found: &FoundSegment| found.identity.name == *name;
         found.filter(|found| found.as_ref().map_or(true, is_of_name)).collect()
     }
 
-    /// The segment of that name, complete or not; a complete one if there is any.
-    fn find(&self, name: &SegmentName) -> Result<Option<FoundSegment>> {
-        Ok(Self::find_all(name)?.into_iter().min_by_key(|found| !found.identity.is_ready))
+    /// The complete segment of that name.
+    fn find_ready(name: &SegmentName) -> Result<Option<FoundSegment>> {
+        Ok(Self::find_all(name)?.into_iter().find(|found| found.identity.is_ready))
     }
 
-    /// Removes incomplete segments of that name, unless a process is working on them, and dead or
-    /// damaged ones at its keys. A damaged segment in use keeps the name: the process that uses it
-    /// relies on it.
-    fn make_way(&self, name: &SegmentName) -> Result<()> {
-        let exists = |location| Err(StoreError::Exists { name: name.clone(), location });
+    /// Removes incomplete segments of that name, unless a process is working on them.
+    fn make_way(name: &SegmentName) -> Result<()> {
         for tries_left in (0..ATTACH_TRIES).rev() {
-            let mut busy = None;
-            for stub in own_rows(name)?.iter().filter_map(Row::stub) {
-                if stub.is_dead() {
-                    self.remove_stub(&stub)?;
-                } else if stub.in_use && matches!(stub.flaw, Flaw::Damaged(_)) {
-                    busy = Some(stub.location);
-                }
-            }
+            let mut is_busy = false;
             for found in Self::find_all(name)? {
-                if found.identity.is_ready {
-                    return exists(found.location());
-                }
-                if !found.remove_dead()? {
-                    busy = Some(found.location());
+                if found.identity.is_ready || !found.remove_dead()? {
+                    if found.identity.is_ready || tries_left == 0 {
+                        return Err(StoreError::exists(name, found.location()));
+                    }
+                    is_busy = true;
                 }
             }
-            match busy {
-                None => return Ok(()),
-                Some(location) if tries_left == 0 => return exists(location),
-                Some(_) => std::thread::sleep(ATTACH_PAUSE),
+            if !is_busy {
+                break;
             }
+            std::thread::sleep(ATTACH_PAUSE);
         }
         Ok(())
     }
@@ -112,8 +103,10 @@ impl SysV {
     /// name. Each creator that sees the other gives way, so possibly both do. Finally this segment
     /// must still exist: a removed segment has lost its name, and others do not see it.
     fn check_alone(name: &SegmentName, shmid: i32) -> Result<()> {
+        // Of two creators, the one that writes its first page later sees the other's.
+        fence(Ordering::SeqCst);
         if let Some(other) = Self::find_all(name)?.iter().find(|other| other.shmid != shmid) {
-            return Err(StoreError::Exists { name: name.clone(), location: other.location() });
+            return Err(StoreError::exists(name, other.location()));
         }
         if is_segment(&stat(shmid)?) {
             Ok(())
@@ -122,56 +115,53 @@ impl SysV {
         }
     }
 
-    /// Creates a segment at one of the name's keys, of at least `bytes`, with the marks of a stub.
-    /// Returns its id.
+    /// Creates a segment at one of the name's keys and returns its id.
     fn fresh(name: &SegmentName, bytes: usize, flags: i32) -> Result<i32> {
         for key in keys(name) {
-            let flags = libc::IPC_CREAT | libc::IPC_EXCL | MARK as i32 | flags;
+            let flags = libc::IPC_CREAT | libc::IPC_EXCL | MODE as i32 | flags;
             // SAFETY: a system call without memory of ours.
-            let shmid = unsafe { libc::shmget(key, marked_bytes(key, bytes), flags) };
+            let shmid = unsafe { libc::shmget(key, bytes, flags) };
             if shmid >= 0 {
                 return Ok(shmid);
             }
             let error = io::Error::last_os_error();
             if error.raw_os_error() != Some(libc::EEXIST) {
-                return Err(explain(name, max_bytes(bytes), error));
+                return Err(explain(name, bytes, error));
             }
         }
         let first = keys(name).next();
-        let holder = stub::table()?.into_iter().find(|row| Some(row.key) == first);
-        let holder = holder.map_or("one that is gone".into(), |row| row.holder());
+        let holder = table()?.into_iter().find(|row| Some(row.key) == first);
+        let holder = holder.map_or("one that is gone".into(), |Row { key, shmid, user }| {
+            format!("segment {shmid} (key {key:#010x}) of user {user}")
+        });
         Err(StoreError::NoKey { name: name.clone(), tried: PROBES as usize, holder })
     }
 
     /// Creates a segment as [`SysV::fresh`] does, on huge pages if they were asked for and are
-    /// granted.
-    fn fresh_on_pages(&self, name: &SegmentName, bytes: usize) -> Result<Fresh> {
+    /// granted. Returns its id, the size of its pages and a note for the user.
+    fn fresh_on_pages(
+        &self,
+        name: &SegmentName,
+        bytes: usize,
+    ) -> Result<(i32, usize, Option<String>)> {
         let mut note = None;
         if self.huge_pages {
             match Self::fresh(name, bytes, libc::SHM_HUGETLB) {
-                Ok(shmid) => return Ok(Fresh { shmid, page_bytes: pool_page_bytes(), note }),
+                Ok(shmid) => return Ok((shmid, pool_page_bytes(), None)),
                 Err(error @ StoreError::NoKey { .. }) => return Err(error),
                 Err(error) => {
                     note = Some(format!(
                         "no huge pages, ordinary ones instead ({error}); it needs sysctl -w \
                          vm.nr_hugepages={} for each rank of the node, and the group in \
                          vm.hugetlb_shm_group",
-                        max_bytes(bytes).div_ceil(pool_page_bytes())
+                        bytes.div_ceil(pool_page_bytes())
                     ));
                 }
             }
         }
-        let most = max_bytes(bytes) as u64;
-        Host::this().check_memory(name, most, most)?;
-        Ok(Fresh { shmid: Self::fresh(name, bytes, 0)?, page_bytes: system_page_bytes(), note })
+        Host::this().check_memory(name, bytes as u64, bytes as u64)?;
+        Ok((Self::fresh(name, bytes, 0)?, system_page_bytes(), note))
     }
-}
-
-/// A segment that was just created: its id, the size of its pages, and a note for the user.
-struct Fresh {
-    shmid: i32,
-    page_bytes: usize,
-    note: Option<String>,
 }
 
 impl Store for SysV {
@@ -182,115 +172,87 @@ impl Store for SysV {
 
     fn begin_at(&self, name: &SegmentName, bytes: usize, at: &dyn Fn(Stage)) -> Result<NewSegment> {
         check_bytes(name, bytes)?;
-        self.make_way(name)?;
-        // Created before the segment, which is not identified until the header is written.
+        Self::make_way(name)?;
+        // Created before the segment, which is not identified until the header is written. A
+        // creator that dies before leaves a segment of no name, which is never attached: it has
+        // no memory yet.
         let header = Header::new(name, bytes);
-        let Fresh { shmid, page_bytes, note } = self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
+        let (shmid, page_bytes, note) = self.fresh_on_pages(name, PAGE_BYTES + bytes)?;
         at(Stage::Made);
-        let mapped = stat(shmid).and_then(|stat| {
-            let bytes = stat.shm_segsz;
-            Ok((bytes, map_on_huge_page(shmid, bytes, 0)?))
-        });
-        let (segment_bytes, base) = match mapped {
-            Ok(mapped) => mapped,
+        let mapped = stat(shmid).and_then(|stat| map_on_huge_page(shmid, stat.shm_segsz, 0));
+        let mut mapping = match mapped {
+            Ok(mapping) => mapping,
             Err(error) => {
                 remove_id(shmid)?;
                 return Err(error);
             }
         };
-        // The bytes that are mapped: whole pages.
-        let mapped_bytes = segment_bytes.next_multiple_of(page_bytes);
+        // Whole pages are mapped.
+        mapping.bytes = mapping.bytes.next_multiple_of(page_bytes);
         // The creation itself has reserved huge pages.
         let touch =
             if page_bytes == system_page_bytes() { Touch::TakesMemory } else { Touch::Maps };
-        let hold = Hold::SysV { shmid };
-        let name = name.clone();
-        // Mapped just now, with room for the header and the data.
-        let segment =
-            Segment { name, base, mapped_bytes, data_bytes: bytes, page_bytes, note, hold };
+        let (name, hold) = (name.clone(), Hold::SysV { shmid });
+        let segment = Segment { name, mapping, data_bytes: bytes, page_bytes, note, hold };
         let new = NewSegment::new(segment, header, touch);
-        unmark(shmid)?;
         at(Stage::Named);
         Self::check_alone(new.name(), shmid)?;
-        // SAFETY: our mapping; refused advice only costs speed.
-        unsafe { libc::madvise(base.as_ptr().cast(), mapped_bytes, libc::MADV_HUGEPAGE) };
+        new.advise_huge_pages();
         at(Stage::Reserved);
         Ok(new)
     }
 
     fn attach(&self, name: &SegmentName) -> Result<Option<Segment>> {
+        let mut location = String::new();
         for _ in 0..ATTACH_TRIES {
-            let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
-                return Ok(None);
-            };
-            let mapped = stat(found.shmid)
-                .and_then(|before| map_on_huge_page(found.shmid, before.shm_segsz, 0));
-            let base = match mapped {
+            let Some(found) = Self::find_ready(name)? else { return Ok(None) };
+            location = found.location();
+            let Some(mapping) = within_reach(map_on_huge_page(found.shmid, found.bytes, 0))? else {
                 // It was removed since it was found: the name may lead elsewhere.
-                Err(error) if is_out_of_reach(&error) => continue,
-                mapped => mapped?,
+                continue;
             };
             // Read again, now that this process is attached.
             let stat = stat(found.shmid)?;
-            // Mapped just now; `find` has checked the header, by which the data fits. Returned only
-            // if no other process is attached.
+            // Mapped just now; `find_ready` has checked the header, by which the data fits.
+            // Returned only if no other process is attached.
             let segment = Segment {
                 name: name.clone(),
-                base,
-                mapped_bytes: stat.shm_segsz.next_multiple_of(PAGE_BYTES),
+                mapping,
                 data_bytes: found.identity.data_bytes,
                 page_bytes: system_page_bytes(),
                 note: None,
                 hold: Hold::SysV { shmid: found.shmid },
             };
             // A removed segment has lost its name: the next process creates another one.
-            let is_named = is_segment(&stat) && stat.shm_perm.__key == found.key;
-            if stat.shm_nattch == 1 && is_named {
+            if stat.shm_nattch == 1 && is_segment(&stat) {
                 return Ok(Some(segment));
             }
             drop(segment);
             std::thread::sleep(ATTACH_PAUSE);
         }
-        match self.find(name)? {
-            Some(found) => {
-                Err(StoreError::InUse { name: name.clone(), location: found.location() })
-            }
+        match Self::find_ready(name)? {
+            Some(_) => Err(StoreError::InUse { name: name.clone(), location }),
             None => Ok(None),
         }
     }
 
     fn peek(&self, name: &SegmentName, into: &mut [u8]) -> Result<Option<usize>> {
-        let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
-            return Ok(None);
-        };
-        let Some(base) = within_reach(map(found.shmid, libc::SHM_RDONLY))? else { return Ok(None) };
+        let Some(found) = Self::find_ready(name)? else { return Ok(None) };
+        let mapping = within_reach(map(found.shmid, found.bytes, libc::SHM_RDONLY))?;
+        let Some(mapping) = mapping else { return Ok(None) };
         let bytes = found.identity.data_bytes;
-        // SAFETY: `find` has checked the header, by which this many bytes of data follow it. Raw
-        // copies: others may be writing.
+        // SAFETY: `find_ready` has checked the header, by which this many bytes of data follow it.
+        // Raw copies: others may be writing.
         unsafe {
-            let data = base.as_ptr().add(PAGE_BYTES);
+            let data = mapping.base.as_ptr().add(PAGE_BYTES);
             ptr::copy_nonoverlapping(data, into.as_mut_ptr(), bytes.min(into.len()));
-            libc::shmdt(base.as_ptr().cast());
         }
         Ok(Some(bytes))
     }
 
-    fn view(&self, name: &SegmentName) -> Result<Option<View>> {
-        let Some(found) = self.find(name)?.filter(|found| found.identity.is_ready) else {
-            return Ok(None);
-        };
-        let Some(stat) = within_reach(stat(found.shmid))? else { return Ok(None) };
-        let mapped_bytes = stat.shm_segsz.next_multiple_of(PAGE_BYTES);
-        let base = map_on_huge_page(found.shmid, mapped_bytes, libc::SHM_RDONLY);
-        let Some(base) = within_reach(base)? else { return Ok(None) };
-        // SAFETY: mapped just now; `find` has checked the header, by which the data fits.
-        let view =
-            unsafe { View::from_mapped(base, mapped_bytes, found.identity.data_bytes, true) };
-        Ok(Some(view))
-    }
-
     fn remove(&self, name: &SegmentName) -> Result<bool> {
-        match self.find(name)? {
+        let all = Self::find_all(name)?;
+        match all.iter().min_by_key(|found| !found.identity.is_ready) {
             Some(found) => remove_id(found.shmid),
             None => Ok(false),
         }
@@ -331,36 +293,11 @@ impl Store for SysV {
             created_unix_seconds: found.identity.created_unix_seconds,
             name: found.identity.name,
         };
-        let user = process::user_id();
-        let rows = stub::table()?.into_iter().filter(|row| row.is_segment_of(user));
-        let found = rows.filter_map(|row| inspect(row.shmid).transpose());
+        let found = table()?.into_iter().filter_map(|row| inspect(&row).transpose());
         let mut list: Vec<SegmentInfo> =
             found.map(|found| found.map(info)).collect::<Result<_>>()?;
         list.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(list)
-    }
-
-    fn stubs(&self) -> Result<Vec<Stub>> {
-        let now = || Ok(stub::table()?.iter().filter_map(Row::stub).collect::<Vec<_>>());
-        let mut stubs = now()?;
-        for _ in 0..PROBE_ROUNDS {
-            if stubs.iter().all(|stub| !stub.in_use) {
-                break;
-            }
-            std::thread::sleep(PROBE_PAUSE);
-            stubs = now()?;
-        }
-        Ok(stubs)
-    }
-
-    fn remove_stub(&self, stub: &Stub) -> Result<bool> {
-        let StubLocation::SysV(shmid) = stub.place else { return Ok(false) };
-        // It may have become a segment since, or have got a process.
-        let is_as_it_was = |now: &Stub| now.flaw == stub.flaw && (stub.in_use || !now.in_use);
-        match stub::table()?.iter().find(|row| row.shmid == shmid).and_then(Row::stub) {
-            Some(now) if is_as_it_was(&now) => remove_id(shmid),
-            _ => Ok(false),
-        }
     }
 
     fn hazards(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<StoreHazard> {
@@ -371,31 +308,26 @@ impl Store for SysV {
     }
 }
 
-fn location(shmid: i32, key: i32) -> String {
-    format!("shmid {shmid}, key {key:#010x}")
+/// A line of the kernel's table of segments.
+struct Row {
+    key: i32,
+    shmid: i32,
+    user: u32,
 }
 
-/// This user's segments at the keys of a name, in the order of the keys.
-fn own_rows(name: &SegmentName) -> Result<Vec<Row>> {
-    let user = process::user_id();
-    let mut rows: Vec<(u32, Row)> = stub::table()?
-        .into_iter()
-        .filter(|row| row.is_own(user))
-        .filter_map(|row| Some((probe(name, row.key)?, row)))
-        .collect();
-    rows.sort_by_key(|(probe, _)| *probe);
-    Ok(rows.into_iter().map(|(_, row)| row).collect())
-}
-
-/// Marks that the first page of a segment is written, by a plain mode.
-fn unmark(shmid: i32) -> Result<()> {
-    let mut stat = stat(shmid)?;
-    stat.shm_perm.mode = MODE as _;
-    // SAFETY: the system reads `stat`.
-    match unsafe { libc::shmctl(shmid, libc::IPC_SET, &raw mut stat) } {
-        0 => Ok(()),
-        _ => Err(StoreError::last(format!("shmctl(shmid {shmid}, IPC_SET)"))),
-    }
+/// The table of all segments of the machine. A line that cannot be read is not skipped, since a
+/// process may hold its segment.
+fn table() -> Result<Vec<Row>> {
+    let reading = |error| StoreError::system(format!("reading {TABLE}"), error);
+    let table = std::fs::read_to_string(TABLE).map_err(reading)?;
+    let row = |line: &str| {
+        // key shmid perms size cpid lpid nattch uid ...
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse().ok();
+        Some(Row { key: number(0)?, shmid: number(1)?, user: fields.get(7)?.parse().ok()? })
+    };
+    let unknown = |line| io::Error::other(format!("`{line}` is no line that this program knows"));
+    table.lines().skip(1).map(|line| row(line).ok_or_else(|| reading(unknown(line)))).collect()
 }
 
 /// The first key of a name; different for different users.
@@ -409,13 +341,12 @@ fn keys(name: &SegmentName) -> impl Iterator<Item = i32> {
     let first = first_key(name);
     (0..PROBES)
         .map(move |probe| first.wrapping_add(probe as i32))
-        .filter(|&k| k != libc::IPC_PRIVATE)
+        .filter(|&key| key != libc::IPC_PRIVATE)
 }
 
-/// The position of a key among those of a name, if it is one of them.
-fn probe(name: &SegmentName, key: i32) -> Option<u32> {
-    let probe = key.wrapping_sub(first_key(name)) as u32;
-    (probe < PROBES && key != libc::IPC_PRIVATE).then_some(probe)
+/// Whether a key is one of those of a name.
+fn is_key_of(name: &SegmentName, key: i32) -> bool {
+    (key.wrapping_sub(first_key(name)) as u32) < PROBES && key != libc::IPC_PRIVATE
 }
 
 fn stat(shmid: i32) -> Result<libc::shmid_ds> {
@@ -428,30 +359,34 @@ fn stat(shmid: i32) -> Result<libc::shmid_ds> {
     }
 }
 
-fn map(shmid: i32, flags: i32) -> Result<NonNull<u8>> {
+/// Maps a segment of `bytes`.
+fn map(shmid: i32, bytes: usize, flags: i32) -> Result<Mapping> {
     // SAFETY: the system chooses a free address.
-    mapped(shmid, unsafe { libc::shmat(shmid, ptr::null(), flags) })
+    mapped(shmid, bytes, unsafe { libc::shmat(shmid, ptr::null(), flags) })
 }
 
 /// What `shmat` has just returned for this segment.
-fn mapped(shmid: i32, base: *mut libc::c_void) -> Result<NonNull<u8>> {
+fn mapped(shmid: i32, bytes: usize, base: *mut libc::c_void) -> Result<Mapping> {
     if base as isize == -1 {
         let source = io::Error::last_os_error();
         return Err(StoreError::unmapped(format!("shmat(shmid {shmid})"), source));
     }
-    Ok(NonNull::new(base.cast()).expect("never mapped at 0"))
+    let base = NonNull::new(base.cast()).expect("never mapped at 0");
+    Ok(Mapping { base, bytes: bytes.next_multiple_of(PAGE_BYTES), is_sysv: true })
 }
 
 /// Maps a segment at the beginning of a huge page: only then does this process see the huge pages
 /// that the segment has in memory.
-fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<NonNull<u8>> {
-    let Ok(place) = pages::Reservation::for_any_pages(bytes) else { return map(shmid, flags) };
+fn map_on_huge_page(shmid: i32, bytes: usize, flags: i32) -> Result<Mapping> {
+    let Ok(place) = pages::Reservation::for_any_pages(bytes) else {
+        return map(shmid, bytes, flags);
+    };
     // SAFETY: replaces only the mapping of our own place, which is long enough for ordinary pages
     // and for those of the pool: which of them the segment has is not known here.
     let base = unsafe { libc::shmat(shmid, place.base().as_ptr(), flags | libc::SHM_REMAP) };
-    let base = mapped(shmid, base)?;
+    let mapping = mapped(shmid, bytes, base)?;
     place.taken(bytes);
-    Ok(base)
+    Ok(mapping)
 }
 
 /// Whether it is a segment that this user has made, that no one else may attach, and that has not
@@ -469,39 +404,30 @@ fn is_segment(stat: &libc::shmid_ds) -> bool {
 /// # Errors
 /// When the system refuses for a reason that is not the segment's: it may be one of ours, and to
 /// ignore it would give its name to two segments.
-fn inspect(shmid: i32) -> Result<Option<FoundSegment>> {
-    let Some(stat) = within_reach(stat(shmid))?.filter(is_segment) else { return Ok(None) };
-    let header = within_reach(read_header(shmid))?;
-    let Some(identity) = header.and_then(|header| header.identity(stat.shm_segsz)) else {
+fn inspect(row: &Row) -> Result<Option<FoundSegment>> {
+    let &Row { shmid, key, .. } = row;
+    if key == libc::IPC_PRIVATE {
         return Ok(None);
-    };
-    let key = stat.shm_perm.__key;
-    // The count was read before this process attached the segment.
-    Ok(Some(FoundSegment { shmid, identity, attached: stat.shm_nattch, key }))
-}
-
-/// Reads the header of a segment of at least one page.
-fn read_header(shmid: i32) -> Result<Header> {
-    let base = map(shmid, libc::SHM_RDONLY)?;
+    }
+    let Some(stat) = within_reach(stat(shmid))?.filter(is_segment) else { return Ok(None) };
+    let bytes = stat.shm_segsz;
+    let Some(mapping) = within_reach(map(shmid, bytes, libc::SHM_RDONLY))? else { return Ok(None) };
     // SAFETY: at least a page is mapped; its content may be anything.
-    let header = unsafe { base.cast::<Header>().read_volatile() };
-    // SAFETY: mapped just now; no reference is left.
-    unsafe { libc::shmdt(base.as_ptr().cast()) };
-    Ok(header)
+    let header = unsafe { mapping.base.cast::<Header>().read_volatile() };
+    let Some(identity) = header.identity(bytes) else { return Ok(None) };
+    Ok(Some(FoundSegment { shmid, key, identity, bytes, attached: stat.shm_nattch }))
 }
 
 /// Turns the error of a segment that is gone, or not ours to read, into `None`.
 fn within_reach<T>(look: Result<T>) -> Result<Option<T>> {
     match look {
-        Err(error) if is_out_of_reach(&error) => Ok(None),
+        Err(StoreError::System { source, .. })
+            if matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIDRM | libc::EACCES)) =>
+        {
+            Ok(None)
+        }
         found => found.map(Some),
     }
-}
-
-/// Whether the segment is gone, or not ours to read.
-fn is_out_of_reach(error: &StoreError) -> bool {
-    let StoreError::System { source, .. } = error else { return false };
-    matches!(source.raw_os_error(), Some(libc::EINVAL | libc::EIDRM | libc::EACCES))
 }
 
 /// The error for a refused `shmget`, with the name of the limit that prevents it.
@@ -573,7 +499,7 @@ mod tests {
         let first: Vec<i32> = keys(&name).take(2).collect();
         let mut others = Ids(first.iter().map(|&key| foreign(key)).collect());
         let mut segment = store.create(&name, 64).unwrap();
-        let found = store.find(&name).unwrap().unwrap();
+        let found = SysV::find_ready(&name).unwrap().unwrap();
         let _ours = Ids(vec![found.shmid]);
         assert_eq!(Some(found.key), keys(&name).nth(2));
         segment.as_mut_slice().fill(9);
@@ -587,11 +513,10 @@ mod tests {
 
     /// Probes the segment briefly: attaches it now, and detaches it after a while.
     fn look_at(shmid: i32) -> std::thread::JoinHandle<()> {
-        let base = map(shmid, libc::SHM_RDONLY).unwrap().as_ptr() as usize;
+        let base = map(shmid, PAGE_BYTES, libc::SHM_RDONLY).unwrap();
         std::thread::spawn(move || {
             std::thread::sleep(ATTACH_PAUSE * 2);
-            // SAFETY: mapped above; no reference is left.
-            unsafe { libc::shmdt(base as *const libc::c_void) };
+            drop(base);
         })
     }
 
@@ -599,7 +524,7 @@ mod tests {
     fn brief_probe_is_not_counted_as_use() {
         let (store, name) = (SysV::new(false), own_name(4));
         let mut segment = store.create(&name, 64).unwrap();
-        let FoundSegment { shmid, .. } = store.find(&name).unwrap().unwrap();
+        let FoundSegment { shmid, .. } = SysV::find_ready(&name).unwrap().unwrap();
         let _ours = Ids(vec![shmid]);
         segment.as_mut_slice().fill(9);
         drop(segment);
@@ -618,14 +543,14 @@ mod tests {
             (ours.in_use, ours.attached) == (false, Some(0))
         }));
         // The remains of a creator that has died.
-        let base = map(shmid, 0).unwrap();
+        let mapping = map(shmid, PAGE_BYTES, 0).unwrap();
         // SAFETY: the first page of our own mapping, which no one else uses.
         unsafe {
-            base.as_ptr().write_bytes(0, PAGE_BYTES);
-            base.cast::<Header>().write(Header::new(&name, 64));
-            libc::shmdt(base.as_ptr().cast());
+            mapping.base.as_ptr().write_bytes(0, PAGE_BYTES);
+            mapping.base.cast::<Header>().write(Header::new(&name, 64));
         }
-        assert!(!store.find(&name).unwrap().unwrap().identity.is_ready);
+        drop(mapping);
+        assert!(!SysV::find_all(&name).unwrap()[0].identity.is_ready);
         assert!(passes_by(&|| store.remove_unused(&name).unwrap()));
     }
 
@@ -685,11 +610,8 @@ mod tests {
             let name = name(rank);
             let keys: Vec<i32> = keys(&name).collect();
             assert!(keys.len() as u32 >= PROBES - 1 && !keys.contains(&libc::IPC_PRIVATE));
-            assert_eq!(
-                keys[..3].iter().map(|&k| probe(&name, k)).collect::<Vec<_>>(),
-                [Some(0), Some(1), Some(2)]
-            );
-            assert_eq!(probe(&name, keys[0].wrapping_sub(1)), None);
+            assert!(keys.iter().all(|&key| is_key_of(&name, key)));
+            assert!(!is_key_of(&name, keys[0].wrapping_sub(1)));
         }
     }
 }

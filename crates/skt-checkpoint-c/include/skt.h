@@ -76,50 +76,9 @@ enum {
  * one process for each rank.
  *
  * bytes: the size of all regions of this rank together; the largest of all ranks counts, and is the
- * same in each start. options: NULL, or a TOML text such as "run_id = \"heat\"\nparities = 2";
- * variables of the environment (SKT_RUN_ID, SKT_PARITIES) go over it. */
+ * same in each start. options: NULL, or a TOML text such as "run_id = \"heat\"\nparities = 2", which
+ * docs/c-interface.md explains; variables of the environment (SKT_RUN_ID, SKT_PARITIES) go over it. */
 int skt_init(MPI_Comm comm, size_t bytes, const char *options);
-
-/* The options as a struct; zero or NULL: the default. docs/c-interface.md explains them. Later
- * versions add fields at the end. */
-typedef struct skt_options {
-    /* Set by skt_options_init. */
-    size_t size;
-    /* The name by which a start finds its data. */
-    const char *run_id;
-    /* What the data depends on, in place of the program, its arguments and its working folder. */
-    const char *application;
-    /* Ranks of a group. */
-    int group_size;
-    /* Ranks of a group that may be lost. */
-    int parities;
-    /* "xor", "reed-solomon". */
-    const char *codec;
-    /* "auto", "direct", "ring", "reduce", "tree". */
-    const char *encoder;
-    /* "auto", "never", "require". */
-    const char *resume;
-    /* "sysv", "posix", "file:FOLDER". */
-    const char *store;
-    /* A file with a host and its failure domain a line. */
-    const char *domains;
-    /* Whether ranks of a group may share a failure domain. */
-    int allow_shared_domains;
-    /* Mean seconds between failures of the job. */
-    double mtbf_seconds;
-    /* Seconds that the ranks of a call wait for the last one. */
-    double timeout_seconds;
-    /* Levels of images: "local:FOLDER", "global:FOLDER". */
-    const char *levels;
-    /* "auto", "never", "90min", "@SECONDS since 1970". */
-    const char *time_limit;
-} skt_options;
-
-/* Fills a struct with the defaults. size: sizeof(skt_options). Needs no MPI. */
-int skt_options_init(skt_options *options, size_t size);
-
-/* skt_init with a struct; NULL: all defaults. Variables of the environment go over it, too. */
-int skt_init_options(MPI_Comm comm, size_t bytes, const skt_options *options);
 
 /* Gives the communicator to use from then on: its ranks are those of the data, which need not be
  * those of the launcher. It lives until skt_finalize. */

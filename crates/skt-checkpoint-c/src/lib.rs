@@ -6,8 +6,7 @@
 //! | [`code`] | the codes of errors, with their texts |
 //! | `access` | whether memory of the program is memory of this process |
 //! | `border` | one call at a time; panics become codes |
-//! | `given` | options as a program gives them: a TOML text or a struct of C |
-//! | `options` | what options mean, with those of the environment |
+//! | `options` | options: a TOML text, and those of the environment |
 //! | `identity` | which program this is, unless an option names what its data depends on |
 //! | `control` | the ranks agree that all make a call, before it begins |
 //! | `session` | a run between `skt_init` and `skt_finalize` |
@@ -18,8 +17,7 @@
 //! | `raw` | calls of MPI on the program's communicator |
 //!
 //! All calls have the contract of `skt.h`: a pointer is null or points to what it declares, to
-//! which there is no other reference during the call; texts end with a zero; a struct of options
-//! was filled by `skt_options_init`.
+//! which there is no other reference during the call; texts end with a zero.
 #![deny(unsafe_op_in_unsafe_fn)]
 #![allow(clippy::missing_safety_doc, reason = "all calls have the contract above")]
 #![warn(missing_docs, unreachable_pub)]
@@ -29,7 +27,6 @@ mod border;
 pub mod code;
 mod control;
 mod device;
-mod given;
 mod identity;
 mod mover;
 mod options;
@@ -45,10 +42,9 @@ use mpi::ffi::MPI_Comm;
 use border::{RunState, call};
 use code::{Code, Result, Stop};
 use device::Kind;
-pub use given::NAMES as OPTIONS;
-use given::{GivenOptions, SktOptions, bad, read_struct, read_toml};
 use mover::{Callbacks, SktMover};
-use options::Options;
+pub use options::NAMES as OPTIONS;
+use options::{Options, bad};
 use session::{InitOutcome, Session};
 use skt_checkpoint::client::Due;
 
@@ -121,70 +117,41 @@ fn legal_memory(
     if memory.is_null() { Err(argument(text)) } else { Ok(()) }
 }
 
-/// # Safety
-/// `text` is null or ends with a zero.
-unsafe fn read_text(text: *const c_char) -> Result<GivenOptions> {
-    if text.is_null() {
-        return Ok(GivenOptions::new());
-    }
-    // SAFETY: by this function's contract.
-    let text = unsafe { CStr::from_ptr(text) }.to_str();
-    read_toml(text.map_err(|_| bad("the options are not UTF-8"))?)
-}
-
 /// Begins or continues a run. Collective over `comm`. See `skt.h`.
+///
+/// # Safety
+/// `options` is null or ends with a zero.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn skt_init(comm: MPI_Comm, bytes: usize, options: *const c_char) -> c_int {
-    // SAFETY: by this function's contract.
-    call(|state| begin(state, "skt_init", comm, bytes, || unsafe { read_text(options) }))
-}
-
-/// Opens a run, if none is open. Collective.
-fn begin(
-    state: &mut RunState,
-    name: &str,
-    comm: MPI_Comm,
-    bytes: usize,
-    given: impl FnOnce() -> Result<GivenOptions>,
-) -> Result<Code> {
-    if let RunState::Open(_) = state {
-        let text = format!("{name}: a run is open; call skt_finalize first");
-        return Err(Stop::new(Code::Order, text));
-    }
-    let variable = |name: &str| std::env::var(name).ok();
-    let options = given().and_then(|given| Options::resolve(&given, variable));
-    match Session::begin(comm, bytes, options)? {
-        InitOutcome::Run(mut session) => {
-            // SAFETY: the session and its memory end in `skt_finalize` alone, which calls
-            // `device::close` before.
-            unsafe { device::open(session.memory_addresses()) };
-            border::set_message(session.redundancy());
-            *state = RunState::Open(session);
-            Ok(Code::Success)
+    let given = || {
+        if options.is_null() {
+            return Ok("");
         }
-        InitOutcome::Ended(stay) => {
-            border::set_message(&stay);
-            Ok(Code::Ended)
+        // SAFETY: by this function's contract.
+        unsafe { CStr::from_ptr(options) }.to_str().map_err(|_| bad("the options are not UTF-8"))
+    };
+    call(|state| {
+        if let RunState::Open(_) = state {
+            let text = "skt_init: a run is open; call skt_finalize first";
+            return Err(Stop::new(Code::Order, text));
         }
-    }
-}
-
-/// `skt_init` with a struct of options. See `skt.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn skt_init_options(
-    comm: MPI_Comm,
-    bytes: usize,
-    options: *const SktOptions,
-) -> c_int {
-    // SAFETY: by this function's contract.
-    call(|state| begin(state, "skt_init_options", comm, bytes, || unsafe { read_struct(options) }))
-}
-
-/// Fills a struct of options, of `size` bytes, with the defaults. See `skt.h`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn skt_options_init(options: *mut SktOptions, size: usize) -> c_int {
-    // SAFETY: by this function's contract.
-    border::local(|| unsafe { given::fill(options, size) })
+        let variable = |name: &str| std::env::var(name).ok();
+        let options = given().and_then(|given| Options::resolve(given, variable));
+        match Session::begin(comm, bytes, options)? {
+            InitOutcome::Run(mut session) => {
+                // SAFETY: the session and its memory end in `skt_finalize` alone, which calls
+                // `device::close` before.
+                unsafe { device::open(session.memory_addresses()) };
+                border::set_message(session.redundancy());
+                *state = RunState::Open(session);
+                Ok(Code::Success)
+            }
+            InitOutcome::Ended(stay) => {
+                border::set_message(&stay);
+                Ok(Code::Ended)
+            }
+        }
+    })
 }
 
 /// `skt_init` with a communicator of Fortran. See `skt.h`.

@@ -1,4 +1,5 @@
-//! What the options of a run mean: a program gives them, and environment variables override them.
+//! The options of a run: a program gives them in a TOML text, and environment variables override
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +8,6 @@ use std::sync::Arc;
 use nix::sys::signal::SigSet;
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::alike::{Difference, Setting, compare};
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::level::{Reach, Writer};
 use skt_checkpoint::checkpoint::parameters::cut_value;
@@ -18,9 +18,25 @@ use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_store::codec::CodecKind;
 use skt_store::store::{SegmentName, StoreKind};
 
-use crate::code::Result;
-use crate::given::{GivenOptions, bad};
+use crate::code::{Code, Result, Stop};
 use crate::state::seconds_of;
+
+/// The names of all options. The environment variable of `run_id` is `SKT_RUN_ID`.
+pub const NAMES: [&str; 13] = [
+    "run_id",
+    "application",
+    "group_size",
+    "parities",
+    "codec",
+    "resume",
+    "store",
+    "domains",
+    "allow_shared_domains",
+    "mtbf_seconds",
+    "timeout_seconds",
+    "levels",
+    "time_limit",
+];
 
 /// Seconds that the ranks of a call wait for the last one.
 pub(crate) const TIMEOUT_SECONDS: f64 = 600.0;
@@ -30,6 +46,9 @@ const MTBF_SECONDS: f64 = 86400.0;
 const MAX_MEMBERS: i64 = 255;
 /// The most parities of a group.
 const MAX_PARITIES: i64 = 127;
+
+/// The options that a program gives, as an environment variable would have them.
+type GivenOptions = BTreeMap<&'static str, String>;
 
 /// What a program asks of its checkpoints.
 pub(crate) struct Options {
@@ -46,15 +65,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Reads what a program gives, which the environment variables that `variable` finds override.
+    /// Reads the text that a program gives, which the environment variables that `variable` finds
+    /// override.
     ///
     /// # Errors
     /// [`Code::Options`](crate::code::Code::Options), with the name of the option and what is
     /// legal.
-    pub(crate) fn resolve(
-        given: &GivenOptions,
-        variable: impl Fn(&str) -> Option<String>,
-    ) -> Result<Self> {
+    pub(crate) fn resolve(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self> {
+        let given = &read_toml(text)?;
         let mut all = Reader { given, variable: &variable, settings: Vec::new() };
         let run_id = all.read("run_id", program_name, run_id, String::clone)?;
         let application = all.read(
@@ -71,7 +89,6 @@ impl Options {
         if parities > 1 && codec == CodecKind::Xor {
             return Err(bad("option codec: more than one parity needs reed-solomon"));
         }
-        let encoder = all.one_of("encoder", Encoder::Auto, Encoder::named, &Encoder::NAMES)?;
         let resume = all.plain("resume", Resume::Auto, resume)?;
         let store = all.plain("store", StoreKind::SysV { huge_pages: false }, store)?;
         // A file of failure domains may name other hosts on each of them.
@@ -106,7 +123,7 @@ impl Options {
         client.end_unix = time_limit.settled().end();
         let config = &mut client.config;
         (config.members, config.parities, config.code) = (group_size, parities, codec);
-        (config.encoder, config.resume) = (encoder, resume);
+        config.resume = resume;
         config.allow_shared_domains = allow_shared_domains;
         config.state_seconds = Some(seconds_of);
         // Signals are for the program's own threads.
@@ -138,6 +155,31 @@ impl Options {
             );
             Err(bad(text))
         }))
+    }
+}
+
+/// The error of an option.
+pub(crate) fn bad(text: impl Into<String>) -> Stop {
+    Stop::new(Code::Options, text)
+}
+
+fn read_toml(text: &str) -> Result<GivenOptions> {
+    let table: toml::Table =
+        text.parse().map_err(|why: toml::de::Error| bad(format!("the options: {why}")))?;
+    let named = |(name, value): (&String, &toml::Value)| {
+        let known = NAMES.iter().find(|known| *known == name);
+        let unknown = || bad(format!("no option `{name}`; there are {}", NAMES.join(", ")));
+        Ok((*known.ok_or_else(unknown)?, as_text(value)))
+    };
+    table.iter().map(named).collect()
+}
+
+fn as_text(value: &toml::Value) -> String {
+    match value {
+        toml::Value::String(text) => text.clone(),
+        // Levels may be in a list.
+        toml::Value::Array(all) => all.iter().map(as_text).collect::<Vec<_>>().join(","),
+        other => other.to_string(),
     }
 }
 
@@ -246,7 +288,7 @@ fn seconds(text: &str) -> Parsed<f64> {
 
 fn levels(text: &str) -> Parsed<Levels> {
     let legal = "legal: local:FOLDER or global:FOLDER, each followed by every=TIME or TIME!, \
-                 mtbf=TIME, keep=N, when-busy=wait or skip, max-rate=200MB/s, with commas between all";
+                 keep=N, with commas between all";
     text.parse().map_err(|why| format!("{why}. {legal}"))
 }
 
@@ -284,11 +326,9 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::code::Code;
-    use crate::given::{NAMES, read_toml};
 
     fn read_in(text: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Options> {
-        Options::resolve(&read_toml(text)?, variable)
+        Options::resolve(text, variable)
     }
 
     fn read(text: &str) -> Result<Options> {
@@ -343,7 +383,6 @@ mod tests {
             ("parities = 0", "option parities: `0`: legal: whole numbers from 1 to 127"),
             ("parities = 2\ncodec = \"xor\"", "option codec: more than one parity needs"),
             ("codec = \"md5\"", "option codec: `md5`: legal: xor, sum, reed-solomon"),
-            ("encoder = \"x\"", "option encoder: `x`: legal: auto, direct, ring, reduce, tree"),
             ("resume = \"maybe\"", "option resume: `maybe`: legal: auto, "),
             ("store = \"tape\"", "option store: `tape`: legal: sysv, posix, file:FOLDER"),
             ("store = \"sysv-huge\"", "option store: `sysv-huge`: legal: sysv,"),
@@ -365,14 +404,14 @@ mod tests {
 
     #[test]
     fn all_options_are_compared_and_shown_with_their_origin() {
-        let environment = |name: &str| (name == "SKT_ENCODER").then(|| "ring".to_owned());
+        let environment = |name: &str| (name == "SKT_CODEC").then(|| "sum".to_owned());
         let options = read_in("mtbf_seconds = 3600.0", environment).expect("legal");
         let settings = options.settings;
         let mut names: Vec<&str> = settings.iter().map(|setting| &*setting.name).collect();
         names.sort_by_key(|name| NAMES.iter().position(|known| known == name).unwrap_or(99));
         assert_eq!(names[..NAMES.len()], NAMES);
         let of = |name: &str| settings.iter().find(|setting| setting.name == name).expect("one");
-        assert_eq!(of("encoder").shown, "\"ring\" (SKT_ENCODER)");
+        assert_eq!(of("codec").shown, "\"sum\" (SKT_CODEC)");
         assert_eq!(of("resume").shown, "auto (the default)");
         assert_eq!(of("levels").shown, "none (the default)");
         let (value, shown) = (&*of("mtbf_seconds").value, &*of("mtbf_seconds").shown);

@@ -8,6 +8,7 @@ use skt_comm::mpi::MpiComm;
 use skt_host::wait_clock::WaitClock;
 
 use crate::code::{Code, Result, Stop, lost};
+use crate::control::{Call, late};
 
 /// Tests of a message before the rank naps after each test.
 const SPINS: u32 = 2000;
@@ -109,11 +110,7 @@ pub(crate) fn duplicate(comm: ffi::MPI_Comm, timeout: Duration) -> Result<MpiCom
             break;
         }
         if clock.is_over() {
-            let seconds = timeout.as_secs_f64();
-            let text = format!(
-                "a rank has not called skt_init within {seconds} s (option timeout_seconds)"
-            );
-            return Err(Stop::over(Code::Timeout, text));
+            return Err(late(Call::Init, timeout));
         }
         spins += 1;
         rest(spins);

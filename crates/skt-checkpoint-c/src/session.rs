@@ -110,8 +110,6 @@ fn stop_of(error: CheckpointError) -> Stop {
         CheckpointError::Memory { .. } | CheckpointError::Level { .. } => {
             Stop::over(Code::System, error.to_string())
         }
-        // All ranks find this together, and have removed their new segments.
-        CheckpointError::NotDirect => Stop::new(Code::Options, error.to_string()),
         CheckpointError::NoLevels(_) | CheckpointError::Code { .. } => {
             Stop::over(Code::Options, error.to_string())
         }
@@ -125,7 +123,6 @@ fn stop_of(error: CheckpointError) -> Stop {
 /// Reports the failure of a step within a call to the other ranks, as they may wait for this one.
 fn or_notify<T>(
     control: &Mutex<Control>,
-    call: Call,
     outcome: std::result::Result<T, CheckpointError>,
 ) -> Result<T> {
     outcome.map_err(|error| {
@@ -139,7 +136,7 @@ fn or_notify<T>(
         let stop = stop_of(error);
         // A failure that does not end the run is the same on all ranks.
         if stop.is_over {
-            control.notify_failure(call, &stop);
+            control.notify_failure(&stop);
         }
         stop
     })
@@ -228,20 +225,20 @@ impl Session {
         // The clock of rank 0 and its environment determine when the job's time ends.
         let mut end_unix = [options.end_unix.unwrap_or(f64::INFINITY)];
         let shared_end = collect::broadcast(&job, &mut end_unix, 0);
-        or_notify(&control, Call::Init, shared_end.map_err(CheckpointError::from))?;
+        or_notify(&control, shared_end.map_err(CheckpointError::from))?;
         let end_unix = end_unix[0];
         options.end_unix = end_unix.is_finite().then_some(end_unix);
         let mut most = [bytes as u64];
         let largest = collect::all_reduce(&job, &mut most, u64::max);
-        or_notify(&control, Call::Init, largest.map_err(CheckpointError::from))?;
+        or_notify(&control, largest.map_err(CheckpointError::from))?;
         let memory_bytes = memory_bytes(most[0] as usize).expect("each rank has checked its own");
         // The options of each run stay for the rest of the process.
         let options: &'static client::Options = Box::leak(Box::new(options));
         let next = client::open(&job, options, &[Region::of::<u8>(memory_bytes)]);
-        let mut saved = match or_notify(&control, Call::Init, next)? {
+        let mut saved = match or_notify(&control, next)? {
             Next::Compute(saved) => saved,
             Next::Report(ended) => {
-                let stay = or_notify(&control, Call::Init, ended.clear())?;
+                let stay = or_notify(&control, ended.clear())?;
                 identity::note_ended(&options.config.run_id);
                 return Ok(InitOutcome::Ended(format_errors(&stay)));
             }
@@ -492,8 +489,8 @@ impl Session {
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.copy(Call::Checkpoint)?;
         let done = self.saved.checkpoint(&self.state());
-        or_notify(&self.control, Call::Checkpoint, done)?;
-        self.wait_for_disks(Call::Checkpoint)
+        or_notify(&self.control, done)?;
+        self.wait_for_disks()
     }
 
     /// Waits at the end of a checkpoint until no rank waits for its disk any more. Collective.
@@ -505,11 +502,11 @@ impl Session {
     /// A rank that is here has written and stamped the checkpoint, and all ranks have its parities.
     /// So a job that dies before, within or after this wait continues from the checkpoint, as it
     /// would without the wait.
-    fn wait_for_disks(&self, call: Call) -> Result<()> {
+    fn wait_for_disks(&self) -> Result<()> {
         if self.saved.levels().is_empty() {
             return Ok(());
         }
-        or_notify(&self.control, call, self.saved.barrier())
+        or_notify(&self.control, self.saved.barrier())
     }
 
     /// Copies the program's regions, whose memory is free again then, and begins to save all
@@ -522,7 +519,7 @@ impl Session {
         // pointers to regions of the library's memory and is not allowed to write there;
         // `end_checkpoint` checks whether it has.
         let done = unsafe { self.saved.begin() };
-        or_notify(&self.control, Call::Begin, done)
+        or_notify(&self.control, done)
     }
 
     /// Encodes a piece of the checkpoint that has begun. Returns whether nothing is left that this
@@ -536,7 +533,7 @@ impl Session {
             return Err(stop);
         }
         let polled = self.saved.poll();
-        or_notify(&self.control, Call::Wait, polled)
+        or_notify(&self.control, polled)
     }
 
     /// Completes the checkpoint that has begun. Collective.
@@ -548,8 +545,8 @@ impl Session {
         self.agree(Call::Wait, wrong)?;
         let done = self.saved.complete(&self.state());
         self.begun = None;
-        or_notify(&self.control, Call::Wait, done)?;
-        self.wait_for_disks(Call::Wait)
+        or_notify(&self.control, done)?;
+        self.wait_for_disks()
     }
 
     /// Checksums of the regions of the library's memory.
@@ -623,7 +620,7 @@ impl Session {
             return Ok(Due::No);
         }
         let due = self.saved.due();
-        or_notify(&self.control, Call::Due, due)
+        or_notify(&self.control, due)
     }
 
     /// Seconds up to the end of the job's time, by the clock of this node; infinite without one.
@@ -653,7 +650,7 @@ impl Session {
         let wrong = self.begun.is_some().then(|| under_way("skt_images_wait"));
         self.agree(Call::Images, wrong)?;
         let done = self.saved.finish_images();
-        or_notify(&self.control, Call::Images, done).map(drop)
+        or_notify(&self.control, done).map(drop)
     }
 
     /// Agrees that all ranks end the run, with the same argument. Collective.
@@ -671,12 +668,12 @@ impl Session {
         let Self { mut saved, control, comm, run_id, .. } = self;
         let mut stay = Vec::new();
         if is_done {
-            let ended = or_notify(&control, Call::Done, saved.finish(&state))?;
-            stay = or_notify(&control, Call::Done, ended.clear())?;
+            let ended = or_notify(&control, saved.finish(&state))?;
+            stay = or_notify(&control, ended.clear())?;
             identity::note_ended(run_id);
         } else {
             // The memory may be lost when the allocation ends.
-            or_notify(&control, Call::Later, saved.finish_images())?;
+            or_notify(&control, saved.finish_images())?;
             drop(saved);
         }
         raw::free(comm);
@@ -685,7 +682,7 @@ impl Session {
 
     /// Reports a failure of this rank to the other ranks.
     pub(crate) fn notify_failure(&self, stop: &Stop) {
-        lock(&self.control).notify_failure(Call::Checkpoint, stop);
+        lock(&self.control).notify_failure(stop);
     }
 }
 

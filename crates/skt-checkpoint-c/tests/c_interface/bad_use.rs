@@ -50,8 +50,7 @@ fn case(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) {
 fn segments_after(name: &str, wanted: impl Fn(usize) -> Vec<Expected>) -> usize {
     let folder = tempfile::tempdir().expect("a folder");
     // A case makes a file of its name, or has images there.
-    let is_in_folder =
-        ["alone", "level", "slow-disk", "no-direct"].iter().any(|one| name.starts_with(one));
+    let is_in_folder = ["alone", "level", "slow-disk"].iter().any(|one| name.starts_with(one));
     let argument = if is_in_folder { folder.path().to_owned() } else { folder.path().join("file") };
     segments_after_case(&program(), name, &argument, wanted)
 }
@@ -187,11 +186,6 @@ fn null_and_empty_arguments_are_refused() {
             ("skt_time_left(NULL)", Argument, "the place for the answer is null"),
             ("skt_image(0, NULL)", Argument, "the place for the answer is null"),
             ("skt_checkpoint_test(NULL)", Argument, "the place for the answer is null"),
-            (
-                "skt_options_init(NULL, sizeof(skt_options))",
-                Argument,
-                "the place for the options is null",
-            ),
             ("skt_protect(1, numbers, 0, 8)", Argument, "region 1 of 0 x 8 bytes"),
             ("skt_protect(1, numbers, 8, 0)", Argument, "region 1 of 8 x 0 bytes"),
             (
@@ -305,15 +299,7 @@ fn checkpoints_are_due_at_once_by_interval_and_before_the_end() {
 
 #[test]
 fn begun_checkpoint_has_the_state_of_its_beginning() {
-    // In the others' memory, by messages, and with an encoder that does all in the end.
-    for name in ["overlap", "overlap-ring", "overlap-tree"] {
-        overlap(name);
-    }
-}
-
-#[track_caller]
-fn overlap(name: &str) {
-    let left = segments_after(name, |_| {
+    let left = segments_after("overlap", |_| {
         let none = "no checkpoint is under way; call skt_checkpoint_begin first";
         let one = "a checkpoint is under way; call skt_checkpoint_wait first";
         let written = "rank 1: region 1 of skt_alloc was written to between skt_checkpoint_begin";
@@ -391,31 +377,9 @@ fn a_rank_whose_disk_is_slow_is_waited_for_without_a_limit() {
 }
 
 #[test]
-fn encoder_missing_on_all_ranks_allows_another_init() {
-    case("no-direct", |_| {
-        let call = "skt_init(MPI_COMM_WORLD, 8000, \"encoder = 'direct'\")";
-        vec![(call, Code::Options, "Use `auto` or `ring`")]
-    });
-}
-
-#[test]
 fn calls_at_the_exit_of_a_process_have_a_code() {
     // The text belongs to the thread, and is gone.
     case("at-exit", |_| vec![("skt_unprotect(9)", Argument, "")]);
-}
-
-#[test]
-fn structs_of_options_mean_what_the_text_means() {
-    case("structs", |_| {
-        let init = "skt_init_options(MPI_COMM_WORLD, 8000, &options)";
-        vec![
-            (init, Code::Options, "call skt_options_init first"),
-            ("skt_options_init(&options, 8)", Argument, "8 bytes; pass sizeof(skt_options)"),
-            (init, Code::Options, "option parities: `-1`: legal: whole numbers from 1 to 127"),
-            (init, Code::Options, "option codec: `md5`: legal: xor, sum, reed-solomon"),
-            (init, Order, "skt_init_options: a run is open; call skt_finalize first"),
-        ]
-    });
 }
 
 /// Bytes of a rank's protected memory in addition to its regions: the table, and gaps between 256
@@ -442,30 +406,19 @@ fn run_ended_by_an_earlier_start_is_reported_and_removed() {
     case("ended", |_| vec![(init, Ended, "")]);
 }
 
-/// What is reported on the ranks if `late` comes too late for a checkpoint.
-fn late(name: &str, late: usize) {
-    let message = match late {
-        0 => "rank 0 has not called skt_checkpoint within 10 s (option timeout_seconds)",
-        _ => "rank 1 has not called skt_checkpoint within 5 s (option timeout_seconds)",
-    };
-    let left = segments_after(name, |rank| {
-        // Rank 0 is late itself, so the others notify it.
-        let late = "rank 0 was late: ranks 1, 2 had given up waiting for its skt_checkpoint";
-        let message =
-            if (late, rank) == (late, 0) && message.starts_with("rank 0") { late } else { message };
-        let calls = ["skt_checkpoint()", "skt_checkpoint()", "skt_finalize(1)", INIT];
-        calls.map(|call| (call, Timeout, message)).to_vec()
-    });
-    assert_eq!(left, RANKS, "the next start continues");
-}
-
+/// All ranks report it if one comes too late for a checkpoint: rank 0 notifies the others, and they
+/// notify it.
 #[test]
-fn rank_that_does_not_call_is_named_and_none_hangs() {
-    late("late-1", 1);
-    late("late-0", 0);
+fn rank_that_does_not_call_is_reported_and_none_hangs() {
+    let message = "not all ranks have called skt_checkpoint within ";
+    for name in ["late-1", "late-0"] {
+        let calls = ["skt_checkpoint()", "skt_checkpoint()", "skt_finalize(1)", INIT];
+        let left = segments_after(name, |_| calls.map(|call| (call, Timeout, message)).to_vec());
+        assert_eq!(left, RANKS, "the next start continues");
+    }
     case("late-init", |_| {
         let call = "skt_init(MPI_COMM_WORLD, 8000, \"timeout_seconds = 1\")";
-        vec![(call, Timeout, "has not called skt_init within ")]
+        vec![(call, Timeout, "not all ranks have called skt_init within ")]
     });
 }
 
@@ -479,7 +432,6 @@ fn ranks_in_different_calls_are_reported_and_run_stays_open() {
     });
 }
 
-/// Rank 0 has asked by then who is there.
 #[test]
 fn a_rank_that_comes_late_in_its_time_is_waited_for() {
     case("in-time", |rank| {

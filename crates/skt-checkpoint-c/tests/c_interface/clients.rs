@@ -476,7 +476,7 @@ fn client_that_times_out_on_a_rank_requests_a_new_start() {
         run.variables = vec![preload, ("SKT_TIMEOUT_SECONDS", "1".to_owned())];
         let ended = run.start(&[], 0, LIMIT);
         assert_eq!(ended.code, Some(75), "{name}: {}", ended.err);
-        assert!(ended.err.contains("has not called skt_init within 1 s"), "{name}: {}", ended.err);
+        assert!(ended.err.contains("have called skt_init within 1 s"), "{name}: {}", ended.err);
         run.variables.clear();
         let ended = run.start(&[], 0, LIMIT);
         assert!(ended.ok && !ended.out.is_empty(), "{name}: {}", ended.err);

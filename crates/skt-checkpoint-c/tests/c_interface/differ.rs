@@ -36,7 +36,6 @@ fn each_option_that_one_rank_alone_has_is_refused_by_name() {
         ("group_size", "8", Some("16 (the default)")),
         ("parities", "2", Some("1 (the default)")),
         ("codec", "sum", Some("xor (the default)")),
-        ("encoder", "ring", Some("auto (the default)")),
         ("resume", "require", Some("auto (the default)")),
         ("store", "posix", Some("sysv (the default)")),
         ("domains", &racks, Some("none (the default)")),
@@ -82,7 +81,7 @@ fn each_option_that_one_rank_alone_has_is_refused_by_name() {
 fn a_variable_that_reaches_some_ranks_only_is_named() {
     let program = compile_c(&checkout().join("examples/c/heat.c"), "heat-differ", "gcc", &[]);
     for (variable, value, name) in [
-        ("SKT_ENCODER", "ring", "encoder"),
+        ("SKT_CODEC", "sum", "codec"),
         ("SKT_RESUME", "require", "resume"),
         ("SKT_RUN_ID", "another", "run_id"),
     ] {

@@ -20,13 +20,12 @@ use crate::clients::{Ended, LIMIT, RANKS, Run, number, process_of, signal_all};
 const TIMEOUT: Duration = Duration::from_secs(2);
 const STEPS: u64 = 500;
 /// Options as variables, with a value that is not the default.
-const OPTIONS: [(&str, &str); 13] = [
+const OPTIONS: [(&str, &str); 12] = [
     ("SKT_RUN_ID", "another"),
     ("SKT_APPLICATION", "other"),
     ("SKT_GROUP_SIZE", "8"),
     ("SKT_PARITIES", "2"),
     ("SKT_CODEC", "sum"),
-    ("SKT_ENCODER", "ring"),
     ("SKT_RESUME", "require"),
     ("SKT_STORE", "posix"),
     ("SKT_MTBF_SECONDS", "5"),
@@ -130,23 +129,8 @@ impl Drill {
             Self::Kill(_) | Self::StopAllAndKill(..) => true,
             Self::StopAll(_) => false,
             Self::StopOne(_, stop) if *stop < TIMEOUT => false,
-            // Those that wait for it, too, have not called either.
-            Self::StopOne(rank, _) => {
-                let is_named = |line: &str| {
-                    let (_, ranks) = line.split_once(": rank")?;
-                    let ranks = ranks.trim_start_matches('s').split_once(" ha")?.0;
-                    let ranks = ranks.split(',').filter_map(|rank| rank.trim().parse().ok());
-                    Some(ranks.collect::<Vec<usize>>().contains(rank))
-                };
-                let named = ended.err.lines().filter(|line| {
-                    line.contains("has not called")
-                        || line.contains("have not called")
-                        || line.contains("been silent")
-                });
-                let mut named = named.map(is_named);
-                let was_late = ended.err.contains("rank 0 was late");
-                ended.code == Some(75)
-                    && (named.any(|named| named == Some(true)) || (*rank == 0 && was_late))
+            Self::StopOne(..) => {
+                ended.code == Some(75) && ended.err.contains("not all ranks have called")
             }
             Self::Differ(rank, (variable, value)) => {
                 let name = variable.trim_start_matches("SKT_").to_lowercase();

@@ -58,7 +58,6 @@ static void nulls(void) {
     SAY(skt_time_left(NULL));
     SAY(skt_image(0, NULL));
     SAY(skt_checkpoint_test(NULL));
-    SAY(skt_options_init(NULL, sizeof(skt_options)));
     SAY(skt_protect(1, numbers, 0, 8));
     SAY(skt_protect(1, numbers, 8, 0));
     SAY(skt_protect(1, numbers, (size_t)-1, 8));
@@ -199,12 +198,12 @@ static void due(void) {
 }
 
 /* A checkpoint has what the regions have when it begins; until it is complete the one before counts. */
-static void overlap(const char *options) {
+static void overlap(void) {
     double *ours;
     void *memory;
     int done = 0, is_due = 1;
     int64_t found;
-    begin(8000, options);
+    begin(8000, NULL);
     SAY(skt_checkpoint_test(&done));
     SAY(skt_checkpoint_wait());
     SAY(skt_checkpoint_begin());
@@ -234,7 +233,7 @@ static void overlap(const char *options) {
     SAY(skt_checkpoint_wait());
     must(skt_finalize(0));
 
-    begin(8000, options);
+    begin(8000, NULL);
     must(skt_found(&found));
     must(skt_alloc(1, 100, 8, &memory));
     ours = memory;
@@ -361,20 +360,6 @@ static void slow_disk(const char *folder, int in_parts) {
     must(skt_finalize(1));
 }
 
-/* All ranks are told together that they cannot have what they ask for, and may ask for less. Each is
- * in a folder of its own, which is its store, as on another node. folder: one that exists. */
-static void no_direct(const char *folder) {
-    char mine[500];
-    snprintf(mine, sizeof mine, "%s/%d", folder, rank);
-    if (mkdir(mine, 0700) != 0 || chdir(mine) != 0) exit(4);
-    setenv("SKT_STORE", "file:/proc/self/cwd", 1);
-    SAY(skt_init(MPI_COMM_WORLD, 8000, "encoder = 'direct'"));
-    begin(8000, "encoder = 'auto'");
-    must(skt_protect(1, numbers, 10, 8));
-    must(skt_checkpoint());
-    must(skt_finalize(1));
-}
-
 /* Called by exit, when what belongs to the thread is gone. */
 static void end_at_exit(void) {
     must(skt_checkpoint());
@@ -388,35 +373,6 @@ static void at_exit(void) {
     must(skt_protect(1, numbers, 10, 8));
     atexit(end_at_exit);
     exit(0);
-}
-
-/* The options as a struct. */
-static void structs(void) {
-    skt_options options;
-    int64_t found;
-    memset(&options, 0xff, sizeof options);
-    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
-    SAY(skt_options_init(&options, 8));
-    must(skt_options_init(&options, sizeof options));
-    options.parities = -1;
-    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
-    options.parities = 0;
-    options.codec = "md5";
-    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
-    must(skt_options_init(&options, sizeof options));
-    options.application = "struct";
-    must(skt_init_options(MPI_COMM_WORLD, 8000, &options));
-    SAY(skt_init_options(MPI_COMM_WORLD, 8000, &options));
-    must(skt_protect(1, numbers, 10, 8));
-    must(skt_checkpoint());
-    must(skt_finalize(0));
-    /* The same options as a text are the same run. */
-    begin(8000, "application = \"struct\"");
-    must(skt_found(&found));
-    if (found != 1) exit(4);
-    must(skt_finalize(1));
-    must(skt_init_options(MPI_COMM_WORLD, 8000, NULL));
-    must(skt_finalize(1));
 }
 
 /* Tells a rank that waits in wait_for_others that this one has given it up. */
@@ -534,17 +490,13 @@ static void run(const char *name, const char *argument) {
     else if (!strcmp(name, "kinds")) kinds();
     else if (!strcmp(name, "sizes")) sizes();
     else if (!strcmp(name, "due")) due();
-    else if (!strcmp(name, "overlap")) overlap(NULL);
-    else if (!strcmp(name, "overlap-ring")) overlap("encoder = 'ring'");
-    else if (!strcmp(name, "overlap-tree")) overlap("encoder = 'tree'");
+    else if (!strcmp(name, "overlap")) overlap();
     else if (!strcmp(name, "alloc-first")) alloc_first();
     else if (!strcmp(name, "levels")) levels(argument);
     else if (!strcmp(name, "level-gone")) level_gone(argument);
     else if (!strcmp(name, "slow-disk")) slow_disk(argument, 0);
     else if (!strcmp(name, "slow-disk-in-parts")) slow_disk(argument, 1);
-    else if (!strcmp(name, "no-direct")) no_direct(argument);
     else if (!strcmp(name, "at-exit")) at_exit();
-    else if (!strcmp(name, "structs")) structs();
     else if (!strcmp(name, "ended")) {
         SAY(skt_init(MPI_COMM_WORLD, 8000, "application = ''"));
     }

@@ -10,7 +10,7 @@ use super::{MpiComm, check};
 use crate::Result;
 
 /// Numbers of a rank.
-const NUMBERS: usize = 3;
+const NUMBERS: usize = 4;
 
 /// What MPI reads and writes until it is done.
 struct Numbers {

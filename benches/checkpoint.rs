@@ -1,5 +1,5 @@
-//! A checkpoint in GB/s a rank: encode, flush and rebuild, for each encoder, compared with memcpy
-//! and XOR on all ranks at once in the same run.
+//! A checkpoint in GB/s a rank: encode, flush and rebuild, compared with memcpy and XOR on all ranks
+//! at once in the same run.
 //!
 //! ```text
 //! cargo bench --bench checkpoint                       ranks on threads: 2, 4, 8
@@ -8,16 +8,12 @@
 //!
 //! A rate is the bytes of the region over the seconds of the slowest rank, as the median of
 //! [`REPEATS`] repeats. It is a rank's share of the machine: with more ranks than cores each has
-//! less. The encoders alternate, each time in another order, so that other work of the machine
-//! affects all of them: `of ring` compares whole checkpoints of one run. `CHECKPOINT_BENCH_MIB`
-//! sets the size of the region (32); the segments of all encoders exist at once and take about 16
-//! regions a rank.
+//! less. `CHECKPOINT_BENCH_MIB` sets the size of the region (32); a segment takes about 4 of them.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepName};
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Opened};
 use skt_comm::mpi::MpiWorld;
@@ -84,13 +80,12 @@ fn region_bytes() -> usize {
 
 type Saved<'a> = Box<Checkpointer<'a>>;
 
-/// A bench of one encoder, which is test number `test` of a run.
+/// A bench of one code, as a test of a run.
 struct Bench<'a> {
     world: &'a Comm,
     store: &'a SysV,
     team: &'a Team,
     run: &'a str,
-    test: usize,
     settings: Settings,
 }
 
@@ -105,8 +100,7 @@ struct Times {
 
 impl<'a> Bench<'a> {
     fn open(&self, hook: Arc<dyn Hook>) -> Result<Saved<'a>, CheckpointError> {
-        let memory =
-            TestSegments::new(self.store, self.run, self.test, RankProcess(self.team, None));
+        let memory = TestSegments::new(self.store, self.run, 0, RankProcess(self.team, None));
         let config =
             checkpoint_config(&self.settings, &memory, String::new(), &self.world.host(), 64);
         let config = config.expect("a store with a known name");
@@ -142,7 +136,6 @@ impl<'a> Bench<'a> {
 
     /// Loses the memory of one rank after the other, and rebuilds it; then removes all of it.
     fn rebuild(&self, times: &mut Times) -> Result<(), CheckpointError> {
-        let role = format!("t{}.", self.test);
         for repeat in 0..REPEATS {
             self.world.barrier()?;
             // Ranks keep their numbers: each finds its own segment, or none.
@@ -150,7 +143,7 @@ impl<'a> Bench<'a> {
             if self.world.rank() == lost {
                 for info in self.store.list().expect("a list") {
                     let is_of_run =
-                        info.name.run() == self.run && info.name.role().starts_with(&role);
+                        info.name.run() == self.run && info.name.role().starts_with("t0.");
                     if is_of_run && info.name.rank() as usize == lost {
                         self.store.remove(&info.name).expect("removed");
                     }
@@ -169,62 +162,35 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The lines of the table for one code, one for each encoder.
+/// The line of the table for one code.
 fn measure(
     world: &Comm,
     run: &str,
     (codec, parities): (CodecKind, usize),
-) -> Result<Vec<String>, CheckpointError> {
+) -> Result<String, CheckpointError> {
     let (store, team, bytes) = (SysV::new(false), Team::solo(), region_bytes());
-    let encoders: Vec<Encoder> =
-        Encoder::ALL.into_iter().filter(|&encoder| encoder != Encoder::Auto).collect();
-    let bench = |(test, &encoder): (usize, &Encoder)| {
-        let group_size = world.size().max(2);
-        let settings = Settings { codec, parities, encoder, group_size, ..Settings::new(run) };
-        Bench { world, store: &store, team: &team, run, test, settings }
-    };
-    let benches: Vec<Bench> = encoders.iter().enumerate().map(bench).collect();
-    let mut times: Vec<Times> = benches.iter().map(|_| Times::default()).collect();
-    let mut saved = benches.iter().map(Bench::begin).collect::<Result<Vec<_>, _>>()?;
+    let settings =
+        Settings { codec, parities, group_size: world.size().max(2), ..Settings::new(run) };
+    let bench = Bench { world, store: &store, team: &team, run, settings };
+    let mut times = Times::default();
+    let mut saved = bench.begin()?;
     // Machines drift, so memcpy is timed again with each code.
     let mut copy = vec![1u8; bytes];
-    let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved[0].region(0))))?;
+    let memcpy = rate(world, bytes, || copy.copy_from_slice(black_box(saved.region(0))))?;
     drop(copy);
-    for repeat in 0..REPEATS {
-        for turn in 0..benches.len() {
-            let at = (repeat + turn) % benches.len();
-            benches[at].checkpoint(&mut saved[at], &mut times[at])?;
-        }
+    for _ in 0..REPEATS {
+        bench.checkpoint(&mut saved, &mut times)?;
     }
     drop(saved);
-    for (bench, times) in benches.iter().zip(&mut times) {
-        bench.rebuild(times)?;
+    bench.rebuild(&mut times)?;
+    sweep(&store, run, 1).expect("swept");
+    let mut line = format!("{:>5} {:>12} {parities:>2}", world.size(), codec.to_string());
+    let Times { encode, flush, whole, rebuild } = times;
+    for seconds in [encode, flush, whole, rebuild] {
+        let rate = bytes as f64 / 1e9 / slowest_median(world, seconds)?;
+        line += &format!(" {rate:>10.2}");
     }
-    sweep(&store, run, benches.len()).expect("swept");
-    let gigabytes = bytes as f64 / 1e9;
-    let mut rates = Vec::new();
-    for Times { encode, flush, whole, rebuild } in times {
-        let mut of_one = Vec::new();
-        for seconds in [encode, flush, whole, rebuild] {
-            of_one.push(gigabytes / slowest_median(world, seconds)?);
-        }
-        rates.push(of_one);
-    }
-    let ring = encoders.iter().position(|&encoder| encoder == Encoder::Ring).expect("there");
-    let lines = encoders.iter().zip(&rates).map(|(encoder, of_one)| {
-        format!(
-            "{:>5} {:>12} {parities:>2} {:>7} {:>8.2} {:>8.2} {:>11.2} {:>8.2} {:>8.2} {memcpy:>8.2}",
-            world.size(),
-            codec.to_string(),
-            encoder.to_string(),
-            of_one[0],
-            of_one[1],
-            of_one[2],
-            of_one[2] / rates[ring][2],
-            of_one[3],
-        )
-    });
-    Ok(lines.collect())
+    Ok(format!("{line} {memcpy:>10.2}"))
 }
 
 fn table(world: &Comm, run: &str) -> Result<(), CheckpointError> {
@@ -245,7 +211,7 @@ fn table(world: &Comm, run: &str) -> Result<(), CheckpointError> {
         bytes >> 20
     ));
     print(
-        "ranks        codec  m encoder   encode    flush  checkpoint  of ring  rebuild   memcpy    GB/s a rank",
+        "ranks        codec  m     encode      flush checkpoint    rebuild     memcpy    GB/s a rank",
     );
     for (codec, parities) in
         [(CodecKind::Xor, 1), (CodecKind::ReedSolomon, 1), (CodecKind::ReedSolomon, 2)]
@@ -253,9 +219,7 @@ fn table(world: &Comm, run: &str) -> Result<(), CheckpointError> {
         if world.size() < 2 * parities {
             continue;
         }
-        for line in measure(world, run, (codec, parities))? {
-            print(&line);
-        }
+        print(&measure(world, run, (codec, parities))?);
     }
     Ok(())
 }

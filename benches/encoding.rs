@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_model::chen::{self, Code};
 use skt_sim::checkpoints::{Case, Times};
@@ -15,8 +14,7 @@ use skt_sim::clocked::{self, Meter, Network};
 use skt_store::codec::CodecKind;
 
 /// Prints what a checkpoint and a recovery take on simulated ranks, which are one group: over the
-/// number of ranks (figure 8), and by a pipelined chain or by trees over the size of the data
-/// (sections 3 and 4). Messages alone are the same on every machine; encoding and copies take the
+/// number of ranks (figure 8), and over the size of the data (section 3). Messages alone are the same on every machine; encoding and copies take the
 /// processor time that they take here.
 #[derive(Parser)]
 struct Args {
@@ -80,21 +78,14 @@ impl Bench {
     }
 
     /// The times of a case, with the messages that are best for a chain (section 3.3).
-    fn times(
-        &self,
-        ranks: usize,
-        losses: usize,
-        mib: f64,
-        encoder: Encoder,
-        meter: Meter,
-    ) -> Outcome<Times> {
+    fn times(&self, ranks: usize, losses: usize, mib: f64, meter: Meter) -> Outcome<Times> {
         let bytes = (mib * f64::from(1 << 20)) as usize;
         let block = bytes as f64 / (ranks - losses) as f64;
         let best = self.formulas().optimal_segment_bytes(ranks, block, Code::Sum);
         let best = best.map_err(|why| why.to_string())? as usize;
         let code = if losses == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
         let message_bytes = best.clamp(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end());
-        let case = Case { ranks, bytes, code, parities: losses, encoder, message_bytes };
+        let case = Case { ranks, bytes, code, parities: losses, message_bytes };
         case.times(&self.network(), meter).map_err(|why| format!("{case:?}: {why}"))
     }
 
@@ -116,7 +107,7 @@ impl Bench {
             let meters: [(&str, Meter); 2] =
                 [(" (messages)", clocked::no_work), ("", clocked::processor_time)];
             for (how, meter) in meters {
-                let times = self.times(ranks, losses, mib, Encoder::Ring, meter)?;
+                let times = self.times(ranks, losses, mib, meter)?;
                 for (what, seconds) in
                     [("checkpoint", times.checkpoint_seconds), ("recovery", times.recovery_seconds)]
                 {
@@ -130,26 +121,17 @@ impl Bench {
         Ok(())
     }
 
-    /// The chain compared with trees over the size of the data.
+    /// The pipelined chain over the size of the data, compared with the paper's formulas.
     fn over_sizes(&mut self) -> Outcome<()> {
         let ranks = self.args.chain_ranks;
         println!(
-            "\n| MiB a rank, {ranks} ranks, ms | chain | binary tree | binomial tree | tree / chain \
-             | paper: chain (eq. 2) | paper: tree (eq. 6) |\n|---|---|---|---|---|---|---|"
+            "\n| MiB a rank, {ranks} ranks, ms | chain | paper: chain (eq. 2) | paper: tree (eq. 6) |\n\
+             |---|---|---|---|"
         );
         for mib in self.args.sizes.clone() {
             let mut line = format!("| {mib} |");
-            let mut seconds = Vec::new();
-            for (series, encoder) in [
-                ("chain", Encoder::Ring),
-                ("binary tree", Encoder::Tree),
-                ("binomial tree", Encoder::Reduce),
-            ] {
-                let times = self.times(ranks, 1, mib, encoder, clocked::no_work)?;
-                line += &self.add("chen-chain-simulated", series, mib, times.checkpoint_seconds);
-                seconds.push(times.checkpoint_seconds);
-            }
-            line += &format!(" {:.2} |", seconds[1] / seconds[0]);
+            let seconds = self.times(ranks, 1, mib, clocked::no_work)?.checkpoint_seconds;
+            line += &self.add("chen-chain-simulated", "chain", mib, seconds);
             let (formulas, bytes) = (self.formulas(), mib * f64::from(1 << 20));
             for (series, seconds) in [
                 ("eq. 2", formulas.chain_seconds(ranks, 1, bytes, Code::Sum)),

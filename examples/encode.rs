@@ -1,4 +1,4 @@
-//! Seconds in which a group of all ranks encodes its data, by code and by way of the messages:
+//! Seconds in which a group of all ranks encodes its data, by code:
 //! what `scripts/measure/reduce.c` measures of `MPI_Reduce`.
 //!
 //! ```text
@@ -13,7 +13,6 @@ use std::process::ExitCode;
 use clap::Parser;
 use clap::builder::PossibleValuesParser;
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::client::{self, CheckpointError, Next, Options, Region, StoreKind};
 use skt_comm::{Comm, collect};
 use skt_store::codec::CodecKind;
@@ -42,16 +41,11 @@ fn value(at: usize) -> f64 {
 }
 
 /// The median of the slowest rank's seconds.
-fn measure(
-    world: &Comm,
-    args: &Args,
-    code: CodecKind,
-    encoder: Encoder,
-) -> Result<f64, CheckpointError> {
-    let run_id = format!("encode-{code}-{encoder}");
+fn measure(world: &Comm, args: &Args, code: CodecKind) -> Result<f64, CheckpointError> {
+    let run_id = format!("encode-{code}");
     let mut options = Options::new(&run_id, "encode").with_store(args.store.clone());
     let config = &mut options.config;
-    (config.members, config.code, config.encoder) = (world.size(), code, encoder);
+    (config.members, config.code) = (world.size(), code);
     config.resume = Resume::Never;
     // As in an optimised program.
     config.check_frozen = false;
@@ -79,11 +73,9 @@ fn main() -> ExitCode {
     let args = Args::parse();
     client::on_mpi(|world| {
         for code in args.codes.iter().map(|name| CodecKind::named(name).expect("a name")) {
-            for encoder in [Encoder::Tree, Encoder::Ring] {
-                let seconds = measure(world, &args, code, encoder)?;
-                if world.rank() == 0 {
-                    println!("{code} by {encoder} {seconds:.6}");
-                }
+            let seconds = measure(world, &args, code)?;
+            if world.rank() == 0 {
+                println!("{code} by ring {seconds:.6}");
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -140,7 +140,7 @@ fn toml_configuration() {
         "n = [100, 0x10, 1_000]\nnb = 8\np = 2\nq = 2\ntitle = ['a', \"b\\u0041\"]\n\
          output = \"o.txt\"\nthreshold = 1e1\n[checkpoint]\nmethod = \"double\"\nevery = \"20p\"\n\
          mtbf = 3600\nresume = \"require\"\nrun_id = \"a.b\"\ngroup_size = 8\nparities = 2\n\
-         region = \"side\"\ncodec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\n\
+         region = \"side\"\ncodec = \"reed-solomon\"\nmessage_bytes = 8192\n\
          overlap = \"on\"\ndomains = \"racks\"\nallow_shared_domains = true\nstore = \"file:/x\"\n",
     ]));
     let tokens = "[ ] { } = \" ' ''' \"\"\" , . # \\ true [[a]] [checkpoint] [launch] 0x 1_0 1979-05-27 \

@@ -114,7 +114,7 @@ fn missing_huge_pages_are_reported_once() {
 
 /// All named steps: the faults, one per start, of which the last one is at the step; flags of the
 /// run; and whether all memory is kept, and the run started over.
-const PLACES: [(&str, &str, &str); 41] = [
+const PLACES: [(&str, &str, &str); 40] = [
     ("A@lock", "", ""),
     ("A@agree", "", ""),
     // The first process of a node removes what cannot be used there.
@@ -139,10 +139,9 @@ const PLACES: [(&str, &str, &str); 41] = [
     ("A@carry:epoch=3", "", ""),
     ("A@encode:epoch=3,band=20", "", ""),
     ("A@encode:epoch=3", "--overlap on", ""),
-    ("A@encode:epoch=3", "--overlap on --encoder ring", ""),
+    ("A@encode:epoch=3", "--overlap on --depth 1", ""),
     ("A@commit:epoch=3", "--overlap on", ""),
-    ("A@flush:epoch=3", "--overlap on --encoder ring --depth 1", ""),
-    ("A@sums:epoch=3", "", ""),
+    ("A@flush:epoch=3", "--overlap on --depth 1", ""),
     ("A@barrier:epoch=3", "", ""),
     ("A@commit:epoch=3,chunk=0", "", ""),
     ("A@flush:epoch=3,band=20,chunk=0", "", ""),

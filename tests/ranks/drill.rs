@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use skt_checkpoint::checkpoint::agree::{OpeningPlan, Refusal, Resume};
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::group;
 use skt_checkpoint::checkpoint::hook::{Hook, NoHook, Step, StepPattern};
 use skt_checkpoint::checkpoint::methods::Method;
@@ -58,7 +57,6 @@ pub fn settings(panels: usize, group_size: usize, parities: usize) -> Settings {
         method_is_asked: true,
         region: Region::Corner,
         codec: if parities == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon },
-        encoder: Encoder::Ring,
         group_size,
         parities,
         every: Every::Drill(panels),

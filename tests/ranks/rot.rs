@@ -11,7 +11,6 @@ use std::ops::Range;
 use crate::dice::Dice;
 use crate::drill::{Cluster, Ended, Fault, When, bits, settings, spec, undisturbed};
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_run::protect::{Settings, segment_layout};
 use skt_store::codec::CodecKind;
@@ -92,8 +91,7 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
     let codec = pick(&mut dice, &[CodecKind::Xor, CodecKind::ReedSolomon]);
     let parities = if codec == CodecKind::ReedSolomon && group == 4 { 2 } else { 1 };
     let method = pick(&mut dice, &[Method::SelfCheckpoint, Method::SelfCheckpoint, Method::Double]);
-    let encoder = pick(&mut dice, &[Encoder::Ring, Encoder::Tree]);
-    let settings = Settings { method, codec, encoder, ..settings(2, group, parities) };
+    let settings = Settings { method, codec, ..settings(2, group, parities) };
     let mut cluster = Cluster::new(p * q, 1);
     if dice.roll(4) == 0 {
         cluster = cluster.with_sysv();
@@ -111,7 +109,7 @@ fn case(seed: u64, references: &mut BTreeMap<(usize, usize), Vec<u64>>, table: &
         _ => When::Step(format!("{}:epoch={epoch}", pick(&mut dice, steps)).parse().unwrap(), 0),
     };
     let fault = Fault { process: dice.roll(p * q), when };
-    let label = format!("case {seed}: {spec:?}, {method} {codec} m={parities} {encoder} {fault:?}");
+    let label = format!("case {seed}: {spec:?}, {method} {codec} m={parities} {fault:?}");
     assert!(matches!(cluster.start(&spec, &settings, &[fault]), Ended::Died), "{label}");
 
     // One node may lose everything; on another one a bit flips.

@@ -14,7 +14,6 @@ use super::field::Field;
 use super::protection::Settings;
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_solver::pgesv::abft::MAX_CHECKSUMS;
@@ -92,12 +91,6 @@ settings! {
         help: "erasure code; sum adds in floating point and is not bit-exact",
         field: Some(|settings| &mut settings.codec),
     }
-    Encoder {
-        key: "encoder", metavar: "HOW", choices: Encoder::CHOICES, default: "auto", example: "ring",
-        help: "how parities are computed. auto: direct, from memory to memory, where a group is \
-               on one host, else ring",
-        field: Some(|settings| &mut settings.encoder),
-    }
     MessageBytes {
         key: "message_bytes", metavar: "BYTES", written: Written::Whole,
         range: Some(Range::whole(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())),
@@ -107,8 +100,8 @@ settings! {
     }
     Overlap {
         key: "overlap", metavar: "HOW", choices: Overlap::CHOICES, default: "auto", example: "on",
-        help: "whether parities (by direct or ring) are computed while the solver continues. \
-               auto: where a group computes them by messages in a ring, or with helper cores",
+        help: "whether parities are computed while the solver continues. auto: with self on several \
+               hosts, or with helper cores",
         field: Some(|settings| &mut settings.overlap),
     }
     HelperCores {
@@ -154,8 +147,7 @@ settings! {
     Level {
         key: "level", metavar: "LEVEL",
         legal: "local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time \
-                (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip \
-                ,max-rate=RATE (200MB/s); several with commas between them",
+                (10min; 10min! whatever it costs) ,keep=1..16; several with commas between them",
         default: "(none)", example: "local:/scratch,every=10min,keep=2",
         help: "images of checkpoints in files, on each node's own disk or on a file system that \
                all nodes share, for losses that the groups do not survive",
@@ -218,7 +210,7 @@ pub fn flags(draft: &CheckpointDraft) -> String {
 mod tests {
     use super::*;
     use crate::value::Form;
-    use skt_checkpoint::checkpoint::level::{Reach, WhenBusy};
+    use skt_checkpoint::checkpoint::level::Reach;
 
     #[test]
     fn a_shell_reads_printed_flags_back() {
@@ -243,8 +235,6 @@ mod tests {
         }
         let level = Setting::Level.info().legal();
         let reaches = Reach::NAMES.map(|name| format!("{name}:FOLDER"));
-        for part in [reaches.join(" or "), format!("when-busy={}", WhenBusy::NAMES.join(" or "))] {
-            assert!(level.contains(&part), "{part}: {level}");
-        }
+        assert!(level.contains(&reaches.join(" or ")), "{level}");
     }
 }

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::time_limit::TimeLimit;
 use skt_solver::pgesv::abft::CheckEvery;
@@ -40,7 +39,7 @@ fn parsed<T: FromStr>(text: &str) -> Option<T> {
 
 read_by!(parsed => usize, bool, PathBuf, Every, CheckEvery, Resume, TimeLimit);
 read_by!(|text| parsed(text).map(Some) => Option<usize>, Option<String>, Option<PathBuf>);
-read_by!(Self::named => Method, Region, CodecKind, Encoder, Overlap, OnLoss);
+read_by!(Self::named => Method, Region, CodecKind, Overlap, OnLoss);
 // Times are in seconds.
 read_by!(|text| parse_seconds(text).ok() => f64);
 

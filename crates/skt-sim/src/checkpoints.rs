@@ -9,10 +9,9 @@ use std::io;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::hook::NoHook;
 use skt_checkpoint::checkpoint::protocol::{
-    CheckpointError, Checkpointer, Config, Hold, Memory, OpenPeer, OpenSegment, Opened,
+    CheckpointError, Checkpointer, Config, Hold, Memory, OpenSegment, Opened,
 };
 use skt_comm::Comm;
 use skt_store::codec::CodecKind;
@@ -35,8 +34,6 @@ pub struct Case {
     pub code: CodecKind,
     /// Parities of a stripe: as many ranks lose their memory before the recovery.
     pub parities: usize,
-    /// How parities are computed: by messages, as each rank has its own node.
-    pub encoder: Encoder,
     /// Bytes of a message.
     pub message_bytes: usize,
 }
@@ -106,7 +103,6 @@ impl Case {
         Config {
             members: self.ranks,
             parities: self.parities,
-            encoder: self.encoder,
             message_bytes: Some(self.message_bytes),
             host: name.clone(),
             domain: name.clone(),
@@ -206,11 +202,6 @@ impl Memory for NodeMemory {
         Ok(Box::new(self.held(id, words)))
     }
 
-    /// No rank sees the memory of another node.
-    fn peer(&mut self, _: SegmentId) -> io::Result<Option<OpenPeer>> {
-        Ok(None)
-    }
-
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {
         locked(&self.0).remove(&id);
         Ok(())
@@ -230,8 +221,7 @@ mod tests {
 
     fn four_losses(ranks: usize) -> Case {
         let code = CodecKind::ReedSolomon;
-        let encoder = Encoder::Ring;
-        Case { ranks, bytes: 1 << 20, code, parities: 4, encoder, message_bytes: 16 << 10 }
+        Case { ranks, bytes: 1 << 20, code, parities: 4, message_bytes: 16 << 10 }
     }
 
     /// Chen and Dongarra, figure 8: a checkpoint that survives k losses takes about k beta m, and a
@@ -245,18 +235,5 @@ mod tests {
             assert!((1.0..1.5).contains(&(checkpoint_seconds / seconds)), "{few:?} {many:?}");
             assert!((1.0..4.5).contains(&(recovery_seconds / seconds)), "{few:?} {many:?}");
         }
-    }
-
-    /// Section 4.1: a tree takes `2 log2 p` times as long as a chain of large checkpoints.
-    #[test]
-    fn trees_take_longer_than_the_chain_and_grow() {
-        let of = |ranks, encoder| {
-            let code = CodecKind::Xor;
-            let case = Case { code, parities: 1, encoder, ..four_losses(ranks) };
-            times(&case).checkpoint_seconds
-        };
-        let [chain, tree] = [Encoder::Ring, Encoder::Tree].map(|way| [8, 32].map(|p| of(p, way)));
-        assert!(tree[0] > 1.5 * chain[0] && tree[1] > 2.0 * chain[1], "{chain:?} {tree:?}");
-        assert!(tree[1] / tree[0] > chain[1] / chain[0], "{chain:?} {tree:?}");
     }
 }

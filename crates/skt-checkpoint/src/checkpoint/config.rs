@@ -5,7 +5,6 @@ use std::io;
 use std::str::FromStr;
 
 use super::alike::Setting;
-use super::encode::Encoder;
 use super::level::{Level, StateSeconds, Writer};
 use super::methods::Method;
 use super::parameters::{APPLICATION, FORMAT, FORMAT_NAME, Parameters};
@@ -80,8 +79,6 @@ pub struct Config {
     /// the application survives the loss of ranks of one set. `None`: there is a process for each
     /// rank.
     pub may_lose: Option<Vec<Vec<usize>>>,
-    /// How parities are computed.
-    pub encoder: Encoder,
     /// Bytes of a message when encoding; `None`: what `MessageCost::measure` finds best. The
     /// parities do not depend on it.
     pub message_bytes: Option<usize>,
@@ -153,7 +150,6 @@ impl Config {
             groups: None,
             rank_in_run: None,
             may_lose: None,
-            encoder: Encoder::Auto,
             message_bytes: None,
             allow_shared_domains: false,
             resume: Resume::Auto,
@@ -231,7 +227,6 @@ impl Config {
             parities,
             groups,
             may_lose,
-            encoder,
             message_bytes,
             allow_shared_domains,
             resume,
@@ -267,7 +262,6 @@ impl Config {
             Setting::new("code", code),
             Setting::new("members of a group", members),
             Setting::new("parities", parities),
-            Setting::new("encoder", encoder),
             Setting::new("resume", resume),
             Setting::new("allow_shared_domains", allow_shared_domains),
             Setting::new("memory of a rank", format_shapes(shapes)),

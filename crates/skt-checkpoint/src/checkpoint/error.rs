@@ -44,12 +44,6 @@ pub enum CheckpointError {
     /// The code has no shape for a group of this size.
     #[error("a group of {members} with {}: {reason}", counted(*parities, "parity"))]
     Code { members: usize, parities: usize, reason: String },
-    /// Encoder `direct` was asked for, but some members cannot read each other's memory.
-    #[error(
-        "encoder `direct` needs all ranks of a group on one host, where each sees the segments of \
-         the others; here some do not. Use `auto` or `ring`"
-    )]
-    NotDirect,
     /// The application's state, or the result of the run, does not fit into the header.
     #[error(
         "a state or result of {bytes} bytes; the header was made for {capacity} at most \

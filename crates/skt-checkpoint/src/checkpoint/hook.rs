@@ -59,8 +59,6 @@ step_names! {
     Carry = "carry",
     /// Before encoding.
     Encode = "encode",
-    /// Before the members exchange the checksums that they computed for each other.
-    Sums = "sums",
     /// Before the barrier of the job.
     Barrier = "barrier",
     /// Before writing the record with COMMIT.

@@ -9,10 +9,9 @@
 pub mod agree;
 pub mod alike;
 mod config;
-pub mod encode;
+mod encode;
 mod encoding;
 mod error;
-mod gathered;
 pub mod group;
 pub mod header;
 pub mod hook;

@@ -15,15 +15,11 @@
 //! +----+----+---------+
 //! ```
 //!
-//! Where members read each other's memory, each sends the others the number of its units that are
-//! ready (*ready counts*), and sums up those that are ready everywhere. In the ring a member takes
-//! part in the rounds of a unit once its own is ready. The other encoders start when everything is
-//! ready.
+//! A member takes part in the rounds of a unit once its own is ready.
 
 use std::ops::Range;
 
 use super::encode::ring::Rounds;
-use skt_comm::{RecvRequest, SendRequest};
 use skt_store::layout::{Active, SegmentLayout, Stripes};
 
 /// A unit of encoding: `bytes` of the rows of a band.
@@ -113,25 +109,7 @@ pub(super) struct EncodingSchedule {
     pub begun: usize,
     /// The number of first units that are final here.
     pub ready: usize,
-    pub way: EncodeMode,
-}
-
-pub(super) enum EncodeMode {
-    ReadyCounts(ReadyCounts),
-    Rounds(Rounds),
-    /// Everything at once, in `complete`.
-    Whole,
-}
-
-/// How many units are ready on each member, exchanged between members.
-pub(super) struct ReadyCounts {
-    /// Units that have been reported to the others as ready here.
-    pub reported: usize,
-    pub sent: Vec<Box<dyn SendRequest>>,
-    /// By member: the number of units that are ready there, and the pending receive of its next
-    /// count. The entry of this member counts all units as ready, since this member does not encode
-    /// its own blocks.
-    pub theirs: Vec<(usize, Option<Box<dyn RecvRequest>>)>,
+    pub rounds: Rounds,
 }
 
 impl EncodingSchedule {

@@ -169,21 +169,6 @@ impl Vault {
         Ok(())
     }
 
-    /// The bytes of `low` for reading and those of `high`, which must begin at or after the end of
-    /// `low`, for writing. The writer calls [`Vault::step`] before each piece, as [`Vault::store`]
-    /// does.
-    pub(crate) fn read_and_write(
-        &mut self,
-        low: Range<usize>,
-        high: Range<usize>,
-    ) -> (&[u8], &mut [u8]) {
-        assert!(low.end <= high.start, "parts of a segment do not overlap");
-        let (from, len) = (self.pointer(low.clone()), low.len());
-        // SAFETY: as in `bytes`.
-        let low = unsafe { std::slice::from_raw_parts(from, len) };
-        (low, self.bytes_mut(high))
-    }
-
     /// Writes `source`, whole cells, to `bytes` of a row, and the checksum of each cell to its
     /// slot. A death leaves any number of chunks written.
     pub(crate) fn store_cells(

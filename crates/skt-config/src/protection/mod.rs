@@ -14,7 +14,6 @@ pub use every::Every;
 pub use inject::{Inject, What};
 pub use read::{MAX_MEMBERS, read_domains};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_solver::pgesv::abft::CheckEvery;
@@ -29,8 +28,7 @@ pub struct Settings {
     pub method_is_asked: bool,
     pub region: Region,
     pub codec: CodecKind,
-    pub encoder: Encoder,
-    /// Bytes of the encoder's messages; measured if `None`.
+    /// Bytes of messages with parities; measured if `None`.
     pub message_bytes: Option<usize>,
     pub overlap: Overlap,
     #[serde(default)]
@@ -76,7 +74,6 @@ impl Settings {
             method_is_asked: true,
             region: Region::Corner,
             codec: CodecKind::Xor,
-            encoder: Encoder::Auto,
             message_bytes: None,
             overlap: Overlap::Auto,
             helper_cores: 0,
@@ -104,17 +101,14 @@ impl Settings {
         if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
     }
 
-    /// Whether parities are computed by `encoder` while the solver continues.
-    pub fn overlaps(&self, encoder: Encoder) -> bool {
-        let in_ring = self.method.flushes() && encoder == Encoder::Ring;
-        let in_parts = matches!(encoder, Encoder::Auto | Encoder::Direct | Encoder::Ring);
-        let is_helped = self.helper_cores > 0
-            && in_parts
-            && matches!(self.method, Method::SelfCheckpoint | Method::Double);
-        match self.overlap {
-            Overlap::Auto => in_ring || is_helped,
-            Overlap::On => true,
-            Overlap::Off => false,
+    /// Whether parities are computed while the solver continues, in a run on several hosts or on one,
+    /// where no network moves the messages.
+    pub fn overlaps(&self, on_several_hosts: bool) -> bool {
+        let is_helped = self.helper_cores > 0;
+        match (self.overlap, self.method) {
+            (Overlap::Auto, Method::SelfCheckpoint) => on_several_hosts || is_helped,
+            (Overlap::Auto, Method::Double) => is_helped,
+            (overlap, _) => overlap == Overlap::On,
         }
     }
 

@@ -12,8 +12,7 @@ use crate::value::{Form, Range, Written};
 use crate::{CheckpointDraft, ConfigError, Pin, RunSpec, Setting, TestSpec, ValueSource};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::group::PlacementError;
-use skt_checkpoint::checkpoint::level::WhenBusy;
-use skt_checkpoint::checkpoint::level::settings::{LevelSettings, Levels};
+use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_solver::pgesv::abft::{CheckEvery, MAX_CHECKSUMS};
@@ -151,24 +150,13 @@ impl Reader<'_> {
                 "levels need --ft self, --ft double or --ft abft; this is {method}, so leave them out"
             )));
         }
-        let during_the_work = |level: &LevelSettings| match level {
-            LevelSettings { when_busy: WhenBusy::Skip, .. } => Some("when-busy=skip"),
-            LevelSettings { max_bytes_per_second: Some(_), .. } => Some("max-rate"),
-            _ => None,
-        };
-        match levels.0.iter().find_map(during_the_work) {
-            // With checksums an image is written from the matrix itself, so its rank waits for it.
-            Some(option) if method == Method::Abft => Err(at.error(format!(
-                "{option} has no meaning with --ft abft, which waits for each image; leave it out"
-            ))),
-            _ => Ok(levels),
-        }
+        Ok(levels)
     }
 
     /// Refuses settings that only checkpoints have.
     fn refuse_checkpoints(&self) -> Result<(), ConfigError> {
-        use Setting::{Codec, Encoder, Every, GroupSize, MessageBytes, Overlap, Region};
-        let of_checkpoints = [Every, GroupSize, Region, Codec, Encoder, MessageBytes, Overlap];
+        use Setting::{Codec, Every, GroupSize, MessageBytes, Overlap, Region};
+        let of_checkpoints = [Every, GroupSize, Region, Codec, MessageBytes, Overlap];
         match of_checkpoints.into_iter().find_map(|setting| Some((setting, self.0.get(&setting)?)))
         {
             Some((setting, value)) => Err(setting
@@ -251,9 +239,9 @@ impl Reader<'_> {
             Method::None => "--ft none takes no checkpoints",
             Method::Abft => "with --ft abft each rank writes its images itself, and waits for them",
             _ if is_small() => "no grid has ranks enough for checkpoints",
-            _ if settings.levels.0.is_empty() && !settings.overlaps(settings.encoder) => {
+            _ if settings.levels.0.is_empty() && !settings.overlaps(true) => {
                 "no images are written (--level), and no parities are computed while the solver \
-                 continues (--overlap on, --encoder direct or ring)"
+                 continues (--overlap on)"
             }
             _ => return Ok(()),
         };
@@ -338,7 +326,6 @@ mod tests {
     use crate::toml::write_checkpoint;
     use crate::value::Value;
     use crate::{Checked, Format, parse};
-    use skt_checkpoint::checkpoint::encode::Encoder;
     use skt_checkpoint::time_limit::TimeLimit;
     use skt_terms::choice::{Overlap, Region};
 
@@ -379,7 +366,7 @@ mod tests {
     fn a_table_has_all_that_flags_have() {
         let table = "method = \"double\"\nevery = \"20p\"\nmtbf = 3600\nresume = \"require\"\n\
                      run_id = \"a.b\"\ngroup_size = 8\nparities = 2\nregion = \"side\"\n\
-                     codec = \"reed-solomon\"\nencoder = \"tree\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
+                     codec = \"reed-solomon\"\nmessage_bytes = 8192\noverlap = \"on\"\n\
                      helper_cores = 2\ndomains = \"racks\"\n\
                      allow_shared_domains = true\nstore = \"file:/x\"\n\
                      level = \"local:/d,every=10min,keep=3\"\ntime_limit = \"2h\"";
@@ -393,7 +380,6 @@ mod tests {
             parities: 2,
             region: Region::Side,
             codec: CodecKind::ReedSolomon,
-            encoder: Encoder::Tree,
             message_bytes: Some(8192),
             overlap: Overlap::On,
             helper_cores: 2,
@@ -448,12 +434,10 @@ mod tests {
     /// of the table.
     const WRONG: &str = r#"method = "triple" | 6: method: `triple` is not one of the choices; legal: self, abft, double, single, none
 method = "single"; level = "local:/x" | 7: level: levels need --ft self, --ft double or --ft abft; this is single, so leave them out
-method = "abft"; level = "local:/x,when-busy=skip" | 7: level: when-busy=skip has no meaning with --ft abft, which waits for each image; leave it out
-method = "abft"; level = "local:/x,max-rate=1GB/s" | 7: level: max-rate has no meaning with --ft abft, which waits for each image; leave it out
 method = "none"; helper_cores = 1 | 7: helper_cores: there is nothing for helper cores to do: --ft none takes no checkpoints
 method = "abft"; level = "local:/x"; helper_cores = 1 | 8: helper_cores: there is nothing for helper cores to do: with --ft abft each rank writes its images itself, and waits for them
 helper_cores = 4097 | 6: helper_cores: value 4097 is out of range; legal: 0 to 4096
-level = "local:x" | 6: level: `x` is no absolute path: ranks may start in folders of their own. Legal is local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time (10min; 10min! whatever it costs) ,mtbf=TIME ,keep=1..16 ,when-busy=wait or skip ,max-rate=RATE (200MB/s); several with commas between them
+level = "local:x" | 6: level: `x` is no absolute path: ranks may start in folders of their own. Legal is local:FOLDER or global:FOLDER, with an absolute path, then ,every=auto or a time (10min; 10min! whatever it costs) ,keep=1..16; several with commas between them
 ; group_size = 1 | 7: group_size: value 1 is out of range; legal: 2 to 255
 parities = 3; group_size = 5 | 7: group_size: value 5 is out of range; legal: 6 to 255
 parities = 0 | 6: parities: value 0 is out of range; legal: 1 to 127
@@ -474,14 +458,12 @@ region = ["side"] | 6: region: `this array` is not a value; legal: corner, side,
         for table in [
             "",
             "method = \"double\"",
-            "encoder = \"ring\"",
             "overlap = \"off\"\nlevel = \"local:/x\"",
-            "encoder = \"tree\"\nlevel = \"local:/x\"",
             "method = \"single\"\noverlap = \"on\"",
         ] {
             assert_eq!(settings(&format!("{table}\nhelper_cores = 1")).unwrap().helper_cores, 1);
         }
-        for table in ["overlap = \"off\"", "encoder = \"tree\"", "method = \"single\""] {
+        for table in ["overlap = \"off\"", "method = \"single\""] {
             let why = settings(&format!("{table}\nhelper_cores = 1")).unwrap_err().to_string();
             assert!(why.contains("no images are written (--level), and no parities"), "{why}");
             assert!(settings(&format!("{table}\nhelper_cores = 0")).is_ok());
@@ -524,19 +506,18 @@ region = ["side"] | 6: region: `this array` is not a value; legal: corner, side,
 
     #[test]
     fn a_core_that_is_kept_for_it_encodes_while_the_solver_goes_on() {
-        use Encoder::{Auto, Direct, Reduce, Ring, Tree};
-        let overlaps = |table: &str| {
+        for (table, on_several_hosts, on_one) in [
+            ("", true, false),
+            ("helper_cores = 1", true, true),
+            ("method = \"double\"", false, false),
+            ("method = \"double\"\nhelper_cores = 1", true, true),
+            ("overlap = \"on\"", true, true),
+            ("overlap = \"off\"\nlevel = \"local:/x\"\nhelper_cores = 1", false, false),
+        ] {
             let settings = settings(table).unwrap();
-            [Auto, Direct, Ring, Reduce, Tree].map(|encoder| settings.overlaps(encoder))
-        };
-        assert_eq!(overlaps(""), [false, false, true, false, false]);
-        assert_eq!(overlaps("helper_cores = 1"), [true, true, true, false, false]);
-        assert_eq!(overlaps("method = \"double\""), [false; 5]);
-        let double = "method = \"double\"\nhelper_cores = 1";
-        assert_eq!(overlaps(double), [true, true, true, false, false]);
-        assert_eq!(overlaps("overlap = \"on\""), [true; 5]);
-        let off = "overlap = \"off\"\nlevel = \"local:/x\"\nhelper_cores = 1";
-        assert_eq!(overlaps(off), [false; 5]);
+            let overlaps = [true, false].map(|hosts| settings.overlaps(hosts));
+            assert_eq!(overlaps, [on_several_hosts, on_one], "{table}");
+        }
     }
 
     #[test]

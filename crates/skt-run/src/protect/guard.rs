@@ -236,7 +236,7 @@ pub fn open<'a>(
     let found = checkpointer.found().clone();
     let mut guard = Protected {
         settings: settings.clone(),
-        overlaps: overlaps(settings, &checkpointer)?,
+        overlaps: settings.overlaps(!checkpointer.found().single_domain),
         spec: spec.clone(),
         columns: spec.columns(),
         groups: found.groups.clone(),
@@ -408,7 +408,7 @@ impl<'a> Protected<'a> {
             self.costs.seconds;
         Protection {
             codec: codec.to_string(),
-            encoder: self.checkpointer.encoder().to_string(),
+            encoder: "ring".into(),
             message_bytes: self.checkpointer.message_bytes() as u64,
             region: region.to_string(),
             groups: self.groups.len(),
@@ -780,13 +780,6 @@ impl<'a> Protected<'a> {
         }
         Ok(to)
     }
-}
-
-/// Whether parities are computed while the solver continues; the same on all ranks.
-fn overlaps(settings: &Settings, checkpointer: &Checkpointer) -> Result<bool, CheckpointError> {
-    // Groups on one host may encode differently from those on several hosts.
-    let overlaps = settings.overlaps(checkpointer.encoder());
-    Ok(collect::any(checkpointer.comm(), overlaps)?)
 }
 
 pub(super) fn solve_error(panel: usize, error: CheckpointError) -> SolveError {

@@ -208,7 +208,7 @@ mod tests {
         let protection = Protection {
             method: "double".into(),
             codec: "reed-solomon".into(),
-            encoder: "reduce".into(),
+            encoder: "ring".into(),
             region: "corner".into(),
             run_id: "r".repeat(skt_store::store::RUN_BYTES_MAX),
             checksum_costs: Some(ChecksumCosts::default()),

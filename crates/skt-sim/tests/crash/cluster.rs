@@ -8,17 +8,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::ops::{Deref, DerefMut, Range};
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex};
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::header::{HeaderLayout, SegmentId};
 use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{
-    CheckpointError, Checkpointer, Config, Hold, Memory, OpenPeer, OpenSegment, Opened, Peer, Stats,
+    CheckpointError, Checkpointer, Config, Hold, Memory, OpenSegment, Opened, Stats,
 };
 use skt_checkpoint::checkpoint::record::Record;
 use skt_comm::{Comm, CommError};
@@ -87,8 +86,6 @@ pub fn fingerprint(segments: &BTreeMap<SegmentId, Vec<u64>>) -> u64 {
 /// A process's access to its node.
 pub struct NodeMemory {
     node: Arc<Mutex<Node>>,
-    /// The nodes whose segments in use it can read.
-    in_reach: Vec<Arc<Mutex<Node>>>,
     index: usize,
     book: Arc<Mutex<Book>>,
     /// The number of the process on its node, once it has a hold on the run.
@@ -99,7 +96,7 @@ pub struct NodeMemory {
 pub struct NodeSegment {
     id: SegmentId,
     bytes: usize,
-    /// From a leaked `Vec`: others may read here, too.
+    /// From a leaked `Vec`.
     words: *mut u64,
     len: usize,
     home: Arc<Mutex<Node>>,
@@ -125,7 +122,7 @@ impl Deref for NodeSegment {
 
 impl DerefMut for NodeSegment {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `deref`; a reader would break the promise of `Peer`.
+        // SAFETY: as in `deref`.
         unsafe { std::slice::from_raw_parts_mut(self.words.cast(), self.bytes) }
     }
 }
@@ -144,29 +141,10 @@ impl Drop for NodeSegment {
     }
 }
 
-/// Another process's segment. Its words keep their address when that process dies, for as long as
-/// the job runs.
-pub struct SeenSegment {
-    at: usize,
-    bytes: usize,
-}
-
-impl Peer for SeenSegment {
-    unsafe fn bytes(&self, range: Range<usize>) -> &[u8] {
-        assert!(range.start <= range.end && range.end <= self.bytes);
-        // SAFETY: this many bytes exist, and do not change by the caller's promise.
-        unsafe {
-            let start = (self.at as *const u8).add(range.start);
-            std::slice::from_raw_parts(start, range.len())
-        }
-    }
-}
-
 impl NodeMemory {
     /// The memory of node `index`, without access to other nodes.
     pub fn new(node: &Arc<Mutex<Node>>, index: usize, book: &Arc<Mutex<Book>>) -> Self {
-        let (node, in_reach) = (node.clone(), vec![node.clone()]);
-        Self { node, in_reach, index, book: book.clone(), process: 0 }
+        Self { node: node.clone(), index, book: book.clone(), process: 0 }
     }
 }
 
@@ -219,17 +197,6 @@ impl Memory for NodeMemory {
         Ok(Box::new(segment))
     }
 
-    fn peer(&mut self, id: SegmentId) -> io::Result<Option<OpenPeer>> {
-        let seen = |node: &Arc<Mutex<Node>>| {
-            let node = node.lock().unwrap();
-            // A segment exists whether its owner lives or not.
-            let rests = || node.segments.get(&id).map(|words| words.as_ptr() as usize);
-            let at = node.places.get(&id).copied().or_else(rests)?;
-            Some(Box::new(SeenSegment { at, bytes: node.sizes[&id] }) as OpenPeer)
-        };
-        Ok(self.in_reach.iter().find_map(seen))
-    }
-
     fn remove(&mut self, id: SegmentId) -> io::Result<()> {
         let mut node = self.node.lock().unwrap();
         if node.in_use.contains(&id) {
@@ -258,11 +225,6 @@ pub struct Setup {
     pub members: usize,
     pub parities: usize,
     pub method: Method,
-    pub encoder: Encoder,
-    /// Whether processes can read the segments of all nodes, as on one host.
-    pub one_host: bool,
-    /// Whether messages of doubles carry only numbers: none contains encoded bytes.
-    pub as_numbers: bool,
     pub code: CodecKind,
     pub shapes: Vec<RegionShape>,
     pub bands: usize,
@@ -293,7 +255,6 @@ impl Setup {
             method: self.method,
             members: self.members,
             parities: self.parities,
-            encoder: self.encoder,
             message_bytes: Some(self.segment_bytes),
             allow_shared_domains: self.allow_shared_domains,
             state_capacity_bytes: self.state_capacity_bytes,
@@ -313,9 +274,6 @@ impl Setup {
             members: ranks,
             parities,
             method: Method::SelfCheckpoint,
-            encoder: Encoder::Ring,
-            one_host: false,
-            as_numbers: false,
             code: code(parities == 1),
             shapes: vec![
                 RegionShape { rows: 2 * (ranks - parities), pitch_bytes: 16 },
@@ -899,7 +857,7 @@ pub fn start_before<W: Witness>(
         seed: how.seed,
         switches_of_256: how.switches_of_256,
         rendezvous: how.rendezvous,
-        as_numbers: setup.as_numbers,
+        as_numbers: false,
         kills: how.kills.clone(),
         linger: how.linger,
         trace: how.trace,
@@ -919,8 +877,7 @@ pub fn start_before<W: Witness>(
             known: Arc::new(Mutex::new(None)),
             point: comm.point(),
         };
-        let in_reach = if setup.one_host { nodes.clone() } else { vec![nodes[node].clone()] };
-        let memory = NodeMemory { in_reach, ..NodeMemory::new(&nodes[node], node, &book) };
+        let memory = NodeMemory::new(&nodes[node], node, &book);
         process.live(comm, memory, &domains[node], starts, &predicted)
     });
     let witness = staged.map(|staged| {

@@ -40,7 +40,6 @@ use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed,
 use crate::essence::essence;
 use crate::futures::{Futures, Lingering};
 use crate::{is_soak, sets};
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_sim::fibers::Linger;
 
 /// Real kills per start that prove the predictions, if not all kills are made.
@@ -317,12 +316,6 @@ impl Explorer {
     }
 }
 
-/// A group whose members read each other's memory.
-fn direct(members: usize, parities: usize) -> Setup {
-    let encoder = Encoder::Direct;
-    Setup { encoder, one_host: true, ..Setup::small(members, parities) }
-}
-
 /// An application that makes rows ready piece by piece while its checkpoint is encoded, and flushes
 /// lazily.
 fn phases(setup: Setup) -> Setup {
@@ -342,16 +335,6 @@ macro_rules! every_crash_point_of {
             #[test]
             fn that_send_messages_in_phases() {
                 Explorer::new(phases(Setup::small($n, $m))).explore();
-            }
-
-            #[test]
-            fn that_see_each_other() {
-                Explorer::new(direct($n, $m)).explore();
-            }
-
-            #[test]
-            fn that_see_each_other_in_phases() {
-                Explorer::new(phases(direct($n, $m))).explore();
             }
         }
     )*};

@@ -14,7 +14,6 @@ use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
 use crate::cluster::{Cluster, Disturbance, Prediction, Setup, check_undisturbed, code, start};
 use skt_checkpoint::checkpoint::agree::Resume;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_sim::fibers::{Kill, Linger};
 use skt_store::layout::RegionShape;
@@ -54,19 +53,11 @@ fn setup(dice: &mut Dice, method: Method) -> (Setup, usize) {
     let members = dice.between(2 * parities, 8.max(2 * parities));
     let nodes = dice.between(2 * parities, 12 / per_node).max(2 * parities);
     let regions = dice.between(1, 3);
-    let one_host = dice.chance(50);
-    let encoder = match dice.between(0, 4) {
-        0 if one_host => Encoder::Direct,
-        0 | 1 => Encoder::Auto,
-        which => Encoder::MESSAGES[which - 2],
-    };
     let setup = Setup {
         ranks: nodes * per_node,
         members,
         parities,
         method,
-        encoder,
-        one_host,
         code: code(parities == 1 && dice.chance(50)),
         shapes: (0..regions)
             .map(|_| RegionShape {

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use skt_checkpoint::checkpoint::agree::Refusal;
-use skt_checkpoint::checkpoint::encode::Encoder;
 use skt_checkpoint::checkpoint::methods::Method;
-use skt_checkpoint::checkpoint::protocol::CheckpointError;
 use skt_sim::fibers::Kill;
 use skt_store::layout::RegionShape;
 
@@ -154,17 +152,13 @@ fn segments_of_other_settings_are_refused_in_every_slot() {
 }
 
 #[test]
-fn all_encoders_give_the_same_bytes() {
+fn encoding_in_phases_gives_the_same_bytes() {
     for (ranks, parities) in [(2, 1), (5, 1), (4, 2), (7, 2), (7, 3)] {
-        for (xor, piece_rows) in [(false, None), (true, None), (false, Some(3)), (true, Some(37))] {
-            let memory = |encoder| {
+        for xor in [false, true] {
+            let memory = |piece_rows: Option<usize>| {
                 let setup = Setup {
-                    encoder,
                     piece_rows,
                     stages: piece_rows.map_or(0, |rows| rows % 5),
-                    one_host: true,
-                    // If all see each other's memory, messages only report what is ready.
-                    as_numbers: encoder == Encoder::Direct,
                     code: code(xor && parities == 1),
                     shapes: vec![RegionShape { rows: 37, pitch_bytes: 200 }],
                     bands: 5,
@@ -177,7 +171,7 @@ fn all_encoders_give_the_same_bytes() {
                 check_undisturbed(&ran, &Prediction::Fresh);
                 cluster.fingerprint()
             };
-            let all: BTreeSet<u64> = Encoder::ALL.into_iter().map(memory).collect();
+            let all: BTreeSet<u64> = [None, Some(3), Some(37)].into_iter().map(memory).collect();
             assert_eq!(all.len(), 1, "n = {ranks}, m = {parities}");
         }
     }
@@ -204,16 +198,4 @@ fn without_checkpoints_nothing_is_left_and_any_placement_does() {
         check_undisturbed(&start(&setup, &mut cluster, &how), &Prediction::Fresh);
         assert_eq!(cluster.segments(), 0);
     }
-}
-
-#[test]
-fn required_shared_memory_must_be_available() {
-    let setup = Setup { encoder: Encoder::Direct, ..Setup::small(4, 1) };
-    let mut cluster = Cluster::new(&setup, 1);
-    let ran = start(&setup, &mut cluster, &Disturbance::none(1, 3));
-    // The first rank to report it ends the job for the others.
-    assert!(ran.results.iter().all(Result::is_err));
-    let is_not_direct = |result| matches!(result, &Err(CheckpointError::NotDirect));
-    assert!(ran.results.iter().any(is_not_direct), "{:?}", ran.results);
-    assert_eq!(cluster.segments(), 0);
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::checkpoint::group::SharedDomain;
 use crate::checkpoint::header::{Identity, SegmentId};
 use crate::checkpoint::level::{
-    FoundImage, Generation, ImageId, ImagesEvery, Level, Reach, Unopened, WhenBusy,
+    FoundImage, Generation, ImageId, ImagesEvery, Level, Reach, Unopened,
 };
 use crate::checkpoint::parameters::Parameters;
 use crate::checkpoint::record::Record;
@@ -427,8 +427,6 @@ fn with_a_level() -> Config {
         reach: Reach::Global,
         every: ImagesEvery::Seconds(0.0),
         keep: 1,
-        when_busy: WhenBusy::Wait,
-        max_bytes_per_second: None,
     };
     Config { levels: vec![level], ..RULES.clone() }
 }

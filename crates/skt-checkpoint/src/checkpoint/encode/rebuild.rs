@@ -7,14 +7,18 @@ use std::sync::Arc;
 use bytemuck::{Pod, Zeroable};
 
 use super::tile::Tile;
-use super::{RegionView, Term, bytes_of_mut};
+use super::{Held, RegionView, bytes_of_mut};
 use crate::checkpoint::hook::Step;
 
 use crate::tuning::TUNING;
 use skt_comm::{RecvRequest, Result, Tag};
+use skt_store::codec::Coef;
 use skt_store::layout::Summed;
 
 const TAG_REBUILD: Tag = 4;
+
+/// A term of a sum: a member, its block of the stripe, and the factor of the block.
+type Term = (usize, Held, Coef);
 
 /// The position of a cell within a stripe: one cell of the same row of each of its blocks, data and
 /// parities alike.
@@ -43,7 +47,7 @@ impl RegionView<'_> {
         self.vault.step(step)?;
         let stripes = self.stripes();
         let row = 0..stripes.shape.pitch_bytes;
-        let tiles = self.tiles(stripes.parity_height(band), row, self.message_bytes);
+        let tiles = self.tiles(band, row, self.message_bytes);
         for stripe in 0..stripes.geometry.members {
             self.rebuild_stripe(lost, settled, (band, stripe), &tiles, step)?;
         }
@@ -154,7 +158,7 @@ impl RegionView<'_> {
             let sum = bytes_of_mut(&mut buffer, tile.size());
             let Some(place) = place else {
                 self.put(into, block.clone(), tile, sum, step)?;
-                self.scratch.give(buffer);
+                self.scratch.buffers.push(buffer);
                 continue;
             };
             let (_, held, coef) = &chain[place];
@@ -166,12 +170,9 @@ impl RegionView<'_> {
             let sum = Arc::new(buffer);
             sent.push_back((self.comm.isend(sum.clone(), doubles(tile), next, TAG_REBUILD)?, sum));
             if sent.len() >= TUNING.tiles_in_flight {
-                self.sent(sent.pop_front())?;
+                self.sent(sent.pop_front().expect("some are left"))?;
             }
         }
-        while !sent.is_empty() {
-            self.sent(sent.pop_front())?;
-        }
-        Ok(())
+        sent.into_iter().try_for_each(|sent| self.sent(sent))
     }
 }

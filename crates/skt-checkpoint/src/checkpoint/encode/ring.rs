@@ -65,12 +65,7 @@ impl Rounds {
     pub(crate) fn are_here(&mut self) -> Result<bool> {
         let mut running: Vec<_> = self.running.iter_mut().collect();
         running.sort_by_key(|round| round.due);
-        for round in running {
-            if !round.is_here()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        running.into_iter().try_fold(true, |here, round| Ok(here && round.is_here()?))
     }
 }
 
@@ -121,7 +116,7 @@ impl RegionView<'_> {
             round.sums.push(recv.wait()?);
         }
         for sent in round.sent.drain(..) {
-            self.sent(Some(sent))?;
+            self.sent(sent)?;
         }
         round.turn += 1;
         if round.turn < self.turns(round.band) {
@@ -132,7 +127,7 @@ impl RegionView<'_> {
         for (p, parity) in round.sums.into_iter().enumerate() {
             let bytes = bytes_of(&parity, round.tile.size());
             self.put(into, stripes.parity(round.band, p), &round.tile, bytes, step)?;
-            self.scratch.give(parity);
+            self.scratch.buffers.push(parity);
         }
         Ok(None)
     }
@@ -154,7 +149,9 @@ impl RegionView<'_> {
         for (p, sum) in round.sums.iter_mut().enumerate() {
             let coef = self.code.encode_coef(p, i);
             let sum = bytes_of_mut(sum, round.tile.size());
-            let (held, own) = ((self.areas.a, block.clone()), self.own_sums(set, p));
+            // The checksums of this member's blocks are computed once, with the first parity.
+            let own = (p == 0).then(|| self.areas.data(self.areas.a, set));
+            let held = (self.areas.a, block.clone());
             match round.turn {
                 0 => self.start(coef, held, own, &round.tile, sum),
                 _ => self.add(coef, held, own, &round.tile, sum),

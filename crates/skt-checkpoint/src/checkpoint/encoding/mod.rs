@@ -7,12 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::config::Config;
-use super::encode::{CellPosition, Encoder, RegionView, Scratch};
-use super::error::{CheckpointError, Result};
-use super::gathered::Gathered;
-use super::header::SegmentId;
+use super::encode::{CellPosition, RegionView, Scratch};
+use super::error::Result;
 use super::hook::{Step, StepName};
-use super::memory::OpenPeer;
 use super::message_cost::MessageCost;
 use super::methods::Method;
 use super::segment::{DamagedCell, OwnSegment};
@@ -33,118 +30,39 @@ pub(super) struct Encoding {
     group: Comm,
     code: Codec,
     method: Method,
-    encoder: Encoder,
-    /// Approximate bytes of a message when the group encodes by messages.
+    /// Approximate bytes of a message.
     message_bytes: usize,
     in_flight_bytes: usize,
     cell_bytes: usize,
     scratch: Scratch,
-    /// Checksums of the other members' data, for the epoch that is being taken.
-    gathered: Gathered,
-    /// Segments of the group's other members, by position in the group; empty unless all are within
-    /// reach.
-    peers: Vec<Option<OpenPeer>>,
 }
 
 impl Encoding {
-    /// The encoding by messages; [`Encoding::meet_peers`] finds out whether it can do without.
     pub(crate) fn new(group: Comm, code: Codec, config: &Config) -> Self {
-        let encoder = match code.parities() {
-            // Each band is summed at once, by its owner.
-            0 => Encoder::Reduce,
-            _ => config.encoder.with_messages(),
-        };
         Self {
             group,
             code,
             method: config.method,
-            encoder,
             message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
             in_flight_bytes: config.in_flight_bytes,
             cell_bytes: config.cell_bytes,
             scratch: Scratch::default(),
-            gathered: Gathered::default(),
-            peers: Vec::new(),
         }
     }
 
-    fn has_parities(&self) -> bool {
-        self.method.encodes() && self.code.parities() > 0
-    }
-
-    pub(crate) fn encoder(&self) -> Encoder {
-        self.encoder
-    }
-
-    /// Approximate bytes of a message; 0 if the group encodes without messages.
+    /// Approximate bytes of a message.
     pub(crate) fn message_bytes(&self) -> usize {
-        match self.encoder {
-            Encoder::Direct => 0,
-            _ => self.message_bytes,
-        }
+        self.message_bytes
     }
 
     pub(crate) fn rank(&self) -> usize {
         self.group.rank()
     }
 
-    /// Maps the segments of the group's other members. If each member can read those of all others,
-    /// parities need no messages.
-    pub(crate) fn meet_peers(
-        &mut self,
-        job: &Comm,
-        segment: &mut OwnSegment,
-        config: &Config,
-        is_new: bool,
-    ) -> Result<()> {
-        let asked = config.encoder;
-        if !self.has_parities() || !matches!(asked, Encoder::Auto | Encoder::Direct) {
-            return Ok(());
-        }
-        let (me, ranks) = (self.group.rank(), segment.members().to_vec());
-        let mut starts = vec![0; ranks.len()];
-        starts[me] = segment.id().start;
-        all_reduce(&self.group, &mut starts, u64::max)?;
-        let mut peers = Vec::with_capacity(ranks.len());
-        for (member, (&rank, &start)) in ranks.iter().zip(&starts).enumerate() {
-            let id = SegmentId { rank, start };
-            let peer = if member == me { None } else { segment.peer(id)? };
-            peers.push(peer);
-        }
-        let sees_all = peers.iter().filter(|peer| peer.is_some()).count() + 1 == ranks.len();
-        let mut all_see = [u8::from(sees_all)];
-        // A user who asks for `direct` must get it in every group.
-        let who = if asked == Encoder::Direct { job } else { &self.group };
-        all_reduce(who, &mut all_see, u8::min)?;
-        if all_see[0] != 0 {
-            (self.encoder, self.peers) = (Encoder::Direct, peers);
-        } else if asked == Encoder::Direct {
-            if is_new {
-                segment.remove()?;
-            }
-            // The first rank to report this error ends the job, so all must have removed their
-            // segments before.
-            job.barrier()?;
-            return Err(CheckpointError::NotDirect);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn forget_peers(&mut self) {
-        self.peers.clear();
-    }
-
-    /// Measures the cost of messages if parities need messages and their length is not given; with
-    /// `direct`, prepares the others' memory for reading instead.
-    pub(crate) fn prepare(&mut self, segment: &mut OwnSegment, config: &Config) -> Result<()> {
-        if !self.has_parities() {
-            return Ok(());
-        }
-        if self.encoder == Encoder::Direct {
-            for region in 0..segment.layout().regions.len() {
-                self.view(segment, region).prepare_direct();
-            }
-        } else if config.message_bytes.is_none() {
+    /// Measures the cost of messages if parities need them and their length is not given.
+    pub(crate) fn prepare(&mut self, segment: &OwnSegment, config: &Config) -> Result<()> {
+        let has_parities = self.method.encodes() && self.code.parities() > 0;
+        if has_parities && config.message_bytes.is_none() {
             let cost = MessageCost::measure(&self.group, &self.code)?;
             // The bytes that pass through the pipeline before it runs empty: a band's parity.
             let bands = segment.layout().regions.iter().map(|areas| areas.stripes);
@@ -249,8 +167,6 @@ impl Encoding {
             areas,
             message_bytes: self.message_bytes,
             scratch: &mut self.scratch,
-            peers: &self.peers,
-            gathered: &mut self.gathered,
         }
     }
 }

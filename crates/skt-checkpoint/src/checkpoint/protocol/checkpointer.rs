@@ -5,7 +5,6 @@ use std::time::Instant;
 
 use crate::checkpoint::agree::OpeningPlan;
 use crate::checkpoint::config::Config;
-use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::encoding::Encoding;
 use crate::checkpoint::error::{CheckpointError, Result};
 use crate::checkpoint::hook::{Hook, Step, StepName};
@@ -29,8 +28,7 @@ pub struct Checkpointer<'n> {
     /// The largest progress that an earlier start has noted in a segment of this process's node.
     pub(super) earlier_progress: u64,
     pub(super) plan: OpeningPlan,
-    /// How this rank's group computes parities. The field comes before the segment, so that the
-    /// others' segments are released before the hold on the run.
+    /// How this rank's group computes parities.
     pub(super) encoding: Encoding,
     /// The epoch that is being taken, if any.
     pub(super) under_way: Option<UnderWay>,
@@ -39,15 +37,9 @@ pub struct Checkpointer<'n> {
 }
 
 impl<'n> Checkpointer<'n> {
-    /// Approximate bytes of a message when this rank's group encodes; 0 if it encodes without
-    /// messages.
+    /// Approximate bytes of a message when this rank's group encodes.
     pub fn message_bytes(&self) -> usize {
         self.encoding.message_bytes()
-    }
-
-    /// How this rank's group computes parities.
-    pub fn encoder(&self) -> Encoder {
-        self.encoding.encoder()
     }
 
     /// This process's rank in the run.
@@ -155,7 +147,7 @@ impl<'n> Checkpointer<'n> {
     ///
     /// # Safety
     /// From here until [`Checkpointer::complete`] has returned, no one writes there: this process
-    /// reads it, and other members of the group may read it in place.
+    /// reads it.
     pub unsafe fn ready(&mut self, region: usize, outside: Active) {
         let Some(mut under_way) = self.under_way.take() else { return };
         let Active { row, byte } = &mut under_way.ready[region];
@@ -166,8 +158,7 @@ impl<'n> Checkpointer<'n> {
         self.under_way = Some(under_way);
     }
 
-    /// Encodes some of what is ready here (on all members, if they read each other's memory), or
-    /// else progresses the messages. Never waits for other ranks, and does little per call. Returns
+    /// Encodes some of what is ready here, or else progresses the messages. Never waits for other ranks, and does little per call. Returns
     /// what is left to do before [`Checkpointer::complete`].
     pub fn poll(&mut self) -> Result<Polled> {
         self.images.advance();

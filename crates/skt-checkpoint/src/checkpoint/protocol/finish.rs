@@ -165,8 +165,6 @@ impl<'n> Checkpointer<'n> {
         self.check_room(&result)?;
         // A run that has ended needs no image.
         self.images.give_up(&*self.segment.vault.hook());
-        // The memory of a segment is freed only when no process has it open.
-        self.encoding.forget_peers();
         self.job.barrier()?;
         Ok(result)
     }

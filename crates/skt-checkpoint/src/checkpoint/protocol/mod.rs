@@ -36,7 +36,7 @@ pub use super::config::Config;
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
 use super::level::Rotten;
-pub use super::memory::{Hold, Memory, OpenPeer, OpenSegment, Peer};
+pub use super::memory::{Hold, Memory, OpenSegment};
 use super::methods::Method;
 use super::opening::Opening;
 use super::schedule::UnderWay;
@@ -134,11 +134,10 @@ impl<'n> Checkpointer<'n> {
         if is_lasting {
             this.segment.join(&this.plan, is_new)?;
             this.joined()?;
-            this.encoding.meet_peers(&this.job, &mut this.segment, &this.config, is_new)?;
 
             // 4 confirm: the record names this start and has COMMIT(E).
             this.segment.confirm(&this.plan)?;
-            this.encoding.prepare(&mut this.segment, &this.config)?;
+            this.encoding.prepare(&this.segment, &this.config)?;
         }
         Ok(Opened::Ready(Box::new(this)))
     }
@@ -312,7 +311,7 @@ impl<'n> Checkpointer<'n> {
         let UnderWay { epoch, active, schedule, mut stats, .. } =
             self.under_way.take().expect("an epoch that has begun");
 
-        // 3 encode, sums: the rest of D := parities of A.
+        // 3 encode: the rest of D := parities of A.
         if let Some(schedule) = schedule {
             self.encoding.finish(&mut self.segment, schedule, &mut stats)?;
             if self.config.check_frozen {

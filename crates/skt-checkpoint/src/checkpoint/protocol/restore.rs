@@ -69,11 +69,10 @@ impl<'n> Checkpointer<'n> {
             None => EpochSource::Memory,
             Some(&Load { level, generation, .. }) => EpochSource::Images { level, generation },
         };
-        let Self { job, mut rotten, config, images, mut encoding, segment, .. } = self;
+        let Self { job, mut rotten, config, images, segment, .. } = self;
         let shapes: Vec<RegionShape> =
             segment.layout().regions.iter().map(|areas| areas.stripes.shape).collect();
         drop(images);
-        encoding.forget_peers();
         let SegmentParts { memory, held, lock, hook } = segment.into_parts();
         drop(held);
         // All have released segments that another process may take over or remove.

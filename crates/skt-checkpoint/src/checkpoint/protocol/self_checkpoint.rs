@@ -27,7 +27,7 @@ impl<'n> Checkpointer<'n> {
 
         // 3 encode: starts D := parities of A, for what is final.
         let start = Instant::now();
-        let schedule = self.encoding.start(&mut self.segment, epoch, active, stages)?;
+        let schedule = self.encoding.start(&self.segment, epoch, active, stages)?;
         stats.encode_seconds += start.elapsed().as_secs_f64();
         Ok(schedule)
     }

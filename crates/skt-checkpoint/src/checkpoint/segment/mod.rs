@@ -13,10 +13,10 @@ pub(super) use image::Loaded;
 
 use super::agree::OpeningPlan;
 use super::config::Config;
-use super::error::{Result, memory_error};
+use super::error::Result;
 use super::header::{HeaderLayout, Identity, SegmentId};
 use super::hook::{Hook, Step, StepName};
-use super::memory::{Hold, Memory, OpenPeer, OpenSegment};
+use super::memory::{Hold, Memory, OpenSegment};
 use super::methods::Method;
 use super::opening::Opening;
 use super::record::Record;
@@ -119,16 +119,6 @@ impl<'n> OwnSegment<'n> {
 
     pub(crate) fn layout(&self) -> &SegmentLayout {
         &self.layout
-    }
-
-    /// Opens another rank's segment for reading; `None` if it cannot be read from this node.
-    pub(crate) fn peer(&mut self, id: SegmentId) -> Result<Option<OpenPeer>> {
-        self.memory.peer(id).map_err(memory_error("looking into", id))
-    }
-
-    pub(crate) fn remove(&mut self) -> Result<()> {
-        let removed = self.memory.remove(self.id);
-        removed.map_err(memory_error("removing", self.id))
     }
 
     /// Returns the parts that the segment was made of.

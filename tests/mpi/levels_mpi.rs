@@ -486,8 +486,7 @@ fn a_level_that_fails_after_a_restart_hides_no_later_images() {
 #[test]
 fn rotten_images_are_skipped() {
     let folder = folder();
-    // No image is given up, however slow the disk is, and none is begun while another is written.
-    let flags = format!("{},when-busy=wait --inject 1@column:200", level("global", &folder));
+    let flags = format!("{} --inject 1@column:200", level("global", &folder));
     let job = hpl("rot", &flags);
     killed(&job, &[]);
     lose_all(&job);

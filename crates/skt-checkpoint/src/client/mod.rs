@@ -30,7 +30,6 @@ use skt_terms::shown::printable;
 
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::alike::{self, Setting};
-use crate::checkpoint::encode::Encoder;
 use crate::checkpoint::finish::FinishedRun;
 use crate::checkpoint::hook::{Hook, NoHook};
 use crate::checkpoint::level::LevelReport;
@@ -252,7 +251,7 @@ fn open_levels(
     let folders = options.levels.take_folders(comm, run, &claimant)??;
     lock.set_folder_owner(number[0]);
     // The threads of the application are not known: one is the cautious number.
-    config.levels.extend(options.levels.open(run, 0, job, 1, true));
+    config.levels.extend(options.levels.open(run, 0, job, 1, true, options.mtbf_seconds));
     Ok((Some(lock), folders))
 }
 
@@ -384,7 +383,7 @@ impl<'a> Saved<'a> {
     ///
     /// # Safety
     /// From here until [`Saved::complete`] has returned, no process writes to the regions: this
-    /// process reads them, and other members of the group may read them in place. All may be read.
+    /// process reads them. All may be read.
     pub unsafe fn begin(&mut self) -> Result<()> {
         let start = Instant::now();
         self.learn();
@@ -413,9 +412,7 @@ impl<'a> Saved<'a> {
         if let Some(seconds) = &mut self.under_way {
             *seconds += start.elapsed().as_secs_f64();
         }
-        // The other encoders have their work in `complete`.
-        let in_parts = matches!(self.checkpointer.encoder(), Encoder::Direct | Encoder::Ring);
-        Ok(polled == Polled::Done || !in_parts)
+        Ok(polled == Polled::Done)
     }
 
     /// Completes the checkpoint that has begun, with a small `state` that is the same on all ranks.
@@ -708,7 +705,7 @@ mod tests {
             let mut options = options(folder).with_parities(1);
             options.hook = Arc::new(CountsWaits(waits.clone()));
             let levels: Levels = format!("local:{}", folder.display()).parse().expect("legal");
-            let mut level = levels.open("client", 0, None, 1, true).remove(0);
+            let mut level = levels.open("client", 0, None, 1, true, 1.0).remove(0);
             // A write takes until the rank's hook has reported that it waits.
             let on_write = move |_| {
                 let deadline = Instant::now() + Duration::from_secs(60);
@@ -811,13 +808,12 @@ mod tests {
     #[test]
     fn options_that_differ_between_ranks_are_refused_by_name() {
         type Change = fn(&mut Options);
-        let changes: [(&str, Change); 14] = [
+        let changes: [(&str, Change); 13] = [
             ("store posix", |options| options.store_kind = StoreKind::Posix),
             ("levels ", |options| options.levels = "local:/x".parse().expect("legal")),
             ("mtbf_seconds 5", |options| options.mtbf_seconds = 5.0),
             ("run another", |options| options.config.run_id = "another".to_owned()),
             ("application else", |options| options.config.application = "else".to_owned()),
-            ("encoder ring", |options| options.config.encoder = Encoder::Ring),
             ("resume require", |options| options.config.resume = Resume::Require),
             ("allow_shared_domains true", |options| options.config.allow_shared_domains = true),
             ("code sum", |options| options.config.code = CodecKind::Sum),

@@ -39,7 +39,8 @@ pub(crate) fn open_levels(settings: &Settings, test: usize, threads: usize) -> V
     // rank itself writes, and the time that it waits counts already; a helper core does not
     // belong to the solver.
     let shares = settings.method != Method::Abft && settings.helper_cores == 0;
-    settings.levels.open(&settings.run_id, test, settings.job_number, threads, shares)
+    let Settings { levels, run_id, job_number, mtbf_seconds, .. } = settings;
+    levels.open(run_id, test, *job_number, threads, shares, *mtbf_seconds)
 }
 
 /// Removes the images of tests that `is_meant` selects from the levels, as far as this node
@@ -103,8 +104,8 @@ mod tests {
     /// A run takes images at the interval that `skt-hpl plan` counts on.
     #[test]
     fn the_interval_is_the_best_period_of_the_model() {
-        let level: Levels = "local:/x,mtbf=1d".parse().expect("legal");
-        let settings = Settings { levels: level, ..Settings::new("model") };
+        let level: Levels = "local:/x".parse().expect("legal");
+        let settings = Settings { levels: level, mtbf_seconds: 2880.0, ..Settings::new("model") };
         for (wait_seconds, cpu_seconds, write_seconds) in
             [(2.0, 3.0, 1.0), (0.0, 0.0, 7.0), (0.5, 0.0, 1e5)]
         {

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
-use skt_checkpoint::checkpoint::level::{Generation, Reach, WhenBusy};
+use skt_checkpoint::checkpoint::level::{Generation, Reach};
 use skt_checkpoint::checkpoint::methods::Method;
 
 use crate::cluster::{Setup, fingerprint};
@@ -13,7 +13,7 @@ use crate::is_soak;
 use crate::levels::{Came, Count, EPOCH_SECONDS, How, LevelSetup, World, check_kept};
 
 fn level(reach: Reach, keep: usize) -> LevelSetup {
-    LevelSetup { reach, keep, when_busy: WhenBusy::Wait, every_seconds: 0.0 }
+    LevelSetup { reach, keep, every_seconds: 0.0 }
 }
 
 const CUTS: [Cut; 5] = [Cut::Nothing, Cut::All, Cut::Chance(1), Cut::Chance(2), Cut::Chance(3)];
@@ -164,9 +164,9 @@ fn complete_states_are_never_lost_and_restored_correctly() {
 }
 
 /// A world of two ranks per node, which share a file on the file system that all see.
-fn on_shared_files(setup: Setup, when_busy: WhenBusy) -> World {
+fn on_shared_files(setup: Setup) -> World {
     let setup = Setup { allow_shared_domains: true, ..setup };
-    World::on_nodes_of(2, &setup, &[LevelSetup { when_busy, ..level(Reach::Global, 1) }])
+    World::on_nodes_of(2, &setup, &[level(Reach::Global, 1)])
 }
 
 #[test]
@@ -178,33 +178,12 @@ fn shared_files_are_as_safe_as_separate_files() {
         for setup in setups {
             scope.spawn(move || {
                 let (mut count, method) = (Count::default(), setup.method);
-                let world = on_shared_files(setup, WhenBusy::Wait);
+                let world = on_shared_files(setup);
                 let (steps, killed) = if is_soak() { (1, 211) } else { (11, 4001) };
                 let sample = Sample { until: 4, steps, killed };
                 let starts = kill_everywhere(&world, &sample, &mut count);
                 println!("{method}: {starts} starts, {count:?}");
                 assert!(count.0["from level 0"] > 40);
-            });
-        }
-    });
-}
-
-/// Each third generation is complete; in the others some ranks of a file have given their images
-/// up, each after a different operation.
-#[test]
-fn image_given_up_in_a_shared_file_costs_no_other_rank() {
-    std::thread::scope(|scope| {
-        let methods = [Method::SelfCheckpoint, Method::Double];
-        for method in methods.into_iter().take(if is_soak() { 2 } else { 1 }) {
-            scope.spawn(move || {
-                let setup = Setup { method, ..Setup::small(4, 2) };
-                let mut count = Count::default();
-                let world = on_shared_files(setup, WhenBusy::Skip);
-                let steps = if is_soak() { 1 } else { 23 };
-                let sample = Sample { until: 7, steps, killed: 4001 };
-                let starts = kill_everywhere(&world, &sample, &mut count);
-                println!("{method}: {starts} starts, {count:?}");
-                assert!(count.0["from level 0"] > 100);
             });
         }
     });
@@ -368,33 +347,10 @@ fn the_last_complete_images_stay_while_newer_ones_lack_some() {
     });
 }
 
-/// Both levels give images up, and those of the first, which are due at each second epoch, often
-/// leave no time for the second level, not even to remove what it needs no more.
-#[test]
-fn images_that_are_given_up_leave_no_files_of_another_level() {
-    let skip = |reach, every_seconds| LevelSetup {
-        when_busy: WhenBusy::Skip,
-        every_seconds,
-        ..level(reach, 1)
-    };
-    let levels = [skip(Reach::Global, 1.5 * EPOCH_SECONDS), skip(Reach::Local, 0.0)];
-    for method in [Method::SelfCheckpoint, Method::Double] {
-        for seed in 1..=6 {
-            let setup = Setup { method, ..Setup::small(3, 1) };
-            let mut world = World::new(&setup, &levels);
-            world.start(&How::none(seed, 30));
-            let complete = world.sealed[1].0.values().filter(|ranks| ranks.len() == 3).count();
-            println!("{method}, seed {seed}: {complete} generations are complete");
-            assert!(complete > 4, "{method}, seed {seed}: each makes an older one unneeded");
-            world.check_files();
-        }
-    }
-}
-
 #[test]
 fn an_ended_run_leaves_no_images_and_is_not_computed_again() {
     let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);
-    let cases = [local, on_shared_files(Setup::small(4, 2), WhenBusy::Wait)].map(end_everywhere);
+    let cases = [local, on_shared_files(Setup::small(4, 2))].map(end_everywhere);
     println!("{cases:?} ends");
 }
 
@@ -428,7 +384,7 @@ fn end_everywhere(world: World) -> usize {
 #[test]
 fn requested_fresh_start_uses_and_leaves_no_old_image() {
     let local = World::new(&Setup::small(3, 1), &[level(Reach::Local, 2)]);
-    for mut world in [local, on_shared_files(Setup::small(4, 2), WhenBusy::Wait)] {
+    for mut world in [local, on_shared_files(Setup::small(4, 2))] {
         world.start(&How::none(1, 3));
         world.power_off(0..world.nodes.len(), Cut::All);
         let ran = world.start(&How { resume: Resume::Never, ..How::none(2, 0) });

@@ -15,7 +15,7 @@ use skt_checkpoint::checkpoint::agree::{Refusal, Resume};
 use skt_checkpoint::checkpoint::finish::FinishedRun;
 use skt_checkpoint::checkpoint::hook::{Hook, Step, StepName};
 use skt_checkpoint::checkpoint::level::{
-    Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, WhenBusy, Writer,
+    Disk, Generation, IMAGE_PAGE_BYTES, ImagesEvery, Level, Reach, Writer,
 };
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_checkpoint::checkpoint::protocol::{CheckpointError, Checkpointer, Config, Opened};
@@ -34,7 +34,6 @@ use super::disks::{Cut, Fault, Platter, Sealed, SimDisk};
 pub struct LevelSetup {
     pub reach: Reach,
     pub keep: usize,
-    pub when_busy: WhenBusy,
     /// Seconds between two images. An epoch of the run takes [`EPOCH_SECONDS`], according to its
     /// states.
     pub every_seconds: f64,
@@ -236,11 +235,9 @@ impl World {
     }
 
     /// The newest generation that the next start can resume from, whatever happens to memory: it
-    /// lacks no more images than there are parities. If ranks give images up, it lacks none, since
-    /// an incomplete generation is removed eventually.
+    /// lacks no more images than there are parities.
     pub fn promise(&self) -> Option<Generation> {
-        let gives_up = self.levels.iter().any(|level| level.when_busy == WhenBusy::Skip);
-        let missing = if gives_up { 0 } else { self.setup.parities };
+        let missing = self.setup.parities;
         let suffices = |ranks: &BTreeSet<usize>| ranks.len() + missing >= self.setup.ranks;
         let of = |sealed: &Sealed| {
             let all = sealed.0.iter().filter(|(_, ranks)| suffices(ranks));
@@ -308,7 +305,7 @@ impl World {
             let node = comm.rank() / self.ranks_a_node;
             let is_loading = Arc::new(AtomicBool::new(false));
             let level = |number: usize| {
-                let LevelSetup { reach, keep, when_busy, every_seconds } = self.levels[number];
+                let LevelSetup { reach, keep, every_seconds } = self.levels[number];
                 let place = if reach == Reach::Local { node } else { 0 };
                 let (platter, point) = (disks[number][place].clone(), comm.point());
                 let (fault, sealed) =
@@ -322,8 +319,6 @@ impl World {
                     reach,
                     every: ImagesEvery::Seconds(every_seconds),
                     keep,
-                    when_busy,
-                    max_bytes_per_second: None,
                 }
             };
             let levels = (0..self.levels.len()).map(level).collect();

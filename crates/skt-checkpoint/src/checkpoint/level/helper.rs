@@ -12,8 +12,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use super::super::hook::{Hook, Wait};
+use super::Writer;
 use super::writing::{Writing, Written};
-use super::{WhenBusy, Writer};
 
 /// Proof that the bytes to be overwritten are not lent to a writer of images.
 #[must_use]
@@ -42,8 +42,6 @@ pub(crate) struct Thread {
 struct Asked {
     /// The rank asks the thread to give up what it writes.
     give_up: AtomicBool,
-    /// The rank waits, and asks the thread to make no pauses.
-    hurry: AtomicBool,
     /// The progress of the thread, from [`Writing::progress`]; the seconds as bits.
     operations: AtomicU64,
     expected_seconds: AtomicU64,
@@ -51,8 +49,6 @@ struct Asked {
 
 /// How often a waiting rank calls its hook.
 const REPORT_PERIOD: Duration = Duration::from_millis(100);
-/// The longest pause before the thread checks again how long to pause.
-const PAUSE_SECONDS_MAX: f64 = 1.0;
 
 impl Helper {
     pub(crate) fn start(writer: Writer) -> io::Result<Self> {
@@ -98,13 +94,9 @@ impl Helper {
         }
     }
 
-    /// Ends the writing of images, at once or when it is done, by `when_busy`. Returns their
+    /// Ends the writing of images, when it is done or, with `gives_up`, at once. Returns their
     /// results and the permission to overwrite their source. The wait is reported to `hook`.
-    pub(crate) fn take_back(
-        &mut self,
-        when_busy: WhenBusy,
-        hook: &dyn Hook,
-    ) -> (Vec<Written>, Free) {
+    pub(crate) fn take_back(&mut self, gives_up: bool, hook: &dyn Hook) -> (Vec<Written>, Free) {
         let start = Instant::now();
         let report = |(operations, expected_seconds): (u64, f64)| {
             let seconds = start.elapsed().as_secs_f64();
@@ -113,18 +105,17 @@ impl Helper {
         let written = match self {
             Self::None => Vec::new(),
             Self::Caller(busy) => busy.take().map_or_else(Vec::new, |mut writing| {
-                match when_busy {
-                    WhenBusy::Wait => loop {
+                if gives_up {
+                    writing.give_up();
+                } else {
+                    report(writing.progress());
+                    while writing.advance() {
                         report(writing.progress());
-                        if !writing.advance() {
-                            break;
-                        }
-                    },
-                    WhenBusy::Skip => writing.give_up(),
+                    }
                 }
                 writing.into_written()
             }),
-            Self::Thread(thread) => thread.take_back(when_busy, report),
+            Self::Thread(thread) => thread.take_back(gives_up, report),
         };
         (written, Free(()))
     }
@@ -158,20 +149,16 @@ impl Thread {
     fn write(&mut self, writing: Writing) {
         assert!(!self.is_busy, "taken back first");
         self.asked.give_up.store(false, Ordering::Relaxed);
-        self.asked.hurry.store(false, Ordering::Relaxed);
         let to = self.to.as_ref().expect("it has not been requested to end");
         to.send(writing).expect("the thread ends only on request");
         self.is_busy = true;
     }
 
-    fn take_back(&mut self, when_busy: WhenBusy, report: impl Fn((u64, f64))) -> Vec<Written> {
+    fn take_back(&mut self, gives_up: bool, report: impl Fn((u64, f64))) -> Vec<Written> {
         if !std::mem::take(&mut self.is_busy) {
             return Vec::new();
         }
-        self.ask(match when_busy {
-            WhenBusy::Wait => &self.asked.hurry,
-            WhenBusy::Skip => &self.asked.give_up,
-        });
+        self.asked.give_up.store(gives_up, Ordering::Relaxed);
         loop {
             match self.from.recv_timeout(REPORT_PERIOD) {
                 Ok(written) => return written,
@@ -180,14 +167,6 @@ impl Thread {
                     unreachable!("the thread ends only on request")
                 }
             }
-        }
-    }
-
-    /// Sets one of the flags for the thread, and wakes the thread if it pauses.
-    fn ask(&self, what: &AtomicBool) {
-        what.store(true, Ordering::Relaxed);
-        if let Some(handle) = &self.handle {
-            handle.thread().unpark();
         }
     }
 }
@@ -204,23 +183,16 @@ impl Asked {
         (operations, f64::from_bits(self.expected_seconds.load(Ordering::Relaxed)))
     }
 
-    /// Writes images, no faster than allowed, until they are done or given up.
+    /// Writes images until they are done or given up.
     fn write(&self, writing: &mut Writing) {
-        let mut continues = true;
-        while continues && !self.give_up.load(Ordering::Relaxed) {
-            match writing.pause_seconds() {
-                seconds if seconds > 0.0 && !self.hurry.load(Ordering::Relaxed) => {
-                    let pause = Duration::from_secs_f64(seconds.min(PAUSE_SECONDS_MAX));
-                    thread::park_timeout(pause);
-                }
-                _ => {
-                    self.report(writing.progress());
-                    continues = writing.advance();
-                }
+        loop {
+            if self.give_up.load(Ordering::Relaxed) {
+                return writing.give_up();
             }
-        }
-        if continues {
-            writing.give_up();
+            self.report(writing.progress());
+            if !writing.advance() {
+                return;
+            }
         }
     }
 }
@@ -228,7 +200,7 @@ impl Asked {
 impl Drop for Thread {
     /// Ensures that nothing reads the segment after this.
     fn drop(&mut self) {
-        self.ask(&self.asked.give_up);
+        self.asked.give_up.store(true, Ordering::Relaxed);
         self.to = None;
         if let Some(handle) = self.handle.take() {
             // If the thread has panicked, the rank learns of it when it takes the images back.
@@ -239,116 +211,26 @@ impl Drop for Thread {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicUsize;
-    use std::time::Instant;
-
     use super::super::super::hook::NoHook;
     use super::super::super::record::StartId;
     use super::super::super::vault::{Backing, Vault};
     use super::super::disk::{Disk, FileId, Slot};
     use super::super::folder::ImageFolder;
     use super::super::ranks::SpacedRanks;
-    use super::super::testing::Observed;
     use super::super::writing::{ImageEnd, NewImage, Sealed};
     use super::super::{Generation, IMAGE_PAGE_BYTES};
     use super::*;
-    use tempfile::TempDir;
 
     const BODY_BYTES: usize = 64 << 10;
     const PIECE_BYTES: usize = 4 << 10;
-    /// The longest time that a prompt answer may take on a busy machine.
-    const PROMPT: Duration = Duration::from_secs(60);
-
-    /// A folder for the images of a run, and the number of bytes that are written to it.
-    fn disk() -> (TempDir, Arc<dyn Disk>, Arc<AtomicUsize>) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let disk = ImageFolder::open(folder.path(), "run", 0, None).expect("a disk");
-        let written = Arc::new(AtomicUsize::new(0));
-        let count = written.clone();
-        let on_write = move |bytes| _ = count.fetch_add(bytes, Ordering::SeqCst);
-        (folder, Arc::new(Observed(Box::new(disk), Arc::new(on_write))), written)
-    }
-
-    /// The segment that a helper writes, and the folder of its image.
-    type Backup = (Vault, TempDir);
-
-    /// A helper that writes an image at most at `rate` bytes per second, the number of bytes
-    /// written, and the segment and the folder of the image, which must outlive the helper.
-    fn helper(rate: f64) -> (Helper, Arc<AtomicUsize>, Backup) {
-        let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
-        let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
-        // SAFETY: nothing writes to it, and it is dropped after the helper.
-        let lent = unsafe { vault.lend(&[0..BODY_BYTES / 2, BODY_BYTES / 2..BODY_BYTES]) };
-        let generation = Generation { start: StartId { number: 1, nonce: 1 }, epoch: 1 };
-        let seal = vec![1; IMAGE_PAGE_BYTES];
-        let places = vec![0, BODY_BYTES as u64 / 2];
-        let ((folder, disk, written), body_bytes) = (disk(), BODY_BYTES as u64);
-        let image = NewImage {
-            level: 0,
-            disk,
-            generation,
-            slot: Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 1 << 20 },
-            remove: Vec::new(),
-            sealed: Some(Sealed { seal, places, body_bytes }),
-        };
-        let mut helper = Helper::start(Writer::thread()).expect("a thread");
-        let writing = Writing::new(lent, vec![image], PIECE_BYTES, vec![Some(rate)]);
-        helper.write(writing, Free(()));
-        (helper, written, (vault, folder))
-    }
-
-    #[test]
-    fn a_body_is_written_no_faster_than_its_level_allows() {
-        let (rate, begun) = (4.0 * BODY_BYTES as f64, Instant::now());
-        let (mut helper, counter, vault) = helper(rate);
-        let all = BODY_BYTES + IMAGE_PAGE_BYTES;
-        loop {
-            let written = counter.load(Ordering::SeqCst);
-            let allowed = rate * begun.elapsed().as_secs_f64() + PIECE_BYTES as f64;
-            if written == all {
-                break;
-            }
-            assert!(written as f64 <= allowed, "{written} bytes, {allowed} allowed");
-            assert!(begun.elapsed() < PROMPT, "{written} bytes");
-            thread::sleep(Duration::from_millis(1));
-        }
-        let (written, _) = helper.take_back(WhenBusy::Wait, &NoHook);
-        // The pauses count in its seconds, but use no core.
-        assert!(written[0].seconds >= BODY_BYTES as f64 / rate, "{written:?}");
-        assert!(written[0].cpu_seconds < written[0].seconds / 2.0, "{written:?}");
-        drop((helper, vault));
-    }
-
-    #[test]
-    fn a_pause_ends_where_the_rank_waits_or_gives_up_or_goes() {
-        // At this rate an image takes four times as long as a prompt answer.
-        let rate = BODY_BYTES as f64 / (4.0 * PROMPT.as_secs_f64());
-        let begun = Instant::now();
-        let (mut waits, counter, vault) = helper(rate);
-        let (written, _) = waits.take_back(WhenBusy::Wait, &NoHook);
-        assert!(matches!(written[0].end, ImageEnd::Sealed(_)), "{written:?}");
-        assert_eq!(counter.load(Ordering::SeqCst), BODY_BYTES + IMAGE_PAGE_BYTES);
-        drop((waits, vault));
-
-        let (mut gives_up, _, vault) = helper(rate);
-        let (written, _) = gives_up.take_back(WhenBusy::Skip, &NoHook);
-        assert!(matches!(written[0].end, ImageEnd::GivenUp), "{written:?}");
-        drop((gives_up, vault));
-
-        let (goes, counter, vault) = helper(rate);
-        while counter.load(Ordering::SeqCst) == 0 {
-            assert!(begun.elapsed() < PROMPT);
-            thread::sleep(Duration::from_millis(1));
-        }
-        drop((goes, vault));
-        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
-    }
 
     /// One image is begun, and two files of it are to be removed; after it come another image and
     /// files of a level without one. Nothing is forgotten where they are given up.
     #[test]
     fn files_due_for_removal_stay_where_images_are_given_up() {
-        let (_folder, disk, _) = disk();
+        let folder = tempfile::tempdir().expect("a folder");
+        let disk = ImageFolder::open(folder.path(), "run", 0, None).expect("a disk");
+        let disk: Arc<dyn Disk> = Arc::new(disk);
         for operations in 0..=4 {
             let memory = Backing::Private(vec![7; BODY_BYTES / 8]);
             let mut vault = Vault::new(memory, Arc::new(NoHook), BODY_BYTES);
@@ -371,7 +253,7 @@ mod tests {
             };
             let images = [(0, &[1, 2][..], true), (1, &[3], true), (2, &[4, 5], false)];
             let images = images.into_iter().map(image).collect();
-            let mut writing = Writing::new(lent, images, PIECE_BYTES, vec![None; 3]);
+            let mut writing = Writing::new(lent, images, PIECE_BYTES);
             (0..operations).for_each(|_| assert!(writing.advance()));
             writing.give_up();
             let written = writing.into_written();

@@ -29,9 +29,6 @@ mod writing;
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-use skt_terms::named;
-
 pub use disk::{Disk, FileId, Generation, ImageFile, ImageId, Slot};
 pub(crate) use due::IntervalOf;
 pub use due::{ImageCost, ImagesEvery, StateSeconds};
@@ -49,18 +46,6 @@ pub(crate) use source::{EpochSource, FoundImage, Restorable, Rotten};
 /// The largest number of levels of a run: each has one bit in the byte of due levels.
 pub(crate) const MAX_LEVELS: usize = 8;
 
-/// What a rank does when an image is being written from bytes that it is about to overwrite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum WhenBusy {
-    /// The rank waits for the image.
-    Wait,
-    /// The rank gives the image up.
-    Skip,
-}
-
-named!(WhenBusy { Wait: "wait", Skip: "skip" });
-
 /// A level of images.
 #[derive(Debug, Clone)]
 pub struct Level {
@@ -74,19 +59,14 @@ pub struct Level {
     pub every: ImagesEvery,
     /// The number of generations to keep.
     pub keep: usize,
-    /// What to do when an image is not done in time.
-    pub when_busy: WhenBusy,
-    /// The largest rate at which a writing thread writes the body of an image, while no rank waits
-    /// for it.
-    pub max_bytes_per_second: Option<f64>,
 }
 
 impl Level {
     /// What all processes must have alike of the level, in words.
     pub(super) fn settings(&self) -> String {
         // Each process has its own connection to the disk.
-        let Self { name, disk: _, reach, every, keep, when_busy, max_bytes_per_second } = self;
-        format!("{name}, {reach}, {every:?}, keep={keep}, {when_busy}, {max_bytes_per_second:?}")
+        let Self { name, disk: _, reach, every, keep } = self;
+        format!("{name}, {reach}, {every:?}, keep={keep}")
     }
 
     /// Whether process `process` of `size` manages the images of `rank` that it sees.

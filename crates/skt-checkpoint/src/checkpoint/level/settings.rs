@@ -8,12 +8,10 @@ use serde::{Deserialize, Serialize};
 use skt_terms::checkpoint_times::young_seconds;
 use skt_terms::levels::{IMAGES_MTBF_SECONDS, with_options};
 use skt_terms::shown::shell_quoted;
-use skt_terms::units::{self, parse_seconds};
+use skt_terms::units::parse_seconds;
 
 use super::folder::{ImageFolder, close_folders};
-use super::{
-    Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened, WhenBusy,
-};
+use super::{Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened};
 
 /// The default number of generations to keep: one is left when one has rotted.
 const KEEP: usize = 2;
@@ -26,7 +24,9 @@ const FOLDER_BYTES_MAX: usize = 255;
 /// The most levels that a user may name.
 const MAX_NAMED_LEVELS: usize = if MAX_LEVELS < 4 { MAX_LEVELS } else { 4 };
 /// The options of a level.
-const OPTIONS: [&str; 5] = ["every", "mtbf", "keep", "when-busy", "max-rate"];
+const OPTIONS: [&str; 2] = ["every", "keep"];
+/// Events that memory does not survive are this many times rarer than failures of the job.
+const MTBF_RATIO: f64 = IMAGES_MTBF_SECONDS / 86400.0;
 /// The most generations to keep.
 const MAX_KEPT: usize = 16;
 
@@ -41,14 +41,8 @@ pub struct LevelSettings {
     pub every_seconds: Option<f64>,
     /// Whether these seconds count even if images cost more than `IMAGES_SHARE_MAX`.
     pub is_every_strict: bool,
-    /// Mean seconds between failures that need an image.
-    pub mtbf_seconds: f64,
     /// Generations to keep.
     pub keep: usize,
-    /// What to do when an image is not complete in time.
-    pub when_busy: WhenBusy,
-    /// The most bytes a second that a rank writes while the solver does not wait for it.
-    pub max_bytes_per_second: Option<f64>,
 }
 
 /// The levels of a run, the nearest first.
@@ -71,10 +65,7 @@ impl LevelSettings {
             folder,
             every_seconds: None,
             is_every_strict: false,
-            mtbf_seconds: IMAGES_MTBF_SECONDS,
             keep: KEEP,
-            when_busy: WhenBusy::Wait,
-            max_bytes_per_second: None,
         })
     }
 
@@ -87,14 +78,9 @@ impl LevelSettings {
                 self.every_seconds = Some(parse_seconds(strict.unwrap_or(value)).ok()?);
                 self.is_every_strict = strict.is_some();
             }
-            "mtbf" => self.mtbf_seconds = parse_seconds(value).ok()?,
             "keep" => {
                 let keep = value.parse().ok()?;
                 self.keep = (1..=MAX_KEPT).contains(&keep).then_some(keep)?;
-            }
-            "when-busy" => self.when_busy = WhenBusy::named(value)?,
-            "max-rate" => {
-                self.max_bytes_per_second = Some(units::parse_bytes_per_second(value)?);
             }
             _ => return None,
         }
@@ -110,13 +96,12 @@ impl LevelSettings {
             Err(source) => Arc::new(Unopened(source)),
         };
         let (name, every) = (self.name(), self.images_every(writer));
-        let &Self { reach, keep, when_busy, max_bytes_per_second, .. } = self;
-        Level { name, disk, reach, every, keep, when_busy, max_bytes_per_second }
+        Level { name, disk, reach: self.reach, every, keep: self.keep }
     }
 
     /// How often this `writer` writes images.
     fn images_every(&self, writer: ImageWriter) -> ImagesEvery {
-        let &Self { mtbf_seconds, every_seconds, is_every_strict, .. } = self;
+        let &Self { every_seconds, is_every_strict, .. } = self;
         let (first_seconds, interval_of): (f64, IntervalOf) = match every_seconds {
             Some(seconds) if is_every_strict => return ImagesEvery::Seconds(seconds),
             Some(seconds) => (
@@ -133,7 +118,7 @@ impl LevelSettings {
                 0.0,
                 Arc::new(move |cost| {
                     let cost_seconds = writer.cost_seconds(cost);
-                    best_interval_seconds(cost_seconds, cost.write_seconds, mtbf_seconds)
+                    best_interval_seconds(cost_seconds, cost.write_seconds, writer.mtbf_seconds)
                 }),
             ),
         };
@@ -159,6 +144,8 @@ struct ImageWriter {
     shares: bool,
     /// The largest share of the run's time that images of a level may cost.
     share_max: f64,
+    /// Mean seconds between failures that need an image.
+    mtbf_seconds: f64,
 }
 
 impl ImageWriter {
@@ -185,7 +172,8 @@ fn affordable_interval_seconds(asked_seconds: f64, cost_seconds: f64, share_max:
 
 impl Levels {
     /// Opens the levels for test `test` of `run`, on a rank of `threads` threads. `shares` is
-    /// whether the writer of images uses the cores of these threads. For `job` see
+    /// whether the writer of images uses the cores of these threads, `mtbf_seconds` the mean time
+    /// between failures of the job. For `job` see
     /// [`ImageFolder::open`]. A folder that cannot be opened is a disk that fails: what a start
     /// does about it is decided when all ranks know.
     pub fn open(
@@ -195,9 +183,11 @@ impl Levels {
         job: Option<u64>,
         threads: usize,
         shares: bool,
+        mtbf_seconds: f64,
     ) -> Vec<Level> {
         let share_max = IMAGES_SHARE_MAX / self.0.len() as f64;
-        let writer = ImageWriter { threads, shares, share_max };
+        let mtbf_seconds = MTBF_RATIO * mtbf_seconds;
+        let writer = ImageWriter { threads, shares, share_max, mtbf_seconds };
         self.0.iter().map(|level| level.open(run, test, job, writer)).collect()
     }
 
@@ -284,7 +274,7 @@ mod tests {
             write in 0.0..1e4f64, wait in 0.0..1e3f64, cpu in 0.0..1e3f64,
             threads in 1usize..128, mtbf in 1.0..1e9f64,
         ) {
-            let writer = ImageWriter { threads, shares: true, share_max: 0.1 };
+            let writer = ImageWriter { threads, shares: true, share_max: 0.1, mtbf_seconds: mtbf };
             let interval = |cost: &ImageCost, mtbf| {
                 best_interval_seconds(writer.cost_seconds(cost), cost.write_seconds, mtbf)
             };
@@ -309,7 +299,7 @@ mod tests {
                 (0..waits.len()).map(|i| format!("local:/{i},every={asked:?}s")).collect();
             let levels: Levels = text.join(",").parse().expect("legal");
             let mut share = 0.0;
-            for (level, &wait_seconds) in levels.open("run", 0, None, threads, shares).iter().zip(&waits) {
+            for (level, &wait_seconds) in levels.open("run", 0, None, threads, shares, 1.0).iter().zip(&waits) {
                 let ImagesEvery::Cost { first_seconds, interval_of } = &level.every else {
                     panic!("{level:?}")
                 };
@@ -330,7 +320,7 @@ mod tests {
     #[test]
     fn strict_interval_is_kept_whatever_it_costs() {
         let strict: Levels = "local:/x,every=2s!".parse().expect("legal");
-        let every = &strict.open("run", 0, None, 1, true)[0].every;
+        let every = &strict.open("run", 0, None, 1, true, 1.0)[0].every;
         assert!(matches!(every, ImagesEvery::Seconds(2.0)), "{every:?}");
         let last: Levels = "local:/x,every=2s!,every=3s".parse().expect("legal");
         assert!(!last.0[0].is_every_strict);
@@ -341,18 +331,14 @@ mod tests {
 
     #[test]
     fn levels_are_read_with_their_options() {
-        let text = "local:/scratch,every=10min,keep=1,global:/pfs/me,when-busy=skip";
+        let text = "local:/scratch,every=10min,keep=1,global:/pfs/me";
         let levels: Levels = text.parse().expect("legal");
         let [local, global] = &levels.0[..] else { panic!("{levels:?}") };
         assert_eq!((local.reach, local.every_seconds, local.keep), (Reach::Local, Some(600.0), 1));
-        assert_eq!((global.every_seconds, global.mtbf_seconds), (None, IMAGES_MTBF_SECONDS));
-        let asked: Levels = "local:/x,every=1h,every=auto,mtbf=7d".parse().expect("legal");
-        assert_eq!((asked.0[0].every_seconds, asked.0[0].mtbf_seconds), (None, 604_800.0));
+        assert_eq!(global.every_seconds, None);
+        let asked: Levels = "local:/x,every=1h,every=auto".parse().expect("legal");
+        assert_eq!(asked.0[0].every_seconds, None);
         assert_eq!((global.reach, global.keep), (Reach::Global, KEEP));
-        assert_eq!(global.when_busy, WhenBusy::Skip);
-        assert_eq!((local.max_bytes_per_second, global.max_bytes_per_second), (None, None));
-        let limited: Levels = "local:/x,max-rate=200MB/s".parse().expect("legal");
-        assert_eq!(limited.0[0].max_bytes_per_second, Some(2e8));
         assert_eq!(global.folder, Path::new("/pfs/me"));
         assert_eq!(levels.folders(), [Path::new("/scratch"), Path::new("/pfs/me")]);
         for text in [
@@ -366,18 +352,14 @@ mod tests {
             "local:/x,keep=17",
             "local:/x,every=0",
             "local:/x,every=never",
-            "local:/x,mtbf=0",
-            "local:/x,mtbf=auto",
-            "local:/x,when-busy=so",
-            "local:/x,max-rate=200",
-            "local:/x,max-rate=0MB/s",
+            "local:/x,mtbf=7d",
             "local:/x,global:/x",
             "local:/x,",
         ] {
             assert!(text.parse::<Levels>().is_err(), "{text}");
         }
         for (text, message) in [
-            ("local:/x,evry=3s", "`evry` is no option of a level; these are every, mtbf"),
+            ("local:/x,evry=3s", "`evry` is no option of a level; these are every, keep"),
             ("local:scratch", "`scratch` is no absolute path"),
             ("near:/x", "`near` is neither local nor global"),
             ("local:/x,keep=17", "`keep=17`: that is no keep"),

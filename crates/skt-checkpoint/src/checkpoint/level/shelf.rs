@@ -7,10 +7,10 @@ use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
 
 use super::super::record::StartId;
+use super::Level;
 use super::disk::{FileId, Generation, Slot};
 use super::due::{ImageCost, NextImage, RunClock, StateSeconds};
 use super::writing::{ImageEnd, NewImage, Sealed, Written};
-use super::{Level, WhenBusy};
 
 /// The largest number of generations that are written and not known to be complete: the one that is
 /// being written, and the one before it. All ranks exchange the state of the latter before a third
@@ -177,13 +177,6 @@ impl Shelves {
         self.shelves.iter().map(report).collect()
     }
 
-    /// What to do when images are not done in time: wait, if any level's images are to be waited
-    /// for.
-    pub(crate) fn when_busy(&self) -> WhenBusy {
-        let waits = |shelf: &Shelf| shelf.level.when_busy == WhenBusy::Wait;
-        if self.shelves.iter().any(waits) { WhenBusy::Wait } else { WhenBusy::Skip }
-    }
-
     pub(crate) fn make_due(&mut self, level: usize) {
         self.shelves[level].next.make_due();
     }
@@ -193,8 +186,8 @@ impl Shelves {
     }
 
     /// Seconds that this rank needs for the images of one more epoch, judging by those of this
-    /// start; one that is being written counts at least twice its time so far. If the rank waits
-    /// for images, the rest of those that are being written comes first.
+    /// start; one that is being written counts at least twice its time so far, and its rest comes
+    /// first.
     pub(crate) fn seconds_of_images(&self) -> f64 {
         let (mut new, mut begun, mut passed) = (0.0, 0.0, 0.0_f64);
         // A write that has failed here ends this rank's images, before the others learn of it.
@@ -210,8 +203,7 @@ impl Shelves {
                 passed = passed.max(seconds);
             }
         }
-        let rest = if self.when_busy() == WhenBusy::Wait { (begun - passed).max(0.0) } else { 0.0 };
-        new + rest
+        new + (begun - passed).max(0.0)
     }
 
     /// Notes that the application saves `state` now.
@@ -425,19 +417,17 @@ mod tests {
     const SECONDS: f64 = 1e6;
 
     /// Shelves of two levels, each with one image of `SECONDS` done and the next being written.
-    fn writing(when_busy: WhenBusy) -> Shelves {
-        writing_every(ImagesEvery::Seconds(0.0), when_busy)
+    fn writing() -> Shelves {
+        writing_every(ImagesEvery::Seconds(0.0))
     }
 
-    fn writing_every(every: ImagesEvery, when_busy: WhenBusy) -> Shelves {
+    fn writing_every(every: ImagesEvery) -> Shelves {
         let level = Level {
             name: "level".into(),
             disk: Arc::new(Unopened(io::ErrorKind::Unsupported.into())),
             reach: Reach::Local,
             every,
             keep: 1,
-            when_busy,
-            max_bytes_per_second: None,
         };
         let slot = Slot { rank: 0, ranks: SpacedRanks::alone(0), bytes: 8 };
         let start = StartId { number: 1, nonce: 1 };
@@ -459,9 +449,7 @@ mod tests {
     /// The last images of a start are written once those before are done.
     #[test]
     fn awaited_images_count_the_rest_of_those_under_way() {
-        assert_eq!(writing(WhenBusy::Skip).seconds_of_images(), 2.0 * SECONDS);
-        let shelves = writing(WhenBusy::Wait);
-        let seconds = shelves.seconds_of_images();
+        let seconds = writing().seconds_of_images();
         assert!((3.0 * SECONDS..=4.0 * SECONDS).contains(&seconds), "{seconds}");
     }
 
@@ -471,7 +459,7 @@ mod tests {
         let interval_of: super::super::IntervalOf =
             Arc::new(|cost| (10.0 * cost.wait_seconds).max(2.0));
         let every = ImagesEvery::Cost { first_seconds: 2.0, interval_of };
-        let mut shelves = writing_every(every, WhenBusy::Wait);
+        let mut shelves = writing_every(every);
         assert_eq!(shelves.new_warnings(), Vec::<String>::new(), "this rank has not waited");
         let of_another = |wait_seconds| Vote {
             sealed: 0,
@@ -494,7 +482,7 @@ mod tests {
     /// The other ranks learn of it at the next checkpoint, which may be hours later.
     #[test]
     fn a_write_that_has_failed_is_not_under_way_any_more() {
-        let mut shelves = writing(WhenBusy::Wait);
+        let mut shelves = writing();
         let failed = [0, 1].map(|level| ended(level, 2, ImageEnd::Failed("it fails".into())));
         shelves.note(failed.into(), 0.0);
         assert_eq!(shelves.seconds_of_images(), 0.0);

@@ -42,8 +42,8 @@ pub(crate) struct Written {
     pub end: ImageEnd,
     /// Files that this rank was to remove first, and has not, as it gave up before.
     pub left: Vec<FileId>,
-    /// Seconds from its first operation to its last, including the pauses of the caller; 0 for one
-    /// that was given up before it was begun.
+    /// Seconds from its first operation to its last; 0 for one that was given up before it was
+    /// begun.
     pub seconds: f64,
     pub cpu_seconds: f64,
 }
@@ -89,23 +89,15 @@ pub(crate) struct Writing {
     file: Option<Box<dyn ImageFile>>,
     begun: Instant,
     cpu_seconds: f64,
-    /// When the first bytes of its body were written, and how many have been written.
-    body: Option<(Instant, u64)>,
+    /// When the first bytes of its body were written.
+    body: Option<Instant>,
     operations: u64,
-    /// The most bytes of a body per second, by level.
-    rates: Vec<Option<f64>>,
     written: Vec<Written>,
 }
 
 impl Writing {
-    /// Starts writing `images` from the `lent` ranges, in pieces of `piece_bytes`, with at most
-    /// `rates` bytes of a body per second, by level.
-    pub(crate) fn new(
-        lent: Lent,
-        images: Vec<NewImage>,
-        piece_bytes: usize,
-        rates: Vec<Option<f64>>,
-    ) -> Self {
+    /// Starts writing `images` from the `lent` ranges, in pieces of `piece_bytes`.
+    pub(crate) fn new(lent: Lent, images: Vec<NewImage>, piece_bytes: usize) -> Self {
         assert!(piece_bytes > 0);
         Self {
             lent,
@@ -118,20 +110,7 @@ impl Writing {
             cpu_seconds: 0.0,
             body: None,
             operations: 0,
-            rates,
             written: Vec::new(),
-        }
-    }
-
-    /// Seconds to wait before the next operation, so that no body is written faster than its level
-    /// allows.
-    pub(crate) fn pause_seconds(&self) -> f64 {
-        let Some(image) = self.images.get(self.image) else { return 0.0 };
-        match (self.body, self.rates[image.level]) {
-            (Some((begun, bytes)), Some(rate)) => {
-                (bytes as f64 / rate - begun.elapsed().as_secs_f64()).max(0.0)
-            }
-            _ => 0.0,
         }
     }
 
@@ -139,7 +118,7 @@ impl Writing {
     /// most what the body has written so far; for other operations 0, unknown.
     pub(crate) fn progress(&self) -> (u64, f64) {
         let expected_seconds = match (self.next, self.body) {
-            (NextOperation::SyncBody, Some((begun, _))) => begun.elapsed().as_secs_f64(),
+            (NextOperation::SyncBody, Some(begun)) => begun.elapsed().as_secs_f64(),
             _ => 0.0,
         };
         (self.operations, expected_seconds)
@@ -233,8 +212,7 @@ impl Writing {
                 // File systems handle whole pieces best.
                 let piece_bytes = self.piece_bytes - (place % self.piece_bytes as u64) as usize;
                 let piece = &bytes[at..bytes.len().min(at + piece_bytes)];
-                let (_, written) = self.body.get_or_insert((Instant::now(), 0));
-                *written += piece.len() as u64;
+                self.body.get_or_insert_with(Instant::now);
                 file.expect(opened).write_at(place, piece)?;
                 return Ok(if at + piece.len() < bytes.len() {
                     NextOperation::Body { range, at: at + piece.len() }

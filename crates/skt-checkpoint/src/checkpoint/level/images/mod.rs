@@ -21,7 +21,7 @@ use super::probe::Seen;
 use super::shelf::{LevelReport, Shelves, Vote};
 use super::source::{FoundImage, Restorable};
 use super::writing::{Sealed, Writing};
-use super::{Level, MAX_LEVELS, WhenBusy};
+use super::{Level, MAX_LEVELS};
 use skt_comm::Comm;
 use skt_comm::collect::{all_max, all_reduce};
 
@@ -96,7 +96,7 @@ impl Images {
     /// Waits for the images that are being written, on all ranks.
     fn wait(&mut self, job: &Comm, segment: &mut OwnSegment) -> Result<()> {
         let (start, hook) = (Instant::now(), segment.vault.hook());
-        let (written, _free) = self.helper.take_back(WhenBusy::Wait, &*hook);
+        let (written, _free) = self.helper.take_back(false, &*hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         self.barrier(job, segment)
     }
@@ -136,7 +136,7 @@ impl Images {
     }
 
     pub(crate) fn give_up(&mut self, hook: &dyn Hook) {
-        let (_written, _free) = self.helper.take_back(WhenBusy::Skip, hook);
+        let (_written, _free) = self.helper.take_back(true, hook);
     }
 
     /// Takes the bytes of an epoch back from the writer of images, if it still has them.
@@ -146,7 +146,7 @@ impl Images {
 
     /// [`Self::take_back`] for a rank that has waited for the images since `start`.
     pub(crate) fn take_back_since(&mut self, start: Instant, hook: &dyn Hook) -> Free {
-        let (written, free) = self.helper.take_back(self.shelves.when_busy(), hook);
+        let (written, free) = self.helper.take_back(false, hook);
         self.shelves.note(written, start.elapsed().as_secs_f64());
         free
     }
@@ -184,8 +184,7 @@ impl Images {
         // this rank waits for `Free` before it writes to anything. And a checkpointer drops its
         // images before its segment.
         let lent = unsafe { segment.lend(&ranges) };
-        let rates = self.levels.iter().map(|level| level.max_bytes_per_second).collect();
-        self.helper.write(Writing::new(lent, images, self.piece_bytes, rates), free);
+        self.helper.write(Writing::new(lent, images, self.piece_bytes), free);
     }
 
     /// The job-wide barrier, at which ranks exchange the state of their images. Collective.

@@ -322,78 +322,21 @@ fn hint(status: Status) -> &'static str {
     }
 }
 
-/// The name of a failure: OpenCL has no call for it.
+/// The name of a failure that a copy may have: OpenCL has no call for it.
 fn name(status: Status) -> &'static str {
-    const FIRST: [&str; 19] = [
-        "CL_DEVICE_NOT_FOUND",
-        "CL_DEVICE_NOT_AVAILABLE",
-        "CL_COMPILER_NOT_AVAILABLE",
-        "CL_MEM_OBJECT_ALLOCATION_FAILURE",
-        "CL_OUT_OF_RESOURCES",
-        "CL_OUT_OF_HOST_MEMORY",
-        "CL_PROFILING_INFO_NOT_AVAILABLE",
-        "CL_MEM_COPY_OVERLAP",
-        "CL_IMAGE_FORMAT_MISMATCH",
-        "CL_IMAGE_FORMAT_NOT_SUPPORTED",
-        "CL_BUILD_PROGRAM_FAILURE",
-        "CL_MAP_FAILURE",
-        "CL_MISALIGNED_SUB_BUFFER_OFFSET",
-        "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
-        "CL_COMPILE_PROGRAM_FAILURE",
-        "CL_LINKER_NOT_AVAILABLE",
-        "CL_LINK_PROGRAM_FAILURE",
-        "CL_DEVICE_PARTITION_FAILED",
-        "CL_KERNEL_ARG_INFO_NOT_AVAILABLE",
-    ];
-    const REFUSED: [&str; 10] = [
-        "CL_INVALID_VALUE",
-        "CL_INVALID_DEVICE_TYPE",
-        "CL_INVALID_PLATFORM",
-        "CL_INVALID_DEVICE",
-        "CL_INVALID_CONTEXT",
-        "CL_INVALID_QUEUE_PROPERTIES",
-        "CL_INVALID_COMMAND_QUEUE",
-        "CL_INVALID_HOST_PTR",
-        "CL_INVALID_MEM_OBJECT",
-        "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR",
-    ];
-    let of = |names: &'static [&str], first: Status| {
-        usize::try_from(first - status).ok().and_then(|index| names.get(index)).copied()
-    };
     match status {
-        -58 => "CL_INVALID_EVENT",
+        -4 => "CL_MEM_OBJECT_ALLOCATION_FAILURE",
+        -5 => "CL_OUT_OF_RESOURCES",
+        -6 => "CL_OUT_OF_HOST_MEMORY",
+        -12 => "CL_MAP_FAILURE",
+        -13 => "CL_MISALIGNED_SUB_BUFFER_OFFSET",
+        -14 => "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
+        -30 => "CL_INVALID_VALUE",
+        -34 => "CL_INVALID_CONTEXT",
+        -36 => "CL_INVALID_COMMAND_QUEUE",
+        -38 => "CL_INVALID_MEM_OBJECT",
         -59 => "CL_INVALID_OPERATION",
         -61 => "CL_INVALID_BUFFER_SIZE",
-        _ => of(&FIRST, -1).or_else(|| of(&REFUSED, -30)).unwrap_or("an unknown code"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn codes_have_the_names_of_the_header() {
-        let names = [-1, -5, -14, -19, -20, -29, -30, -36, -38, -39, -40, -58, -9999, 1].map(name);
-        let unknown = "an unknown code";
-        assert_eq!(
-            names,
-            [
-                "CL_DEVICE_NOT_FOUND",
-                "CL_OUT_OF_RESOURCES",
-                "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST",
-                "CL_KERNEL_ARG_INFO_NOT_AVAILABLE",
-                unknown,
-                unknown,
-                "CL_INVALID_VALUE",
-                "CL_INVALID_COMMAND_QUEUE",
-                "CL_INVALID_MEM_OBJECT",
-                "CL_INVALID_IMAGE_FORMAT_DESCRIPTOR",
-                unknown,
-                "CL_INVALID_EVENT",
-                unknown,
-                unknown,
-            ]
-        );
+        _ => "its name is in cl.h",
     }
 }

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_model::chen::{self, Code};
 use skt_sim::checkpoints::{Case, Times};
 use skt_sim::clocked::{self, Meter, Network};
@@ -84,7 +83,7 @@ impl Bench {
         let best = self.formulas().optimal_segment_bytes(ranks, block, Code::Sum);
         let best = best.map_err(|why| why.to_string())? as usize;
         let code = if losses == 1 { CodecKind::Xor } else { CodecKind::ReedSolomon };
-        let message_bytes = best.clamp(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end());
+        let message_bytes = best.clamp(4 << 10, 4 << 20);
         let case = Case { ranks, bytes, code, parities: losses, message_bytes };
         case.times(&self.network(), meter).map_err(|why| format!("{case:?}: {why}"))
     }

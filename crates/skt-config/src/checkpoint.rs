@@ -14,7 +14,6 @@ use super::field::Field;
 use super::protection::Settings;
 use super::source::ValueSource;
 use super::value::{Range, Row, Table, Value, Written, settings};
-use skt_checkpoint::checkpoint::message_cost::MESSAGE_BYTES;
 use skt_checkpoint::checkpoint::methods::Method;
 use skt_solver::pgesv::abft::MAX_CHECKSUMS;
 use skt_store::codec::CodecKind;
@@ -93,8 +92,8 @@ settings! {
     }
     MessageBytes {
         key: "message_bytes", metavar: "BYTES", written: Written::Whole,
-        range: Some(Range::whole(*MESSAGE_BYTES.start(), *MESSAGE_BYTES.end())),
-        default: "(measured)", example: "65536",
+        range: Some(Range::whole(4 << 10, 4 << 20)),
+        default: "262144", example: "65536",
         help: "bytes per message while parities are computed; the parities do not depend on it",
         field: Some(|settings| &mut settings.message_bytes),
     }

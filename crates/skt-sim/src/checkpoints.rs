@@ -103,7 +103,7 @@ impl Case {
         Config {
             members: self.ranks,
             parities: self.parities,
-            message_bytes: Some(self.message_bytes),
+            message_bytes: self.message_bytes,
             host: name.clone(),
             domain: name.clone(),
             node: name,

@@ -14,6 +14,9 @@ use skt_store::codec::CodecKind;
 use skt_store::layout::{BANDS, CELL_BYTES, RegionShape};
 use skt_store::segments::{Process, RunSegments};
 
+/// Bytes of a message when encoding, unless the user chooses.
+pub const MESSAGE_BYTES: usize = crate::tuning::TUNING.message_bytes;
+
 /// What to do with the segments and images that are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -79,9 +82,8 @@ pub struct Config {
     /// the application survives the loss of ranks of one set. `None`: there is a process for each
     /// rank.
     pub may_lose: Option<Vec<Vec<usize>>>,
-    /// Bytes of a message when encoding; `None`: what `MessageCost::measure` finds best. The
-    /// parities do not depend on it.
-    pub message_bytes: Option<usize>,
+    /// Bytes of a message when encoding, about; the parities do not depend on it.
+    pub message_bytes: usize,
     /// Whether members of a group may share a failure domain.
     pub allow_shared_domains: bool,
     /// What to do with segments and images of earlier starts.
@@ -150,7 +152,7 @@ impl Config {
             groups: None,
             rank_in_run: None,
             may_lose: None,
-            message_bytes: None,
+            message_bytes: MESSAGE_BYTES,
             allow_shared_domains: false,
             resume: Resume::Auto,
             nothing_hidden: false,
@@ -217,72 +219,27 @@ impl Config {
 
     /// What all processes must have alike, with the `shapes` of their regions.
     pub(super) fn settings(&self, shapes: &[RegionShape]) -> Vec<Setting> {
-        // Without `..`: a new field does not compile until it is listed here.
-        let Self {
-            run_id,
-            application,
-            method,
-            code,
-            members,
-            parities,
-            groups,
-            may_lose,
-            message_bytes,
-            allow_shared_domains,
-            resume,
-            nothing_hidden,
-            state_capacity_bytes,
-            bands,
-            cell_bytes,
-            damaged_cells_max,
-            in_flight_bytes,
-            align_bytes,
-            chunk_bytes,
-            check_frozen,
-            levels,
-            state_seconds,
-            abft_image_bytes,
-            image_piece_bytes,
-            image_align_bytes,
-            // Each process has its own.
-            rank_in_run: _,
-            host: _,
-            domain: _,
-            node: _,
-            image_writer: _,
-            // Those of process 0 count.
-            clock: _,
-            nonce: _,
-        } = self;
-        let mut all = vec![Setting::new("run", run_id)];
-        let named = named_parameters(application);
+        let mut all = vec![Setting::new("run", &self.run_id)];
+        let named = named_parameters(&self.application);
         all.extend(named.iter().map(|(name, value)| Setting::new(name, value)));
         all.extend([
-            Setting::new("method", method),
-            Setting::new("code", code),
-            Setting::new("members of a group", members),
-            Setting::new("parities", parities),
-            Setting::new("resume", resume),
-            Setting::new("allow_shared_domains", allow_shared_domains),
+            Setting::new("method", self.method),
+            Setting::new("code", self.code),
+            Setting::new("members of a group", self.members),
+            Setting::new("parities", self.parities),
+            Setting::new("resume", self.resume),
+            Setting::new("allow_shared_domains", self.allow_shared_domains),
             Setting::new("memory of a rank", format_shapes(shapes)),
-            Setting::new("groups", format!("{groups:?}")),
-            Setting::new("ranks that may be lost", format!("{may_lose:?}")),
-            Setting::new("message_bytes", format!("{message_bytes:?}")),
-            Setting::new("nothing_hidden", nothing_hidden),
-            Setting::new("bytes of state", state_capacity_bytes),
-            Setting::new("bands", bands),
-            Setting::new("bytes of a cell", cell_bytes),
-            Setting::new("damaged_cells_max", damaged_cells_max),
-            Setting::new("in_flight_bytes", in_flight_bytes),
-            Setting::new("alignment", align_bytes),
-            Setting::new("chunk_bytes", chunk_bytes),
-            Setting::new("check_frozen", check_frozen),
-            Setting::new("a clock in the state", state_seconds.is_some()),
-            Setting::new("abft_image_bytes", abft_image_bytes),
-            Setting::new("image_piece_bytes", image_piece_bytes),
-            Setting::new("image_align_bytes", image_align_bytes),
+            Setting::new("groups", format!("{:?}", self.groups)),
+            Setting::new("ranks that may be lost", format!("{:?}", self.may_lose)),
+            Setting::new("message_bytes", self.message_bytes),
+            Setting::new("nothing_hidden", self.nothing_hidden),
+            Setting::new("bytes of state", self.state_capacity_bytes),
+            Setting::new("bands", self.bands),
+            Setting::new("bytes of a cell", self.cell_bytes),
+            Setting::new("abft_image_bytes", self.abft_image_bytes),
         ]);
-        let levels = levels.iter().map(Level::settings).collect::<Vec<_>>().join("; ");
+        let levels = self.levels.iter().map(Level::settings).collect::<Vec<_>>().join("; ");
         all.push(Setting::new("levels", levels));
         all
     }

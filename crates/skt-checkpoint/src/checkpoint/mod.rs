@@ -16,7 +16,6 @@ pub mod group;
 pub mod header;
 pub mod hook;
 pub mod level;
-pub mod message_cost;
 pub mod methods;
 mod opening;
 pub mod parameters;

@@ -227,9 +227,10 @@ impl<'n> Opening<'n> {
         is_short: bool,
         rank_in_run: Option<usize>,
     ) -> Result<()> {
-        let ranks = all_gather(node, &rank_in_run.map_or(u64::MAX, |rank| rank as u64))?;
+        let number = |rank: Option<usize>| rank.map_or(u64::MAX, |rank| rank as u64);
+        let ranks = if is_short { all_gather(node, &number(rank_in_run))? } else { Vec::new() };
         if self.index == 0 {
-            self.read_segments(|rank| !is_short || ranks.contains(&(rank as u64)))?;
+            self.read_segments(|rank| !is_short || ranks.contains(&number(Some(rank))))?;
         }
         self.segments = broadcast_json(node, &self.segments, 0)?;
         Ok(())

@@ -820,7 +820,7 @@ mod tests {
             ("members of a group 3", |options| options.config.members = 3),
             ("parities 1", |options| options.config.parities = 1),
             ("method double", |options| options.config.method = Method::Double),
-            ("message_bytes Some(64)", |options| options.config.message_bytes = Some(64)),
+            ("message_bytes 64", |options| options.config.message_bytes = 64),
             ("bands 7", |options| options.config.bands = 7),
         ];
         let folder = tempfile::tempdir().unwrap();

@@ -16,6 +16,7 @@ pub use read::{MAX_MEMBERS, read_domains};
 use skt_checkpoint::checkpoint::agree::Resume;
 use skt_checkpoint::checkpoint::level::settings::Levels;
 use skt_checkpoint::checkpoint::methods::Method;
+use skt_checkpoint::checkpoint::protocol::MESSAGE_BYTES;
 use skt_solver::pgesv::abft::CheckEvery;
 use skt_store::codec::CodecKind;
 
@@ -28,8 +29,7 @@ pub struct Settings {
     pub method_is_asked: bool,
     pub region: Region,
     pub codec: CodecKind,
-    /// Bytes of messages with parities; measured if `None`.
-    pub message_bytes: Option<usize>,
+    pub message_bytes: usize,
     pub overlap: Overlap,
     #[serde(default)]
     pub helper_cores: usize,
@@ -74,7 +74,7 @@ impl Settings {
             method_is_asked: true,
             region: Region::Corner,
             codec: CodecKind::Xor,
-            message_bytes: None,
+            message_bytes: MESSAGE_BYTES,
             overlap: Overlap::Auto,
             helper_cores: 0,
             group_size: 16,

@@ -380,7 +380,7 @@ mod tests {
             parities: 2,
             region: Region::Side,
             codec: CodecKind::ReedSolomon,
-            message_bytes: Some(8192),
+            message_bytes: 8192,
             overlap: Overlap::On,
             helper_cores: 2,
             allow_shared_domains: true,

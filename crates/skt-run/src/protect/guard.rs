@@ -409,7 +409,7 @@ impl<'a> Protected<'a> {
         Protection {
             codec: codec.to_string(),
             encoder: "ring".into(),
-            message_bytes: self.checkpointer.message_bytes() as u64,
+            message_bytes: self.settings.message_bytes as u64,
             region: region.to_string(),
             groups: self.groups.len(),
             group_size: self.groups.iter().map(Vec::len).max().unwrap_or(0),

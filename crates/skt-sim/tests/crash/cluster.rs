@@ -255,7 +255,7 @@ impl Setup {
             method: self.method,
             members: self.members,
             parities: self.parities,
-            message_bytes: Some(self.segment_bytes),
+            message_bytes: self.segment_bytes,
             allow_shared_domains: self.allow_shared_domains,
             state_capacity_bytes: self.state_capacity_bytes,
             bands: self.bands,

@@ -10,8 +10,8 @@
 //! | [`Files::in_folder`] | mapped files on tmpfs, hugetlbfs or an SSD | the file system |
 //!
 //! Each segment begins with a page that identifies it (`header`). Memory of another user, or with
-//! other rights than 0600, is never read, listed or removed. A segment is attached by one process at a
-//! time. docs/store.md has the details.
+//! other rights than 0600, is never read, listed or removed. A segment is attached by one process
+//! at a time. docs/store.md has the details.
 
 mod error;
 mod files;

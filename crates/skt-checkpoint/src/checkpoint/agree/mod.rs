@@ -354,11 +354,6 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
     let base = lineage(offers);
     let is_missed = current_segments(offers, base).len() < offers.len();
     Ok(OpeningPlan {
-        left: left(offers, base, is_missed),
-        start,
-        epoch: 0,
-        holder: None,
-        state: Vec::new(),
         shared_domain: group::shared_domain(&domains, &groups.members, &ranks, most),
         groups: groups.members,
         single_domain: groups.single_domain,
@@ -366,12 +361,6 @@ fn fresh(offers: &[Offer], rules: &Rules, start: StartId) -> Result<OpeningPlan,
         attach,
         unusable: segments(offers),
         discard,
-        lost: Vec::new(),
-        load: None,
-        restorable: vec![Restorable::default(); rules.config.levels.len()],
-        has_rotten_images: false,
-        note: None,
-        sealed: vec![Vec::new(); rules.config.levels.len()],
-        given_up: vec![None; rules.config.levels.len()],
+        ..OpeningPlan::empty(rules, start, left(offers, base, is_missed))
     })
 }

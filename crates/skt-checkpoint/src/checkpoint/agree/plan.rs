@@ -96,6 +96,32 @@ pub struct Note {
 }
 
 impl OpeningPlan {
+    /// The plan of a start that resumes from nothing, without groups and ranks.
+    pub(super) fn empty(rules: &Rules, start: StartId, left: Vec<StartId>) -> Self {
+        let levels = rules.config.levels.len();
+        Self {
+            start,
+            epoch: 0,
+            holder: None,
+            state: Vec::new(),
+            groups: Vec::new(),
+            shared_domain: None,
+            single_domain: false,
+            ranks: Vec::new(),
+            attach: Vec::new(),
+            discard: Vec::new(),
+            lost: Vec::new(),
+            unusable: 0,
+            left,
+            load: None,
+            restorable: vec![Restorable::default(); levels],
+            has_rotten_images: false,
+            sealed: vec![Vec::new(); levels],
+            note: None,
+            given_up: vec![None; levels],
+        }
+    }
+
     /// The index and the ranks of the group of `rank`.
     pub(in super::super) fn group_of(&self, rank: usize) -> (usize, Vec<usize>) {
         let group = self.groups.iter().position(|members| members.contains(&rank));

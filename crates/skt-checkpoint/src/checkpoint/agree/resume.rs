@@ -9,7 +9,6 @@ use super::offer::{
 };
 use super::plan::{OpeningPlan, Rules};
 use crate::checkpoint::group;
-use crate::checkpoint::level::Restorable;
 use crate::checkpoint::record::StartId;
 use crate::checkpoint::refusal::{LostGroup, Refusal};
 
@@ -52,12 +51,10 @@ pub(in super::super) fn resume(
     let nothing = vec![None; processes];
     let discard = discards(offers, if is_memory { &attach } else { &nothing });
     let holder = usable.values().next().map(|content| holder(found, content));
+    let left = left(offers, lineage(offers), !is_memory || !lost.is_empty());
     Ok(OpeningPlan {
-        left: left(offers, lineage(offers), !is_memory || !lost.is_empty()),
-        start: this_start(offers, rules),
         epoch,
         holder,
-        state: Vec::new(),
         shared_domain,
         single_domain: domains.iter().all(|domain| *domain == domains[0]),
         groups,
@@ -66,12 +63,7 @@ pub(in super::super) fn resume(
         attach,
         discard,
         lost,
-        load: None,
-        restorable: vec![Restorable::default(); rules.config.levels.len()],
-        has_rotten_images: false,
-        note: None,
-        sealed: vec![Vec::new(); rules.config.levels.len()],
-        given_up: vec![None; rules.config.levels.len()],
+        ..OpeningPlan::empty(rules, this_start(offers, rules), left)
     })
 }
 

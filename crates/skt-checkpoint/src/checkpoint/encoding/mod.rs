@@ -10,10 +10,8 @@ use super::config::Config;
 use super::encode::{CellPosition, RegionView, Scratch};
 use super::error::Result;
 use super::hook::{Step, StepName};
-use super::message_cost::MessageCost;
 use super::methods::Method;
 use super::segment::{DamagedCell, OwnSegment};
-use crate::tuning::TUNING;
 use skt_comm::Comm;
 use skt_comm::collect::{all_gather_slices, all_reduce};
 use skt_store::codec::Codec;
@@ -43,34 +41,15 @@ impl Encoding {
             group,
             code,
             method: config.method,
-            message_bytes: config.message_bytes.unwrap_or(TUNING.unmeasured_message_bytes),
+            message_bytes: config.message_bytes,
             in_flight_bytes: config.in_flight_bytes,
             cell_bytes: config.cell_bytes,
             scratch: Scratch::default(),
         }
     }
 
-    /// Approximate bytes of a message.
-    pub(crate) fn message_bytes(&self) -> usize {
-        self.message_bytes
-    }
-
     pub(crate) fn rank(&self) -> usize {
         self.group.rank()
-    }
-
-    /// Measures the cost of messages if parities need them and their length is not given.
-    pub(crate) fn prepare(&mut self, segment: &OwnSegment, config: &Config) -> Result<()> {
-        let has_parities = self.method.encodes() && self.code.parities() > 0;
-        if has_parities && config.message_bytes.is_none() {
-            let cost = MessageCost::measure(&self.group, &self.code)?;
-            // The bytes that pass through the pipeline before it runs empty: a band's parity.
-            let bands = segment.layout().regions.iter().map(|areas| areas.stripes);
-            let parity = bands.map(|stripes| stripes.block_rows * stripes.shape.pitch_bytes);
-            let bytes = parity.max().unwrap_or_default();
-            self.message_bytes = cost.message_bytes(bytes, self.group.size());
-        }
-        Ok(())
     }
 
     /// The least active corners and stages of all members, rounded down to whole cells. Everything

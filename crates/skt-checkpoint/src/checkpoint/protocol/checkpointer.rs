@@ -37,11 +37,6 @@ pub struct Checkpointer<'n> {
 }
 
 impl<'n> Checkpointer<'n> {
-    /// Approximate bytes of a message when this rank's group encodes.
-    pub fn message_bytes(&self) -> usize {
-        self.encoding.message_bytes()
-    }
-
     /// This process's rank in the run.
     pub fn rank(&self) -> usize {
         self.segment.rank()

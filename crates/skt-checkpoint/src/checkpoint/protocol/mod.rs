@@ -4,7 +4,7 @@
 //! [`Checkpointer::checkpoint`] and [`Checkpointer::finish`]. A checkpoint is
 //! [`Checkpointer::begin`] followed by [`Checkpointer::complete`]; an application that computes in
 //! between calls these two itself. What the methods do differently between the first step and the
-//! last is in `self_checkpoint`, `double`, `single` and `abft`; read `self_checkpoint` first. The
+//! last is in `self_checkpoint`, `copying` and `abft`; read `self_checkpoint` first. The
 //! numbers are those of docs/protocol.md, which explains what may be lost between any two lines,
 //! and why. The names after the numbers are those of [`StepName`], the points at which a test kills
 //! each rank. All calls return [`CheckpointError::Comm`] when a rank died.
@@ -18,13 +18,12 @@
 
 mod abft;
 mod checkpointer;
-mod double;
+mod copying;
 pub mod finish;
 mod joining;
 pub mod recover;
 mod restore;
 mod self_checkpoint;
-mod single;
 mod verify;
 
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use std::time::Instant;
 
 use super::agree::{Decision, Refusal, Resume};
 use super::alike;
-pub use super::config::Config;
+pub use super::config::{Config, MESSAGE_BYTES};
 pub use super::error::{CheckpointError, Result};
 use super::hook::{Hook, Step, StepName};
 use super::level::Rotten;
@@ -137,7 +136,6 @@ impl<'n> Checkpointer<'n> {
 
             // 4 confirm: the record names this start and has COMMIT(E).
             this.segment.confirm(&this.plan)?;
-            this.encoding.prepare(&this.segment, &this.config)?;
         }
         Ok(Opened::Ready(Box::new(this)))
     }
@@ -329,8 +327,9 @@ impl<'n> Checkpointer<'n> {
             Method::SelfCheckpoint => {
                 self.checkpoint_self(epoch, &active, state, start, &mut stats)?;
             }
-            Method::Double => self.checkpoint_double(epoch, &active, state, &mut stats)?,
-            Method::Single => self.checkpoint_single(epoch, &active, state, &mut stats)?,
+            Method::Double | Method::Single => {
+                self.checkpoint_copying(epoch, &active, state, &mut stats)?;
+            }
             Method::Abft | Method::None => unreachable!("returned above"),
         }
         self.images.write(&mut self.segment, epoch, due);

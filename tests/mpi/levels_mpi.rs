@@ -8,7 +8,6 @@ use std::{fs, thread};
 
 use crate::mpi_job::{Ended, Job};
 use crate::mpirun::mpi_program;
-use crate::skipped::skipped;
 use skt_checkpoint::checkpoint::level::SpacedRanks;
 use tempfile::TempDir;
 
@@ -375,29 +374,6 @@ fn a_level_that_fails_at_a_restart_does_not_end_the_run() {
             check_end(&job, &ended, &[]);
         }
     }
-}
-
-/// Another user has taken the name of the run's folder: images are written next to it, and found
-/// there when all memory is lost.
-#[test]
-fn a_name_that_another_user_has_taken_costs_no_images() {
-    // SAFETY: geteuid cannot fail and touches no memory.
-    if unsafe { libc::geteuid() } != 0 {
-        skipped("only root can make a folder of another user");
-        return;
-    }
-    let folder = folder();
-    let flags = format!("{} --inject 1@column:200", level("global", &folder));
-    let job = hpl("taken", &flags);
-    let plant = folder.path().join(format!("skt-hpl-images.0.{}", job.run()));
-    fs::create_dir(&plant).expect("planted");
-    std::os::unix::fs::chown(&plant, Some(65534), None).expect("another user's");
-    killed(&job, &[]);
-    lose_all(&job);
-    let ended = job.start(&["--resume", "require"]);
-    assert!(ended.text.contains("in images of global:"), "{}", ended.text);
-    fs::remove_dir(&plant).expect("it is empty, and still there");
-    check_end(&job, &ended, &[&folder]);
 }
 
 /// The folder of a level is no longer a folder when the second of two tests begins.

@@ -10,7 +10,7 @@ use skt_terms::levels::{IMAGES_MTBF_SECONDS, with_options};
 use skt_terms::shown::shell_quoted;
 use skt_terms::units::parse_seconds;
 
-use super::folder::{ImageFolder, close_folders};
+use super::folder::{ImageFolder, close_folder};
 use super::{Disk, ImageCost, ImagesEvery, IntervalOf, Level, MAX_LEVELS, Reach, Unopened};
 
 /// The default number of generations to keep: one is left when one has rotted.
@@ -195,7 +195,7 @@ impl Levels {
     pub fn close(&self, run: &str) {
         for level in &self.0 {
             // Levels that cannot be read now were reported when images were removed.
-            let _ = close_folders(&level.folder, run);
+            let _ = close_folder(&level.folder, run);
         }
     }
 

@@ -7,8 +7,8 @@
 //!                                the job that has the folder (`owner`)
 //! ```
 //!
-//! If another user has taken the name of a run's folder, the folder is that name followed by `~`
-//! and a random number known to all ranks of the start. Files and folders of others are ignored.
+//! A run whose folder's name another user has taken is refused there. Files and folders of others
+//! are ignored.
 //!
 //! The size of each slot is the size of its file divided by the number of its ranks. So each rank
 //! sets the file to its full size before it writes.
@@ -48,8 +48,6 @@ use slot::OpenSlot;
 
 /// The prefix of the names of runs' folders.
 const PREFIX: &str = "skt-hpl-images";
-/// Separates the name of a folder that another user has taken from a random number.
-const ELSEWHERE: char = '~';
 /// The folder of a run, as a level's disk.
 #[derive(Debug)]
 pub struct ImageFolder {
@@ -111,44 +109,32 @@ fn folder_name(run: &str) -> String {
 }
 
 impl ImageFolder {
-    /// The path of the folder for the images of `run` in `parent`, unless another user has taken
-    /// its name.
+    /// The path of the folder for the images of `run` in `parent`.
     pub fn path_of(parent: &Path, run: &str) -> PathBuf {
         parent.join(folder_name(run))
     }
 
     /// Opens the folder for the images of test `test` of `run` in `parent`, which must exist, or
-    /// creates it. `job` is a number that the ranks of a job share and no one else can guess. If
-    /// another user has taken the folder's name, it is created under a name with this number.
+    /// creates it. `job` is a number that the ranks of a job share and no one else can guess.
     /// Files are created and removed only while that job owns the folder ([`FolderOwner`]); with
     /// `None` the caller knows that no other job uses it.
     ///
     /// # Errors
-    /// Any error of the system; also when this user's folder can be used by others, or is a link.
+    /// Any error of the system; also when the folder is another user's, can be used by others, or
+    /// is a link.
     pub fn open(parent: &Path, run: &str, test: usize, job: Option<u64>) -> io::Result<Self> {
         let above = File::open(parent).map_err(at_parent(parent))?;
-        let folder = match folders_of(&above, parent, run, test)?.into_iter().next() {
-            Some(folder) => folder,
-            None => Self::make(&above, parent, run, test, job.unwrap_or(0))?,
-        };
+        let name = folder_name(run);
+        let path = parent.join(&name);
+        match mkdirat(&above, name.as_str(), Mode::S_IRWXU) {
+            Ok(()) | Err(Errno::EEXIST) => {}
+            Err(error) => return Err(at(&path)(error.into())),
+        }
+        let folder = folder_of(&above, parent, run, test)?;
+        let folder = folder.ok_or_else(|| refused(&path, "is another user's"))?;
         // Its creator may have died before it was synced.
         above.sync_all()?;
         Ok(Self { job, ..folder })
-    }
-
-    /// Creates the folder of a run that has none; another rank may be faster.
-    fn make(above: &File, parent: &Path, run: &str, test: usize, number: u64) -> io::Result<Self> {
-        let plain = folder_name(run);
-        for name in [plain.clone(), format!("{plain}{ELSEWHERE}{number:016x}")] {
-            match mkdirat(above, name.as_str(), Mode::S_IRWXU) {
-                Ok(()) | Err(Errno::EEXIST) => {}
-                Err(error) => return Err(at(&parent.join(name))(error.into())),
-            }
-            if let Some(folder) = Self::enter(above, parent.join(&name), &name, test)? {
-                return Ok(folder);
-            }
-        }
-        Err(refused(&parent.join(plain), "is another user's, and so is the one created next to it"))
     }
 
     /// Opens the folder `name` of a run in `above`; `None` if this user has none of that name.
@@ -244,7 +230,6 @@ fn runs_in(parent: &Path) -> io::Result<Vec<(String, String)>> {
         let name = entry.map_err(at(parent))?.file_name();
         let Some(name) = name.to_str() else { continue };
         let Some(run) = name.strip_prefix(&prefix) else { continue };
-        let run = run.split_once(ELSEWHERE).map_or(run, |(run, _)| run);
         runs.push((name.to_owned(), run.to_owned()));
     }
     runs.sort();
@@ -303,12 +288,9 @@ pub fn stored_images(parent: &Path) -> io::Result<Vec<StoredImages>> {
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn tests_with_images(parent: &Path, run: &str) -> io::Result<BTreeSet<usize>> {
     let above = File::open(parent).map_err(at_parent(parent))?;
-    let mut tests = BTreeSet::new();
-    for folder in folders_of(&above, parent, run, 0)? {
-        let names = folder.names().map_err(at(&folder.path))?;
-        tests.extend(names.iter().filter_map(|name| Some(parse_name(name)?.0)));
-    }
-    Ok(tests)
+    let Some(folder) = folder_of(&above, parent, run, 0)? else { return Ok(BTreeSet::new()) };
+    let names = folder.names().map_err(at(&folder.path))?;
+    Ok(names.iter().filter_map(|name| Some(parse_name(name)?.0)).collect())
 }
 
 /// The state in complete images.
@@ -327,36 +309,30 @@ pub struct ImageState {
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn newest_state(parent: &Path, run: &str) -> io::Result<Option<ImageState>> {
     let above = File::open(parent).map_err(at_parent(parent))?;
-    let mut all = Vec::new();
-    for folder in folders_of(&above, parent, run, 0)? {
-        let names = folder.names().map_err(at(&folder.path))?;
-        all.extend(names.iter().filter_map(|name| parse_name(name)));
-    }
+    let Some(mut folder) = folder_of(&above, parent, run, 0)? else { return Ok(None) };
+    let names = folder.names().map_err(at(&folder.path))?;
+    let mut all: Vec<_> = names.iter().filter_map(|name| parse_name(name)).collect();
     all.sort_unstable_by_key(|(test, file)| std::cmp::Reverse((*test, file.generation)));
     let header = HeaderLayout::new(run, 1, 0);
     for (test, file) in all {
-        for folder in folders_of(&above, parent, run, test)? {
-            if let Some(SealState::Sealed(seal)) = folder.seal_in(file, &header) {
-                let at = (test, file.generation);
-                return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
-            }
+        folder.test = test;
+        if let Some(SealState::Sealed(seal)) = folder.seal_in(file, &header) {
+            let at = (test, file.generation);
+            return Ok(Some(ImageState { at, state: seal.record.state().to_vec() }));
         }
     }
     Ok(None)
 }
 
-/// The folders of a run in `parent`, which is open as `above`. There is one, unless another user
-/// took its name and released it between two ranks. Other names are searched only if the plain name
-/// has no folder of this user.
-fn folders_of(above: &File, parent: &Path, run: &str, test: usize) -> io::Result<Vec<ImageFolder>> {
-    let plain = folder_name(run);
-    if let Some(folder) = ImageFolder::enter(above, parent.join(&plain), &plain, test)? {
-        return Ok(vec![folder]);
-    }
-    let others = runs_in(parent)?.into_iter().filter(|(_, of)| of == run);
-    let entered = others
-        .map(|(name, _)| ImageFolder::enter(above, parent.join(&name), &name, test).transpose());
-    entered.flatten().collect()
+/// The folder of a run in `parent`, which is open as `above`.
+fn folder_of(
+    above: &File,
+    parent: &Path,
+    run: &str,
+    test: usize,
+) -> io::Result<Option<ImageFolder>> {
+    let name = folder_name(run);
+    ImageFolder::enter(above, parent.join(&name), &name, test)
 }
 
 /// Removes all images of a run of this user in `parent`, of tests for which `is_meant` holds, and
@@ -374,24 +350,21 @@ pub fn remove_images_of(
     is_meant: impl Fn(usize) -> bool,
 ) -> io::Result<(usize, u64)> {
     let above = File::open(parent).map_err(at(parent))?;
-    let mut removed = (0, 0);
-    for folder in folders_of(&above, parent, run, 0)? {
-        folder.release_for(remover)?;
-        let (images, bytes) = folder.remove_images(&is_meant)?;
-        removed = (removed.0 + images, removed.1 + bytes);
-        remove_empty(&folder.path)?;
-    }
+    let Some(folder) = folder_of(&above, parent, run, 0)? else { return Ok((0, 0)) };
+    folder.release_for(remover)?;
+    let removed = folder.remove_images(&is_meant)?;
+    remove_empty(&folder.path)?;
     above.sync_all().map_err(at(parent))?;
     Ok(removed)
 }
 
-/// Removes the empty folders of a run in `parent`.
+/// Removes the empty folder of a run in `parent`.
 ///
 /// # Errors
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
-pub(crate) fn close_folders(parent: &Path, run: &str) -> io::Result<()> {
+pub(crate) fn close_folder(parent: &Path, run: &str) -> io::Result<()> {
     let above = File::open(parent).map_err(at(parent))?;
-    folders_of(&above, parent, run, 0)?.iter().try_for_each(|folder| remove_empty(&folder.path))
+    folder_of(&above, parent, run, 0)?.map_or(Ok(()), |folder| remove_empty(&folder.path))
 }
 
 /// Removes a folder if it is empty; another rank may be faster.

@@ -40,7 +40,7 @@ use skt_host::process::{self, Liveness, ProcessId};
 use skt_host::wait_clock::WaitClock;
 use skt_host::{launcher_rank, messages};
 
-use super::{ImageFolder, Remover, at, file_type, folders_of, remove_empty};
+use super::{ImageFolder, Remover, at, file_type, folder_of, remove_empty};
 use skt_store::segments::{Plain, Process};
 
 /// The prefix of the names of records; the rest is the number of the job.
@@ -472,13 +472,12 @@ impl ImageFolder {
 /// Any error of the system; also when the run's folder can be used by others, or is a link.
 pub fn job_at_work(parent: &Path, run: &str) -> io::Result<Option<String>> {
     let above = File::open(parent).map_err(at(parent))?;
-    for folder in folders_of(&above, parent, run, 0)? {
-        for number in folder.jobs()? {
-            let Some(rival) = folder.rival(number)? else { continue };
-            let watched = folder.watch(&rival, &mut Ended::new(), &Plain)?;
-            if matches!(watched, Watched::Changed) && folder.rival(number)?.is_some() {
-                return Ok(Some(rival.to_string()));
-            }
+    let Some(folder) = folder_of(&above, parent, run, 0)? else { return Ok(None) };
+    for number in folder.jobs()? {
+        let Some(rival) = folder.rival(number)? else { continue };
+        let watched = folder.watch(&rival, &mut Ended::new(), &Plain)?;
+        if matches!(watched, Watched::Changed) && folder.rival(number)?.is_some() {
+            return Ok(Some(rival.to_string()));
         }
     }
     Ok(None)
@@ -517,7 +516,7 @@ mod tests {
     use super::super::super::super::record::StartId;
     use super::super::super::disk::{Disk as _, Generation, Slot};
     use super::super::super::ranks::SpacedRanks;
-    use super::super::{close_folders, remove_images_of, tests_with_images};
+    use super::super::{close_folder, remove_images_of, tests_with_images};
     use super::testing::{job, own, take};
     use super::*;
 
@@ -656,7 +655,7 @@ mod tests {
             assert_eq!(remove(remover).unwrap().0, 1);
             drop(owner);
         }
-        close_folders(above.path(), "run").unwrap();
+        close_folder(above.path(), "run").unwrap();
         assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0);
     }
 

@@ -13,8 +13,8 @@ use skt_sim::clocked::{self, Meter, Network};
 use skt_store::codec::CodecKind;
 
 /// Prints what a checkpoint and a recovery take on simulated ranks, which are one group: over the
-/// number of ranks (figure 8), and over the size of the data (section 3). Messages alone are the same on every machine; encoding and copies take the
-/// processor time that they take here.
+/// number of ranks (figure 8), and over the size of the data (section 3). Messages alone are the
+/// same on every machine; encoding and copies take the processor time that they take here.
 #[derive(Parser)]
 struct Args {
     /// Numbers of ranks, up to 256

@@ -5,14 +5,14 @@
 //! ([`words`]). These show whether all have made the same call and nothing is wrong, or which rank
 //! is the first with which something is wrong; that rank sends the others what it is.
 //!
-//! If nothing is wrong they meet once more: a rank that has given up the first barrier does not come
-//! to the second, so that no rank begins without it.
+//! If nothing is wrong they meet once more: a rank that has given up the first barrier does not
+//! come to the second, so that no rank begins without it.
 //!
-//! **The limit** of each barrier is the option `timeout_seconds`, or [`LATE`] times the longest wait
-//! of any rank in an earlier agreement of this start, if that is more: the fourth word. Rank 0 gives
-//! up at the limit and notifies all. The others give up at twice the limit, when rank 0 has not come
-//! itself, and notify rank 0, in case it comes. Time in which a rank stood still itself does not
-//! count ([`WaitClock`]), so a job that is suspended and continues is not late.
+//! **The limit** of each barrier is the option `timeout_seconds`, or [`LATE`] times the longest
+//! wait of any rank in an earlier agreement of this start, if that is more: the fourth word. Rank 0
+//! gives up at the limit and notifies all. The others give up at twice the limit, when rank 0 has
+//! not come itself, and notify rank 0, in case it comes. Time in which a rank stood still itself
+//! does not count ([`WaitClock`]), so a job that is suspended and continues is not late.
 //!
 //! A step of a call that may fail on one rank alone, as a copy of a device's memory, ends with one
 //! barrier without a limit: all ranks are known to be in the call. A rank that fails alone within a

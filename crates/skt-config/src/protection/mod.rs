@@ -101,8 +101,8 @@ impl Settings {
         if ranks < 2 * self.parities && !self.method_is_asked { Method::None } else { self.method }
     }
 
-    /// Whether parities are computed while the solver continues, in a run on several hosts or on one,
-    /// where no network moves the messages.
+    /// Whether parities are computed while the solver continues, in a run on several hosts or on
+    /// one, where no network moves the messages.
     pub fn overlaps(&self, on_several_hosts: bool) -> bool {
         let is_helped = self.helper_cores > 0;
         match (self.overlap, self.method) {

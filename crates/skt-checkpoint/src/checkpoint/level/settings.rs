@@ -299,7 +299,8 @@ mod tests {
                 (0..waits.len()).map(|i| format!("local:/{i},every={asked:?}s")).collect();
             let levels: Levels = text.join(",").parse().expect("legal");
             let mut share = 0.0;
-            for (level, &wait_seconds) in levels.open("run", 0, None, threads, shares, 1.0).iter().zip(&waits) {
+            let opened = levels.open("run", 0, None, threads, shares, 1.0);
+            for (level, &wait_seconds) in opened.iter().zip(&waits) {
                 let ImagesEvery::Cost { first_seconds, interval_of } = &level.every else {
                     panic!("{level:?}")
                 };

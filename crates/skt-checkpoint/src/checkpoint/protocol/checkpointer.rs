@@ -153,8 +153,9 @@ impl<'n> Checkpointer<'n> {
         self.under_way = Some(under_way);
     }
 
-    /// Encodes some of what is ready here, or else progresses the messages. Never waits for other ranks, and does little per call. Returns
-    /// what is left to do before [`Checkpointer::complete`].
+    /// Encodes some of what is ready here, or else progresses the messages. Never waits for other
+    /// ranks, and does little per call. Returns what is left to do before
+    /// [`Checkpointer::complete`].
     pub fn poll(&mut self) -> Result<Polled> {
         self.images.advance();
         let Some(mut under_way) = self.under_way.take() else { return Ok(Polled::Done) };

@@ -8,18 +8,16 @@ use skt_terms::exit::Exit;
 
 use super::{hosts, run};
 use crate::report::output;
-use skt_comm::{Comm, CommError, collect};
-use skt_config::ConfigError;
+use skt_comm::{Comm, collect};
 use skt_health::doctor::finding::Finding;
-use skt_health::doctor::gather::{self, GatherError};
 use skt_health::doctor::report::DoctorReport;
-use skt_health::doctor::{self, rules, trial};
+use skt_health::doctor::{self, gather, names};
 use skt_health::environment::library;
 use skt_host::counters::Root;
-use skt_host::{host, launcher_rank, messages};
-use skt_launch::hosts::HostsError;
+use skt_host::{host, launcher_rank};
 use skt_run::job::JobError;
-use skt_screen::hosts::reach;
+use skt_screen::Failed;
+use skt_screen::reach;
 use skt_solver::comm::threads::run as run_ranks;
 
 /// The exit code if something was found that costs speed.
@@ -55,80 +53,43 @@ pub(crate) struct DoctorArgs {
     /// Read /proc and /sys under this folder, copied from another machine; measures nothing
     #[arg(long, value_name = "FOLDER")]
     pub root: Option<PathBuf>,
-    /// Measure one core, and print it for the process that tries kernels
-    #[arg(long = "one-trial", hide = true)]
-    pub one_trial: bool,
-}
-
-/// Why `doctor` ends without a result.
-#[derive(Debug, thiserror::Error)]
-enum DoctorError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Job(#[from] JobError),
-    #[error(transparent)]
-    Gather(#[from] GatherError),
-    #[error(transparent)]
-    Hosts(#[from] HostsError),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl From<CommError> for DoctorError {
-    fn from(why: CommError) -> Self {
-        Self::Gather(why.into())
-    }
 }
 
 /// Looks, and prints what was found. Under a launcher, all ranks look, and rank 0 prints.
 pub(crate) fn execute(args: &DoctorArgs) -> ExitCode {
     let done = match args {
-        DoctorArgs { one_trial: true, .. } => one_trial(),
         DoctorArgs { root: Some(folder), .. } => from_tree(args, Root::at(folder)),
         _ if launcher_rank::size().is_some() => under_launcher(args),
         _ => alone(args),
     };
-    let code = done.unwrap_or_else(|error| {
-        if !matches!(&error, DoctorError::Job(why) if !why.needs_printing()) {
-            messages::print(format_args!("error: {error}"));
-        }
-        Exit::BadInput.code()
-    });
+    let code = done.unwrap_or_else(Failed::report);
     if code != 0 {
         launcher_rank::defer_to_rank0(code);
     }
     code.into()
 }
 
-fn one_trial() -> Result<u8, DoctorError> {
-    library::take_default();
-    let answer = trial::answer().map_err(|why| DoctorError::Other(why.to_string()))?;
-    output::print(&serde_json::to_string(&answer).expect("plain data"))?;
-    Ok(0)
-}
-
-fn from_tree(args: &DoctorArgs, root: Root) -> Result<u8, DoctorError> {
+fn from_tree(args: &DoctorArgs, root: Root) -> Result<u8, Failed> {
     if !launcher_rank::is_first() {
         return Ok(0);
     }
     let facts = gather::from_tree(&root, &root.folder().display().to_string());
     if facts.counters.cpus.is_empty() {
         let what = format!("{}: no sys/devices/system/cpu/online there", facts.host);
-        return Err(DoctorError::Other(what));
+        return Err(Failed::new(what));
     }
     let found = doctor::diagnose(std::slice::from_ref(&facts));
     show(args, &DoctorReport::new(&[facts], found))
 }
 
-fn alone(args: &DoctorArgs) -> Result<u8, DoctorError> {
+fn alone(args: &DoctorArgs) -> Result<u8, Failed> {
     library::take_default();
     let listed = read_listed_hosts(args)?;
     let mut codes = run_ranks(1, |world| look(&world, args, false, listed.clone()));
     codes.pop().expect("one rank")
 }
 
-fn under_launcher(args: &DoctorArgs) -> Result<u8, DoctorError> {
+fn under_launcher(args: &DoctorArgs) -> Result<u8, Failed> {
     library::take_default();
     // A list is tried before MPI starts, which may hang on a host that is out of reach.
     let listed =
@@ -153,7 +114,7 @@ struct Listed {
 }
 
 /// Tries the hosts of the list that the user named.
-fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
+fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, Failed> {
     let Some(path) = &args.hosts else { return Ok(Listed::default()) };
     let hosts = hosts::read(path)?;
     let found = reach::survey(&host::this_host().name, &hosts, &args.agent).findings;
@@ -162,25 +123,20 @@ fn read_listed_hosts(args: &DoctorArgs) -> Result<Listed, DoctorError> {
 }
 
 /// Diagnoses the hosts of all ranks of `world`. All of them return the exit code. Collective.
-fn look(
-    world: &Comm,
-    args: &DoctorArgs,
-    is_launched: bool,
-    listed: Listed,
-) -> Result<u8, DoctorError> {
+fn look(world: &Comm, args: &DoctorArgs, is_launched: bool, listed: Listed) -> Result<u8, Failed> {
     let threads = args.threads.map(|threads| threads as usize);
     let threads = threads.or(is_launched.then_some(1));
-    let gathered = gather::gather(world, threads, is_launched);
-    let shown = match gathered {
-        Err(GatherError::Comm(why)) => return Err(why.into()),
-        Err(why) => Err(why.into()),
-        Ok(None) => Ok(0),
-        Ok(Some((hosts, views))) => {
+    let shown = match gather::gather(world, threads, is_launched)? {
+        None => Ok(0),
+        Some(Err(why)) => Err(Failed::new(why)),
+        Some(Ok((hosts, views))) => {
             let Listed { mut found, well } = listed;
-            found.extend(rules::names::findings(&views, false));
+            found.extend(names::findings(&views, false));
             found.extend(doctor::diagnose(&hosts));
             doctor::sort(&mut found);
-            show(args, &DoctorReport { listed_well: well, ..DoctorReport::new(&hosts, found) })
+            let mut report = DoctorReport::new(&hosts, found);
+            report.listed_well = well;
+            show(args, &report)
         }
     };
     let mut code = [shown.as_ref().map_or(Exit::BadInput.code(), |code| *code)];
@@ -189,7 +145,7 @@ fn look(
 }
 
 /// Prints the report and writes the file. Returns the exit code.
-fn show(args: &DoctorArgs, report: &DoctorReport) -> Result<u8, DoctorError> {
+fn show(args: &DoctorArgs, report: &DoctorReport) -> Result<u8, Failed> {
     output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;
     Ok(if report.findings.iter().any(|found| found.kind.costs_speed()) { FOUND } else { 0 })
 }

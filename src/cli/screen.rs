@@ -14,20 +14,18 @@ use super::progress::{ProgressArgs, ProgressMode};
 use super::run::start_mpi;
 use super::{blas, flags, hosts};
 use crate::report::output;
-use skt_comm::CommError;
 use skt_config::ConfigError;
 use skt_host::starter::Starter;
 use skt_host::{host, launcher_rank, messages, program};
-use skt_launch::hosts::{Host, HostsError, openmpi_file};
+use skt_launch::hosts::{Host, openmpi_file};
 use skt_launch::launcher::Launcher;
-use skt_run::job::JobError;
 use skt_run::progress::Progress;
-use skt_screen::hosts::screening::{self, Screened, Screening, ScreeningError};
+use skt_screen::Failed;
 use skt_screen::limit::{LONGEST_SECONDS, Limit};
-use skt_screen::node::ScreenError;
 use skt_screen::report::ScreenReport;
 use skt_screen::results::Results;
 use skt_screen::run::{self, Request, ScreeningEnd};
+use skt_screen::screening::{self, Screened, Screening};
 use skt_screen::verdict::{TOLERANCE, Verdicts, judge};
 use skt_solver::comm::threads::run as run_ranks;
 
@@ -124,57 +122,22 @@ fn parse_share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a share from 0.01 to below 1".to_owned())
 }
 
-/// Why `screen` ends without verdicts.
-#[derive(Debug, thiserror::Error)]
-enum ScreenCommandError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Job(#[from] JobError),
-    #[error(transparent)]
-    Comm(#[from] CommError),
-    #[error(transparent)]
-    Screen(#[from] ScreenError),
-    #[error(transparent)]
-    Hosts(#[from] HostsError),
-    #[error(transparent)]
-    Screening(#[from] ScreeningError),
-    #[error("{0}")]
-    Other(String),
-}
-
-impl ScreenCommandError {
-    /// Whether this process prints the error, see [`JobError::needs_printing`].
-    fn needs_printing(&self) -> bool {
-        match self {
-            Self::Job(why) => why.needs_printing(),
-            // Only this rank may have met this error.
-            Self::Comm(_) | Self::Screen(_) => true,
-            // All ranks have the same flags.
-            _ => launcher_rank::is_first(),
-        }
-    }
-}
-
 /// Screens the hosts. Under a launcher, all ranks take part, and rank 0 prints.
 pub(crate) fn execute(args: &ScreenArgs) -> ExitCode {
     let is_launched = launcher_rank::size().is_some();
     let done = match &args.hosts {
         Some(_) if is_launched && !launcher_rank::is_on_a_terminal_of_slurm() => {
-            Err(ScreenCommandError::Other(
-                "--hosts starts the ranks itself: leave the launcher out".into(),
-            ))
+            if launcher_rank::is_first() {
+                let why = "--hosts starts the ranks itself: leave the launcher out";
+                messages::print(format_args!("error: {why}"));
+            }
+            Ok(Exit::BadInput.code())
         }
         Some(file) => with_hosts(args, file),
         None if is_launched => under_launcher(args),
         None => alone(args),
     };
-    let code = done.unwrap_or_else(|error| {
-        if error.needs_printing() {
-            messages::print(format_args!("error: {error}"));
-        }
-        Exit::BadInput.code()
-    });
+    let code = done.unwrap_or_else(Failed::report);
     if code != 0 {
         launcher_rank::defer_to_rank0(code);
     }
@@ -192,7 +155,7 @@ fn request(args: &ScreenArgs) -> Request {
 }
 
 /// One node, which is compared with itself.
-fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
+fn alone(args: &ScreenArgs) -> Result<u8, Failed> {
     can_be_shown(args)?;
     let blas = blas::choose_by_flag(args.blas.as_deref());
     let mut ended = run_ranks(1, |world| {
@@ -209,7 +172,7 @@ fn alone(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
     }
 }
 
-fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
+fn under_launcher(args: &ScreenArgs) -> Result<u8, Failed> {
     let blas = blas::choose_by_flag(args.blas.as_deref());
     let mpi = start_mpi()?;
     let limit = Limit::default();
@@ -218,9 +181,9 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         if launcher_rank::is_first() { args.progress.progress() } else { Progress::off() };
     // The other ranks wait for rank 0, so if it fails, all end.
     let may_begin = if world.rank() == 0 { can_be_shown(args) } else { Ok(()) };
-    let ended = may_begin.map_err(ScreenCommandError::from).and_then(|()| {
-        run::run(&world, &request(args), &blas, &limit, &mut progress).map_err(Into::into)
-    });
+    let ended = may_begin
+        .map_err(Failed::from)
+        .and_then(|()| run::run(&world, &request(args), &blas, &limit, &mut progress));
     drop(progress);
     let (shown, is_any_silent) = match ended {
         Ok(ScreeningEnd::Followed(code)) => {
@@ -240,10 +203,7 @@ fn under_launcher(args: &ScreenArgs) -> Result<u8, ScreenCommandError> {
         }
         Err(why) => (Err(why), true),
     };
-    let code = shown.unwrap_or_else(|why| {
-        messages::print(format_args!("error: {why}"));
-        Exit::BadInput.code()
-    });
+    let code = shown.unwrap_or_else(Failed::report);
     if is_any_silent {
         // A rank that does not answer would keep the others from ending.
         launcher_rank::defer_to_rank0(code);
@@ -272,17 +232,16 @@ fn can_be_shown(args: &ScreenArgs) -> Result<(), ConfigError> {
 }
 
 /// Starts the screening on the hosts of a list.
-fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, ScreenCommandError> {
+fn with_hosts(args: &ScreenArgs, file: &Path) -> Result<u8, Failed> {
     can_be_shown(args)?;
     let hosts = hosts::read(file)?;
     let starter = Starter::from_program(&args.launcher_program).ok_or_else(|| {
         let program = &args.launcher_program;
-        let why = format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program");
-        ScreenCommandError::Other(why)
+        Failed::new(format!("{program} is no mpirun of Open MPI or MPICH: see --launcher-program"))
     })?;
     let program = Some(args.launcher_program.as_str());
-    hosts::check_names(hosts.iter(), starter, program).map_err(ScreenCommandError::Other)?;
-    let own = program::file().map_err(|why| ScreenCommandError::Other(why.to_string()))?;
+    hosts::check_names(hosts.iter(), starter, program).map_err(Failed::new)?;
+    let own = program::file()?;
     let env = |name: &str| std::env::var(name).ok();
     let named = || hosts::agent_of_launcher(starter, &args.launcher_arg, &env);
     let launcher_agent = if args.agent.is_none() { named() } else { None };
@@ -357,14 +316,14 @@ fn show(
     results: &Results,
     verdicts: &Verdicts,
     listed: &Listed,
-) -> Result<(), ScreenCommandError> {
+) -> Result<(), Failed> {
     if args.raw {
         let line = serde_json::to_string(results).expect("plain data");
         output::print(&(line + "\n"))?;
         return Ok(());
     }
     if let Some(why) = &results.refused {
-        return Err(ScreenCommandError::Other(why.clone()));
+        return Err(Failed::new(why.clone()));
     }
     let report = ScreenReport { results, verdicts, tolerance: args.tolerance };
     output::print_and_write(&report.text(), &report.json(), args.json.as_deref())?;

@@ -6,76 +6,50 @@ const DAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A point in time, broken down into calendar fields of some time zone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Calendar {
-    year: i64,
-    /// From 0 for January.
-    month: usize,
-    /// From 1.
-    day: u32,
-    hour: u32,
-    minute: u32,
-    second: u32,
-    /// From 0 for Sunday.
-    weekday: usize,
-}
-
 /// The time in the local time zone, in the format of C's `ctime` without the newline: `Thu Jan  1
 /// 00:00:00 1970`.
 pub fn ctime(unix_seconds: i64) -> String {
-    match local(unix_seconds) {
-        Some(calendar) => c_layout(&calendar),
-        // Only years that do not fit into C's `int` come here.
-        None => format!("@{unix_seconds}"),
-    }
+    // Only years that do not fit into C's `int` have none.
+    local(unix_seconds).map_or(format!("@{unix_seconds}"), |it| c_layout(&it))
 }
 
 /// The time in UTC, in the format of RFC 3339: `1970-01-01T00:00:00Z`.
 pub fn rfc3339(unix_seconds: i64) -> String {
-    let c = utc(unix_seconds);
-    format!(
-        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",
-        c.year,
-        c.month + 1,
-        c.day,
-        c.hour,
-        c.minute,
-        c.second
-    )
+    utc(unix_seconds).map_or(format!("@{unix_seconds}"), |it| {
+        let (year, month) = (i64::from(it.tm_year) + 1900, it.tm_mon + 1);
+        let (day, hour, minute, second) = (it.tm_mday, it.tm_hour, it.tm_min, it.tm_sec);
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    })
 }
 
 /// A date and a time of day, without a time zone. The month and the day are from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // plain names
 pub struct DateTime {
-    /// The year of the Gregorian calendar.
     pub year: u32,
-    /// From 1.
     pub month: u32,
-    /// From 1.
     pub day: u32,
-    /// From 0 to 23.
     pub hour: u32,
-    /// From 0 to 59.
     pub minute: u32,
-    /// From 0 to 59.
     pub second: u32,
 }
 
 impl DateTime {
     /// Seconds from 1970 to this time in UTC; `None` if no calendar has it.
     pub fn unix_in_utc(&self) -> Option<i64> {
-        let Self { year, month, day, hour, minute, second } = *self;
-        // The days before the month, in years that begin with March, as in `utc`.
-        let month_from_march = i64::from((month + 9) % 12);
-        let year_from_march = i64::from(year) - i64::from(month <= 2);
-        let leap_days = year_from_march.div_euclid(4) - year_from_march.div_euclid(100)
-            + year_from_march.div_euclid(400);
-        let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
-        let days = 365 * year_from_march + leap_days + day_of_year - 719_468;
-        let in_day = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
-        let seconds = days * 86_400 + in_day;
-        (utc(seconds).date_time() == Some(*self)).then_some(seconds)
+        let number = |value: u32| libc::c_int::try_from(value).ok();
+        // SAFETY: plain data for which all zeros is a value.
+        let mut it: libc::tm = unsafe { std::mem::zeroed() };
+        it.tm_year = number(self.year)? - 1900;
+        it.tm_mon = number(self.month)? - 1;
+        it.tm_mday = number(self.day)?;
+        it.tm_hour = number(self.hour)?;
+        it.tm_min = number(self.minute)?;
+        it.tm_sec = number(self.second)?;
+        // SAFETY: only reads and writes what it is given.
+        let seconds = unsafe { libc::timegm(&mut it) };
+        // A date that no calendar has would be that of another day.
+        (date_time(&utc(seconds)?) == Some(*self)).then_some(seconds)
     }
 
     /// Seconds from 1970 to this time in the local time zone, which `TZ` names. Empty if the zone
@@ -83,11 +57,12 @@ impl DateTime {
     pub fn unix_in_local_zone(&self) -> Vec<i64> {
         const DAY: i64 = 86_400;
         let Some(in_utc) = self.unix_in_utc() else { return Vec::new() };
+        let here = |at: i64| date_time(&local(at)?);
         // The zone's offsets a day before and after, between which clocks may have been set.
-        let offset = |at: i64| Some(local(at)?.date_time()?.unix_in_utc()? - at);
+        let offset = |at: i64| Some(here(at)?.unix_in_utc()? - at);
         let offsets = [in_utc - DAY, in_utc + DAY].into_iter().filter_map(offset);
         let mut times: Vec<i64> = offsets.map(|offset| in_utc - offset).collect();
-        times.retain(|&at| local(at).and_then(|it| it.date_time()) == Some(*self));
+        times.retain(|&at| here(at) == Some(*self));
         times.dedup();
         times
     }
@@ -98,75 +73,46 @@ pub fn now_unix() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Whole seconds since 1970 by the wall clock.
+/// Whole seconds since 1970 by the wall clock; 0 before.
 pub fn now_unix_seconds() -> i64 {
-    match SystemTime::now().duration_since(UNIX_EPOCH) {
-        Ok(since) => i64::try_from(since.as_secs()).unwrap_or(i64::MAX),
-        Err(before) => -i64::try_from(before.duration().as_secs()).unwrap_or(i64::MAX),
-    }
+    now_unix() as i64
 }
 
-impl Calendar {
-    fn date_time(&self) -> Option<DateTime> {
-        let Self { year, month, day, hour, minute, second, .. } = *self;
-        let (year, month) = (u32::try_from(year).ok()?, month as u32 + 1);
-        Some(DateTime { year, month, day, hour, minute, second })
-    }
-}
-
-fn c_layout(c: &Calendar) -> String {
-    format!(
-        "{} {} {:2} {:02}:{:02}:{:02} {}",
-        DAYS[c.weekday], MONTHS[c.month], c.day, c.hour, c.minute, c.second, c.year
-    )
-}
-
-fn local(unix_seconds: i64) -> Option<Calendar> {
-    let time: libc::time_t = unix_seconds;
-    // SAFETY: `tm` is plain data for which all zeros is a value; localtime_r writes only to it and
-    // reads only `time`, and both live here.
-    let tm = unsafe {
-        let mut tm: libc::tm = std::mem::zeroed();
-        if libc::localtime_r(&time, &mut tm).is_null() {
-            return None;
-        }
-        tm
-    };
-    let field = |value: libc::c_int| u32::try_from(value).ok();
-    Some(Calendar {
-        year: i64::from(tm.tm_year) + 1900,
-        month: field(tm.tm_mon)? as usize,
-        day: field(tm.tm_mday)?,
-        hour: field(tm.tm_hour)?,
-        minute: field(tm.tm_min)?,
-        second: field(tm.tm_sec)?,
-        weekday: field(tm.tm_wday)? as usize,
+fn date_time(it: &libc::tm) -> Option<DateTime> {
+    let number = |value: libc::c_int| u32::try_from(value).ok();
+    Some(DateTime {
+        year: number(it.tm_year + 1900)?,
+        month: number(it.tm_mon)? + 1,
+        day: number(it.tm_mday)?,
+        hour: number(it.tm_hour)?,
+        minute: number(it.tm_min)?,
+        second: number(it.tm_sec)?,
     })
 }
 
-/// The Gregorian calendar of a number of seconds since 1970. Years are counted from March, so that
-/// the leap day is the last of its year; an era is 400 years, 146097 days.
-fn utc(unix_seconds: i64) -> Calendar {
-    let days = unix_seconds.div_euclid(86_400);
-    let in_day = unix_seconds.rem_euclid(86_400) as u32;
-    let from_march_0000 = days + 719_468;
-    let era = from_march_0000.div_euclid(146_097);
-    let day_of_era = from_march_0000.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12;
-    Calendar {
-        year: era * 400 + year_of_era + i64::from(month < 2),
-        month: month as usize,
-        day: day as u32,
-        hour: in_day / 3600,
-        minute: in_day / 60 % 60,
-        second: in_day % 60,
-        weekday: (days + 4).rem_euclid(7) as usize,
-    }
+fn c_layout(it: &libc::tm) -> String {
+    let (weekday, month) = (DAYS[it.tm_wday as usize % 7], MONTHS[it.tm_mon as usize % 12]);
+    let (day, hour, minute, second) = (it.tm_mday, it.tm_hour, it.tm_min, it.tm_sec);
+    let year = i64::from(it.tm_year) + 1900;
+    format!("{weekday} {month} {day:2} {hour:02}:{minute:02}:{second:02} {year}")
+}
+
+/// The calendar of a time in the local zone; `None` if its year does not fit.
+fn local(unix_seconds: i64) -> Option<libc::tm> {
+    // SAFETY: plain data for which all zeros is a value.
+    let mut calendar: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: writes only to `calendar` and reads only `unix_seconds`, and both live here.
+    let result = unsafe { libc::localtime_r(&unix_seconds, &mut calendar) };
+    (!result.is_null()).then_some(calendar)
+}
+
+/// The calendar of a time in UTC; `None` if its year does not fit.
+fn utc(unix_seconds: i64) -> Option<libc::tm> {
+    // SAFETY: as in `local`.
+    let mut calendar: libc::tm = unsafe { std::mem::zeroed() };
+    // SAFETY: as in `local`.
+    let result = unsafe { libc::gmtime_r(&unix_seconds, &mut calendar) };
+    (!result.is_null()).then_some(calendar)
 }
 
 #[cfg(test)]
@@ -177,8 +123,8 @@ mod tests {
 
     #[test]
     fn known_points() {
-        assert_eq!(c_layout(&utc(0)), "Thu Jan  1 00:00:00 1970");
-        assert_eq!(c_layout(&utc(1_700_000_000)), "Tue Nov 14 22:13:20 2023");
+        assert_eq!(c_layout(&utc(0).unwrap()), "Thu Jan  1 00:00:00 1970");
+        assert_eq!(c_layout(&utc(1_700_000_000).unwrap()), "Tue Nov 14 22:13:20 2023");
         assert_eq!(rfc3339(951_782_400), "2000-02-29T00:00:00Z");
         assert_eq!(rfc3339(-1), "1969-12-31T23:59:59Z");
         assert_eq!(rfc3339(4_107_542_400), "2100-03-01T00:00:00Z");
@@ -229,32 +175,10 @@ mod tests {
     proptest! {
         #[test]
         fn dates_lead_back_to_their_time(seconds in 0i64..250_000_000_000) {
-            prop_assert_eq!(utc(seconds).date_time().unwrap().unix_in_utc(), Some(seconds));
-            let local = local(seconds).unwrap().date_time().unwrap();
+            let there = |it: Option<libc::tm>| date_time(&it.unwrap()).unwrap();
+            prop_assert_eq!(there(utc(seconds)).unix_in_utc(), Some(seconds));
+            let local = there(local(seconds));
             prop_assert!(local.unix_in_local_zone().contains(&seconds));
-        }
-
-        #[test]
-        fn utc_agrees_with_the_c_library(seconds in -60_000_000_000i64..250_000_000_000) {
-            // SAFETY: the same reasons as in `local`, with gmtime_r.
-            let tm = unsafe {
-                let mut tm: libc::tm = std::mem::zeroed();
-                assert!(!libc::gmtime_r(&seconds, &mut tm).is_null());
-                tm
-            };
-            let c = utc(seconds);
-            prop_assert_eq!(
-                (c.year, c.month, c.day, c.hour, c.minute, c.second, c.weekday),
-                (
-                    i64::from(tm.tm_year) + 1900,
-                    tm.tm_mon as usize,
-                    tm.tm_mday as u32,
-                    tm.tm_hour as u32,
-                    tm.tm_min as u32,
-                    tm.tm_sec as u32,
-                    tm.tm_wday as usize,
-                )
-            );
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use crate::counters::load::{self, CpuTicks, Ticks};
+use crate::counters::load::{self, CpuTicks};
 use crate::counters::{Root, parse_cpu_list};
 use crate::occupants::format_process;
 
@@ -85,7 +85,7 @@ struct Snapshot {
     at: Instant,
     /// Nanoseconds for which each thread of this process ran, and waited for a core.
     threads: BTreeMap<String, [u64; 2]>,
-    ticks: Option<Ticks>,
+    ticks: Option<CpuTicks>,
     cpus: BTreeMap<usize, CpuTicks>,
     /// The ticks that each process has used.
     processes: BTreeMap<u32, u64>,
@@ -112,17 +112,15 @@ fn threads(root: &Root) -> BTreeMap<String, [u64; 2]> {
 }
 
 fn processes(root: &Root) -> BTreeMap<u32, u64> {
-    let pids = root.names("proc").into_iter().filter_map(|name| name.parse().ok());
-    pids.filter_map(|pid| Some((pid, process_ticks(root, pid)?))).collect()
-}
-
-/// User and system time of all threads of a process: fields 14 and 15, after the name, which may
-/// contain anything.
-fn process_ticks(root: &Root, pid: u32) -> Option<u64> {
-    let stat = root.text(&format!("proc/{pid}/stat"))?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(14 - 3);
-    let mut next = || fields.next()?.parse::<u64>().ok();
-    Some(next()? + next()?)
+    // User and system time of all threads: fields 14 and 15, after the name, which may contain
+    // anything.
+    let ticks = |name: String| {
+        let (pid, stat) = (name.parse().ok()?, root.text(&format!("proc/{name}/stat"))?);
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(14 - 3);
+        let mut next = || fields.next()?.parse::<u64>().ok();
+        Some((pid, next()? + next()?))
+    };
+    root.names("proc").into_iter().filter_map(ticks).collect()
 }
 
 impl CoreWatch {
@@ -143,7 +141,8 @@ impl CoreWatch {
             }
         }
         let [ran, waited] = sums;
-        let stolen = now.ticks.zip(self.before.ticks).map(|(now, then)| now.stolen_share(then));
+        let stolen =
+            now.ticks.zip(self.before.ticks).and_then(|(now, then)| now.stolen_since(then));
         CoreUse {
             had_share: (ran + waited > 0).then(|| ran as f64 / (ran + waited) as f64),
             waited_seconds: waited as f64 / 1e9,

@@ -32,22 +32,12 @@ pub enum NotGiven {
     InUse { wanted: usize, free: usize, cores: usize, users: String },
     /// Ranks, threads and helper cores need more cores than there are.
     #[error(
-        "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and {}; \
-         start fewer ranks there, or lower --threads",
-        ranks * threads + helpers, format_cores(*cores, *is_bound)
+        "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {} cores, and they \
+         may use {cores}; start fewer ranks there, lower --threads or, if they are bound, start \
+         them unbound ({UNBOUND})",
+        ranks * threads + helpers
     )]
-    TooFew { ranks: usize, threads: usize, helpers: usize, cores: usize, is_bound: bool },
-}
-
-fn format_cores(cores: usize, is_bound: bool) -> String {
-    if is_bound {
-        format!(
-            "they may use {cores} of those that it has; if they are bound, start them unbound \
-             ({UNBOUND})"
-        )
-    } else {
-        format!("it has {cores}")
-    }
+    TooFew { ranks: usize, threads: usize, helpers: usize, cores: usize },
 }
 
 /// Plans for rank `index` of the ranks on this host, of `threads` threads each, which keep
@@ -76,8 +66,7 @@ pub fn plan(
     }
     let (wanted, cores) = (ranks * threads + helpers, cores_in(&host.cpus, mask).len());
     if wanted > cores {
-        let is_bound = host.cpus.iter().any(|cpu| !mask.contains(&cpu.id));
-        return Err(NotGiven::TooFew { ranks, threads, helpers, cores, is_bound });
+        return Err(NotGiven::TooFew { ranks, threads, helpers, cores });
     }
     let free = host.free(mask);
     if wanted > free.len() {
@@ -166,7 +155,7 @@ mod tests {
         assert!(NotGiven::Bound.to_string().contains("--bind-to none"));
         // A rank that is alone on its host, and bound to the core that it needs.
         let why = plan(&cpus, &[vec![2, 6]], 0, 1, 1).unwrap_err();
-        let want = NotGiven::TooFew { ranks: 1, threads: 1, helpers: 1, cores: 1, is_bound: true };
+        let want = NotGiven::TooFew { ranks: 1, threads: 1, helpers: 1, cores: 1 };
         assert_eq!(why, want);
         assert!(why.to_string().contains("--bind-to none"), "{why}");
     }
@@ -175,8 +164,9 @@ mod tests {
     fn too_few_cores_are_counted() {
         let cpus = machine(1, 4);
         let why = plan(&cpus, &vec![all(&cpus); 4], 2, 1, 1).unwrap_err().to_string();
-        let want = "4 rank(s) of 1 thread(s) and 1 helper core(s) take 5 cores, and it has 4; start \
-                    fewer ranks there, or lower --threads";
+        let want = "4 rank(s) of 1 thread(s) and 1 helper core(s) take 5 cores, and they may use 4; \
+                    start fewer ranks there, lower --threads or, if they are bound, start them \
+                    unbound (Open MPI: --bind-to none; srun: --cpu-bind=none; no taskset)";
         assert_eq!(why, want);
         // A part of the host that all ranks may use works like a whole host.
         let half = vec![vec![0, 1, 2, 4, 5, 6]; 2];

@@ -6,7 +6,8 @@ use serde::Serialize;
 
 use super::memory;
 use crate::counters::Root;
-use crate::counters::processor::{field, gigahertz_in_name};
+use crate::counters::processor::{self, Processor, Vectors};
+use crate::counters::topology::{self, Cpu};
 
 /// The description of a host. A field is `None` where the system does not report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -49,119 +50,29 @@ pub fn this_host() -> HostInfo {
         Err(_) => ("unknown".to_string(), std::env::consts::ARCH.to_string()),
     };
     let root = Root::this_machine();
-    let cpu = parse_cpuinfo(&root.text("proc/cpuinfo").unwrap_or_default());
+    let Processor { name: cpu_model, vectors, named_khz, .. } = processor::read(&root);
+    let cpus = topology::online(&root).unwrap_or_default();
+    let count = |of: fn(&Cpu) -> usize| {
+        Some(cpus.iter().map(of).collect::<BTreeSet<_>>().len()).filter(|count| *count > 0)
+    };
     let base_khz = root.number("sys/devices/system/cpu/cpu0/cpufreq/base_frequency");
     HostInfo {
         name,
         kernel,
         architecture,
-        cpu_model: cpu.model,
-        sockets: cpu.sockets,
-        cores: cpu.cores,
-        cpus: cpu.cpus,
-        has_avx2: cpu.has_avx2,
-        nominal_gigahertz: base_khz.map(|khz| khz as f64 / 1e6).or(cpu.gigahertz),
+        cpu_model,
+        sockets: count(|cpu| cpu.package),
+        cores: count(|cpu| cpu.core),
+        cpus: count(|cpu| cpu.id),
+        has_avx2: vectors.filter(|it| *it <= Vectors::Avx512).map(|it| it >= Vectors::Avx2),
+        nominal_gigahertz: base_khz.or(named_khz).map(|khz| khz as f64 / 1e6),
         memory_bytes: memory::this_process().total_bytes,
-    }
-}
-
-/// The content of `/proc/cpuinfo`.
-#[derive(Debug, Clone, Default, PartialEq)]
-struct Cpu {
-    model: Option<String>,
-    sockets: Option<usize>,
-    cores: Option<usize>,
-    cpus: Option<usize>,
-    has_avx2: Option<bool>,
-    /// The nominal frequency in the model's name (`@ 2.60GHz`), else the current one of the first
-    /// CPU.
-    gigahertz: Option<f64>,
-}
-
-fn parse_cpuinfo(text: &str) -> Cpu {
-    let mut sockets = BTreeSet::new();
-    let mut cores = BTreeSet::new();
-    let mut cpus = 0;
-    for block in text.split("\n\n") {
-        if field(block, "processor").is_none() {
-            continue;
-        }
-        cpus += 1;
-        // Virtual machines and other architectures may have neither.
-        if let Some(socket) = field(block, "physical id") {
-            sockets.insert(socket);
-            if let Some(core) = field(block, "core id") {
-                cores.insert((socket, core));
-            }
-        }
-    }
-    let model = field(text, "model name").map(str::to_string);
-    let megahertz = field(text, "cpu MHz").and_then(|value| value.parse::<f64>().ok());
-    let count = |found: usize| (found > 0).then_some(found);
-    Cpu {
-        gigahertz: model
-            .as_deref()
-            .and_then(gigahertz_in_name)
-            .or(megahertz.map(|value| value / 1e3)),
-        model,
-        sockets: count(sockets.len()),
-        cores: count(cores.len()),
-        cpus: count(cpus),
-        has_avx2: field(text, "flags").map(|flags| flags.split(' ').any(|flag| flag == "avx2")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const TWO_SOCKETS_WITH_SMT: &str = "\
-processor\t: 0
-model name\t: Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz
-cpu MHz\t\t: 1000.000
-physical id\t: 0
-core id\t\t: 0
-flags\t\t: fpu sse2 avx avx2 avx512f
-
-processor\t: 1
-model name\t: Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz
-physical id\t: 1
-core id\t\t: 0
-flags\t\t: fpu sse2 avx avx2 avx512f
-
-processor\t: 2
-physical id\t: 0
-core id\t\t: 0
-
-processor\t: 3
-physical id\t: 1
-core id\t\t: 0
-";
-
-    #[test]
-    fn sockets_cores_and_cpus_are_distinguished() {
-        assert_eq!(
-            parse_cpuinfo(TWO_SOCKETS_WITH_SMT),
-            Cpu {
-                model: Some("Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz".to_string()),
-                sockets: Some(2),
-                cores: Some(2),
-                cpus: Some(4),
-                has_avx2: Some(true),
-                gigahertz: Some(2.6),
-            }
-        );
-    }
-
-    #[test]
-    fn unreported_facts_are_none() {
-        let arm = "processor\t: 0\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\n\nprocessor\t: 1\n";
-        assert_eq!(parse_cpuinfo(arm), Cpu { cpus: Some(2), ..Cpu::default() });
-        assert_eq!(parse_cpuinfo(""), Cpu::default());
-        let old = "processor : 0\nflags : fpu avx sse2\ncpu MHz : 2596.134\n";
-        assert_eq!(parse_cpuinfo(old).has_avx2, Some(false));
-        assert_eq!(parse_cpuinfo(old).gigahertz, Some(2.596134));
-    }
 
     #[test]
     fn this_host_has_a_name_and_memory() {

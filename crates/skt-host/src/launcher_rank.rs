@@ -11,7 +11,7 @@ use std::time::Duration;
 use std::{env, io, thread};
 
 use crate::affinity::mask_of;
-use crate::process::stat;
+use crate::process::{numbers_in, stat};
 use crate::wait_clock::WaitClock;
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use skt_terms::shown::and_more;
@@ -48,11 +48,9 @@ pub fn launcher_mask() -> Option<Vec<usize>> {
 pub fn not_started() -> Option<String> {
     let own = fs::read_link("/proc/self/exe").ok()?;
     let (launcher, name) = launcher_of(std::process::id())?;
-    let entries = fs::read_dir("/proc").ok()?;
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let runs_it = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|it| it == own);
     let (mut known, mut started) = (BTreeSet::new(), BTreeSet::new());
-    for pid in pids {
+    for pid in numbers_in("/proc") {
         let Some(rank) = began_as(pid, name).filter(|_| comes_of(pid, launcher)) else { continue };
         known.insert(rank);
         if runs_it(pid) {
@@ -67,9 +65,9 @@ pub fn not_started() -> Option<String> {
 
 /// The launcher that started a process of a rank, with the variable that has the rank.
 fn launcher_of(mut pid: u32) -> Option<(u32, &'static str)> {
-    let name = RANK_NAMES.into_iter().find(|name| began_with(pid, name))?;
+    let name = RANK_NAMES.into_iter().find(|name| variable_of(pid, name).is_some())?;
     // A shell or another program between the launcher and this process has the rank's variables.
-    while began_with(pid, name) {
+    while variable_of(pid, name).is_some() {
         pid = parent(pid)?;
     }
     Some((pid, name))
@@ -87,12 +85,7 @@ fn comes_of(pid: u32, ancestor: u32) -> bool {
 /// Whether a launcher started this process. MPI gives the variables of a rank to a process that was
 /// started without a launcher, too.
 pub fn is_launched() -> bool {
-    RANK_NAMES.into_iter().any(|name| began_with(std::process::id(), name))
-}
-
-/// Whether a process had this variable when it began; false if its variables cannot be read.
-fn began_with(pid: u32, name: &str) -> bool {
-    variable_of(pid, name).is_some()
+    RANK_NAMES.into_iter().any(|name| variable_of(std::process::id(), name).is_some())
 }
 
 /// The rank that a process had in this variable when it began.

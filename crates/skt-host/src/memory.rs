@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::counters::Root;
-use crate::counters::cgroup::{Hierarchy, Version, hierarchies};
+use crate::counters::cgroup::{Group, groups};
 
 /// Version 1 writes "no limit" as the largest multiple of the page size in an i64; any limit from
 /// this number on is none.
@@ -70,13 +70,8 @@ fn read_under(root: &Path) -> MemoryInfo {
 /// The control group that leaves the process of `/proc/self` under `root` the least, and the file
 /// with its limit; `None` if no group has a limit.
 pub fn tightest_under(root: &Path) -> Option<(CgroupLimit, PathBuf)> {
-    let limits = |Hierarchy { version, folders }| {
-        folders.into_iter().filter_map(move |folder| limit_in(&folder, version))
-    };
-    hierarchies(&Root::at(root), "memory")
-        .into_iter()
-        .flat_map(limits)
-        .min_by_key(|(limit, _)| limit.left_bytes())
+    let groups = groups(&Root::at(root), "memory").into_iter();
+    groups.filter_map(limit_in).min_by_key(|(limit, _)| limit.left_bytes())
 }
 
 /// A field of `/proc/meminfo`, which is in KiB.
@@ -90,19 +85,15 @@ pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
     })
 }
 
-fn limit_in(folder: &Path, version: Version) -> Option<(CgroupLimit, PathBuf)> {
-    let (limit, used, cache) = match version {
-        Version::V1 => ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-        Version::V2 => ("memory.max", "memory.current", "inactive_file"),
-    };
-    let read = |name: &str| fs::read_to_string(folder.join(name)).ok();
-    let limit_bytes = parse_limit(&read(limit)?)?;
-    let used_bytes = read(used)?.trim().parse::<u64>().ok()?;
-    let cache_bytes =
-        read("memory.stat").and_then(|text| stat_bytes(&text, cache)).unwrap_or_default();
-    let used_bytes = used_bytes.saturating_sub(cache_bytes);
-    let path = folder.to_path_buf();
-    Some((CgroupLimit { path, limit_bytes, used_bytes }, folder.join(limit)))
+fn limit_in(group: Group) -> Option<(CgroupLimit, PathBuf)> {
+    const LIMIT: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
+    let limit_bytes = parse_limit(&group.text(LIMIT)?)?;
+    let used = group.text(["memory.usage_in_bytes", "memory.current"])?;
+    let stat = group.text(["memory.stat"; 2]).unwrap_or_default();
+    let cache_bytes = stat_bytes(&stat, group.name(["total_inactive_file", "inactive_file"]));
+    let used_bytes = used.trim().parse::<u64>().ok()?.saturating_sub(cache_bytes.unwrap_or(0));
+    let file = group.folder.join(group.name(LIMIT));
+    Some((CgroupLimit { path: group.folder, limit_bytes, used_bytes }, file))
 }
 
 /// Parses a limit; `None` for "no limit": `max`, or a number beyond any machine.

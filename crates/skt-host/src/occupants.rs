@@ -14,7 +14,7 @@ use skt_terms::shown::shown;
 
 use crate::affinity::mask_of;
 use crate::counters::topology::Cpu;
-use crate::process::is_at_work;
+use crate::process::{is_at_work, numbers_in};
 
 /// Threads of another process that compute on the same CPUs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,7 +37,7 @@ const MIN_SHARE: f64 = 0.1;
 /// microsecond for each thread of the machine and, if any are pinned to such CPUs, a sample of 50
 /// ms.
 pub fn find(own: &[u32], relevant: impl Fn(&[usize]) -> bool) -> Vec<Occupant> {
-    let pinned: Vec<PinnedThread> = processes()
+    let pinned: Vec<PinnedThread> = numbers_in("/proc")
         .filter(|pid| !own.contains(pid))
         .flat_map(threads_of)
         .filter(|thread| relevant(&thread.cpus))
@@ -60,22 +60,16 @@ pub fn find(own: &[u32], relevant: impl Fn(&[usize]) -> bool) -> Vec<Occupant> {
     found.into_iter().map(occupant).collect()
 }
 
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
 struct PinnedThread {
     pid: u32,
     thread: i32,
     cpus: Vec<usize>,
 }
 
-fn threads_of(pid: u32) -> Vec<PinnedThread> {
-    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    ids.filter_map(|thread| Some(PinnedThread { pid, thread, cpus: mask_of(thread).ok()? }))
-        .collect()
+fn threads_of(pid: u32) -> impl Iterator<Item = PinnedThread> {
+    let threads = numbers_in(&format!("/proc/{pid}/task")).map(|thread| thread as i32);
+    threads
+        .filter_map(move |thread| Some(PinnedThread { pid, thread, cpus: mask_of(thread).ok()? }))
 }
 
 #[derive(Debug, Clone, Copy)]

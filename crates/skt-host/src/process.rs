@@ -189,13 +189,16 @@ fn is_killed(pid: u32) -> bool {
 /// The number of processes of this user that are ending on this machine: their memory will soon be
 /// free.
 pub fn ending_processes() -> usize {
-    let is_own = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|meta| meta.uid() == user_id());
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        is_own(&entry).then_some(pid)
-    });
-    pids.filter(|pid| is_ending(*pid)).count()
+    let is_own =
+        |pid: &u32| fs::metadata(format!("/proc/{pid}")).is_ok_and(|meta| meta.uid() == user_id());
+    numbers_in("/proc").filter(is_own).filter(|pid| is_ending(*pid)).count()
+}
+
+/// The names in a folder that are numbers: of processes in `/proc`, of threads in the `task` of
+/// one.
+pub(crate) fn numbers_in(folder: &str) -> impl Iterator<Item = u32> + use<> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// The id of the running kernel's boot, which no other boot of any machine has; empty if the system

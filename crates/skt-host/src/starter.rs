@@ -6,13 +6,10 @@
 //! with several threads are not bound: they divide the cores that they may use themselves
 //! ([`crate::placement`]), including those that a control group leaves.
 
-use std::env;
 use std::process::Command;
 
 /// How ranks are started that skt-hpl is to pin.
 pub const UNBOUND: &str = "Open MPI: --bind-to none; srun: --cpu-bind=none; no taskset";
-/// What Open MPI 4 sets to the value of `--bind-to`.
-const OPENMPI_BINDING: &str = "OMPI_MCA_hwloc_base_binding_policy";
 
 /// A program that starts ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,21 +77,6 @@ impl Starter {
             // Its Hydra does not name itself.
             text if text.contains("Intel(R) MPI") => Some(Self::Mpich),
             _ => None,
-        }
-    }
-
-    /// The launcher of this process, by the environment `get`: the innermost one, as `srun` may
-    /// have started `mpirun`.
-    fn from_environment(get: impl Fn(&str) -> Option<String>) -> Option<Self> {
-        let is_set = |name: &str| get(name).is_some();
-        if is_set("OMPI_COMM_WORLD_LOCAL_RANK") {
-            Some(Self::Openmpi)
-        } else if is_set("HYDI_CONTROL_FD") || is_set("MPI_LOCALRANKID") {
-            Some(Self::Mpich)
-        } else if is_set("SLURM_PROCID") {
-            Some(Self::Slurm)
-        } else {
-            None
         }
     }
 
@@ -167,27 +149,15 @@ impl Starter {
         parts.concat()
     }
 
-    /// Advice for this process, a rank that has fewer cores than threads.
+    /// Advice for a rank that has fewer cores than threads.
     pub fn advice(threads: usize) -> String {
-        Self::advice_in(|name| env::var(name).ok(), threads)
-    }
-
-    fn advice_in(get: impl Fn(&str) -> Option<String>, threads: usize) -> String {
         let of = |starter: Self| starter.cores(threads.max(2), 0).join(" ");
-        let (openmpi, slurm) = (of(Self::Openmpi), of(Self::Slurm));
-        if get(OPENMPI_BINDING).is_some_and(|policy| policy == "none") {
-            return "mpirun binds no rank: lift the limit of taskset, numactl or a cpuset"
-                .to_owned();
-        }
-        match Self::from_environment(get) {
-            Some(Self::Mpich) => "start mpiexec without -bind-to, and without taskset".to_owned(),
-            Some(Self::Openmpi) => format!("start it with `mpirun {openmpi}`, without taskset"),
-            Some(Self::Slurm) => format!("start it with `srun {slurm}`, without taskset"),
-            None => format!(
-                "start it without taskset, or set the cores per rank in the launcher (Open MPI: \
-                 {openmpi}; Slurm: {slurm})"
-            ),
-        }
+        format!(
+            "start it without taskset, with cores for its threads (Open MPI: {}; Slurm: {}; MPICH: \
+             no -bind-to)",
+            of(Self::Openmpi),
+            of(Self::Slurm)
+        )
     }
 }
 
@@ -246,39 +216,10 @@ mod tests {
     }
 
     #[test]
-    fn the_innermost_launcher_is_known_by_what_it_sets() {
-        let of = |names: &[&str]| {
-            Starter::from_environment(|name| names.contains(&name).then(|| "0".to_owned()))
-        };
-        assert_eq!(of(&["SLURM_PROCID", "OMPI_COMM_WORLD_LOCAL_RANK"]), Some(Starter::Openmpi));
-        assert_eq!(of(&["MPI_LOCALRANKID", "SLURM_PROCID"]), Some(Starter::Mpich));
-        assert_eq!(of(&["SLURM_PROCID"]), Some(Starter::Slurm));
-        assert_eq!(of(&[]), None);
-    }
-
-    #[test]
-    fn advice_is_for_the_launcher_in_use() {
-        const RANK: &str = "OMPI_COMM_WORLD_LOCAL_RANK";
-        for (variables, want) in [
-            (&[(RANK, "0")][..], "start it with `mpirun --bind-to none`, without taskset"),
-            (
-                &[(RANK, "0"), (OPENMPI_BINDING, "none")],
-                "mpirun binds no rank: lift the limit of taskset, numactl or a cpuset",
-            ),
-            (&[("SLURM_PROCID", "0")], "start it with `srun --cpus-per-task=4`, without taskset"),
-            (&[("MPI_LOCALRANKID", "0")], "start mpiexec without -bind-to, and without taskset"),
-            (
-                &[],
-                "start it without taskset, or set the cores per rank in the launcher (Open MPI: \
-                 --bind-to none; Slurm: --cpus-per-task=4)",
-            ),
-        ] {
-            let get = |name: &str| {
-                let found = variables.iter().find(|(variable, _)| *variable == name);
-                found.map(|(_, value)| (*value).to_owned())
-            };
-            assert_eq!(Starter::advice_in(get, 4), want);
-        }
+    fn advice_names_the_flags_of_each_launcher() {
+        let want = "start it without taskset, with cores for its threads (Open MPI: --bind-to none; \
+                    Slurm: --cpus-per-task=4; MPICH: no -bind-to)";
+        assert_eq!(Starter::advice(4), want);
     }
 
     #[test]

@@ -8,8 +8,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
-use std::{fmt, thread};
 
 use nix::sys::signal::{SigSet, SigmaskHow};
 
@@ -159,7 +159,7 @@ impl Waits {
     }
 
     /// The line about the innermost wait, if one is due. `time` is how long each has waited.
-    fn due_line(&mut self, time: impl Fn(&Wait) -> Duration) -> Option<Line> {
+    fn due_line(&mut self, time: impl Fn(&Wait) -> Duration) -> Option<String> {
         let wait = self.list.last_mut()?;
         let waited = time(wait);
         if waited < wait.due {
@@ -169,29 +169,22 @@ impl Waits {
             wait.due *= 2;
         }
         let prints = launcher_rank::is_first() || MISSING.load(Ordering::Relaxed) != NO_RANK;
-        prints.then(|| Line { what: wait.what.clone(), detail: wait.detail, waited })
+        prints.then(|| wait.line(waited))
     }
 }
 
-/// A line to be printed.
-struct Line {
-    what: String,
-    detail: Option<Detail>,
-    waited: Duration,
-}
-
-impl fmt::Display for Line {
-    fn fmt(&self, out: &mut fmt::Formatter) -> fmt::Result {
+impl Wait {
+    fn line(&self, waited: Duration) -> String {
         let (rank, host) = (launcher_rank::rank().unwrap_or(0), host::name().unwrap_or_default());
-        let (seconds, what) = (self.waited.as_secs_f64(), &self.what);
-        write!(out, "rank {rank} on {host} has waited for {seconds:.0} s for {what}")?;
+        let (seconds, what) = (waited.as_secs_f64(), &self.what);
+        let mut line = format!("rank {rank} on {host} has waited for {seconds:.0} s for {what}");
         let missing = MISSING.load(Ordering::Relaxed);
         if missing != NO_RANK {
             let on = lock(&HOSTS).get(missing).map_or(String::new(), |host| format!(" on {host}"));
-            write!(out, "; rank {missing}{on} has not come yet")?;
+            line += &format!("; rank {missing}{on} has not come yet");
         }
         let detail = self.detail.and_then(|detail| detail());
-        detail.map_or(Ok(()), |detail| write!(out, "; {detail}"))
+        line + &detail.map_or(String::new(), |detail| format!("; {detail}"))
     }
 }
 
@@ -232,14 +225,14 @@ mod tests {
         let mut due = Vec::new();
         for second in 0..=100 {
             let line = waits.due_line(|_| Duration::from_secs(second));
-            due.extend(line.map(|line| (second, line.to_string())));
+            due.extend(line.map(|line| (second, line)));
         }
         let times: Vec<u64> = due.iter().map(|(second, _)| *second).collect();
         assert_eq!(times, [10, 20, 40, 80]);
         assert!(due.iter().all(|(_, line)| line.contains("for the lock")), "{due:?}");
         // A process that stood still prints one line, not those of all the time.
         let late = waits.due_line(|_| Duration::from_secs(4000));
-        assert!(late.is_some_and(|line| line.to_string().contains("has waited for 4000 s")));
+        assert!(late.is_some_and(|line| line.contains("has waited for 4000 s")));
         assert!(waits.due_line(|_| Duration::from_secs(4001)).is_none());
     }
 
@@ -260,7 +253,7 @@ mod tests {
     #[test]
     fn missing_rank_is_named_with_its_host() {
         name_hosts(["n1", "n2"].into_iter());
-        let line = || Line { what: "all ranks".into(), detail: None, waited: FIRST }.to_string();
+        let line = || wait(1, "all ranks").line(FIRST);
         let missing = Missing::rank(1);
         assert!(line().ends_with("for 10 s for all ranks; rank 1 on n2 has not come yet"));
         drop(missing);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::results::{Events, Solve};
+use super::probe::LinkRate;
+use super::results::{Events, NodeRates, Solve};
 use skt_comm::{Comm, CommError, Tag};
 
 const TAG_REPORT: Tag = 0x160;
@@ -15,47 +16,46 @@ const POLL_PAUSE: Duration = Duration::from_millis(2);
 
 /// News of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub enum NodeReport {
-    /// The node is ready, and has these rates.
-    Ready {
-        dgemm_gflops: Option<f64>,
-        units_gflops: Option<f64>,
-        memory_gigabytes_a_second: Option<f64>,
-        /// Bytes of memory that are free there, if it is known.
-        free_bytes: Option<u64>,
-    },
+pub(crate) enum NodeReport {
+    Ready(NodeRates),
     Solved(Solve),
-    /// The node has taken part in a stage of teams.
-    Joined {
-        /// The link to its partner, from the first node of a pair.
-        link: Option<(Option<f64>, Option<f64>)>,
-        /// The system, from the first node of a team.
-        solve: Option<Solve>,
-        /// Why no system was solved.
-        lost: Option<String>,
-    },
-    Done(Events),
+    Joined(Joined),
+    Counted(Events),
     Failed(String),
+}
+
+/// What the first node of a team reports of a stage; nothing if it took no part.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Joined {
+    /// The link of a pair.
+    pub link: Option<LinkRate>,
+    pub solve: Option<Solve>,
+    /// Why no system was solved; from any node of the team.
+    pub lost: Option<String>,
+}
+
+/// A part of a screening, for all nodes but those that are lost.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Work {
+    Ready,
+    /// Each node alone solves this many systems.
+    Solve {
+        n: usize,
+        rounds: usize,
+    },
+    /// The teams of a stage solve a system.
+    Join {
+        n: usize,
+        stage: usize,
+    },
+    Count,
 }
 
 /// What rank 0 sends to all ranks before each part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Instruction {
-    /// Solve systems of this order.
-    Solve {
-        n: usize,
-        /// How many, each node alone.
-        rounds: usize,
-        lost: Vec<usize>,
-        /// The longest time for all of them.
-        seconds: f64,
-    },
-    /// Work in the teams of the next stage.
-    Join {
-        lost: Vec<usize>,
-        seconds: f64,
-    },
-    Count,
+    /// Do this work within these seconds.
+    Do { work: Work, lost: Vec<usize>, seconds: f64 },
     /// End, with this exit code.
     End(u8),
 }
@@ -101,7 +101,7 @@ pub(crate) fn await_instruction(world: &Comm) -> Result<Instruction, CommError> 
 
 /// Waits for news of the ranks `awaited`, until none is left or time `is_over`, and returns those
 /// that are left. Calls `take` with each news, which returns whether more is awaited of that rank.
-pub fn collect(
+pub(crate) fn collect(
     world: &Comm,
     is_over: impl Fn() -> bool,
     mut awaited: Vec<usize>,

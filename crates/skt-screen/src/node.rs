@@ -1,26 +1,33 @@
 //! A rank's part of a screening: its node, its threads, its teams, and the systems it solves.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
-use super::messages::NodeReport;
+use super::Failed;
+use super::limit::Limit;
+use super::messages::{Joined, NodeReport, Work};
 use super::probe::{self, LinkRate};
-use super::results::{Events, Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve};
+use super::results::{
+    Events, Joint, Link, NodeKind, NodeRates, Results, SLOW_LINK, ScreenedNode, Solve,
+};
 use super::schedule::{self, Stage};
 use skt_comm::{Comm, CommError, collect};
 use skt_config::{Format, TestSpec, parse};
+use skt_health::doctor::gather::{Place, job_part, start_team};
 use skt_health::environment::library::{CalledBlas, ChosenBlas};
 use skt_health::environment::selftest;
 use skt_host::core_use::JobPart;
+use skt_host::counters::memory_errors::MemoryErrors;
 use skt_host::counters::processor::Processor;
 use skt_host::counters::{Counters, Root, memory_errors, temperature, throttling};
 use skt_host::memory;
-use skt_host::placement::{self, HostCpus};
+use skt_host::placement;
 use skt_run::cores::CoreEvents;
 use skt_run::ptest::{self, TestRun};
 use skt_run::record::{Outcome, TestRecord};
 use skt_solver::blas::{library, peak};
 use skt_solver::grid::Grid;
-use skt_solver::pgesv::SolveError;
 use skt_solver::pgesv::guard::Unguarded;
 use skt_solver::team::Team;
 
@@ -29,24 +36,11 @@ const NB: usize = 192;
 /// Seconds of DGEMM from which N follows.
 const DGEMM_SECONDS: f64 = 0.3;
 
-/// Why a rank cannot take part, or continue.
-#[derive(Debug, thiserror::Error)]
-pub enum ScreenError {
-    #[error(transparent)]
-    Comm(#[from] CommError),
-    #[error(transparent)]
-    Solve(#[from] SolveError),
-    #[error("{0}")]
-    Host(String),
-}
-
 /// What a rank sends to all others at the start.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Place {
-    host: String,
-    process: u32,
-    mask: Vec<usize>,
-    /// The cores that `mask` has, as the rank's own host numbers its CPUs.
+struct RankPlace {
+    at: Place,
+    /// The cores that its mask has, as the rank's own host numbers its CPUs.
     cores: usize,
     processor: String,
     blas: CalledBlas,
@@ -87,23 +81,17 @@ impl Crew {
         blas: &ChosenBlas,
         threads: Option<usize>,
         by_rank: bool,
-    ) -> Result<Self, ScreenError> {
+    ) -> Result<Self, Failed> {
         library::use_one_thread();
         let counters = Counters::read(&Root::this_machine());
-        let place = Place {
-            host: world.host(),
-            process: std::process::id(),
-            mask: counters.allowed_cpus.clone(),
+        let place = RankPlace {
+            at: Place::here(world, &counters),
             cores: placement::cores_in(&counters.cpus, &counters.allowed_cpus).len(),
             processor: processor_words(&counters.processor),
             blas: CalledBlas::here(blas),
             threads,
         };
-        let bytes = serde_json::to_vec(&place).expect("plain data");
-        let places: Vec<Place> = collect::all_gather_bytes(world, &bytes)?
-            .iter()
-            .map(|bytes| serde_json::from_slice(bytes).expect("what a rank sent"))
-            .collect();
+        let places = collect::all_gather_json(world, &place)?;
         let (names, ranks) = nodes_of(&places, by_rank);
         let own = world.rank();
         let node = ranks.iter().position(|ranks| ranks.contains(&own)).expect("each has one");
@@ -115,28 +103,23 @@ impl Crew {
             let team = stage.iter().position(|team| team.contains(&node));
             teams.push(world.split(team.map(|team| team as u32), own as u32)?);
         }
-        let here = || places.iter().filter(|place| place.host == places[own].host);
-        let job = (ranks[node][0] == own).then(|| JobPart {
-            processes: here().map(|place| place.process).collect(),
-            cpus: here().flat_map(|place| place.mask.clone()).collect(),
-        });
-        let is_here = |ranks: &&Vec<usize>| places[ranks[0]].host == places[own].host;
-        let nodes_here = ranks.iter().filter(is_here).count() as u64;
+        let at: Vec<Place> = places.iter().map(|place| place.at.clone()).collect();
+        let host = &at[own].host;
+        let is_first = ranks[node][0] == own;
         let threads = threads_of(&places, own);
-        let team = start_team(&counters, &places, own, threads)?;
         Ok(Self {
             nodes: names.into_iter().zip(kinds).collect(),
-            is_first: ranks[node][0] == own,
+            is_first,
+            nodes_here: ranks.iter().filter(|ranks| at[ranks[0]].host == *host).count() as u64,
             ranks,
             node,
             stages,
             comm,
             teams,
-            team,
+            team: start_team(&counters, &at, own, threads).map_err(Failed::new)?,
             lack_of_blas: blas.failure.clone(),
             threads,
-            nodes_here,
-            job,
+            job: is_first.then(|| job_part(&at, host)),
             before: HostCounts::read(&Root::this_machine(), &counters.allowed_cpus),
             cpus: counters.allowed_cpus,
         })
@@ -152,15 +135,49 @@ impl Crew {
         Results { nodes: self.nodes.iter().map(node).collect(), ..Results::default() }
     }
 
+    /// Does a part of the screening within about these seconds, but for the nodes `lost`, and calls
+    /// `report` with each result of this rank's node.
+    pub(crate) fn perform(
+        &self,
+        work: &Work,
+        lost: &[usize],
+        seconds: f64,
+        limit: &Limit,
+        mut report: impl FnMut(NodeReport) -> Result<(), CommError>,
+    ) -> Result<(), CommError> {
+        let failed = |why: Failed| NodeReport::Failed(why.to_string());
+        limit.set(seconds);
+        match *work {
+            Work::Ready => report(self.ready().map_or_else(failed, NodeReport::Ready)),
+            Work::Solve { .. } if lost.contains(&self.node) => Ok(()),
+            Work::Solve { n, rounds } => {
+                let until = limit.after(seconds);
+                for _ in 0..rounds {
+                    // A report may have set another limit.
+                    limit.set(limit.seconds_to(until));
+                    match self.solve(&self.comm, n) {
+                        Ok(None) => {}
+                        Ok(Some(solve)) => report(NodeReport::Solved(solve))?,
+                        Err(why) => return report(failed(why)),
+                    }
+                }
+                Ok(())
+            }
+            Work::Join { n, stage } => {
+                report(NodeReport::Joined(self.join(stage, n, lost, seconds)))
+            }
+            Work::Count => report(NodeReport::Counted(self.events())),
+        }
+    }
+
     /// Measures DGEMM and the memory of the node, with all its ranks at once.
-    pub(crate) fn ready(&self) -> Result<NodeReport, ScreenError> {
+    fn ready(&self) -> Result<NodeRates, Failed> {
         let lack = self.lack_of_blas.as_deref().unwrap_or_default();
         if let Some(why) = collect::first_text(&self.comm, lack)? {
-            return Err(ScreenError::Host(why));
+            return Err(Failed::new(why));
         }
         self.comm.barrier()?;
-        let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS);
-        let dgemm = dgemm.map_err(|why| ScreenError::Host(why.to_string()))?;
+        let dgemm = selftest::dgemm_rates(&self.team, DGEMM_SECONDS)?;
         self.comm.barrier()?;
         let threads_here = self.comm.size() * self.team.threads() * self.nodes_here as usize;
         let memory = probe::memory_gigabytes_a_second(&self.team, threads_here);
@@ -169,38 +186,32 @@ impl Crew {
         let mut rates = [dgemm.mean, memory.unwrap_or(f64::NAN), units];
         collect::all_sum(&self.comm, &mut rates)?;
         let free_bytes = memory::this_process().free_bytes();
-        let number = |rate: f64| Some(rate).filter(|rate| rate.is_finite());
-        Ok(NodeReport::Ready {
-            dgemm_gflops: number(rates[0]),
-            memory_gigabytes_a_second: number(rates[1]),
-            units_gflops: number(rates[2]),
+        let [dgemm_gflops, memory_gigabytes_a_second, units_gflops] = rates.map(number);
+        Ok(NodeRates {
+            dgemm_gflops,
+            units_gflops,
+            memory_gigabytes_a_second,
             free_bytes: free_bytes.map(|bytes| bytes / self.nodes_here),
         })
     }
 
-    /// Solves a system of order `n` with the ranks of the node. All of them get the result.
-    pub(crate) fn solve_alone(&self, n: usize) -> Result<Option<Solve>, ScreenError> {
-        self.solve(&self.comm, n)
-    }
-
-    /// Takes part in stage `stage` with systems of order `n`, for about `seconds` at most. The
-    /// nodes `lost` take no part. Returns the report of this rank's node.
-    pub(crate) fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> NodeReport {
-        let nothing = NodeReport::Joined { link: None, solve: None, lost: None };
+    /// Takes part in a stage with systems of order `n`, for about `seconds` at most. The nodes
+    /// `lost` take no part.
+    fn join(&self, stage: usize, n: usize, lost: &[usize], seconds: f64) -> Joined {
+        let mut joined = Joined::default();
         let team = self.stages[stage].iter().find(|team| team.contains(&self.node));
-        let (Some(team), Some(comm)) = (team, &self.teams[stage]) else { return nothing };
+        let (Some(team), Some(comm)) = (team, &self.teams[stage]) else { return joined };
         if team.iter().any(|node| lost.contains(node)) {
-            return nothing;
+            return joined;
         }
-        let mut link = None;
-        let solved = self.join_team(team, comm, n, seconds, &mut link);
-        let is_reporter = self.node == team[0];
-        let (solve, lost) = match solved {
-            Ok(solve) => (solve.filter(|_| is_reporter), None),
-            Err(why) => (None, Some(why.to_string())),
-        };
-        let link = link.map(|link| (Some(link.gigabytes_a_second), Some(link.microseconds)));
-        NodeReport::Joined { link: link.filter(|_| is_reporter), solve, lost }
+        match self.join_team(team, comm, n, seconds, &mut joined.link) {
+            Ok(solve) => joined.solve = solve,
+            Err(why) => joined.lost = Some(why.to_string()),
+        }
+        if self.node != team[0] {
+            (joined.link, joined.solve) = (None, None);
+        }
+        joined
     }
 
     fn join_team(
@@ -210,7 +221,7 @@ impl Crew {
         n: usize,
         seconds: f64,
         link: &mut Option<LinkRate>,
-    ) -> Result<Option<Solve>, ScreenError> {
+    ) -> Result<Option<Solve>, Failed> {
         if let &[a, b] = team {
             let mut rate = [f64::NAN];
             if self.is_first {
@@ -222,20 +233,19 @@ impl Crew {
             }
             collect::broadcast(comm, &mut rate, 0)?;
             if is_too_slow(rate[0], n, seconds) {
-                return Err(ScreenError::Host(SLOW_LINK.to_owned()));
+                return Err(Failed::new(SLOW_LINK));
             }
         }
         self.solve(comm, n)
     }
 
     /// Solves a system with all ranks of `comm`. Rank 0 gets the result.
-    fn solve(&self, comm: &Comm, n: usize) -> Result<Option<Solve>, ScreenError> {
+    fn solve(&self, comm: &Comm, n: usize) -> Result<Option<Solve>, Failed> {
         let test = test(n, comm.size(), self.threads);
         let grid = Grid::new(comm, test.p, test.q, test.pmap)?.expect("a grid of all ranks");
         let doubles = ptest::shape(&grid, &test).doubles();
         let memory = Unguarded::new(doubles);
-        let mut memory =
-            memory.map_err(|why| ScreenError::Host(format!("{doubles} doubles: {why}")))?;
+        let mut memory = memory.map_err(|why| Failed::new(format!("{doubles} doubles: {why}")))?;
         let mut events = CoreEvents::new(self.job.clone());
         let in_team = TestRun { grid: &grid, team: &self.team, spec: &test };
         let record = ptest::run(in_team, &mut memory, false, &mut events)?;
@@ -249,7 +259,7 @@ impl Crew {
     }
 
     /// What the system has counted since the start.
-    pub(crate) fn events(&self) -> Events {
+    fn events(&self) -> Events {
         let root = Root::this_machine();
         let celsius = temperature::hottest_celsius(&root);
         Events { celsius, ..HostCounts::read(&root, &self.cpus).since(&self.before) }
@@ -259,34 +269,31 @@ impl Crew {
     pub(crate) fn add_stage(
         &self,
         stage: usize,
-        reports: &[Option<NodeReport>],
+        mut reports: BTreeMap<usize, Joined>,
         results: &mut Results,
     ) {
         for team in &self.stages[stage] {
-            let joined = |node: &usize| match &reports[*node] {
-                Some(NodeReport::Joined { link, solve, lost }) => {
-                    Some((*link, solve.clone(), lost.clone()))
-                }
-                _ => None,
-            };
-            let all: Vec<_> = team.iter().filter_map(joined).collect();
-            let is_tried = all.iter().any(|(_, solve, lost)| solve.is_some() || lost.is_some());
+            let mut all: Vec<Joined> =
+                team.iter().filter_map(|node| reports.remove(node)).collect();
+            let lost = all.iter_mut().find_map(|joined| joined.lost.take());
+            let Joined { link, solve, .. } =
+                all.into_iter().find(|it| *it != Joined::default()).unwrap_or_default();
+            let (nodes, is_tried) = (team.clone(), solve.is_some() || lost.is_some());
             if !is_tried {
                 // A team without lost nodes is left out only if its nodes have slow links.
                 if team.iter().all(|&node| results.nodes[node].lost.is_none()) {
-                    let (nodes, lost) = (team.clone(), Some(SLOW_LINK.to_owned()));
-                    results.joints.push(Joint { nodes, solve: None, lost });
+                    let lost = Some(SLOW_LINK.to_owned());
+                    results.joints.push(Joint { nodes, solve, lost });
                 }
                 continue;
             }
             if let &[a, b] = &team[..] {
                 let (gigabytes_a_second, microseconds) =
-                    all.iter().find_map(|(link, ..)| *link).unwrap_or((None, None));
+                    link.map(|it| (it.gigabytes_a_second, it.microseconds)).unzip();
                 results.links.push(Link { nodes: [a, b], gigabytes_a_second, microseconds });
             }
-            let solve = all.iter().find_map(|(_, solve, _)| solve.clone());
-            let lost = all.into_iter().find_map(|(.., lost)| lost).filter(|_| solve.is_none());
-            results.joints.push(Joint { nodes: team.clone(), solve, lost });
+            let lost = lost.filter(|_| solve.is_none());
+            results.joints.push(Joint { nodes, solve, lost });
         }
     }
 }
@@ -307,11 +314,12 @@ fn processor_words(processor: &Processor) -> String {
     format!("{name}{}", vectors.unwrap_or_default())
 }
 
-fn nodes_of(places: &[Place], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
+fn nodes_of(places: &[RankPlace], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
     let (mut names, mut ranks): (Vec<String>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
     for (rank, place) in places.iter().enumerate() {
-        let before = places[..rank].iter().filter(|other| other.host == place.host).count();
-        let name = if by_rank { format!("{}/{before}", place.host) } else { place.host.clone() };
+        let host = &place.at.host;
+        let before = places[..rank].iter().filter(|other| other.at.host == *host).count();
+        let name = if by_rank { format!("{host}/{before}") } else { host.clone() };
         match names.iter().position(|known| *known == name) {
             Some(node) => ranks[node].push(rank),
             None => {
@@ -325,15 +333,16 @@ fn nodes_of(places: &[Place], by_rank: bool) -> (Vec<String>, Vec<Vec<usize>>) {
 
 /// The threads of rank `rank`: as the user wants, or its share of the cores that it may use, which
 /// it shares with the ranks of its host that may use the same ones.
-fn threads_of(places: &[Place], rank: usize) -> usize {
+fn threads_of(places: &[RankPlace], rank: usize) -> usize {
     let place = &places[rank];
-    let is_sharer = |other: &&Place| other.host == place.host && other.mask == place.mask;
+    let is_sharer =
+        |other: &&RankPlace| other.at.host == place.at.host && other.at.mask == place.at.mask;
     let sharers = places.iter().filter(is_sharer).count();
     place.threads.unwrap_or(place.cores / sharers).max(1)
 }
 
-fn kind(places: &[Place], of_node: &[usize]) -> NodeKind {
-    let Place { processor, blas, .. } = &places[of_node[0]];
+fn kind(places: &[RankPlace], of_node: &[usize]) -> NodeKind {
+    let RankPlace { processor, blas, .. } = &places[of_node[0]];
     // The first of those that have the same library names it for all.
     let first = places.iter().find(|place| place.blas == *blas).expect("it is like itself");
     NodeKind {
@@ -344,62 +353,30 @@ fn kind(places: &[Place], of_node: &[usize]) -> NodeKind {
     }
 }
 
-/// Starts the threads of a rank, each on its own core where there are enough.
-fn start_team(
-    counters: &Counters,
-    places: &[Place],
-    rank: usize,
-    threads: usize,
-) -> Result<Team, ScreenError> {
-    let is_here = |other: &usize| places[*other].host == places[rank].host;
-    let here: Vec<usize> = (0..places.len()).filter(is_here).collect();
-    let index = here.iter().position(|&other| other == rank).expect("its own neighbour");
-    let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].mask.clone()).collect();
-    let cpus = HostCpus::from_counters(counters);
-    let pin = placement::plan(&cpus, &masks, index, threads).pinner();
-    pin(0);
-    library::start_team(threads, pin)
-        .map_err(|why| ScreenError::Host(format!("{threads} threads: {why}")))
-}
-
 struct HostCounts {
-    /// Corrected and uncorrected errors of the memory; `None` where they are not known.
-    memory_errors: Option<[u64; 2]>,
-    machine_checks: Option<u64>,
+    /// Corrected and uncorrected errors of the memory, and machine checks; `None` where they are
+    /// not known.
+    errors: [Option<u64>; 3],
     throttled: Vec<Option<u64>>,
 }
 
 impl HostCounts {
     fn read(root: &Root, cpus: &[usize]) -> Self {
-        let errors = memory_errors::read(root);
-        Self {
-            memory_errors: errors.has_all.then(|| {
-                let controllers = errors.controllers.iter();
-                controllers.fold([0, 0], |[all, all_uncorrected], (_, corrected, uncorrected)| {
-                    [all + corrected, all_uncorrected + uncorrected]
-                })
-            }),
-            machine_checks: errors.machine_checks,
-            throttled: throttling::events_of_cpus(root, cpus),
-        }
+        let MemoryErrors { controllers, has_all, machine_checks } = memory_errors::read(root);
+        let corrected = has_all.then(|| controllers.iter().map(|it| it.1).sum());
+        let uncorrected = has_all.then(|| controllers.iter().map(|it| it.2).sum());
+        let errors = [corrected, uncorrected, machine_checks];
+        Self { errors, throttled: throttling::events_of_cpus(root, cpus) }
     }
 
     fn since(&self, before: &Self) -> Events {
         // What is not known of both moments names no node.
-        let between = |now: Option<u64>, then: Option<u64>| {
-            now.zip(then).map_or(0, |(now, then)| now.saturating_sub(then))
-        };
-        let errors = |which: usize| {
-            let of = |counts: &Self| counts.memory_errors.map(|errors| errors[which]);
-            between(of(self), of(before))
-        };
-        Events {
-            corrected: errors(0),
-            uncorrected: errors(1),
-            machine_checks: between(self.machine_checks, before.machine_checks),
-            throttled: throttling::max_events_between(&before.throttled, &self.throttled),
-            celsius: None,
-        }
+        let [corrected, uncorrected, machine_checks] = std::array::from_fn(|which| {
+            let both = self.errors[which].zip(before.errors[which]);
+            both.map_or(0, |(now, then)| now.saturating_sub(then))
+        });
+        let throttled = throttling::max_events_between(&before.throttled, &self.throttled);
+        Events { corrected, uncorrected, machine_checks, throttled, celsius: None }
     }
 }
 
@@ -418,8 +395,11 @@ pub(crate) fn bytes_a_rank(n: usize, ranks: usize) -> u64 {
     ptest::rank_bytes(&test(n, ranks, 1), 0, 0)
 }
 
+fn number(value: f64) -> Option<f64> {
+    Some(value).filter(|value| value.is_finite())
+}
+
 fn result(record: &TestRecord) -> Solve {
-    let number = |value: f64| Some(value).filter(|value| value.is_finite());
     let solved = Solve {
         gflops: number(record.gflops),
         x: Some(format!("{:016x}", record.x_fingerprint)),
@@ -453,11 +433,9 @@ mod tests {
     use skt_host::testing::Tree;
 
     /// A rank on a host with `cores` cores, each of which is one CPU.
-    fn place(host: &str, cores: usize) -> Place {
-        Place {
-            host: host.to_owned(),
-            process: 1,
-            mask: (0..cores).collect(),
+    fn place(host: &str, cores: usize) -> RankPlace {
+        RankPlace {
+            at: Place { host: host.to_owned(), process: 1, mask: (0..cores).collect() },
             cores,
             processor: String::new(),
             blas: CalledBlas::default(),

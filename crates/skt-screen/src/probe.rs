@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
+use serde::{Deserialize, Serialize};
 use skt_host::thread_clock::thread_cpu_seconds;
 use skt_terms::median::nonempty_median;
 
@@ -82,7 +83,7 @@ fn triad(doubles: usize) -> Option<f64> {
 }
 
 /// A link, as both its ends measure it.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LinkRate {
     /// 10^9 bytes a second in each direction, both at once.
     pub gigabytes_a_second: f64,

@@ -3,58 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde::Serialize;
+use serde_json::json;
 
-use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve, sound_rate};
-use super::spread::Spread;
+use super::results::{Joint, Link, NodeKind, Results, ScreenedNode, Solve, sound_rate};
 use super::verdict::{HostState, HostVerdict, Verdicts, digits, gigabytes, rate_of, why_missing};
+use skt_health::slow::alike::Alike;
 use skt_run::record::cores::CoreShares;
 
 const FORMAT_VERSION: u32 = 1;
 /// The most hosts of which each has a line. Of more, only those have one that differ.
 const LISTED_MAX: usize = 16;
-
-/// The whole result as JSON; `docs/screen.schema.json` describes it.
-#[derive(Debug, Serialize)]
-struct Document<'a> {
-    format: &'static str,
-    format_version: u32,
-    program_version: &'static str,
-    n: usize,
-    tolerance: f64,
-    hosts: Vec<HostEntry<'a>>,
-    links: Vec<LinkEntry<'a>>,
-    teams: Vec<TeamEntry<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-struct HostEntry<'a> {
-    host: &'a str,
-    state: HostState,
-    reasons: &'a [String],
-    kind: &'a Option<NodeKind>,
-    gflops: Option<f64>,
-    dgemm_gflops: Option<f64>,
-    units_gflops: Option<f64>,
-    memory_gigabytes_a_second: Option<f64>,
-    solves: &'a [Solve],
-    events: &'a Option<Events>,
-}
-
-#[derive(Debug, Serialize)]
-struct LinkEntry<'a> {
-    hosts: [&'a str; 2],
-    is_slow: bool,
-    gigabytes_a_second: Option<f64>,
-    microseconds: Option<f64>,
-}
-
-#[derive(Debug, Serialize)]
-struct TeamEntry<'a> {
-    hosts: Vec<&'a str>,
-    solve: &'a Option<Solve>,
-    lost: &'a Option<String>,
-}
 
 pub struct ScreenReport<'a> {
     pub results: &'a Results,
@@ -92,7 +50,7 @@ impl ScreenReport<'_> {
             let _ = writeln!(
                 text,
                 "{host:width$}  {:11}  {}",
-                verdict.state.word(),
+                verdict.state.name(),
                 describe_host(node, verdict)
             );
         }
@@ -109,7 +67,7 @@ impl ScreenReport<'_> {
         let counts: Vec<String> = HostState::ALL
             .iter()
             .filter(|state| count(**state) > 0)
-            .map(|state| format!("{} {}", count(*state), state.word()))
+            .map(|state| format!("{} {}", count(*state), state.name()))
             .collect();
         let unit = self.unit();
         let mut text = format!("\n{} {unit}(s): {}", self.results.nodes.len(), counts.join(", "));
@@ -117,7 +75,12 @@ impl ScreenReport<'_> {
             let _ = write!(text, "; {} slow link(s)", self.verdicts.links.len());
         }
         let _ = writeln!(text, "; N={}", self.results.n);
-        text += &self.missing();
+        let missing = &self.verdicts.missing;
+        if let Some(&first) = missing.first() {
+            let joints = &self.results.joints;
+            let (count, all, why) = (missing.len(), joints.len(), why_missing(&joints[first]));
+            let _ = writeln!(text, "{count} of {all} team system(s) have no result: {why}");
+        }
         let mut kinds: BTreeMap<&NodeKind, Vec<f64>> = BTreeMap::new();
         for node in &self.results.nodes {
             if let Some((kind, rate)) = node.kind.as_ref().zip(rate_of(node)) {
@@ -128,14 +91,6 @@ impl ScreenReport<'_> {
             text += &kind_line(kind, rates, self.tolerance, unit);
         }
         text
-    }
-
-    /// How many systems of teams have no result, and why the first of them has none.
-    fn missing(&self) -> String {
-        let (joints, missing) = (&self.results.joints, &self.verdicts.missing);
-        let Some(&first) = missing.first() else { return String::new() };
-        let (count, all, why) = (missing.len(), joints.len(), why_missing(&joints[first]));
-        format!("{count} of {all} team system(s) have no result: {why}\n")
     }
 
     /// What is compared: hosts or, with `--by-rank`, ranks.
@@ -156,60 +111,51 @@ impl ScreenReport<'_> {
                     text,
                     "hint: scontrol update nodename={} state=drain reason=\"skt-hpl screen: {}\"",
                     names.join(","),
-                    state.word()
+                    state.name()
                 );
             }
         }
         text
     }
 
+    /// The whole result as JSON; `docs/screen.schema.json` describes it.
     pub fn json(&self) -> String {
-        let document = Document {
-            format: "skt-hpl screen",
-            format_version: FORMAT_VERSION,
-            program_version: env!("CARGO_PKG_VERSION"),
-            n: self.results.n,
-            tolerance: self.tolerance,
-            hosts: self.hosts().map(|(node, verdict)| HostEntry::new(node, verdict)).collect(),
-            links: self.links(),
-            teams: self.results.joints.iter().map(|joint| self.team(joint)).collect(),
+        let Results { n, joints, links, .. } = self.results;
+        let names = |nodes: &[usize]| nodes.iter().map(|&it| self.name(it)).collect::<Vec<_>>();
+        let host = |(node, verdict): (&ScreenedNode, &HostVerdict)| {
+            json!({
+                "host": node.host,
+                "state": verdict.state,
+                "reasons": verdict.reasons,
+                "kind": node.kind,
+                "gflops": rate_of(node),
+                "dgemm_gflops": node.rates.dgemm_gflops,
+                "units_gflops": node.rates.units_gflops,
+                "memory_gigabytes_a_second": node.rates.memory_gigabytes_a_second,
+                "solves": node.solves,
+                "events": node.events,
+            })
         };
+        let link = |(index, link): (usize, &Link)| {
+            json!({
+                "hosts": names(&link.nodes),
+                "is_slow": self.verdicts.links.iter().any(|(slow, _)| *slow == index),
+                "gigabytes_a_second": link.gigabytes_a_second,
+                "microseconds": link.microseconds,
+            })
+        };
+        let team = |joint: &Joint| json!({ "hosts": names(&joint.nodes), "solve": joint.solve, "lost": joint.lost });
+        let document = json!({
+            "format": "skt-hpl screen",
+            "format_version": FORMAT_VERSION,
+            "program_version": env!("CARGO_PKG_VERSION"),
+            "n": n,
+            "tolerance": self.tolerance,
+            "hosts": self.hosts().map(host).collect::<Vec<_>>(),
+            "links": links.iter().enumerate().map(link).collect::<Vec<_>>(),
+            "teams": joints.iter().map(team).collect::<Vec<_>>(),
+        });
         serde_json::to_string_pretty(&document).expect("plain data") + "\n"
-    }
-
-    fn links(&self) -> Vec<LinkEntry<'_>> {
-        let entry = |(index, link): (usize, &Link)| LinkEntry {
-            hosts: link.nodes.map(|node| self.name(node)),
-            is_slow: self.verdicts.links.iter().any(|(slow, _)| *slow == index),
-            gigabytes_a_second: link.gigabytes_a_second,
-            microseconds: link.microseconds,
-        };
-        self.results.links.iter().enumerate().map(entry).collect()
-    }
-
-    fn team<'a>(&'a self, joint: &'a Joint) -> TeamEntry<'a> {
-        TeamEntry {
-            hosts: joint.nodes.iter().map(|&node| self.name(node)).collect(),
-            solve: &joint.solve,
-            lost: &joint.lost,
-        }
-    }
-}
-
-impl<'a> HostEntry<'a> {
-    fn new(node: &'a ScreenedNode, verdict: &'a HostVerdict) -> Self {
-        Self {
-            host: &node.host,
-            state: verdict.state,
-            reasons: &verdict.reasons,
-            kind: &node.kind,
-            gflops: rate_of(node),
-            dgemm_gflops: node.dgemm_gflops,
-            units_gflops: node.units_gflops,
-            memory_gigabytes_a_second: node.memory_gigabytes_a_second,
-            solves: &node.solves,
-            events: &node.events,
-        }
     }
 }
 
@@ -220,10 +166,10 @@ fn describe_host(node: &ScreenedNode, verdict: &HostVerdict) -> String {
     if words.is_empty() {
         words.extend(rate_of(node).map(|rate| {
             let of_units = |units: f64| format!(" ({:.0} % of its units)", 100.0 * rate / units);
-            let part = sound_rate(node.units_gflops).map_or(String::new(), of_units);
+            let part = sound_rate(node.rates.units_gflops).map_or(String::new(), of_units);
             format!("{} Gflop/s{part}", digits(rate))
         }));
-        let memory = node.memory_gigabytes_a_second;
+        let memory = node.rates.memory_gigabytes_a_second;
         words.extend(memory.map(|rate| format!("memory {}", gigabytes(rate))));
         let residuals = node.solves.iter().filter_map(|solve| solve.scaled_residual);
         words.extend(residuals.reduce(f64::max).map(|worst| format!("residual {worst:.1e}")));
@@ -265,22 +211,22 @@ fn is_rank(name: &str) -> bool {
 fn kind_line(kind: &NodeKind, rates: &[f64], tolerance: f64, unit: &str) -> String {
     let NodeKind { processor, blas, ranks, threads } = kind;
     let of = format!("{processor}, {ranks} rank(s) of {threads} thread(s), {blas}");
-    let Some(spread) = Spread::from_rates(rates) else {
+    let Some(alike) = Alike::from_rates(rates) else {
         return format!("{of}: one {unit}, compared with none\n");
     };
-    let rate = digits(spread.reference);
-    let middle = match spread.count {
+    let rate = digits(alike.reference);
+    let middle = match alike.count {
         // Two have no spread: the faster one is the measure.
         2 => format!("the faster one {rate} Gflop/s"),
-        _ => format!("{rate} Gflop/s +- {:.1} %", 100.0 * spread.deviation),
+        _ => format!("{rate} Gflop/s +- {:.1} %", 100.0 * alike.deviation),
     };
-    let slow = 100.0 * spread.allowance(tolerance);
-    format!("{of}: {} {unit}s, {middle}, slow if over {slow:.1} % less\n", spread.count)
+    let slow = 100.0 * alike.allowance(tolerance);
+    format!("{of}: {} {unit}s, {middle}, slow if over {slow:.1} % less\n", alike.count)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::SLOW_LINK;
+    use super::super::results::{Events, SLOW_LINK};
     use super::super::verdict::judge;
     use super::*;
     use skt_host::core_use::CoreUse;
@@ -321,18 +267,22 @@ mod tests {
         Results { n: 5000, nodes, links, joints: vec![joint], refused: None }
     }
 
+    fn report<'a>(results: &'a Results, verdicts: &'a Verdicts) -> ScreenReport<'a> {
+        ScreenReport { results, verdicts, tolerance: 0.1 }
+    }
+
     #[test]
     fn each_host_has_a_line_and_bad_ones_a_command() {
         let results = results();
         let verdicts = judge(&results, 0.1);
-        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = report(&results, &verdicts);
         let want = "\
 n1     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
 n2     ok           101.0 Gflop/s; residual 2.0e-3; 61 C
 node3  slow         Linpack: 40.0 Gflop/s, 40 % of 100.0, the median of 4 like it; 61 C
 n4     ok           100.0 Gflop/s; residual 2.0e-3; 61 C
 n5     unreachable  no route
-n1 - n4  slow link  0.01000 GB/s, 0 % of 9.000 GB/s, the median of 6 links
+n1 - n4  slow link  0.01000 GB/s, 0 % of 9.000, the median of 6 links
 
 5 host(s): 3 ok, 1 slow, 1 unreachable; 1 slow link(s); N=5000
 cpu, 1 rank(s) of 4 thread(s), OpenBLAS: 4 hosts, 100.0 Gflop/s +- 0.7 %, slow if over 10.0 % less
@@ -354,7 +304,7 @@ hint: scontrol update nodename=n5 state=drain reason=\"skt-hpl screen: unreachab
         }
         results.nodes[1].events = Some(Events { corrected: 3, ..Events::default() });
         let verdicts = judge(&results, 0.1);
-        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = report(&results, &verdicts);
         let want = "\
 n2     ok           101.0 Gflop/s; residual 2.0e-3; 3 memory error(s) corrected during the test
 node3  slow         Linpack: 40.0 Gflop/s, 40 % of 100.0, the median of 2004 like it; 61 C
@@ -371,10 +321,10 @@ n5     unreachable  no route
         let mut results = results();
         let used = CoreUse { had_share: Some(0.48), waited_seconds: 2.0, ..CoreUse::default() };
         let rank = RankCores { host: "n1".into(), rank: 0, used };
-        (results.nodes[0].solves[0].cores, results.nodes[0].units_gflops) =
+        (results.nodes[0].solves[0].cores, results.nodes[0].rates.units_gflops) =
             (CoreShares::from_ranks(&[rank]), Some(200.0));
         let verdicts = judge(&results, 0.1);
-        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = report(&results, &verdicts);
         let want = "n1     ok           100.0 Gflop/s (50 % of its units); residual 2.0e-3; \
                     disturbed in 1 of 1 systems, at worst n1 rank 0 had a core for 48 % of the \
                     time in which it could run; 61 C\n";
@@ -386,7 +336,7 @@ n5     unreachable  no route
         let mut results = results();
         (results.joints[0].solve, results.joints[0].lost) = (None, Some(SLOW_LINK.into()));
         let verdicts = judge(&results, 0.1);
-        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = report(&results, &verdicts);
         let want = format!("\n1 of 1 team system(s) have no result: {SLOW_LINK}\n");
         assert!(report.text().contains(&want), "{}", report.text());
     }
@@ -400,7 +350,7 @@ n5     unreachable  no route
                 node.host = (*name).into();
             }
             let verdicts = judge(&results, 0.1);
-            ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 }.summary()
+            report(&results, &verdicts).summary()
         };
         let kind = "cpu, 1 rank(s) of 4 thread(s), OpenBLAS";
         let want = format!(
@@ -419,7 +369,7 @@ n5     unreachable  no route
     fn the_document_has_all_that_was_measured() {
         let results = results();
         let verdicts = judge(&results, 0.1);
-        let report = ScreenReport { results: &results, verdicts: &verdicts, tolerance: 0.1 };
+        let report = report(&results, &verdicts);
         let document: serde_json::Value = serde_json::from_str(&report.json()).unwrap();
         assert_eq!(document["hosts"][2]["state"], "slow");
         assert_eq!(document["links"][2]["is_slow"], true);

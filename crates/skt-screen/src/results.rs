@@ -26,17 +26,26 @@ pub struct NodeKind {
     pub threads: usize,
 }
 
+/// What a node measures of itself before the first system.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ScreenedNode {
-    pub host: String,
-    /// The kind of the nodes that it is compared with; `None` if it never reported.
-    pub kind: Option<NodeKind>,
-    /// DGEMM on all its threads, before the first system, in Gflop/s.
+pub struct NodeRates {
+    /// DGEMM on all its threads, in Gflop/s.
     pub dgemm_gflops: Option<f64>,
     /// What the vector units of all its threads do, in Gflop/s, if there is a loop for them.
     pub units_gflops: Option<f64>,
     /// The bandwidth of its memory, in 10^9 bytes a second.
     pub memory_gigabytes_a_second: Option<f64>,
+    /// Bytes of memory that are free there, if it is known.
+    pub free_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ScreenedNode {
+    pub host: String,
+    /// The kind of the nodes that it is compared with; `None` if it never reported.
+    pub kind: Option<NodeKind>,
+    #[serde(flatten)]
+    pub rates: NodeRates,
     /// The systems that it solved alone, in order.
     pub solves: Vec<Solve>,
     /// What it counted from the first system to the last.

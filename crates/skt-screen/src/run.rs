@@ -10,14 +10,16 @@
 //! No part waits for all ranks. A node that does not answer within the limit of a part is lost: it
 //! takes no part in what follows, and the others continue.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::time::Instant;
 
 use skt_terms::median::nonempty_median;
 use skt_terms::units;
 
+use super::Failed;
 use super::limit::Limit;
-use super::messages::{self, Instruction, NodeReport};
-use super::node::{Crew, ScreenError, bytes_a_rank, is_too_slow};
+use super::messages::{self, Instruction, Joined, NodeReport, Work};
+use super::node::{Crew, bytes_a_rank, is_too_slow};
 use super::results::{Link, Results, ScreenedNode, sound_rate};
 use skt_comm::Comm;
 use skt_health::environment::library::ChosenBlas;
@@ -84,16 +86,12 @@ pub fn run(
     blas: &ChosenBlas,
     limit: &Limit,
     progress: &mut Progress,
-) -> Result<ScreeningEnd, ScreenError> {
+) -> Result<ScreeningEnd, Failed> {
     limit.set(request.start_seconds());
     let blas = settle_blas(world, blas.named.as_deref(), blas, None)?;
     let crew = Crew::new(world, &blas, request.threads, request.by_rank)?;
     if world.rank() == 0 {
-        let begun = Instant::now();
-        let results = crew.no_results();
-        let is_any_silent = false;
-        let mut lead =
-            Lead { world, crew, request, limit, progress, begun, results, is_any_silent };
+        let mut lead = Lead::new(world, crew, request, limit, progress);
         lead.all()?;
         let Lead { results, is_any_silent, .. } = lead;
         return Ok(ScreeningEnd::Led { results, is_any_silent });
@@ -103,7 +101,7 @@ pub fn run(
 
 /// Ends the screening on all other ranks with this exit code; rank 0 calls it when it has shown the
 /// results.
-pub fn dismiss(world: &Comm, limit: &Limit, code: u8) -> Result<(), ScreenError> {
+pub fn dismiss(world: &Comm, limit: &Limit, code: u8) -> Result<(), Failed> {
     limit.set(GRACE_SECONDS);
     for rank in 1..world.size() {
         messages::instruct(world, &Instruction::End(code), rank)?;
@@ -112,52 +110,23 @@ pub fn dismiss(world: &Comm, limit: &Limit, code: u8) -> Result<(), ScreenError>
 }
 
 /// Follows the instructions of rank 0, until it ends the screening.
-fn follow(world: &Comm, crew: &Crew, limit: &Limit, start_seconds: f64) -> Result<u8, ScreenError> {
-    let send = |report: Result<NodeReport, ScreenError>| {
+fn follow(world: &Comm, crew: &Crew, limit: &Limit, start_seconds: f64) -> Result<u8, Failed> {
+    let send = |report: NodeReport| {
         // The limit of the part may have passed.
         limit.set(GRACE_SECONDS);
-        let report = report.unwrap_or_else(|why| NodeReport::Failed(why.to_string()));
         if crew.is_first { messages::send_report(world, &report) } else { Ok(()) }
     };
-    send(crew.ready())?;
-    let (mut longest, mut order_of, mut stage) = (start_seconds, 0, 0);
+    let (mut work, mut lost, mut seconds) = (Work::Ready, Vec::new(), start_seconds);
     loop {
-        limit.set(longest + 3.0 * GRACE_SECONDS);
+        crew.perform(&work, &lost, seconds, limit, send)?;
+        limit.set(seconds + 3.0 * GRACE_SECONDS);
         let instruction = messages::await_instruction(world).map_err(|why| {
-            ScreenError::Host(format!("the host {} does not answer: {why}", crew.nodes[0].0))
+            Failed::new(format!("the host {} does not answer: {why}", crew.nodes[0].0))
         })?;
-        match instruction {
-            Instruction::Solve { n, rounds, lost, seconds } => {
-                (longest, order_of) = (seconds, n);
-                let until = limit.after(seconds);
-                let is_out = lost.contains(&crew.node);
-                for _ in 0..if is_out { 0 } else { rounds } {
-                    limit.set(limit.seconds_to(until));
-                    let solved = crew.solve_alone(n);
-                    let has_failed = solved.is_err();
-                    if let Some(report) =
-                        solved.map(|solve| solve.map(NodeReport::Solved)).transpose()
-                    {
-                        send(report)?;
-                    }
-                    if has_failed {
-                        break;
-                    }
-                }
-            }
-            Instruction::Join { lost, seconds } => {
-                longest = seconds;
-                limit.set(seconds);
-                let report = crew.join(stage, order_of, &lost, seconds);
-                stage += 1;
-                send(Ok(report))?;
-            }
-            Instruction::Count => {
-                longest = FLOOR_SECONDS;
-                send(Ok(NodeReport::Done(crew.events())))?;
-            }
+        (work, lost, seconds) = match instruction {
+            Instruction::Do { work, lost, seconds } => (work, lost, seconds),
             Instruction::End(code) => return Ok(code),
-        }
+        };
     }
 }
 
@@ -179,24 +148,38 @@ struct Lead<'a> {
     progress: &'a mut Progress,
     begun: Instant,
     results: Results,
+    /// What the nodes have reported of the present stage of teams.
+    joined: BTreeMap<usize, Joined>,
     /// Whether a node was lost in its work: one of its ranks might no longer answer.
     is_any_silent: bool,
 }
 
-impl Lead<'_> {
-    fn all(&mut self) -> Result<(), ScreenError> {
+impl<'a> Lead<'a> {
+    fn new(
+        world: &'a Comm,
+        crew: Crew,
+        request: &'a Request,
+        limit: &'a Limit,
+        progress: &'a mut Progress,
+    ) -> Self {
+        let (begun, results, joined) = (Instant::now(), crew.no_results(), BTreeMap::new());
+        let is_any_silent = false;
+        Self { world, crew, request, limit, progress, begun, results, joined, is_any_silent }
+    }
+
+    fn all(&mut self) -> Result<(), Failed> {
+        let Request { rounds, seconds, .. } = *self.request;
         // The time that is asked for decides N, unless that is given: then no rate is known yet.
-        let seconds = self.request.n.is_none().then_some(self.request.seconds);
-        self.announce("DGEMM and memory", seconds);
-        let shares = self.ready()?;
-        let parts = self.request.rounds + self.crew.stages.len();
-        let each_seconds = self.request.seconds / parts as f64;
-        let rates: Vec<f64> =
-            self.results.nodes.iter().filter_map(|node| sound_rate(node.dgemm_gflops)).collect();
+        self.announce("DGEMM and memory", self.request.n.is_none().then_some(seconds));
+        self.part(Work::Ready, "measuring DGEMM", self.request.start_seconds())?;
+        let stages = self.crew.stages.len();
+        let rates = self.results.nodes.iter().map(|node| node.rates.dgemm_gflops);
+        let rates: Vec<f64> = rates.filter_map(sound_rate).collect();
         if rates.is_empty() {
             return Ok(());
         }
-        let ranks = self.crew.ranks[0].len();
+        let (ranks, shares) = (self.crew.ranks[0].len(), self.shares());
+        let each_seconds = seconds / (rounds + stages) as f64;
         let n = self.request.n.unwrap_or_else(|| order(&rates, each_seconds, &shares));
         if self.request.n.is_some() {
             let fits = preflight::check(n, &shares, |n| bytes_a_rank(n, ranks));
@@ -208,11 +191,32 @@ impl Lead<'_> {
         self.leave_out(without_memory(n, &shares, |n| bytes_a_rank(n, ranks)));
         self.results.n = n;
         let expected = expected_seconds(&rates, n);
-        self.solve(n, expected)?;
-        for stage in 0..self.crew.stages.len() {
-            self.join(stage, n, expected)?;
+        let what = format!("N={n}, each node alone, {rounds} round(s)");
+        self.announce(&what, Some(expected * (rounds + stages) as f64));
+        let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
+        self.part(Work::Solve { n, rounds }, "solving alone", seconds)?;
+        for stage in 0..stages {
+            let size = self.crew.stages[stage].first().map_or(0, Vec::len);
+            let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
+            self.announce(&what, Some(expected * (stages - stage) as f64));
+            let seconds = FLOOR_SECONDS + PATIENCE * expected;
+            self.part(Work::Join { n, stage }, "solving in a team", seconds)?;
+            let joined = std::mem::take(&mut self.joined);
+            self.crew.add_stage(stage, joined, &mut self.results);
         }
-        self.count()
+        self.part(Work::Count, "counting", FLOOR_SECONDS)
+    }
+
+    /// The free memory of the nodes.
+    fn shares(&self) -> Vec<HostShare> {
+        let ranks = self.crew.ranks[0].len();
+        let share = |node: &ScreenedNode| HostShare {
+            host: node.host.clone(),
+            ranks,
+            available_bytes: node.rates.free_bytes,
+            limit_bytes: None,
+        };
+        self.results.nodes.iter().map(share).collect()
     }
 
     /// Leaves out nodes that answer, but cannot take part.
@@ -228,185 +232,71 @@ impl Lead<'_> {
         self.progress.phase(&announcement(what, nodes, self.request.by_rank, left_seconds));
     }
 
-    /// Sends an instruction to all other ranks. A rank that cannot be reached is found when it does
-    /// not answer.
-    fn instruct(&self, instruction: &Instruction) {
-        self.limit.set(GRACE_SECONDS);
-        for rank in 1..self.world.size() {
-            let _ = messages::instruct(self.world, instruction, rank);
-        }
-    }
-
-    /// The first ranks of the nodes that still answer, without this one.
-    fn awaited(&self) -> Vec<usize> {
-        let nodes = self.results.nodes.iter().zip(&self.crew.ranks);
-        let alive = nodes.filter(|(node, _)| node.lost.is_none());
-        alive.map(|(_, ranks)| ranks[0]).filter(|&rank| rank != 0).collect()
-    }
-
-    fn lost(&self) -> Vec<usize> {
-        (0..self.results.nodes.len())
-            .filter(|&node| self.results.nodes[node].lost.is_some())
-            .collect()
-    }
-
-    /// Waits for news of all nodes. `take` gets the node and its news, and returns whether more is
-    /// awaited of it. Nodes that fail or are silent are lost, `doing` being what they were to do.
-    fn collect(
-        &mut self,
-        until: Duration,
-        doing: &str,
-        mut take: impl FnMut(&mut Results, usize, NodeReport) -> bool,
-    ) -> Result<(), ScreenError> {
-        let (world, awaited) = (self.world, self.awaited());
-        let limit = self.limit;
-        limit.set(limit.seconds_to(until) + 2.0 * GRACE_SECONDS);
-        let (results, crew) = (&mut self.results, &self.crew);
-        let is_any_silent = &mut self.is_any_silent;
-        let node_of = |rank: usize| {
-            crew.ranks.iter().position(|ranks| ranks[0] == rank).expect("a first rank")
+    /// Has all nodes do a part of the screening, within these seconds. Nodes that fail or are
+    /// silent are lost, `doing` being what they were to do.
+    fn part(&mut self, work: Work, doing: &str, seconds: f64) -> Result<(), Failed> {
+        let (world, limit) = (self.world, self.limit);
+        let is_lost = |node: &usize| self.results.nodes[*node].lost.is_some();
+        let mut lost: Vec<usize> = (0..self.crew.nodes.len()).filter(is_lost).collect();
+        let is_awaited = |(node, ranks): (usize, &Vec<usize>)| {
+            (!lost.contains(&node) && ranks[0] != 0).then_some(ranks[0])
         };
-        let silent = messages::collect(
-            world,
-            || limit.now() > until,
-            awaited,
-            |rank, report| match report {
-                NodeReport::Failed(why) => {
-                    results.nodes[node_of(rank)].lost = Some(format!("{doing}: {why}"));
-                    // Another rank of the node may be the reason.
-                    *is_any_silent = true;
-                    false
-                }
-                report => take(results, node_of(rank), report),
-            },
-        )?;
-        for rank in silent {
-            self.is_any_silent = true;
-            let node = &mut self.results.nodes[node_of(rank)];
-            let begun = units::span(self.begun.elapsed().as_secs_f64());
-            node.lost = Some(format!("no answer while {doing}, {begun} after the start"));
-        }
-        Ok(())
-    }
-
-    /// Notes that this rank's own node is lost, and what it was `doing`.
-    fn own_failure(&mut self, doing: &str, why: &ScreenError) {
-        let node = self.crew.node;
-        self.results.nodes[node].lost = Some(format!("{doing}: {why}"));
-        self.is_any_silent = true;
-    }
-
-    /// Collects the rates of all nodes. Returns their free memory.
-    fn ready(&mut self) -> Result<Vec<HostShare>, ScreenError> {
-        const DOING: &str = "measuring DGEMM";
-        let until = self.limit.after(self.request.start_seconds());
-        let ranks = self.crew.ranks[0].len();
-        let share = |(host, _): &(String, _)| HostShare {
-            host: host.clone(),
-            ranks,
-            available_bytes: None,
-            limit_bytes: None,
-        };
-        let mut shares: Vec<HostShare> = self.crew.nodes.iter().map(share).collect();
-        let mut take = |results: &mut Results, index: usize, report| {
-            if let NodeReport::Ready {
-                dgemm_gflops,
-                units_gflops,
-                memory_gigabytes_a_second,
-                free_bytes,
-            } = report
-            {
-                let node = &mut results.nodes[index];
-                node.dgemm_gflops = dgemm_gflops;
-                node.units_gflops = units_gflops;
-                node.memory_gigabytes_a_second = memory_gigabytes_a_second;
-                shares[index].available_bytes = free_bytes;
-            }
-            false
-        };
-        match self.crew.ready() {
-            Ok(report) => {
-                take(&mut self.results, self.crew.node, report);
-            }
-            Err(why) => self.own_failure(DOING, &why),
-        }
-        self.collect(until, DOING, take)?;
-        Ok(shares)
-    }
-
-    /// Has each node solve systems alone, each of which is expected to take `expected` seconds.
-    fn solve(&mut self, n: usize, expected: f64) -> Result<(), ScreenError> {
-        let rounds = self.request.rounds;
-        let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
-        let until = self.limit.after(seconds + GRACE_SECONDS);
-        let lost = self.lost();
-        let is_out = lost.contains(&self.crew.node);
-        self.instruct(&Instruction::Solve { n, rounds, lost, seconds });
-        let parts = rounds + self.crew.stages.len();
-        for round in 0..rounds {
-            let what = format!("N={n}, each node alone, round {} of {rounds}", round + 1);
-            self.announce(&what, Some(expected * (parts - round) as f64));
-            if is_out {
-                break;
-            }
-            self.limit.set(self.limit.seconds_to(until));
-            match self.crew.solve_alone(n) {
-                Ok(solve) => {
-                    let node = self.crew.node;
-                    self.results.nodes[node].solves.extend(solve);
-                }
-                Err(why) => {
-                    self.own_failure("solving alone", &why);
-                    break;
-                }
-            }
-        }
-        self.collect(until, "solving alone", |results, node, report| {
-            let solves = &mut results.nodes[node].solves;
-            if let NodeReport::Solved(solve) = report {
-                solves.push(solve);
-            }
-            solves.len() < rounds
-        })
-    }
-
-    /// Has the teams of a stage measure links and solve systems.
-    fn join(&mut self, stage: usize, n: usize, expected: f64) -> Result<(), ScreenError> {
-        let stages = self.crew.stages.len();
-        let size = self.crew.stages[stage].first().map_or(0, Vec::len);
-        let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
-        self.announce(&what, Some(expected * (stages - stage) as f64));
-        let seconds = FLOOR_SECONDS + PATIENCE * expected;
-        let until = self.limit.after(seconds + GRACE_SECONDS);
-        let mut lost = self.lost();
-        if size > 2 {
+        let awaited: Vec<usize> =
+            self.crew.ranks.iter().enumerate().filter_map(is_awaited).collect();
+        if let Work::Join { n, stage } = work
+            && self.crew.stages[stage].first().is_some_and(|team| team.len() > 2)
+        {
             // Pairs measure their links themselves, and leave out slow ones.
             lost.extend(nodes_behind_slow_links(&self.results, n, seconds));
         }
-        self.instruct(&Instruction::Join { lost: lost.clone(), seconds });
-        self.limit.set(seconds);
-        let mut all: Vec<Option<NodeReport>> = vec![None; self.crew.nodes.len()];
-        all[self.crew.node] = Some(self.crew.join(stage, n, &lost, seconds));
-        self.collect(until, "solving in a team", |_, node, report| {
-            all[node] = Some(report);
-            false
+        let until = limit.after(seconds + GRACE_SECONDS);
+        limit.set(GRACE_SECONDS);
+        let instruction = Instruction::Do { work: work.clone(), lost: lost.clone(), seconds };
+        // The first part needs none. A rank out of reach is found when it does not answer.
+        for rank in if work == Work::Ready { 1..1 } else { 1..world.size() } {
+            let _ = messages::instruct(world, &instruction, rank);
+        }
+        let mut own = Vec::new();
+        self.crew.perform(&work, &lost, seconds, limit, |report| {
+            own.push(report);
+            Ok(())
         })?;
-        self.crew.add_stage(stage, &all, &mut self.results);
+        let node = self.crew.node;
+        own.into_iter().for_each(|report| _ = self.take(node, doing, report));
+        limit.set(limit.seconds_to(until) + 2.0 * GRACE_SECONDS);
+        let first: Vec<usize> = self.crew.ranks.iter().map(|ranks| ranks[0]).collect();
+        let node_of = |rank| first.iter().position(|first| *first == rank).expect("a first rank");
+        let is_over = || limit.now() > until;
+        let silent = messages::collect(world, is_over, awaited, |rank, report| {
+            self.take(node_of(rank), doing, report)
+        })?;
+        for rank in silent {
+            self.is_any_silent = true;
+            let begun = units::span(self.begun.elapsed().as_secs_f64());
+            let why = format!("no answer while {doing}, {begun} after the start");
+            self.results.nodes[node_of(rank)].lost = Some(why);
+        }
         Ok(())
     }
 
-    /// Collects what the hosts have counted.
-    fn count(&mut self) -> Result<(), ScreenError> {
-        self.instruct(&Instruction::Count);
-        let node = self.crew.node;
-        self.results.nodes[node].events = Some(self.crew.events());
-        let until = self.limit.after(FLOOR_SECONDS);
-        self.collect(until, "counting", |results, node, report| {
-            if let NodeReport::Done(events) = report {
-                results.nodes[node].events = Some(events);
+    /// Notes a report of a node. Returns whether more is awaited of it.
+    fn take(&mut self, index: usize, doing: &str, report: NodeReport) -> bool {
+        let node = &mut self.results.nodes[index];
+        match report {
+            NodeReport::Ready(rates) => node.rates = rates,
+            NodeReport::Solved(solve) => {
+                node.solves.push(solve);
+                return node.solves.len() < self.request.rounds;
             }
-            false
-        })
+            NodeReport::Joined(joined) => _ = self.joined.insert(index, joined),
+            NodeReport::Counted(events) => node.events = Some(events),
+            NodeReport::Failed(why) => {
+                node.lost = Some(format!("{doing}: {why}"));
+                // Another rank of the node may be the reason.
+                self.is_any_silent = true;
+            }
+        }
+        false
     }
 }
 
@@ -518,41 +408,38 @@ mod tests {
             let (limit, mut progress) = (Limit::default(), Progress::off());
             let blas = ChosenBlas::default();
             let crew = Crew::new(&world, &blas, request.threads, request.by_rank)?;
-            let mut lead = Lead {
-                world: &world,
-                results: crew.no_results(),
-                crew,
-                request: &request,
-                limit: &limit,
-                progress: &mut progress,
-                begun: Instant::now(),
-                is_any_silent: false,
-            };
+            let mut lead = Lead::new(&world, crew, &request, &limit, &mut progress);
             lead.leave_out(vec![(0, "too little memory".to_owned())]);
-            let lacks_memory = (lead.lost(), lead.is_any_silent);
-            lead.own_failure("solving alone", &ScreenError::Host("no answer in time".into()));
-            Ok::<_, ScreenError>((lacks_memory, lead.is_any_silent))
+            let lacks_memory = (lead.results.nodes[0].lost.is_some(), lead.is_any_silent);
+            lead.take(0, "solving alone", NodeReport::Failed("no answer in time".into()));
+            Ok::<_, Failed>((lacks_memory, lead.is_any_silent))
         });
-        assert_eq!(seen[0].as_ref().unwrap(), &((vec![0], false), true));
+        assert_eq!(seen[0].as_ref().unwrap(), &((true, false), true));
+    }
+
+    /// Screens ranks as nodes. All but the first are dismissed with a code.
+    fn screened(ranks: usize, n: usize, rounds: usize) -> (Results, bool) {
+        let n = Some(n);
+        let request = Request { n, rounds, seconds: 1.0, threads: Some(1), by_rank: true };
+        let ended = run_ranks(ranks, |world| {
+            let (limit, mut progress) = (Limit::default(), Progress::off());
+            let ended = run(&world, &request, &ChosenBlas::default(), &limit, &mut progress)?;
+            if let ScreeningEnd::Led { .. } = &ended {
+                dismiss(&world, &limit, 7)?;
+            }
+            Ok::<_, Failed>(ended)
+        });
+        let mut ended = ended.into_iter();
+        let Some(Ok(ScreeningEnd::Led { results, is_any_silent })) = ended.next() else {
+            panic!("rank 0 leads")
+        };
+        assert!(ended.all(|ended| matches!(ended, Ok(ScreeningEnd::Followed(7)))));
+        (results, is_any_silent)
     }
 
     #[test]
     fn an_order_that_does_not_fit_is_refused_with_one_that_does() {
-        let n = Some(1_000_000);
-        let request = Request { n, rounds: 1, seconds: 1.0, threads: Some(1), by_rank: true };
-        let ended = run_ranks(2, |world| {
-            let (limit, mut progress) = (Limit::default(), Progress::off());
-            let ended = run(&world, &request, &ChosenBlas::default(), &limit, &mut progress)?;
-            if let ScreeningEnd::Led { .. } = &ended {
-                dismiss(&world, &limit, 2)?;
-            }
-            Ok::<_, ScreenError>(ended)
-        });
-        let mut ended = ended.into_iter();
-        let Some(Ok(ScreeningEnd::Led { results, .. })) = ended.next() else {
-            panic!("rank 0 leads")
-        };
-        assert!(matches!(ended.next(), Some(Ok(ScreeningEnd::Followed(2)))));
+        let (results, _) = screened(2, 1_000_000, 1);
         let why = results.refused.expect("8 TB");
         assert!(why.starts_with("N = 1000000 does not fit: host "), "{why}");
         assert!(why.contains("The largest N that fits is "), "{why}");
@@ -585,22 +472,8 @@ mod tests {
 
     #[test]
     fn ranks_that_are_nodes_are_screened() {
-        let request =
-            Request { n: Some(400), rounds: 2, seconds: 1.0, threads: Some(1), by_rank: true };
-        let ended = run_ranks(4, |world| {
-            let (limit, mut progress) = (Limit::default(), Progress::off());
-            let ended = run(&world, &request, &ChosenBlas::default(), &limit, &mut progress)?;
-            if let ScreeningEnd::Led { .. } = &ended {
-                dismiss(&world, &limit, 7)?;
-            }
-            Ok::<_, ScreenError>(ended)
-        });
-        let mut ended = ended.into_iter();
-        let Some(Ok(ScreeningEnd::Led { mut results, is_any_silent })) = ended.next() else {
-            panic!("rank 0 leads")
-        };
+        let (mut results, is_any_silent) = screened(4, 400, 2);
         assert!(!is_any_silent);
-        assert!(ended.all(|ended| matches!(ended, Ok(ScreeningEnd::Followed(7)))));
         assert_eq!((results.n, results.nodes.len(), results.links.len()), (400, 4, 6));
         assert_eq!(results.joints.len(), 7);
         assert!(results.nodes.iter().all(|node| node.solves.len() == 2 && node.lost.is_none()));

@@ -8,7 +8,7 @@ const PAIR_STAGES: usize = 3;
 const GROUP: usize = 4;
 
 /// Teams of nodes that work at the same time; no node is in two of them.
-pub type Stage = Vec<Vec<usize>>;
+pub(crate) type Stage = Vec<Vec<usize>>;
 
 /// The stages for `nodes` nodes: pairs of a tournament, so that no pair meets twice; then groups of
 /// four, if there are as many nodes, of nodes that are far apart in the list.

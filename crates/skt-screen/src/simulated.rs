@@ -7,7 +7,7 @@ use std::time::Instant;
 use rand_xoshiro::SplitMix64;
 use rand_xoshiro::rand_core::{Rng as _, SeedableRng as _};
 
-use super::results::{Events, Joint, Link, NodeKind, Results, ScreenedNode, Solve};
+use super::results::{Events, Joint, Link, NodeKind, NodeRates, Results, ScreenedNode, Solve};
 use super::schedule::stages;
 use super::verdict::{HostState, TOLERANCE, judge};
 
@@ -143,9 +143,12 @@ impl Simulation {
         ScreenedNode {
             host: format!("n{index}"),
             kind: Some(NodeKind { processor, blas, ranks, threads: 64 }),
-            dgemm_gflops: Some(1.2 * own),
-            units_gflops: Some(1.3 * own),
-            memory_gigabytes_a_second: Some(300.0 * (1.0 + 0.02 * self.noise())),
+            rates: NodeRates {
+                dgemm_gflops: Some(1.2 * own),
+                units_gflops: Some(1.3 * own),
+                memory_gigabytes_a_second: Some(300.0 * (1.0 + 0.02 * self.noise())),
+                free_bytes: None,
+            },
             solves,
             events: lost.is_none().then(Events::default),
             lost,

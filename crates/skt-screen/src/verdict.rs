@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use skt_terms::median::{median, nonempty_median};
+use skt_terms::named;
 
 use super::results::{Joint, Link, NodeKind, Results, SLOW_LINK, ScreenedNode, Solve, sound_rate};
-use super::spread::Spread;
+use skt_health::slow::alike::Alike;
 use skt_health::slow::blame::{NodeGroup, blame};
 
 /// The least share by which a node is slower than its kind to be called slow. Sound nodes of one
@@ -37,20 +38,13 @@ pub enum HostState {
     Unreachable,
 }
 
-impl HostState {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Ok, Self::Slow, Self::Differ, Self::Wrong, Self::Unreachable];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Slow => "slow",
-            Self::Differ => "differ",
-            Self::Wrong => "wrong",
-            Self::Unreachable => "unreachable",
-        }
-    }
-}
+named!(HostState {
+    Ok: "ok",
+    Slow: "slow",
+    Differ: "differ",
+    Wrong: "wrong",
+    Unreachable: "unreachable",
+});
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostVerdict {
@@ -80,6 +74,32 @@ impl Verdicts {
     }
 }
 
+/// A rate in which nodes of a kind are compared.
+struct Measure {
+    what: &'static str,
+    unit: &'static str,
+    least_tolerance: f64,
+    rate: fn(&ScreenedNode) -> Option<f64>,
+}
+
+/// DGEMM of a moment counts only where no system was solved.
+const DGEMM: &str = "DGEMM";
+const MEASURES: [Measure; 3] = [
+    Measure { what: "Linpack", unit: "Gflop/s", least_tolerance: 0.0, rate: rate_of },
+    Measure {
+        what: DGEMM,
+        unit: "Gflop/s",
+        least_tolerance: 0.0,
+        rate: |node| sound_rate(node.rates.dgemm_gflops),
+    },
+    Measure {
+        what: "its memory",
+        unit: "GB/s",
+        least_tolerance: WIDE_TOLERANCE,
+        rate: |node| sound_rate(node.rates.memory_gigabytes_a_second),
+    },
+];
+
 struct Found<'a> {
     results: &'a Results,
     by_node: Vec<Vec<(HostState, String)>>,
@@ -88,12 +108,18 @@ struct Found<'a> {
 /// Judges the results; `tolerance` is the least share by which a slow node is slower than its kind.
 pub fn judge(results: &Results, tolerance: f64) -> Verdicts {
     let mut found = Found { results, by_node: vec![Vec::new(); results.nodes.len()] };
-    found.by_themselves();
+    for (index, node) in results.nodes.iter().enumerate() {
+        for reason in wrong_by_itself(node) {
+            found.add(index, HostState::Wrong, reason);
+        }
+    }
     found.by_majority();
-    found.by_rates(tolerance);
+    for measure in &MEASURES {
+        found.by_rate(measure, tolerance.max(measure.least_tolerance));
+    }
     found.lost();
     found.by_joints();
-    let links = found.by_links(tolerance);
+    let links = found.by_links(tolerance.max(WIDE_TOLERANCE));
     let missing = found.by_missing(&links);
     let hosts = found.by_node.into_iter().map(|mut of_node| {
         of_node.sort_by_key(|(state, _)| std::cmp::Reverse(*state));
@@ -103,7 +129,7 @@ pub fn judge(results: &Results, tolerance: f64) -> Verdicts {
     Verdicts { hosts: hosts.collect(), links, missing }
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
     fn add(&mut self, node: usize, state: HostState, reason: String) {
         self.by_node[node].push((state, reason));
     }
@@ -117,41 +143,38 @@ impl Found<'_> {
         (0..self.by_node.len()).filter(is).collect()
     }
 
-    /// What each node's own results show.
-    fn by_themselves(&mut self) {
-        let results = self.results;
-        for (index, node) in results.nodes.iter().enumerate() {
-            for reason in wrong_by_itself(node) {
-                self.add(index, HostState::Wrong, reason);
+    fn name(&self, node: usize) -> &'a str {
+        &self.results.nodes[node].host
+    }
+
+    /// What the nodes of each kind have of something, by their indices. A node whose result is
+    /// wrong may report wrong rates, too: it is no measure of others.
+    fn by_kind<T>(&self, of: impl Fn(&'a ScreenedNode) -> Option<T>) -> Vec<Vec<(usize, T)>> {
+        let mut kinds: BTreeMap<&NodeKind, Vec<(usize, T)>> = BTreeMap::new();
+        for (index, node) in self.results.nodes.iter().enumerate() {
+            if let (Some(kind), Some(it), false) =
+                (&node.kind, of(node), self.is(index, HostState::Wrong))
+            {
+                kinds.entry(kind).or_default().push((index, it));
             }
         }
+        kinds.into_values().collect()
     }
 
     /// Compares x among the nodes of each kind; the majority decides.
     fn by_majority(&mut self) {
-        let results = self.results;
-        let mut votes: BTreeMap<&NodeKind, Vec<(usize, &str)>> = BTreeMap::new();
-        for (index, node) in results.nodes.iter().enumerate() {
-            if let (Some(kind), Some(x), false) =
-                (&node.kind, x_of(&node.solves), self.is(index, HostState::Wrong))
-            {
-                votes.entry(kind).or_default().push((index, x));
-            }
-        }
-        for votes in votes.values() {
-            match majority(votes) {
-                Ballot::Agreed => {}
-                Ballot::Decided { count, against } => {
-                    for index in against {
-                        let all = votes.len();
+        for votes in self.by_kind(|node| x_of(&node.solves)) {
+            let (majority, all) = (majority(&votes), votes.len());
+            for &(index, x) in &votes {
+                match majority {
+                    Some((most, _)) if x == most => {}
+                    Some((_, count)) => {
                         let why = format!("its x differs from that of {count} of {all} like it");
                         self.add(index, HostState::Wrong, why);
                     }
-                }
-                Ballot::Open => {
-                    for &(index, x) in votes {
+                    None => {
                         let other = votes.iter().find(|(_, other)| *other != x);
-                        let other = &results.nodes[other.expect("they differ").0].host;
+                        let other = self.name(other.expect("they differ").0);
                         let why =
                             format!("its x differs from that of {other}: unknown which is right");
                         self.add(index, HostState::Differ, why);
@@ -161,71 +184,28 @@ impl Found<'_> {
         }
     }
 
-    /// Compares rates in each kind: the systems, DGEMM where there is no system, the memory.
-    fn by_rates(&mut self, tolerance: f64) {
-        type Rate = fn(&ScreenedNode) -> Option<f64>;
-        let wide = tolerance.max(WIDE_TOLERANCE);
-        let rates: [(Rate, f64, &str, &str); 3] = [
-            (rate_of, tolerance, "Gflop/s", "Linpack"),
-            (|node| sound_rate(node.dgemm_gflops), tolerance, "Gflop/s", "DGEMM"),
-            (|node| sound_rate(node.memory_gigabytes_a_second), wide, "GB/s", "its memory"),
-        ];
-        for (rate, tolerance, unit, what) in rates {
-            for (index, rate, spread) in self.slow_ones(rate, tolerance) {
-                // DGEMM of a moment counts only where no system was solved.
-                if what == "DGEMM" && !self.results.nodes[index].solves.is_empty() {
-                    continue;
-                }
-                let share = 100.0 * rate / spread.reference;
-                let of = if spread.count > 2 { "the median" } else { "the faster one" };
-                let why = format!(
-                    "{what}: {} {unit}, {share:.0} % of {}, {of} of {} like it",
-                    digits(rate),
-                    digits(spread.reference),
-                    spread.count
-                );
-                self.add(index, HostState::Slow, why);
-            }
-        }
-    }
-
-    /// The nodes that are slower than their kind in `rate`, with their rates. A node whose result
-    /// is wrong may report wrong rates, too: it is no measure of others.
-    fn slow_ones(
-        &self,
-        rate: fn(&ScreenedNode) -> Option<f64>,
-        tolerance: f64,
-    ) -> Vec<(usize, f64, Spread)> {
-        let mut by_kind: BTreeMap<&NodeKind, Vec<(usize, f64)>> = BTreeMap::new();
-        for (index, node) in self.results.nodes.iter().enumerate() {
-            if let (Some(kind), Some(rate), false) =
-                (&node.kind, rate(node), self.is(index, HostState::Wrong))
-            {
-                by_kind.entry(kind).or_default().push((index, rate));
-            }
-        }
-        let mut slow = Vec::new();
-        for of_kind in by_kind.values() {
+    /// Compares a rate in each kind.
+    fn by_rate(&mut self, Measure { what, unit, rate, .. }: &Measure, tolerance: f64) {
+        for of_kind in self.by_kind(rate) {
             let rates: Vec<f64> = of_kind.iter().map(|(_, rate)| *rate).collect();
-            let Some(spread) = Spread::from_rates(&rates) else { continue };
-            let is_slow = |(_, rate): &&(usize, f64)| spread.is_slow(*rate, tolerance);
-            slow.extend(of_kind.iter().filter(is_slow).map(|&(index, rate)| (index, rate, spread)));
+            let Some(alike) = Alike::from_rates(&rates) else { continue };
+            for (index, rate) in of_kind {
+                let counts = *what != DGEMM || self.results.nodes[index].solves.is_empty();
+                if counts && alike.is_slow(rate, tolerance) {
+                    let why = format!("{what}: {}", compared(rate, &alike, unit, "like it"));
+                    self.add(index, HostState::Slow, why);
+                }
+            }
         }
-        slow
     }
 
     /// Nodes that stopped answering. One that is slow and has answered so far was too slow for the
     /// limit of time.
     fn lost(&mut self) {
-        let results = self.results;
-        for (index, node) in results.nodes.iter().enumerate() {
-            let Some(why) = &node.lost else { continue };
-            let state = if self.is(index, HostState::Slow) {
-                HostState::Slow
-            } else {
-                HostState::Unreachable
-            };
-            self.add(index, state, why.clone());
+        for (index, node) in self.results.nodes.iter().enumerate() {
+            let is_slow = self.is(index, HostState::Slow);
+            let state = if is_slow { HostState::Slow } else { HostState::Unreachable };
+            node.lost.iter().for_each(|why| self.add(index, state, why.clone()));
         }
     }
 
@@ -233,132 +213,124 @@ impl Found<'_> {
     /// wrong is no evidence about its partners, so each node that is named may decide a further
     /// vote.
     fn by_joints(&mut self) {
-        let results = self.results;
         let mut known = self.nodes_that_are(&[HostState::Wrong]);
         loop {
             let is_left = |joint: &&Joint| !joint.nodes.iter().any(|node| known.contains(node));
-            let left: Vec<&Joint> = results.joints.iter().filter(is_left).collect();
-            let found = wrong_joints(results, &left);
-            let (named, unexplained) = explain(&left, &found);
-            for (node, reason) in &named {
-                self.add(*node, HostState::Wrong, reason.clone());
+            let left: Vec<&Joint> = self.results.joints.iter().filter(is_left).collect();
+            let (wrong, open) = wrong_joints(self.results, &left);
+            // Systems without a result, or without a majority, neither clear nor blame.
+            let is_evidence = |index: &usize| left[*index].solve.is_some() && !open.contains(index);
+            let evidence: Vec<usize> = (0..left.len()).filter(is_evidence).collect();
+            let group = |index: &usize| NodeGroup {
+                nodes: &left[*index].nodes,
+                is_bad: wrong.contains_key(index),
+            };
+            let groups: Vec<NodeGroup> = evidence.iter().map(group).collect();
+            let blamed = blame(&groups, &BTreeSet::new());
+            for (&node, of_node) in &blamed.nodes {
+                let (bad, why) = (of_node.bad.len(), &wrong[&evidence[of_node.bad[0]]]);
+                let why =
+                    format!("wrong together with others {bad} of {} times: {why}", of_node.of);
+                self.add(node, HostState::Wrong, why);
             }
-            if named.is_empty() {
-                let open = found.open.iter().flatten();
-                for &index in unexplained.iter().chain(open) {
-                    let why = found.wrong.get(&index).map_or(OPEN, String::as_str);
+            if blamed.nodes.is_empty() {
+                let unexplained = blamed.unexplained.iter().map(|&index| evidence[index]);
+                for index in unexplained.chain(open) {
+                    let why = wrong.get(&index).map_or(OPEN, String::as_str);
                     self.differ(&left[index].nodes, why);
                 }
                 return;
             }
-            known.extend(named.into_keys());
+            known.extend(blamed.nodes.into_keys());
         }
     }
 
     /// Records that one of these nodes is wrong, where the results do not show which.
     fn differ(&mut self, nodes: &[usize], why: &str) {
-        let names: Vec<&str> =
-            nodes.iter().map(|&node| self.results.nodes[node].host.as_str()).collect();
-        let names = names.join(", ");
-        for &node in nodes {
-            let why = format!("{names} together: {why}: unknown which of them");
-            self.add(node, HostState::Differ, why);
-        }
+        let names: Vec<&str> = nodes.iter().map(|&node| self.name(node)).collect();
+        let why = format!("{} together: {why}: unknown which of them", names.join(", "));
+        nodes.iter().for_each(|&node| self.add(node, HostState::Differ, why.clone()));
     }
 
     /// Judges the links. Returns the slow ones that no node explains.
     fn by_links(&mut self, tolerance: f64) -> Vec<(usize, String)> {
         let links = &self.results.links;
-        let tolerance = tolerance.max(WIDE_TOLERANCE);
         let rate = |link: &Link| sound_rate(link.gigabytes_a_second);
         let rates: Vec<f64> = links.iter().filter_map(rate).collect();
         // Two links are not known to be of one kind.
-        let spread = Spread::from_rates(&rates).filter(|spread| spread.count > 2);
-        let at_once = medians_at_once(links);
-        let slow = links.iter().zip(at_once).map(|(link, at_once)| match rate(link) {
-            None => true,
-            Some(rate) => {
-                spread.is_some_and(|spread| spread.is_slow(rate, tolerance))
+        let alike = Alike::from_rates(&rates).filter(|alike| alike.count > 2);
+        let is_slow = |(link, at_once): (&Link, Option<f64>)| {
+            rate(link).is_none_or(|rate| {
+                alike.is_some_and(|alike| alike.is_slow(rate, tolerance))
                     && at_once.is_none_or(|median| rate < median * (1.0 - tolerance))
-            }
-        });
-        let slow: Vec<bool> = slow.collect();
-        let words = |link: &Link| match (rate(link), spread) {
+            })
+        };
+        let slow = links.iter().zip(medians_at_once(links)).map(is_slow);
+        let group = |(link, is_bad): (&'a Link, bool)| NodeGroup { nodes: &link.nodes, is_bad };
+        let groups: Vec<NodeGroup> = links.iter().zip(slow).map(group).collect();
+        let words = |link: usize| match (rate(&links[link]), alike) {
             (None, _) => "no data comes through".to_owned(),
             (Some(rate), None) => gigabytes(rate),
-            (Some(rate), Some(spread)) => {
-                let (count, share) = (spread.count, 100.0 * rate / spread.reference);
-                let median = gigabytes(spread.reference);
-                format!(
-                    "{}, {share:.0} % of {median}, the median of {count} links",
-                    gigabytes(rate)
-                )
-            }
+            (Some(rate), Some(alike)) => compared(rate, &alike, "GB/s", "links"),
         };
-        let group =
-            |(link, &is_bad): (&Link, &bool)| NodeGroup { nodes: link.nodes.to_vec(), is_bad };
-        let groups: Vec<NodeGroup> = links.iter().zip(&slow).map(group).collect();
         let blamed = blame(&groups, &self.nodes_that_are(&[HostState::Unreachable]));
-        for node in blamed.nodes {
-            let is_bad = |(link, is_slow): &(&Link, &bool)| **is_slow && link.nodes.contains(&node);
-            let mut bad = links.iter().zip(&slow).filter(is_bad).map(|(link, _)| link);
-            let first = bad.next().expect("that is why it is named");
-            let other = if first.nodes[0] == node { first.nodes[1] } else { first.nodes[0] };
-            let other = &self.results.nodes[other].host;
-            let count = 1 + bad.count();
-            let of = links.iter().filter(|link| link.nodes.contains(&node)).count();
-            let words = words(first);
+        for (node, of_node) in blamed.nodes {
+            let first = of_node.bad[0];
+            let [a, b] = links[first].nodes;
+            let other = self.name(if a == node { b } else { a });
+            let (count, of, words) = (of_node.bad.len(), of_node.of, words(first));
             let why = format!("{count} of its {of} links are slow; to {other}: {words}");
             self.add(node, HostState::Slow, why);
         }
-        blamed.unexplained.iter().map(|&index| (index, words(&links[index]))).collect()
+        blamed.unexplained.into_iter().map(|index| (index, words(index))).collect()
     }
 
     /// Judges systems that have no result. A link of `slow` explains those of the teams that have
     /// both its ends. Returns the systems without a result of which no node is lost.
     fn by_missing(&mut self, slow: &[(usize, String)]) -> Vec<usize> {
-        let results = self.results;
-        let is_missing = |index: &usize| {
-            let Joint { nodes, solve, .. } = &results.joints[*index];
-            solve.is_none() && nodes.iter().all(|&node| results.nodes[node].lost.is_none())
-        };
-        let missing: Vec<usize> = (0..results.joints.len()).filter(is_missing).collect();
+        let Results { nodes, joints, links, .. } = self.results;
         let has_slow_link = |joint: &Joint| {
             let has = |(link, _): &(usize, String)| {
-                results.links[*link].nodes.iter().all(|end| joint.nodes.contains(end))
+                links[*link].nodes.iter().all(|end| joint.nodes.contains(end))
             };
             joint.lost.as_deref() == Some(SLOW_LINK) || slow.iter().any(has)
         };
         let is_evidence = |joint: &&Joint| joint.solve.is_some() || !has_slow_link(joint);
-        let evidence: Vec<&Joint> = results.joints.iter().filter(is_evidence).collect();
-        let group = |joint: &&Joint| NodeGroup {
-            nodes: joint.nodes.clone(),
-            is_bad: joint.solve.is_none(),
-        };
+        let evidence: Vec<&Joint> = joints.iter().filter(is_evidence).collect();
+        let group =
+            |joint: &&'a Joint| NodeGroup { nodes: &joint.nodes, is_bad: joint.solve.is_none() };
         let groups: Vec<NodeGroup> = evidence.iter().map(group).collect();
         let known =
             self.nodes_that_are(&[HostState::Slow, HostState::Wrong, HostState::Unreachable]);
         let blamed = blame(&groups, &known);
-        for node in blamed.nodes {
-            let of_node = || evidence.iter().filter(|joint| joint.nodes.contains(&node));
-            let bad: Vec<&&Joint> = of_node().filter(|joint| joint.solve.is_none()).collect();
-            let (bad_times, times, why) = (bad.len(), of_node().count(), why_missing(bad[0]));
-            let why = format!("no result with others {bad_times} of {times} times: {why}");
+        for (node, of_node) in blamed.nodes {
+            let (bad, of, why) =
+                (of_node.bad.len(), of_node.of, why_missing(evidence[of_node.bad[0]]));
+            let why = format!("no result with others {bad} of {of} times: {why}");
             self.add(node, HostState::Unreachable, why);
         }
-        for index in blamed.unexplained {
-            self.differ(
-                &evidence[index].nodes,
-                &format!("no result: {}", why_missing(evidence[index])),
-            );
+        for joint in blamed.unexplained.into_iter().map(|index| evidence[index]) {
+            self.differ(&joint.nodes, &format!("no result: {}", why_missing(joint)));
         }
-        missing
+        let is_missing = |index: &usize| {
+            let Joint { nodes: team, solve, .. } = &joints[*index];
+            solve.is_none() && team.iter().all(|&node| nodes[node].lost.is_none())
+        };
+        (0..joints.len()).filter(is_missing).collect()
     }
 }
 
 /// Why a system has no result.
 pub(crate) fn why_missing(joint: &Joint) -> &str {
     joint.lost.as_deref().unwrap_or("its first node reported none")
+}
+
+/// A rate next to that of others.
+fn compared(rate: f64, alike: &Alike, unit: &str, others: &str) -> String {
+    let Alike { count, reference, .. } = *alike;
+    let of = if count > 2 { "the median" } else { "the faster one" };
+    let (share, rate, reference) = (100.0 * rate / reference, digits(rate), digits(reference));
+    format!("{rate} {unit}, {share:.0} % of {reference}, {of} of {count} {others}")
 }
 
 /// For each link the median of the links that were measured at the same time, if there are three or
@@ -443,47 +415,15 @@ fn x_of(solves: &[Solve]) -> Option<&str> {
     solves.iter().all(|solve| solve.x.as_deref() == Some(first)).then_some(first)
 }
 
-enum Ballot {
-    Agreed,
-    /// More than half of three voters or more have the same.
-    Decided {
-        /// The number of voters that have the majority's x.
-        count: usize,
-        /// The voters that have another x.
-        against: Vec<usize>,
-    },
-    /// There are several, and none has the majority.
-    Open,
-}
-
-fn majority(votes: &[(usize, &str)]) -> Ballot {
+/// The x that more than half of these voters have, and how many have it. Of two that differ, none.
+fn majority<'x>(votes: &[(usize, &'x str)]) -> Option<(&'x str, usize)> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for (_, x) in votes {
-        *counts.entry(x).or_default() += 1;
-    }
-    let most = counts.iter().max_by_key(|(_, count)| **count);
-    match most {
-        None => Ballot::Agreed,
-        Some(_) if counts.len() == 1 => Ballot::Agreed,
-        Some((x, &count)) if 2 * count > votes.len() => {
-            let against = votes.iter().filter(|(_, other)| other != x).map(|(index, _)| *index);
-            Ballot::Decided { count, against: against.collect() }
-        }
-        Some(_) => Ballot::Open,
-    }
+    votes.iter().for_each(|(_, x)| *counts.entry(x).or_default() += 1);
+    counts.into_iter().find(|(_, count)| 2 * count > votes.len())
 }
 
 /// The reason for teams whose x differ where none has the majority.
 const OPEN: &str = "x differs from that of other such teams";
-
-#[derive(Default)]
-struct WrongJoints {
-    /// The systems that are wrong by themselves or by majority, and why.
-    wrong: BTreeMap<usize, String>,
-    /// The systems that differ from each other, without a majority.
-    open: Vec<Vec<usize>>,
-    missing: BTreeSet<usize>,
-}
 
 /// What must agree for the x of two teams to have the same bits: the kinds of the members, and for
 /// each member the first one on its host. Members on one host share memory, where others send
@@ -498,65 +438,34 @@ fn team_kind<'a>(results: &'a Results, nodes: &[usize]) -> Option<TeamKind<'a>> 
     Some((kinds?, nodes.iter().filter_map(first).collect()))
 }
 
-/// Which of the joint systems are wrong: by themselves, or as x differs from that of most teams of
-/// the same kinds.
-fn wrong_joints(results: &Results, joints: &[&Joint]) -> WrongJoints {
-    let mut found = WrongJoints::default();
-    let mut votes: BTreeMap<TeamKind, Vec<(usize, &str)>> = BTreeMap::new();
+/// Which of the joint systems are wrong, and why: by themselves, or as x differs from that of most
+/// teams of the same kinds. Then those that differ from each other, without a majority.
+fn wrong_joints(results: &Results, joints: &[&Joint]) -> (BTreeMap<usize, String>, Vec<usize>) {
+    let (mut wrong, mut open) = (BTreeMap::new(), Vec::new());
+    let mut kinds: BTreeMap<TeamKind, Vec<(usize, &str)>> = BTreeMap::new();
     for (index, joint) in joints.iter().enumerate() {
-        let Some(solve) = &joint.solve else {
-            found.missing.insert(index);
+        let Some(solve) = &joint.solve else { continue };
+        if let Some(why) = &solve.wrong {
+            wrong.insert(index, why.clone());
+        } else if let (Some(kind), Some(x)) = (team_kind(results, &joint.nodes), &solve.x) {
+            kinds.entry(kind).or_default().push((index, x));
+        }
+    }
+    for votes in kinds.values() {
+        let Some((most, count)) = majority(votes) else {
+            open.extend(votes.iter().map(|(index, _)| *index));
             continue;
         };
-        if let Some(why) = &solve.wrong {
-            found.wrong.insert(index, why.clone());
-            continue;
-        }
-        if let (Some(kind), Some(x)) = (team_kind(results, &joint.nodes), solve.x.as_deref()) {
-            votes.entry(kind).or_default().push((index, x));
-        }
+        let why = format!("x differs from that of {count} of {} such teams", votes.len());
+        let against = votes.iter().filter(|(_, x)| *x != most);
+        wrong.extend(against.map(|(index, _)| (*index, why.clone())));
     }
-    for votes in votes.values() {
-        match majority(votes) {
-            Ballot::Agreed => {}
-            Ballot::Decided { count, against } => {
-                let all = votes.len();
-                let why = format!("x differs from that of {count} of {all} such teams");
-                found.wrong.extend(against.into_iter().map(|index| (index, why.clone())));
-            }
-            Ballot::Open => found.open.push(votes.iter().map(|(index, _)| *index).collect()),
-        }
-    }
-    found
-}
-
-/// The nodes that explain wrong joint systems, each with the reason, and those that none explains.
-fn explain(joints: &[&Joint], found: &WrongJoints) -> (BTreeMap<usize, String>, Vec<usize>) {
-    // Systems without evidence neither clear nor blame.
-    let is_evidence = |index: &usize| {
-        !found.missing.contains(index) && !found.open.iter().flatten().any(|open| open == index)
-    };
-    let evidence: Vec<usize> = (0..joints.len()).filter(is_evidence).collect();
-    let group = |&index: &usize| NodeGroup {
-        nodes: joints[index].nodes.clone(),
-        is_bad: found.wrong.contains_key(&index),
-    };
-    let groups: Vec<NodeGroup> = evidence.iter().map(group).collect();
-    let blamed = blame(&groups, &BTreeSet::new());
-    let reason = |node: usize| {
-        let has = |index: &&usize| joints[**index].nodes.contains(&node);
-        let times = evidence.iter().filter(has).count();
-        let bad: Vec<usize> = found.wrong.keys().filter(has).copied().collect();
-        let (bad_times, why) = (bad.len(), &found.wrong[&bad[0]]);
-        format!("wrong together with others {bad_times} of {times} times: {why}")
-    };
-    let named = blamed.nodes.into_iter().map(|node| (node, reason(node))).collect();
-    (named, blamed.unexplained.into_iter().map(|index| evidence[index]).collect())
+    (wrong, open)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::Events;
+    use super::super::results::{Events, NodeRates};
     use super::super::schedule::stages;
     use super::*;
 
@@ -570,9 +479,11 @@ mod tests {
         let node = |index: usize| ScreenedNode {
             host: format!("n{}", index + 1),
             kind: Some(kind.clone()),
-            dgemm_gflops: Some(120.0),
-            units_gflops: None,
-            memory_gigabytes_a_second: Some(20.0),
+            rates: NodeRates {
+                dgemm_gflops: Some(120.0),
+                memory_gigabytes_a_second: Some(20.0),
+                ..NodeRates::default()
+            },
             solves: vec![solve(100.0 + (index % 3) as f64, "a"); 3],
             events: Some(Events::default()),
             lost: None,
@@ -596,7 +507,7 @@ mod tests {
 
     fn states(results: &Results) -> String {
         let verdicts = judge(results, TOLERANCE);
-        verdicts.hosts.iter().map(|host| &host.state.word()[..1]).collect()
+        verdicts.hosts.iter().map(|host| &host.state.name()[..1]).collect()
     }
 
     #[test]
@@ -620,7 +531,7 @@ mod tests {
     #[test]
     fn slow_memory_is_slow() {
         let mut results = sound(5);
-        results.nodes[0].memory_gigabytes_a_second = Some(5.0);
+        results.nodes[0].rates.memory_gigabytes_a_second = Some(5.0);
         assert_eq!(states(&results), "soooo");
     }
 
@@ -751,7 +662,7 @@ mod tests {
         let verdicts = judge(&results, TOLERANCE);
         assert_eq!(states(&results), "oooooooo");
         assert_eq!(verdicts.links.len(), 1);
-        let want = "0.100 GB/s, 1 % of 10.0 GB/s, the median of 12 links";
+        let want = "0.100 GB/s, 1 % of 10.0, the median of 12 links";
         assert_eq!(verdicts.links[0], (3, want.to_owned()));
         for link in results.links.iter_mut().filter(|link| link.nodes.contains(&2)) {
             link.gigabytes_a_second = Some(0.2);

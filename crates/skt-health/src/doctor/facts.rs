@@ -13,17 +13,14 @@ use skt_host::counters::Counters;
 use skt_host::counters::processor::Processor;
 
 /// A host, with its ranks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HostFacts {
-    /// The host's name.
     pub host: String,
-    /// Counters and settings of the host.
     pub counters: Counters,
     /// The BLAS of its ranks and trials of its kernels, if they were measured.
     pub trial: Option<Trial>,
     /// The BLAS libraries that it has, as [`crate::environment::library`] tries them.
     pub libraries: Vec<RatedBlas>,
-    /// The ranks on it.
     pub ranks: Vec<RankFacts>,
     /// Whether a launcher started the ranks; otherwise one process stands for all cores it may use.
     pub is_launched: bool,
@@ -31,16 +28,13 @@ pub struct HostFacts {
     pub idle_cores: Option<usize>,
 }
 
-/// A rank.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RankFacts {
-    /// The rank's number in the job.
     pub rank: usize,
     /// CPUs that it may use.
     pub mask: Vec<usize>,
     /// Nodes of which it may take memory; none if that is not known.
     pub allowed_nodes: Vec<usize>,
-    /// The rank's threads.
     pub threads: usize,
     /// The kernel of its BLAS, if the library reports it.
     pub kernel: Option<String>,
@@ -80,15 +74,15 @@ impl HostFacts {
         self.ranks.iter().map(|rank| rank.threads).sum()
     }
 
-    /// The core of each CPU, by its number.
-    pub(crate) fn core_of(&self) -> BTreeMap<usize, usize> {
-        self.counters.cpus.iter().map(|cpu| (cpu.id, cpu.core)).collect()
-    }
-
     /// The cores that these CPUs belong to.
     pub(crate) fn cores_of(&self, cpus: &[usize]) -> BTreeSet<usize> {
-        let core_of = self.core_of();
-        cpus.iter().filter_map(|cpu| core_of.get(cpu).copied()).collect()
+        let all = self.counters.cpus.iter();
+        all.filter(|cpu| cpus.contains(&cpu.id)).map(|cpu| cpu.core).collect()
+    }
+
+    /// The number of cores that have a thread.
+    pub(crate) fn cores_at_work(&self) -> usize {
+        self.threads().min(self.cores_of(&Vec::from_iter(self.used_cpus())).len())
     }
 
     /// The cores that the job may use.

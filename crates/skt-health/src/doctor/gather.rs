@@ -7,33 +7,60 @@ use serde::{Deserialize, Serialize};
 use super::facts::{HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
-use super::trial::{self, Trial};
-use crate::environment::library::{Products, RatedBlas, rated_here};
+use super::trial;
+use crate::environment::library::{Products, rated_here};
 use skt_comm::{Comm, CommError, collect};
 use skt_host::core_use::JobPart;
 use skt_host::counters::{Counters, Root};
 use skt_host::placement::{self, HostCpus};
 use skt_solver::blas::library;
+use skt_solver::team::Team;
 
 /// The most names that each host looks up.
 const MAX_NAMES: usize = 256;
 
-/// Why the facts cannot be collected.
-#[derive(Debug, thiserror::Error)]
-pub enum GatherError {
-    /// A rank was lost.
-    #[error(transparent)]
-    Comm(#[from] CommError),
-    /// A rank could not measure.
-    #[error("rank {rank} ({host}) cannot measure: {why}")]
-    Measure {
-        /// The rank.
-        rank: usize,
-        /// The rank's host.
-        host: String,
-        /// The reason.
-        why: String,
-    },
+/// Where a rank is, for the ranks that share its host.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    pub host: String,
+    pub process: u32,
+    /// The CPUs that it may use.
+    pub mask: Vec<usize>,
+}
+
+impl Place {
+    /// Where this rank is.
+    pub fn here(world: &Comm, counters: &Counters) -> Self {
+        let (host, mask) = (world.host(), counters.allowed_cpus.clone());
+        Self { host, process: std::process::id(), mask }
+    }
+}
+
+/// The part of a job that is on this host.
+pub fn job_part(places: &[Place], host: &str) -> JobPart {
+    let here = || places.iter().filter(|place| place.host == host);
+    JobPart {
+        processes: here().map(|place| place.process).collect(),
+        cpus: here().flat_map(|place| place.mask.clone()).collect(),
+    }
+}
+
+/// Starts the threads of rank `own`, each on a separate core where there are enough. Other programs
+/// are not avoided: what they take from this machine is to be measured.
+pub fn start_team(
+    counters: &Counters,
+    places: &[Place],
+    own: usize,
+    threads: usize,
+) -> Result<Team, String> {
+    let is_here = |place: &&Place| place.host == places[own].host;
+    let masks: Vec<Vec<usize>> =
+        places.iter().filter(is_here).map(|place| place.mask.clone()).collect();
+    let index = places[..own].iter().filter(is_here).count();
+    let cpus = HostCpus::from_counters(counters);
+    let pin = placement::plan(&cpus, &masks, index, threads).pinner();
+    pin(0);
+    library::start_team(threads, pin).map_err(|why| format!("{threads} threads: {why}"))
 }
 
 /// What rank 0 has: the hosts, and what they know of each other's names.
@@ -42,60 +69,36 @@ pub type Gathered = (Vec<HostFacts>, Vec<View>);
 /// What a rank sends to rank 0.
 #[derive(Serialize, Deserialize)]
 struct RankReport {
-    host: String,
-    facts: RankFacts,
-    /// The report on the host, from its first rank alone.
-    first: Option<HostReport>,
+    /// The host with this rank; its first rank adds what is known of it.
+    host: HostFacts,
+    view: Option<View>,
     /// Why the rank could not measure.
     failed: Option<String>,
 }
 
-/// What the first rank of a host reports about it.
-#[derive(Serialize, Deserialize)]
-struct HostReport {
-    counters: Counters,
-    trial: Option<Trial>,
-    libraries: Vec<RatedBlas>,
-    view: Option<View>,
-}
-
 /// The facts of all ranks, on rank 0, and what the hosts know of each other's names; `None` on the
-/// other ranks. `threads` is the number of threads of a rank; `None` stands for all cores that it
-/// may use. Collective.
-///
-/// # Errors
-/// When a rank is lost or cannot measure; on each rank, or on rank 0.
+/// other ranks. The inner error is a rank's that cannot measure. `threads` is the number of threads
+/// of a rank; `None` stands for all cores that it may use. Collective.
 pub fn gather(
     world: &Comm,
     threads: Option<usize>,
     is_launched: bool,
-) -> Result<Option<Gathered>, GatherError> {
+) -> Result<Option<Result<Gathered, String>>, CommError> {
     library::use_one_thread();
     let counters = Counters::read(&Root::this_machine());
     let mask = counters.allowed_cpus.clone();
     let cores = placement::cores_in(&counters.cpus, &mask).len();
     let threads = threads.unwrap_or(cores).max(1);
-    let place = (world.host(), mask.clone(), std::process::id());
-    let places = collect::all_gather_json(world, &place)?;
-    let here: Vec<usize> =
-        (0..places.len()).filter(|&rank| places[rank].0 == places[world.rank()].0).collect();
-    let is_first = here[0] == world.rank();
-    let index = here.iter().position(|&rank| rank == world.rank()).expect("its own neighbour");
-    let masks: Vec<Vec<usize>> = here.iter().map(|&rank| places[rank].1.clone()).collect();
-    // Others are not avoided: what they take from this machine is to be measured.
-    let cpus = HostCpus::from_counters(&counters);
-    let pin = placement::plan(&cpus, &masks, index, threads).pinner();
-    pin(0);
-    let team = library::start_team(threads, pin);
-    let job = is_first.then(|| JobPart {
-        processes: here.iter().map(|&rank| places[rank].2).collect(),
-        cpus: masks.concat(),
-    });
+    let places = collect::all_gather_json(world, &Place::here(world, &counters))?;
+    let own = &places[world.rank()];
+    let is_first = places.iter().find(|it| it.host == own.host).is_some_and(|it| it == own);
+    let team = start_team(&counters, &places, world.rank(), threads);
+    let job = is_first.then(|| job_part(&places, &own.host));
     world.barrier()?;
-    let measured = match &team {
-        Ok(team) => measure::measure(team, &mask, job).map_err(|why| why.to_string()),
-        Err(why) => Err(format!("{threads} threads: {why}")),
-    };
+    let measured = team
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|team| measure::measure(team, &mask, job).map_err(|why| why.to_string()));
     let (measured, failed) = match measured {
         Ok(measured) => (Some(measured), None),
         Err(why) => (None, Some(why)),
@@ -104,46 +107,50 @@ pub fn gather(
     // The processes of the trials are to have a core.
     world.barrier()?;
     let blas = library::loaded();
-    let first = is_first.then(|| HostReport {
-        trial: measured.as_ref().map(|measured| {
-            let units = measured.units(&counters.processor);
-            trial::try_kernels(&blas, &counters.processor, measured.best_gflops, units)
-        }),
-        libraries: rated_here(&Products::default()),
-        view: view(&places, world.rank()),
-        counters: counters.clone(),
+    let trial = measured.as_ref().filter(|_| is_first).map(|measured| {
+        let units = measured.units(&counters.processor);
+        trial::try_kernels(&blas, &counters.processor, measured.best_gflops, units)
     });
-    let allowed_nodes = counters.allowed_nodes;
-    let (rank, kernel) = (world.rank(), blas.kernel);
-    let facts = RankFacts { rank, mask, allowed_nodes, threads, kernel, measured };
-    let report = RankReport { host: places[world.rank()].0.clone(), facts, first, failed };
-    let all = collect::gather_json(world, &report, 0)?;
-    all.map(|all| by_host(all, is_launched)).transpose()
-}
-
-/// What this host knows of the names of all, if there are several.
-fn view(places: &[(String, Vec<usize>, u32)], rank: usize) -> Option<View> {
-    let names: BTreeSet<&String> = places.iter().map(|(host, ..)| host).collect();
+    let rank = RankFacts {
+        rank: world.rank(),
+        mask,
+        allowed_nodes: counters.allowed_nodes.clone(),
+        threads,
+        kernel: blas.kernel,
+        measured,
+    };
+    let mut host = HostFacts {
+        host: own.host.clone(),
+        ranks: vec![rank],
+        is_launched,
+        ..HostFacts::default()
+    };
+    if is_first {
+        host = HostFacts { counters, trial, libraries: rated_here(&Products::default()), ..host };
+    }
+    let names: BTreeSet<&String> = places.iter().map(|place| &place.host).collect();
     let names: Vec<String> = names.into_iter().take(MAX_NAMES).cloned().collect();
-    (names.len() > 1).then(|| names::look_up(&places[rank].0, &names))
+    let has_others = is_first && names.len() > 1;
+    let view = has_others.then(|| names::look_up(&own.host, &names));
+    let all = collect::gather_json(world, &RankReport { host, view, failed }, 0)?;
+    Ok(all.map(by_host))
 }
 
-fn by_host(all: Vec<RankReport>, is_launched: bool) -> Result<Gathered, GatherError> {
+fn by_host(all: Vec<RankReport>) -> Result<Gathered, String> {
     let (mut hosts, mut views): (Vec<HostFacts>, Vec<View>) = (Vec::new(), Vec::new());
-    for report in all {
-        if let Some(why) = report.failed {
-            return Err(GatherError::Measure { rank: report.facts.rank, host: report.host, why });
+    for RankReport { host, view, failed } in all {
+        if let Some(why) = failed {
+            return Err(format!(
+                "rank {} ({}) cannot measure: {why}",
+                host.ranks[0].rank, host.host
+            ));
         }
-        if let Some(HostReport { counters, trial, libraries, view }) = report.first {
-            let (host, ranks) = (report.host.clone(), Vec::new());
-            let idle_cores = None;
-            let facts =
-                HostFacts { host, counters, trial, libraries, ranks, is_launched, idle_cores };
-            hosts.push(facts);
-            views.extend(view);
+        views.extend(view);
+        match hosts.iter_mut().find(|known| known.host == host.host) {
+            Some(known) => known.ranks.extend(host.ranks),
+            // Its first rank comes first.
+            None => hosts.push(host),
         }
-        let host = hosts.iter_mut().find(|host| host.host == report.host);
-        host.expect("its first rank came before").ranks.push(report.facts);
     }
     Ok((hosts, views))
 }
@@ -154,8 +161,7 @@ pub fn from_tree(root: &Root, host: &str) -> HostFacts {
     let mask = counters.allowed_cpus.clone();
     let threads = placement::cores_in(&counters.cpus, &mask).len();
     let allowed_nodes = counters.allowed_nodes.clone();
-    let rank = RankFacts { rank: 0, mask, allowed_nodes, threads, kernel: None, measured: None };
+    let rank = RankFacts { mask, allowed_nodes, threads, ..RankFacts::default() };
     let (host, ranks) = (host.to_owned(), vec![rank]);
-    let (trial, libraries) = (None, Vec::new());
-    HostFacts { host, counters, trial, libraries, ranks, is_launched: false, idle_cores: None }
+    HostFacts { host, counters, ranks, ..HostFacts::default() }
 }

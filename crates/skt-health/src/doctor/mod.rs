@@ -2,12 +2,11 @@
 //!
 //! [`facts`] holds what is known of each host and rank, from the counters of
 //! [`skt_host::counters`] and from a measurement of some seconds (`measure`, [`trial`]).
-//! [`diagnose`] is pure: from facts to findings. Each file of [`rules`] has the rules of one idea;
-//! to add one, add a function there and its line in `rules::for_host`. [`gather`] collects the
-//! facts of all ranks, `doctor --hosts` probes hosts on which no rank runs yet, and
-//! [`report`] shows the result. [`at_start`] has what a run reports in its header.
+//! [`diagnose`] is pure: from facts to findings. `rules` is the table of what may be wrong with a
+//! host, `uneven` compares ranks, [`names`] the names of hosts. [`gather`] collects the facts of
+//! all ranks, `doctor --hosts` probes hosts on which no rank runs yet, and [`report`] shows the
+//! result.
 
-pub mod at_start;
 pub mod facts;
 pub mod finding;
 pub mod gather;
@@ -15,29 +14,32 @@ mod kernel;
 mod measure;
 pub mod names;
 pub mod report;
-pub mod rules;
+mod rules;
 pub mod trial;
+mod uneven;
 
 #[cfg(test)]
 mod tests;
 
-use facts::HostFacts;
-use finding::Finding;
+use facts::{HostFacts, RankFacts};
+use finding::{Finding, FindingKind};
+use report::host_words;
+use skt_host::counters::{Counters, Root};
+use skt_host::launcher_rank;
 
 /// The findings on all hosts, those that promise most first. The same finding on several hosts is
 /// one.
 pub fn diagnose(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut found = joined(hosts.iter().flat_map(rules::for_host));
-    found.extend(rules::uneven::slow_ranks(hosts));
-    found.extend(rules::uneven::mixed_kernels(hosts));
+    found.extend(uneven::slow_ranks(hosts));
+    found.extend(uneven::mixed_kernels(hosts));
     sort(&mut found);
     found
 }
 
 /// Sorts findings by what they promise; those that promise nothing keep their order at the end.
 pub fn sort(found: &mut [Finding]) {
-    let times = |finding: &Finding| finding.gain.map_or(0.0, |gain| gain.times);
-    found.sort_by(|a, b| times(b).total_cmp(&times(a)));
+    found.sort_by(|a, b| b.times().total_cmp(&a.times()));
 }
 
 /// Joins findings of several hosts that are equal; the measurement is that of the host with the
@@ -53,11 +55,49 @@ pub fn joined(all: impl Iterator<Item = Finding>) -> Vec<Finding> {
             found.push(finding);
             continue;
         };
-        other.hosts.extend(finding.hosts);
-        let times = |gain: Option<finding::Gain>| gain.map_or(0.0, |gain| gain.times);
-        if times(finding.gain) > times(other.gain) {
+        if finding.times() > other.times() {
             (other.gain, other.measured) = (finding.gain, finding.measured);
         }
+        other.hosts.extend(finding.hosts);
     }
     found
+}
+
+/// What a run reports in its header: findings on this host from settings alone, which take no time.
+/// Its ranks may use the CPUs `masks` with `threads` threads each. `idle_cores` is the number of
+/// cores that the job may use and that nothing uses, if it is known.
+pub fn at_start(
+    host: &str,
+    masks: &[Vec<usize>],
+    threads: usize,
+    idle_cores: Option<usize>,
+) -> Vec<Finding> {
+    use FindingKind::{HugePages, NoBoost, PowerCounters, SharedCores, TooFewCores};
+    let counters = Counters::read(&Root::this_machine());
+    let rank = |(rank, mask): (usize, &Vec<usize>)| RankFacts {
+        rank,
+        mask: mask.clone(),
+        allowed_nodes: if rank == 0 { counters.allowed_nodes.clone() } else { Vec::new() },
+        threads,
+        ..RankFacts::default()
+    };
+    let ranks = masks.iter().enumerate().map(rank).collect();
+    let (host, is_launched) = (host.to_owned(), launcher_rank::is_launched());
+    let facts =
+        HostFacts { host, counters, ranks, is_launched, idle_cores, ..HostFacts::default() };
+    let mut found = rules::for_host(&facts);
+    // A run's own setup reports ranks that share cores, and the others cost little in most runs.
+    let left_out = [SharedCores, TooFewCores, HugePages, NoBoost, PowerCounters];
+    found.retain(|finding| !left_out.contains(&finding.kind));
+    found
+}
+
+/// A warning of one line, with the first of its hosts.
+pub fn line(finding: &Finding) -> String {
+    let Finding { what, measured, remedy, .. } = finding;
+    let gain = finding.gain.map_or(String::new(), |gain| {
+        format!(" It would bring up to {:.1} times the rate.", gain.times)
+    });
+    let hosts = host_words(&finding.hosts);
+    format!("on {hosts}: {what}: {measured}. Remedy: {remedy}.{gain} (skt-hpl doctor)")
 }

@@ -2,25 +2,15 @@
 //! is a separate process, with the variable that names the kernel.
 
 use std::env;
-use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::kernel;
+use crate::environment::BlasInfo;
 use crate::environment::kernel::variable;
-use crate::environment::{BlasInfo, selftest};
-use skt_host::child;
+use crate::environment::library::{Change, rate_with};
 use skt_host::counters::processor::Processor;
-use skt_solver::blas::library::{self, NoWorkSpace};
 
-/// The hidden flag that makes `doctor` measure one core and print an [`Answer`].
-pub(crate) const FLAG: &str = "--one-trial";
-/// Seconds of processor time of DGEMM in a trial: what else the cores do, and a quota, must not
-/// make one kernel look slower than another.
-const SECONDS: f64 = 0.1;
-/// The longest time of a trial, with the start of the process.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Trials of each kernel, in turn: the best counts, as other programs only ever slow one down.
 const TURNS: usize = 2;
 
@@ -52,20 +42,6 @@ pub struct OtherKernel {
     pub gflops: f64,
 }
 
-/// What the process of a trial prints.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Answer {
-    kernel: Option<String>,
-    gflops: f64,
-}
-
-/// Measures one core in this process.
-pub fn answer() -> Result<Answer, NoWorkSpace> {
-    library::use_one_thread();
-    let gflops = selftest::dgemm_gflops_of_cpu_time(SECONDS)?;
-    Ok(Answer { kernel: library::loaded().kernel, gflops })
-}
-
 /// The BLAS `blas`, with trials of kernels that fit the processor better if the one in use is
 /// doubtful. `best_gflops` is its rate on a core, `units_gflops` what the vector units do.
 pub(crate) fn try_kernels(
@@ -89,25 +65,23 @@ pub(crate) fn try_kernels(
     let fitting = kernel::fitting(&blas.library, processor);
     changes.extend(fitting.into_iter().map(|(name, value)| (name, Some(value))));
     if kernel::is_doubtful(blas.kernel.as_deref(), processor, best_gflops, units_gflops) {
-        try_others(&mut trial, &changes, &|change| run(change, PATIENCE));
+        try_others(&mut trial, &changes, &rate_with);
     }
     trial
 }
 
-/// A variable, and its value in a trial: `None` removes it.
-type Change<'a> = (&'a str, Option<&'a str>);
-
-/// Runs a trial with this change of the environment, if one is given.
-type RunTrial<'a> = &'a dyn Fn(Option<Change>) -> Option<Answer>;
+/// Runs a trial with this change of the environment, if one is given. Returns the kernel and its
+/// rate.
+type RunTrial<'a> = &'a dyn Fn(Option<Change>) -> Option<(String, f64)>;
 
 /// Runs the kernel in use and those of the `changes` in turn with `run`.
 fn try_others(trial: &mut Trial, changes: &[Change], run: RunTrial) {
     for _ in 0..TURNS {
-        if let Some(now) = run(None) {
-            trial.gflops = Some(trial.gflops.unwrap_or(0.0).max(now.gflops));
+        if let Some((_, gflops)) = run(None) {
+            trial.gflops = Some(trial.gflops.unwrap_or(0.0).max(gflops));
         }
         for &(variable, value) in changes {
-            let tried = run(Some((variable, value))).and_then(|it| Some((it.kernel?, it.gflops)));
+            let tried = run(Some((variable, value)));
             let is_another = |kernel: &str| match value {
                 // A library without this kernel takes another one, which the answer names.
                 Some(value) => kernel.eq_ignore_ascii_case(value),
@@ -128,23 +102,6 @@ fn try_others(trial: &mut Trial, changes: &[Change], run: RunTrial) {
     }
 }
 
-/// Runs a trial in a separate process; `None` if it fails or takes too long.
-fn run(change: Option<Change>, patience: Duration) -> Option<Answer> {
-    let mut command = Command::new(env::current_exe().ok()?);
-    command.args(["doctor", FLAG]).stdin(Stdio::null()).stdout(Stdio::piped());
-    command.stderr(Stdio::null());
-    match change {
-        Some((variable, Some(value))) => command.env(variable, value),
-        Some((variable, None)) => command.env_remove(variable),
-        None => &mut command,
-    };
-    let mut child = command.spawn().ok()?;
-    // The answer is a line, which fits into the pipe.
-    child::wait(&mut child, patience).ok()?;
-    let output = child.wait_with_output().ok()?;
-    output.status.success().then(|| serde_json::from_slice(&output.stdout).ok())?
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -159,7 +116,7 @@ mod tests {
                 Some((_, Some("SkylakeX"))) => "SKYLAKEX",
                 Some(_) => "Prescott",
             };
-            Some(Answer { kernel: Some(kernel.to_owned()), gflops: calls.get() })
+            Some((kernel.to_owned(), calls.get()))
         };
         let mut trial = Trial {
             library: "OpenBLAS".to_owned(),

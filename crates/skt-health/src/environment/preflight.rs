@@ -69,9 +69,6 @@ fn advice(largest_n: Option<usize>) -> String {
 /// Checks order `n` against the memory of all hosts. `bytes_for` gives the bytes of the largest
 /// rank for an order, and must not decrease as the order grows. A host whose memory is unknown
 /// counts as large enough.
-///
-/// # Errors
-/// The host with the largest lack, and the largest order that fits everywhere.
 pub fn check(
     n: usize,
     hosts: &[HostShare],

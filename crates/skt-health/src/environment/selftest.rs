@@ -71,15 +71,16 @@ pub(super) fn gemm_rates<T: Element>(
     team: &Team,
     budget_seconds: f64,
 ) -> Result<Rates, NoWorkSpace> {
-    let start = Instant::now();
-    gemm_by(|| start.elapsed().as_secs_f64(), value, team, budget_seconds)
-}
-
-/// The rate in Gflop/s of DGEMM on this thread for each second of its processor time, which other
-/// programs and limits of control groups do not change: the best of the calls that begin within
-/// `budget_seconds` of that time.
-pub(crate) fn dgemm_gflops_of_cpu_time(budget_seconds: f64) -> Result<f64, NoWorkSpace> {
-    Ok(gemm_by(cpu_seconds, 1e-3f64, &Team::solo(), budget_seconds)?.best)
+    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(value);
+    let multiply = |room: &mut [f64]| {
+        let (c, operands) = T::from_doubles_mut(room).split_at_mut(ROWS * COLS);
+        let (a, b) = operands.split_at(ROWS * DEPTH);
+        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
+        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
+        gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
+    };
+    let doubles = T::doubles(ROWS * COLS + DEPTH * (ROWS + COLS));
+    product_rates(team, budget_seconds, doubles, begin, multiply)
 }
 
 /// The processor time of this process so far.
@@ -137,24 +138,6 @@ pub(super) fn gemm_gflops_at<T: Element>(
     Ok(call_rates(cpu_seconds, &team, budget_seconds, doubles, begin, multiply, flops)?.mean)
 }
 
-fn gemm_by<T: Element>(
-    clock_seconds: impl FnMut() -> f64,
-    value: T,
-    team: &Team,
-    budget_seconds: f64,
-) -> Result<Rates, NoWorkSpace> {
-    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(value);
-    let multiply = |room: &mut [f64]| {
-        let (c, operands) = T::from_doubles_mut(room).split_at_mut(ROWS * COLS);
-        let (a, b) = operands.split_at(ROWS * DEPTH);
-        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
-        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
-        gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
-    };
-    let doubles = T::doubles(ROWS * COLS + DEPTH * (ROWS + COLS));
-    product_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply)
-}
-
 /// The bytes a second at which all threads of `team` together read a matrix with elements of type
 /// `T` from memory to multiply it by a vector, as substitutions do: at most `READ_BYTES` a
 /// thread, and no more than its share of the largest matrix, of which a thread has
@@ -181,7 +164,6 @@ pub fn read_bytes_per_second<T: Element>(
 /// The rates of products of [`ROWS`], [`COLS`] and [`DEPTH`]: `multiply` computes one in the memory
 /// of its thread, `doubles` doubles that `begin` has written.
 pub(super) fn product_rates(
-    clock_seconds: impl FnMut() -> f64,
     team: &Team,
     budget_seconds: f64,
     doubles: usize,
@@ -189,6 +171,8 @@ pub(super) fn product_rates(
     multiply: impl Fn(&mut [f64]) + Sync,
 ) -> Result<Rates, NoWorkSpace> {
     let flops = (2 * ROWS * COLS * DEPTH) as f64;
+    let start = Instant::now();
+    let clock_seconds = || start.elapsed().as_secs_f64();
     call_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply, flops)
 }
 
@@ -299,15 +283,9 @@ pub fn warnings(
         && has_avx2 == Some(true)
         && is_old(kernel)
     {
-        let remedy = match (named_by, blas.library.as_str()) {
-            (Some(variable), _) => format!("{variable} names that kernel: unset it"),
-            (None, "OpenBLAS") => "a newer OpenBLAS may know it, or name the kernel \
-                                   (OPENBLAS_CORETYPE=Haswell, Zen or SkylakeX)"
-                .to_owned(),
-            (None, "BLIS") => {
-                "a newer BLIS may know it, or name the kernel (BLIS_ARCH_TYPE)".to_owned()
-            }
-            (None, other) => format!("a newer {other} may know it"),
+        let remedy = match named_by {
+            Some(variable) => format!("{variable} names that kernel: unset it"),
+            None => format!("a newer {} may know it, or name another kernel", blas.library),
         };
         found.push(format!(
             "{} uses its kernel '{kernel}', which is made for processors without AVX2, and \
@@ -421,7 +399,9 @@ mod tests {
         let found =
             warnings(9.0, None, &blas("OpenBLAS", Some("Prescott")), None, Some(true), Some(2.6));
         assert_eq!(found.len(), 2, "{found:?}");
-        assert!(found[0].contains("'Prescott'") && found[0].contains("OPENBLAS_CORETYPE"));
+        assert!(
+            found[0].contains("'Prescott'") && found[0].contains("a newer OpenBLAS may know it")
+        );
         assert!(found[1].contains("3.5 flop a cycle"), "{}", found[1]);
         let nehalem = blas("OpenBLAS", Some("Nehalem"));
         let name = Some("OPENBLAS_CORETYPE");

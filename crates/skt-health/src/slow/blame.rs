@@ -4,21 +4,28 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A group of nodes that worked together, and whether the result was bad.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NodeGroup {
-    /// The nodes.
-    pub nodes: Vec<usize>,
-    /// Whether the result was bad.
+pub struct NodeGroup<'a> {
+    pub nodes: &'a [usize],
     pub is_bad: bool,
 }
 
 /// What explains the bad groups.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Blame {
-    /// Nodes that are at fault.
-    pub nodes: BTreeSet<usize>,
+    /// Nodes that are at fault, each with its groups.
+    pub nodes: BTreeMap<usize, Evidence>,
     /// Bad groups without a node of `nodes`, as indices: no member is more likely at fault than
     /// another, or it is the link between them.
     pub unexplained: Vec<usize>,
+}
+
+/// The groups of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Evidence {
+    /// The bad ones, as indices.
+    pub bad: Vec<usize>,
+    /// How many there are.
+    pub of: usize,
 }
 
 /// Finds the nodes that explain the bad ones of `groups`, beyond the nodes `known` to be at fault.
@@ -28,25 +35,26 @@ pub struct Blame {
 /// that is in more such groups than any other member is named, if it is in two at least.
 pub fn blame(groups: &[NodeGroup], known: &BTreeSet<usize>) -> Blame {
     let good = groups.iter().filter(|group| !group.is_bad);
-    let clear: BTreeSet<usize> = good.flat_map(|group| group.nodes.iter().copied()).collect();
+    let clear: BTreeSet<usize> = good.flat_map(|group| group.nodes).copied().collect();
+    let is_open = |index: &usize, named: &BTreeSet<usize>| {
+        !groups[*index].nodes.iter().any(|node| known.contains(node) || named.contains(node))
+    };
     let bad: Vec<usize> = (0..groups.len()).filter(|&index| groups[index].is_bad).collect();
     let mut named = BTreeSet::new();
-    for &index in &bad {
-        let nodes = &groups[index].nodes;
-        let mut suspects = nodes.iter().filter(|node| !clear.contains(node));
-        let is_explained = nodes.iter().any(|node| known.contains(node));
-        if let (Some(only), None, false) = (suspects.next(), suspects.next(), is_explained) {
+    for index in bad.iter().filter(|index| is_open(index, &BTreeSet::new())) {
+        let mut suspects = groups[*index].nodes.iter().filter(|node| !clear.contains(node));
+        if let (Some(only), None) = (suspects.next(), suspects.next()) {
             named.insert(*only);
         }
     }
-    let is_open = |index: &usize, named: &BTreeSet<usize>| {
-        let nodes = &groups[*index].nodes;
-        !nodes.iter().any(|node| known.contains(node) || named.contains(node))
-    };
-    let open: Vec<usize> = bad.iter().copied().filter(|index| is_open(index, &named)).collect();
+    let open: Vec<usize> = bad.into_iter().filter(|index| is_open(index, &named)).collect();
     named.extend(in_several_groups(groups, &open, &clear));
     let unexplained = open.into_iter().filter(|index| is_open(index, &named)).collect();
-    Blame { nodes: named, unexplained }
+    let evidence = |node| {
+        let own = || (0..groups.len()).filter(|&index| groups[index].nodes.contains(&node));
+        (node, Evidence { bad: own().filter(|&it| groups[it].is_bad).collect(), of: own().count() })
+    };
+    Blame { nodes: named.into_iter().map(evidence).collect(), unexplained }
 }
 
 /// For each of the groups `open` whose members are all clear: the member that is in more of these
@@ -54,9 +62,9 @@ pub fn blame(groups: &[NodeGroup], known: &BTreeSet<usize>) -> Blame {
 fn in_several_groups(groups: &[NodeGroup], open: &[usize], clear: &BTreeSet<usize>) -> Vec<usize> {
     let all_clear = |nodes: &[usize]| nodes.iter().all(|node| clear.contains(node));
     let groups: Vec<&NodeGroup> =
-        open.iter().map(|&index| &groups[index]).filter(|group| all_clear(&group.nodes)).collect();
+        open.iter().map(|&index| &groups[index]).filter(|group| all_clear(group.nodes)).collect();
     let mut times: BTreeMap<usize, usize> = BTreeMap::new();
-    for node in groups.iter().flat_map(|group| &group.nodes) {
+    for node in groups.iter().flat_map(|group| group.nodes) {
         *times.entry(*node).or_default() += 1;
     }
     let of_group = |group: &&NodeGroup| {
@@ -72,13 +80,13 @@ fn in_several_groups(groups: &[NodeGroup], open: &[usize], clear: &BTreeSet<usiz
 mod tests {
     use super::*;
 
-    fn groups(of: &[(&[usize], bool)]) -> Vec<NodeGroup> {
-        of.iter().map(|&(nodes, is_bad)| NodeGroup { nodes: nodes.to_vec(), is_bad }).collect()
+    fn groups<'a>(of: &[(&'a [usize], bool)]) -> Vec<NodeGroup<'a>> {
+        of.iter().map(|&(nodes, is_bad)| NodeGroup { nodes, is_bad }).collect()
     }
 
     fn found(of: &[(&[usize], bool)]) -> (Vec<usize>, Vec<usize>) {
         let blame = blame(&groups(of), &BTreeSet::new());
-        (blame.nodes.into_iter().collect(), blame.unexplained)
+        (blame.nodes.into_keys().collect(), blame.unexplained)
     }
 
     #[test]

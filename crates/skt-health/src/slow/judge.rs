@@ -125,9 +125,6 @@ fn lags(alike: &[&RankRates], joined: &[&[usize]]) -> Vec<Vec<f64>> {
 }
 
 /// The median of the rates; of an even number the better one of the middle two.
-///
-/// # Panics
-/// Without rates.
 pub fn upper_median(rates: impl IntoIterator<Item = f64>) -> f64 {
     middle_two(rates).expect("there are rates")[1]
 }

@@ -91,22 +91,17 @@ pub fn judge(links: &Links, before: &[Times], now: &[Times]) -> Vec<SlowLink> {
     }
     let [before, now] = [before, now].map(lags);
     let slow = slow(&now);
-    let of_host = |host: usize| -> Vec<usize> {
-        (0..now.len()).filter(|&link| links.ends[link].contains(&host)).collect()
-    };
-    let group = |(ends, &is_bad): (&[usize; 2], &bool)| NodeGroup { nodes: ends.to_vec(), is_bad };
-    let groups: Vec<NodeGroup> = links.ends.iter().zip(&slow).map(group).collect();
+    let groups = links.ends.iter().zip(&slow);
+    let groups: Vec<NodeGroup> =
+        groups.map(|(nodes, &is_bad)| NodeGroup { nodes, is_bad }).collect();
     let mut hosts = blame(&groups, &BTreeSet::new()).nodes;
-    hosts.retain(|host| {
-        let all = of_host(*host);
-        all.len() > 1 && all.iter().all(|&link| slow[link])
-    });
-    let is_explained = |link: &usize| links.ends[*link].iter().any(|host| hosts.contains(host));
+    hosts.retain(|_, links| links.of > 1 && links.bad.len() == links.of);
+    let is_explained = |link: &usize| links.ends[*link].iter().any(|host| hosts.contains_key(host));
     let of_links = (0..now.len()).filter(|&link| slow[link] && !is_explained(&link)).map(|link| {
         let [host, other] = links.ends[link];
         (host, Some(other), vec![link])
     });
-    let of_hosts = hosts.iter().map(|&host| (host, None, of_host(host)));
+    let of_hosts = hosts.iter().map(|(&host, links)| (host, None, links.bad.clone()));
     let times = |lags: &[Vec<f64>], of: &[usize]| {
         nonempty_median(of.iter().map(|&link| nonempty_median(lags[link].iter().copied()))).exp()
     };

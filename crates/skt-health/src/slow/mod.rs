@@ -5,6 +5,7 @@
 //! one is not slow itself. [`judge()`] compares the ranks, window by window of the panels.
 //! [`links`] compares the links between their hosts.
 
+pub mod alike;
 pub mod blame;
 mod judge;
 pub mod links;

@@ -1,8 +1,12 @@
-//! The control groups of a process, version 1 or 2: where their files are.
+//! The control groups of a process, version 1 or 2: where their files are, and their limits of
+//! processor time.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Root;
+use serde::{Deserialize, Serialize};
+
+use super::{Root, parse_cpu_list};
 
 /// The version of the kernel's interface of control groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,46 +17,93 @@ pub(crate) enum Version {
     V2,
 }
 
-/// A hierarchy of control groups that may have a controller.
+/// A control group of this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hierarchy {
+pub(crate) struct Group {
     /// The version of its files.
     pub version: Version,
-    /// The folders of the group of the process and of all groups above it, the innermost first.
-    pub folders: Vec<PathBuf>,
+    pub folder: PathBuf,
 }
 
-/// The hierarchies of this process that may have the controller `controller` (`memory`, `cpu`),
-/// from `/proc/self/cgroup` (lines `id:controllers:path`) and `/proc/self/mountinfo`.
-pub(crate) fn hierarchies(root: &Root, controller: &str) -> Vec<Hierarchy> {
-    let cgroups = root.text("proc/self/cgroup").unwrap_or_default();
-    let mountinfo = root.text("proc/self/mountinfo").unwrap_or_default();
-    let mut found = Vec::new();
-    for line in cgroups.lines() {
-        let mut parts = line.splitn(3, ':');
-        let (Some(id), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next())
-        else {
-            continue;
-        };
-        let version = if id == "0" && controllers.is_empty() {
-            Version::V2
-        } else if controllers.split(',').any(|name| name == controller) {
-            Version::V1
-        } else {
-            continue;
-        };
-        if let Some((mount_root, mount)) = mount_of(version, &mountinfo, controller) {
-            // In a container the mount may show only a part of the tree, and the path may start at
-            // the host's root or at the mount's.
-            let path = Path::new(path);
-            let group = path.strip_prefix(&mount_root).unwrap_or(path);
-            let group = group.strip_prefix("/").unwrap_or(group);
-            let top = root.folder().join(mount.strip_prefix("/").unwrap_or(&mount));
-            let folders = group.ancestors().map(|group| top.join(group)).collect();
-            found.push(Hierarchy { version, folders });
+impl Group {
+    /// The name of a file, which differs between the versions.
+    pub(crate) fn name<'n>(&self, [v1, v2]: [&'n str; 2]) -> &'n str {
+        match self.version {
+            Version::V1 => v1,
+            Version::V2 => v2,
         }
     }
-    found
+
+    /// The text of a file.
+    pub(crate) fn text(&self, names: [&str; 2]) -> Option<String> {
+        fs::read_to_string(self.folder.join(self.name(names))).ok()
+    }
+}
+
+/// The groups of this process that may have the controller `controller` (`memory`, `cpu`), each
+/// followed by those above it, from `/proc/self/cgroup` (lines `id:controllers:path`) and
+/// `/proc/self/mountinfo`.
+pub(crate) fn groups(root: &Root, controller: &str) -> Vec<Group> {
+    let cgroups = root.text("proc/self/cgroup").unwrap_or_default();
+    let mountinfo = root.text("proc/self/mountinfo").unwrap_or_default();
+    let of_line = |line: &str| {
+        let mut parts = line.splitn(3, ':');
+        let (id, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let version = if id == "0" && controllers.is_empty() {
+            Version::V2
+        } else {
+            controllers.split(',').find(|name| *name == controller).map(|_| Version::V1)?
+        };
+        let (mount_root, mount) = mount_of(version, &mountinfo, controller)?;
+        // In a container the mount may show only a part of the tree, and the path may start at the
+        // host's root or at the mount's.
+        let path = Path::new(path);
+        let group = path.strip_prefix(&mount_root).unwrap_or(path);
+        let group = group.strip_prefix("/").unwrap_or(group);
+        let top = root.folder().join(mount.strip_prefix("/").unwrap_or(&mount));
+        let folders = group.ancestors().map(|group| top.join(group));
+        Some(folders.map(|folder| Group { version, folder }).collect::<Vec<_>>())
+    };
+    cgroups.lines().filter_map(of_line).flatten().collect()
+}
+
+/// A control group's limit of processor time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Quota {
+    /// The group's file with the limit.
+    pub file: PathBuf,
+    /// What is written to the file to lift the limit.
+    pub none: String,
+    /// The limit, in cores.
+    pub cores: f64,
+}
+
+/// The tightest limit of processor time from the group of this process up to the root, if any group
+/// has one.
+pub fn quota(root: &Root) -> Option<Quota> {
+    const FILES: [&str; 2] = ["cpu.cfs_quota_us", "cpu.max"];
+    let of_group = |group: Group| {
+        let (file, none) = (group.folder.join(group.name(FILES)), group.name(["-1", "max"]).into());
+        // Version 2 has the period in the same file.
+        let period = group.text(["cpu.cfs_period_us", ""]).unwrap_or_default();
+        let text = format!("{} {period}", group.text(FILES)?);
+        // A quota of `-1` or `max` is none.
+        let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+        let (micros, period) = (numbers.next()?, numbers.next()?);
+        let cores = micros as f64 / period as f64;
+        (period > 0).then_some(Quota { file, none, cores })
+    };
+    let quotas = groups(root, "cpu").into_iter().filter_map(of_group);
+    quotas.min_by(|a, b| a.cores.total_cmp(&b.cores))
+}
+
+/// The CPUs that the innermost control group with such a list has; `None` if no group has one. A
+/// launcher may bind the process to fewer.
+pub fn cpus(root: &Root) -> Option<Vec<usize>> {
+    let files = ["cpuset.effective_cpus", "cpuset.cpus.effective"];
+    let groups = groups(root, "cpuset").into_iter();
+    let mut lists = groups.filter_map(|group| parse_cpu_list(&group.text(files)?));
+    lists.find(|cpus| !cpus.is_empty())
 }
 
 /// The root within the hierarchy, and the mount point. A line of mountinfo is `id parent
@@ -83,13 +134,13 @@ mod tests {
     use super::*;
     use crate::testing::Tree;
 
-    /// The folders of the first hierarchy, relative to the root.
-    fn folders(groups: &str, mount: &str, controller: &str) -> Vec<PathBuf> {
+    /// The folders of the groups, relative to the root.
+    fn folders(of: &str, mount: &str, controller: &str) -> Vec<PathBuf> {
         let tree = Tree::new();
-        tree.file("proc/self/cgroup", groups).file("proc/self/mountinfo", mount);
-        let (root, found) = (tree.root(), hierarchies(&tree.root(), controller));
-        let relative = |folder: &PathBuf| folder.strip_prefix(root.folder()).unwrap().to_owned();
-        found.first().map_or(Vec::new(), |first| first.folders.iter().map(relative).collect())
+        tree.file("proc/self/cgroup", of).file("proc/self/mountinfo", mount);
+        let root = tree.root();
+        let relative = |group: Group| group.folder.strip_prefix(root.folder()).unwrap().to_owned();
+        groups(&root, controller).into_iter().map(relative).collect()
     }
 
     const V1_MOUNT: &str = "\
@@ -119,5 +170,46 @@ mod tests {
         let want = [top.join("job/step"), top.join("job"), top.join("")];
         assert_eq!(folders(groups, mount, "cpu"), want);
         assert_eq!(folders(groups, mount, "memory"), [""; 0].map(PathBuf::from));
+    }
+
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    const V1_CPU: &str = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n";
+
+    fn tree(groups: &str, mounts: &str) -> Tree {
+        let tree = Tree::new();
+        tree.file("proc/self/cgroup", groups).file("proc/self/mountinfo", mounts);
+        tree
+    }
+
+    #[test]
+    fn version_2_the_tightest_of_all_outer_groups_binds() {
+        let tree = tree("0::/pod/box\n", V2);
+        tree.file("sys/fs/cgroup/pod/box/cpu.max", "max 100000\n");
+        assert_eq!(quota(&tree.root()), None);
+        tree.file("sys/fs/cgroup/pod/cpu.max", "50000 100000\n");
+        let found = quota(&tree.root()).unwrap();
+        assert_eq!((found.cores, found.none.as_str()), (0.5, "max"));
+        assert!(found.file.ends_with("sys/fs/cgroup/pod/cpu.max"), "{found:?}");
+    }
+
+    #[test]
+    fn version_1_minus_one_is_no_limit() {
+        let tree = tree("4:memory:/m\n1:cpu:/job\n", V1_CPU);
+        tree.file("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+        tree.file("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota(&tree.root()), None);
+        tree.file("sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "150000\n");
+        tree.file("sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+        assert_eq!(quota(&tree.root()).unwrap().cores, 1.5);
+    }
+
+    #[test]
+    fn the_innermost_list_counts() {
+        let tree = Tree::new();
+        assert_eq!(cpus(&tree.root()), None);
+        tree.file("proc/self/cgroup", "0::/job/step\n").file("proc/self/mountinfo", V2);
+        tree.file("sys/fs/cgroup/cpuset.cpus.effective", "0-7\n");
+        tree.file("sys/fs/cgroup/job/cpuset.cpus.effective", "2-3\n");
+        assert_eq!(cpus(&tree.root()), Some(vec![2, 3]));
     }
 }

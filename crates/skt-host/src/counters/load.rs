@@ -4,43 +4,26 @@ use std::collections::BTreeMap;
 
 use super::Root;
 
-/// The time of all CPUs since the machine was started, in ticks.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Ticks {
-    /// All time.
-    pub all: u64,
-    /// Time that the hypervisor gave to others while this machine had work.
-    pub stolen: u64,
-}
-
-impl Ticks {
-    /// The share of the time since `before` that was stolen.
-    pub fn stolen_share(self, before: Self) -> f64 {
-        let all = self.all.saturating_sub(before.all);
-        let stolen = self.stolen.saturating_sub(before.stolen);
-        if all > 0 { stolen as f64 / all as f64 } else { 0.0 }
-    }
-}
-
-/// Reads the first line of `/proc/stat`: `cpu`, user, nice, system, idle, iowait, irq, softirq,
-/// steal, and guest times, which user time includes. `None` if it is another.
-pub fn read(root: &Root) -> Option<Ticks> {
-    let text = root.text("proc/stat")?;
-    let mut words = text.lines().next()?.split_whitespace();
-    words.next().filter(|&name| name == "cpu")?;
-    let times: Option<Vec<u64>> = words.take(8).map(|word| word.parse().ok()).collect();
-    let times = times?;
-    Some(Ticks { all: times.iter().sum(), stolen: *times.get(7)? })
-}
-
-/// The time of one CPU since the machine was started, in ticks.
+/// The time of a CPU, or of all together, since the machine was started, in ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuTicks {
     all: u64,
+    /// Idle, and idle while a disk works for a thread.
     idle: u64,
+    /// Time that the hypervisor gave to others while this machine had work, if it is counted.
+    stolen: Option<u64>,
 }
 
 impl CpuTicks {
+    /// Reads the words after the name in a line of `/proc/stat`: user, nice, system, idle, iowait,
+    /// irq, softirq, steal, and guest times, which user time includes.
+    fn from_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let times: Option<Vec<u64>> = words.take(8).map(|word| word.parse().ok()).collect();
+        let times = times?;
+        let idle = times.iter().skip(3).take(2).sum();
+        Some(Self { all: times.iter().sum(), idle, stolen: times.get(7).copied() })
+    }
+
     /// The share of the time since `before` in which the CPU ran something; `None` if its counters
     /// stand still.
     pub(crate) fn busy_since(self, before: &Self) -> Option<f64> {
@@ -48,24 +31,32 @@ impl CpuTicks {
         let idle = self.idle.saturating_sub(before.idle);
         (all > 0).then(|| 1.0 - (idle as f64 / all as f64).min(1.0))
     }
+
+    /// The share of the time since `before` that was stolen, if it is known.
+    pub(crate) fn stolen_since(self, before: Self) -> Option<f64> {
+        let all = self.all.saturating_sub(before.all).max(1);
+        let stolen = self.stolen?.saturating_sub(before.stolen?);
+        Some(stolen as f64 / all as f64)
+    }
 }
 
 /// The least share of the time for which a CPU that is not in use is idle: the system itself has
 /// some work everywhere.
 const IDLE_SHARE: f64 = 0.9;
 
+/// Reads the time of all CPUs together, which the first line has.
+pub(crate) fn read(root: &Root) -> Option<CpuTicks> {
+    let text = root.text("proc/stat")?;
+    CpuTicks::from_words(text.lines().next()?.strip_prefix("cpu ")?.split_whitespace())
+}
+
 /// Reads the times of all CPUs, by their numbers.
 pub fn read_cpus(root: &Root) -> BTreeMap<usize, CpuTicks> {
     let text = root.text("proc/stat").unwrap_or_default();
     let of_line = |line: &str| {
         let mut words = line.strip_prefix("cpu")?.split_whitespace();
-        let id = words.next()?.parse().ok()?;
-        let times: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
-        // Idle, and idle while a disk works for a thread.
-        let idle = times.iter().skip(3).take(2).sum();
-        Some((id, CpuTicks { all: times.iter().sum(), idle }))
+        Some((words.next()?.parse().ok()?, CpuTicks::from_words(words)?))
     };
-    // The first line is the sum of all CPUs.
     text.lines().skip(1).map_while(of_line).collect()
 }
 
@@ -94,11 +85,11 @@ mod tests {
         assert_eq!(read(&tree.root()), None);
         tree.file("proc/stat", "cpu  10 0 10 70 0 0 0 10 5 0\ncpu0 1 2 3\n");
         let now = read(&tree.root()).unwrap();
-        assert_eq!(now, Ticks { all: 100, stolen: 10 });
-        assert_eq!(now.stolen_share(Ticks::default()), 0.1);
-        assert_eq!(now.stolen_share(now), 0.0);
-        for unknown in ["cpu 10 0 x 70 0 0 0 10 5 0", "cpu 10 0 10 70", "cpu0 1 2 3 4 5 6 7 8", ""]
-        {
+        assert_eq!(now, CpuTicks { all: 100, idle: 70, stolen: Some(10) });
+        let start = CpuTicks { stolen: Some(0), ..CpuTicks::default() };
+        assert_eq!((now.stolen_since(start), now.stolen_since(now)), (Some(0.1), Some(0.0)));
+        assert_eq!(now.stolen_since(CpuTicks::default()), None);
+        for unknown in ["cpu 10 0 x 70 0 0 0 10 5 0", "cpu0 1 2 3 4 5 6 7 8", ""] {
             tree.file("proc/stat", unknown);
             assert_eq!(read(&tree.root()), None, "{unknown}");
         }

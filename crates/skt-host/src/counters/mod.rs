@@ -4,19 +4,15 @@
 //! `proc` and `sys`, or a copy of another machine's. A file that is missing is no error: each
 //! reader returns `None`, or leaves out what it does not know.
 
-pub mod affinity;
 pub mod caches;
 pub mod cgroup;
-pub mod cpuset;
 pub mod frequency;
-pub mod huge_pages;
 pub mod load;
 pub mod memory_errors;
 pub mod numa;
 pub mod oom_kills;
 pub mod power;
 pub mod processor;
-pub mod quota;
 mod root;
 pub mod temperature;
 pub mod throttling;
@@ -27,16 +23,15 @@ use serde::{Deserialize, Serialize};
 pub use root::Root;
 pub(crate) use root::parse_cpu_list;
 
+use cgroup::Quota;
 use frequency::Frequencies;
 use memory_errors::MemoryErrors;
 use numa::NumaNode;
 use processor::Processor;
-use quota::Quota;
-use throttling::Throttling;
 use topology::Cpu;
 
 /// The state that a machine reports at one moment.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Counters {
     /// The processor and its instructions.
     pub processor: Processor,
@@ -49,8 +44,6 @@ pub struct Counters {
     pub nodes: Vec<NumaNode>,
     /// The clocks and who sets them.
     pub frequencies: Frequencies,
-    /// How often a core was slowed down because it was too hot, or had too little power.
-    pub throttling: Throttling,
     /// The tightest limit of processor time of the control groups, if any has one.
     pub quota: Option<Quota>,
     /// The setting of transparent huge pages for private memory, if the kernel has them.
@@ -72,21 +65,63 @@ impl Counters {
     pub fn read(root: &Root) -> Self {
         let cpus = topology::online(root).unwrap_or_default();
         let ids: Vec<usize> = cpus.iter().map(|cpu| cpu.id).collect();
-        let (allowed_cpus, allowed_nodes) = affinity::allowed(root);
+        let (allowed_cpus, allowed_nodes) = allowed(root);
         Self {
             processor: processor::read(root),
             speeds: topology::speeds(root, &ids),
             nodes: numa::nodes(root, &ids),
             frequencies: frequency::read(root, &ids),
-            throttling: throttling::read(root, &ids),
-            quota: quota::read(root),
-            usable_cpus: cpuset::read(root).unwrap_or_else(|| ids.clone()),
-            huge_pages: huge_pages::read(root),
+            quota: cgroup::quota(root),
+            usable_cpus: cgroup::cpus(root).unwrap_or_else(|| ids.clone()),
+            huge_pages: huge_pages(root),
             memory_errors: memory_errors::read(root),
             power: power::find(root),
             allowed_cpus: if allowed_cpus.is_empty() { ids } else { allowed_cpus },
             allowed_nodes,
             cpus,
         }
+    }
+}
+
+/// The CPUs on which this process may run, and the nodes of which it may take memory; empty where
+/// `/proc/self/status` does not list them.
+pub fn allowed(root: &Root) -> (Vec<usize>, Vec<usize>) {
+    let status = root.text("proc/self/status").unwrap_or_default();
+    let list = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(parse_cpu_list).unwrap_or_default()
+    };
+    (list("Cpus_allowed_list"), list("Mems_allowed_list"))
+}
+
+/// The word in brackets of `always [madvise] never`: the setting for private memory. `None` if the
+/// kernel has no transparent huge pages.
+fn huge_pages(root: &Root) -> Option<String> {
+    let text = root.text("sys/kernel/mm/transparent_hugepage/enabled")?;
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Tree;
+
+    #[test]
+    fn the_word_in_brackets_is_the_setting() {
+        let tree = Tree::new();
+        assert_eq!(huge_pages(&tree.root()), None);
+        let path = "sys/kernel/mm/transparent_hugepage/enabled";
+        tree.file(path, "always madvise [never]\n");
+        assert_eq!(huge_pages(&tree.root()).as_deref(), Some("never"));
+    }
+
+    #[test]
+    fn both_lists_are_read() {
+        let tree = Tree::new();
+        assert_eq!(allowed(&tree.root()), (vec![], vec![]));
+        let status = "Cpus_allowed:\tff\nCpus_allowed_list:\t4-5,7\nMems_allowed_list:\t1\n";
+        tree.file("proc/self/status", status);
+        assert_eq!(allowed(&tree.root()), (vec![4, 5, 7], vec![1]));
     }
 }

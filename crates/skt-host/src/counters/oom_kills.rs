@@ -1,11 +1,9 @@
 //! How many processes the kernel has ended for want of memory.
 
-use std::path::Path;
-
 use serde::{Deserialize, Serialize};
 
 use super::Root;
-use super::cgroup::{Version, hierarchies};
+use super::cgroup::{Group, Version, groups};
 
 /// Counts of ended processes, since the machine or the control group was started. `None` where the
 /// kernel does not count.
@@ -21,23 +19,18 @@ impl OomKills {
     /// The counts of the machine under `root`.
     pub fn under(root: &Root) -> Self {
         let machine = root.text("proc/vmstat").and_then(|text| count(&text));
-        let in_folder = |folder: &Path, version| {
-            let file = match version {
-                Version::V1 => "memory.oom_control",
-                Version::V2 => "memory.events",
-            };
-            count(&std::fs::read_to_string(folder.join(file)).ok()?)
+        let of_group = |group: Group| {
+            let kills = count(&group.text(["memory.oom_control", "memory.events"])?)?;
+            Some((group.version, kills))
         };
-        let in_hierarchies = hierarchies(root, "memory").into_iter().filter_map(|it| {
-            let counts = it.folders.iter().filter_map(|folder| in_folder(folder, it.version));
-            match it.version {
-                // A group's count leaves out the groups below.
-                Version::V1 => counts.reduce(u64::saturating_add),
-                // A group's count has those of the groups below.
-                Version::V2 => counts.max(),
-            }
-        });
-        Self { machine, group: in_hierarchies.reduce(u64::saturating_add) }
+        // Of version 1 a group's count leaves out the groups below, of version 2 it has theirs.
+        let join = |[v1, v2]: [Option<u64>; 2], (version, kills): (Version, u64)| match version {
+            Version::V1 => [Some(v1.unwrap_or(0).saturating_add(kills)), v2],
+            Version::V2 => [v1, v2.max(Some(kills))],
+        };
+        let counts = groups(root, "memory").into_iter().filter_map(of_group);
+        let counts = counts.fold([None, None], join).into_iter().flatten();
+        Self { machine, group: counts.reduce(u64::saturating_add) }
     }
 
     /// Describes what has happened on `node` since `before`: the number of processes ended, and a

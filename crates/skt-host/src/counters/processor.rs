@@ -157,7 +157,7 @@ fn arm_part(text: &str) -> Option<(u64, u64)> {
 }
 
 /// The value of the first `name : value` line.
-pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
@@ -165,7 +165,7 @@ pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// The frequency in a name: 2.6 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
-pub(crate) fn gigahertz_in_name(model: &str) -> Option<f64> {
+fn gigahertz_in_name(model: &str) -> Option<f64> {
     model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()
 }
 

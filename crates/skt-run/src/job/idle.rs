@@ -7,7 +7,7 @@ use std::{env, thread};
 use super::pinning::HostPlan;
 use skt_host::counters::load::{self, CpuTicks};
 use skt_host::counters::topology::Cpu;
-use skt_host::counters::{Root, cpuset, quota};
+use skt_host::counters::{Root, cgroup};
 use skt_host::{launcher_rank, occupants};
 
 /// The least time during which CPUs are watched: the system counts in ticks of 10 ms.
@@ -62,7 +62,7 @@ impl<'a> IdleWatch<'a> {
     fn usable_cpus(&self) -> Vec<usize> {
         let of_ranks = self.host.masks.iter().flatten().copied();
         let of_launcher = launcher_rank::launcher_mask().unwrap_or_default();
-        let left = cpuset::read(&self.root);
+        let left = cgroup::cpus(&self.root);
         let is_left = |cpu: &usize| left.as_ref().is_none_or(|left| left.contains(cpu));
         let all: BTreeSet<usize> = of_ranks.chain(of_launcher).filter(is_left).collect();
         all.into_iter().collect()
@@ -70,7 +70,7 @@ impl<'a> IdleWatch<'a> {
 
     /// The most cores for which the job has processor time.
     fn cores_max(&self, cpus: &[Cpu]) -> usize {
-        let quota = quota::read(&self.root).map(|quota| quota.cores as usize);
+        let quota = cgroup::quota(&self.root).map(|quota| quota.cores as usize);
         let slurm = env::var(SLURM_CPUS).ok().and_then(|text| text.trim().parse::<usize>().ok());
         let all: BTreeSet<usize> = cpus.iter().map(|cpu| cpu.core).collect();
         // Slurm counts hardware threads.

@@ -21,8 +21,8 @@ use skt_checkpoint::checkpoint::level::folder::{FolderOwner, ImageJob};
 use skt_checkpoint::checkpoint::level::owners::Claimant;
 use skt_comm::{Comm, collect};
 use skt_config::{GemmPrecision, RunSpec, TestSpec};
+use skt_health::doctor;
 use skt_health::doctor::finding::{Finding, FindingKind};
-use skt_health::doctor::{self, at_start};
 use skt_health::environment::preflight::{self, DoesNotFit};
 use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
 use skt_host::core_use::JobPart;
@@ -228,7 +228,7 @@ impl Rated {
         let mut findings = Vec::new();
         if located.machine().rank() == 0 {
             let masks: Vec<_> = located.cores.iter().map(RankCores::mask).collect();
-            findings = at_start::findings(&world.host(), &masks, spec.threads, idle_cores);
+            findings = doctor::at_start(&world.host(), &masks, spec.threads, idle_cores);
         }
         let lack = collect::first_text(world, &pinning.lack(&world.host()))?;
         let findings = Some(findings).filter(|findings| !findings.is_empty());
@@ -554,7 +554,7 @@ fn explain(warnings: &mut Vec<String>, lack: Option<String>, mut found: Vec<Find
         warnings.retain(|warning| !selftest::is_of_rate(warning));
     }
     warnings.splice(..0, lack);
-    warnings.extend(found.iter().map(at_start::line));
+    warnings.extend(found.iter().map(doctor::line));
 }
 
 /// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
@@ -686,7 +686,7 @@ mod tests {
     fn finding(kind: FindingKind) -> Finding {
         let words = |text: &str| text.to_owned();
         let (what, measured, remedy) = (words("a limit"), words("half"), words("raise it"));
-        let gain = Gain::computed(2.0);
+        let gain = Some(Gain { times: 2.0, is_measured: false });
         Finding { kind, hosts: vec![words("n1"), words("n2")], what, measured, remedy, gain }
     }
 

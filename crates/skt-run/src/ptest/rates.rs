@@ -13,7 +13,7 @@ use super::links::LinkWatch;
 use skt_comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, RankRates, Rate, SlowReport};
-use skt_host::counters::{Root, affinity, processor, throttling, topology};
+use skt_host::counters::{Root, allowed, processor, throttling, topology};
 use skt_host::placement;
 use skt_solver::pgesv::{Rates, SolveError};
 use skt_terms::tree::Tree;
@@ -242,7 +242,7 @@ fn kind(root: &Root) -> u64 {
     *KIND.get_or_init(|| {
         let model = processor::read(root);
         let cpus = online(root);
-        let (allowed, _) = affinity::allowed(root);
+        let (allowed, _) = allowed(root);
         let speeds = cpus.iter().zip(topology::speeds(root, &cpus));
         let usable = speeds.filter(|(cpu, _)| allowed.contains(cpu)).map(|(_, speed)| speed);
         let percent = usable.fold(0.0, f64::max) * 100.0;

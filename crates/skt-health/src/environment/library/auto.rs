@@ -102,9 +102,6 @@ impl AutoTrials {
 
     /// The rate of GEMM in Gflop/s of a library that has passed its trial here, on one thread, for
     /// each second of its processor time.
-    ///
-    /// # Errors
-    /// Why it has none: it crashes or hangs now.
     pub fn measure(&self, library: &LibraryId) -> Result<f64, String> {
         let mut state = self.state();
         let (at, patience) = (state.position(library)?, state.patience);
@@ -120,9 +117,6 @@ impl AutoTrials {
 
     /// Makes `library` the BLAS of this process, unless one is already, and ends the processes.
     /// `choice` is for reports.
-    ///
-    /// # Errors
-    /// When this process has refused or not found it, or it cannot be loaded now.
     pub fn settle(&self, library: &LibraryId, choice: &BlasChoice) -> Result<(), String> {
         let mut state = self.state();
         if state.known.settled.is_some() {
@@ -214,7 +208,7 @@ fn try_one(
     known: &[String],
 ) -> Result<(Answer, TrialProcess), Refusal> {
     let refused = |why: String| Refusal { why, is_no_other: false };
-    let process = TrialProcess::start(name, false, products, known);
+    let process = TrialProcess::start(name, false, products, known, None);
     let mut process = process.map_err(|why| refused(format!("its trial cannot start: {why}")))?;
     match process.answer(patience(name, &products.depths), STARTS).map_err(refused)? {
         Line::Passed(answer) => {
@@ -227,7 +221,7 @@ fn try_one(
 }
 
 /// How long a measurement may take, by what this machine does now.
-fn rate_patience(Products { order, depths, .. }: &Products) -> Duration {
+pub(super) fn rate_patience(Products { order, depths, .. }: &Products) -> Duration {
     let plain = selftest::operations_at(*order, depths) * check::plain_seconds_an_operation();
     Duration::from_secs_f64(MAX_TIMES_PLAIN * (plain + RATE_SECONDS))
 }

@@ -80,35 +80,22 @@ pub(super) fn flaw(id: &LibraryId, tried: &[TriedBlas]) -> Option<String> {
 
 /// The index of the library to call, and why: the fastest, or the first that serves if it is hardly
 /// slower.
-///
-/// # Errors
-/// When no library serves: why.
 pub fn fastest(tried: &[RatedBlas]) -> Result<(usize, String), String> {
-    let serves = |it: &&RatedBlas| it.refused.is_none();
-    let Some(first) = tried.iter().find(serves) else {
+    let rate = |at: usize| tried[at].gflops_per_core.unwrap_or(0.0);
+    let serving: Vec<usize> = (0..tried.len()).filter(|&at| tried[at].refused.is_none()).collect();
+    let Some(&first) = serving.first() else {
         let all: Vec<String> = tried.iter().map(RatedBlas::words).collect();
         return Err(format!("no library serves; {}", all.join("; ")));
     };
-    if tried.iter().filter(serves).count() == 1 {
-        return Ok((index_of(tried, first), "no other library was found that serves".to_owned()));
+    if serving.len() == 1 {
+        return Ok((first, "no other library was found that serves".to_owned()));
     }
-    let rate = |it: &RatedBlas| it.gflops_per_core.unwrap_or(0.0);
-    let best = tried.iter().filter(serves).max_by(|a, b| rate(a).total_cmp(&rate(b)));
-    let gain = best.map_or(0.0, |best| rate(best) / rate(first) - 1.0);
-    match best.filter(|_| gain >= MIN_GAIN) {
-        Some(best) => {
-            let why = format!("{:.0} % faster than {}", 100.0 * gain, first.name);
-            Ok((index_of(tried, best), why))
-        }
-        None => {
-            let why = format!("no other library is {:.0} % faster", 100.0 * MIN_GAIN);
-            Ok((index_of(tried, first), why))
-        }
+    let best = serving.into_iter().max_by(|&a, &b| rate(a).total_cmp(&rate(b))).unwrap_or(first);
+    let gain = rate(best) / rate(first) - 1.0;
+    if gain >= MIN_GAIN {
+        return Ok((best, format!("{:.0} % faster than {}", 100.0 * gain, tried[first].name)));
     }
-}
-
-fn index_of(tried: &[RatedBlas], it: &RatedBlas) -> usize {
-    tried.iter().position(|other| std::ptr::eq(other, it)).expect("one of them")
+    Ok((first, format!("no other library is {:.0} % faster", 100.0 * MIN_GAIN)))
 }
 
 #[cfg(test)]

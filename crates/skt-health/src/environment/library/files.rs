@@ -33,9 +33,6 @@ impl<const N: usize> From<[(&str, &str); N]> for LibraryFiles {
 
 impl LibraryFiles {
     /// The files of the library that this process calls, of those that are `mapped`.
-    ///
-    /// # Errors
-    /// When one cannot be read.
     pub(super) fn called_in(mapped: impl IntoIterator<Item = PathBuf>) -> Result<Self, String> {
         let files = library::files(mapped);
         files.iter().map(|file| contents(file)).collect::<Result<_, _>>().map(Self)

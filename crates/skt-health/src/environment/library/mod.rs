@@ -199,16 +199,16 @@ fn is_as_fast_as_built_in(file: &Path) -> bool {
 fn check_called(by_default: bool, products: &Products) -> Result<(), String> {
     let (blas, name) = (library::loaded(), library::name());
     let at = blas.path.as_ref().map_or(blas.library.clone(), |path| path.display().to_string());
-    let tried = || try_in_child(name, by_default, products).map(|_| ());
+    let tried = || try_in_child(name, by_default, products).map(|_| "passed".to_owned());
     let checked = match LibraryFiles::called_in(library::mapped_files()) {
         Ok(files) => {
             let patience = || patience(name, &products.depths);
-            passed::once(&passed::name(&files, &products.depths), patience, tried)
+            remembered::once(&passed::name(&files, &products.depths), patience, tried)
         }
         // What cannot be read cannot be recognized.
         Err(_) => tried(),
     };
-    checked.map_err(|why| {
+    checked.map(|_| ()).map_err(|why| {
         // Nothing may call it until the job is refused.
         load::use_built_in();
         format!("{at}: {why}")
@@ -245,13 +245,29 @@ fn load_after_trial(wanted: &str, products: &Products) -> Result<LibraryFiles, S
 /// Runs the trial of a library.
 fn try_in_child(wanted: &str, by_default: bool, products: &Products) -> Result<Answer, String> {
     let patience = patience(wanted, &products.depths);
-    let process = TrialProcess::start(wanted, by_default, products, &[]);
+    let process = TrialProcess::start(wanted, by_default, products, &[], None);
     let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
     match process.answer(patience, STARTS)? {
         Line::Passed(answer) => process.end(patience).map(|()| answer),
         Line::Refused(refusal) => Err(refusal.why),
         Line::Step(_) | Line::Rate(_) => Err("its trial gives no result".to_owned()),
     }
+}
+
+/// A variable of the environment, and its value in a trial: `None` removes it.
+pub(crate) type Change<'a> = (&'a str, Option<&'a str>);
+
+/// The kernel that the library which this process calls has with this change, and its rate on a
+/// core in Gflop/s for each second of processor time; `None` if its trial fails.
+pub(crate) fn rate_with(change: Option<Change>) -> Option<(String, f64)> {
+    let (name, products) = (library::name(), Products::in_run(1000, 1, Vec::new(), false));
+    let mut process = TrialProcess::start(name, true, &products, &[], change).ok()?;
+    let answer = process.answer(patience(name, &[]), STARTS).ok()?;
+    let Line::Passed(Answer { kernel, .. }) = answer else { return None };
+    process.ask_for_rate().ok()?;
+    let rate = process.answer(auto::rate_patience(&products), "its rate is measured").ok()?;
+    let Line::Rate(gflops) = rate else { return None };
+    Some((kernel?, gflops))
 }
 
 /// How long a trial may take, by what this machine does now.

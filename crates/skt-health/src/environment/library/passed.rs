@@ -1,14 +1,12 @@
 //! The libraries whose numbers have been checked on this host.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 use std::{env, fs};
 
 use skt_solver::blas::{check, library};
 use skt_store::codec::checksum;
 
 use super::files::LibraryFiles;
-use super::remembered;
 
 /// How the variables begin by which users name kernels and parts of a library, or sizes of blocks.
 const PREFIXES: [&str; 9] =
@@ -57,23 +55,4 @@ pub(super) fn processor() -> String {
     };
     let lines: BTreeSet<&str> = text.lines().filter(is_of_it).collect();
     format!("{:016x}", checksum(lines.into_iter().collect::<Vec<_>>().join("\n").as_bytes()))
-}
-
-/// Whether the library has passed this check.
-pub(super) fn is_kept(name: &str) -> bool {
-    remembered::value(name).is_some()
-}
-
-/// Remembers that the library has passed this check.
-pub(super) fn keep(name: &str) {
-    remembered::keep(name, "passed");
-}
-
-/// Does this `check`, as [`remembered::once`].
-pub(super) fn once<T>(
-    name: &str,
-    patience: impl FnOnce() -> Duration,
-    check: impl FnOnce() -> Result<T, String>,
-) -> Result<(), String> {
-    remembered::once(name, patience, || check().map(|_| "passed".to_owned())).map(|_| ())
 }

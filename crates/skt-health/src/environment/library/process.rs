@@ -11,7 +11,7 @@ use skt_host::child;
 use skt_host::waits::{self, Announced};
 
 use super::trial::{Answer, Line};
-use super::{Products, passed};
+use super::{Change, Products, remembered};
 
 /// How long the process of a trial may take to end, after which it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -35,12 +35,14 @@ pub(super) struct TrialProcess {
 
 impl TrialProcess {
     /// Starts the trial of the library `wanted`, or of what is preloaded if that is called
-    /// `by_default`. One of the files `known` is refused as known.
+    /// `by_default`. One of the files `known` is refused as known. A variable of the environment
+    /// may be changed.
     pub(super) fn start(
         wanted: &str,
         by_default: bool,
         products: &Products,
         known: &[String],
+        change: Option<Change>,
     ) -> io::Result<Self> {
         let Products { order, depths, is_single } = products;
         let mut command = Command::new(env::current_exe()?);
@@ -53,6 +55,11 @@ impl TrialProcess {
         known.iter().for_each(|file| _ = command.args(["--known", file]));
         command.arg("--").arg(wanted);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        match change {
+            Some((variable, Some(value))) => command.env(variable, value),
+            Some((variable, None)) => command.env_remove(variable),
+            None => &mut command,
+        };
         let mut child = command.spawn()?;
         let requests = child.stdin.take();
         let answers = child.stdout.take().expect("a pipe");
@@ -109,7 +116,7 @@ impl Drop for TrialProcess {
         drop(self.requests.take());
         let ended = child::wait(&mut self.child, END_PATIENCE).ok().flatten();
         if let Some(check) = self.passed.as_ref().filter(|_| ended.is_some_and(|it| it.success())) {
-            passed::keep(check);
+            remembered::keep(check, "passed");
         }
     }
 }

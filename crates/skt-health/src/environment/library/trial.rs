@@ -16,7 +16,7 @@ use skt_solver::team::Team;
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
 use super::files::LibraryFiles;
-use super::{BUILT_IN, Products, passed};
+use super::{BUILT_IN, Products, passed, remembered};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub(super) struct Answer {
     pub files: LibraryFiles,
     /// The check that it has passed ([`passed::name`]); none if a file cannot be read.
     pub check: Option<String>,
+    /// The kernel in use.
+    pub kernel: Option<String>,
     /// The kernel that OpenBLAS has to be given by its variable.
     pub kernel_variable: Option<String>,
 }
@@ -46,14 +48,13 @@ impl Answer {
 /// Why a library is refused.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Refusal {
-    /// The reason.
     pub why: String,
     /// Whether there is no library of that name, or it is one that is known.
     pub is_no_other: bool,
 }
 
 /// A line that the process of a trial prints; a library may print others.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Line {
     /// What is tried next: "the trial crashes while ...".
     Step(String),
@@ -65,38 +66,18 @@ pub(super) enum Line {
     Rate(f64),
 }
 
-const STEP: &str = "skt-hpl trial step: ";
-const REFUSED: &str = "skt-hpl trial refused: ";
-const PASSED: &str = "skt-hpl trial passed: ";
-const RATE: &str = "skt-hpl trial rate: ";
+/// How each line begins; then comes its JSON.
+const MARK: &str = "skt-hpl trial: ";
 
 impl Line {
     pub(super) fn read(line: &str) -> Option<Self> {
-        if let Some(step) = line.strip_prefix(STEP) {
-            return Some(Self::Step(step.to_owned()));
-        }
-        if let Some(refusal) = line.strip_prefix(REFUSED) {
-            return serde_json::from_str(refusal).ok().map(Self::Refused);
-        }
-        if let Some(answer) = line.strip_prefix(PASSED) {
-            return serde_json::from_str(answer).ok().map(Self::Passed);
-        }
-        line.strip_prefix(RATE)?.parse().ok().map(Self::Rate)
+        serde_json::from_str(line.strip_prefix(MARK)?).ok()
     }
 }
 
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Step(step) => write!(f, "{STEP}{step}"),
-            Self::Refused(refusal) => {
-                write!(f, "{REFUSED}{}", serde_json::to_string(refusal).expect("plain data"))
-            }
-            Self::Passed(answer) => {
-                write!(f, "{PASSED}{}", serde_json::to_string(answer).expect("plain data"))
-            }
-            Self::Rate(gflops) => write!(f, "{RATE}{gflops}"),
-        }
+        write!(f, "{MARK}{}", serde_json::to_string(self).expect("plain data"))
     }
 }
 
@@ -179,7 +160,7 @@ fn try_here(
             let before = if is_own { BTreeSet::new() } else { before };
             let files = LibraryFiles::called_in(mapped.difference(&before).cloned());
             let name = files.as_ref().ok().map(|files| passed::name(files, depths));
-            if !name.as_deref().is_some_and(passed::is_kept) {
+            if name.as_deref().and_then(remembered::value).is_none() {
                 let step = |function: &str| print(&Line::Step(format!("{function} is checked")));
                 check::check(depths, step).map_err(|why| format!("it is wrong: {why}"))?;
             }
@@ -192,9 +173,9 @@ fn try_here(
         scope.spawn(check).join().expect("a check does not panic")
     });
     let (files, check) = checked.map_err(refused)?;
-    let kernel_variable = env::var(VARIABLE).ok();
+    let (kernel, kernel_variable) = (library::loaded().kernel, env::var(VARIABLE).ok());
     let files = if is_own { LibraryFiles::default() } else { files.map_err(refused)? };
-    Ok(Answer { name, path, files, check, kernel_variable })
+    Ok(Answer { name, path, files, check, kernel, kernel_variable })
 }
 
 /// Loads the first file of the library `wanted` that the loader finds, and returns its name.

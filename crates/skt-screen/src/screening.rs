@@ -2,16 +2,16 @@
 //! again without a host whose ranks die.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::reach;
 use crate::results::Results;
 use crate::run::unreached;
+use crate::{Failed, reach};
 use skt_checkpoint::heartbeat;
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_host::{child, messages, program};
@@ -48,18 +48,6 @@ impl<'a> Screening<'a> {
     }
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum ScreeningError {
-    #[error("{program}: {source}")]
-    Start { program: String, source: std::io::Error },
-    #[error("{agent}: is not found on this host: install it, or name another with --agent")]
-    NoAgent { agent: String },
-    #[error("{program} ended without a result ({how}), and names no host of the list")]
-    NoResult { program: String, how: String },
-    #[error("the result cannot be read: {0}; do all hosts have the same program?")]
-    Result(#[from] serde_json::Error),
-}
-
 #[derive(Debug)]
 pub struct Screened {
     pub results: Results,
@@ -69,11 +57,13 @@ pub struct Screened {
 
 /// Screens the hosts. Those that cannot be reached, or whose ranks die, are in the results with the
 /// reason.
-pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
+pub fn run(job: &Screening) -> Result<Screened, Failed> {
     let agent = job.agent();
     let agent = agent.split_whitespace().next().unwrap_or(agent);
     if !is_program(agent) {
-        return Err(ScreeningError::NoAgent { agent: agent.to_owned() });
+        return Err(Failed::new(format!(
+            "{agent}: is not found on this host: install it, or name another with --agent"
+        )));
     }
     let (mut left, mut lost) = (job.hosts.to_vec(), Vec::new());
     let mut own_names = BTreeMap::new();
@@ -91,8 +81,10 @@ pub fn run(job: &Screening) -> Result<Screened, ScreeningError> {
             gone.extend(take_named(&ended.lines, &mut left));
         }
         if gone.is_empty() {
-            let (program, how) = (job.program.to_owned(), ended.how);
-            return Err(ScreeningError::NoResult { program, how });
+            let (program, how) = (job.program, ended.how);
+            return Err(Failed::new(format!(
+                "{program} ended without a result ({how}), and names no host of the list"
+            )));
         }
         for (host, why) in &gone {
             messages::print(format_args!("screen: {host} is lost: {why}; again without it"));
@@ -165,10 +157,15 @@ struct EndedStart {
 }
 
 impl EndedStart {
-    fn results(&self) -> Result<Option<Results>, ScreeningError> {
+    fn results(&self) -> Result<Option<Results>, Failed> {
         // A line that was not written to its end has no closing brace.
         let whole = self.result.as_ref().filter(|line| line.ends_with(b"}"));
-        Ok(whole.map(|line| serde_json::from_slice(line)).transpose()?)
+        let results = whole.map(|line| serde_json::from_slice(line)).transpose();
+        results.map_err(|why| {
+            Failed::new(format!(
+                "the result cannot be read: {why}; do all hosts have the same program?"
+            ))
+        })
     }
 }
 
@@ -180,16 +177,16 @@ struct LineReader<T> {
 }
 
 impl<T: Default + Send + 'static> LineReader<T> {
-    /// Reads `pipe`, at most `most_bytes` of it, and calls `take` with each line.
+    /// Reads `pipe`, at most `max_bytes` of it, and calls `take` with each line.
     fn start(
         pipe: impl Read + Send + 'static,
-        most_bytes: u64,
+        max_bytes: u64,
         take: impl Fn(&mut T, Vec<u8>) + Send + 'static,
     ) -> Self {
         let read = Arc::new(Mutex::default());
         let shared: Arc<Mutex<T>> = Arc::clone(&read);
         let thread = std::thread::spawn(move || {
-            for line in BufReader::new(pipe.take(most_bytes)).split(b'\n').map_while(Result::ok) {
+            for line in BufReader::new(pipe.take(max_bytes)).split(b'\n').map_while(Result::ok) {
                 take(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), line);
             }
         });
@@ -203,8 +200,8 @@ impl<T: Default + Send + 'static> LineReader<T> {
 }
 
 /// Starts the ranks on these hosts, and waits for the end of the launcher.
-fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, ScreeningError> {
-    let failed = |source| ScreeningError::Start { program: job.program.to_owned(), source };
+fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, Failed> {
+    let failed = |why: io::Error| Failed::new(format!("{}: {why}", job.program));
     let hosts: Vec<Host> =
         hosts.iter().map(|host| Host { name: host.name.clone(), slots: 1 }).collect();
     let mut file = tempfile::NamedTempFile::new().map_err(failed)?;
@@ -307,7 +304,7 @@ mod tests {
     }
 
     /// A launcher that is a script; it gets the host file's path last but one before the command.
-    fn screen(script: &str, names: &[&str]) -> Result<Results, ScreeningError> {
+    fn screen(script: &str, names: &[&str]) -> Result<Results, Failed> {
         screen_within(END_PATIENCE, script, names)
     }
 
@@ -315,7 +312,7 @@ mod tests {
         end_patience: Duration,
         script: &str,
         names: &[&str],
-    ) -> Result<Results, ScreeningError> {
+    ) -> Result<Results, Failed> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("launch");
         std::fs::write(&path, script).unwrap();

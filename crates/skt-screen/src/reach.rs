@@ -3,19 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
+use std::io;
 use std::net::IpAddr;
 use std::os::unix::fs::FileExt as _;
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
-use std::{io, thread};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::doctor::names::{self, View};
-use skt_health::doctor::rules::names as rules;
 use skt_host::child;
+use skt_host::each::each;
 use skt_launch::hosts::Host;
 use skt_launch::links::{LinkState, Partner, connect};
 
@@ -23,10 +23,8 @@ use skt_launch::links::{LinkState, Partner, connect};
 pub const AGENT: &str = "ssh -o BatchMode=yes";
 /// The longest time for all questions to a host.
 const PATIENCE: Duration = Duration::from_secs(30);
-const AT_ONCE: usize = 32;
 /// Names in a question, which is one argument of the agent: Linux allows 128 KiB, and names have at
-/// most 255 bytes. A host is asked one question, so that it takes one connection: other hosts are
-/// asked for the names that are left.
+/// most 255 bytes. Hosts are asked about these parts of the names in turn.
 const MAX_NAMES: usize = 256;
 
 pub struct HostSurvey {
@@ -61,7 +59,7 @@ pub fn survey(here: &str, hosts: &[Host], agent: &str) -> HostSurvey {
     let own = |answer: &Answer| Some((answer.view.host.clone(), answer.own_name.clone()?));
     let own_names = answers.iter().filter_map(own).collect();
     let views: Vec<View> = answers.into_iter().map(|answer| answer.view).chain([view]).collect();
-    found.extend(rules::findings(&views, true));
+    found.extend(names::findings(&views, true));
     HostSurvey { findings: found, own_names, unknown_here }
 }
 
@@ -73,57 +71,39 @@ struct Answer {
 }
 
 fn out_of_reach(host: &str, what: &str, why: &str) -> Finding {
-    Finding {
-        kind: FindingKind::OutOfReach,
-        hosts: vec![host.to_owned()],
-        what: format!("{host} cannot be reached: {what}"),
-        measured: why.to_owned(),
-        remedy: format!(
-            "ping {host}; ssh {host} true, which must not ask anything; otherwise leave \
-                         the host out of the list"
-        ),
-        gain: None,
-    }
+    let what = format!("{host} cannot be reached: {what}");
+    let remedy = format!(
+        "ping {host}; ssh {host} true, which must not ask anything; otherwise leave the host out of \
+         the list"
+    );
+    let hosts = vec![host.to_owned()];
+    Finding::new(FindingKind::OutOfReach, hosts, what, why.to_owned(), remedy, None)
 }
 
-/// The questions for host `index` of `hosts`, as indices of all `questions`. The hosts take them in
-/// turn; a host gets several only if there are fewer hosts than questions.
-fn questions_for(index: usize, hosts: usize, questions: usize) -> impl Iterator<Item = usize> {
-    (index % questions..questions).step_by(hosts)
-}
-
-/// Asks the hosts through the agent, [`AT_ONCE`] at a time, each about some of the names and for at
-/// most `patience`.
+/// Asks the hosts through the agent, all at once, each about some of the names and for at most
+/// `patience`.
 fn ask_all(
     hosts: &[String],
     names: &[String],
     agent: &str,
     patience: Duration,
 ) -> (Vec<Answer>, Vec<Finding>) {
-    let parts: Vec<&[String]> = names.chunks(MAX_NAMES).collect();
-    let next = Mutex::new(hosts.iter().enumerate());
-    let answers: Mutex<BTreeMap<&str, Result<Answer, String>>> = Mutex::default();
-    let work = || {
-        while let Some((index, host)) = { next.lock().expect("no thread panics").next() } {
-            let of_host = questions_for(index, hosts.len(), parts.len()).map(|part| parts[part]);
-            let answer = ask(host, of_host, agent, patience);
-            answers.lock().expect("no thread panics").insert(host, answer);
-        }
+    let parts: Vec<Vec<String>> = names.chunks(MAX_NAMES).map(<[String]>::to_vec).collect();
+    let (agent, (sender, receiver)) = (agent.to_owned(), mpsc::channel());
+    let work = move |(index, host): (usize, String)| {
+        let answer = ask(&host, &parts[index % parts.len()], &agent, patience);
+        sender.send((host, answer)).expect("the answers are awaited");
     };
-    thread::scope(|scope| {
-        for _ in 1..AT_ONCE.min(hosts.len()) {
-            // Where the system gives fewer threads, fewer hosts are asked at a time.
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                break;
-            }
-        }
-        work();
-    });
+    let started = each(hosts.iter().cloned().enumerate().collect(), work);
+    let answers: BTreeMap<String, Result<Answer, String>> = match started {
+        Ok(()) => receiver.into_iter().collect(),
+        Err(why) => hosts.iter().map(|host| (host.clone(), Err(why.to_string()))).collect(),
+    };
     let (mut received, mut lost) = (Vec::new(), Vec::new());
-    for (host, answer) in answers.into_inner().expect("no thread panics") {
+    for (host, answer) in answers {
         match answer {
             Ok(answer) => received.push(answer),
-            Err(why) => lost.push(out_of_reach(host, "the agent of launchers fails", &why)),
+            Err(why) => lost.push(out_of_reach(&host, "the agent of launchers fails", &why)),
         }
     }
     (received, lost)
@@ -141,30 +121,10 @@ fn question(names: &[String]) -> String {
     )
 }
 
-/// Asks one host about names, with a question for each part. A host that has begun to answer is
-/// reached, even if further questions fail. The name that it is looking up when the time is over
-/// counts as unknown there; the answer leaves out the names after it.
-fn ask<'a>(
-    host: &str,
-    parts: impl Iterator<Item = &'a [String]>,
-    agent: &str,
-    patience: Duration,
-) -> Result<Answer, String> {
-    let begun = Instant::now();
-    let mut text = String::new();
-    for names in parts {
-        let left = patience.saturating_sub(begun.elapsed());
-        let (output, is_late) = match run(host, &question(names), agent, left) {
-            Err(why) if text.is_empty() => return Err(why),
-            // The agent fails after it has reached the host.
-            Err(_) => break,
-            Ok(answer) => answer,
-        };
-        text += &output;
-        if is_late {
-            break;
-        }
-    }
+/// Asks one host about names. The name that it is looking up when the time is over counts as
+/// unknown there; the answer leaves out the names after it.
+fn ask(host: &str, names: &[String], agent: &str, patience: Duration) -> Result<Answer, String> {
+    let text = run(host, &question(names), agent, patience)?;
     let late = format!("no answer in {patience:?}");
     let names = read_answer(&text, &late)
         .ok_or_else(|| format!("no answer of `{agent} {host}` in {patience:?}"))?;
@@ -173,13 +133,8 @@ fn ask<'a>(
     Ok(Answer { view: View { host: host.to_owned(), names }, own_name })
 }
 
-/// Runs a command on a host. Returns what it printed, and whether it was killed for being late.
-fn run(
-    host: &str,
-    question: &str,
-    agent: &str,
-    patience: Duration,
-) -> Result<(String, bool), String> {
+/// Runs a command on a host. Returns what it printed, also if it was killed for being late.
+fn run(host: &str, question: &str, agent: &str, patience: Duration) -> Result<String, String> {
     let mut words = agent.split_whitespace();
     let program = words.next().ok_or("the agent is empty")?;
     let failed = |why: io::Error| format!("{program}: {why}");
@@ -195,7 +150,7 @@ fn run(
             let message = err.text().map_err(failed)?;
             Err(format!("{status}: {}", message.lines().last().unwrap_or("no message")))
         }
-        _ => Ok((text, status.is_none())),
+        _ => Ok(text),
     }
 }
 
@@ -272,16 +227,6 @@ mod tests {
         assert_eq!(found.own_names, BTreeMap::from([("127.0.0.1".into(), "node7".into())]));
     }
 
-    /// Asks `host` for the names, some in a question.
-    fn asked(
-        host: &str,
-        names: &[String],
-        agent: &str,
-        patience: Duration,
-    ) -> Result<Answer, String> {
-        ask(host, names.chunks(MAX_NAMES), agent, patience)
-    }
-
     fn hosts(names: &[&str]) -> Vec<Host> {
         names.iter().map(|name| Host { name: (*name).to_owned(), slots: 1 }).collect()
     }
@@ -314,7 +259,7 @@ mod tests {
     #[test]
     fn an_agent_that_hangs_is_given_up() {
         let (_folder, agent) = agent("exec sleep 1000\n");
-        let why = asked("n1", &["n1".to_owned()], &agent, Duration::from_millis(50)).unwrap_err();
+        let why = ask("n1", &["n1".to_owned()], &agent, Duration::from_millis(50)).unwrap_err();
         assert!(why.starts_with("no answer of `sh "), "{why}");
     }
 
@@ -325,7 +270,7 @@ mod tests {
         let child =
             "(i=0; while [ -e $0 ] && [ $((i+=1)) -lt 600 ]; do sleep 0.1; done; : > $0.end)";
         let (folder, agent) = agent(&format!("{child} & sh -c \"$2\"\n"));
-        let view = asked("n1", &["127.0.0.1".to_owned()], &agent, NO_LIMIT).unwrap().view;
+        let view = ask("n1", &["127.0.0.1".to_owned()], &agent, NO_LIMIT).unwrap().view;
         assert!(view.names["127.0.0.1"].is_ok(), "{view:?}");
         assert!(!folder.path().join("agent.end").exists(), "the child was waited for");
     }
@@ -338,7 +283,7 @@ mod tests {
         let names = ["n1", "n2", "n3"].map(str::to_owned);
         let mut patience = Duration::from_millis(50);
         let view = loop {
-            match asked("n1", &names, &agent, patience) {
+            match ask("n1", &names, &agent, patience) {
                 Ok(answer) if answer.view.names["n1"].is_ok() => break answer.view,
                 early => assert!(patience < NO_LIMIT, "{early:?}"),
             }
@@ -348,29 +293,8 @@ mod tests {
         assert!(!view.names.contains_key("n3"), "no one has asked for it: {view:?}");
     }
 
-    /// A later connection may be refused.
-    #[test]
-    fn a_host_that_answered_one_question_of_two_is_reached() {
-        let (_folder, agent) = agent(
-            "[ -e $0.begun ] && exit 255; : > $0.begun; getent() { echo 10.0.0.1; }; eval \"$2\"\n",
-        );
-        let names = many_names(MAX_NAMES + 1);
-        let view = asked("n1", &names, &agent, NO_LIMIT).unwrap().view;
-        assert_eq!(view.names.len(), MAX_NAMES);
-        assert!(view.names.values().all(Result::is_ok));
-    }
-
     fn many_names(count: usize) -> Vec<String> {
         (0..count).map(|node| format!("rack-12-node-{node}")).collect()
-    }
-
-    #[test]
-    fn more_names_than_an_argument_holds_are_asked_in_parts() {
-        let (_folder, agent) = agent("getent() { echo 10.0.0.1; }; eval \"$2\"\n");
-        let names = many_names(10_000);
-        let (answers, lost) = ask_all(&names[..1], &names, &agent, NO_LIMIT);
-        assert_eq!((answers[0].view.names.len(), lost), (names.len(), vec![]));
-        assert!(answers[0].view.names.values().all(Result::is_ok));
     }
 
     #[test]
@@ -386,12 +310,6 @@ mod tests {
         let asked_names: BTreeSet<_> =
             answers.iter().flat_map(|answer| answer.view.names.keys()).collect();
         assert_eq!(asked_names.len(), names.len());
-        for (hosts, questions) in [(1, 1), (1, 5), (2, 5), (4, 5), (5, 5), (7, 5), (10, 5)] {
-            let of = |host| questions_for(host, hosts, questions).collect::<Vec<_>>();
-            let all: Vec<usize> = (0..hosts).flat_map(of).collect();
-            assert_eq!(all.len(), hosts.max(questions), "{hosts} {questions}");
-            assert_eq!(all.into_iter().collect::<BTreeSet<_>>().len(), questions.min(5));
-        }
     }
 
     #[test]

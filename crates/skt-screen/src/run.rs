@@ -170,8 +170,8 @@ impl<'a> Lead<'a> {
     fn all(&mut self) -> Result<(), Failed> {
         let Request { rounds, seconds, .. } = *self.request;
         // The time that is asked for decides N, unless that is given: then no rate is known yet.
-        self.announce("DGEMM and memory", self.request.n.is_none().then_some(seconds));
-        self.part(Work::Ready, "measuring DGEMM", self.request.start_seconds())?;
+        let line = self.line("DGEMM and memory", self.request.n.is_none().then_some(seconds));
+        self.part(Work::Ready, "measuring DGEMM", self.request.start_seconds(), vec![line])?;
         let stages = self.crew.stages.len();
         let rates = self.results.nodes.iter().map(|node| node.rates.dgemm_gflops);
         let rates: Vec<f64> = rates.filter_map(sound_rate).collect();
@@ -191,20 +191,23 @@ impl<'a> Lead<'a> {
         self.leave_out(without_memory(n, &shares, |n| bytes_a_rank(n, ranks)));
         self.results.n = n;
         let expected = expected_seconds(&rates, n);
-        let what = format!("N={n}, each node alone, {rounds} round(s)");
-        self.announce(&what, Some(expected * (rounds + stages) as f64));
+        let line = |round: usize| {
+            let what = format!("N={n}, each node alone, round {} of {rounds}", round + 1);
+            self.line(&what, Some(expected * (rounds + stages - round) as f64))
+        };
+        let lines = (0..rounds).map(line).collect();
         let seconds = FLOOR_SECONDS + PATIENCE * expected * rounds as f64;
-        self.part(Work::Solve { n, rounds }, "solving alone", seconds)?;
+        self.part(Work::Solve { n, rounds }, "solving alone", seconds, lines)?;
         for stage in 0..stages {
             let size = self.crew.stages[stage].first().map_or(0, Vec::len);
             let what = format!("N={n}, teams of {size}, stage {} of {stages}", stage + 1);
-            self.announce(&what, Some(expected * (stages - stage) as f64));
+            let line = self.line(&what, Some(expected * (stages - stage) as f64));
             let seconds = FLOOR_SECONDS + PATIENCE * expected;
-            self.part(Work::Join { n, stage }, "solving in a team", seconds)?;
+            self.part(Work::Join { n, stage }, "solving in a team", seconds, vec![line])?;
             let joined = std::mem::take(&mut self.joined);
             self.crew.add_stage(stage, joined, &mut self.results);
         }
-        self.part(Work::Count, "counting", FLOOR_SECONDS)
+        self.part(Work::Count, "counting", FLOOR_SECONDS, Vec::new())
     }
 
     /// The free memory of the nodes.
@@ -226,16 +229,24 @@ impl<'a> Lead<'a> {
         }
     }
 
-    /// Announces a part, with the time that is left if all is well; `None` if it is unknown.
-    fn announce(&mut self, what: &str, left_seconds: Option<f64>) {
-        let nodes = self.crew.nodes.len();
-        self.progress.phase(&announcement(what, nodes, self.request.by_rank, left_seconds));
+    /// The line about a part, with the time that is left if all is well; `None` if it is unknown.
+    fn line(&self, what: &str, left_seconds: Option<f64>) -> String {
+        announcement(what, self.crew.nodes.len(), self.request.by_rank, left_seconds)
     }
 
     /// Has all nodes do a part of the screening, within these seconds. Nodes that fail or are
-    /// silent are lost, `doing` being what they were to do.
-    fn part(&mut self, work: Work, doing: &str, seconds: f64) -> Result<(), Failed> {
+    /// silent are lost, `doing` being what they were to do. Of the `lines` of progress, one is
+    /// shown before each result of this node.
+    fn part(
+        &mut self,
+        work: Work,
+        doing: &str,
+        seconds: f64,
+        lines: Vec<String>,
+    ) -> Result<(), Failed> {
         let (world, limit) = (self.world, self.limit);
+        let mut lines = lines.into_iter();
+        lines.next().iter().for_each(|line| self.progress.phase(line));
         let is_lost = |node: &usize| self.results.nodes[*node].lost.is_some();
         let mut lost: Vec<usize> = (0..self.crew.nodes.len()).filter(is_lost).collect();
         let is_awaited = |(node, ranks): (usize, &Vec<usize>)| {
@@ -259,6 +270,7 @@ impl<'a> Lead<'a> {
         let mut own = Vec::new();
         self.crew.perform(&work, &lost, seconds, limit, |report| {
             own.push(report);
+            lines.next().iter().for_each(|line| self.progress.phase(line));
             Ok(())
         })?;
         let node = self.crew.node;

@@ -1,6 +1,7 @@
 //! The codes that all calls return, with a text for each.
 
 use std::ffi::CStr;
+use std::time::Duration;
 
 use skt_comm::CommError;
 use skt_terms::named;
@@ -106,6 +107,52 @@ pub fn lost(why: &CommError) -> Stop {
 
 /// The result of a step of a call.
 pub type Result<T> = std::result::Result<T, Stop>;
+
+/// The collective calls, as messages name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Call {
+    Init = 1,
+    /// The end of `skt_init`, when the run is open.
+    Opened = 2,
+    Restore = 3,
+    Checkpoint = 4,
+    Due = 5,
+    Done = 6,
+    Later = 7,
+    Begin = 8,
+    Wait = 9,
+    Images = 10,
+}
+
+named!(Call {
+    Init: "skt_init",
+    Opened: "skt_init",
+    Restore: "skt_restore",
+    Checkpoint: "skt_checkpoint",
+    Due: "skt_due",
+    Done: "skt_finalize(1)",
+    Later: "skt_finalize(0)",
+    Begin: "skt_checkpoint_begin",
+    Wait: "skt_checkpoint_wait",
+    Images: "skt_images_wait",
+});
+
+impl Call {
+    pub(crate) fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|&call| call as u8 == number)
+    }
+}
+
+/// The error if not all ranks have made a call within `limit`.
+pub(crate) fn late(call: Call, limit: Duration) -> Stop {
+    let (call, seconds) = (call.name(), limit.as_secs_f64());
+    let text = format!(
+        "not all ranks have called {call} within {seconds} s (option timeout_seconds): a rank \
+         hangs, computes for longer, or has left out the call"
+    );
+    Stop::over(Code::Timeout, text)
+}
 
 #[cfg(test)]
 mod tests {

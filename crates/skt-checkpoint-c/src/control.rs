@@ -24,9 +24,8 @@ use std::time::Duration;
 use skt_comm::mpi::MpiComm;
 use skt_comm::{PageBuf, SendRequest, Tag, Transport as _};
 use skt_host::wait_clock::WaitClock;
-use skt_terms::named;
 
-use crate::code::{Code, Result, Stop, lost};
+use crate::code::{Call, Code, Result, Stop, late, lost};
 use crate::raw;
 
 /// Messages of a rank that has failed.
@@ -74,42 +73,6 @@ fn different_calls([_, largest, smallest, _]: Words) -> Option<Stop> {
 /// Whether nothing is wrong and all ranks are in one call, by the maxima over all ranks.
 fn is_right(all: Words) -> bool {
     first_wrong(all).is_none() && different_calls(all).is_none()
-}
-
-/// The collective calls, as messages name them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Call {
-    Init = 1,
-    /// The end of `skt_init`, when the run is open.
-    Opened = 2,
-    Restore = 3,
-    Checkpoint = 4,
-    Due = 5,
-    Done = 6,
-    Later = 7,
-    Begin = 8,
-    Wait = 9,
-    Images = 10,
-}
-
-named!(Call {
-    Init: "skt_init",
-    Opened: "skt_init",
-    Restore: "skt_restore",
-    Checkpoint: "skt_checkpoint",
-    Due: "skt_due",
-    Done: "skt_finalize(1)",
-    Later: "skt_finalize(0)",
-    Begin: "skt_checkpoint_begin",
-    Wait: "skt_checkpoint_wait",
-    Images: "skt_images_wait",
-});
-
-impl Call {
-    fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|&call| call as u8 == number)
-    }
 }
 
 /// A message: the code, whether the run is over, and the text, cut between two characters.
@@ -336,16 +299,6 @@ fn keep_pending(sent: &mut Vec<Box<dyn SendRequest>>) {
     sent.retain_mut(|sent| matches!(sent.test(), Ok(false)));
 }
 
-/// The error if not all ranks have made a call within `limit`.
-pub(crate) fn late(call: Call, limit: Duration) -> Stop {
-    let (call, seconds) = (call.name(), limit.as_secs_f64());
-    let text = format!(
-        "not all ranks have called {call} within {seconds} s (option timeout_seconds): a rank \
-         hangs, computes for longer, or has left out the call"
-    );
-    Stop::over(Code::Timeout, text)
-}
-
 #[cfg(test)]
 mod tests {
     use std::ops::Range;
@@ -357,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_read_as_they_are_written_and_cut_between_characters() {
+    fn messages_survive_and_are_cut_between_characters() {
         let short = Stop::over(Code::Space, "region 3, for instance");
         assert_eq!(decode(&encode(&short)), Some(short));
         let long = Stop::new(Code::System, "x".to_owned() + &"\u{fc}".repeat(MESSAGE_BYTES));

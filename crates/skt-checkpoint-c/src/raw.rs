@@ -7,8 +7,7 @@ use mpi::ffi;
 use skt_comm::mpi::MpiComm;
 use skt_host::wait_clock::WaitClock;
 
-use crate::code::{Code, Result, Stop, lost};
-use crate::control::{Call, late};
+use crate::code::{Call, Code, Result, Stop, late, lost};
 
 /// Tests of a message before the rank naps after each test.
 const SPINS: u32 = 2000;

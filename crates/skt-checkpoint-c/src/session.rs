@@ -14,8 +14,8 @@ use skt_host::clock::now_unix;
 use twox_hash::XxHash3_64;
 
 use crate::access::is_mapped;
-use crate::code::{Code, Result, Stop, lost};
-use crate::control::{Call, Control};
+use crate::code::{Call, Code, Result, Stop, lost};
+use crate::control::Control;
 use crate::mover::{Callbacks, DeviceRegion};
 use crate::options::{Options, TIMEOUT_SECONDS};
 use crate::state::{SavedState, seconds_of};

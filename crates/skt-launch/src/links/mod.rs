@@ -3,7 +3,7 @@
 //! The agent that probes the nodes may reach them over another network than the ranks, or over none
 //! at all: then a node whose link is dead still answers it. So before each start, and when a job is
 //! silent, each node tries a few others ([`connect`]), all at once, and the supervisor
-//! chooses these and judges what they found ([`verdict`]): a node that reaches hardly any other has
+//! chooses these and judges what they found (`verdict`): a node that reaches hardly any other has
 //! a dead link.
 
 pub mod addresses;

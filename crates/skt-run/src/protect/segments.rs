@@ -73,7 +73,7 @@ pub(super) fn run_of_test(run: &str, part: usize) -> String {
     format!("{run}-t{part}")
 }
 
-/// The configuration for [`Checkpointer::open`], besides `memory`, which is of the same run.
+/// The configuration for `Checkpointer::open`, besides `memory`, which is of the same run.
 ///
 /// - `application`: all parameters without which a checkpoint would be useless.
 /// - `host`: the host of this process, which is its failure domain unless the settings name

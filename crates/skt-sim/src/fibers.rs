@@ -10,7 +10,6 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
-use std::num::FpCategory;
 use std::ops::{Deref, Range};
 use std::panic::resume_unwind;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -51,9 +50,6 @@ pub struct SimOptions {
     pub switches_of_256: u8,
     /// Whether a send is incomplete until its receive has begun, as MPI allows.
     pub rendezvous: bool,
-    /// Whether messages of doubles carry only numbers: every NaN arrives as the same NaN, and a
-    /// subnormal number as 0. Not for codecs, which send arbitrary bytes as doubles.
-    pub as_numbers: bool,
     /// The ranks that die, and when; in any order.
     pub kills: Vec<Kill>,
     /// How long the others continue.
@@ -70,7 +66,6 @@ impl SimOptions {
             seed,
             switches_of_256: 64,
             rendezvous: false,
-            as_numbers: false,
             kills: Vec::new(),
             linger: Linger::Steps(0),
             trace: false,
@@ -140,7 +135,6 @@ struct State {
     rng: SplitMix64,
     switches_of_256: u8,
     rendezvous: bool,
-    as_numbers: bool,
     done: u64,
     blocked: u64,
     dead: u64,
@@ -460,7 +454,6 @@ impl World {
             rng: SplitMix64::seed_from_u64(options.seed),
             switches_of_256: options.switches_of_256,
             rendezvous: options.rendezvous,
-            as_numbers: options.as_numbers,
             done: 0,
             blocked: 0,
             dead: 0,
@@ -640,15 +633,6 @@ impl RecvRequest for PendingRecv {
     }
 }
 
-/// The value of a double after a message that carries only numbers.
-fn number(double: f64) -> f64 {
-    match double.classify() {
-        FpCategory::Nan => f64::NAN,
-        FpCategory::Subnormal => 0.0,
-        _ => double,
-    }
-}
-
 impl Transport for SimTransport {
     fn rank(&self) -> usize {
         self.place.rank
@@ -703,16 +687,8 @@ impl Transport for SimTransport {
         dest: usize,
         tag: Tag,
     ) -> Result<Box<dyn SendRequest>> {
-        let (rendezvous, as_numbers) = {
-            let state = self.world.lock();
-            (state.rendezvous, state.as_numbers)
-        };
-        let id = if as_numbers {
-            let numbers: Vec<f64> = buf[range].iter().map(|&double| number(double)).collect();
-            self.post(bytemuck::cast_slice(&numbers), dest, tag)?
-        } else {
-            self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?
-        };
+        let rendezvous = self.world.lock().rendezvous;
+        let id = self.post(bytemuck::cast_slice(&buf[range]), dest, tag)?;
         let is_taken = !rendezvous;
         Ok(Box::new(Sending { comm: self.clone(), id, dest, tag, is_taken, _buf: buf }))
     }

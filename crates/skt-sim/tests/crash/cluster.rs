@@ -857,7 +857,6 @@ pub fn start_before<W: Witness>(
         seed: how.seed,
         switches_of_256: how.switches_of_256,
         rendezvous: how.rendezvous,
-        as_numbers: false,
         kills: how.kills.clone(),
         linger: how.linger,
         trace: how.trace,

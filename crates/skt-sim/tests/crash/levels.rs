@@ -298,7 +298,6 @@ impl World {
         let options = SimOptions {
             kills: how.kills.clone(),
             rendezvous: how.seed % 2 == 1,
-            as_numbers: false,
             ..SimOptions::new(self.setup.ranks, how.seed)
         };
         let outcome = run(&options, |comm| {

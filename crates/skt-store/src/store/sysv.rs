@@ -48,11 +48,13 @@ impl FoundSegment {
         format!("shmid {}, key {:#010x}", self.shmid, self.key)
     }
 
-    /// Removes the segment if its creator has died before it was complete: no process is attached
-    /// to it then, and none ever will be. The attached processes were counted before the first page
-    /// was read, so a segment that its creator has completed in between is seen as complete.
+    /// Removes the segment if its creator has died before it was complete. The creator was attached
+    /// when it wrote the name that was found here; so it is gone if nobody is attached now, and if
+    /// it has completed the segment, the first page says so when it is read after that.
     fn remove_dead(&self) -> Result<bool> {
-        if self.identity.is_ready || self.attached > 0 { Ok(false) } else { remove_id(self.shmid) }
+        let now = inspect(self.shmid, self.key)?;
+        let is_dead = now.is_some_and(|now| !now.identity.is_ready && now.attached == 0);
+        if is_dead { remove_id(self.shmid) } else { Ok(false) }
     }
 }
 
@@ -69,7 +71,7 @@ impl SysV {
         // Searches all keys, even past a free one: the foreign segment that was in the way when
         // ours was created may be gone by now.
         let rows = table()?.into_iter().filter(|row| is_key_of(name, row.key));
-        let found = rows.filter_map(|row| inspect(&row).transpose());
+        let found = rows.filter_map(|row| inspect(row.shmid, row.key).transpose());
         let is_of_name = |found: &FoundSegment| found.identity.name == *name;
         found.filter(|found| found.as_ref().map_or(true, is_of_name)).collect()
     }
@@ -293,7 +295,7 @@ impl Store for SysV {
             created_unix_seconds: found.identity.created_unix_seconds,
             name: found.identity.name,
         };
-        let found = table()?.into_iter().filter_map(|row| inspect(&row).transpose());
+        let found = table()?.into_iter().filter_map(|row| inspect(row.shmid, row.key).transpose());
         let mut list: Vec<SegmentInfo> =
             found.map(|found| found.map(info)).collect::<Result<_>>()?;
         list.sort_by(|a, b| a.name.cmp(&b.name));
@@ -404,8 +406,7 @@ fn is_segment(stat: &libc::shmid_ds) -> bool {
 /// # Errors
 /// When the system refuses for a reason that is not the segment's: it may be one of ours, and to
 /// ignore it would give its name to two segments.
-fn inspect(row: &Row) -> Result<Option<FoundSegment>> {
-    let &Row { shmid, key, .. } = row;
+fn inspect(shmid: i32, key: i32) -> Result<Option<FoundSegment>> {
     if key == libc::IPC_PRIVATE {
         return Ok(None);
     }
@@ -552,6 +553,15 @@ mod tests {
         drop(mapping);
         assert!(!SysV::find_all(&name).unwrap()[0].identity.is_ready);
         assert!(passes_by(&|| store.remove_unused(&name).unwrap()));
+    }
+
+    #[test]
+    fn a_creator_that_attaches_after_the_count_is_at_work() {
+        let (store, name) = (SysV::new(false), own_name(5));
+        let new = store.begin_at(&name, 64, &|_| {}).unwrap();
+        let found = SysV::find_all(&name).unwrap().remove(0);
+        assert!(!FoundSegment { attached: 0, ..found }.remove_dead().unwrap());
+        assert!(new.finish().unwrap().remove().unwrap());
     }
 
     /// Gives this thread an empty table of segments; false if that is not allowed here.

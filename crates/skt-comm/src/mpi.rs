@@ -12,8 +12,8 @@ use std::ptr;
 use std::sync::Arc;
 
 use mpi::ffi;
-use skt_host::launcher_rank;
 use skt_host::waits::Announced;
+use skt_host::{launcher_rank, messages};
 use skt_terms::exit::Exit;
 
 use super::{Comm, CommError, PageBuf, RecvRequest, Result, SendRequest, Tag, Transport};
@@ -149,7 +149,7 @@ fn end_job_on_panic() {
         // SAFETY: may be called at any time.
         let code = unsafe { ffi::MPI_Finalized(&mut finalized) };
         if code == ffi::MPI_SUCCESS as c_int && finalized == 0 {
-            eprintln!("error: a panic ends all ranks of the job");
+            messages::print(format_args!("error: a panic ends all ranks of the job"));
             end_job(PANIC_EXIT_CODE);
         }
     }));
@@ -514,11 +514,11 @@ impl Transport for MpiComm {
         if let Err(error) = &done
             && requests.are_pending()
         {
-            eprintln!(
+            messages::print(format_args!(
                 "error: rank {}: {error}; messages into memory of the caller are still in progress: \
                  all ranks end",
                 self.rank
-            );
+            ));
             end_job(i32::from(Exit::Interrupted.code()));
         }
         done

@@ -26,7 +26,6 @@ use std::time::Instant;
 
 use bytemuck::Pod;
 use skt_terms::exit::Exit;
-use skt_terms::shown::printable;
 
 use crate::checkpoint::agree::Refusal;
 use crate::checkpoint::alike::{self, Setting};
@@ -48,6 +47,7 @@ use skt_comm::collect::{broadcast, reduce};
 use skt_comm::mpi::MpiWorld;
 use skt_comm::{Comm, CommError};
 use skt_host::clock::now_unix;
+use skt_host::messages;
 use skt_store::codec::CodecKind;
 use skt_store::layout::{Active, CELL_BYTES, RegionShape};
 use skt_store::segments::lock::RunLock;
@@ -517,7 +517,7 @@ pub fn on_mpi(
         Ok(application(&comm).unwrap_or_else(|error| fail(&comm, &*error)))
     };
     MpiWorld::init().and_then(|world| run(&world)).unwrap_or_else(|error: CommError| {
-        eprintln!("error: {}", printable(&error.to_string()));
+        messages::print(format_args!("error: {error}"));
         Exit::BadInput.into()
     })
 }
@@ -529,14 +529,14 @@ fn fail(comm: &Comm, error: &(dyn Error + 'static)) -> ExitCode {
     if let Some(CheckpointError::Refused(_)) = of_checkpoint {
         // All ranks have this error.
         if comm.rank() == 0 {
-            eprintln!("error: {}", printable(&error.to_string()));
+            messages::print(format_args!("error: {error}"));
         }
         return Exit::BadInput.into();
     }
     let is_lost =
         error.is::<CommError>() || matches!(of_checkpoint, Some(CheckpointError::Comm(_)));
     let exit = if is_lost { Exit::Interrupted } else { Exit::BadInput };
-    eprintln!("error: rank {}: {}", comm.rank(), printable(&error.to_string()));
+    messages::print(format_args!("error: rank {}: {error}", comm.rank()));
     comm.abort(&error.to_string(), exit.code().into());
     exit.into()
 }

@@ -22,6 +22,7 @@ use skt_terms::exit::Exit;
 
 use super::super::{Comm, longest_pause_seconds, stands_by};
 use super::{MpiComm, MpiWorld, Result, check, end_job, subgroup};
+use skt_host::messages;
 use skt_host::wait_clock::MIN_POLLS;
 
 /// The least number of seconds that ranks wait for each other after a loss. A rank that does not
@@ -261,7 +262,7 @@ extern "C" fn tick(_: c_int) {
 /// Ends all ranks if MPI fails at something that nothing else can do, so that none waits for ever.
 fn or_end<T>(done: Result<T>) -> T {
     done.unwrap_or_else(|error| {
-        eprintln!("error: {error}: all ranks end");
+        messages::print(format_args!("error: {error}: all ranks end"));
         end_job(i32::from(Exit::Interrupted.code()))
     })
 }

@@ -22,6 +22,7 @@ use role::{is_mark, parse_role, part_role};
 
 use super::memory::{Hold, Memory, OpenSegment, SegmentId};
 use super::store::{SegmentName, Stage, Store, StoreError};
+use skt_host::messages;
 
 /// The segments of one part of a run on this node. A run has several parts if it has several
 /// computations, one after the other, each with separate checkpoints.
@@ -149,7 +150,7 @@ impl<P: Process + Copy> Memory for RunSegments<'_, P> {
         let segment = new.finish().map_err(other)?;
         // Only rank 0 warns: what its node lacks, others will lack as well.
         if let Some(note) = segment.note().filter(|_| id.rank == 0) {
-            eprintln!("warning: rank 0: {note}");
+            messages::print(format_args!("warning: rank 0: {note}"));
         }
         Ok(Box::new(segment))
     }

@@ -24,6 +24,7 @@ use super::writing::{Sealed, Writing};
 use super::{Level, MAX_LEVELS};
 use skt_comm::Comm;
 use skt_comm::collect::{all_max, all_reduce};
+use skt_host::messages;
 
 /// The images of this rank on all levels.
 pub(crate) struct Images {
@@ -131,7 +132,9 @@ impl Images {
     /// The levels that need an image now, one bit each, as rank 0 sees it; warns of intervals that
     /// are longer than the user asks for.
     fn due(&mut self) -> u8 {
-        self.shelves.new_warnings().iter().for_each(|why| eprintln!("warning: {why}"));
+        for why in self.shelves.new_warnings() {
+            messages::print(format_args!("warning: {why}"));
+        }
         self.shelves.due()
     }
 

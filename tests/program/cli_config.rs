@@ -1,6 +1,5 @@
-//! The built program: its messages on bad input, and its subcommands that write text.
+//! The built program: its subcommands that write text, and how it ends.
 
-use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,45 +7,6 @@ use std::time::{Duration, Instant};
 use crate::built::{LAUNCHER_NAMES, PROGRAM, Program};
 
 const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
-
-#[test]
-fn without_a_configuration_it_explains_how_to_get_one() {
-    let program = Program::new();
-    for args in ["", "run", "--nb 64"] {
-        let error = program.refused(args);
-        assert!(error.starts_with("error: HPL.dat: not found in /"), "{error}");
-        assert!(error.contains("skt-hpl init") && error.contains("--config"), "{error}");
-    }
-}
-
-#[test]
-fn a_named_configuration_that_is_missing_or_no_file_is_an_error() {
-    let program = Program::new();
-    let error = program.refused("--config other.dat --n 10");
-    assert!(error.starts_with("error: other.dat: cannot be read: No such file"), "{error}");
-    for file in ["/dev/null", "/dev"] {
-        let kind = if file == "/dev" { "it is a folder" } else { "it is a device" };
-        for line in [
-            "--config FILE",
-            "--n 9 --nb 3 --rates FILE",
-            "launch --dry-run --np 2 -- --n 99 --nb 9 --p 1 --q 2 --ft self --domains FILE",
-            "convert FILE",
-            "report FILE",
-            "report run.json --power-csv FILE",
-            "plan --nodes 1 --machine FILE",
-            "launch --dry-run --hosts FILE -- --n 9 --nb 3",
-            "launch --dry-run --hosts hosts --spares FILE -- --n 9 --nb 3",
-        ] {
-            program.write("hosts", "n1\n");
-            program.write("run.json", r#"{"format": "skt-hpl report", "tests": []}"#);
-            let error = program.refused(&line.replace("FILE", file));
-            assert!(error.contains(file) && error.contains(kind), "{line}: {error}");
-        }
-    }
-    program.write("large.dat", &" ".repeat((1 << 20) + 1));
-    let error = program.refused("--config large.dat");
-    assert!(error.contains("large.dat: cannot be read: it is larger than 1"), "{error}");
-}
 
 #[test]
 fn a_bad_line_is_named() {
@@ -62,64 +22,6 @@ fn a_bad_line_is_named() {
     let want = "error: HPL.dat:12: Qs: value 0 is out of range; legal: 1 or more\n";
     assert_eq!(program.refused(""), want);
     assert_eq!(program.refused("run"), want);
-}
-
-#[test]
-fn a_bad_flag_is_named() {
-    let program = Program::new();
-    program.write("hpl.toml", TOML);
-    let cases = [
-        ("--q 0", "error: --q: value 0 is out of range; legal: 1 or more\n"),
-        ("--q -1", "error: --q: value -1 is out of range; legal: 1 or more\n"),
-        ("--n 10,x", "error: --n: `x` is not a whole number; legal: 0 to 4294967295\n"),
-        ("--n 1,", "error: --n: `` is not a whole number; legal: 0 to 4294967295\n"),
-        (
-            "--pfact up",
-            "error: --pfact: `up` is not one of the choices; legal: left (0), crout (1), right (2)\n",
-        ),
-        (
-            "--swap 3",
-            "error: --swap: value 3 is out of range; legal: \
-                            binary-exchange (0), spread-roll (1), mix (2)\n",
-        ),
-        ("--threads 0", "error: --threads: value 0 is out of range; legal: 1 to 4096\n"),
-        (
-            "--p 1,2",
-            "error: --p has 2 values and hpl.toml:4: q has 1; they pair up, one Q for each P\n",
-        ),
-        // Leniency is for HPL.dat: the reference has no flags.
-        (
-            "--lenient --pmap 2",
-            "error: --pmap: value 2 is out of range; legal: row (0), column (1)\n",
-        ),
-    ];
-    for (flags, want) in cases {
-        assert_eq!(program.refused(&format!("--config hpl.toml {flags}")), want);
-    }
-    let error = program.refused_words(&["--config", "hpl.toml", "--out", ""]);
-    assert_eq!(error, "error: --out: the report goes to a file, but no file name is given\n");
-    // A flag overrides a bad value of the table.
-    program.write("bad.toml", &format!("{TOML}[checkpoint]\nparities = 0\n"));
-    let error = program.refused("--config bad.toml --group-size 3 --parities 2");
-    assert_eq!(error, "error: --group-size: value 3 is out of range; legal: 4 to 255\n");
-    for (words, tip) in [
-        ("HPL.dat", "a configuration is named by its flag: --config HPL.dat"),
-        ("run ./a/other.dat", "a configuration is named by its flag: --config ./a/other.dat"),
-        ("--n 100 hpl.toml", "a configuration is named by its flag: --config hpl.toml"),
-        ("tune HPL.dat", "a configuration is named by its flag: --config HPL.dat"),
-        ("launch HPL.dat", "a configuration is named by its flag: -- --config HPL.dat"),
-        ("launch -- HPL.dat", "a configuration is named by its flag: --config HPL.dat"),
-        ("-P 2 -Q 2", "'-P' is here: --p"),
-        ("-NB 192", "'-NB' is here: --nb"),
-        ("--NB=192", "'--NB=192' is here: --nb"),
-        ("launch --np 1 -- -N 9", "'-N' is here: --n"),
-    ] {
-        let error = program.refused(words);
-        assert!(error.contains(&format!("tip: {tip}\n")), "{words:?}: {error}");
-    }
-    let twenty_one = vec!["1"; 21].join(",");
-    let error = program.refused(&format!("--config hpl.toml --n {twenty_one}"));
-    assert_eq!(error, "error: --n: 21 values; legal: 1 to 20\n");
 }
 
 #[test]
@@ -215,14 +117,6 @@ fn errors_show_no_control_bytes_and_no_endless_lines() {
         assert!(!error.contains(control), "{args:.60?}: {error:?}");
         assert!(error.len() < 5000, "{args:.60?}: {} bytes", error.len());
     }
-}
-
-#[test]
-fn one_rank_is_not_advised_to_turn_off_checkpoints() {
-    let program = Program::new();
-    let error = program.refused("--n 4000000 --progress off");
-    assert!(error.contains("N = 4000000 does not fit"), "{error}");
-    assert!(!error.contains("checkpoints"), "{error}");
 }
 
 #[test]
@@ -398,70 +292,20 @@ fn init_writes_what_fits_and_keeps_what_is_there() {
 }
 
 #[test]
-fn a_dash_is_standard_output_or_refused() {
+fn a_dash_is_standard_output() {
     let program = Program::new();
     let text = program.printed("--n 100 --progress off --out -");
     assert!(text.contains("1 tests completed and passed residual checks"), "{text}");
     program.write("a.toml", TOML);
     let (dat, _) = program.done("convert a.toml -");
     assert_eq!(dat.lines().count(), 31);
-    let next_to_a_report =
-        ["--n 100 --json -", "launch --json - -- --n 100", "screen --good -", "screen --bad -"];
-    for args in next_to_a_report {
-        let error = program.refused(args);
-        assert!(error.contains("a file is needed"), "{args:?}: {error}");
-    }
-    program.write("b.toml", &format!("{TOML}[launch]\njson = '-'\n"));
-    let error = program.refused("launch -- --config b.toml");
-    assert!(error.contains("launch.json: `-`"), "{error}");
     assert!(!program.path().join("-").exists());
 }
 
 #[test]
-fn an_unwritable_json_report_is_named_as_the_user_did() {
+fn a_report_goes_to_a_device() {
     let program = Program::new();
-    let error = program.refused("--n 100 --progress off --json nowhere/x");
-    assert!(error.contains("'nowhere/x': No such file or directory"), "{error}");
-    assert!(!error.contains(".tmp"), "{error}");
-}
-
-#[test]
-fn init_names_bad_flags() {
-    let program = Program::new();
-    for (flags, want) in [
-        ("--memory-fraction 1.5", "'--memory <0..1>': legal is more than 0, at most 1"),
-        ("--memory nan", "'--memory <0..1>': legal is more than 0, at most 1"),
-        ("--memory-gib 0", "'--memory-gib <GIB>': legal is a number above 0"),
-        ("--ranks 0", "0 is not in 1..=1048576"),
-        ("--threads 0", "0 is not in 1..=4096"),
-        ("--helper-cores 100000", "--helper-cores: value 100000 is out of range; legal: less than"),
-        (
-            "--helper-cores 1 --ft none --ranks 2",
-            "--helper-cores: there is nothing for helper cores to do",
-        ),
-    ] {
-        let error = program.refused(&format!("init {flags}"));
-        assert!(error.contains(want), "{flags}: {error}");
-    }
-    let error = program.refused("init --memory-gib 0.001");
-    assert!(error.contains("hold not even one block"), "{error}");
-    assert!(fs::read_dir(program.path()).unwrap().next().is_none(), "nothing is written");
-}
-
-#[test]
-fn reports_replace_neither_the_configuration_nor_each_other() {
-    let program = Program::new();
-    fs::write(program.path().join("c.toml"), TOML).unwrap();
-    for (flags, what) in [
-        ("--json ./c.toml", "./c.toml: is the configuration"),
-        ("--out c.toml", "c.toml: is the configuration"),
-        ("--out new --json ./new", "./new: is the file of the text report"),
-    ] {
-        let error = program.refused(&format!("--config c.toml {flags}"));
-        assert!(error.contains(what), "{error}");
-        assert_eq!(program.read("c.toml"), TOML);
-        assert!(!program.path().join("new").exists());
-    }
+    program.write("c.toml", TOML);
     program.done("--config c.toml --out /dev/null");
 }
 
@@ -476,48 +320,4 @@ fn nothing_is_left_of_a_file_that_does_not_fit() {
     assert_eq!(ended.status.code(), Some(2), "{error}");
     assert!(error.contains("new.dat: cannot be written"), "{error}");
     assert!(!program.path().join("new.dat").exists());
-}
-
-#[test]
-fn files_that_cannot_be_written_are_refused_before_the_work() {
-    let program = Program::new();
-    for args in ["screen --good no/good", "screen --json no/r.json", "tune --n 100 --out no/t.toml"]
-    {
-        let error = program.refused(args);
-        assert!(error.contains(args.rsplit(' ').next().unwrap()), "{error}");
-        assert!(error.contains("cannot be written"), "{error}");
-        // No progress.
-        assert!(!error.contains("round") && !error.contains("trial"), "{error}");
-    }
-}
-
-/// A list of hosts took work to write, and minutes of screening are lost with a file that is
-/// written twice.
-#[test]
-fn what_screen_writes_replaces_neither_its_list_nor_itself() {
-    let program = Program::new();
-    let list = "here slots=4  # the first rack\n";
-    program.write("hosts", list);
-    for (args, what) in [
-        ("--hosts hosts --good hosts", "the file of --hosts"),
-        ("--hosts hosts --json ./hosts", "the file of --hosts"),
-        ("--good same --bad same", "the file of --bad"),
-        ("--json same --good same", "the file of --good"),
-    ] {
-        let error = program.refused(&format!("screen {args}"));
-        let want = format!("is {what}, and a report would replace it");
-        assert!(error.contains(&want), "{args:?}: {error}");
-    }
-    assert_eq!(fs::read_to_string(program.path().join("hosts")).unwrap(), list);
-    assert!(!program.path().join("same").exists());
-}
-
-#[test]
-fn what_is_required_to_resume_must_be_protected() {
-    let error = {
-        let output = Program::new().run("--n 100 --resume require");
-        assert_eq!(output.status.code(), Some(2));
-        String::from_utf8(output.stderr).unwrap()
-    };
-    assert!(error.contains("--resume require: no test of this job is protected"), "{error}");
 }

@@ -25,6 +25,7 @@ mod mxp_cli;
 mod plan_protected;
 mod power_logs;
 mod record_format;
+mod refusals;
 mod report_escapes;
 mod report_json;
 mod report_patterns;

@@ -1,9 +1,8 @@
-//! `skt-hpl mxp` without a run: its help, and what it and other commands refuse.
+//! `skt-hpl mxp` without a run: its help, and its configurations.
 
 use crate::built::Program;
 use crate::golden::assert_golden;
 
-const IS_RUN_BY: &str = "HPL-MxP, with --matrix and --gemm, is run by `skt-hpl mxp`";
 const TOML: &str = "n = 100\nnb = 8\np = 1\nq = 1\n";
 
 /// The help without the flags of a run, but for those that HPL-MxP alone has.
@@ -24,47 +23,6 @@ fn the_help_teaches_what_hpl_mxp_is() {
     assert!(!run.contains("--matrix") && !run.contains("--gemm"), "{run}");
     for flag in ["--ft", "--level", "--power-command", "--json", "--bcast", "--inject"] {
         assert!(help.contains(&format!("      {flag} <")), "{flag}");
-    }
-}
-
-#[test]
-fn what_hpl_mxp_does_not_have_is_refused_by_name() {
-    let program = Program::new();
-    program.write("hpl.toml", TOML);
-    program.write("abft.toml", &format!("{TOML}[checkpoint]\nmethod = \"abft\"\n"));
-    for (words, want) in [
-        ("mxp", "error: HPL.dat: not found in /"),
-        ("mxp hpl.toml --ft abft", "error: --ft: abft has no checksums for the factorization"),
-        ("mxp abft.toml", "error: abft.toml:6: checkpoint.method: abft has no checksums for"),
-        ("mxp hpl.toml --on-loss replace", "error: --on-loss: a job that continues after a loss"),
-        ("mxp hpl.toml --threshold 8", "error: --threshold: value 8.0: the rules of HPL-MxP fix"),
-        ("mxp hpl.toml --generator xoshiro", "error: --generator: xoshiro makes no matrix of"),
-        ("mxp hpl.toml --matrix hilbert", "error: --matrix: `hilbert` is not one of the choices"),
-        ("mxp hpl.toml --gemm fp16", "error: --gemm: `fp16` is not one of the choices"),
-        ("launch --np 1 -- mxp --n 9 --gemm fp16", "error: --gemm: `fp16` is not one of the"),
-        ("launch --np 1 -- mxp --n 9 --ft abft", "error: --ft: abft has no checksums for"),
-    ] {
-        let error = program.refused(words);
-        assert!(error.starts_with(want), "{words}: {error}");
-    }
-    for (words, tip) in [
-        ("--n 9 --matrix scaled", IS_RUN_BY),
-        ("tune --n 9 --matrix scaled", "were not provided:\n  --mxp\n"),
-        ("--n 9 --gemm bf16", IS_RUN_BY),
-        ("tune --n 9 --gemm bf16", "were not provided:\n  --mxp\n"),
-        ("launch -- --n 9 --gemm bf16", IS_RUN_BY),
-        ("mxp hpl.toml --gem bf16", "'--gemm'"),
-        ("tune mxp", "for HPL-MxP the command takes a flag: --mxp"),
-        ("launch -- --n 9 --matrix scaled", IS_RUN_BY),
-        ("screen mxp", IS_RUN_BY),
-        ("hpl-mxp", IS_RUN_BY),
-        ("--mxp", IS_RUN_BY),
-        ("launch mxp", "come after two dashes: launch ... -- mxp"),
-        ("mxp -N 9", "'-N' is here: --n\n"),
-        ("mxp hpl.toml --config hpl.toml", "cannot be used with"),
-    ] {
-        let error = program.refused(words);
-        assert!(error.contains(tip), "{words}: {error}");
     }
 }
 

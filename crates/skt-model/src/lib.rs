@@ -39,7 +39,6 @@ pub mod levels;
 pub mod optimum;
 pub mod path;
 pub mod plan;
-pub mod plot;
 pub mod table;
 pub mod tang;
 

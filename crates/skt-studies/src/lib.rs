@@ -20,6 +20,7 @@ pub mod bosilca;
 pub mod cli;
 mod error;
 mod figures;
+mod plot;
 pub mod published;
 pub mod sim;
 pub mod tang;

@@ -46,6 +46,11 @@ pub fn and_more(count: usize, max: usize) -> String {
     }
 }
 
+/// The text with entities in place of the characters that XML and HTML reserve.
+pub fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 /// A value made safe for display: control characters are escaped, and it is cut after 40
 /// characters.
 pub fn shown(value: &str) -> String {

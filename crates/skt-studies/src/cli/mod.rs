@@ -13,10 +13,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crate::plot::Figure;
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 use skt_host::infile::{self, LIST_BYTES_MAX};
 use skt_host::{launcher_rank, messages, outfile, streams};
-use skt_model::plot::Figure;
 use skt_model::{HOUR_SECONDS, YEAR_SECONDS};
 use skt_terms::exit::Exit;
 use skt_terms::ranges::above_zero;

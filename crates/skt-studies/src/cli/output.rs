@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
+use crate::plot::Figure;
 use skt_host::{outfile, streams};
-use skt_model::plot::Figure;
 use skt_terms::shown::printable;
 
 use crate::StudyError;
@@ -17,10 +17,15 @@ pub(super) fn print(text: &str) -> Result<(), StudyError> {
 /// Writes a figure in the format that the extension of `path` names; an existing file is
 /// overwritten only with `force`.
 pub(super) fn write_figure(figure: &Figure, path: &Path, force: bool) -> Result<(), StudyError> {
-    let text = figure.text_for(path).ok_or_else(|| {
-        StudyError::Usage(format!("--out {}: the name must end in .svg or .csv", path.display()))
-    })?;
     let file = path.display().to_string();
+    let text = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("svg") => figure.svg(),
+        Some("csv") => figure.csv(),
+        _ => {
+            let why = format!("--out {file}: the name must end in .svg or .csv");
+            return Err(StudyError::Usage(why));
+        }
+    };
     let write = if force { outfile::write } else { outfile::write_new };
     write(path, printable(&text).as_bytes()).map_err(|source| match source.kind() {
         io::ErrorKind::AlreadyExists => StudyError::Exists { file },

@@ -3,7 +3,7 @@
 use super::{Content, log_steps, sample, steps};
 use crate::StudyError;
 use crate::bosilca::{Application, Platform, Scenario, WasteModel};
-use skt_model::plot::{Axis, Body, LineChart, Series};
+use crate::plot::{Axis, Body, LineChart, Series};
 use skt_model::{ModelError, YEAR_SECONDS};
 
 /// A figure with one panel per platform and application, and one line per protocol.

@@ -3,8 +3,8 @@
 use super::{Content, log_steps, sample};
 use crate::StudyError;
 use crate::bautista::Costs;
+use crate::plot::{Axis, Body, Series};
 use skt_model::chen::{Code, Network};
-use skt_model::plot::{Axis, Body, Series};
 use skt_model::{ModelError, optimum};
 
 /// A current network: 2 us, 10 GB/s, sums at 20 GB/s.

@@ -1,7 +1,7 @@
 //! Figures of raw runs of `scripts/measure/papers` and `benches/encoding.rs`: a line
 //! `figure,series,x,value` for each run, after a header.
 
-use skt_model::plot::{Axis, Body, Figure, Series};
+use crate::plot::{Axis, Body, Figure, Series};
 use skt_terms::median::median;
 
 use crate::StudyError;
@@ -166,7 +166,7 @@ fn figure(shown: &Shown, rows: &[Row]) -> Figure {
             ((*name).to_owned(), values.collect())
         };
         let categories = xs.iter().map(|x| (*x).to_owned()).collect();
-        Body::bars(shown.x.0, shown.x.1, categories, y, series.iter().map(bars).collect())
+        Body::Bars { category: shown.x, categories, y, series: series.iter().map(bars).collect() }
     };
     let most = own.iter().map(|row| own.iter().filter(|r| (r.1, r.2) == (row.1, row.2)).count());
     let caption = format!("Medians of up to {} run(s).", most.max().unwrap_or(0));

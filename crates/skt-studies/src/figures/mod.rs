@@ -11,8 +11,8 @@ mod tang;
 
 use crate::StudyError;
 use crate::bosilca::Platform;
+use crate::plot::{Body, Figure};
 use skt_model::ModelError;
-use skt_model::plot::{Body, Figure};
 
 pub(crate) use measured::measured;
 pub(crate) use page::index_page;

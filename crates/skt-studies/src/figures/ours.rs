@@ -3,10 +3,10 @@
 use super::{Content, log_steps, sample};
 use crate::StudyError;
 use crate::bosilca::{Platform, WasteModel};
+use crate::plot::{Axis, Body, LineChart, Series};
 use crate::sim::{Ages, Batch, CoordinatedJob, HierarchicalJob, Law, Summary};
 use skt_model::chen::{Code, Network};
 use skt_model::inmemory::{Expectation, InMemoryJob};
-use skt_model::plot::{Axis, Body, LineChart, Series};
 use skt_model::tang::memory::Protocol;
 use skt_model::{Group, HOUR_SECONDS, ModelError, YEAR_SECONDS, optimum};
 
@@ -194,12 +194,9 @@ pub(super) fn batch(nodes: usize, law: Law, runs: usize) -> Batch {
 }
 
 fn waste_over_period(series: Vec<Series>) -> Body {
-    Body::Lines(LineChart {
-        title: String::new(),
-        x: Axis::log("period T (hours)", "period_hours"),
-        y: Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0),
-        series,
-    })
+    let x = Axis::log("period T (hours)", "period_hours");
+    let y = Axis::linear("waste (fraction)", "waste_fraction").between(0.0, 1.0);
+    Body::lines(x, y, series)
 }
 
 /// A point of a simulated curve: the period in hours, the waste, and half of its confidence

@@ -4,9 +4,9 @@ use skt_terms::choice::Bcast;
 
 use super::Content;
 use crate::StudyError;
+use crate::plot::{Axis, Body, Series};
 use skt_model::ModelError;
 use skt_model::path::{Changes, Machine, Part, RunParams, predict};
-use skt_model::plot::{Axis, Body, Series};
 
 const GIB: f64 = (1u32 << 30) as f64;
 
@@ -93,5 +93,5 @@ pub(super) fn parts() -> Result<Content, StudyError> {
     let caption = format!("16 GiB of matrix a rank. {ASSUMED}");
     let y = Axis::linear("on the critical path (% of the time)", "time_percent");
     let categories = shown.iter().map(|part| part.name().to_string()).collect();
-    Ok((caption, Body::bars("part", "part", categories, y, series)))
+    Ok((caption, Body::Bars { category: ("part", "part"), categories, y, series }))
 }

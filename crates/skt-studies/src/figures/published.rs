@@ -2,9 +2,9 @@
 
 use super::Content;
 use crate::StudyError;
+use crate::plot::{Axis, Body, Series};
 use crate::published::machines::Processors;
 use crate::published::runs::{Published, published};
-use skt_model::plot::{Axis, Body, Series};
 
 const SOURCE: &str = "Dahu, Cornebize et al., HPL 2.2 with a rank on each core of 32 nodes \
                       (geometries: 30), NB 128, DEPTH 1, 2ring, binary exchange; theirs: simulated \

@@ -4,11 +4,11 @@ use super::ours::{CONFIDENCE, batch};
 use super::{Content, log_steps, sample, steps};
 use crate::StudyError;
 use crate::bosilca::WasteModel;
+use crate::plot::{Axis, Body, LineChart, Series};
 use crate::sim::CoordinatedJob;
 use crate::sim::failure::Law;
 use crate::tang::reliability::Run;
 use crate::tang::top10 as list;
-use skt_model::plot::{Axis, Body, LineChart, Series};
 use skt_model::tang::memory::Protocol;
 use skt_model::tang::volume::Saved;
 use skt_model::tang::{efficiency, interval};
@@ -56,7 +56,7 @@ pub(super) fn top10() -> Result<Content, StudyError> {
         ("half of the memory".into(), with(0.5)),
         ("a third of the memory".into(), with(1.0 / 3.0)),
     ];
-    Ok((caption, Body::bars("machine", "machine", categories, y, series)))
+    Ok((caption, Body::Bars { category: ("machine", "machine"), categories, y, series }))
 }
 
 pub(super) fn memory() -> Result<Content, StudyError> {
@@ -78,7 +78,12 @@ pub(super) fn memory() -> Result<Content, StudyError> {
     let categories = sizes.map(|n| n.to_string()).to_vec();
     Ok((
         caption,
-        Body::bars("group size (processes)", "group_size_processes", categories, y, series),
+        Body::Bars {
+            category: ("group size (processes)", "group_size_processes"),
+            categories,
+            y,
+            series,
+        },
     ))
 }
 

@@ -58,7 +58,7 @@ fn all_figures_are_written_with_units_and_an_index() {
         };
         let (svg, csv) = (read("svg"), read("csv"));
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"), "{name}");
-        assert!(svg.contains(&format!("<title>{}</title>", title.trim_start())), "{name}: {title}");
+        assert!(svg.contains(&format!(">\n{}\n</text>", title.trim_start())), "{name}: {title}");
         assert!(!svg.contains("NaN") && !csv.contains("NaN"), "{name} holds a NaN");
         assert!(index.contains(&format!("{name}.svg")) && index.contains(&format!("{name}.csv")));
         let header = csv.lines().next().unwrap();

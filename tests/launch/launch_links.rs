@@ -35,77 +35,51 @@ fn assert_link_named(ended: &Ended, index: usize, lost: &str) {
     }
 }
 
+/// A link dies while the data of another node is rebuilt, and then those of two nodes at once.
 #[test]
-fn a_node_whose_link_is_dead_is_replaced() {
-    let Some(cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 800);
-    let cut = unix();
-    cluster.cut_network_of_the_job("n3");
-    let ended = launch.end(&cluster);
-    ended.passed().replaced(0, "n3", "n5");
-    ended.print("dead link", 0, cut);
-    assert_link_named(&ended, 0, "n3");
-    assert_eq!(ended.failures(), 1, "{}", ended.account);
-    ended.resumed_beyond(0, 350);
-    cluster.heal("n3");
-    ended.passed_with_the_same_x(&cluster);
-}
-
-#[test]
-fn two_nodes_whose_links_die_at_once_are_replaced() {
-    let Some(cluster) = cluster(4, 2) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
-    wait_for_column(&cluster, 1, 800);
-    let cut = unix();
-    ["n1", "n3"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
-    let ended = launch.end(&cluster);
-    ended.passed().replaced(0, "n1", "n5");
-    ended.replaced(0, "n3", "n6");
-    ended.print("two dead links", 0, cut);
-    ["n1", "n3"].iter().for_each(|node| assert_link_named(&ended, 0, node));
-}
-
-#[test]
-fn a_link_that_dies_during_recovery_is_found() {
-    let Some(mut cluster) = cluster(4, 2) else { return };
-    let run = format!("{} --parities 2 --inject recover:rebuild", run());
+fn links_that_die_in_recovery_and_at_once_are_found() {
+    let Some(mut cluster) = cluster(4, 4) else { return };
+    let run = format!("{} --parities 2 --inject 3@recover:rebuild", run_of(LONG_N));
     let launch = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
-    // Rank 0, on n1, dies there.
+    // Rank 3, on n4, dies there.
     wait_for("recovery", || {
         let is_there = beats(&cluster, 2).iter().any(|beat| beat["phase"] == "recover-rebuild");
-        is_there && cluster.pids("n1", "skt-hpl").is_empty()
+        is_there && cluster.pids("n4", "skt-hpl").is_empty()
     });
     cluster.cut_network_of_the_job("n3");
+    wait_for_column(&cluster, 3, 1500);
+    let cut = unix();
+    ["n1", "n5"].iter().for_each(|node| cluster.cut_network_of_the_job(node));
     let ended = launch.end(&cluster);
     ended.passed().replaced(0, "n2", "n5");
     ended.replaced(1, "n3", "n6");
     assert_link_named(&ended, 1, "n3");
+    ended.replaced(2, "n1", "n7");
+    ended.replaced(2, "n5", "n8");
+    ["n1", "n5"].iter().for_each(|node| assert_link_named(&ended, 2, node));
+    ended.print("two dead links", 2, cut);
+    assert_eq!(ended.failures(), 3, "{}", ended.account);
+    ended.resumed_beyond(2, 1100);
+    ["n1", "n3", "n5"].iter().for_each(|node| cluster.heal(node));
+    ended.passed_with_the_same_x(&cluster);
 }
 
+/// The links of a node and of a spare are dead before they are used.
 #[test]
-fn a_link_that_is_dead_before_the_start_is_found() {
-    let Some(cluster) = cluster(4, 1) else { return };
+fn nodes_whose_links_are_dead_are_not_used() {
+    let Some(mut cluster) = cluster(4, 3) else { return };
     cluster.cut_network_of_the_job("n2");
-    let ended = launch(&cluster, true, "", &run()).end(&cluster);
-    ended.passed();
-    assert_eq!(ended.failures(), 0, "{}", ended.account);
-    ended.prints("n2 its link is dead");
-    assert_eq!(ended.account["nodes"]["out"][0]["host"]["name"], "n2", "{}", ended.account);
-}
-
-#[test]
-fn a_spare_whose_link_is_dead_is_not_used() {
-    let Some(mut cluster) = cluster(4, 2) else { return };
     let launch = launch(&cluster, true, "", &run());
     wait_for_column(&cluster, 1, 800);
-    cluster.cut_network_of_the_job("n5");
-    cluster.power_off("n2");
+    cluster.cut_network_of_the_job("n6");
+    cluster.power_off("n3");
     let ended = launch.end(&cluster);
-    ended.passed().replaced(0, "n2", "n6");
+    ended.passed().replaced(0, "n3", "n7");
     assert_eq!(ended.failures(), 1, "{}", ended.account);
+    ended.prints("n2 its link is dead");
+    assert_eq!(ended.account["nodes"]["out"][0]["host"]["name"], "n2", "{}", ended.account);
 }
 
 /// How nodes are lost.

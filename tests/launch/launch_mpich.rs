@@ -10,11 +10,9 @@ use crate::supervised::Kind;
 scenarios! {
     Kind::Mpich;
     an_undisturbed_run_passes_and_leaves_nothing
-    a_node_powered_off_while_computing
+    losses_one_after_the_other
     a_node_powered_off_under_checksums_with_images
-    a_node_powered_off_without_a_last_packet
     a_rank_killed
-    the_launcher_killed
 }
 
 /// Hydra starts a program for Open MPI as single processes.

@@ -19,11 +19,7 @@ fn cluster(nodes: usize, spares: usize) -> Option<Alone> {
 
 scenarios! {
     Kind::Openmpi;
-    an_undisturbed_run_passes_and_leaves_nothing
-    a_node_powered_off_while_computing
-    a_node_powered_off_under_checksums
-    a_node_powered_off_without_a_last_packet
-    the_launcher_killed
+    losses_one_after_the_other
 }
 
 /// With two process columns of checksums a node is lost in each phase of a run, and one while the
@@ -69,66 +65,64 @@ fn nodes_powered_off_in_every_phase_under_checksums() {
     let column = |index: usize| ended.failure(index)["resumed_column"].as_u64();
     assert!(column(2) > Some(700), "{}", ended.account);
     assert!(column(3) > Some(1700), "{}", ended.account);
+    // That of n1.
+    let is_of_n1 = |line: &str| {
+        let at = line.strip_prefix("# restart: at column ").and_then(|rest| rest.split_once(';'));
+        at.is_some_and(|(column, how)| {
+            column.parse::<usize>().expect(line) > 1700 && how.contains("ranks rebuilt: [0]")
+        })
+    };
+    assert!(ended.report.lines().any(is_of_n1), "{}", ended.report);
 }
 
-/// Node `lost` loses its power when the job is in this phase, where `inject` lets rank 0 die.
-fn a_node_powered_off_in(phase: &str, inject: &str, lost: &str) {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --inject {inject}", run()));
-    power_off_at(&mut cluster, 1, phase, lost);
+/// In each phase rank 0 dies, and a node loses its power before the others are out of it.
+#[test]
+fn nodes_powered_off_in_each_step() {
+    let Some(mut cluster) = cluster(4, 3) else { return };
+    let faults = "--inject encode:epoch=2 --inject flush:epoch=4 --inject back";
+    let launch = launch(&cluster, true, "", &format!("{} {faults}", run_of(LONG_N)));
+    let losses = [("encode", "n2", "n5"), ("flush", "n4", "n6"), ("back", "n3", "n7")];
+    for (start, (phase, lost, _)) in (1..).zip(losses) {
+        power_off_at(&mut cluster, start, phase, lost);
+    }
     let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, lost, "n5");
-    assert_eq!(ended.failure(0)["phase"], phase);
+    ended.passed_with_the_same_x(&cluster);
+    for (index, (phase, lost, by)) in losses.into_iter().enumerate() {
+        ended.replaced(index, lost, by);
+        assert_eq!(ended.failure(index)["phase"], phase);
+    }
+    assert_eq!(ended.failures(), losses.len());
 }
 
+/// With two parities a node is lost while another is rebuilt, and then two at once.
 #[test]
-fn a_node_powered_off_in_encode() {
-    a_node_powered_off_in("encode", "encode:epoch=2", "n2");
-}
-
-#[test]
-fn a_node_powered_off_in_flush() {
-    a_node_powered_off_in("flush", "flush:epoch=2", "n4");
-}
-
-#[test]
-fn a_node_powered_off_in_back_substitution() {
-    a_node_powered_off_in("back", "back", "n2");
-}
-
-#[test]
-fn a_second_node_powered_off_in_recovery() {
-    let Some(mut cluster) = cluster(4, 2) else { return };
-    let run = format!("{} --parities 2 --inject recover:rebuild", run());
+fn two_nodes_powered_off_in_recovery_and_at_once() {
+    let Some(mut cluster) = cluster(4, 4) else { return };
+    let run = format!("{} --parities 2 --inject recover:rebuild", run_of(LONG_N));
     let launch = launch(&cluster, true, "", &run);
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     power_off_at(&mut cluster, 2, "recover-rebuild", "n3");
+    wait_for_column(&cluster, 3, 1500);
+    // The first node sends no last packet; the other does.
+    cluster.power_off_silently("n4");
+    cluster.power_off("n5");
     let ended = launch.end(&cluster);
     ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
     ended.replaced(1, "n3", "n6");
-    assert_eq!(ended.failures(), 2);
+    ended.replaced(2, "n5", "n7");
+    ended.replaced(2, "n4", "n8");
+    ended.resumed_beyond(2, 1100);
+    assert_eq!(ended.failures(), 3);
 }
 
+/// A rank dies when the report is whole, and its node is lost: nothing is computed again.
 #[test]
-fn a_node_powered_off_before_the_first_checkpoint() {
+fn a_node_powered_off_while_segments_are_removed() {
     let Some(mut cluster) = cluster(4, 1) else { return };
-    let run = format!("--n {N} --nb 64 --p 1 --q 4 --checkpoint-every 600s --progress off");
-    let launch = launch(&cluster, true, "", &run);
-    wait_for_column(&cluster, 1, 64);
-    cluster.power_off("n2");
-    let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    assert!(ended.failure(0)["resumed_column"].as_u64() <= Some(128), "{}", ended.account);
-}
-
-/// A rank dies at `step`, when the report is whole, and its node is lost: nothing is computed
-/// again.
-fn a_node_powered_off_after_the_report(step: &str) {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --inject 1@{step}", run()));
+    let launch = launch(&cluster, true, "", &format!("{} --inject 1@remove", run()));
     wait_for("the end of rank 1", || {
-        beats(&cluster, 1).iter().any(|beat| beat["phase"] == step)
+        beats(&cluster, 1).iter().any(|beat| beat["phase"] == "remove")
             && cluster.pids("n2", "skt-hpl").is_empty()
     });
     cluster.power_off("n2");
@@ -138,32 +132,36 @@ fn a_node_powered_off_after_the_report(step: &str) {
     ended.prints("lost after its report was whole");
 }
 
+/// A short cut of a link is no failure, and a long one is: that node is back before the end. A third
+/// one lasts until the end, and the node with segments of the run is back before the next run.
 #[test]
-fn a_node_powered_off_before_segments_are_removed() {
-    a_node_powered_off_after_the_report("clear");
-}
-
-#[test]
-fn a_node_powered_off_while_segments_are_removed() {
-    a_node_powered_off_after_the_report("remove");
-}
-
-/// A run ends without a node that has its segments; then that node is back.
-#[test]
-fn a_node_cut_off_until_the_end_does_not_block_the_next_run() {
+fn nodes_cut_off_for_a_while_and_until_the_end() {
     let Some(cluster) = cluster(4, 2) else { return };
-    let first = launch(&cluster, true, "", &run());
+    let run = run_of(LONG_N);
+    let first = launch(&cluster, true, "", &run);
+    wait_for_column(&cluster, 1, 256);
+    cluster.cut("n3");
+    std::thread::sleep(Duration::from_millis(1200));
+    cluster.heal("n3");
     wait_for_column(&cluster, 1, 800);
+    cluster.cut("n3");
+    wait_for("the restart", || state(&cluster)["start"] == 2);
+    cluster.heal("n3");
+    wait_for_column(&cluster, 2, 1500);
     cluster.cut("n1");
     let ended = first.end(&cluster);
-    ended.passed().replaced(0, "n1", "n5");
+    ended.passed().replaced(0, "n3", "n5");
+    ended.replaced(1, "n1", "n6");
+    assert_eq!(ended.failures(), 2);
     ended.prints("n1: not reached");
     cluster.heal("n1");
-    // The Open MPI daemon of the first run learns of that run's end only now.
-    wait_for("the end of what the first run left on n1", || {
-        ["orted", "prted", "skt-hpl"].iter().all(|comm| cluster.pids("n1", comm).is_empty())
+    // The Open MPI daemons of the first run learn of that run's end only now.
+    let on_nodes =
+        |comm: &&str| ["n1", "n3"].iter().any(|node| !cluster.pids(node, comm).is_empty());
+    wait_for("the end of what the first run left", || {
+        !["orted", "prted", "skt-hpl"].iter().any(on_nodes)
     });
-    let again = launch(&cluster, true, "", &run()).end(&cluster);
+    let again = launch(&cluster, true, "", &run).end(&cluster);
     again.prints("segment(s) of an earlier run");
     // Once all nodes have been reached, the marks are removed, too.
     let remains = cluster.remains_after(PATIENCE);
@@ -197,55 +195,6 @@ fn a_start_that_is_declined_removes_nothing() {
     assert_eq!(other.code, Some(2), "{}", other.printed);
     other.prints("made with other settings");
     assert_eq!(mebibytes(), before, "{}", other.printed);
-}
-
-#[test]
-fn two_nodes_powered_off_at_once() {
-    let Some(mut cluster) = cluster(4, 2) else { return };
-    let launch = launch(&cluster, true, "", &format!("{} --parities 2", run()));
-    wait_for_column(&cluster, 1, 800);
-    // The first node sends no last packet; the other does.
-    cluster.power_off_silently("n4");
-    cluster.power_off("n2");
-    let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n2", "n5");
-    ended.replaced(0, "n4", "n6");
-    ended.resumed_beyond(0, 350);
-}
-
-#[test]
-fn a_short_cut_of_a_link_is_no_failure_and_a_long_one_is() {
-    let Some(cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, "", &run());
-    wait_for_column(&cluster, 1, 256);
-    cluster.cut("n3");
-    std::thread::sleep(Duration::from_millis(1200));
-    cluster.heal("n3");
-    wait_for_column(&cluster, 1, 800);
-    cluster.cut("n3");
-    wait_for("the restart", || state(&cluster)["start"] == 2);
-    cluster.heal("n3");
-    let ended = launch.end(&cluster);
-    // n3 is well again, and clean.
-    ended.passed_with_the_same_x(&cluster).replaced(0, "n3", "n5");
-    assert_eq!(ended.failures(), 1);
-}
-
-#[test]
-fn a_frozen_rank_is_found_and_the_run_goes_on_where_it_was() {
-    let Some(cluster) = cluster(4, 1) else { return };
-    let launch = launch(&cluster, true, HANG_AFTER, &run());
-    wait_for_column(&cluster, 1, 800);
-    signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGSTOP);
-    let ended = launch.end(&cluster);
-    ended.passed_with_the_same_x(&cluster);
-    assert_eq!(ended.failures(), 1);
-    assert_eq!(ended.failure(0)["replaced"].as_array().unwrap().len(), 0, "all nodes are well");
-    let how = ended.failure(0)["how"].as_str().unwrap();
-    assert!(
-        how.starts_with("silence, and 1 of 4 ranks are stopped by a signal, one on n3"),
-        "{how}"
-    );
 }
 
 /// The machine of the supervisor is gone for good, with the launcher on it: the same command on
@@ -319,11 +268,14 @@ fn a_supervisor_killed_leaves_the_job_to_the_next() {
     assert_eq!(ended.failure(0)["how"], "the launcher ended unseen");
 }
 
+/// Without a spare the run ends, or waits: for a spare that is added, or for the lost node.
 #[test]
-fn spares_spent_and_a_node_that_comes_back() {
-    let Some(mut cluster) = cluster(4, 1) else { return };
+fn spares_spent_added_and_nodes_that_come_back() {
+    let Some(mut cluster) = cluster(4, 2) else { return };
+    cluster.write("spares", "n5\n");
     cluster.power_off("n5");
-    let first = launch(&cluster, true, "--probe-limit 5s", &run());
+    let run = run_of(LONG_N);
+    let first = launch(&cluster, true, "--probe-limit 5s", &run);
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
     let ended = first.end(&cluster);
@@ -331,41 +283,20 @@ fn spares_spent_and_a_node_that_comes_back() {
     assert_eq!(ended.account["status"], "gave-up");
     let why = ended.account["reason"].as_str().unwrap();
     assert!(why.starts_with("n2 (") && why.ends_with("no spare node is left"), "{why}");
-    cluster.power_on("n2").unwrap();
-    let ended = launch(&cluster, true, "--probe-limit 5s", &run()).end(&cluster);
-    ended.passed_with_the_same_x(&cluster);
-    ended.resumed_beyond(0, 350);
-}
 
-#[test]
-fn a_node_without_a_spare_is_waited_for() {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    cluster.power_off("n5");
-    let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run());
-    wait_for_column(&cluster, 1, 800);
-    cluster.power_off("n2");
-    wait_for("the wait for n2", || status(&cluster).contains("waiting for it"));
-    cluster.power_on("n2").unwrap();
+    let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run);
+    wait_for("the wait", || status(&cluster).contains("waiting for it"));
+    cluster.write("spares", "n5\nn6\n");
+    wait_for_column(&cluster, 2, 1500);
+    cluster.power_off("n3");
+    wait_for("the wait", || status(&cluster).contains("waiting for it"));
+    cluster.power_on("n3").unwrap();
     let ended = running.end(&cluster);
     ended.passed_with_the_same_x(&cluster);
     ended.resumed_beyond(0, 350);
-    ended.prints("n2 (no answer");
-}
-
-/// The file of spares is empty at first.
-#[test]
-fn a_spare_that_is_added_while_the_run_waits_takes_the_place() {
-    let Some(mut cluster) = cluster(4, 1) else { return };
-    cluster.write("spares", "");
-    let running = launch(&cluster, true, "--probe-limit 5s --no-spare wait", &run());
-    wait_for_column(&cluster, 1, 800);
-    cluster.power_off("n2");
-    wait_for("the wait for n2", || status(&cluster).contains("waiting for it"));
-    cluster.write("spares", "n5\n");
-    let ended = running.end(&cluster);
-    ended.passed_with_the_same_x(&cluster);
-    ended.resumed_beyond(0, 350);
-    ended.prints("n5: listed as spare from now on").prints("; n5 takes its place");
+    ended.resumed_beyond(1, 1100);
+    ended.prints("n6: listed as spare from now on").prints("; n6 takes its place");
+    ended.prints("n3 (no answer");
 }
 
 #[test]
@@ -470,11 +401,12 @@ fn a_state_folder_that_is_full_does_not_stop_the_run() {
     assert_eq!(ended.passed().failures(), 0, "{}", ended.printed);
 }
 
+/// A node is lost while the state folder is full, and then a rank is frozen.
 #[test]
-fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
+fn losses_are_survived_while_the_state_folder_is_full_and_after() {
     let Some(mut cluster) = cluster(4, 1) else { return };
     mount_state_folder(&cluster);
-    let launch = launch(&cluster, true, HANG_AFTER, &run());
+    let launch = launch(&cluster, true, HANG_AFTER, &run_of(LONG_N));
     wait_for_column(&cluster, 1, 256);
     fill_state_folder(&cluster);
     // The failure is noticed while start 1 runs: at its end there is space again, which was
@@ -482,11 +414,20 @@ fn a_node_lost_while_the_state_folder_is_full_is_replaced() {
     launch.wait_for_words("No space left on device");
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
+    wait_for_column(&cluster, 2, 1500);
+    signal(&cluster.pids("n3", "skt-hpl"), Signal::SIGSTOP);
     let ended = launch.end(&cluster);
     assert_watched_on(&ended);
     ended.passed().replaced(0, "n2", "n5");
-    assert_eq!(ended.failures(), 1, "{}", ended.printed);
+    assert_eq!(ended.failures(), 2, "{}", ended.printed);
     ended.resumed_beyond(0, 350);
+    ended.resumed_beyond(1, 1100);
+    assert_eq!(ended.failure(1)["replaced"].as_array().unwrap().len(), 0, "all nodes are well");
+    let how = ended.failure(1)["how"].as_str().unwrap();
+    assert!(
+        how.starts_with("silence, and 1 of 4 ranks are stopped by a signal, one on n3"),
+        "{how}"
+    );
 }
 
 #[test]
@@ -497,8 +438,7 @@ fn a_node_whose_system_v_limits_are_low_is_replaced() {
         assert!(cluster.on_node(node, "sh").args(["-ec", &script]).status().unwrap().success());
     }
     let ended = launch(&cluster, true, "", &run()).end(&cluster);
-    ended.passed();
-    assert_eq!(ended.failures(), 0);
+    assert_eq!(ended.passed_with_the_same_x(&cluster).account["starts"], 1);
     let mut lines = ended.printed.lines();
     let line = lines.find(|line| line.contains("n5, n6 take their places"));
     let line = line.unwrap_or_else(|| panic!("{}", ended.printed));
@@ -521,21 +461,6 @@ fn a_node_whose_store_is_full_is_replaced() {
 }
 
 #[test]
-fn a_missing_agent_is_bad_input() {
-    let Some(cluster) = cluster(2, 0) else { return };
-    let flags = "--launcher openmpi --hosts hosts --agent /nonexistent/ssh";
-    let mut command = cluster.on_head("bin/skt-hpl");
-    let out = command.arg("launch").args(flags.split(' ')).args(["--", "--n", "100"]).output();
-    let out = out.unwrap();
-    let printed = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(2), "{printed}");
-    assert!(
-        printed.contains("cannot start /nonexistent/ssh, which runs commands on the nodes"),
-        "{printed}"
-    );
-}
-
-#[test]
 fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
     let Some(cluster) = cluster(2, 0) else { return };
     let ended = launch(&cluster, false, "", "--n 100 --nb 0").end(&cluster);
@@ -549,6 +474,18 @@ fn bad_input_is_reported_and_a_job_that_cannot_start_ends() {
     let ended = launch(&cluster, false, flags, "--n 100").end(&cluster);
     assert_eq!(ended.code, Some(2));
     ended.prints("the launcher ended with code 0");
+
+    // An agent that is not there.
+    let flags = "--launcher openmpi --hosts hosts --agent /nonexistent/ssh";
+    let mut command = cluster.on_head("bin/skt-hpl");
+    let out = command.arg("launch").args(flags.split(' ')).args(["--", "--n", "100"]).output();
+    let out = out.unwrap();
+    let printed = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{printed}");
+    assert!(
+        printed.contains("cannot start /nonexistent/ssh, which runs commands on the nodes"),
+        "{printed}"
+    );
 }
 
 /// Ten random failures in one run; `scripts/dev/soak-node-loss` runs it.

@@ -194,12 +194,6 @@ fn a_slow_node_is_named() {
 }
 
 #[test]
-fn a_wrong_node_is_named() {
-    let Some(cluster) = cluster() else { return };
-    screen(&cluster, &[("FLIP", "40"), ("HOST", "n6")]).names(&[("n6", "wrong")]);
-}
-
-#[test]
 fn a_wrong_node_and_one_out_of_reach_are_named_at_once() {
     let Some(mut cluster) = cluster() else { return };
     cluster.power_off("n7");

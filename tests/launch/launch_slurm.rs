@@ -9,13 +9,9 @@ scenarios! {
     Kind::Slurm;
     #[ignore = "scripts/dev/test-launchers runs it"]
     an_undisturbed_run_passes_and_leaves_nothing
-    a_node_powered_off_while_computing
+    losses_one_after_the_other
     a_node_powered_off_under_checksums_with_images
-    #[ignore = "scripts/dev/test-launchers runs it"]
-    a_node_powered_off_without_a_last_packet
     a_rank_killed
-    #[ignore = "scripts/dev/test-launchers runs it"]
-    the_launcher_killed
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn status(cluster: &Alone) -> String {
 #[test]
 fn a_node_that_is_back_replaces_one_that_does_not_share() {
     let Some(mut cluster) = cluster(4) else { return };
-    undisturbed_x(&cluster);
+    undisturbed_x(&cluster, N);
     let running = launch(&cluster, false, SPREAD, &run());
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
@@ -52,7 +52,7 @@ fn a_node_that_is_back_replaces_one_that_does_not_share() {
 #[test]
 fn a_node_that_is_back_runs_its_ranks_from_the_next_start_on() {
     let Some(mut cluster) = cluster(4) else { return };
-    undisturbed_x(&cluster);
+    undisturbed_x(&cluster, N);
     let first = launch(&cluster, false, SPREAD, &run());
     wait_for_column(&cluster, 1, 800);
     cluster.power_off("n2");
@@ -131,7 +131,7 @@ fn run_that_had_begun_continues_by_hand_on_fewer_nodes() {
 fn ranks_of_a_node_out_of_reach_run_elsewhere() {
     let Some(cluster) = cluster(4) else { return };
     cluster.nodes_on().iter().for_each(|node| cluster.block_link_tests(node));
-    undisturbed_x(&cluster);
+    undisturbed_x(&cluster, N);
     let running = launch(&cluster, false, SPREAD, &run());
     wait_for_column(&cluster, 1, 800);
     cluster.cut_network_of_the_job("n3");

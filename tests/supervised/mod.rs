@@ -27,6 +27,8 @@ use serde_json::Value;
 pub const PATIENCE: Duration = Duration::from_secs(600);
 /// The order of the matrix.
 pub const N: &str = "2400";
+/// The order of one whose run lasts for several losses, up to column 2000.
+pub const LONG_N: &str = "3600";
 /// The processors of a box, which sleep as much as they lack to be so slow: on any machine the
 /// columns at which nodes are lost come well before the end, and boxes run side by side. The first
 /// products are the self-test's.
@@ -559,17 +561,22 @@ pub fn assert_clean(cluster: &Alone) {
 
 /// Flags of most runs here: four ranks in one group, with frequent checkpoints.
 pub fn run() -> String {
-    format!("--n {N} --nb 64 --p 1 --q 4 --checkpoint-every 6p! --progress off")
+    run_of(N)
 }
 
-/// The x of a run without a supervisor's help and without checkpoints, which all runs must have. It
-/// is kept in a file, because each test may be a separate process.
-pub fn undisturbed_x(cluster: &Alone) -> String {
+/// As above, of this order.
+pub fn run_of(n: &str) -> String {
+    format!("--n {n} --nb 64 --p 1 --q 4 --checkpoint-every 6p! --progress off")
+}
+
+/// The x of a run of this order without a supervisor's help and without checkpoints, which all runs
+/// must have. It is kept in a file, because each test may be a separate process.
+pub fn undisturbed_x(cluster: &Alone, n: &str) -> String {
     let program = cluster.kind.program().expect("installed");
     let built = fs::metadata(program).and_then(|meta| meta.modified()).expect("our program");
     let built = built.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos();
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let file = folder.join(format!("x-{:?}-{N}-{built}", cluster.kind));
+    let file = folder.join(format!("x-{:?}-{n}-{built}", cluster.kind));
     if let Ok(x) = fs::read_to_string(&file) {
         return x;
     }
@@ -578,7 +585,7 @@ pub fn undisturbed_x(cluster: &Alone) -> String {
     let hosts: String = on.iter().take(4).map(|node| format!("{node} slots=1\n")).collect();
     cluster.write("hosts", &hosts);
     let flags = "--state reference";
-    let ended = launch(cluster, false, flags, &format!("{} --ft none", run())).end(cluster);
+    let ended = launch(cluster, false, flags, &format!("{} --ft none", run_of(n))).end(cluster);
     let x = ended.passed().x().to_owned();
     fs::write(&file, &x).expect("our folder");
     x
@@ -589,7 +596,9 @@ impl Ended {
     pub fn passed_with_the_same_x(&self, cluster: &Alone) -> &Self {
         let x = self.passed().x().to_owned();
         assert_clean(cluster);
-        assert_eq!(x, undisturbed_x(cluster));
+        let result = self.report.lines().rfind(|line| line.starts_with("WR")).expect("a result");
+        let n = result.split_whitespace().nth(1).expect("its order");
+        assert_eq!(x, undisturbed_x(cluster, n));
         self
     }
 

@@ -32,7 +32,7 @@ use skt_comm::{Comm, collect};
 use skt_config::value::Value;
 use skt_config::{At, CheckpointDraft, ConfigError, RunSpec, Setting};
 use skt_health::environment::library::{AUTO, ChosenBlas, VARIABLE};
-use skt_host::{claims, messages};
+use skt_host::{core_use, messages};
 use skt_run::events::{ReportError, RunEvents};
 use skt_run::heartbeat;
 use skt_run::job::{self, JobError, JobOptions};
@@ -112,7 +112,7 @@ struct Place {
 
 impl Place {
     fn here(host: &str) -> Result<Self, ConfigError> {
-        let machine = claims::machine(host);
+        let machine = core_use::machine(host);
         let (cores, max_cores) = (machine::core_names()?, machine::max_cores());
         Ok(Self { machine, cores, max_cores, available_bytes: machine::available_bytes()? })
     }

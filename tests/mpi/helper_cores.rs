@@ -11,8 +11,7 @@ use std::path::Path;
 use crate::mpi_job::Job;
 use crate::mpirun::{mpirun, run};
 use crate::skipped::{namespaces, skipped};
-use skt_host::helper_cores::{self, HelperCores};
-use skt_host::placement::HostCpus;
+use skt_host::placement::{self, HelperCores, HostCpus};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_skt-hpl");
 const RANKS: usize = 2;
@@ -25,8 +24,8 @@ const ON_OWN_HOST: &str = "hostname n$OMPI_COMM_WORLD_RANK && exec \"$0\" \"$@\"
 #[track_caller]
 fn expected() -> Option<HelperCores> {
     let (cpus, mask) = (HostCpus::online().unwrap(), skt_host::affinity::current_mask().unwrap());
-    let given = helper_cores::plan(&cpus, &[mask], 0, 1, 1);
-    given.inspect_err(|why| skipped(why)).ok()
+    let given = placement::plan_with_helpers(&cpus, &[mask], 0, 1, 1);
+    given.inspect_err(|why| skipped(format!("{why:?}"))).ok()
 }
 
 /// A job whose ranks are on hosts of their own.

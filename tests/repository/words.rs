@@ -50,7 +50,7 @@ const TEST_NAME_BYTES_MAX: usize = 60;
 
 /// Identifiers that stay: the end of the file's path, the identifier, and why.
 const EXCEPTIONS: [(&str, &str, &str); 6] = [
-    ("counters/frequency.rs", "most_khz", "named as the key of a record on disk"),
+    ("counters/sensors.rs", "most_khz", "named as the key of a record on disk"),
     ("level/choose.rs", "most_redundant", "a superlative, not a maximum"),
     ("level/choose.rs", "most_redundant_epoch", "a superlative, not a maximum"),
     (

@@ -10,9 +10,6 @@ pub fn current_mask() -> io::Result<Vec<usize>> {
 }
 
 /// The CPUs that a thread of any process may run on, by the thread's id; 0 is the calling thread.
-///
-/// # Errors
-/// The system's error; `ESRCH` if there is no such thread.
 pub(crate) fn mask_of(thread: libc::pid_t) -> io::Result<Vec<usize>> {
     // The kernel refuses a buffer shorter than its own mask, and does not report how long that is.
     let mut words = vec![0u64; 16];
@@ -38,26 +35,15 @@ fn bits_set(words: &[u64]) -> Vec<usize> {
         .collect()
 }
 
-/// Pins the calling thread to one CPU.
-///
-/// # Errors
-/// The system's error; `EINVAL` if the CPU does not exist or is not allowed.
-fn pin_thread(cpu: usize) -> io::Result<()> {
-    set_mask(&[cpu])
-}
-
 /// Pins the calling thread to the planned CPU, if there is one.
 pub fn pin_as_planned(cpu: Option<usize>) {
     if let Some(cpu) = cpu {
         // A refusal costs speed, not correctness; the report has the plan.
-        let _ = pin_thread(cpu);
+        let _ = set_mask(&[cpu]);
     }
 }
 
 /// Restricts the calling thread to these CPUs.
-///
-/// # Errors
-/// The system's error; `EINVAL` if none of them exists and is allowed.
 pub fn set_mask(cpus: &[usize]) -> io::Result<()> {
     let highest = cpus.iter().max().copied().unwrap_or(0);
     let mut words = vec![0u64; (highest / WORD_BITS + 1).max(16)];
@@ -79,9 +65,9 @@ mod tests {
         let mask = current_mask().unwrap();
         let last = *mask.last().unwrap();
         std::thread::spawn(move || {
-            pin_thread(last).unwrap();
+            set_mask(&[last]).unwrap();
             assert_eq!(current_mask().unwrap(), [last]);
-            assert!(pin_thread(100_000).is_err());
+            assert!(set_mask(&[100_000]).is_err());
         })
         .join()
         .unwrap();

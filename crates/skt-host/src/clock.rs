@@ -24,7 +24,6 @@ pub fn rfc3339(unix_seconds: i64) -> String {
 
 /// A date and a time of day, without a time zone. The month and the day are from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // plain names
 pub struct DateTime {
     pub year: u32,
     pub month: u32,

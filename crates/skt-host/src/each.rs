@@ -14,21 +14,6 @@ where
     T: Send + 'static,
     W: Fn(T) + Send + Sync + 'static,
 {
-    each_by(items, work, |body| thread::Builder::new().spawn(body).map(drop))
-}
-
-type Body = Box<dyn FnOnce() + Send>;
-
-/// Works as [`each`] does, with threads that `spawn` starts.
-fn each_by<T, W>(
-    items: Vec<T>,
-    work: W,
-    mut spawn: impl FnMut(Body) -> io::Result<()>,
-) -> io::Result<()>
-where
-    T: Send + 'static,
-    W: Fn(T) + Send + Sync + 'static,
-{
     let count = items.len().min(MAX_THREADS);
     let shared = Arc::new((Mutex::new(items.into_iter()), work));
     for started in 0..count {
@@ -39,10 +24,10 @@ where
                 work(item);
             }
         };
-        match spawn(Box::new(body)) {
+        match thread::Builder::new().spawn(body) {
             Err(why) if started == 0 => return Err(why),
             Err(_) => break,
-            Ok(()) => {}
+            Ok(_) => {}
         }
     }
     Ok(())
@@ -50,36 +35,19 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
     use std::sync::mpsc;
 
     use super::*;
 
-    /// What is worked on where the system gives `most` threads, and the threads that are asked for.
-    fn worked(items: Vec<u32>, most: usize) -> io::Result<(Vec<u32>, usize)> {
-        let (sender, receiver) = mpsc::channel();
-        let mut bodies: Vec<Body> = Vec::new();
-        let done = each_by(
-            items,
-            move |item| sender.send(item).unwrap(),
-            |body| {
-                bodies.push(body);
-                let is_given = bodies.len() <= most;
-                is_given.then_some(()).ok_or_else(|| io::ErrorKind::WouldBlock.into())
-            },
-        );
-        let asked = bodies.len();
-        bodies.truncate(most);
-        bodies.into_iter().for_each(|body| body());
-        done.map(|()| (receiver.iter().collect(), asked))
-    }
-
     #[test]
-    fn each_item_is_worked_on_if_there_is_any_thread() {
-        let few = || vec![1, 2, 3];
-        assert_eq!(worked(few(), 1).unwrap(), (few(), 2));
-        assert_eq!(worked(few(), 3).unwrap(), (few(), 3));
-        assert_eq!(worked(few(), 0).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-        let many: Vec<u32> = (0..10_000).collect();
-        assert_eq!(worked(many.clone(), 10_000).unwrap(), (many, MAX_THREADS));
+    fn each_item_is_worked_on_by_a_bounded_number_of_threads() {
+        let (sender, receiver) = mpsc::channel();
+        let send = move |item: u32| sender.send((item, thread::current().id())).unwrap();
+        each((0..10_000).collect(), send).unwrap();
+        let (mut items, threads): (Vec<u32>, BTreeSet<String>) =
+            receiver.iter().map(|(item, thread)| (item, format!("{thread:?}"))).unzip();
+        items.sort_unstable();
+        assert!(items.into_iter().eq(0..10_000) && threads.len() <= MAX_THREADS);
     }
 }

@@ -12,7 +12,6 @@ use crate::counters::topology::{self, Cpu};
 /// The description of a host. A field is `None` where the system does not report it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HostInfo {
-    /// Host name.
     pub name: String,
     /// Kernel name and release, e.g. `Linux 6.1.0-18-amd64`.
     pub kernel: String,
@@ -20,7 +19,6 @@ pub struct HostInfo {
     pub architecture: String,
     /// Processor model, e.g. `AMD EPYC 9654 96-Core Processor`.
     pub cpu_model: Option<String>,
-    /// Sockets.
     pub sockets: Option<usize>,
     /// Physical cores that are online.
     pub cores: Option<usize>,

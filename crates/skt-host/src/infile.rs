@@ -12,9 +12,6 @@ use skt_terms::units;
 pub const LIST_BYTES_MAX: u64 = 64 << 20;
 
 /// Opens a file, to be read as a stream.
-///
-/// # Errors
-/// It is a device or a folder, or the system refuses.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
     let kind = file.metadata()?.file_type();
@@ -27,9 +24,6 @@ pub fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The bytes of a file of at most `max_bytes`.
-///
-/// # Errors
-/// See [`open`]; also, the file is larger, or cannot be read.
 pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.take(max_bytes + 1).read_to_end(&mut bytes)?;
@@ -40,9 +34,6 @@ pub fn read(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The text of a file of at most `max_bytes`.
-///
-/// # Errors
-/// See [`read`]; also, the file is no text in UTF-8.
 pub fn read_text(path: &Path, max_bytes: u64) -> io::Result<String> {
     String::from_utf8(read(path, max_bytes)?).map_err(|_| io::Error::other("it is no UTF-8 text"))
 }

@@ -51,7 +51,9 @@ pub fn not_started() -> Option<String> {
     let runs_it = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|it| it == own);
     let (mut known, mut started) = (BTreeSet::new(), BTreeSet::new());
     for pid in numbers_in("/proc") {
-        let Some(rank) = began_as(pid, name).filter(|_| comes_of(pid, launcher)) else { continue };
+        let value = variable_of(pid, name).and_then(|value| String::from_utf8(value).ok());
+        let rank = value.and_then(|value| value.trim().parse::<usize>().ok());
+        let Some(rank) = rank.filter(|_| comes_of(pid, launcher)) else { continue };
         known.insert(rank);
         if runs_it(pid) {
             started.insert(rank);
@@ -74,7 +76,7 @@ fn launcher_of(mut pid: u32) -> Option<(u32, &'static str)> {
 }
 
 fn parent(pid: u32) -> Option<u32> {
-    u32::try_from(stat(pid)?(4)?).ok().filter(|parent| *parent > 0)
+    u32::try_from(stat(pid)?.number(4)?).ok().filter(|parent| *parent > 0)
 }
 
 /// Whether `ancestor` has started a process, or one that has started it.
@@ -86,11 +88,6 @@ fn comes_of(pid: u32, ancestor: u32) -> bool {
 /// started without a launcher, too.
 pub fn is_launched() -> bool {
     RANK_NAMES.into_iter().any(|name| variable_of(std::process::id(), name).is_some())
-}
-
-/// The rank that a process had in this variable when it began.
-fn began_as(pid: u32, name: &str) -> Option<usize> {
-    String::from_utf8(variable_of(pid, name)?).ok()?.trim().parse().ok()
 }
 
 /// The value of a variable with which a process began; `None` if its variables cannot be read.
@@ -141,9 +138,6 @@ pub struct Alone {
 /// Checks that MPI, which sees `ranks`, sees all that were started. `by_supervisor` is the number
 /// that `skt-hpl launch` has asked for, with the variable that passes it. `library` is the version
 /// of the MPI.
-///
-/// # Errors
-/// MPI sees this rank alone, and several were started.
 pub fn check(
     ranks: usize,
     by_supervisor: Option<(&'static str, usize)>,
@@ -269,65 +263,63 @@ mod tests {
         assert_eq!(first_number(&RANK_NAMES, |_| Some("x".to_owned())), None);
     }
 
-    fn found(
-        ranks: usize,
-        variables: &[(&str, &str)],
-        by_supervisor: Option<(&'static str, usize)>,
-    ) -> Option<(&'static str, usize)> {
-        let get = |name: &str| {
-            let found = variables.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| (*value).to_owned())
-        };
-        alone(ranks, get, by_supervisor)
+    fn getter<'v>(variables: &'v [(&str, &str)]) -> impl Fn(&str) -> Option<String> + Copy + 'v {
+        |name| Some(variables.iter().find(|(known, _)| *known == name)?.1.to_owned())
     }
 
     #[test]
     fn rank_isolated_by_mpi_is_noticed() {
-        let found = |ranks: usize, variables: &[(&str, &str)]| found(ranks, variables, None);
-        assert_eq!(found(1, &[("PMI_SIZE", "2")]), Some(("PMI_SIZE", 2)));
-        assert_eq!(found(2, &[("PMI_SIZE", "2")]), None);
-        assert_eq!(found(1, &[("PMI_SIZE", "1")]), None);
-        assert_eq!(found(1, &[]), None);
-        // A step of Slurm whose PMI the MPI does not know.
-        let step = [("SLURM_NTASKS", "4"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "0")];
-        assert_eq!(found(1, &step), Some(("SLURM_STEP_NUM_TASKS", 4)));
-        // A batch script for four ranks, and a terminal.
-        assert_eq!(found(1, &[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")]), None);
-        assert_eq!(found(1, &[("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PTY_PORT", "9")]), None);
-        // mpirun -np 1, whose daemons srun has started on four nodes; the same with Hydra.
-        for inner in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
-            assert_eq!(found(1, &[("SLURM_STEP_NUM_TASKS", "4"), (inner, "1")]), None);
+        const STEP: &str = "SLURM_STEP_NUM_TASKS";
+        let terminal = ("SLURM_PTY_PORT", "9");
+        let given = |size| Some(("V", size));
+        for (ranks, variables, by_supervisor, want) in [
+            (1, &[("PMI_SIZE", "2")][..], None, Some(("PMI_SIZE", 2))),
+            (2, &[("PMI_SIZE", "2")], None, None),
+            (1, &[("PMI_SIZE", "1")], None, None),
+            (1, &[], None, None),
+            // A step of Slurm whose PMI the MPI does not know.
+            (
+                1,
+                &[("SLURM_NTASKS", "4"), (STEP, "4"), ("SLURM_PROCID", "0")],
+                None,
+                Some((STEP, 4)),
+            ),
+            // A batch script for four ranks, and a terminal.
+            (1, &[("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0")], None, None),
+            (1, &[(STEP, "4"), terminal], None, None),
+            // mpirun -np 1, whose daemons srun has started on four nodes; the same with Hydra.
+            (1, &[(STEP, "4"), ("OMPI_COMM_WORLD_SIZE", "1")], None, None),
+            (1, &[(STEP, "4"), ("PMI_SIZE", "1")], None, None),
+            (1, &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMI_SIZE", "4")], None, None),
+            // A supervisor passes the size for unknown launchers; the last is a process of a rank.
+            (1, &[], given(4), given(4)),
+            (1, &[terminal], given(4), given(4)),
+            (1, &[], given(1), None),
+            (4, &[], given(4), None),
+            (1, &[("PMI_SIZE", "1")], given(4), None),
+        ] {
+            assert_eq!(alone(ranks, getter(variables), by_supervisor), want, "{variables:?}");
         }
-        assert_eq!(found(1, &[("OMPI_COMM_WORLD_SIZE", "1"), ("PMI_SIZE", "4")]), None);
     }
 
     /// `srun` on such a terminal passes the variable of the terminal on to all of its ranks.
     #[test]
     fn slurm_terminal_shell_is_no_rank_but_its_children_are() {
-        let seen = |variables: &[(&str, &str)]| {
-            let get = |name: &str| {
-                let found = variables.iter().find(|(known, _)| *known == name);
-                found.map(|(_, value)| (*value).to_owned())
-            };
-            (size_variables(get), is_shell_of_slurm(get))
-        };
         let (one, terminal) = (("SLURM_STEP_NUM_TASKS", "1"), ("SLURM_PTY_PORT", "9"));
-        assert_eq!(seen(&[one]), (vec![(one.0, 1)], false));
-        assert_eq!(seen(&[one, terminal]), (vec![(one.0, 1)], true));
-        assert_eq!(seen(&[(one.0, "64"), terminal]), (vec![(one.0, 64)], false));
-        let by_mpirun = [one, terminal, ("OMPI_COMM_WORLD_SIZE", "1")];
-        assert_eq!(seen(&by_mpirun), (vec![("OMPI_COMM_WORLD_SIZE", 1)], false));
-        assert_eq!(seen(&[terminal]), (vec![], false));
-    }
-
-    #[test]
-    fn supervisor_passes_the_size_for_unknown_launchers() {
-        let given = |size| Some(("V", size));
-        assert_eq!(found(1, &[], given(4)), given(4));
-        assert_eq!(found(1, &[("SLURM_PTY_PORT", "9")], given(4)), given(4));
-        assert_eq!(found(1, &[], given(1)), None);
-        assert_eq!(found(4, &[], given(4)), None);
-        assert_eq!(found(1, &[("PMI_SIZE", "1")], given(4)), None, "a process of a rank");
+        for (variables, sizes, is_shell) in [
+            (&[one][..], &[(one.0, 1)][..], false),
+            (&[one, terminal], &[(one.0, 1)], true),
+            (&[(one.0, "64"), terminal], &[(one.0, 64)], false),
+            (
+                &[one, terminal, ("OMPI_COMM_WORLD_SIZE", "1")],
+                &[("OMPI_COMM_WORLD_SIZE", 1)],
+                false,
+            ),
+            (&[terminal], &[], false),
+        ] {
+            let get = getter(variables);
+            assert_eq!((&size_variables(get)[..], is_shell_of_slurm(get)), (sizes, is_shell));
+        }
     }
 
     #[test]

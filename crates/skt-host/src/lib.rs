@@ -1,22 +1,19 @@
 //! A machine, and what a process finds and does on it.
 #![deny(unsafe_op_in_unsafe_fn)]
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 pub mod affinity;
 pub mod child;
-pub mod claims;
 pub mod clock;
 pub mod core_use;
 pub mod counters;
 pub mod descriptors;
 pub mod each;
-pub mod helper_cores;
 pub mod host;
 pub mod infile;
 pub mod launcher_rank;
 pub mod memory;
 pub mod messages;
-pub mod occupants;
 pub mod outfile;
 pub mod placement;
 pub mod process;

@@ -87,18 +87,14 @@ pub fn meminfo_bytes(meminfo: &str, name: &str) -> Option<u64> {
 
 fn limit_in(group: Group) -> Option<(CgroupLimit, PathBuf)> {
     const LIMIT: [&str; 2] = ["memory.limit_in_bytes", "memory.max"];
-    let limit_bytes = parse_limit(&group.text(LIMIT)?)?;
+    // `max`, or a number beyond any machine, is no limit.
+    let limit_bytes = group.text(LIMIT)?.trim().parse().ok().filter(|it| *it < NO_LIMIT_BYTES)?;
     let used = group.text(["memory.usage_in_bytes", "memory.current"])?;
     let stat = group.text(["memory.stat"; 2]).unwrap_or_default();
     let cache_bytes = stat_bytes(&stat, group.name(["total_inactive_file", "inactive_file"]));
     let used_bytes = used.trim().parse::<u64>().ok()?.saturating_sub(cache_bytes.unwrap_or(0));
     let file = group.folder.join(group.name(LIMIT));
     Some((CgroupLimit { path: group.folder, limit_bytes, used_bytes }, file))
-}
-
-/// Parses a limit; `None` for "no limit": `max`, or a number beyond any machine.
-fn parse_limit(text: &str) -> Option<u64> {
-    text.trim().parse::<u64>().ok().filter(|&bytes| bytes < NO_LIMIT_BYTES)
 }
 
 /// The value of a line `name bytes` of memory.stat.
@@ -124,23 +120,6 @@ mod tests {
 35 31 0:32 /docker/abc /sys/fs/cgroup/memory rw,relatime shared:9 master:2 - cgroup cgroup rw,memory
 ";
 
-    fn machine(cgroup: &str, mountinfo: &str) -> Tree {
-        let tree = Tree::new();
-        tree.file("proc/meminfo", MEMINFO);
-        tree.file("proc/self/cgroup", cgroup).file("proc/self/mountinfo", mountinfo);
-        tree
-    }
-
-    fn group(tree: &Tree, folder: &str, names: [&str; 2], limit: u64, used: u64, stat: &str) {
-        tree.file(&format!("{folder}/{}", names[0]), &format!("{limit}\n"));
-        tree.file(&format!("{folder}/{}", names[1]), &format!("{used}\n"));
-        tree.file(&format!("{folder}/memory.stat"), stat);
-    }
-
-    fn tightest(tree: &Tree) -> CgroupLimit {
-        read_under(tree.root().folder()).cgroup.unwrap()
-    }
-
     const V2_FILES: [&str; 2] = ["memory.max", "memory.current"];
     const V1_FILES: [&str; 2] = ["memory.limit_in_bytes", "memory.usage_in_bytes"];
 
@@ -152,60 +131,89 @@ mod tests {
         assert_eq!(meminfo_bytes(MEMINFO, "Mem"), None);
     }
 
-    #[test]
-    fn without_control_groups_the_free_memory_binds() {
-        let memory = read_under(machine("", "").root().folder());
-        assert_eq!(memory.cgroup, None);
-        assert_eq!(memory.available_bytes, Some(24_281_720 * 1024));
-    }
+    /// A group's folder, its limit, what it uses, and its `memory.stat`.
+    type Files = (&'static str, &'static str, u64, &'static str);
+
+    /// The process's groups, its mounts, the groups' files, and the tightest group with what it
+    /// leaves.
+    type Case<'c> = (&'c str, &'c str, &'c [Files], Option<(&'c str, u64)>);
 
     #[test]
-    fn version_2_the_tightest_of_all_outer_groups_binds() {
-        let tree = machine("0::/system.slice/slurm/job_7/step_0\n", V2_MOUNT);
-        let top = "sys/fs/cgroup/system.slice";
-        let step = format!("{top}/slurm/job_7/step_0");
-        group(&tree, &step, V2_FILES, 0, GIB, "");
-        tree.file(&format!("{step}/memory.max"), "max\n");
-        let stat = format!("anon 5\ninactive_file {GIB}\nactive_file 7\n");
-        group(&tree, &format!("{top}/slurm/job_7"), V2_FILES, 8 * GIB, 3 * GIB, &stat);
-        group(&tree, top, V2_FILES, 16 * GIB, 4 * GIB, "");
-        let tightest = tightest(&tree);
-        assert!(tightest.path.ends_with("slurm/job_7"), "{tightest:?}");
-        assert_eq!((tightest.limit_bytes, tightest.used_bytes), (8 * GIB, 2 * GIB));
-        assert_eq!(tightest.left_bytes(), 6 * GIB);
-    }
-
-    #[test]
-    fn version_1_in_a_container_counts_from_the_mounts_root() {
-        let groups = "7:memory:/docker/abc/job\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n";
-        let tree = machine(groups, V1_MOUNT);
-        let stat = "inactive_file 1\ntotal_inactive_file 1024\n";
-        group(&tree, "sys/fs/cgroup/memory/job", V1_FILES, 2 * GIB, 4096, stat);
-        group(&tree, "sys/fs/cgroup/memory", V1_FILES, 9_223_372_036_854_771_712, 5, stat);
-        let tightest = tightest(&tree);
-        assert_eq!((tightest.used_bytes, tightest.left_bytes()), (3072, 2 * GIB - 3072));
-    }
-
-    #[test]
-    fn a_group_out_of_sight_has_the_limits_of_the_mount() {
-        let tree = machine("0::/not/visible\n", V2_MOUNT);
-        group(&tree, "sys/fs/cgroup", V2_FILES, 5000, 0, "");
-        assert_eq!(tightest(&tree).left_bytes(), 5000);
-    }
-
-    #[test]
-    fn a_group_over_its_limit_leaves_nothing() {
-        let tree = machine("0::/\n", V2_MOUNT);
-        group(&tree, "sys/fs/cgroup", V2_FILES, 1000, 2000, "");
-        assert_eq!(tightest(&tree).left_bytes(), 0);
-    }
-
-    #[test]
-    fn tighter_limit_of_both_versions_binds() {
-        let tree = machine("0::/a\n5:memory:/docker/abc\n", &format!("{V2_MOUNT}{V1_MOUNT}"));
-        group(&tree, "sys/fs/cgroup/a", V2_FILES, 4 * GIB, 0, "");
-        group(&tree, "sys/fs/cgroup/memory", V1_FILES, 3 * GIB, 0, "");
-        assert_eq!(tightest(&tree).left_bytes(), 3 * GIB);
+    fn the_tightest_of_all_groups_binds() {
+        let unlimited = "9223372036854771712";
+        let both = format!("{V2_MOUNT}{V1_MOUNT}");
+        let unified = V2_MOUNT.replace("/sys/fs/cgroup rw", "/sys/fs/cgroup/unified rw");
+        let slurm = "0::/system.slice/slurm/job_7/step_0\n";
+        let docker = "7:memory:/docker/abc/job\n3:cpu,cpuacct:/docker/abc\n1:name=systemd:/\n";
+        let cases: [Case; 7] = [
+            ("", "", &[], None),
+            (
+                slurm,
+                V2_MOUNT,
+                &[
+                    ("system.slice/slurm/job_7/step_0", "max", GIB, ""),
+                    (
+                        "system.slice/slurm/job_7",
+                        "8589934592",
+                        3 * GIB,
+                        "anon 5\ninactive_file 1073741824\nactive_file 7\n",
+                    ),
+                    ("system.slice", "17179869184", 4 * GIB, ""),
+                ],
+                Some(("system.slice/slurm/job_7", 6 * GIB)),
+            ),
+            // In a container the mount begins at the container's group, in version 1.
+            (
+                docker,
+                V1_MOUNT,
+                &[
+                    (
+                        "memory/job",
+                        "2147483648",
+                        4096,
+                        "inactive_file 1\ntotal_inactive_file 1024\n",
+                    ),
+                    ("memory", unlimited, 5, ""),
+                ],
+                Some(("memory/job", 2 * GIB - 3072)),
+            ),
+            // A group out of sight has the limits of the mount.
+            ("0::/not/visible\n", V2_MOUNT, &[("", "5000", 0, "")], Some(("", 5000))),
+            // In hybrid mode systemd mounts version 2 in a separate folder.
+            (
+                "0::/job\n",
+                &unified,
+                &[("unified/job", "9000", 2000, "")],
+                Some(("unified/job", 7000)),
+            ),
+            ("0::/\n", V2_MOUNT, &[("", "1000", 2000, "")], Some(("", 0))),
+            (
+                "0::/a\n5:memory:/docker/abc\n",
+                &both,
+                &[("a", "4294967296", 0, ""), ("memory", "3221225472", 0, "")],
+                Some(("memory", 3 * GIB)),
+            ),
+        ];
+        for (groups, mounts, files, want) in cases {
+            let tree = Tree::new();
+            tree.file("proc/meminfo", MEMINFO);
+            tree.file("proc/self/cgroup", groups).file("proc/self/mountinfo", mounts);
+            for (folder, limit, used, stat) in files {
+                let is_v1 = folder.starts_with("memory");
+                let names = if is_v1 { V1_FILES } else { V2_FILES };
+                let file = |name: &str, text: &str| {
+                    tree.file(&format!("sys/fs/cgroup/{folder}/{name}"), text);
+                };
+                file(names[0], &format!("{limit}\n"));
+                file(names[1], &format!("{used}\n"));
+                file("memory.stat", stat);
+            }
+            let memory = read_under(tree.root().folder());
+            assert_eq!(memory.available_bytes, Some(24_281_720 * 1024));
+            let top = tree.root().folder().join("sys/fs/cgroup");
+            let found = memory.cgroup.map(|it| (it.path.clone(), it.left_bytes()));
+            assert_eq!(found, want.map(|(folder, left)| (top.join(folder), left)), "{groups}");
+        }
     }
 
     #[test]

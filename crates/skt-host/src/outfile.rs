@@ -31,9 +31,6 @@ struct Destination {
 }
 
 /// Opens `path` for writing from its beginning, and creates it if it does not exist.
-///
-/// # Errors
-/// The existing file belongs to another user, see the module, or the system refuses.
 pub fn create(path: &Path) -> io::Result<File> {
     let Destination { path, there } = find(path)?;
     let Some(there) = there else { return create_new(&path) };
@@ -57,27 +54,18 @@ pub fn create_new(path: &Path) -> io::Result<File> {
 }
 
 /// Opens `path` as [`create`] does, and writes all of `bytes`.
-///
-/// # Errors
-/// See [`create`]; also, the bytes cannot be written.
 pub fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create(path)?.write_all(bytes)
 }
 
 /// Creates `path` as [`create_new`] does, and writes all of `bytes`. What a full disk leaves of the
 /// new file is removed: it would be in the way of the next try.
-///
-/// # Errors
-/// See [`create_new`]; also, the bytes cannot be written.
 pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     create_new(path)?.write_all(bytes).inspect_err(|_| drop(fs::remove_file(path)))
 }
 
 /// The regular file that [`replace`] must replace for `path`: `path` itself, or the file that a
 /// link there leads to, so that the link is not replaced.
-///
-/// # Errors
-/// The path exists and is not a regular file, it belongs to another user, or the system refuses.
 pub fn target(path: &Path) -> io::Result<PathBuf> {
     let Destination { path, there } = find(path)?;
     match there.map(|file| file.metadata()).transpose()? {
@@ -91,9 +79,6 @@ pub fn target(path: &Path) -> io::Result<PathBuf> {
 /// Writes a new file under a random name in the folder of `path`, then renames it to `path`, so
 /// that a reader never sees half of it. Its permissions are `mode` less the umask. With `sync`, it
 /// is on the disk before it is renamed.
-///
-/// # Errors
-/// `write` fails, or the system refuses. `path` is then unchanged.
 pub fn replace(
     path: &Path,
     mode: u32,

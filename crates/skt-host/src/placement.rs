@@ -9,10 +9,11 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
-use super::occupants::{self, Occupant};
+use super::core_use::{self, Occupant};
 use crate::affinity::pin_as_planned;
 pub use crate::counters::topology::Cpu;
 use crate::counters::{Counters, Root, topology};
+use crate::starter::UNBOUND;
 
 /// The processors of a machine, and who uses them.
 #[derive(Debug, Clone)]
@@ -27,9 +28,6 @@ pub struct HostCpus {
 
 impl HostCpus {
     /// All CPUs that are online, without occupants.
-    ///
-    /// # Errors
-    /// When the kernel does not list its CPUs (no `/sys`).
     pub fn online() -> io::Result<Self> {
         let root = Root::this_machine();
         let cpus = topology::online(&root)?;
@@ -45,8 +43,8 @@ impl HostCpus {
 
     /// One CPU of each physical core of the mask that no occupant uses, with its speed, socket by
     /// socket.
-    pub(super) fn free(&self, mask: &[usize]) -> Vec<(usize, f64)> {
-        let taken = occupants::taken(&self.cpus, mask, &self.occupants);
+    fn free(&self, mask: &[usize]) -> Vec<(usize, f64)> {
+        let taken = core_use::taken(&self.cpus, mask, &self.occupants);
         let core_of: BTreeMap<usize, (usize, f64)> = (self.cpus.iter().zip(&self.speeds))
             .map(|(cpu, speed)| (cpu.id, (cpu.core, *speed)))
             .collect();
@@ -57,8 +55,8 @@ impl HostCpus {
     }
 
     /// The processes on cores of the mask, in words.
-    pub(super) fn users(&self, mask: &[usize]) -> String {
-        occupants::words(occupants::taken(&self.cpus, mask, &self.occupants).into_values())
+    fn users(&self, mask: &[usize]) -> String {
+        core_use::words(core_use::taken(&self.cpus, mask, &self.occupants).into_values())
     }
 }
 
@@ -73,7 +71,6 @@ pub enum CpuPlacement {
 
 /// Why no thread is pinned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
-#[allow(missing_docs)] // each message names its fields
 pub enum WhyNot {
     /// The user does not want it.
     #[error("not pinned (--pin none)")]
@@ -153,6 +150,69 @@ pub fn plan(host: &HostCpus, masks: &[Vec<usize>], index: usize, threads: usize)
     CpuPlacement::Pin(divide(&free, ranks, threads).swap_remove(place))
 }
 
+/// The placement of a rank's threads on a host with helper cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelperCores {
+    /// Thread `t` of the solver is pinned to the `t`-th of these CPUs.
+    pub solver: Vec<usize>,
+    /// Other threads are pinned to this CPU, which ranks may share.
+    pub helper: usize,
+    /// One CPU of each core that is kept, for all ranks of the host.
+    pub kept: Vec<usize>,
+}
+
+/// Why there are no helper cores.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoHelpers {
+    /// Others are on these cores, perhaps for a short time.
+    InUse(WhyNot),
+    Refused(String),
+}
+
+/// Plans for rank `index` of the ranks on this host, of `threads` threads each, which keep
+/// `helpers` of its free cores from the solver: for the threads that write images, and encode while
+/// the solver computes. `masks` has the CPUs that each of these ranks may use.
+///
+/// The helper cores are the last ones of equal parts of all cores, so that each socket has its part
+/// of them, and a rank gets one near its own cores.
+///
+/// # Panics
+/// When `index` is no rank of this host, or `helpers` is 0.
+pub fn plan_with_helpers(
+    host: &HostCpus,
+    masks: &[Vec<usize>],
+    index: usize,
+    threads: usize,
+    helpers: usize,
+) -> Result<HelperCores, NoHelpers> {
+    assert!(helpers > 0);
+    let (mask, ranks) = (&masks[index], masks.len());
+    if masks.iter().any(|other| other != mask) {
+        return Err(NoHelpers::Refused(format!(
+            "the ranks are bound to different cores: start them unbound ({UNBOUND})"
+        )));
+    }
+    let (wanted, cores) = (ranks * threads + helpers, cores_in(&host.cpus, mask).len());
+    if wanted > cores {
+        return Err(NoHelpers::Refused(format!(
+            "{ranks} rank(s) of {threads} thread(s) and {helpers} helper core(s) take {wanted} \
+             cores, and they may use {cores}: start fewer ranks there or, if they are bound, start \
+             them unbound ({UNBOUND})"
+        )));
+    }
+    let free = host.free(mask);
+    if wanted > free.len() {
+        let (free, users) = (free.len(), host.users(mask));
+        return Err(NoHelpers::InUse(WhyNot::InUse { ranks, threads, free, cores, users }));
+    }
+    let kept: Vec<usize> =
+        (1..=helpers).map(|part| free[part * free.len() / helpers - 1].0).collect();
+    let others: Vec<_> = free.into_iter().filter(|(cpu, _)| !kept.contains(cpu)).collect();
+    let solver = divide(&others, ranks, threads).swap_remove(index);
+    let helper = share(&kept, index, ranks, 1)[0];
+    Ok(HelperCores { solver, helper, kept })
+}
+
 /// Cores within this share of the fastest are of its kind: the best core of a processor may have a
 /// somewhat higher clock.
 pub const SAME_KIND: f64 = 0.9;
@@ -163,7 +223,7 @@ pub const SAME_KIND: f64 = 0.9;
 ///
 /// # Panics
 /// When there are too few cores.
-pub(super) fn divide(cores: &[(usize, f64)], ranks: usize, threads: usize) -> Vec<Vec<usize>> {
+fn divide(cores: &[(usize, f64)], ranks: usize, threads: usize) -> Vec<Vec<usize>> {
     let mut left: Vec<usize> = (0..cores.len()).collect();
     let mut chosen = BTreeSet::new();
     loop {
@@ -190,7 +250,7 @@ pub(super) fn divide(cores: &[(usize, f64)], ranks: usize, threads: usize) -> Ve
 ///
 /// # Panics
 /// When the share and what follows it have fewer than `wanted` cores.
-pub(super) fn share(cores: &[usize], place: usize, ranks: usize, wanted: usize) -> &[usize] {
+fn share(cores: &[usize], place: usize, ranks: usize, wanted: usize) -> &[usize] {
     let first = place * cores.len() / ranks;
     &cores[first..first + wanted]
 }
@@ -211,7 +271,7 @@ pub fn list(cpus: &[usize]) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use proptest::prelude::*;
 
     use super::*;
@@ -219,17 +279,17 @@ pub(super) mod tests {
 
     /// Sockets of `cores` cores with two CPUs each, numbered as by Linux on x86: all cores first,
     /// then their siblings.
-    pub(crate) fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
+    fn machine(sockets: usize, cores: usize) -> Vec<Cpu> {
         let all = sockets * cores;
         (0..2 * all).map(|id| Cpu { id, core: id % all, package: id % all / cores }).collect()
     }
 
-    pub(crate) fn all(cpus: &[Cpu]) -> Vec<usize> {
+    fn all(cpus: &[Cpu]) -> Vec<usize> {
         cpus.iter().map(|cpu| cpu.id).collect()
     }
 
     /// Equal CPUs that no other process uses.
-    pub(crate) fn host(cpus: &[Cpu]) -> HostCpus {
+    fn host(cpus: &[Cpu]) -> HostCpus {
         let speeds = vec![1.0; cpus.len()];
         HostCpus { cpus: cpus.to_vec(), speeds, occupants: Vec::new() }
     }
@@ -398,5 +458,90 @@ pub(super) mod tests {
                 host.occupants.extend(claims);
             }
         }
+    }
+
+    fn plan_helpers(
+        cpus: &[Cpu],
+        masks: &[Vec<usize>],
+        index: usize,
+        threads: usize,
+        helpers: usize,
+    ) -> Result<HelperCores, NoHelpers> {
+        plan_with_helpers(&host(cpus), masks, index, threads, helpers)
+    }
+
+    #[test]
+    fn helper_cores_are_spread_over_sockets_near_their_ranks() {
+        let cpus = machine(2, 4);
+        let masks = vec![all(&cpus); 4];
+        let plans: Vec<_> =
+            (0..4).map(|rank| plan_helpers(&cpus, &masks, rank, 1, 2).unwrap()).collect();
+        assert!(plans.iter().all(|plan| plan.kept == [3, 7]));
+        assert_eq!([0, 1, 2, 3].map(|rank| plans[rank].helper), [3, 3, 7, 7]);
+        assert_eq!([0, 1, 2, 3].map(|rank| plans[rank].solver[0]), [0, 1, 4, 5]);
+    }
+
+    #[test]
+    fn no_core_is_given_twice_and_all_ranks_name_the_same_ones() {
+        for (sockets, cores) in [(1, 2), (1, 7), (2, 4), (4, 3)] {
+            let cpus = machine(sockets, cores);
+            for (ranks, threads, helpers) in triples(8) {
+                let masks = vec![all(&cpus); ranks];
+                let plans: Result<Vec<_>, _> = (0..ranks)
+                    .map(|rank| plan_helpers(&cpus, &masks, rank, threads, helpers))
+                    .collect();
+                let Ok(plans) = plans else {
+                    assert!(ranks * threads + helpers > sockets * cores);
+                    continue;
+                };
+                let kept = &plans[0].kept;
+                assert_eq!(kept.len(), helpers);
+                assert!(plans.iter().all(|plan| plan.kept == *kept && kept.contains(&plan.helper)));
+                let mut used: Vec<usize> =
+                    plans.iter().flat_map(|plan| &plan.solver).copied().collect();
+                assert_eq!(used.len(), ranks * threads);
+                used.extend(kept);
+                let mut used: Vec<usize> = used.iter().map(|id| cpus[*id].core).collect();
+                used.sort_unstable();
+                used.dedup();
+                assert_eq!(used.len(), ranks * threads + helpers, "{ranks} x {threads}, {helpers}");
+            }
+        }
+    }
+
+    fn triples(most: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+        let pairs = (1..=most).flat_map(move |a| (1..=most).map(move |b| (a, b)));
+        pairs.flat_map(move |(a, b)| (1..=most).map(move |c| (a, b, c)))
+    }
+
+    #[test]
+    fn helper_cores_are_shared_evenly() {
+        let cpus = machine(1, 12);
+        let masks = vec![all(&cpus); 8];
+        let helpers = (0..8).map(|rank| plan_helpers(&cpus, &masks, rank, 1, 3).unwrap().helper);
+        assert_eq!(helpers.collect::<Vec<_>>(), [3, 3, 3, 7, 7, 7, 11, 11]);
+    }
+
+    #[test]
+    fn helper_cores_that_ranks_may_not_have_are_refused() {
+        let cpus = machine(1, 4);
+        let bound = "the ranks are bound to different cores: start them unbound (Open MPI: \
+                     --bind-to none; srun: --cpu-bind=none; no taskset)";
+        for (masks, words) in [
+            (vec![vec![0, 4], vec![1, 5]], bound),
+            // A rank that is alone on its host, and bound to the core that it needs.
+            (vec![vec![2, 6]], "1 rank(s) of 1 thread(s) and 1 helper core(s) take 2 cores"),
+            (vec![all(&cpus); 4], "take 5 cores, and they may use 4: start fewer ranks there or"),
+        ] {
+            let refused = plan_helpers(&cpus, &masks, 0, 1, 1).unwrap_err();
+            assert!(
+                matches!(&refused, NoHelpers::Refused(why) if why.contains(words)),
+                "{refused:?}"
+            );
+        }
+        // A part of the host that all ranks may use works like a whole host.
+        let half = vec![vec![0, 1, 2, 4, 5, 6]; 2];
+        let given = plan_helpers(&cpus, &half, 1, 1, 1).unwrap();
+        assert_eq!(given, HelperCores { solver: vec![1], helper: 2, kept: vec![2] });
     }
 }

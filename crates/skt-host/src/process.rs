@@ -82,7 +82,6 @@ impl ProcessId {
         self.boot_id[0] != 0 && self.boot_id == padded_boot_id()
     }
 
-    /// The process id.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
@@ -101,44 +100,38 @@ impl ProcessId {
     }
 }
 
-/// Whether the process `pid` that did something at that time still runs. A process that clearly
-/// started later is another one with the same number.
-pub fn liveness_at(pid: u32, unix_seconds: u64) -> Liveness {
-    /// The largest difference of the clocks of the two times.
-    const DOUBT_SECONDS: u64 = 5;
-    let Some(ticks) = running_since(pid) else { return Liveness::Dead };
-    match unix_start(ticks) {
-        Some(start) if start > unix_seconds + DOUBT_SECONDS => Liveness::Dead,
-        _ => Liveness::Alive,
-    }
-}
-
-/// Seconds from 1970 to `ticks` clock ticks after boot.
-fn unix_start(ticks: u64) -> Option<u64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let boot = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
-    // SAFETY: cannot fail, touches no memory.
-    let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    Some(boot.trim().parse::<u64>().ok()? + ticks / u64::try_from(ticks_a_second).ok()?)
-}
-
 /// The start of a process, in clock ticks after boot; `None` if it does not exist, or if all of its
 /// threads have ended.
 fn running_since(pid: u32) -> Option<u64> {
-    stat(pid)?(22)
+    stat(pid)?.number(22)
 }
 
-/// Reads the numbers in a process's stat by their position in proc(5), from 4 on, that is, after
-/// its name (which may contain anything) and its state. `None` if there is no such process, or if
-/// all of its threads have ended, which releases its memory and its locks. A process is a zombie
-/// (state Z) as soon as its first thread has ended.
-pub(crate) fn stat(pid: u32) -> Option<impl Fn(usize) -> Option<u64>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let fields: Vec<String> =
-        stat.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect();
-    let is_zombie = matches!(fields.first()?.as_str(), "Z" | "X");
-    let field = move |place: usize| fields.get(place - 3)?.parse().ok();
-    (!is_zombie || field(20)? > 1).then_some(field)
+/// The `stat` of a process or a thread.
+pub(crate) struct Stat(Vec<String>);
+
+impl Stat {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        // The name, field 2, may contain anything.
+        Some(Self(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect()))
+    }
+
+    pub(crate) fn state(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// A number by its position in proc(5), from 4 on.
+    pub(crate) fn number(&self, place: usize) -> Option<u64> {
+        self.0.get(place - 3)?.parse().ok()
+    }
+}
+
+/// Reads a process's stat. `None` if there is no such process, or if all of its threads have ended,
+/// which releases its memory and its locks. A process is a zombie (state Z) as soon as its first
+/// thread has ended.
+pub(crate) fn stat(pid: u32) -> Option<Stat> {
+    let stat = Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)?;
+    let is_zombie = matches!(stat.state(), "Z" | "X");
+    (!is_zombie || stat.number(20)? > 1).then_some(stat)
 }
 
 /// A description of this process, for [`holder_liveness`].
@@ -159,20 +152,20 @@ pub fn holder_liveness(process: &str) -> Liveness {
 /// Whether process `pid` is ending: the system is releasing its memory, or is about to. Its first
 /// thread may have ended already. False for a process that has ended, or cannot be seen.
 pub(crate) fn is_ending(pid: u32) -> bool {
-    stat(pid).is_some_and(|field| is_exiting(&field) || is_killed(pid))
+    stat(pid).is_some_and(|stat| is_exiting(&stat) || is_killed(pid))
 }
 
 /// Whether process `pid` runs and is not ending.
 pub fn is_at_work(pid: u32) -> bool {
     // The stat is read last: a process that ends after the first check has none any more.
-    !is_killed(pid) && stat(pid).is_some_and(|field| !is_exiting(&field))
+    !is_killed(pid) && stat(pid).is_some_and(|stat| !is_exiting(&stat))
 }
 
-/// Whether the process with this [`stat`] has begun to end.
-fn is_exiting(field: &impl Fn(usize) -> Option<u64>) -> bool {
-    /// PF_EXITING of the kernel, a bit in field 9 of a process's stat.
+/// Whether a process has begun to end.
+fn is_exiting(stat: &Stat) -> bool {
+    /// PF_EXITING of the kernel, a bit of the flags.
     const EXITING: u64 = 0x4;
-    field(9).is_some_and(|flags| flags & EXITING != 0)
+    stat.number(9).is_some_and(|flags| flags & EXITING != 0)
 }
 
 /// Whether a SIGKILL is pending for a process.
@@ -301,8 +294,7 @@ impl Process {
 /// Whether a signal has stopped the process `pid` (SIGSTOP); false for one that a debugger has
 /// stopped.
 pub fn is_stopped(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+    stat(pid).is_some_and(|stat| stat.state() == "T")
 }
 
 /// The environment that a process was started with; empty if it may not be read. During `exec` a
@@ -327,7 +319,7 @@ pub fn environment_of(pid: i32) -> Vec<u8> {
 /// Whether a process is in `exec`: it has memory (field 23 of its stat) but no program in it yet
 /// (field 26), which the kernel sets after the environment. Kernel threads have neither.
 fn takes_on_program(pid: i32) -> bool {
-    stat(pid as u32).is_some_and(|field| field(23) != Some(0) && field(26) == Some(0))
+    stat(pid as u32).is_some_and(|stat| stat.number(23) != Some(0) && stat.number(26) == Some(0))
 }
 
 #[cfg(test)]
@@ -335,7 +327,6 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::clock::now_unix;
 
     /// A process that has exited and not been waited for, and one that is killed.
     #[test]
@@ -402,16 +393,6 @@ mod tests {
         for text in ["", "1.2.3", "1.2.x.b", &format!("1.2.3.{}", "b".repeat(65))] {
             assert_eq!(ProcessId::parse(text), None, "{text}");
         }
-    }
-
-    #[test]
-    fn process_started_after_the_given_time_is_dead() {
-        let (pid, now) = (std::process::id(), now_unix() as u64);
-        assert_eq!(liveness_at(pid, now), Liveness::Alive);
-        assert_eq!(liveness_at(pid, now - 86_400), Liveness::Dead, "tests do not take a day");
-        let mut child = Command::new("sleep").arg("0").spawn().unwrap();
-        child.wait().unwrap();
-        assert_eq!(liveness_at(child.id(), now), Liveness::Dead);
     }
 
     #[test]

@@ -31,7 +31,6 @@ pub struct Ranks<'a> {
     pub nodes: Option<(usize, usize)>,
     /// The file that names the nodes, for launchers that take one.
     pub hostfile: &'a str,
-    /// Threads of a rank.
     pub threads: usize,
     /// Cores of a node that are kept from the solver.
     pub helper_cores: usize,
@@ -175,44 +174,44 @@ mod tests {
         Ranks { count: 2, nodes: None, hostfile: "hosts", threads: 1, helper_cores: 0 };
 
     #[test]
-    fn ranks_of_one_thread_are_the_launchers() {
-        assert_eq!(commands(false, &HERE), ["mpirun -np 2", "mpirun -np 2", "srun --ntasks=2"]);
-        let [open, hydra, _] = commands(true, &HERE);
-        assert_eq!([open.as_str(), &hydra], ["mpirun --allow-run-as-root -np 2", "mpirun -np 2"]);
-    }
-
-    #[test]
-    fn threads_get_cores_on_each_node() {
-        let ranks = Ranks { count: 1600, nodes: Some((200, 8)), threads: 16, ..HERE };
-        assert_eq!(
-            commands(false, &ranks),
-            [
-                "mpirun --hostfile hosts --map-by ppr:8:node --bind-to none -np 1600",
-                "mpirun -f hosts -ppn 8 -np 1600",
-                "srun --nodes=200 --ntasks-per-node=8 --ntasks=1600 --cpus-per-task=16",
-            ]
-        );
-    }
-
-    #[test]
-    fn helper_cores_are_cores_of_no_rank() {
-        let ranks = Ranks { helper_cores: 1, threads: 2, ..HERE };
-        assert_eq!(
-            commands(false, &ranks),
-            ["mpirun --bind-to none -np 2", "mpirun -np 2", "srun --ntasks=2 --cpu-bind=none"]
-        );
+    fn each_launcher_gets_its_arguments() {
+        for (is_root, ranks, want) in [
+            (false, HERE, ["mpirun -np 2", "mpirun -np 2", "srun --ntasks=2"]),
+            (true, HERE, ["mpirun --allow-run-as-root -np 2", "mpirun -np 2", "srun --ntasks=2"]),
+            // Threads get cores on each node.
+            (
+                false,
+                Ranks { count: 1600, nodes: Some((200, 8)), threads: 16, ..HERE },
+                [
+                    "mpirun --hostfile hosts --map-by ppr:8:node --bind-to none -np 1600",
+                    "mpirun -f hosts -ppn 8 -np 1600",
+                    "srun --nodes=200 --ntasks-per-node=8 --ntasks=1600 --cpus-per-task=16",
+                ],
+            ),
+            // Helper cores are cores of no rank.
+            (
+                false,
+                Ranks { helper_cores: 1, threads: 2, ..HERE },
+                ["mpirun --bind-to none -np 2", "mpirun -np 2", "srun --ntasks=2 --cpu-bind=none"],
+            ),
+        ] {
+            assert_eq!(commands(is_root, &ranks), want);
+        }
     }
 
     #[test]
     fn placement_flags_of_the_user_are_not_repeated() {
-        let places = |starter: Starter, line: &str| starter.places_ranks(&words(line));
-        assert!(places(Starter::Openmpi, "--report-bindings --bind-to core"));
-        assert!(
-            places(Starter::Openmpi, "-bind-to core") && places(Starter::Openmpi, "--cpu-set 0,1")
-        );
-        assert!(!places(Starter::Openmpi, "--map-by ppr:1:node"));
-        assert!(places(Starter::Slurm, "-c4") && places(Starter::Slurm, "--cpu-bind=cores"));
-        assert!(!places(Starter::Slurm, "--mpi=pmix"));
+        for (starter, line, want) in [
+            (Starter::Openmpi, "--report-bindings --bind-to core", true),
+            (Starter::Openmpi, "-bind-to core", true),
+            (Starter::Openmpi, "--cpu-set 0,1", true),
+            (Starter::Openmpi, "--map-by ppr:1:node", false),
+            (Starter::Slurm, "-c4", true),
+            (Starter::Slurm, "--cpu-bind=cores", true),
+            (Starter::Slurm, "--mpi=pmix", false),
+        ] {
+            assert_eq!(starter.places_ranks(&words(line)), want, "{line}");
+        }
     }
 
     #[test]

@@ -37,9 +37,6 @@ pub fn closed() -> Vec<i32> {
 }
 
 /// Standard output, unless it was closed.
-///
-/// # Errors
-/// Standard output was closed when the process started.
 pub fn stdout() -> io::Result<io::Stdout> {
     if was_closed(libc::STDOUT_FILENO) {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
@@ -48,9 +45,6 @@ pub fn stdout() -> io::Result<io::Stdout> {
 }
 
 /// Writes bytes to standard output, and flushes it.
-///
-/// # Errors
-/// Standard output was closed when the process started, or cannot be written.
 pub fn print(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = stdout()?.lock();
     stdout.write_all(bytes)?;

@@ -29,7 +29,6 @@ impl WaitClock {
         Self { limit, waited: Duration::ZERO, last: Instant::now() }
     }
 
-    /// The limit of the wait.
     pub fn limit(&self) -> Duration {
         self.limit
     }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use skt_host::counters::{Root, caches};
+use skt_host::counters::{Root, topology};
 
 /// Rows of A and columns of B that are packed at a time.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ impl Budget {
         static HERE: OnceLock<Budget> = OnceLock::new();
         *HERE.get_or_init(|| {
             let root = Root::this_machine();
-            let share = |level| caches::bytes_per_core(&root, level);
+            let share = |level| topology::bytes_per_core(&root, level);
             Self::for_caches(share(2), share(3))
         })
     }

@@ -18,9 +18,9 @@ use skt_health::doctor::gather::{Place, job_part, start_team};
 use skt_health::environment::library::{CalledBlas, ChosenBlas};
 use skt_health::environment::selftest;
 use skt_host::core_use::JobPart;
-use skt_host::counters::memory_errors::MemoryErrors;
 use skt_host::counters::processor::Processor;
-use skt_host::counters::{Counters, Root, memory_errors, temperature, throttling};
+use skt_host::counters::sensors::{self, MemoryErrors};
+use skt_host::counters::{Counters, Root};
 use skt_host::memory;
 use skt_host::placement;
 use skt_run::cores::CoreEvents;
@@ -261,7 +261,7 @@ impl Crew {
     /// What the system has counted since the start.
     fn events(&self) -> Events {
         let root = Root::this_machine();
-        let celsius = temperature::hottest_celsius(&root);
+        let celsius = sensors::hottest_celsius(&root);
         Events { celsius, ..HostCounts::read(&root, &self.cpus).since(&self.before) }
     }
 
@@ -362,11 +362,11 @@ struct HostCounts {
 
 impl HostCounts {
     fn read(root: &Root, cpus: &[usize]) -> Self {
-        let MemoryErrors { controllers, has_all, machine_checks } = memory_errors::read(root);
+        let MemoryErrors { controllers, has_all, machine_checks } = sensors::memory_errors(root);
         let corrected = has_all.then(|| controllers.iter().map(|it| it.1).sum());
         let uncorrected = has_all.then(|| controllers.iter().map(|it| it.2).sum());
         let errors = [corrected, uncorrected, machine_checks];
-        Self { errors, throttled: throttling::events_of_cpus(root, cpus) }
+        Self { errors, throttled: sensors::events_of_cpus(root, cpus) }
     }
 
     fn since(&self, before: &Self) -> Events {
@@ -375,7 +375,7 @@ impl HostCounts {
             let both = self.errors[which].zip(before.errors[which]);
             both.map_or(0, |(now, then)| now.saturating_sub(then))
         });
-        let throttled = throttling::max_events_between(&before.throttled, &self.throttled);
+        let throttled = sensors::max_events_between(&before.throttled, &self.throttled);
         Events { corrected, uncorrected, machine_checks, throttled, celsius: None }
     }
 }

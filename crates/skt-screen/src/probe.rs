@@ -8,7 +8,7 @@ use skt_host::thread_clock::thread_cpu_seconds;
 use skt_terms::median::nonempty_median;
 
 use skt_comm::{Comm, CommError, PageBuf, Tag};
-use skt_host::counters::{Root, caches};
+use skt_host::counters::{Root, topology};
 use skt_host::memory;
 use skt_solver::blas::triad;
 use skt_solver::team::Team;
@@ -40,7 +40,7 @@ const TAG_LINK: Tag = 0x162;
 /// `a = b + 3 c` on arrays beyond the caches, three doubles a step, as STREAM counts them. The node
 /// has `threads` threads at work in all. `None` when there is no memory for it.
 pub(crate) fn memory_gigabytes_a_second(team: &Team, threads: usize) -> Option<f64> {
-    let caches_bytes = caches::last_level_bytes(&Root::this_machine());
+    let caches_bytes = topology::last_level_bytes(&Root::this_machine());
     let doubles = doubles_of_arrays(caches_bytes, memory::this_process().free_bytes(), threads);
     let all = Mutex::new(Some(0.0));
     let of_thread = |_thread: usize| {

@@ -39,7 +39,6 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Exit::Passed => 0,

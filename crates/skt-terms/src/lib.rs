@@ -1,6 +1,6 @@
 //! What the crates of this workspace have in common: HPL's terms as values and pure functions. This
 //! crate has no files, no running ranks, and no matrix.
-#![warn(missing_docs, unreachable_pub)]
+#![warn(unreachable_pub)]
 
 /// The example of the README is a test.
 #[cfg(doctest)]

@@ -150,7 +150,6 @@ impl Interruptions {
         [("lost work", lost_seconds), ("down", down_seconds), ("recovery", recovery_seconds)]
     }
 
-    /// All seconds.
     pub fn seconds(&self) -> f64 {
         self.named().iter().map(|(_, seconds)| seconds).sum()
     }

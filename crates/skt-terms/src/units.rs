@@ -77,9 +77,6 @@ impl fmt::Display for BadQuantity {
 impl Error for BadQuantity {}
 
 /// Parses seconds from texts such as `90`, `90s`, `10min`, `24h`, `3d`.
-///
-/// # Errors
-/// When the text is no time, or not above zero.
 pub fn parse_seconds(text: &str) -> Result<f64, BadQuantity> {
     const UNITS: [(&str, f64); 6] =
         [("ms", 1e-3), ("min", 60.0), ("s", 1.0), ("m", 60.0), ("h", 3600.0), ("d", 86400.0)];

@@ -10,111 +10,103 @@ use serde::{Deserialize, Serialize};
 
 use super::Root;
 
-/// The kinds of sources, those that cover more first.
-const KINDS: [fn(&Root) -> Option<EnergySource>; 3] = [cray, acpi, rapl];
+/// Sources, those that cover more first: the files of a kind that have these labels, in all of which
+/// there must be one, or the only file of the kind. `{0}` and `{1}` are the numbers of files.
+type Row = (&'static str, Kind, &'static [&'static str], &'static str);
+
+/// The files of a kind, each with its label.
+type Kind = fn(&Root) -> Vec<(String, Channel)>;
+
+/// A label of Nvidia Grace contains those of the rows after it. One of several meters without such
+/// a label may contain the others. A package contains its zones `core` and `uncore`; `psys` contains
+/// the packages and is wired on few boards.
+const ROWS: &[Row] = &[
+    ("Cray pm_counters", cray, &[], "the node, without what nodes share"),
+    (
+        ACPI,
+        acpi,
+        &["Module Power"],
+        "Grace modules: processor, its memory, and GPU if there is one",
+    ),
+    (ACPI, acpi, &["Grace Power"], "Grace processors and their memory"),
+    (ACPI, acpi, &["CPU Power", "SysIO Power"], "Grace cores and input/output"),
+    (ACPI, acpi, &[], "the node, as its board measures it"),
+    ("RAPL", rapl, &["package", "dram"], "{0} processor package(s) and {1} zone(s) of memory"),
+    ("RAPL", rapl, &["package"], "{0} processor package(s)"),
+    ("RAPL", rapl, &["psys"], "the platform, as its firmware counts it"),
+];
+const ACPI: &str = "ACPI power meter";
 
 /// More watts than a node with accelerators takes.
 const NODE_WATTS: f64 = 100e3;
 /// More watts than a package, its memory or a platform takes.
 const PACKAGE_WATTS: f64 = 2e3;
 
-/// A source of these channels, if there are any.
-fn source(name: &str, covers: String, channels: Vec<Channel>) -> Option<EnergySource> {
-    let name = name.to_owned();
-    (!channels.is_empty()).then_some(EnergySource { name, covers, channels, freshness: None })
+fn source(root: &Root, (name, files, labels, covers): &Row) -> Option<EnergySource> {
+    let files = files(root);
+    let (mut channels, mut covers) = (Vec::new(), (*covers).to_owned());
+    for (at, label) in labels.iter().enumerate() {
+        let labelled = files.iter().filter(|(of, _)| of.starts_with(label));
+        let labelled: Vec<Channel> = labelled.map(|(_, channel)| channel.clone()).collect();
+        if labelled.is_empty() {
+            return None;
+        }
+        covers = covers.replace(&format!("{{{at}}}"), &labelled.len().to_string());
+        channels.extend(labelled);
+    }
+    if let ([(_, only)], []) = (&files[..], labels) {
+        channels.push(only.clone());
+    }
+    let (folder, _) = channels.first()?.file.rsplit_once('/')?;
+    let is_there = root.names(folder).iter().any(|name| name == "freshness");
+    let freshness = is_there.then(|| format!("{folder}/freshness"));
+    Some(EnergySource { name: (*name).to_owned(), covers, channels, freshness })
 }
 
 /// The energy of a node of Cray, in joules, updated ten times a second.
-fn cray(root: &Root) -> Option<EnergySource> {
-    const FOLDER: &str = "sys/cray/pm_counters";
-    let names = root.names(FOLDER);
-    let file =
-        |name: &str| names.iter().any(|other| other == name).then(|| format!("{FOLDER}/{name}"));
+fn cray(root: &Root) -> Vec<(String, Channel)> {
+    const FILE: &str = "sys/cray/pm_counters/energy";
     let quantity = Quantity::Energy { range_joules: None };
-    let channel = Channel { file: file("energy")?, quantity, unit: 1.0, most_watts: NODE_WATTS };
-    let covers = "the node, without what nodes share".to_owned();
-    let source = source("Cray pm_counters", covers, vec![channel])?;
-    Some(EnergySource { freshness: file("freshness"), ..source })
+    let channel = Channel { file: FILE.to_owned(), quantity, unit: 1.0, most_watts: NODE_WATTS };
+    root.is_there(FILE).then(|| (String::new(), channel)).into_iter().collect()
 }
 
-/// What a power meter of ACPI covers on Nvidia Grace, by its label: the first label that is there
-/// counts alone, as it contains those after it.
-const GRACE: [(&[&str], &str); 3] = [
-    (&["Module Power"], "Grace modules: processor, its memory, and GPU if there is one"),
-    (&["Grace Power"], "Grace processors and their memory"),
-    (&["CPU Power", "SysIO Power"], "Grace cores and input/output"),
-];
-
-/// A power meter of ACPI: of the whole node, or of Grace. Of other sensors in hwmon it is not known
-/// which part of the node they cover.
-fn acpi(root: &Root) -> Option<EnergySource> {
+/// Power meters of ACPI. Of other sensors in hwmon it is not known which part of the node they
+/// cover.
+fn acpi(root: &Root) -> Vec<(String, Channel)> {
     const FOLDER: &str = "sys/class/hwmon";
     // Old drivers have their files, the name included, in the folder of the device: in most kernels
     // the power meter has registered without a name.
     let is_meter = |folder: &String| {
-        let is_named =
-            |file: &str| root.text(&format!("{folder}/{file}")).as_deref() == Some("power_meter");
-        is_named("name") || is_named("device/name")
+        ["name", "device/name"]
+            .iter()
+            .any(|file| root.text(&format!("{folder}/{file}")).as_deref() == Some("power_meter"))
     };
     let folders = root.names(FOLDER).into_iter().map(|name| format!("{FOLDER}/{name}"));
-    let meters: Vec<(String, String)> = folders
-        .filter(is_meter)
-        .flat_map(|folder| [format!("{folder}/device"), folder])
-        .filter(|folder| root.names(folder).iter().any(|name| name == "power1_average"))
-        .map(|folder| (root.text(&format!("{folder}/power1_oem_info")).unwrap_or_default(), folder))
-        .collect();
-    let channel = |(_, folder): &(String, String)| Channel {
-        file: format!("{folder}/power1_average"),
-        quantity: Quantity::Power,
-        unit: 1e-6,
-        most_watts: NODE_WATTS,
+    let meter = |folder: String| {
+        let label = root.text(&format!("{folder}/power1_oem_info")).unwrap_or_default();
+        let (file, quantity) = (format!("{folder}/power1_average"), Quantity::Power);
+        (label, Channel { file, quantity, unit: 1e-6, most_watts: NODE_WATTS })
     };
-    let labelled = |labels: &[&str]| -> Vec<Channel> {
-        let is_meant =
-            |(label, _): &&(String, String)| labels.iter().any(|begin| label.starts_with(begin));
-        meters.iter().filter(is_meant).map(channel).collect()
-    };
-    let mut parts = GRACE.iter().map(|(labels, covers)| (labelled(labels), *covers));
-    let (channels, covers) = match parts.find(|(channels, _)| !channels.is_empty()) {
-        Some(of_grace) => of_grace,
-        // One of several may contain the others.
-        None if meters.len() == 1 => (labelled(&[""]), "the node, as its board measures it"),
-        None => return None,
-    };
-    source("ACPI power meter", covers.to_owned(), channels)
+    let places = folders.filter(is_meter).flat_map(|it| [format!("{it}/device"), it]);
+    places.map(meter).filter(|(_, channel)| root.is_there(&channel.file)).collect()
 }
 
-/// The counters of processors (RAPL), of Intel and AMD, as the kernel shows them in powercap: the
-/// packages and their memory. A package contains its zones `core` and `uncore`, and the zones of
-/// `intel-rapl-mmio` are the packages once more. `psys` contains the packages and is wired on few
-/// boards: it counts only where there are no packages.
-fn rapl(root: &Root) -> Option<EnergySource> {
+/// The counters of processors (RAPL), of Intel and AMD, as the kernel shows them in powercap. The
+/// zones of `intel-rapl-mmio` are the packages once more.
+fn rapl(root: &Root) -> Vec<(String, Channel)> {
     const FOLDER: &str = "sys/class/powercap";
     const JOULES: f64 = 1e-6;
     let zones = root.names(FOLDER).into_iter().filter(|zone| zone.starts_with("intel-rapl:"));
-    let folders = zones.map(|zone| format!("{FOLDER}/{zone}"));
-    let named: Vec<(String, String)> =
-        folders.filter_map(|it| Some((root.text(&format!("{it}/name"))?, it))).collect();
-    let channel = |(_, folder): &(String, String)| {
-        let range = root.number(&format!("{folder}/max_energy_range_uj"));
+    let channel = |zone: String| {
+        let range = root.number(&format!("{FOLDER}/{zone}/max_energy_range_uj"));
         let range_joules = range.map(|range| JOULES * range as f64);
-        let quantity = Quantity::Energy { range_joules };
-        let file = format!("{folder}/energy_uj");
-        Channel { file, quantity, unit: JOULES, most_watts: PACKAGE_WATTS }
+        let (file, quantity) =
+            (format!("{FOLDER}/{zone}/energy_uj"), Quantity::Energy { range_joules });
+        let channel = Channel { file, quantity, unit: JOULES, most_watts: PACKAGE_WATTS };
+        Some((root.text(&format!("{FOLDER}/{zone}/name"))?, channel))
     };
-    let channels = |name: &str| -> Vec<Channel> {
-        named.iter().filter(|(zone, _)| zone.starts_with(name)).map(channel).collect()
-    };
-    let [packages, memory, platform] = ["package", "dram", "psys"].map(channels);
-    if packages.is_empty() {
-        return source("RAPL", "the platform, as its firmware counts it".to_owned(), platform);
-    }
-    let words = match memory.len() {
-        0 => String::new(),
-        zones => format!(" and {zones} zone(s) of memory"),
-    };
-    let covers = format!("{} processor package(s){words}", packages.len());
-    source("RAPL", covers, [packages, memory].concat())
+    zones.filter_map(channel).collect()
 }
 
 /// What is counted by a file.
@@ -155,7 +147,6 @@ pub struct Channel {
 /// All that counts the energy of a node, or of a part of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EnergySource {
-    /// The source's name.
     pub name: String,
     /// The part of the node that it covers, in words.
     pub covers: String,
@@ -199,7 +190,7 @@ impl Found {
 /// What there is under `root`.
 pub fn find(root: &Root) -> Found {
     let mut found = Found::Nothing;
-    for source in KINDS.iter().filter_map(|kind| kind(root)) {
+    for source in ROWS.iter().filter_map(|row| source(root, row)) {
         match source.access(root) {
             Ok(()) => return Found::Readable(source),
             Err(ErrorKind::PermissionDenied) if found == Found::Nothing => {
@@ -265,21 +256,131 @@ mod tests {
     use super::*;
     use crate::testing::{Tree, zone};
 
+    fn meter(tree: &Tree, number: usize, label: &str, microwatts: u64) {
+        let folder = format!("sys/class/hwmon/hwmon{number}");
+        tree.file(&format!("{folder}/name"), "power_meter\n");
+        tree.file(&format!("{folder}/device/power1_average"), &format!("{microwatts}\n"));
+        if !label.is_empty() {
+            tree.file(&format!("{folder}/device/power1_oem_info"), label);
+        }
+    }
+
+    /// The first `kinds` meters of each of two Grace processors.
+    fn grace(tree: &Tree, kinds: usize) {
+        let meters = [("CPU", 150), ("SysIO", 20), ("Grace", 200), ("Module", 600)];
+        for socket in 0..2 {
+            for (kind, (name, watts)) in meters.into_iter().enumerate().take(kinds) {
+                let label = format!("{name} Power Socket {socket}\n");
+                meter(tree, 4 * socket + kind, &label, watts * 1_000_000);
+            }
+        }
+    }
+
+    fn package(tree: &Tree) {
+        zone(tree, "intel-rapl:0", "package-0", 5_000_000);
+    }
+
+    fn cray(tree: &Tree) {
+        tree.file("sys/cray/pm_counters/energy", "36485396 J 1465234857334582 us\n");
+        tree.file("sys/cray/pm_counters/freshness", "1234\n");
+        // A part of the node, which its energy contains.
+        tree.file("sys/cray/pm_counters/accel0_energy", "9000 J\n");
+    }
+
+    /// The files of a machine, and the source that is found with its readings and what it covers.
+    type Machine = (fn(&Tree), Option<(&'static str, &'static [f64], &'static str)>);
+
     #[test]
-    fn wider_source_is_used_alone() {
+    fn the_widest_source_counts_alone_and_nothing_twice() {
+        let one = "1 processor package(s)";
+        let node = "the node, as its board measures it";
+        let machines: &[Machine] = &[
+            (|_| (), None),
+            (package, Some(("RAPL", &[5.0], one))),
+            // 0 W is no sensor.
+            (|it| (package(it), meter(it, 2, "", 0)).0, Some(("RAPL", &[5.0], one))),
+            (|it| (package(it), meter(it, 2, "", 310_000_000)).0, Some((ACPI, &[310.0], node))),
+            // One of two may contain the other.
+            (|it| (meter(it, 3, "", 412_000_000), meter(it, 4, "", 1_000_000)).0, None),
+            (
+                |it| {
+                    it.file("sys/class/hwmon/hwmon1/device/name", "power_meter\n");
+                    it.file("sys/class/hwmon/hwmon1/device/power1_average", "412000000\n");
+                },
+                Some((ACPI, &[412.0], node)),
+            ),
+            (
+                |it| (package(it), meter(it, 2, "", 310_000_000), cray(it)).0,
+                Some(("Cray pm_counters", &[36_485_396.0], "the node, without what nodes share")),
+            ),
+            (
+                |it| grace(it, 2),
+                Some((ACPI, &[150.0, 150.0, 20.0, 20.0], "Grace cores and input/output")),
+            ),
+            (|it| grace(it, 3), Some((ACPI, &[200.0, 200.0], "Grace processors and their memory"))),
+            (
+                |it| grace(it, 4),
+                Some((
+                    ACPI,
+                    &[600.0, 600.0],
+                    "Grace modules: processor, its memory, and GPU if there is one",
+                )),
+            ),
+            // Sensors of other chips.
+            (
+                |it| {
+                    it.file("sys/class/hwmon/hwmon2/name", "amdgpu");
+                    it.file("sys/class/hwmon/hwmon2/power1_average", "90000000\n");
+                },
+                None,
+            ),
+            (
+                |it| {
+                    for (package, name) in [(0, "package-0"), (1, "package-1")] {
+                        zone(it, &format!("intel-rapl:{package}"), name, 10_000_000);
+                        zone(it, &format!("intel-rapl:{package}:0"), "core", 7_000_000);
+                        zone(it, &format!("intel-rapl:{package}:1"), "uncore", 1_000_000);
+                        zone(it, &format!("intel-rapl:{package}:2"), "dram", 2_000_000);
+                        zone(it, &format!("intel-rapl-mmio:{package}"), name, 10_000_000);
+                    }
+                    zone(it, "intel-rapl:2", "psys", 99_000_000);
+                    it.file("sys/class/powercap/intel-rapl/enabled", "1");
+                },
+                Some((
+                    "RAPL",
+                    &[10.0, 10.0, 2.0, 2.0],
+                    "2 processor package(s) and 2 zone(s) of memory",
+                )),
+            ),
+            (
+                |it| zone(it, "intel-rapl:0", "psys", 99_000_000),
+                Some(("RAPL", &[99.0], "the platform, as its firmware counts it")),
+            ),
+        ];
+        for (number, (files, want)) in machines.iter().enumerate() {
+            let tree = Tree::new();
+            files(&tree);
+            let found = find(&tree.root()).readable().map(|source| {
+                let values = source.read(&tree.root()).unwrap().values;
+                (source.name, values, source.covers)
+            });
+            let want = want.map(|(name, values, covers)| {
+                (name.to_owned(), values.to_vec(), covers.to_owned())
+            });
+            assert_eq!(found, want, "machine {number}");
+        }
+    }
+
+    #[test]
+    fn the_range_and_the_freshness_of_a_counter_are_read() {
         let tree = Tree::new();
-        assert_eq!(find(&tree.root()), Found::Nothing);
-        zone(&tree, "intel-rapl:0", "package-0", 5_000_000);
-        let name = |tree: &Tree| find(&tree.root()).readable().map(|source| source.name);
-        assert_eq!(name(&tree).as_deref(), Some("RAPL"));
-        tree.file("sys/class/hwmon/hwmon2/name", "power_meter\n");
-        tree.file("sys/class/hwmon/hwmon2/device/power1_average", "0\n");
-        assert_eq!(name(&tree).as_deref(), Some("RAPL"), "0 W is no sensor");
-        tree.file("sys/class/hwmon/hwmon2/device/power1_average", "310000000\n");
-        assert_eq!(name(&tree).as_deref(), Some("ACPI power meter"));
-        tree.file("sys/cray/pm_counters/energy", "1000 J\n");
-        tree.file("sys/cray/pm_counters/freshness", "17\n");
-        assert_eq!(name(&tree).as_deref(), Some("Cray pm_counters"));
+        package(&tree);
+        let source = find(&tree.root()).readable().unwrap();
+        let range = Quantity::Energy { range_joules: Some(262_143.328_85) };
+        assert_eq!((source.channels[0].quantity, &source.freshness), (range, &None));
+        cray(&tree);
+        let reading = find(&tree.root()).readable().unwrap().read(&tree.root()).unwrap();
+        assert_eq!(reading.freshness.as_deref(), Some("1234"));
     }
 
     #[test]
@@ -337,107 +438,5 @@ mod tests {
             tree.file("sys/class/powercap/intel-rapl:1/energy_uj", bad);
             assert_eq!(source.read(&tree.root()), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn energy_and_freshness_are_read() {
-        let tree = Tree::new();
-        tree.file("sys/cray/pm_counters/energy", "36485396 J 1465234857334582 us\n");
-        tree.file("sys/cray/pm_counters/freshness", "1234\n");
-        // A part of the node, which its energy contains.
-        tree.file("sys/cray/pm_counters/accel0_energy", "9000 J\n");
-        let reading = find(&tree.root()).readable().unwrap().read(&tree.root()).unwrap();
-        assert_eq!(reading.values, [36_485_396.0]);
-        assert_eq!(reading.freshness.as_deref(), Some("1234"));
-    }
-
-    fn meter(tree: &Tree, number: usize, label: &str, microwatts: u64) {
-        let folder = format!("sys/class/hwmon/hwmon{number}");
-        tree.file(&format!("{folder}/name"), "power_meter\n");
-        tree.file(&format!("{folder}/device/power1_average"), &format!("{microwatts}\n"));
-        if !label.is_empty() {
-            tree.file(&format!("{folder}/device/power1_oem_info"), label);
-        }
-    }
-
-    fn watts(tree: &Tree) -> (Vec<f64>, String) {
-        let source = find(&tree.root()).readable().unwrap();
-        (source.read(&tree.root()).unwrap().values, source.covers)
-    }
-
-    #[test]
-    fn a_board_with_one_meter_is_a_node() {
-        let tree = Tree::new();
-        meter(&tree, 3, "", 412_000_000);
-        assert_eq!(watts(&tree), (vec![412.0], "the node, as its board measures it".to_owned()));
-        meter(&tree, 4, "", 100_000_000);
-        assert_eq!(find(&tree.root()), Found::Nothing, "one may contain the other");
-    }
-
-    #[test]
-    fn a_chip_without_a_name_has_that_of_its_device() {
-        let tree = Tree::new();
-        tree.file("sys/class/hwmon/hwmon1/device/name", "power_meter\n");
-        tree.file("sys/class/hwmon/hwmon1/device/power1_average", "412000000\n");
-        assert_eq!(watts(&tree).0, [412.0]);
-    }
-
-    #[test]
-    fn grace_has_meters_within_meters() {
-        let tree = Tree::new();
-        for socket in 0..2 {
-            meter(&tree, 4 * socket, &format!("CPU Power Socket {socket}\n"), 150_000_000);
-            meter(&tree, 4 * socket + 1, &format!("SysIO Power Socket {socket}\n"), 20_000_000);
-        }
-        assert_eq!(watts(&tree).0, [150.0, 20.0, 150.0, 20.0]);
-        for socket in 0..2 {
-            meter(&tree, 4 * socket + 2, &format!("Grace Power Socket {socket}\n"), 200_000_000);
-        }
-        assert_eq!(watts(&tree).0, [200.0, 200.0]);
-        for socket in 0..2 {
-            meter(&tree, 4 * socket + 3, &format!("Module Power Socket {socket}\n"), 600_000_000);
-        }
-        assert_eq!(watts(&tree).0, [600.0, 600.0]);
-    }
-
-    #[test]
-    fn other_sensors_are_skipped() {
-        let tree = Tree::new();
-        for chip in ["amdgpu", "nvme"] {
-            tree.file("sys/class/hwmon/hwmon2/name", chip);
-            tree.file("sys/class/hwmon/hwmon2/power1_average", "90000000\n");
-            assert_eq!(find(&tree.root()), Found::Nothing);
-        }
-    }
-
-    #[test]
-    fn nothing_is_counted_twice() {
-        let tree = Tree::new();
-        for (package, name) in [(0, "package-0"), (1, "package-1")] {
-            zone(&tree, &format!("intel-rapl:{package}"), name, 10_000_000);
-            zone(&tree, &format!("intel-rapl:{package}:0"), "core", 7_000_000);
-            zone(&tree, &format!("intel-rapl:{package}:1"), "uncore", 1_000_000);
-            zone(&tree, &format!("intel-rapl:{package}:2"), "dram", 2_000_000);
-            zone(&tree, &format!("intel-rapl-mmio:{package}"), name, 10_000_000);
-        }
-        zone(&tree, "intel-rapl:2", "psys", 99_000_000);
-        tree.file("sys/class/powercap/intel-rapl/enabled", "1");
-        let source = find(&tree.root()).readable().unwrap();
-        assert_eq!(source.read(&tree.root()).unwrap().values, [10.0, 10.0, 2.0, 2.0]);
-        assert_eq!(source.covers, "2 processor package(s) and 2 zone(s) of memory");
-        let range = Quantity::Energy { range_joules: Some(262_143.328_85) };
-        assert!(source.channels.iter().all(|channel| channel.quantity == range), "{source:?}");
-    }
-
-    #[test]
-    fn a_platform_counts_where_no_package_does() {
-        let tree = Tree::new();
-        zone(&tree, "intel-rapl:0", "psys", 99_000_000);
-        let source = find(&tree.root()).readable().unwrap();
-        assert_eq!(source.read(&tree.root()).unwrap().values, [99.0]);
-        zone(&tree, "intel-rapl:1", "package-0", 10_000_000);
-        let source = find(&tree.root()).readable().unwrap();
-        assert_eq!(source.read(&tree.root()).unwrap().values, [10.0]);
-        assert_eq!(source.covers, "1 processor package(s)");
     }
 }

@@ -99,7 +99,6 @@ impl Processor {
     }
 }
 
-/// Reads the processor.
 pub fn read(root: &Root) -> Processor {
     let text = root.text("proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| field(&text, name);
@@ -107,11 +106,10 @@ pub fn read(root: &Root) -> Processor {
     let pair = |family: &str, model: &str| {
         Some((field(family)?.parse().ok()?, field(model)?.parse().ok()?))
     };
+    // 2.6 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
+    let named = |name: &str| name.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse::<f64>().ok();
     let mut processor = Processor {
-        named_khz: name
-            .as_deref()
-            .and_then(gigahertz_in_name)
-            .map(|ghz| (ghz * 1e6).round() as u64),
+        named_khz: name.as_deref().and_then(named).map(|ghz| (ghz * 1e6).round() as u64),
         name,
         vectors: vectors(field("flags"), field("Features")),
         is_amd: field("vendor_id") == Some("AuthenticAMD"),
@@ -162,11 +160,6 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name && !value.trim().is_empty()).then(|| value.trim())
     })
-}
-
-/// The frequency in a name: 2.6 for `Intel(R) Xeon(R) Gold 6240 CPU @ 2.60GHz`.
-fn gigahertz_in_name(model: &str) -> Option<f64> {
-    model.rsplit_once("@ ")?.1.strip_suffix("GHz")?.parse().ok()
 }
 
 #[cfg(test)]

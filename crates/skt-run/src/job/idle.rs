@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 
 use super::pinning::HostPlan;
-use skt_host::counters::load::{self, CpuTicks};
+use skt_host::core_use::{self, CpuTicks};
 use skt_host::counters::topology::Cpu;
 use skt_host::counters::{Root, cgroup};
-use skt_host::{launcher_rank, occupants};
+use skt_host::launcher_rank;
 
 /// The least time during which CPUs are watched: the system counts in ticks of 10 ms.
 const SAMPLE: Duration = Duration::from_millis(50);
@@ -26,7 +26,7 @@ pub(crate) struct IdleWatch<'a> {
 impl<'a> IdleWatch<'a> {
     pub(crate) fn start(host: &'a HostPlan) -> Self {
         let root = Root::this_machine();
-        let before = load::read_cpus(&root);
+        let before = core_use::read_cpus(&root);
         Self { host, root, since: Instant::now(), before }
     }
 
@@ -35,7 +35,7 @@ impl<'a> IdleWatch<'a> {
     pub(crate) fn idle_cores(self, threads: usize) -> usize {
         let HostPlan { cpus, masks, used, floating, .. } = self.host;
         let usable = self.usable_cpus();
-        let taken = occupants::taken(&cpus.cpus, &usable, &cpus.occupants);
+        let taken = core_use::taken(&cpus.cpus, &usable, &cpus.occupants);
         let spare: BTreeSet<usize> = cores(&cpus.cpus, &usable)
             .difference(&cores(&cpus.cpus, used))
             .filter(|core| !taken.contains_key(core))
@@ -49,7 +49,7 @@ impl<'a> IdleWatch<'a> {
             return 0;
         }
         thread::sleep(SAMPLE.saturating_sub(self.since.elapsed()));
-        let idle_cpus = load::idle_since(&load::read_cpus(&self.root), &self.before);
+        let idle_cpus = core_use::idle_since(&core_use::read_cpus(&self.root), &self.before);
         let is_idle = |core: &&usize| {
             let mut cpus = cpus.cpus.iter().filter(|cpu| cpu.core == **core);
             cpus.all(|cpu| idle_cpus.contains(&cpu.id))

@@ -5,10 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::places::RankCores;
 use skt_comm::{Comm, CommError, collect};
 use skt_config::Pin;
-use skt_host::claims::CoreClaims;
-use skt_host::helper_cores::{self, HelperCores, NotGiven};
-use skt_host::occupants;
-use skt_host::placement::{self, CpuPlacement, HostCpus, WhyNot};
+use skt_host::core_use::{self, CoreClaims};
+use skt_host::placement::{self, CpuPlacement, HelperCores, HostCpus, NoHelpers, WhyNot};
 use skt_host::starter::{Starter, UNBOUND};
 use skt_solver::blas::library;
 use skt_solver::team::Team;
@@ -98,22 +96,19 @@ fn plans(
         if helper_cores == 0 {
             let solver = placement::plan(cpus, masks, index, threads);
             let is_bound = is_bound(&solver);
-            let there = occupants::within(&cpus.cpus, &masks[index], &cpus.occupants);
-            let shared_with = (is_bound && !there.is_empty()).then(|| occupants::words(there));
+            let there = core_use::within(&cpus.cpus, &masks[index], &cpus.occupants);
+            let shared_with = (is_bound && !there.is_empty()).then(|| core_use::words(there));
             return RankPlan { shared_with, ..RankPlan::with_solver(Some(solver)) };
         }
-        match helper_cores::plan(cpus, masks, index, threads, helper_cores) {
+        match placement::plan_with_helpers(cpus, masks, index, threads, helper_cores) {
             Ok(HelperCores { solver, helper, kept }) => RankPlan {
                 helper_cpu: Some(helper),
                 kept,
                 ..RankPlan::with_solver(Some(CpuPlacement::Pin(solver)))
             },
             // Others may be on these cores for a short time, for which no run is given up.
-            Err(NotGiven::InUse { free, cores, users, .. }) => {
-                let why = WhyNot::InUse { ranks: masks.len(), threads, free, cores, users };
-                RankPlan::with_solver(Some(CpuPlacement::Leave(why)))
-            }
-            Err(why) => {
+            Err(NoHelpers::InUse(why)) => RankPlan::with_solver(Some(CpuPlacement::Leave(why))),
+            Err(NoHelpers::Refused(why)) => {
                 RankPlan::refused(format!("--helper-cores {helper_cores}: on {host} {why}"))
             }
         }
@@ -158,7 +153,7 @@ fn choose(
     let bound: Vec<bool> = (0..all)
         .map(|index| is_bound(&placement::plan(&cpus, &masks, index, wanted.threads)))
         .collect();
-    cpus.occupants = occupants::find(&own, |pinned| {
+    cpus.occupants = core_use::find(&own, |pinned| {
         masks.iter().zip(&bound).any(|(mask, is_bound)| {
             (pinned.len() < mask.len() || (*is_bound && pinned.len() == mask.len()))
                 && pinned.iter().all(|cpu| mask.binary_search(cpu).is_ok())

@@ -15,7 +15,7 @@ use skt_health::environment::HostRanks;
 use skt_health::environment::library::{CalledBlas, ChosenBlas, VARIABLE};
 use skt_health::environment::preflight::HostShare;
 use skt_host::core_use::JobPart;
-use skt_host::{affinity, claims, memory, waits};
+use skt_host::{affinity, core_use, memory, waits};
 use skt_solver::blas::library::BUILT_IN;
 use skt_store::codec::checksum;
 use skt_store::store::StoreId;
@@ -167,7 +167,7 @@ impl Places {
         comms.broadcast(&mut first)?;
         let mine = Row {
             place: Place {
-                machine: sum(Some(&claims::machine(&host))),
+                machine: sum(Some(&core_use::machine(&host))),
                 memory: sum(store.map(|id| &*id.memory)),
                 kernel: sum(store.map(|id| &*id.kernel)),
                 available_bytes: memory.available_bytes.map(|bytes| bytes + held_bytes),

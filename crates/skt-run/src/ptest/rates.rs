@@ -13,7 +13,7 @@ use super::links::LinkWatch;
 use skt_comm::{Comm, CommError, PageBuf, SendRequest, Tag, collect};
 use skt_config::TestSpec;
 use skt_health::slow::{Named, RankRates, Rate, SlowReport};
-use skt_host::counters::{Root, allowed, processor, throttling, topology};
+use skt_host::counters::{Root, allowed, processor, sensors, topology};
 use skt_host::placement;
 use skt_solver::pgesv::{Rates, SolveError};
 use skt_terms::tree::Tree;
@@ -148,7 +148,7 @@ impl<'c> RateWatch<'c> {
         let windows = windows.flat_map(|Rate { gflops, seconds }| [gflops, seconds]);
         let windows: Vec<f32> = windows.collect();
         let now = throttled(&Root::this_machine());
-        let throttled = throttling::max_events_between(&self.throttled_before, &now);
+        let throttled = sensors::max_events_between(&self.throttled_before, &now);
         let mine = [bytemuck::bytes_of(&throttled), bytemuck::cast_slice(&windows)].concat();
         let all = collect::gather_bytes(self.comm, &mine, 0)?;
         for (rank, bytes) in all.iter().flatten().enumerate() {
@@ -227,7 +227,7 @@ fn cores(root: &Root) -> usize {
 
 /// How often each CPU of this host was throttled since the machine was started.
 fn throttled(root: &Root) -> Vec<Option<u64>> {
-    throttling::events_of_cpus(root, &online(root))
+    sensors::events_of_cpus(root, &online(root))
 }
 
 /// The CPUs of this host; none where the kernel does not list them.

@@ -94,9 +94,8 @@ mod tests {
         assert_eq!(
             fault(Some(190), 0).unwrap(),
             "its store /dev/shm/of me has 190.0 MiB free, and the segments of 2 ranks need 200.0 \
-             MiB: enlarge it (as root: mount -o remount,size=513M /dev/shm), take another store \
-             (--store sysv, or file:FOLDER on a larger file system), keep less (--ft abft) or \
-             nothing (--ft none)"
+             MiB: enlarge it (as root: mount -o remount,size=513M /dev/shm), or take another \
+             store (--store sysv)"
         );
         for (free, held) in [(Some(200), 0), (Some(0), 200), (None, 0)] {
             assert_eq!(fault(free, held), None);

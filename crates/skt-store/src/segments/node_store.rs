@@ -8,6 +8,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use crate::store::{Store, StoreHazard, StoreKind, SysvLimits, host};
+use skt_comm::pages::PAGE_BYTES;
 use skt_terms::units::{bytes_unlike, counted};
 
 /// Segments of each rank: its data, and its hold on the run.
@@ -28,31 +29,32 @@ pub struct StoreRoom {
 }
 
 impl StoreRoom {
-    fn measure(folder: &Path, free_bytes: u64) -> Self {
-        let stat = statfs(folder).ok().filter(|stat| stat.filesystem_type() == TMPFS_MAGIC);
+    /// The room in a folder; `None` if it is unknown or has no bound: hugetlbfs mounted without a
+    /// size.
+    fn measure(folder: &Path) -> Option<Self> {
+        let stat = statfs(folder).ok().filter(|stat| stat.blocks() > 0)?;
         let device = |path: &Path| path.metadata().ok().map(|meta| meta.dev());
         let is_same = |path: &&Path| device(path) == device(folder);
         let mount = folder.ancestors().take_while(is_same).last().unwrap_or(folder);
-        let bytes = |stat: nix::sys::statfs::Statfs| stat.blocks() * stat.block_size() as u64;
-        let tmpfs = stat.map(|stat| (bytes(stat), mount.display().to_string()));
-        Self { folder: folder.display().to_string(), free_bytes, tmpfs }
+        let [all_bytes, free_bytes] =
+            [stat.blocks(), stat.blocks_available()].map(|it| it * stat.block_size() as u64);
+        let is_tmpfs = stat.filesystem_type() == TMPFS_MAGIC;
+        let tmpfs = is_tmpfs.then(|| (all_bytes, mount.display().to_string()));
+        Some(Self { folder: folder.display().to_string(), free_bytes, tmpfs })
     }
 
     /// What to do if `lacking_bytes` are missing for the segments of `ranks` ranks.
-    fn remedies(&self, lacking_bytes: u64, ranks: u64) -> String {
+    fn remedy(&self, lacking_bytes: u64, ranks: u64) -> String {
         // The store's own pages and the results of tests take a little more.
         let mib = |bytes: u64| bytes.div_ceil(1 << 20).saturating_add(ranks + 1);
-        let room = match &self.tmpfs {
+        match &self.tmpfs {
             Some((bytes, mount)) => format!(
-                "enlarge it (as root: mount -o remount,size={}M {mount})",
+                "enlarge it (as root: mount -o remount,size={}M {mount}), or take another store \
+                 (--store sysv)",
                 mib(bytes.saturating_add(lacking_bytes))
             ),
-            None => "make room there".to_owned(),
-        };
-        format!(
-            "{room}, take another store (--store sysv, or file:FOLDER on a larger file system), \
-             keep less (--ft abft) or nothing (--ft none)"
-        )
+            None => "make room there, or take another store (--store sysv)".to_owned(),
+        }
     }
 }
 
@@ -75,18 +77,11 @@ impl NodeStore {
     /// This node's report for a run. If the store cannot be listed, [`Self::run_bytes`] is 0.
     pub fn ask(kind: &StoreKind, store: &dyn Store, run_id: &str) -> Self {
         let is_sysv = matches!(kind, StoreKind::SysV { .. });
-        // Asking for all bytes there are makes the store report how many are free.
-        let room = store.hazards(u64::MAX, 0).iter().find_map(|trap| match trap {
-            StoreHazard::SmallFolder { folder, free_bytes, .. } => {
-                Some(StoreRoom::measure(folder, *free_bytes))
-            }
-            _ => None,
-        });
         let (void, warnings): (Vec<StoreHazard>, Vec<StoreHazard>) =
-            store.hazards(0, 0).into_iter().partition(StoreHazard::voids_store);
+            store.hazards().into_iter().partition(StoreHazard::voids_store);
         Self {
             run_bytes: super::run_bytes(store, run_id).unwrap_or(0),
-            room,
+            room: kind.folder().and_then(StoreRoom::measure),
             sysv: is_sysv.then(|| others_of_sysv(store, run_id)),
             void: void.first().map(ToString::to_string),
             warnings: warnings.iter().map(ToString::to_string).collect(),
@@ -113,7 +108,7 @@ impl NodeStore {
                 bytes_unlike(have_bytes, need_bytes),
                 counted(ranks as usize, "rank"),
                 bytes_unlike(need_bytes, have_bytes),
-                room.remedies(need_bytes - have_bytes, ranks)
+                room.remedy(need_bytes - have_bytes, ranks)
             )
         })
     }
@@ -123,12 +118,14 @@ impl NodeStore {
         Some(self.room.as_ref()?.free_bytes.saturating_add(self.run_bytes))
     }
 
-    /// The limit of System V segments that the ranks would exceed, if any.
-    fn low_limit(&self, ranks: u64, rank_bytes: u64) -> Option<StoreHazard> {
+    /// The limit of System V segments that the ranks would exceed, if any, in words.
+    fn low_limit(&self, ranks: u64, rank_bytes: u64) -> Option<String> {
         let limits = self.sysv?;
         let segments = ranks.saturating_mul(SEGMENTS_A_RANK).saturating_add(SEGMENTS_A_NODE);
         let pages = limits.pages_of(rank_bytes).saturating_mul(ranks);
-        limits.too_low(segments, pages, rank_bytes).into_iter().next()
+        let largest_bytes = rank_bytes.saturating_add(2 * PAGE_BYTES as u64);
+        let (limit, value, enough) = limits.too_low(segments, pages, largest_bytes)?;
+        Some(format!("{limit} = {value}, {enough} is needed: sysctl -w {limit}={enough}"))
     }
 }
 

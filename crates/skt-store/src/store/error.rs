@@ -56,15 +56,8 @@ pub enum StoreError {
     )]
     NoSpace { name: SegmentName, folder: PathBuf, wanted_bytes: u64, available_bytes: u64 },
     /// A limit of System V shared memory is too low.
-    #[error("{name}: {wanted} wanted, but {limit} = {value}; raise it: sysctl -w {limit}={enough}")]
-    Limit {
-        name: SegmentName,
-        limit: &'static str,
-        /// The limit's value, in its own unit.
-        value: u64,
-        enough: u64,
-        wanted: String,
-    },
+    #[error("{name}: {limit} = {value}, {enough} is needed: sysctl -w {limit}={enough}")]
+    Limit { name: SegmentName, limit: &'static str, value: u64, enough: u64 },
     /// The process may not map as much.
     #[error("{what}: {source}; its limit is {limit_bytes} bytes: raise it (ulimit -v)")]
     NoAddressSpace { what: String, source: io::Error, limit_bytes: u64 },

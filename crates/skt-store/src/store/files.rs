@@ -31,6 +31,9 @@ use super::{
 use skt_comm::pages;
 use skt_host::process::{self, ProcessId};
 
+/// The folder of POSIX shared memory.
+pub(super) const POSIX: &str = "/dev/shm";
+
 /// A store of mapped files in one folder.
 #[derive(Debug, Clone)]
 pub struct Files {
@@ -47,7 +50,7 @@ struct Found {
 impl Files {
     /// POSIX shared memory. A segment `NAME` here is `/NAME` for `shm_open`.
     pub fn posix() -> Self {
-        Self::in_folder(Path::new("/dev/shm"))
+        Self::in_folder(Path::new(POSIX))
     }
 
     /// The store of files in `folder`, which must exist.
@@ -318,11 +321,8 @@ impl Store for Files {
         Ok(list)
     }
 
-    fn hazards(&self, bytes_on_host: u64, _bytes_largest: u64) -> Vec<StoreHazard> {
-        let host = Host::this();
-        let mut hazards = host.common_hazards(bytes_on_host);
-        hazards.extend(host.folder_hazards(&self.folder, bytes_on_host));
-        hazards
+    fn hazards(&self) -> Vec<StoreHazard> {
+        Host::this().folder_hazards(&self.folder)
     }
 }
 

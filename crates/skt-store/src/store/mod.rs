@@ -21,7 +21,7 @@ mod segment;
 mod sysv;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -240,9 +240,8 @@ pub trait Store {
         Ok(list)
     }
 
-    /// What on this machine may remove the segments, or prevent their creation, if this job needs
-    /// `bytes_on_host` here in segments of at most `bytes_largest`.
-    fn hazards(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<StoreHazard>;
+    /// What on this machine may remove the segments.
+    fn hazards(&self) -> Vec<StoreHazard>;
 }
 
 /// The kinds of stores, as a user names them.
@@ -263,6 +262,15 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
+    /// The folder of the segments, if they are files.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        match self {
+            Self::SysV { .. } => None,
+            Self::Posix => Some(Path::new(files::POSIX)),
+            Self::Files(folder) => Some(folder),
+        }
+    }
+
     /// Opens the store.
     pub fn open(&self) -> Box<dyn Store + Send + Sync> {
         match self {

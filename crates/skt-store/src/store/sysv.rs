@@ -302,11 +302,8 @@ impl Store for SysV {
         Ok(list)
     }
 
-    fn hazards(&self, bytes_on_host: u64, bytes_largest: u64) -> Vec<StoreHazard> {
-        let host = Host::this();
-        let mut hazards = host.common_hazards(bytes_on_host);
-        hazards.extend(host.sysv_hazards(bytes_on_host, bytes_largest));
-        hazards
+    fn hazards(&self) -> Vec<StoreHazard> {
+        Host::this().sysv_hazards()
     }
 }
 
@@ -433,34 +430,12 @@ fn within_reach<T>(look: Result<T>) -> Result<Option<T>> {
 
 /// The error for a refused `shmget`, with the name of the limit that prevents it.
 fn explain(name: &SegmentName, bytes: usize, error: io::Error) -> StoreError {
-    let limits = Host::this().sysv_limits();
-    let bytes_wanted = bytes as u64;
-    let limit = |limit, value, enough, wanted| StoreError::Limit {
-        name: name.clone(),
-        limit,
-        value,
-        enough,
-        wanted,
-    };
-    match error.raw_os_error() {
-        Some(libc::EINVAL) if bytes_wanted > limits.shmmax_bytes => limit(
-            "kernel.shmmax",
-            limits.shmmax_bytes,
-            bytes_wanted,
-            format!("a segment of {bytes} bytes"),
-        ),
-        Some(libc::ENOSPC) if limits.segments >= limits.shmmni => limit(
-            "kernel.shmmni",
-            limits.shmmni,
-            2 * limits.shmmni,
-            format!("segment number {}", limits.segments + 1),
-        ),
-        Some(libc::ENOSPC) => limit(
-            "kernel.shmall",
-            limits.shmall_pages,
-            limits.used_pages.saturating_add(bytes_wanted.div_ceil(limits.page_bytes.get())),
-            format!("{bytes} bytes in addition to {} pages in use", limits.used_pages),
-        ),
+    let (limits, bytes) = (Host::this().sysv_limits(), bytes as u64);
+    let pages = bytes.div_ceil(limits.page_bytes.get());
+    match (error.raw_os_error(), limits.too_low(1, pages, bytes)) {
+        (Some(libc::EINVAL | libc::ENOSPC), Some((limit, value, enough))) => {
+            StoreError::Limit { name: name.clone(), limit, value, enough }
+        }
         _ => StoreError::system(format!("{name}: shmget of {bytes} bytes"), error),
     }
 }
@@ -600,16 +575,13 @@ mod tests {
         assert!(refused.contains(&holder) && refused.contains("ipcrm -m"), "{refused}");
     }
 
+    /// Here no limit is the reason, so none must be named.
     #[test]
-    fn a_refusal_names_the_limit() {
-        let bytes = 8192;
-        let einval = io::Error::from_raw_os_error(libc::EINVAL);
-        // Here the limit is not the reason, so none must be named.
-        let plain = explain(&own_name(3), bytes, einval);
-        assert!(matches!(plain, StoreError::System { .. }), "{plain}");
-        let enospc = io::Error::from_raw_os_error(libc::ENOSPC);
-        let all = explain(&own_name(3), bytes, enospc).to_string();
-        assert!(all.contains("kernel.shmall") && all.contains("sysctl -w"), "{all}");
+    fn a_refusal_for_another_reason_names_no_limit() {
+        for errno in [libc::EINVAL, libc::ENOSPC] {
+            let plain = explain(&own_name(3), 8192, io::Error::from_raw_os_error(errno));
+            assert!(matches!(plain, StoreError::System { .. }), "{plain}");
+        }
     }
 
     #[test]

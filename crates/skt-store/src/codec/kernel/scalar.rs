@@ -35,7 +35,11 @@ pub(super) unsafe fn xor(src: *const u8, out: *mut u8, bytes: usize) {
 ///
 /// # Safety
 /// The conditions of [`xor`].
-unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+pub(super) unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+    // A vector kernel rarely leaves bytes over.
+    if bytes == 0 {
+        return;
+    }
     let products = products(c);
     for i in 0..bytes {
         // SAFETY: i < bytes.
@@ -50,7 +54,10 @@ unsafe fn gf_fma(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
 ///
 /// # Safety
 /// The conditions of [`xor`].
-unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+pub(super) unsafe fn gf_mul(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
+    if bytes == 0 {
+        return;
+    }
     let products = products(c);
     for i in 0..bytes {
         // SAFETY: i < bytes.
@@ -70,30 +77,5 @@ pub(super) unsafe fn real_fma(c: f64, src: *const u8, out: *mut u8, bytes: usize
             let sum = out.cast::<f64>().add(i).read_unaligned() + product;
             out.cast::<f64>().add(i).write_unaligned(sum);
         }
-    }
-}
-
-/// `out += c src` over GF(2^8) for the last few bytes, which a vector kernel leaves over: too few
-/// to build a table for.
-///
-/// # Safety
-/// The conditions of [`xor`].
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(super) unsafe fn gf_fma_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
-    for i in 0..bytes {
-        // SAFETY: i < bytes.
-        unsafe { out.add(i).write(out.add(i).read() ^ gf256::mul(c, src.add(i).read())) }
-    }
-}
-
-/// `out = c src` over GF(2^8) for the last few bytes, which a vector kernel leaves over.
-///
-/// # Safety
-/// The conditions of [`xor`].
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-pub(super) unsafe fn gf_mul_tail(c: u8, src: *const u8, out: *mut u8, bytes: usize) {
-    for i in 0..bytes {
-        // SAFETY: i < bytes.
-        unsafe { out.add(i).write(gf256::mul(c, src.add(i).read())) }
     }
 }

@@ -57,7 +57,7 @@ macro_rules! operations {
             // SAFETY: the caller's conditions; whole <= bytes.
             unsafe {
                 let whole = update(src, out, bytes, |sum, x| add(sum, times(&factor, x)));
-                scalar::gf_fma_tail(c, src.add(whole), out.add(whole), bytes - whole);
+                scalar::gf_fma(c, src.add(whole), out.add(whole), bytes - whole);
             }
         }
 
@@ -70,7 +70,7 @@ macro_rules! operations {
             // used.
             unsafe {
                 let whole = update(src, out, bytes, |_, x| times(&factor, x));
-                scalar::gf_mul_tail(c, src.add(whole), out.add(whole), bytes - whole)
+                scalar::gf_mul(c, src.add(whole), out.add(whole), bytes - whole)
             }
         }
 

@@ -8,7 +8,7 @@ use nix::sys::statfs::{TMPFS_MAGIC, statfs};
 use serde::{Deserialize, Serialize};
 
 use super::{Result, SegmentName, StoreError};
-use skt_comm::pages::{PAGE_BYTES, system_page_bytes};
+use skt_comm::pages::system_page_bytes;
 use skt_host::clock;
 use skt_host::memory::{meminfo_bytes, tightest_under};
 use skt_host::process::{inode_in, user_id};
@@ -32,23 +32,21 @@ pub enum StoreHazard {
     /// systemd removes the user's segments when the last session ends.
     #[error(
         "systemd-logind removes System V and POSIX segments of user {user} when the last session \
-         of that user ends (RemoveIPC=yes in {source_file}): set RemoveIPC=no in \
-         /etc/systemd/logind.conf, or `loginctl enable-linger {user}`"
+         of that user ends: set RemoveIPC=no in /etc/systemd/logind.conf, or `loginctl \
+         enable-linger {user}`"
     )]
-    RemoveIpc { user: u32, source_file: String },
+    RemoveIpc { user: u32 },
     /// The process has its own IPC namespace.
     #[error(
         "this process runs in its own IPC namespace (a container?): System V segments are \
-         gone with the container; run it with the host's (docker --ipc=host), or use file:FOLDER \
-         on a volume"
+         gone with the container; run it with the host's (docker --ipc=host)"
     )]
     OwnIpcNamespace,
     /// The kernel removes a segment together with its last process.
     #[error(
         "kernel.shm_rmid_forced = 1: the kernel removes a System V segment as soon as no process \
-         is attached to it, so that no checkpoint outlives its job. sysctl -w \
-         kernel.shm_rmid_forced=0, or take another store (--store posix, or file:FOLDER), or run \
-         without checkpoints (--ft none)"
+         is attached to it, so that no checkpoint outlives its job: sysctl -w \
+         kernel.shm_rmid_forced=0, or another store (--store posix, or file:FOLDER)"
     )]
     ForcedRemoval,
     /// The folder is different in each job step.
@@ -57,24 +55,9 @@ pub enum StoreHazard {
          job_container/tmpfs): segments in it are gone with the job step", .0.display()
     )]
     PrivateFolder(PathBuf),
-    /// The folder is too small.
-    #[error(
-        "{} has {free_bytes} of {wanted_bytes} bytes free: mount -o remount,size=... or the store \
-         `sysv`", folder.display()
-    )]
-    SmallFolder { folder: PathBuf, free_bytes: u64, wanted_bytes: u64 },
     /// The folder cannot be used.
     #[error("{}: {reason}", folder.display())]
     NoFolder { folder: PathBuf, reason: String },
-    /// A limit of System V shared memory is too low.
-    #[error("{limit} = {value}, {enough} is needed: sysctl -w {limit}={enough}")]
-    LowLimit { limit: &'static str, value: u64, enough: u64 },
-    /// There is not enough memory.
-    #[error(
-        "{available_bytes} of {wanted_bytes} bytes of memory are available ({limit}): take a \
-         smaller N or more nodes"
-    )]
-    LowMemory { available_bytes: u64, wanted_bytes: u64, limit: String },
 }
 
 impl StoreHazard {
@@ -95,16 +78,10 @@ pub struct SysvLimits {
     pub shmmni: u64,
     /// Pages in use.
     pub used_pages: u64,
-    /// Bytes of a page. A report of an earlier program lacks them; that program assumed the
-    /// default.
-    #[serde(default = "smallest_page")]
+    /// Bytes of a page.
     pub page_bytes: NonZeroU64,
     /// Segments that exist.
     pub segments: u64,
-}
-
-fn smallest_page() -> NonZeroU64 {
-    NonZeroU64::new(PAGE_BYTES as u64).expect("a page has bytes")
 }
 
 impl SysvLimits {
@@ -114,22 +91,20 @@ impl SysvLimits {
         bytes.div_ceil(self.page_bytes.get()).saturating_add(2)
     }
 
-    /// The limits that are too low for `segments` more segments of `pages` together, the largest
-    /// with `largest_bytes` of data.
+    /// The first limit that is too low for `segments` more segments of `pages` together, the
+    /// largest of `largest_bytes`: its name, its value, and one that is enough.
     pub(crate) fn too_low(
         &self,
         segments: u64,
         pages: u64,
         largest_bytes: u64,
-    ) -> Vec<StoreHazard> {
-        let largest = largest_bytes.saturating_add(2 * PAGE_BYTES as u64);
+    ) -> Option<(&'static str, u64, u64)> {
         let limits = [
-            ("kernel.shmmax", self.shmmax_bytes, largest),
+            ("kernel.shmmax", self.shmmax_bytes, largest_bytes),
             ("kernel.shmall", self.shmall_pages, self.used_pages.saturating_add(pages)),
             ("kernel.shmmni", self.shmmni, self.segments.saturating_add(segments)),
         ];
-        let low = limits.into_iter().filter(|(_, value, enough)| enough > value);
-        low.map(|(limit, value, enough)| StoreHazard::LowLimit { limit, value, enough }).collect()
+        limits.into_iter().find(|(_, value, enough)| enough > value)
     }
 }
 
@@ -212,48 +187,27 @@ impl Host {
         }
     }
 
-    /// What threatens the segments of any store on this machine.
-    pub(crate) fn common_hazards(&self, wanted_bytes: u64) -> Vec<StoreHazard> {
-        let (available_bytes, limit) = self.available_memory();
-        let memory = (wanted_bytes.saturating_add(MARGIN_BYTES) > available_bytes)
-            .then_some(StoreHazard::LowMemory { available_bytes, wanted_bytes, limit });
-        memory.into_iter().chain(self.remove_ipc()).collect()
-    }
-
     /// What threatens System V segments.
-    pub(crate) fn sysv_hazards(&self, wanted_bytes: u64, largest_bytes: u64) -> Vec<StoreHazard> {
-        let limits = self.sysv_limits();
-        let low = limits.too_low(0, wanted_bytes.div_ceil(limits.page_bytes.get()), largest_bytes);
+    pub(crate) fn sysv_hazards(&self) -> Vec<StoreHazard> {
+        let link = fs::read_link(self.root.join("proc/self/ns/ipc")).unwrap_or_default();
+        let is_own = inode_in(&link).is_some_and(|inode| inode != FIRST_IPC_NAMESPACE);
         let is_forced = self.read_number("proc/sys/kernel/shm_rmid_forced") == Some(1);
+        let own = is_own.then_some(StoreHazard::OwnIpcNamespace);
         let forced = is_forced.then_some(StoreHazard::ForcedRemoval);
-        low.into_iter().chain(self.own_ipc_namespace()).chain(forced).collect()
+        self.remove_ipc().into_iter().chain(own).chain(forced).collect()
     }
 
     /// What threatens segments that are files in `folder`.
-    pub(crate) fn folder_hazards(&self, folder: &Path, wanted_bytes: u64) -> Vec<StoreHazard> {
-        let stat = match statfs(folder) {
-            Ok(stat) => stat,
-            Err(error) => {
-                let reason = error.desc().to_owned();
-                return vec![StoreHazard::NoFolder { folder: folder.to_owned(), reason }];
+    pub(crate) fn folder_hazards(&self, folder: &Path) -> Vec<StoreHazard> {
+        let (folder, of_folder) = (folder.to_owned(), statfs(folder));
+        let hazard = match of_folder {
+            Err(error) => Some(StoreHazard::NoFolder { folder, reason: error.desc().to_owned() }),
+            Ok(stat) if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() => {
+                Some(StoreHazard::PrivateFolder(folder))
             }
+            Ok(_) => None,
         };
-        let free_bytes = stat.blocks_available() as u64 * stat.block_size() as u64;
-        let folder = folder.to_owned();
-        let mut hazards = Vec::new();
-        if stat.filesystem_type() == TMPFS_MAGIC && self.own_mount_namespace() {
-            hazards.push(StoreHazard::PrivateFolder(folder.clone()));
-        }
-        // A file system without blocks has no bound: hugetlbfs mounted without a size.
-        if stat.blocks() > 0 && free_bytes < wanted_bytes {
-            hazards.push(StoreHazard::SmallFolder { folder, free_bytes, wanted_bytes });
-        }
-        hazards
-    }
-
-    fn own_ipc_namespace(&self) -> Option<StoreHazard> {
-        let link = fs::read_link(self.root.join("proc/self/ns/ipc")).ok()?;
-        (inode_in(&link)? != FIRST_IPC_NAMESPACE).then_some(StoreHazard::OwnIpcNamespace)
+        self.remove_ipc().into_iter().chain(hazard).collect()
     }
 
     /// Whether init sees other mounts than this process; `false` if that cannot be read (it takes
@@ -276,8 +230,21 @@ impl Host {
         if lingers {
             return None;
         }
-        let (source_file, is_on) = self.logind_setting("RemoveIPC");
-        is_on.then_some(StoreHazard::RemoveIpc { user: self.user, source_file })
+        // The last file that sets it counts.
+        let folder = "etc/systemd/logind.conf.d";
+        let entries = fs::read_dir(self.root.join(folder)).into_iter().flatten().flatten();
+        let mut files: Vec<String> = entries
+            .filter_map(|it| Some(format!("{folder}/{}", it.file_name().to_str()?)))
+            .collect();
+        files.sort();
+        files.insert(0, "etc/systemd/logind.conf".to_owned());
+        let texts = files.iter().filter_map(|file| self.read(file)).collect::<Vec<_>>().join("\n");
+        let mut settings = texts.lines().filter_map(|line| line.split_once('='));
+        let last = settings.rfind(|(name, _)| name.trim() == "RemoveIPC");
+        let is_off = last.is_some_and(|(_, value)| {
+            ["no", "false", "off", "0"].contains(&value.trim().to_ascii_lowercase().as_str())
+        });
+        (!is_off).then_some(StoreHazard::RemoveIpc { user: self.user })
     }
 
     fn is_own_name(&self, name: &std::ffi::OsStr) -> bool {
@@ -288,38 +255,6 @@ impl Host {
             fields.first().copied() == name.to_str()
                 && fields.get(2).and_then(|id| id.parse().ok()) == Some(self.user)
         })
-    }
-
-    /// A setting of logind.conf that is on by default: the last file that sets it (drop-ins come
-    /// after the main file), and its value.
-    fn logind_setting(&self, key: &str) -> (String, bool) {
-        let roots = ["usr/lib/systemd", "run/systemd", "etc/systemd"];
-        let main = roots.iter().rev().map(|r| format!("{r}/logind.conf"));
-        let mut files: Vec<String> = main.filter(|f| self.root.join(f).exists()).take(1).collect();
-        let mut drop_ins = std::collections::BTreeMap::new();
-        for root in roots {
-            let folder = format!("{root}/logind.conf.d");
-            let Ok(dir) = fs::read_dir(self.root.join(&folder)) else { continue };
-            for entry in dir.flatten() {
-                if let Some(name) = entry.file_name().to_str().filter(|n| n.ends_with(".conf")) {
-                    // A file of the same name in a later folder replaces it.
-                    drop_ins.insert(name.to_owned(), format!("{folder}/{name}"));
-                }
-            }
-        }
-        files.extend(drop_ins.into_values());
-        let mut setting = ("systemd's default".to_owned(), true);
-        for file in files {
-            for line in self.read(&file).unwrap_or_default().lines() {
-                let Some((name, value)) = line.split_once('=') else { continue };
-                if name.trim() == key {
-                    let is_off = ["no", "false", "off", "0", "n", "f"]
-                        .contains(&value.trim().to_ascii_lowercase().as_str());
-                    setting = (format!("/{file}"), !is_off);
-                }
-            }
-        }
-        setting
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use super::trial::Trial;
+use crate::environment::BlasInfo;
 use crate::environment::bf16::Bf16SelfTest;
+use crate::environment::kernel::named_by;
 use crate::environment::library::RatedBlas;
 use crate::environment::sgemm::SgemmSelfTest;
 use skt_host::core_use::CoreUse;
@@ -17,8 +18,8 @@ use skt_host::counters::processor::Processor;
 pub struct HostFacts {
     pub host: String,
     pub counters: Counters,
-    /// The BLAS of its ranks and trials of its kernels, if they were measured.
-    pub trial: Option<Trial>,
+    /// The BLAS of its first rank.
+    pub blas: Option<CalledKernel>,
     /// The BLAS libraries that it has, as [`crate::environment::library`] tries them.
     pub libraries: Vec<RatedBlas>,
     pub ranks: Vec<RankFacts>,
@@ -26,6 +27,29 @@ pub struct HostFacts {
     pub is_launched: bool,
     /// Cores that the job may use and that nothing uses, if that was counted.
     pub idle_cores: Option<usize>,
+    /// Gflop/s of DGEMM and of the vector units on a core at the start of a run.
+    pub start_gflops: Option<(f64, f64)>,
+}
+
+/// A library, and the kernel that it has chosen.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CalledKernel {
+    pub library: String,
+    pub version: Option<String>,
+    pub kernel: Option<String>,
+    /// The variable of the environment that names the kernel.
+    pub named_by: Option<String>,
+}
+
+impl From<&BlasInfo> for CalledKernel {
+    fn from(blas: &BlasInfo) -> Self {
+        Self {
+            library: blas.library.clone(),
+            version: blas.version.clone(),
+            kernel: blas.kernel.clone(),
+            named_by: named_by(blas).map(str::to_owned),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -105,6 +129,15 @@ impl HostFacts {
         let values: Option<Vec<f64>> = self.measured().map(value).collect();
         let values = values.filter(|values| !values.is_empty())?;
         Some(values.iter().sum::<f64>() / values.len() as f64)
+    }
+
+    /// Gflop/s of DGEMM and of the vector units on a core.
+    pub(crate) fn rate_and_units(&self) -> Option<(f64, f64)> {
+        let measured = || {
+            let units = self.mean(|it| it.units(&self.counters.processor))?;
+            Some((self.mean(|it| Some(it.best_gflops))?, units))
+        };
+        self.start_gflops.or_else(measured)
     }
 
     /// The nominal clock in GHz, if the host reports it.

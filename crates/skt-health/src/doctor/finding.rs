@@ -81,8 +81,7 @@ impl Finding {
         remedy: impl Into<String>,
         times: Option<f64>,
     ) -> Self {
-        use FindingKind::{BlasKernel, FasterBlas, SlowRank};
-        let is_measured = [BlasKernel, FasterBlas, SlowRank].contains(&kind);
+        let is_measured = [FindingKind::FasterBlas, FindingKind::SlowRank].contains(&kind);
         // JSON, in which ranks send findings, has no infinity.
         let gain = times.filter(|it| it.is_finite()).map(|times| Gain { times, is_measured });
         Self { kind, hosts, what: what.into(), measured, remedy: remedy.into(), gain }

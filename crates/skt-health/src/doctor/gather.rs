@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::facts::{HostFacts, RankFacts};
+use super::facts::{CalledKernel, HostFacts, RankFacts};
 use super::measure;
 use super::names::{self, View};
-use super::trial;
 use crate::environment::library::{Products, rated_here};
 use skt_comm::{Comm, CommError, collect};
 use skt_host::core_use::JobPart;
@@ -107,16 +106,12 @@ pub fn gather(
     // The processes of the trials are to have a core.
     world.barrier()?;
     let blas = library::loaded();
-    let trial = measured.as_ref().filter(|_| is_first).map(|measured| {
-        let units = measured.units(&counters.processor);
-        trial::try_kernels(&blas, &counters.processor, measured.best_gflops, units)
-    });
     let rank = RankFacts {
         rank: world.rank(),
         mask,
         allowed_nodes: counters.allowed_nodes.clone(),
         threads,
-        kernel: blas.kernel,
+        kernel: blas.kernel.clone(),
         measured,
     };
     let mut host = HostFacts {
@@ -126,7 +121,8 @@ pub fn gather(
         ..HostFacts::default()
     };
     if is_first {
-        host = HostFacts { counters, trial, libraries: rated_here(&Products::default()), ..host };
+        let blas = Some(CalledKernel::from(&blas));
+        host = HostFacts { counters, blas, libraries: rated_here(&Products::default()), ..host };
     }
     let names: BTreeSet<&String> = places.iter().map(|place| &place.host).collect();
     let names: Vec<String> = names.into_iter().take(MAX_NAMES).cloned().collect();

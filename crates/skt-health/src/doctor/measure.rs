@@ -9,7 +9,7 @@ use skt_host::thread_clock::thread_cpu_seconds;
 use super::facts::RankMeasurement;
 use crate::environment::{bf16, selftest, sgemm};
 use skt_host::core_use::{CoreWatch, JobPart};
-use skt_host::counters::{Root, numa, throttling};
+use skt_host::counters::{Root, sensors, topology};
 use skt_solver::blas::bf16::libraries;
 use skt_solver::blas::library::NoWorkSpace;
 use skt_solver::blas::peak;
@@ -34,7 +34,7 @@ pub(crate) fn measure(
     job: Option<JobPart>,
 ) -> Result<RankMeasurement, NoWorkSpace> {
     let root = Root::this_machine();
-    let throttled = throttling::events_of_cpus(&root, cpus);
+    let throttled = sensors::events_of_cpus(&root, cpus);
     let light_gigahertz = clock(team, false);
     let watch = CoreWatch::start(root.clone(), job);
     let rates = selftest::dgemm_rates(team, SECONDS)?;
@@ -47,7 +47,7 @@ pub(crate) fn measure(
         .map(|library| bf16::run(library, team, BF16_SECONDS))
         .collect::<Result<_, _>>()?;
     let threads = team.threads() as f64;
-    let events = throttling::events_of_cpus(&root, cpus);
+    let events = sensors::events_of_cpus(&root, cpus);
     Ok(RankMeasurement {
         best_gflops: rates.best / threads,
         mean_gflops: rates.mean / threads,
@@ -57,8 +57,8 @@ pub(crate) fn measure(
         bf16,
         light_gigahertz,
         vector_gigahertz,
-        node_bytes: numa::own_bytes(&root),
-        throttled: throttling::max_events_between(&throttled, &events),
+        node_bytes: topology::own_bytes(&root),
+        throttled: sensors::max_events_between(&throttled, &events),
         core_use,
     })
 }

@@ -1,26 +1,24 @@
 //! Why a machine is slow, before an hour is lost: findings with their remedies.
 //!
 //! [`facts`] holds what is known of each host and rank, from the counters of
-//! [`skt_host::counters`] and from a measurement of some seconds (`measure`, [`trial`]).
+//! [`skt_host::counters`] and from a measurement of some seconds (`measure`).
 //! [`diagnose`] is pure: from facts to findings. `rules` is the table of what may be wrong with a
-//! host, `uneven` compares ranks, [`names`] the names of hosts. [`gather`] collects the facts of
+//! host, and compares ranks; [`names`] compares the names of hosts. [`gather`] collects the facts of
 //! all ranks, `doctor --hosts` probes hosts on which no rank runs yet, and [`report`] shows the
 //! result.
 
 pub mod facts;
 pub mod finding;
 pub mod gather;
-mod kernel;
 mod measure;
 pub mod names;
 pub mod report;
 mod rules;
-pub mod trial;
-mod uneven;
 
 #[cfg(test)]
 mod tests;
 
+use crate::environment::BlasInfo;
 use facts::{HostFacts, RankFacts};
 use finding::{Finding, FindingKind};
 use report::host_words;
@@ -31,8 +29,8 @@ use skt_host::launcher_rank;
 /// one.
 pub fn diagnose(hosts: &[HostFacts]) -> Vec<Finding> {
     let mut found = joined(hosts.iter().flat_map(rules::for_host));
-    found.extend(uneven::slow_ranks(hosts));
-    found.extend(uneven::mixed_kernels(hosts));
+    found.extend(rules::slow_ranks(hosts));
+    found.extend(rules::mixed_kernels(hosts));
     sort(&mut found);
     found
 }
@@ -63,14 +61,17 @@ pub fn joined(all: impl Iterator<Item = Finding>) -> Vec<Finding> {
     found
 }
 
-/// What a run reports in its header: findings on this host from settings alone, which take no time.
-/// Its ranks may use the CPUs `masks` with `threads` threads each. `idle_cores` is the number of
-/// cores that the job may use and that nothing uses, if it is known.
+/// What a run reports in its header: findings on this host from settings and the DGEMM of its start
+/// alone. Its ranks may use the CPUs `masks` with `threads` threads each. `idle_cores` is the number
+/// of cores that the job may use and that nothing uses, if it is known; `rate` and `units` are the
+/// Gflop/s of DGEMM and of the vector units on a core.
 pub fn at_start(
     host: &str,
     masks: &[Vec<usize>],
     threads: usize,
     idle_cores: Option<usize>,
+    blas: &BlasInfo,
+    (rate, units): (f64, Option<f64>),
 ) -> Vec<Finding> {
     use FindingKind::{HugePages, NoBoost, PowerCounters, SharedCores, TooFewCores};
     let counters = Counters::read(&Root::this_machine());
@@ -81,11 +82,16 @@ pub fn at_start(
         threads,
         ..RankFacts::default()
     };
-    let ranks = masks.iter().enumerate().map(rank).collect();
-    let (host, is_launched) = (host.to_owned(), launcher_rank::is_launched());
-    let facts =
-        HostFacts { host, counters, ranks, is_launched, idle_cores, ..HostFacts::default() };
-    let mut found = rules::for_host(&facts);
+    let mut found = rules::for_host(&HostFacts {
+        host: host.to_owned(),
+        ranks: masks.iter().enumerate().map(rank).collect(),
+        counters,
+        blas: Some(blas.into()),
+        is_launched: launcher_rank::is_launched(),
+        idle_cores,
+        start_gflops: units.map(|units| (rate, units)),
+        ..HostFacts::default()
+    });
     // A run's own setup reports ranks that share cores, and the others cost little in most runs.
     let left_out = [SharedCores, TooFewCores, HugePages, NoBoost, PowerCounters];
     found.retain(|finding| !left_out.contains(&finding.kind));

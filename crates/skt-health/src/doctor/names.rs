@@ -150,28 +150,33 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_one_host_does_not_know() {
-        let views = [view("n1", &[("n3", "10.0.0.3")]), view("n2", &[("n3", "")])];
-        for is_listed in [false, true] {
-            let found = findings(&views, is_listed);
-            assert_eq!(found.len(), 1);
-            assert_eq!(found[0].kind, FindingKind::UnknownName);
-            assert_eq!(found[0].what, "the name of n3 is not known on n2");
-            assert!(found[0].measured.contains("Name or service not known"));
+    fn unknown_and_different_names_are_found() {
+        use FindingKind::{DifferentName, UnknownName};
+        let unknown = "the name of n3 is not known on n2";
+        for (of_n2, kind, what, measured) in [
+            ("", UnknownName, unknown, "on n2: Name or service not known"),
+            (
+                "10.9.0.3",
+                DifferentName,
+                "n3 has different addresses on n1 and n2",
+                "on n1: 10.0.0.3; on n2: 10.9.0.3",
+            ),
+            (
+                "127.0.1.1",
+                DifferentName,
+                "n3 means the asking host itself on n2",
+                "on n2: 127.0.1.1",
+            ),
+        ] {
+            let views = [view("n1", &[("n3", "10.0.0.3")]), view("n2", &[("n3", of_n2)])];
+            for is_listed in [false, true] {
+                let [found] = &findings(&views, is_listed)[..] else { panic!("one for {what}") };
+                let words = (found.kind, found.what.as_str(), found.measured.as_str());
+                assert_eq!(words, (kind, what, measured));
+            }
         }
         let nobody = [view("n1", &[("n3", "")])];
         assert_eq!((findings(&nobody, false).len(), findings(&nobody, true).len()), (0, 1));
-    }
-
-    #[test]
-    fn a_name_with_two_meanings() {
-        let views = [view("n1", &[("n3", "10.0.0.3")]), view("n2", &[("n3", "10.9.0.3")])];
-        let found = findings(&views, false);
-        assert_eq!(found[0].kind, FindingKind::DifferentName);
-        assert_eq!(found[0].what, "n3 has different addresses on n1 and n2");
-        assert_eq!(found[0].measured, "on n1: 10.0.0.3; on n2: 10.9.0.3");
-        let views = [view("n1", &[("n3", "10.0.0.3")]), view("n2", &[("n3", "127.0.1.1")])];
-        assert_eq!(findings(&views, false)[0].what, "n3 means the asking host itself on n2");
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn summary(host: &HostFacts) -> Value {
         "sgemm_best_gflops": scaled(host.mean(|it| Some(it.sgemm.gflops_per_core)), threads),
         "sgemm_error": error.flatten(),
         "bf16": host.measured().next().map_or(&[][..], |it| &it.bf16),
-        "blas": host.trial.as_ref().map(|it| {
+        "blas": host.blas.as_ref().map(|it| {
             library::words(&it.library, it.version.as_deref(), it.kernel.as_deref())
         }),
         "libraries": host.libraries,

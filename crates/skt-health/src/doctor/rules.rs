@@ -1,15 +1,18 @@
-//! The rules: from the facts of a host to findings. A new one is a row of [`RULES`].
+//! The rules: from the facts of a host to findings. A new one is a row of [`RULES`]. Ranks that
+//! differ from the others are found among all hosts: each has an equal part of the matrix, and all
+//! wait for the slowest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::facts::{HostFacts, RankFacts, RankMeasurement};
-use super::finding::{Finding, FindingKind as Kind};
-use crate::environment::kernel::vectors_of;
+use super::facts::{CalledKernel, HostFacts, RankFacts, RankMeasurement};
+use super::finding::{Finding, FindingKind as Kind, Gain};
+use crate::environment::kernel::{fitting, is_old, variable, vectors_of};
 use crate::environment::selftest::MIN_OF_PEAK;
+use crate::slow::alike::Alike;
 use skt_host::core_use::CoreUse;
-use skt_host::counters::frequency::CpuClock;
 use skt_host::counters::power::Found;
 use skt_host::counters::processor::Vectors;
+use skt_host::counters::sensors::CpuClock;
 use skt_host::placement::SAME_KIND;
 use skt_host::starter::Starter;
 use skt_terms::shown::shell_quoted;
@@ -167,9 +170,9 @@ const RULES: &[Rule] = &[
     },
     Rule {
         kind: Kind::BlasKernel,
-        what: "{0} uses its kernel '{1}'{2}, {3}",
-        remedy: "{4}",
-        test: slow_kernel,
+        what: "{0} uses its kernel '{1}'{2}, made for {3}; this processor has {4}",
+        remedy: "{5}",
+        test: narrow_kernel,
     },
     Rule {
         kind: Kind::FasterBlas,
@@ -223,8 +226,7 @@ const RULES: &[Rule] = &[
         remedy: "a newer OpenBLAS, BLIS or the maker's library (docs/user-guide.md, Another BLAS); \
                  perf stat -e cycles,instructions shows whether the cores wait for memory",
         test: |host| {
-            let best = host.mean(|it| Some(it.best_gflops))?;
-            let units = host.mean(|it| it.units(&host.counters.processor))?;
+            let (best, units) = host.rate_and_units()?;
             let share = 100.0 * best / units;
             let measured = format!(
                 "{best:.1} of {units:.1} Gflop/s a core ({share:.0} %); a BLAS that fits reaches \
@@ -560,41 +562,32 @@ fn memory_errors(host: &HostFacts, are_corrected: bool) -> Option<Hit> {
     hit(words.join(", "), None, []).filter(|_| !words.is_empty() && all_corrected == are_corrected)
 }
 
-/// A kernel of the BLAS that is slower than another one that was tried.
-fn slow_kernel(host: &HostFacts) -> Option<Hit> {
-    /// The least gain that is worth a finding: trials differ by some percent.
-    const MIN_GAIN: f64 = 1.1;
-    /// The least gain over a kernel that is made for the vectors of the processor: it is the
-    /// library's own choice, and on a busy host trials differ by more.
-    const MIN_GAIN_OF_FITTING: f64 = 1.25;
-    let trial = host.trial.as_ref()?;
-    let (kernel, now) = (trial.kernel.as_ref()?, trial.gflops?);
-    let fastest = trial.others.iter().map(|other| other.gflops).fold(0.0, f64::max);
-    // The first one is made for the processor: others count only if they are clearly faster.
-    let best = trial.others.iter().find(|other| other.gflops >= EQUAL * fastest)?;
-    let times = best.gflops / now;
-    let (has, made_for) = (host.counters.processor.vectors, vectors_of(kernel));
-    let fits = made_for.is_some() && made_for >= has;
-    let name_of = |vectors: Option<Vectors>, otherwise| vectors.map_or(otherwise, Vectors::name);
-    let why = if fits {
-        "which is slower here than another one".to_owned()
-    } else {
-        let made_for = name_of(made_for, "other processors");
-        format!("made for {made_for}; this processor has {}", name_of(has, "other vectors"))
+/// A kernel of the BLAS for narrower vectors than the processor has, with which DGEMM is slow: some
+/// processors multiply as fast in two halves.
+fn narrow_kernel(host: &HostFacts) -> Option<Hit> {
+    /// The share of the vector units that a kernel which fits reaches at least.
+    const FITS: f64 = 0.75;
+    let CalledKernel { library, kernel, named_by, .. } = host.blas.as_ref()?;
+    let (kernel, has) = (kernel.as_ref()?, host.counters.processor.vectors?);
+    let made_for = vectors_of(kernel);
+    let is_narrow = made_for.map_or(is_old(kernel), |vectors| vectors < has);
+    let rates = host.rate_and_units();
+    let is_slow = rates.map_or(is_old(kernel), |(rate, units)| rate < FITS * units);
+    let named = named_by.as_ref().map_or(String::new(), |name| format!(" because {name} names it"));
+    let remedy = match (named_by, variable(library), fitting(library, has)) {
+        (Some(name), ..) => format!("unset {name} (also in shell profiles and job scripts)"),
+        (None, Some(name), Some(value)) => {
+            format!("export {name}={value} (Open MPI: mpirun -x {name})")
+        }
+        _ => format!("a newer {library}, which may know this processor"),
     };
-    let unset = trial.others.iter().find(|other| other.value.is_none());
-    let named = unset.map_or(String::new(), |it| format!(" because {} names it", it.variable));
-    let name = &best.variable;
-    let remedy = match &best.value {
-        Some(value) => format!("export {name}={value} (Open MPI: mpirun -x {name})"),
-        None => format!("unset {name} (also in shell profiles and job scripts)"),
-    };
-    let measured = format!(
-        "DGEMM {now:.1} Gflop/s a core, with the kernel {} {:.1}",
-        best.kernel, best.gflops
-    );
-    hit(measured, times, [trial.library.clone(), kernel.clone(), named, why, remedy])
-        .filter(|_| times >= if fits { MIN_GAIN_OF_FITTING } else { MIN_GAIN })
+    let measured = rates.map_or("its rate is not known".to_owned(), |(rate, units)| {
+        format!("DGEMM {rate:.1} of {units:.1} Gflop/s a core")
+    });
+    let made_for = made_for.map_or("any processor", Vectors::name).to_owned();
+    let words = [library.clone(), kernel.clone(), named, made_for, has.name().to_owned(), remedy];
+    hit(measured, rates.map(|(rate, units)| 0.9 * units / rate), words)
+        .filter(|_| is_narrow && is_slow)
 }
 
 /// A library that is faster than the first, which is called by default.
@@ -662,6 +655,73 @@ fn slow_sgemm(host: &HostFacts) -> Option<Hit> {
          for it reaches 2 times"
     );
     hit(measured, 2.0 / times, []).filter(|_| share >= MIN_SHARE && times < MIN_TIMES)
+}
+
+/// How much slower than most ranks a rank is at least to be called slow, as a share.
+const TOLERANCE: f64 = 0.2;
+
+/// Finds hosts with ranks whose DGEMM is slower than that of most ranks.
+pub(crate) fn slow_ranks(hosts: &[HostFacts]) -> Option<Finding> {
+    let rates = |host: &HostFacts| host.measured().map(|it| it.mean_gflops).collect::<Vec<_>>();
+    let all: Vec<f64> = hosts.iter().flat_map(rates).collect();
+    // Two ranks have no majority.
+    let alike = Alike::from_rates(&all).filter(|alike| alike.count > 2)?;
+    let is_slow = |rate: &f64| alike.is_slow(*rate, TOLERANCE);
+    let slow = hosts.iter().filter(|host| rates(host).iter().any(is_slow));
+    let slow: Vec<String> = slow.map(|host| host.host.clone()).collect();
+    let (count, of) = (all.iter().filter(|rate| is_slow(rate)).count(), all.len());
+    let (slowest, most) = (all.iter().copied().fold(f64::INFINITY, f64::min), alike.reference);
+    let measured = format!(
+        "{count} of {of} ranks; the slowest does {slowest:.1}, most {most:.1} Gflop/s a core"
+    );
+    let what = "some ranks are slower than the others, which wait for them";
+    let remedy = "leave these hosts out, or fix what else is found on them";
+    let times = Some(most / slowest.max(1e-3));
+    (count > 0).then(|| Finding::new(Kind::SlowRank, slow, what, measured, remedy, times))
+}
+
+/// Finds ranks with different kernels of the BLAS on hosts with the same processor: the environment
+/// of some of the ranks names a kernel.
+pub(crate) fn mixed_kernels(hosts: &[HostFacts]) -> Vec<Finding> {
+    let mut alike: BTreeMap<Option<&str>, Vec<&HostFacts>> = BTreeMap::new();
+    for host in hosts {
+        alike.entry(host.counters.processor.name.as_deref()).or_default().push(host);
+    }
+    alike.into_values().filter_map(|hosts| mixed_among(&hosts)).collect()
+}
+
+fn mixed_among(hosts: &[&HostFacts]) -> Option<Finding> {
+    // The rates of the ranks that use a kernel, with their hosts.
+    let mut users: BTreeMap<&str, Vec<(f64, &str)>> = BTreeMap::new();
+    for host in hosts {
+        for rank in &host.ranks {
+            if let (Some(kernel), Some(measured)) = (&rank.kernel, &rank.measured) {
+                users.entry(kernel).or_default().push((measured.best_gflops, &host.host));
+            }
+        }
+    }
+    let mean = |of: &[(f64, &str)]| of.iter().map(|it| it.0).sum::<f64>() / of.len() as f64;
+    let mut users: Vec<_> = users.into_iter().map(|(kernel, of)| (mean(&of), kernel, of)).collect();
+    users.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let [(best, ..), others @ ..] = &users[..] else { return None };
+    let slowest = others.last()?.0;
+    let mut behind: Vec<String> =
+        others.iter().flat_map(|(.., of)| of).map(|(_, host)| (*host).to_owned()).collect();
+    behind.dedup();
+    let words = |(rate, kernel, of): &(f64, &str, Vec<_>)| {
+        format!("{kernel} {rate:.1} Gflop/s a core ({} rank(s))", of.len())
+    };
+    let measured = users.iter().map(words).collect::<Vec<_>>().join(", ");
+    let library = hosts.iter().find_map(|host| Some(host.blas.as_ref()?.library.as_str()));
+    let name = library.and_then(variable).unwrap_or("its variable");
+    let remedy = format!(
+        "the same BLAS and environment for all ranks: unset {name} (also in shell profiles), or \
+         give each rank the same value (Open MPI: mpirun -x {name})"
+    );
+    let what = "ranks use different kernels of the BLAS on one processor";
+    let gain = Some(Gain { times: best / slowest.max(1e-3), is_measured: true });
+    let found = Finding::new(Kind::BlasKernel, behind, what, measured, remedy, None);
+    Some(Finding { gain, ..found })
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 //! found where all is well.
 
 use super::diagnose;
-use super::facts::{HostFacts, RankFacts, RankMeasurement};
+use super::facts::{CalledKernel, HostFacts, RankFacts, RankMeasurement};
 use super::finding::Finding;
 use super::finding::FindingKind::{self, *};
 use super::report::DoctorReport;
-use super::trial::{OtherKernel, Trial};
 use crate::environment::bf16::Bf16SelfTest;
 use crate::environment::library::RatedBlas;
 use crate::environment::sgemm::SgemmSelfTest;
@@ -196,40 +195,11 @@ fn the_peak_is_printed_with_its_cores_and_clock() {
     );
 }
 
-fn trial(kernel: &str, gflops: f64, others: &[(&str, f64)]) -> Option<Trial> {
-    let other = |&(value, gflops): &(&str, f64)| OtherKernel {
-        variable: "OPENBLAS_CORETYPE".into(),
-        value: Some(value.into()),
-        kernel: value.into(),
-        gflops,
-    };
-    Some(Trial {
-        library: "OpenBLAS".into(),
-        version: None,
-        kernel: Some(kernel.into()),
-        gflops: Some(gflops),
-        others: others.iter().map(other).collect(),
-    })
-}
-
-#[test]
-fn grace_with_a_kernel_for_neon() {
-    let grace = machine(GRACE, 8, 1);
-    clocks(&grace, 8, "performance", "cppc_cpufreq", [80, 3100, 3400]);
-    let mut host = with(&grace, &each(8), 1);
-    assert_eq!(host.theoretical_gflops(), Some(3.1 * 16.0));
-    // What a trial does not show to be slower is no finding.
-    host.trial = trial("ARMV8", 40.0, &[("NEOVERSEV1", 43.0)]);
-    assert_eq!(kinds(&host), []);
-    host.trial = trial("ARMV8", 20.0, &[("NEOVERSEV1", 43.0), ("NEOVERSEN1", 44.0)]);
-    let words =
-        ["\nexport OPENBLAS_CORETYPE=NEOVERSEV1", "made for NEON; this processor has SVE\n"];
-    expect(&host, BlasKernel, 2.15, &words);
-    // A kernel that fits may be slower by this much, because other programs disturb trials.
-    host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 46.0)]);
-    assert_eq!(kinds(&host), []);
-    host.trial = trial("NEOVERSEV1", 40.0, &[("NEOVERSEN1", 60.0)]);
-    expect(&host, BlasKernel, None, &["slower here than another one\n"]);
+/// The BLAS with this kernel.
+fn openblas(kernel: &str, named_by: Option<&str>) -> Option<CalledKernel> {
+    let (library, kernel) = ("OpenBLAS".to_owned(), Some(kernel.to_owned()));
+    let named_by = named_by.map(str::to_owned);
+    Some(CalledKernel { library, version: None, kernel, named_by })
 }
 
 #[test]
@@ -251,19 +221,30 @@ fn another_library_that_is_faster_is_named() {
     assert_eq!(kinds(&host), []);
 }
 
+/// Also before a run, when only DGEMM was timed: a cause is reported instead of its effect.
 #[test]
-fn a_kernel_named_by_the_environment_is_unset() {
-    let grace = machine(GRACE, 8, 1);
-    let mut host = with(&grace, &each(8), 1);
-    let mut named = trial("ARMV8", 20.0, &[("NEOVERSEV2", 43.0), ("NEOVERSEV1", 43.0)]).unwrap();
-    named.others[0].value = None;
-    host.trial = Some(named.clone());
-    let why = "'ARMV8' because OPENBLAS_CORETYPE names it, made";
-    expect(&host, BlasKernel, None, &[why, "\nunset OPENBLAS_CORETYPE ("]);
-    // What the library chooses itself may be slow, too.
-    named.others[0].gflops = 20.0;
-    host.trial = Some(named);
-    expect(&host, BlasKernel, None, &[why, "\nexport OPENBLAS_CORETYPE=NEOVERSEV1"]);
+fn a_kernel_that_does_not_fit_or_a_slow_dgemm() {
+    const NAME: &str = "OPENBLAS_CORETYPE";
+    for (cpuinfo, rate, kernel, named_by, want) in [
+        (XEON, 45.0, "SkylakeX", None, None),
+        (XEON, 25.5, "SkylakeX", None, Some((BelowPeak, "\n25.5 of 56.3 Gflop/s a core (45 %)"))),
+        (XEON, 25.5, "Prescott", None, Some((BlasKernel, "\nexport OPENBLAS_CORETYPE=SkylakeX ("))),
+        (XEON, 25.5, "generic", None, Some((BlasKernel, "made for any processor; this processor"))),
+        (XEON, 25.5, "Nehalem", Some(NAME), Some((BlasKernel, "\nunset OPENBLAS_CORETYPE ("))),
+        // Fast enough, as the processor does such vectors in two halves.
+        (XEON, 45.0, "Zen", None, None),
+        (GRACE, 25.5, "ARMV8", None, Some((BlasKernel, "\nexport OPENBLAS_CORETYPE=ARMV8SVE ("))),
+        (GRACE, 25.5, "ARMV8", Some(NAME), Some((BlasKernel, "'ARMV8' because OPENBLAS_CORETYPE"))),
+        (GRACE, 45.0, "NEOVERSEV1", None, None),
+    ] {
+        let mut host = with(&machine(cpuinfo, 2, 1), &each(2), 1);
+        host.start_gflops = Some((rate, 56.3));
+        host.blas = openblas(kernel, named_by);
+        match want {
+            None => assert_eq!(kinds(&host), []),
+            Some((kind, words)) => expect(&host, kind, 0.9 * 56.3 / rate, &[words]),
+        }
+    }
 }
 
 #[test]
@@ -272,8 +253,8 @@ fn a64fx_with_generic_code_and_no_huge_pages() {
     a64fx.file("sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]\n");
     let mut host = with(&a64fx, &each(4), 1);
     expect(&host, HugePages, None, &["\necho madvise >"]);
-    host.trial = trial("generic", 2.0, &[("A64FX", 50.0)]);
-    assert_eq!(kinds(&host), [BlasKernel, HugePages]);
+    host.blas = openblas("generic", None);
+    assert_eq!(kinds(&host), [HugePages, BlasKernel], "without a rate");
     assert_eq!(host.counters.processor.flops_a_cycle(), Some(32.0));
 }
 
@@ -476,7 +457,7 @@ fn ranks_with_another_kernel_than_the_others_are_found() {
             rank.kernel = Some(kernel.into());
             rank.measured = Some(RankMeasurement { best_gflops: rate, ..well() });
         }
-        host.trial = trial("Zen", 50.0, &[]);
+        host.blas = openblas("Zen", None);
         host
     };
     let fast = host("n1", [("Zen", 50.0), ("Zen", 50.0)]);
@@ -495,7 +476,7 @@ fn ranks_with_another_kernel_than_the_others_are_found() {
     // Hosts of another processor may have another kernel.
     let mut other = host("n3", [("Haswell", 30.0), ("Haswell", 30.0)]);
     other.counters.processor.name = Some("another".into());
-    other.trial = None;
+    other.blas = None;
     let found = diagnose(&[fast, other]);
     assert!(found.iter().all(|finding| finding.kind != BlasKernel), "{found:?}");
 }

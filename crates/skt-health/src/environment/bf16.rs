@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::selftest::{self, COLS, DEPTH, ROWS};
+use super::selftest::{self, DEPTH, ORDER};
 use super::sgemm::{self, Sample};
 use skt_solver::blas::bf16::{Bf16, Bf16Library};
 use skt_solver::blas::library::NoWorkSpace;
@@ -100,7 +100,7 @@ fn best_gflops(
     team: &Team,
     budget_seconds: f64,
 ) -> Result<f64, NoWorkSpace> {
-    const FLOATS: usize = ROWS * (COLS + DEPTH);
+    const FLOATS: usize = ORDER * (ORDER + DEPTH);
     let begin = |room: &mut [f64]| {
         let (floats, u) = bytemuck::cast_slice_mut::<f64, f32>(room).split_at_mut(FLOATS);
         floats.fill(VALUE);
@@ -108,14 +108,15 @@ fn best_gflops(
     };
     let multiply = |room: &mut [f64]| {
         let (floats, u) = bytemuck::cast_slice_mut::<f64, f32>(room).split_at_mut(FLOATS);
-        let (a2, l2) = floats.split_at_mut(ROWS * COLS);
+        let (a2, l2) = floats.split_at_mut(ORDER * ORDER);
         Bf16Products::Library(library).multiply(
-            MatRef::row_major(l2, ROWS, DEPTH, DEPTH),
-            MatRef::row_major(bytemuck::cast_slice(u), DEPTH, COLS, COLS),
-            MatMut::row_major(a2, ROWS, COLS, COLS),
+            MatRef::row_major(l2, ORDER, DEPTH, DEPTH),
+            MatRef::row_major(bytemuck::cast_slice(u), DEPTH, ORDER, ORDER),
+            MatMut::row_major(a2, ORDER, ORDER, ORDER),
         );
     };
-    let doubles = (FLOATS * size_of::<f32>() + DEPTH * COLS * size_of::<Bf16>()) / size_of::<f64>();
+    let doubles =
+        (FLOATS * size_of::<f32>() + DEPTH * ORDER * size_of::<Bf16>()) / size_of::<f64>();
     Ok(selftest::product_rates(team, budget_seconds, doubles, begin, multiply)?.best)
 }
 

@@ -10,7 +10,8 @@ use std::env;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
-use skt_host::counters::processor::Vectors;
+use skt_host::counters::Root;
+use skt_host::counters::processor::{self, Vectors};
 use skt_host::streams;
 use skt_solver::blas::library::{self, BlasInfo};
 
@@ -27,37 +28,50 @@ pub(crate) fn variable(library: &str) -> Option<&'static str> {
 }
 
 /// The variable of the environment that names the kernel in use.
-pub fn named_by(blas: &BlasInfo) -> Option<&'static str> {
+pub(crate) fn named_by(blas: &BlasInfo) -> Option<&'static str> {
     let name = variable(&blas.library)?;
     let value = env::var(name).ok()?;
     // A library that does not know the value takes another kernel.
     blas.kernel.as_ref().is_some_and(|kernel| kernel.eq_ignore_ascii_case(&value)).then_some(name)
 }
 
-/// Kernels of OpenBLAS and BLIS, in lower case, by the vectors that they are made for.
-const KERNELS: [(Vectors, &str); 6] = [
-    (Vectors::Avx512, "skylakex cooperlake sapphirerapids skx knl zen4 zen5"),
-    (Vectors::Avx2, "haswell zen zen2 zen3 excavator"),
-    (Vectors::Avx, "sandybridge bulldozer piledriver steamroller"),
+/// Kernels by the vectors that they are made for: those of OpenBLAS and BLIS in lower case, then the
+/// one of each that runs on any processor with these vectors.
+const KERNELS: [(Vectors, &str, [&str; 2]); 6] = [
     (
         Vectors::Sse,
         "katmai coppermine northwood prescott banias core2 penryn dunnington nehalem atom nano \
          athlon opteron opteron_sse3 barcelona bobcat",
+        ["Nehalem", "generic"],
     ),
-    (Vectors::Sve, "armv8sve neoversev1 neoversen2 a64fx armsve"),
+    (Vectors::Avx, "sandybridge bulldozer piledriver steamroller", ["Sandybridge", "sandybridge"]),
+    (Vectors::Avx2, "haswell zen zen2 zen3 excavator", ["Haswell", "haswell"]),
+    (Vectors::Avx512, "skylakex cooperlake sapphirerapids skx knl zen4 zen5", ["SkylakeX", "skx"]),
     (
         Vectors::Neon,
         "armv8 cortexa53 cortexa55 cortexa57 cortexa72 cortexa73 neoversen1 thunderx thunderx2t99 \
          thunderx3t110 thunderx2 falkor tsv110 emag8180 vortex firestorm altra altramax",
+        ["ARMV8", "cortexa57"],
     ),
+    (Vectors::Sve, "armv8sve neoversev1 neoversen2 a64fx armsve", ["ARMV8SVE", "armsve"]),
 ];
+
+/// The kernel of a library that fits any processor with these vectors; none if it cannot be named.
+pub(crate) fn fitting(library: &str, vectors: Vectors) -> Option<&'static str> {
+    let [openblas, blis] = KERNELS.iter().find(|(made_for, ..)| *made_for == vectors)?.2;
+    match library {
+        "OpenBLAS" => Some(openblas),
+        "BLIS" => Some(blis),
+        _ => None,
+    }
+}
 
 /// The vectors that a kernel is made for; `None` for generic code and kernels that this program
 /// does not know.
 pub(crate) fn vectors_of(kernel: &str) -> Option<Vectors> {
     let is_it = |name: &str| name.eq_ignore_ascii_case(kernel);
-    let known = KERNELS.iter().find(|(_, names)| names.split(' ').any(is_it));
-    known.map(|(vectors, _)| *vectors)
+    let known = KERNELS.iter().find(|(_, names, _)| names.split(' ').any(is_it));
+    known.map(|(vectors, ..)| *vectors)
 }
 
 /// Whether this kernel is made for processors before AVX2 and FMA, or is generic code.
@@ -70,12 +84,12 @@ pub fn is_old(kernel: &str) -> bool {
 /// a kernel for processors before AVX2 and this processor has AVX2. The standard descriptors that
 /// were closed when the process began are so again. Called first by processes that compute: before
 /// MPI, threads and files. Returns if the kernel fits, if the variable is set already, or if the
-/// system refuses; [`super::selftest::warnings`] reports that.
+/// system refuses, which a rule of `doctor` reports.
 pub(super) fn take_one_that_fits() {
     if env::var_os(VARIABLE).is_some() {
         return;
     }
-    let Some(kernel) = fitting(&library::loaded(), best_here()) else { return };
+    let Some(kernel) = better(&library::loaded(), best_here) else { return };
     // The program's path, not `/proc/self/exe`, because the system names the process after it.
     let Ok(program) = env::current_exe() else { return };
     for fd in streams::closed() {
@@ -90,28 +104,18 @@ pub(super) fn take_one_that_fits() {
 
 /// The kernel to name instead of the one in use, if that is old. `best` is the kernel for the
 /// vectors of this processor.
-fn fitting(blas: &BlasInfo, best: Option<&'static str>) -> Option<&'static str> {
+fn better(blas: &BlasInfo, best: impl FnOnce() -> Option<&'static str>) -> Option<&'static str> {
     let has_several = blas.version.as_ref().is_some_and(|text| text.contains("DYNAMIC_ARCH"));
     let is_old = blas.kernel.as_deref().is_some_and(is_old);
-    if blas.library == "OpenBLAS" && has_several && is_old { best } else { None }
+    if blas.library == "OpenBLAS" && has_several && is_old { best() } else { None }
 }
 
 /// The kernel of OpenBLAS for the vectors of this processor. `None` without AVX2, and on Arm, where
 /// the kernels for unknown processors, `ARMV8` and `ARMV8SVE`, have the vectors of all.
 fn best_here() -> Option<&'static str> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let has_avx512 = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512cd");
-        let has_avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
-        if has_avx2 {
-            return Some(if has_avx512 { "SkylakeX" } else { "Haswell" });
-        }
-    }
-    None
+    let vectors = processor::read(&Root::this_machine()).vectors?;
+    let is_new = [Vectors::Avx2, Vectors::Avx512].contains(&vectors);
+    fitting("OpenBLAS", vectors).filter(|_| is_new)
 }
 
 #[cfg(test)]
@@ -136,13 +140,31 @@ mod tests {
 
     #[test]
     fn an_old_kernel_is_replaced_on_a_newer_processor_only() {
-        let best = Some("SkylakeX");
         let many = "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH NO_AFFINITY Prescott";
-        assert_eq!(fitting(&blas("OpenBLAS", many, "Prescott"), best), best);
-        assert_eq!(fitting(&blas("OpenBLAS", many, "Prescott"), None), None, "no AVX2");
-        assert_eq!(fitting(&blas("OpenBLAS", many, "Zen"), best), None);
         let one = "OpenBLAS 0.3.21 NO_AFFINITY Prescott";
-        assert_eq!(fitting(&blas("OpenBLAS", one, "Prescott"), best), None, "it has no other");
-        assert_eq!(fitting(&blas("BLIS", many, "generic"), best), None, "another variable");
+        let best = Some("SkylakeX");
+        for (library, version, kernel, here, want) in [
+            ("OpenBLAS", many, "Prescott", best, best),
+            // A processor without AVX2; a kernel that fits; no other kernel; another variable.
+            ("OpenBLAS", many, "Prescott", None, None),
+            ("OpenBLAS", many, "Zen", best, None),
+            ("OpenBLAS", one, "Prescott", best, None),
+            ("BLIS", many, "generic", best, None),
+        ] {
+            let found = better(&blas(library, version, kernel), || here);
+            assert_eq!(found, want, "{library} {version} {kernel}");
+        }
+    }
+
+    #[test]
+    fn fitting_kernels_are_as_wide_as_the_processors_vectors() {
+        use Vectors::{Avx, Avx2, Avx512, Neon, Sve};
+        for vectors in [Avx, Avx2, Avx512, Neon, Sve] {
+            for library in ["OpenBLAS", "BLIS"] {
+                let kernel = fitting(library, vectors).unwrap();
+                assert_eq!(vectors_of(kernel), Some(vectors), "{library} {kernel}");
+            }
+            assert_eq!(fitting("oneMKL", vectors), None);
+        }
     }
 }

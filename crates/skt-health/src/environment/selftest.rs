@@ -8,8 +8,6 @@ use nix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use skt_comm::PageBuf;
 
-use super::BlasInfo;
-use super::kernel::is_old;
 use skt_solver::blas::library::{self, NoWorkSpace};
 use skt_solver::blas::{Element, MatMut, MatRef, gemm};
 use skt_solver::team::Team;
@@ -27,19 +25,13 @@ pub struct DgemmSelfTest {
     pub gflops_per_core: f64,
     /// The peak rate of a core, where it is known ([`skt_solver::blas::peak`]).
     pub peak_gflops_per_core: Option<f64>,
-    /// What looks wrong ([`warnings`]).
+    /// What looks wrong on the machine.
     pub warnings: Vec<String>,
 }
 
 /// The least number of calls, however long one takes: the first touches memory and wakes the core
 /// up.
 const MIN_CALLS: usize = 3;
-
-/// SSE2 does at most 4 flop a cycle. A processor with AVX2 does at least 8, and runs at up to one
-/// and a half times its nominal frequency.
-const MIN_FLOPS_A_CYCLE_AVX2: f64 = 6.0;
-/// The least rate of any processor of this century.
-const MIN_FLOPS_A_CYCLE: f64 = 1.5;
 
 /// Rates of GEMM in Gflop/s.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -71,57 +63,29 @@ pub(super) fn gemm_rates<T: Element>(
     team: &Team,
     budget_seconds: f64,
 ) -> Result<Rates, NoWorkSpace> {
-    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(value);
-    let multiply = |room: &mut [f64]| {
-        let (c, operands) = T::from_doubles_mut(room).split_at_mut(ROWS * COLS);
-        let (a, b) = operands.split_at(ROWS * DEPTH);
-        let a = MatRef::col_major(a, ROWS, DEPTH, ROWS);
-        let b = MatRef::row_major(b, DEPTH, COLS, COLS);
-        gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, ROWS, COLS, COLS));
-    };
-    let doubles = T::doubles(ROWS * COLS + DEPTH * (ROWS + COLS));
-    product_rates(team, budget_seconds, doubles, begin, multiply)
+    gemm_rates_at(value, Clock::Wall, team, budget_seconds, ORDER, &[DEPTH])
 }
 
-/// The processor time of this process so far.
-pub(crate) fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
-    time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+/// The clock by which rates are measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Clock {
+    Wall,
+    /// The processor time of this process.
+    Processor,
 }
 
-/// Rows of A2 in a product whose rate is measured.
-pub(super) const ROWS: usize = 768;
-/// Columns of A2.
-pub(super) const COLS: usize = 768;
-/// Columns of L2.
-pub(super) const DEPTH: usize = 256;
-
-/// The depths `depths`, or that of the self-test if there are none.
-fn depths_or_default(depths: &[usize]) -> &[usize] {
-    if depths.is_empty() { &[DEPTH] } else { depths }
-}
-
-/// The operations of a call of [`gemm_gflops_at`].
-fn operations(order: usize, depths: &[usize]) -> f64 {
-    (2 * order * order * depths.iter().sum::<usize>()) as f64
-}
-
-/// The operations of the least number of calls of [`gemm_gflops_at`].
-pub(super) fn operations_at(order: usize, depths: &[usize]) -> f64 {
-    MIN_CALLS as f64 * operations(order, depths_or_default(depths))
-}
-
-/// The rate in Gflop/s of GEMM in the trailing update on this thread, for each second of the
-/// processor time of this process: that of all calls but the first which begin within
-/// `budget_seconds`. Each call has a product of each of these depths (NB), with `order` rows and
-/// columns.
-pub(super) fn gemm_gflops_at<T: Element>(
+/// The rates of GEMM in the trailing update, of all threads of `team` together. Each call has a
+/// product of each of these depths (NB), with `order` rows and columns.
+fn gemm_rates_at<T: Element>(
+    value: T,
+    clock: Clock,
+    team: &Team,
+    budget_seconds: f64,
     order: usize,
     depths: &[usize],
-    budget_seconds: f64,
-) -> Result<f64, NoWorkSpace> {
-    let depths = depths_or_default(depths);
+) -> Result<Rates, NoWorkSpace> {
     let deepest = depths.iter().copied().max().unwrap_or(DEPTH);
+    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(value);
     let multiply = |room: &mut [f64]| {
         let (c, operands) = T::from_doubles_mut(room).split_at_mut(order * order);
         let (a, b) = operands.split_at(order * deepest);
@@ -131,11 +95,47 @@ pub(super) fn gemm_gflops_at<T: Element>(
             gemm(T::MINUS_ONE, a, b, T::ONE, MatMut::row_major(c, order, order, order));
         }
     };
-    let begin = |room: &mut [f64]| T::from_doubles_mut(room).fill(T::rounded(1e-3));
     let doubles = T::doubles(order * (order + 2 * deepest));
     let flops = operations(order, depths);
+    call_rates(clock, team, budget_seconds, doubles, begin, multiply, flops)
+}
+
+/// The processor time of this process so far.
+pub(crate) fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID);
+    time.map_or(0.0, |time| time.tv_sec() as f64 + time.tv_nsec() as f64 / 1e9)
+}
+
+/// Rows and columns of A2 in a product whose rate is measured.
+pub(super) const ORDER: usize = 768;
+/// Columns of L2.
+pub(super) const DEPTH: usize = 256;
+
+/// The depths `depths`, or that of the self-test if there are none.
+fn depths_or_default(depths: &[usize]) -> &[usize] {
+    if depths.is_empty() { &[DEPTH] } else { depths }
+}
+
+/// The operations of products of these depths, with `order` rows and columns.
+fn operations(order: usize, depths: &[usize]) -> f64 {
+    (2 * order * order * depths.iter().sum::<usize>()) as f64
+}
+
+/// The operations of the least number of calls of [`gemm_gflops_at`].
+pub(super) fn operations_at(order: usize, depths: &[usize]) -> f64 {
+    MIN_CALLS as f64 * operations(order, depths_or_default(depths))
+}
+
+/// The rate in Gflop/s of GEMM on this thread, for each second of the processor time of this
+/// process: that of all calls but the first which begin within `budget_seconds`.
+pub(super) fn gemm_gflops_at<T: Element>(
+    order: usize,
+    depths: &[usize],
+    budget_seconds: f64,
+) -> Result<f64, NoWorkSpace> {
+    let (value, depths) = (T::rounded(1e-3), depths_or_default(depths));
     let team = Team::solo();
-    Ok(call_rates(cpu_seconds, &team, budget_seconds, doubles, begin, multiply, flops)?.mean)
+    Ok(gemm_rates_at(value, Clock::Processor, &team, budget_seconds, order, depths)?.mean)
 }
 
 /// The bytes a second at which all threads of `team` together read a matrix with elements of type
@@ -148,8 +148,6 @@ pub fn read_bytes_per_second<T: Element>(
 ) -> Result<f64, NoWorkSpace> {
     let entries = entries_of_thread.min(READ_BYTES / size_of::<T>() as f64);
     let rows = (entries as usize / READ_COLS).max(1);
-    let start = Instant::now();
-    let clock_seconds = || start.elapsed().as_secs_f64();
     let begin = |room: &mut [f64]| room.fill(0.0);
     let read = |room: &mut [f64]| {
         let (y, a) = room.split_at_mut(rows);
@@ -158,11 +156,11 @@ pub fn read_bytes_per_second<T: Element>(
     };
     let bytes = (rows * READ_COLS * size_of::<T>()) as f64;
     let doubles = rows + T::doubles(rows * READ_COLS);
-    Ok(1e9 * call_rates(clock_seconds, team, 0.0, doubles, begin, read, bytes)?.best)
+    Ok(1e9 * call_rates(Clock::Wall, team, 0.0, doubles, begin, read, bytes)?.best)
 }
 
-/// The rates of products of [`ROWS`], [`COLS`] and [`DEPTH`]: `multiply` computes one in the memory
-/// of its thread, `doubles` doubles that `begin` has written.
+/// The rates of products of [`ORDER`] and [`DEPTH`]: `multiply` computes one in the memory of its
+/// thread, `doubles` doubles that `begin` has written.
 pub(super) fn product_rates(
     team: &Team,
     budget_seconds: f64,
@@ -170,16 +168,14 @@ pub(super) fn product_rates(
     begin: impl Fn(&mut [f64]) + Sync,
     multiply: impl Fn(&mut [f64]) + Sync,
 ) -> Result<Rates, NoWorkSpace> {
-    let flops = (2 * ROWS * COLS * DEPTH) as f64;
-    let start = Instant::now();
-    let clock_seconds = || start.elapsed().as_secs_f64();
-    call_rates(clock_seconds, team, budget_seconds, doubles, begin, multiply, flops)
+    let flops = operations(ORDER, &[DEPTH]);
+    call_rates(Clock::Wall, team, budget_seconds, doubles, begin, multiply, flops)
 }
 
 /// The rates of calls of `call` in the memory of its thread, `doubles` doubles that `begin` has
 /// written. A call does `operations` of what the rates are to be of.
 fn call_rates(
-    clock_seconds: impl FnMut() -> f64,
+    clock: Clock,
     team: &Team,
     budget_seconds: f64,
     doubles: usize,
@@ -216,6 +212,10 @@ fn call_rates(
         operations * threads as f64
     };
     let (begun, busy) = (Instant::now(), cpu_seconds());
+    let clock_seconds = || match clock {
+        Clock::Wall => begun.elapsed().as_secs_f64(),
+        Clock::Processor => cpu_seconds(),
+    };
     let (best, mean) = measure_by(clock_seconds, calls, budget_seconds);
     let all_seconds = begun.elapsed().as_secs_f64() * threads as f64;
     let cpu_share = ((cpu_seconds() - busy) / all_seconds).min(1.0);
@@ -256,70 +256,6 @@ fn measure_by(
 /// The least share of the peak that DGEMM reaches if the BLAS is made for the processor and nothing
 /// else uses the cores: such a BLAS reaches nine tenths, two threads on a core half.
 pub(crate) const MIN_OF_PEAK: f64 = 0.6;
-
-/// How warnings about the rate of DGEMM begin.
-const OF_RATE: &str = "DGEMM does ";
-/// How warnings about the rate of DGEMM end.
-const DOCTOR: &str = "`skt-hpl doctor` reports which";
-
-/// Whether a warning of [`warnings`] is about the rate alone, and so an effect of a cause that may
-/// be known.
-pub fn is_of_rate(warning: &str) -> bool {
-    warning.starts_with(OF_RATE)
-}
-
-/// What is wrong with the BLAS or the cores, if anything, given the rate on one core, its peak, and
-/// the variable of the environment that names the kernel.
-pub fn warnings(
-    gflops_per_core: f64,
-    peak_gflops_per_core: Option<f64>,
-    blas: &BlasInfo,
-    named_by: Option<&str>,
-    has_avx2: Option<bool>,
-    nominal_gigahertz: Option<f64>,
-) -> Vec<String> {
-    let mut found = Vec::new();
-    if let Some(kernel) = &blas.kernel
-        && has_avx2 == Some(true)
-        && is_old(kernel)
-    {
-        let remedy = match named_by {
-            Some(variable) => format!("{variable} names that kernel: unset it"),
-            None => format!("a newer {} may know it, or name another kernel", blas.library),
-        };
-        found.push(format!(
-            "{} uses its kernel '{kernel}', which is made for processors without AVX2, and \
-             this one has it: {remedy}",
-            blas.library
-        ));
-    }
-    if let Some(peak) = peak_gflops_per_core {
-        if gflops_per_core < MIN_OF_PEAK * peak {
-            found.push(format!(
-                "{OF_RATE}{gflops_per_core:.1} of the {peak:.1} Gflop/s that a core can do, at \
-                 least {:.0} % are expected: either several threads or other programs share the \
-                 cores, or {} is not made for this processor; {DOCTOR}",
-                100.0 * MIN_OF_PEAK,
-                blas.library
-            ));
-        }
-    } else if let Some(gigahertz) = nominal_gigahertz.filter(|gigahertz| *gigahertz > 0.0) {
-        let a_cycle = gflops_per_core / gigahertz;
-        let least = match has_avx2 {
-            Some(true) => MIN_FLOPS_A_CYCLE_AVX2,
-            _ => MIN_FLOPS_A_CYCLE,
-        };
-        if a_cycle < least {
-            found.push(format!(
-                "{OF_RATE}{a_cycle:.1} flop a cycle ({gflops_per_core:.1} Gflop/s at \
-                 {gigahertz:.2} GHz), at least {least} is expected here: either {} is not made \
-                 for this processor, or other programs share its cores; {DOCTOR}",
-                blas.library
-            ));
-        }
-    }
-    found
-}
 
 #[cfg(test)]
 mod tests {
@@ -368,63 +304,6 @@ mod tests {
             ];
             assert!(rates.iter().all(|&rate| rate > 0.0 && rate < 1e14), "{entries}: {rates:?}");
         }
-    }
-
-    fn blas(library: &str, kernel: Option<&str>) -> BlasInfo {
-        BlasInfo {
-            library: library.to_string(),
-            path: None,
-            version: None,
-            kernel: kernel.map(str::to_string),
-        }
-    }
-
-    #[test]
-    fn a_good_blas_is_not_blamed() {
-        let good = blas("OpenBLAS", Some("SkylakeX"));
-        assert_eq!(warnings(55.0, None, &good, None, Some(true), Some(2.6)), [""; 0]);
-        // An old processor with a kernel of its time.
-        let old = blas("OpenBLAS", Some("Nehalem"));
-        assert_eq!(warnings(10.0, None, &old, None, Some(false), Some(2.6)), [""; 0]);
-        // Zen 1: 8 flop a cycle.
-        assert_eq!(
-            warnings(20.0, None, &blas("BLIS", Some("zen")), None, Some(true), Some(2.5)),
-            [""; 0]
-        );
-        assert_eq!(warnings(0.1, None, &blas("oneMKL", None), None, None, None), [""; 0]);
-    }
-
-    #[test]
-    fn an_old_kernel_is_named() {
-        let found =
-            warnings(9.0, None, &blas("OpenBLAS", Some("Prescott")), None, Some(true), Some(2.6));
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(
-            found[0].contains("'Prescott'") && found[0].contains("a newer OpenBLAS may know it")
-        );
-        assert!(found[1].contains("3.5 flop a cycle"), "{}", found[1]);
-        let nehalem = blas("OpenBLAS", Some("Nehalem"));
-        let name = Some("OPENBLAS_CORETYPE");
-        let found = warnings(55.0, None, &nehalem, name, Some(true), Some(2.6));
-        assert_eq!(found.len(), 1, "{found:?}");
-        assert!(found[0].ends_with("OPENBLAS_CORETYPE names that kernel: unset it"), "{found:?}");
-    }
-
-    #[test]
-    fn half_of_the_peak_is_reported_at_any_clock() {
-        let good = blas("OpenBLAS", Some("SkylakeX"));
-        let found = warnings(25.5, Some(56.3), &good, None, Some(true), Some(2.6));
-        assert_eq!(found.len(), 1);
-        assert!(found[0].starts_with("DGEMM does 25.5 of the 56.3 Gflop/s"), "{}", found[0]);
-        assert!(found[0].ends_with("`skt-hpl doctor` reports which"), "{}", found[0]);
-        assert_eq!(warnings(40.0, Some(56.3), &good, None, Some(true), Some(2.6)), [""; 0]);
-    }
-
-    #[test]
-    fn a_slow_blas_without_a_name_is_noticed() {
-        let found = warnings(2.0, None, &blas("libblas.so.3", None), None, None, Some(2.0));
-        assert_eq!(found.len(), 1);
-        assert!(found[0].contains("libblas.so.3") && found[0].contains("`skt-hpl doctor`"));
     }
 }
 

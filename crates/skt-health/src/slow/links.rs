@@ -36,7 +36,6 @@ pub type Times = [f64; SAMPLES];
 /// The links that are measured.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Links {
-    /// The hosts.
     pub hosts: Vec<String>,
     /// The ends of each link, as indices into `hosts`.
     pub ends: Vec<[usize; 2]>,
@@ -116,14 +115,12 @@ pub fn judge(links: &Links, before: &[Times], now: &[Times]) -> Vec<SlowLink> {
     all
 }
 
-/// The lags of each link.
 fn lags(times: &[Times]) -> Vec<Vec<f64>> {
     let all = times.iter().map(|times| nonempty_median(times.iter().copied()));
     let [median, _] = middle_two(all).expect("there are links");
     times.iter().map(|times| times.iter().map(|time| (time / median).ln()).collect()).collect()
 }
 
-/// Which links are slow.
 fn slow(lags: &[Vec<f64>]) -> Vec<bool> {
     let least = if lags.len() <= FEW { MIN_TIMES_OF_FEW } else { MIN_TIMES }.ln();
     let is_late = |own: &Vec<f64>| own.iter().all(|lag| *lag >= least);

@@ -26,7 +26,6 @@ const MAX_KEPT: usize = 4096;
 pub struct RankRates {
     /// The rank's number in the run.
     pub rank: usize,
-    /// The rank's host.
     pub host: String,
     /// The kind of its processor: ranks of one kind are compared with each other.
     pub kind: u64,
@@ -40,7 +39,6 @@ pub struct RankRates {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SlowRank {
-    /// The rank's host.
     pub host: String,
     /// The rank's number in the run.
     pub rank: usize,

@@ -24,7 +24,7 @@ use skt_config::{GemmPrecision, RunSpec, TestSpec};
 use skt_health::doctor;
 use skt_health::doctor::finding::{Finding, FindingKind};
 use skt_health::environment::preflight::{self, DoesNotFit};
-use skt_health::environment::{DgemmSelfTest, Environment, kernel, selftest};
+use skt_health::environment::{DgemmSelfTest, Environment, selftest};
 use skt_host::core_use::JobPart;
 use skt_host::process::ending_processes;
 use skt_host::waits::Announced;
@@ -223,18 +223,26 @@ impl Rated {
         let idle = pinning.host().map(IdleWatch::start);
         watch.end_part("threads and BLAS");
         let test_seconds = self_test_seconds(spec);
-        let (mut self_test, mean) = self_test(world, team, environment, test_seconds)?;
+        let (mut self_test, mean) = self_test(world, team, test_seconds)?;
         let idle_cores = idle.map(|watch| watch.idle_cores(spec.threads));
         let mut findings = Vec::new();
         if located.machine().rank() == 0 {
             let masks: Vec<_> = located.cores.iter().map(RankCores::mask).collect();
-            findings = doctor::at_start(&world.host(), &masks, spec.threads, idle_cores);
+            let (rate, peak) = (self_test.gflops_per_core, self_test.peak_gflops_per_core);
+            findings = doctor::at_start(
+                &world.host(),
+                &masks,
+                spec.threads,
+                idle_cores,
+                &environment.blas,
+                (rate, peak),
+            );
         }
         let lack = collect::first_text(world, &pinning.lack(&world.host()))?;
         let findings = Some(findings).filter(|findings| !findings.is_empty());
         let findings = collect::all_gather_some_json(world, findings.as_ref())?;
         let findings = doctor::joined(findings.into_iter().flat_map(|(_, findings)| findings));
-        explain(&mut self_test.warnings, lack, findings);
+        self_test.warnings = warnings(lack, findings);
         self_test.warnings.extend(places::other_thread_variables(&located.places, spec.threads));
         self_test.warnings.extend(places::other_blas(&located.places));
         watch.end_part("DGEMM self-test");
@@ -544,17 +552,13 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Replaces warnings about a slow DGEMM by the causes that explain them. That ranks share cores is
-/// no finding where a `lack` of cores reports it already.
-fn explain(warnings: &mut Vec<String>, lack: Option<String>, mut found: Vec<Finding>) {
-    found.retain(|it| lack.is_none() || it.kind != FindingKind::SmtSiblings);
-    let is_cause =
-        |finding: &Finding| [FindingKind::Quota, FindingKind::SmtSiblings].contains(&finding.kind);
-    if lack.is_some() || found.iter().any(is_cause) {
-        warnings.retain(|warning| !selftest::is_of_rate(warning));
-    }
-    warnings.splice(..0, lack);
-    warnings.extend(found.iter().map(doctor::line));
+/// The warnings about a `lack` of cores and what else was `found`, but for its effects.
+fn warnings(lack: Option<String>, mut found: Vec<Finding>) -> Vec<String> {
+    let is_effect = |finding: &Finding| {
+        [FindingKind::SmtSiblings, FindingKind::BelowPeak].contains(&finding.kind)
+    };
+    found.retain(|finding| lack.is_none() || !is_effect(finding));
+    lack.into_iter().chain(found.iter().map(doctor::line)).collect()
 }
 
 /// The seconds of the self-test: a tenth of the time of all tests at 10^9 operations a second on a
@@ -573,12 +577,7 @@ fn self_test_seconds(spec: &RunSpec) -> f64 {
 
 /// Times DGEMM on all threads of all ranks at once: the rate that the benchmark could reach. Also
 /// returns the mean Gflop/s of this rank.
-fn self_test(
-    world: &Comm,
-    team: &Team,
-    environment: &Environment,
-    seconds: f64,
-) -> Result<(DgemmSelfTest, f64), JobError> {
+fn self_test(world: &Comm, team: &Team, seconds: f64) -> Result<(DgemmSelfTest, f64), JobError> {
     world.barrier()?;
     let selftest::Rates { best, mean, .. } = selftest::dgemm_rates(team, seconds)?;
     let rate = best / team.threads() as f64;
@@ -587,16 +586,8 @@ fn self_test(
     collect::all_sum(world, &mut sums)?;
     let [gflops_per_core, peak] = sums.map(|sum| sum / world.size() as f64);
     let peak_gflops_per_core = Some(peak).filter(|peak| peak.is_finite());
-    let (blas, host) = (&environment.blas, &environment.host);
-    let warnings = selftest::warnings(
-        gflops_per_core,
-        peak_gflops_per_core,
-        blas,
-        kernel::named_by(blas),
-        host.has_avx2,
-        host.nominal_gigahertz,
-    );
-    Ok((DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings }, mean))
+    let self_test = DgemmSelfTest { gflops_per_core, peak_gflops_per_core, warnings: Vec::new() };
+    Ok((self_test, mean))
 }
 
 /// Bytes a second at which a rank reads a matrix of these tests, while all ranks do, as the mean
@@ -722,19 +713,10 @@ mod tests {
 
     #[test]
     fn cause_is_reported_instead_of_its_effect() {
-        let rate = "DGEMM does 1.0 of the 9.0 Gflop/s that a core can do".to_owned();
-        let kernel = "OpenBLAS uses its kernel 'Prescott'".to_owned();
-        let explained = |lack: Option<&str>, found: &[Finding]| {
-            let mut warnings = vec![kernel.clone(), rate.clone()];
-            explain(&mut warnings, lack.map(str::to_owned), found.to_vec());
-            warnings
-        };
-        assert_eq!(explained(None, &[]), [kernel.clone(), rate.clone()]);
+        let found = [FindingKind::BelowPeak, FindingKind::Governor].map(finding);
         let line = "on n1, n2: a limit: half. Remedy: raise it. It would bring up to 2.0 times the \
                     rate. (skt-hpl doctor)";
-        assert_eq!(explained(None, &[finding(FindingKind::Quota)]), [kernel.as_str(), line]);
-        let governor = explained(None, &[finding(FindingKind::Governor)]);
-        assert_eq!(governor, [kernel.as_str(), rate.as_str(), line]);
-        assert_eq!(explained(Some("lack"), &[]), ["lack", kernel.as_str()]);
+        assert_eq!(warnings(None, found.to_vec()), [line, line]);
+        assert_eq!(warnings(Some("lack".to_owned()), found.to_vec()), ["lack", line]);
     }
 }

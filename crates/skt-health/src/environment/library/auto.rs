@@ -5,16 +5,20 @@
 //! process may disturb each other. The processes wait while they are not asked: many networks
 //! forbid a fork once MPI has started. A restart asks none of them.
 
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use skt_solver::blas::load::{NAMES, file_names};
 use skt_solver::blas::{check, library, load};
 
 use super::decision::{ROUNDS, RatedBlas, TriedBlas, flaw};
 use super::process::{STARTS, TrialProcess};
 use super::trial::{Answer, Line, RATE_SECONDS, Refusal};
-use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, Products, candidates, patience};
+use super::{BUILT_IN, LibraryId, MAX_TIMES_PLAIN, Products, patience};
 use crate::environment::selftest;
 
 /// The value of `--blas` by which the program chooses.
@@ -25,7 +29,6 @@ pub const AUTO: &str = "auto";
 pub struct BlasChoice {
     /// The library, as `--blas` names it.
     pub library: String,
-    /// Why.
     pub why: String,
     /// The libraries that were tried.
     pub tried: Vec<RatedBlas>,
@@ -145,7 +148,7 @@ pub(crate) fn rated_here(products: &Products) -> Vec<RatedBlas> {
     if load::preloaded().is_some() {
         return Vec::new();
     }
-    let mut names = candidates::here();
+    let mut names = candidates();
     names.sort_by_key(|name| name != library::name());
     rated(AutoTrials::begin(names, products))
 }
@@ -208,7 +211,7 @@ fn try_one(
     known: &[String],
 ) -> Result<(Answer, TrialProcess), Refusal> {
     let refused = |why: String| Refusal { why, is_no_other: false };
-    let process = TrialProcess::start(name, false, products, known, None);
+    let process = TrialProcess::start(name, false, products, known);
     let mut process = process.map_err(|why| refused(format!("its trial cannot start: {why}")))?;
     match process.answer(patience(name, &products.depths), STARTS).map_err(refused)? {
         Line::Passed(answer) => {
@@ -221,7 +224,7 @@ fn try_one(
 }
 
 /// How long a measurement may take, by what this machine does now.
-pub(super) fn rate_patience(Products { order, depths, .. }: &Products) -> Duration {
+fn rate_patience(Products { order, depths, .. }: &Products) -> Duration {
     let plain = selftest::operations_at(*order, depths) * check::plain_seconds_an_operation();
     Duration::from_secs_f64(MAX_TIMES_PLAIN * (plain + RATE_SECONDS))
 }
@@ -231,5 +234,49 @@ impl LibraryId {
     /// files.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.files == other.files && (!self.files.is_empty() || self.name == other.name)
+    }
+}
+
+/// Variables that name the folder where a vendor's libraries are installed.
+const ROOTS: [&str; 5] = ["MKLROOT", "AOCL_ROOT", "ARMPL_DIR", "NVPL_ROOT", "OPENBLAS_ROOT"];
+const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/intel64"];
+
+/// The values of `--blas` to try here, in the order in which one is taken by default. The loader
+/// may not find all of those that are names, and several may be one library.
+pub(super) fn candidates() -> Vec<String> {
+    let in_roots = in_roots(|name| env::var_os(name), Path::exists);
+    let names = NAMES.into_iter().chain([BUILT_IN]).map(str::to_owned);
+    names.chain(in_roots).collect()
+}
+
+/// The files in the folders that variables name.
+fn in_roots(
+    variable: impl Fn(&str) -> Option<OsString>,
+    exists: impl Fn(&Path) -> bool,
+) -> Vec<String> {
+    let roots = ROOTS.iter().filter_map(|name| variable(name)).map(PathBuf::from);
+    let folders = roots.flat_map(|root| FOLDERS.map(|folder| root.join(folder)));
+    let exists = &exists;
+    let first = |folder: &Path, name: &str| {
+        file_names(name).map(|file| folder.join(file)).find(|file| exists(file))
+    };
+    let files = |folder: PathBuf| NAMES.into_iter().filter_map(move |name| first(&folder, name));
+    // A path that is no text can be named with --blas.
+    folders.flat_map(files).filter_map(|file| file.into_os_string().into_string().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_of_each_name_is_found_in_each_folder() {
+        let there = ["lib/libblis-mt.so.4", "lib/libblis-mt.so", "lib64/libmkl_rt.so.2", "lib/x"];
+        let there = there.map(|file| Path::new("/opt/aocl").join(file));
+        let exists = |file: &Path| there.iter().any(|it| it == file);
+        let variable = |name: &str| (name == "AOCL_ROOT").then(|| "/opt/aocl".into());
+        let want = ["/opt/aocl/lib/libblis-mt.so", "/opt/aocl/lib64/libmkl_rt.so.2"];
+        assert_eq!(in_roots(variable, exists), want);
+        assert_eq!(in_roots(|_| None, exists), [""; 0]);
     }
 }

@@ -14,7 +14,6 @@ pub const ROUNDS: usize = 3;
 /// A library that a rank has tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TriedBlas {
-    /// The library.
     pub id: LibraryId,
     /// Why it is refused, if it is.
     pub refused: Option<String>,

@@ -4,13 +4,11 @@
 //! A library can crash, hang or compute wrong numbers on a processor that is newer than it is. So
 //! each process first tries it in a child process, before MPI starts, as many networks forbid a
 //! fork afterwards; then it calls what has passed. Its numbers are checked once for each file and
-//! host (`passed`).
+//! host (`files`).
 
 mod auto;
-mod candidates;
 mod decision;
 mod files;
-mod passed;
 mod process;
 mod remembered;
 pub mod trial;
@@ -133,7 +131,7 @@ pub fn choose(named: Option<String>, products: &Products) -> ChosenBlas {
     let mut chosen = ChosenBlas { named, ..ChosenBlas::default() };
     let loaded = match chosen.named.as_deref() {
         Some(AUTO) if load::preloaded().is_none() => {
-            chosen.trials = Some(Arc::new(AutoTrials::begin(candidates::here(), products)));
+            chosen.trials = Some(Arc::new(AutoTrials::begin(auto::candidates(), products)));
             Ok(LibraryFiles::default())
         }
         None | Some(AUTO) => {
@@ -189,7 +187,7 @@ fn is_as_fast_as_built_in(file: &Path) -> bool {
         Ok::<_, String>(if is_fast { "fast" } else { "slow" }.to_owned())
     };
     let found = files::contents(file).and_then(|(_, sum)| {
-        let key = format!("rate of the BLAS {sum}, processor {}", passed::processor());
+        let key = format!("rate of the BLAS {sum}, processor {}", files::processor());
         remembered::once(&key, || patience(name, &[]), measure)
     });
     found.is_ok_and(|rate| rate == "fast")
@@ -203,7 +201,7 @@ fn check_called(by_default: bool, products: &Products) -> Result<(), String> {
     let checked = match LibraryFiles::called_in(library::mapped_files()) {
         Ok(files) => {
             let patience = || patience(name, &products.depths);
-            remembered::once(&passed::name(&files, &products.depths), patience, tried)
+            remembered::once(&files::check_name(&files, &products.depths), patience, tried)
         }
         // What cannot be read cannot be recognized.
         Err(_) => tried(),
@@ -245,29 +243,13 @@ fn load_after_trial(wanted: &str, products: &Products) -> Result<LibraryFiles, S
 /// Runs the trial of a library.
 fn try_in_child(wanted: &str, by_default: bool, products: &Products) -> Result<Answer, String> {
     let patience = patience(wanted, &products.depths);
-    let process = TrialProcess::start(wanted, by_default, products, &[], None);
+    let process = TrialProcess::start(wanted, by_default, products, &[]);
     let mut process = process.map_err(|why| format!("its trial cannot be started: {why}"))?;
     match process.answer(patience, STARTS)? {
         Line::Passed(answer) => process.end(patience).map(|()| answer),
         Line::Refused(refusal) => Err(refusal.why),
         Line::Step(_) | Line::Rate(_) => Err("its trial gives no result".to_owned()),
     }
-}
-
-/// A variable of the environment, and its value in a trial: `None` removes it.
-pub(crate) type Change<'a> = (&'a str, Option<&'a str>);
-
-/// The kernel that the library which this process calls has with this change, and its rate on a
-/// core in Gflop/s for each second of processor time; `None` if its trial fails.
-pub(crate) fn rate_with(change: Option<Change>) -> Option<(String, f64)> {
-    let (name, products) = (library::name(), Products::in_run(1000, 1, Vec::new(), false));
-    let mut process = TrialProcess::start(name, true, &products, &[], change).ok()?;
-    let answer = process.answer(patience(name, &[]), STARTS).ok()?;
-    let Line::Passed(Answer { kernel, .. }) = answer else { return None };
-    process.ask_for_rate().ok()?;
-    let rate = process.answer(auto::rate_patience(&products), "its rate is measured").ok()?;
-    let Line::Rate(gflops) = rate else { return None };
-    Some((kernel?, gflops))
 }
 
 /// How long a trial may take, by what this machine does now.

@@ -11,7 +11,7 @@ use skt_host::child;
 use skt_host::waits::{self, Announced};
 
 use super::trial::{Answer, Line};
-use super::{Change, Products, remembered};
+use super::{Products, remembered};
 
 /// How long the process of a trial may take to end, after which it is killed.
 const END_PATIENCE: Duration = Duration::from_secs(2);
@@ -35,14 +35,12 @@ pub(super) struct TrialProcess {
 
 impl TrialProcess {
     /// Starts the trial of the library `wanted`, or of what is preloaded if that is called
-    /// `by_default`. One of the files `known` is refused as known. A variable of the environment
-    /// may be changed.
+    /// `by_default`. One of the files `known` is refused as known.
     pub(super) fn start(
         wanted: &str,
         by_default: bool,
         products: &Products,
         known: &[String],
-        change: Option<Change>,
     ) -> io::Result<Self> {
         let Products { order, depths, is_single } = products;
         let mut command = Command::new(env::current_exe()?);
@@ -55,11 +53,6 @@ impl TrialProcess {
         known.iter().for_each(|file| _ = command.args(["--known", file]));
         command.arg("--").arg(wanted);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        match change {
-            Some((variable, Some(value))) => command.env(variable, value),
-            Some((variable, None)) => command.env_remove(variable),
-            None => &mut command,
-        };
         let mut child = command.spawn()?;
         let requests = child.stdin.take();
         let answers = child.stdout.take().expect("a pipe");
@@ -73,17 +66,19 @@ impl TrialProcess {
     }
 
     /// The next line of the process but its steps, of which `during` is the first. The error is why
-    /// none comes: it ends, or has not answered after `patience`, which counts while it has a core.
+    /// none comes: it ends, or has not answered after `patience`.
     pub(super) fn answer(&mut self, patience: Duration, during: &str) -> Result<Line, String> {
         let Self { child, answers, wanted, .. } = self;
         let mut printed = Vec::new();
         let _wait = Announced::begin_polled(format!("the trial of the BLAS {wanted}"));
         let has_answered = || {
             waits::print_due();
+            // What it printed before it ended is read after that.
+            let has_ended = child.try_wait()?.is_some();
             read_available(answers, &mut printed)?;
-            Ok(lines(&printed).any(|line| !matches!(line, Line::Step(_))))
+            Ok(has_ended || lines(&printed).any(|line| !matches!(line, Line::Step(_))))
         };
-        let status = child::until_while_served(child, patience, has_answered).and_then(|in_time| {
+        let status = child::until(patience, has_answered).and_then(|in_time| {
             if !in_time {
                 child.kill()?;
                 child.wait()?;

@@ -15,8 +15,8 @@ use skt_solver::team::Team;
 
 use super::super::kernel::{self, VARIABLE};
 use super::super::selftest;
-use super::files::LibraryFiles;
-use super::{BUILT_IN, Products, passed, remembered};
+use super::files::{LibraryFiles, check_name};
+use super::{BUILT_IN, Products, remembered};
 
 /// A library that has passed its trial.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,7 +27,7 @@ pub(super) struct Answer {
     pub path: Option<String>,
     /// The files; none if it is called by default or the built-in one.
     pub files: LibraryFiles,
-    /// The check that it has passed ([`passed::name`]); none if a file cannot be read.
+    /// The check that it has passed ([`check_name`]); none if a file cannot be read.
     pub check: Option<String>,
     /// The kernel in use.
     pub kernel: Option<String>,
@@ -159,7 +159,7 @@ fn try_here(
             // What a preloaded library maps later is part of it.
             let before = if is_own { BTreeSet::new() } else { before };
             let files = LibraryFiles::called_in(mapped.difference(&before).cloned());
-            let name = files.as_ref().ok().map(|files| passed::name(files, depths));
+            let name = files.as_ref().ok().map(|files| check_name(files, depths));
             if name.as_deref().and_then(remembered::value).is_none() {
                 let step = |function: &str| print(&Line::Step(format!("{function} is checked")));
                 check::check(depths, step).map_err(|why| format!("it is wrong: {why}"))?;

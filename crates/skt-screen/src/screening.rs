@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, BufRead as _, BufReader, Read, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ pub fn run(job: &Screening) -> Result<Screened, Failed> {
     lost.extend(take_unreachable(job, &mut left, &mut own_names));
     while !left.is_empty() {
         let ended = start(job, &left)?;
-        if let Some(mut results) = ended.results()? {
+        if let Some(mut results) = ended.results {
             results
                 .nodes
                 .extend(lost.iter().map(|(host, why): &(String, String)| unreached(host, why)));
@@ -78,7 +78,8 @@ pub fn run(job: &Screening) -> Result<Screened, Failed> {
         }
         let mut gone = take_unreachable(job, &mut left, &mut own_names);
         if gone.is_empty() {
-            gone.extend(take_named(&ended.lines, &mut left));
+            gone.extend(named_host(&ended.lines, &left));
+            left.retain(|host| !gone.iter().any(|(name, _)| *name == host.name));
         }
         if gone.is_empty() {
             let (program, how) = (job.program, ended.how);
@@ -129,20 +130,17 @@ fn take_unreachable(
     gone
 }
 
-/// Takes out of the list the host that the launcher names in a line about the end of a rank.
-fn take_named(lines: &[String], left: &mut Vec<Host>) -> Option<(String, String)> {
-    let (host, why) = named_host(lines, left)?;
-    left.retain(|other| other.name != host);
-    Some((host, why))
-}
-
 /// The first host of the list that a line about the end of a rank names, with the line.
-fn named_host(lines: &[String], hosts: &[Host]) -> Option<(String, String)> {
+fn named_host<'l>(
+    lines: impl IntoIterator<Item = &'l String>,
+    hosts: &[Host],
+) -> Option<(String, String)> {
     // Open MPI: `process rank 3 with PID 0 on node n4 exited on signal 9`, `Remote host: n4` of a
     // broken connection; Hydra: `RANK 3 PID 5 RUNNING AT n4`.
     const SIGNS: [&str; 5] = ["exited on", "RUNNING AT", "does not answer", "remote", "Remote"];
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    lines.iter().filter(|line| SIGNS.iter().any(|sign| line.contains(sign))).find_map(|line| {
+    let about_ends = lines.into_iter().filter(|line| SIGNS.iter().any(|it| line.contains(it)));
+    { about_ends }.find_map(|line| {
         let mut words = line.split(|c: char| !is_name(c)).map(|word| word.trim_end_matches('.'));
         let host = words.find_map(|word| hosts.iter().find(|host| host.name == word))?;
         Some((host.name.clone(), line.trim().to_owned()))
@@ -150,53 +148,25 @@ fn named_host(lines: &[String], hosts: &[Host]) -> Option<(String, String)> {
 }
 
 struct EndedStart {
-    /// The line with the results, if rank 0 has written it.
-    result: Option<Vec<u8>>,
-    lines: Vec<String>,
+    /// What rank 0 has written, if it has.
+    results: Option<Results>,
+    lines: VecDeque<String>,
     how: String,
 }
 
-impl EndedStart {
-    fn results(&self) -> Result<Option<Results>, Failed> {
-        // A line that was not written to its end has no closing brace.
-        let whole = self.result.as_ref().filter(|line| line.ends_with(b"}"));
-        let results = whole.map(|line| serde_json::from_slice(line)).transpose();
-        results.map_err(|why| {
-            Failed::new(format!(
-                "the result cannot be read: {why}; do all hosts have the same program?"
-            ))
-        })
-    }
+/// Reads at most `max_bytes` of `pipe` on a thread, and calls `take` with each line: a child of the
+/// launcher that hangs may hold the pipe open.
+fn read_lines(
+    pipe: impl Read + Send + 'static,
+    max_bytes: u64,
+    take: impl FnMut(Vec<u8>) + Send + 'static,
+) -> JoinHandle<()> {
+    let lines = BufReader::new(pipe.take(max_bytes)).split(b'\n').map_while(Result::ok);
+    std::thread::spawn(move || lines.for_each(take))
 }
 
-/// A thread that reads a pipe line by line. What it has read can be used before the pipe ends: a
-/// child of the launcher that hangs may hold the pipe open.
-struct LineReader<T> {
-    read: Arc<Mutex<T>>,
-    thread: JoinHandle<()>,
-}
-
-impl<T: Default + Send + 'static> LineReader<T> {
-    /// Reads `pipe`, at most `max_bytes` of it, and calls `take` with each line.
-    fn start(
-        pipe: impl Read + Send + 'static,
-        max_bytes: u64,
-        take: impl Fn(&mut T, Vec<u8>) + Send + 'static,
-    ) -> Self {
-        let read = Arc::new(Mutex::default());
-        let shared: Arc<Mutex<T>> = Arc::clone(&read);
-        let thread = std::thread::spawn(move || {
-            for line in BufReader::new(pipe.take(max_bytes)).split(b'\n').map_while(Result::ok) {
-                take(&mut shared.lock().unwrap_or_else(PoisonError::into_inner), line);
-            }
-        });
-        Self { read, thread }
-    }
-
-    /// Calls `look` with what has been read so far.
-    fn so_far<R>(&self, look: impl FnOnce(&mut T) -> R) -> R {
-        look(&mut self.read.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Starts the ranks on these hosts, and waits for the end of the launcher.
@@ -219,13 +189,16 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, Failed> {
         .map_err(failed)?;
     let out = child.stdout.take().expect("piped");
     let err = child.stderr.take().expect("piped");
-    let out = LineReader::start(out, MAX_BYTES, |result: &mut Option<Vec<u8>>, line| {
-        if result.is_none() && line.starts_with(b"{") {
-            *result = Some(line);
+    let result = Arc::new(Mutex::new(None));
+    let lines = Arc::new(Mutex::new(VecDeque::new()));
+    let (shared_result, shared_lines) = (Arc::clone(&result), Arc::clone(&lines));
+    let out = read_lines(out, MAX_BYTES, move |line| {
+        if line.starts_with(b"{") {
+            lock(&shared_result).get_or_insert(line);
         }
     });
-    let err = LineReader::start(err, u64::MAX, forward);
-    let is_done = || Ok(child.try_wait()?.is_some() || out.so_far(|result| result.is_some()));
+    let err = read_lines(err, u64::MAX, move |line| forward(&mut lock(&shared_lines), &line));
+    let is_done = || Ok(child.try_wait()?.is_some() || lock(&result).is_some());
     child::until(job.longest, is_done).map_err(failed)?;
     // An agent that hangs may keep the launcher from ending although the result is there.
     let status = child::wait(&mut child, job.end_patience).map_err(failed)?;
@@ -235,10 +208,18 @@ fn start(job: &Screening, hosts: &[Host]) -> Result<EndedStart, Failed> {
         || format!("no end in {:?}", job.longest),
         |status: ExitStatus| status.to_string(),
     );
-    let are_read = || Ok(out.thread.is_finished() && err.thread.is_finished());
+    let are_read = || Ok(out.is_finished() && err.is_finished());
     child::until(job.end_patience, are_read).map_err(failed)?;
-    let lines = err.so_far(|lines| lines.drain(..).collect());
-    Ok(EndedStart { result: out.so_far(Option::take), lines, how })
+    let lines = std::mem::take(&mut *lock(&lines));
+    // A line that was not written to its end has no closing brace.
+    let whole = lock(&result).take().filter(|line: &Vec<u8>| line.ends_with(b"}"));
+    let results = whole.map(|line| serde_json::from_slice(&line)).transpose();
+    let results = results.map_err(|why| {
+        Failed::new(format!(
+            "the result cannot be read: {why}; do all hosts have the same program?"
+        ))
+    })?;
+    Ok(EndedStart { results, lines, how })
 }
 
 fn plan(
@@ -268,8 +249,8 @@ fn plan(
 }
 
 /// Passes a line of the launcher on, and adds it to the last ones.
-fn forward(lines: &mut VecDeque<String>, line: Vec<u8>) {
-    let line = String::from_utf8_lossy(&line).into_owned();
+fn forward(lines: &mut VecDeque<String>, line: &[u8]) {
+    let line = String::from_utf8_lossy(line).into_owned();
     if line.contains(heartbeat::MARK) {
         return;
     }

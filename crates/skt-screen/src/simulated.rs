@@ -33,33 +33,24 @@ enum Fault {
     Silent,
 }
 
-const FAULTS: [Fault; 9] = [
-    Fault::Collusion,
-    Fault::NoNumber,
-    Fault::Lies,
-    Fault::Unsteady,
-    Fault::WrongTogether,
-    Fault::Slow,
-    Fault::SlowLink,
-    Fault::Slander,
-    Fault::Silent,
+/// The faults, and the states that name each.
+const FAULTS: [(Fault, &[HostState]); 9] = [
+    (Fault::Collusion, &[HostState::Wrong]),
+    (Fault::NoNumber, &[HostState::Wrong]),
+    (Fault::Lies, &[HostState::Slow]),
+    (Fault::Unsteady, &[HostState::Wrong]),
+    (Fault::WrongTogether, &[HostState::Wrong]),
+    (Fault::Slow, &[HostState::Slow]),
+    (Fault::SlowLink, &[HostState::Slow]),
+    (Fault::Slander, &[HostState::Slow, HostState::Wrong]),
+    (Fault::Silent, &[HostState::Unreachable]),
 ];
 
 impl Fault {
-    /// The states that name it.
     fn names(self) -> &'static [HostState] {
-        match self {
-            Self::Collusion | Self::NoNumber | Self::Unsteady | Self::WrongTogether => {
-                &[HostState::Wrong]
-            }
-            Self::Slow | Self::SlowLink | Self::Lies => &[HostState::Slow],
-            Self::Slander => &[HostState::Slow, HostState::Wrong],
-            Self::Silent => &[HostState::Unreachable],
-        }
+        FAULTS.iter().find(|(fault, _)| *fault == self).expect("all are listed").1
     }
-}
 
-impl Fault {
     /// Whether only what it does with others shows it.
     fn shows_with_others(self) -> bool {
         matches!(self, Self::WrongTogether | Self::SlowLink | Self::Slander)
@@ -201,7 +192,7 @@ fn results(seed: u64, nodes: usize) -> (Results, Vec<Option<Fault>>) {
         hostile.insert((simulation.dice.next_u64() % nodes as u64) as usize);
     }
     for node in hostile {
-        let fault = FAULTS[(simulation.dice.next_u64() % FAULTS.len() as u64) as usize];
+        let (fault, _) = FAULTS[(simulation.dice.next_u64() % FAULTS.len() as u64) as usize];
         simulation.faults[node] = Some(fault);
     }
     (simulation.results(20_000), simulation.faults)

@@ -239,7 +239,7 @@ fn a_store_that_ends_with_its_processes_is_refused_first() {
         return;
     };
     let Ended { out: report, err: printed, .. } = benchmark("--n 512").expect(2);
-    for words in ["kernel.shm_rmid_forced = 1", "--store posix", "--ft none"] {
+    for words in ["kernel.shm_rmid_forced = 1", "--store posix"] {
         assert!(printed.contains(words), "{words}: {printed}");
     }
     assert!(!report.contains("PASSED"), "{report}");

@@ -49,8 +49,8 @@ impl FoundSegment {
     }
 
     /// Removes the segment if its creator has died before it was complete. The creator was attached
-    /// when it wrote the name that was found here; so it is gone if nobody is attached now, and if
-    /// it has completed the segment, the first page says so when it is read after that.
+    /// when it wrote the name that was found here; so it is gone if no process is attached now,
+    /// and if it has completed the segment, the first page shows that when it is read afterwards.
     fn remove_dead(&self) -> Result<bool> {
         let now = inspect(self.shmid, self.key)?;
         let is_dead = now.is_some_and(|now| !now.identity.is_ready && now.attached == 0);
